@@ -2,9 +2,11 @@
 //! language in `languages/`; shared parts (steps, tallies) are beside them. May refer to every crate of
 //! the workspace; no crate depends on it.
 
+mod arguments;
 mod artifact;
 mod deadline;
 mod elf;
+mod git;
 mod http;
 mod languages;
 mod progress;

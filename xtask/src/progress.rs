@@ -6,8 +6,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::step::StepResult;
-
 /// Lines of the log in the message of a failure.
 const SHOWN_LINES: usize = 25;
 
@@ -16,7 +14,7 @@ thread_local! {
 }
 
 /// Runs `work`; its steps on this thread append to `log`.
-pub fn into_log<T>(log: &Path, work: impl FnOnce() -> StepResult<T>) -> StepResult<T> {
+pub fn into_log<T>(log: &Path, work: impl FnOnce() -> T) -> T {
     LOG.set(Some(log.to_owned()));
     let outcome = work();
     LOG.set(None);

@@ -54,6 +54,19 @@ pub fn all_passed(step: &str, failed: &[impl Borrow<str>]) -> StepResult {
     }
 }
 
+/// Fails with a hint when the nightly toolchain lacks a tool.
+pub fn nightly_with(tool: &str, install: &str) -> StepResult {
+    let found = Command::new("cargo")
+        .args(["+nightly", tool, "--version"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if found {
+        return Ok(());
+    }
+    Err(StepFailure::new(format!("find nightly cargo {tool}"), "this check needs it, and it is not installed")
+        .with_hint(install))
+}
+
 /// A child process to run.
 pub struct ProcessStep {
     name: String,

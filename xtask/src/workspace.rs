@@ -19,16 +19,3 @@ pub fn target() -> PathBuf {
     let given = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty());
     given.map_or_else(|| root().join("target"), |value| root().join(value))
 }
-
-/// Files of the work tree that git tracks or would track, relative to the root and sorted.
-pub fn files() -> crate::step::StepResult<Vec<String>> {
-    let list = crate::step::ProcessStep::new("list files", "git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .install_hint("install git")
-        .capture()?;
-    let root = root();
-    let mut files: Vec<String> = list.lines().filter(|path| root.join(path).is_file()).map(str::to_owned).collect();
-    files.sort();
-    files.dedup();
-    Ok(files)
-}

@@ -7,10 +7,9 @@ pub mod python;
 
 use std::path::{Path, PathBuf};
 
+use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
-use crate::verbs::live::LiveArguments;
-use crate::verbs::RuntimeArguments;
 
 /// Every language, in the order of the tests.
 pub const ALL: [&dyn Toolchain; 3] = [&python::PythonToolchain, &node::NodeToolchain, &java::JavaToolchain];

@@ -84,7 +84,7 @@ impl WorkTree {
     /// Reads every text file that git tracks or would track.
     pub fn read() -> StepResult<Self> {
         let root = crate::workspace::root();
-        let paths = crate::workspace::files()?;
+        let paths = crate::git::files()?;
         let mut tree = Self { files: Vec::new(), paths, words: BTreeMap::new(), types: BTreeMap::new() };
         for path in &tree.paths {
             let bytes = std::fs::read(root.join(path))

@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{live, RuntimeArguments};
+use super::live;
+use crate::arguments::RuntimeArguments;
 use crate::languages::{self, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::{fuzz, tidy};
 use crate::languages::python;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{nightly_with, ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
 /// formatting, lints, tidy and the unit tests of the pure crates
@@ -110,17 +110,4 @@ fn dependencies() -> StepResult {
         );
     }
     ProcessStep::cargo(name).args(["deny", "check", "licenses", "bans", "sources"]).run()
-}
-
-/// Fails with a hint when the nightly toolchain lacks a tool.
-pub fn nightly_with(tool: &str, install: &str) -> StepResult {
-    let found = Command::new("cargo")
-        .args(["+nightly", tool, "--version"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if found {
-        return Ok(());
-    }
-    Err(StepFailure::new(format!("find nightly cargo {tool}"), "this check needs it, and it is not installed")
-        .with_hint(install))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::languages::{self, python, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::{git, scratch, workspace};
 
 /// generated reference pages, rustdoc, and the documents' code blocks executed
 ///
@@ -56,7 +56,7 @@ pub fn generated(check: bool) -> StepResult {
 
 /// Paths of the documents.
 pub fn documents() -> StepResult<Vec<String>> {
-    Ok(workspace::files()?.into_iter().filter(|path| path.ends_with(".md")).collect())
+    Ok(git::files()?.into_iter().filter(|path| path.ends_with(".md")).collect())
 }
 
 /// Checks that relative links of every document have a target.

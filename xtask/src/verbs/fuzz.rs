@@ -1,7 +1,6 @@
 //! `cargo xtask fuzz`: runs the fuzz targets of core/fuzz, which need nightly and cargo-fuzz.
 
-use super::check;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{nightly_with, ProcessStep, StepFailure, StepResult};
 
 /// fuzzes each decoder
 ///
@@ -34,7 +33,7 @@ pub fn every_target(seconds: u64) -> StepResult {
 }
 
 fn require_tools() -> StepResult {
-    check::nightly_with("fuzz", "rustup toolchain install nightly && cargo install cargo-fuzz")
+    nightly_with("fuzz", "rustup toolchain install nightly && cargo install cargo-fuzz")
 }
 
 fn targets() -> StepResult<Vec<String>> {

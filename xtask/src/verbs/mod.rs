@@ -10,8 +10,9 @@ pub mod live;
 mod test;
 mod tidy;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
+use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
 use crate::step::StepResult;
 
@@ -29,7 +30,7 @@ pub enum Verb {
     Demo(demo::DemoArguments),
     Test(test::TestArguments),
     Check(check::DeepCheckArguments),
-    Live(live::LiveArguments),
+    Live(LiveArguments),
     Conformance(conformance::ConformanceArguments),
     Bench(bench::BenchArguments),
     Tidy(tidy::TidyArguments),
@@ -76,20 +77,6 @@ impl Verb {
             Self::Fuzz(given) => fuzz::run(given),
         }
     }
-}
-
-/// Versions of the runtimes that a verb runs on; the installed ones by default.
-#[derive(Debug, Args)]
-pub struct RuntimeArguments {
-    /// versions of CPython, as 3.9,3.13
-    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
-    pub python: Vec<String>,
-    /// majors of Node.js, as 18,24
-    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
-    pub node: Vec<u32>,
-    /// versions of Java, as 17,25
-    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
-    pub java: Vec<u32>,
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::package;
 use super::runtimes::{self, Jdk};
+use crate::arguments::LiveArguments;
 use crate::step::{all_passed, ProcessStep, StepResult};
-use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
 /// Collectors by the name of their VM option.

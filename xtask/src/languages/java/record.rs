@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::runtimes::{self, Jdk};
 use super::{live, package};
+use crate::arguments::LiveArguments;
 use crate::artifact::copy;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
-use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
 const PROGRAM: &str = "RecordedShapes";

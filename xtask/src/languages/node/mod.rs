@@ -10,10 +10,9 @@ mod suite;
 use std::path::{Path, PathBuf};
 
 use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
+use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::verbs::live::LiveArguments;
-use crate::verbs::RuntimeArguments;
 
 /// Node.js.
 pub struct NodeToolchain;

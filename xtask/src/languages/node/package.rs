@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::runtimes::{self, NodeJs};
 use crate::artifact::{self, copy, Glibc};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::{git, scratch, workspace};
 
 /// Oldest supported glibc: that of Node.js 18.
 const GLIBC: Glibc = Glibc(2, 28);
@@ -66,7 +66,7 @@ pub fn pack_for_recording() -> StepResult<PathBuf> {
 fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
     let staged = scratch::empty(STAGED)?;
     let root = workspace::root();
-    for file in workspace::files()? {
+    for file in git::files()? {
         let Some(inside) = file.strip_prefix("bindings-node/") else { continue };
         if ["lib/", "types/"].iter().any(|part| inside.starts_with(part))
             || ["package.json", "README.md"].contains(&inside)

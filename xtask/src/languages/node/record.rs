@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::package;
 use super::runtimes::{self, NodeJs};
+use crate::arguments::LiveArguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
 /// The program ends by itself after 60 s.

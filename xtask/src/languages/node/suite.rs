@@ -8,7 +8,7 @@ use super::runtimes::{self, NodeJs};
 use crate::deadline::at_most;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{scratch, workspace};
+use crate::{git, scratch};
 
 /// Runs everything; continues after a failure, so that one run shows every failure.
 pub fn run(tally: &mut Tally) -> StepResult {
@@ -89,7 +89,7 @@ fn declarations(package: &Path) -> StepResult {
 }
 
 fn suite(node: &NodeJs, package: &Path, is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) -> StepResult {
-    let files: Vec<String> = workspace::files()?
+    let files: Vec<String> = git::files()?
         .into_iter()
         .filter_map(|path| path.strip_prefix("bindings-node/").map(str::to_owned))
         .filter(|path| path.starts_with("tests/") && path.ends_with(".test.js") && is_selected(path))

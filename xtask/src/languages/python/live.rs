@@ -6,8 +6,8 @@ use std::path::Path;
 use super::debian::Debian;
 use super::runtimes::{self, Python};
 use super::{package, Venv};
+use crate::arguments::LiveArguments;
 use crate::step::{all_passed, ProcessStep, StepResult};
-use crate::verbs::live::LiveArguments;
 
 /// Programs of xtask/live/python and their sizes, for each interpreter and clock.
 struct PythonCells(Vec<(&'static str, u64)>);

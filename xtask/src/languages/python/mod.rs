@@ -15,10 +15,9 @@ use std::path::PathBuf;
 pub use venv::Venv;
 
 use super::{BenchRunner, Benchmark, Packages, Tool, Toolchain};
+use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::StepResult;
 use crate::tally::Tally;
-use crate::verbs::live::LiveArguments;
-use crate::verbs::RuntimeArguments;
 
 /// Python.
 pub struct PythonToolchain;

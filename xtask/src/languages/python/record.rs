@@ -4,8 +4,8 @@
 use super::debian::Debian;
 use super::runtimes;
 use super::{package, Venv};
+use crate::arguments::LiveArguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
 /// The shapes of xtask/live/python/record_stacks.py, and the minor versions that have them.

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::step::{StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::{git, scratch, workspace};
 
 /// The directory of a service, and a file with the hash of its inputs.
 pub struct Prepared {
@@ -22,7 +22,7 @@ impl Prepared {
     pub fn of(name: &str, sources: &[&str], built: &[PathBuf], versions: &str) -> StepResult<Self> {
         let mut hasher = DefaultHasher::new();
         versions.hash(&mut hasher);
-        let tracked = workspace::files()?;
+        let tracked = git::files()?;
         let tracked = tracked.iter().filter(|file| sources.iter().any(|directory| file.starts_with(directory)));
         let tracked = tracked.map(|file| workspace::root().join(file));
         for file in tracked.chain(built.iter().cloned()) {

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{free_port, go_program, run_spanprof_live, LiveArguments};
+use super::{free_port, go_program, run_spanprof_live};
+use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
 use crate::scratch;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};

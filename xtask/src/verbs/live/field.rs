@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::LiveArguments;
+use crate::arguments::LiveArguments;
 use crate::languages::python::debian;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};

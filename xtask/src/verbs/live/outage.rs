@@ -1,7 +1,7 @@
 //! A service whose receiver refuses, discards, never responds or resets: latency and memory must stay constant, counters must
 //! show the losses, and delivery must resume when a receiver is available.
 
-use super::LiveArguments;
+use crate::arguments::LiveArguments;
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{all_passed, ProcessStep, StepResult};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{go_program, LiveArguments};
+use super::go_program;
+use crate::arguments::LiveArguments;
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};

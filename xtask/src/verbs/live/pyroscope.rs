@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{collector, free_port, go_program, LiveArguments};
+use super::{collector, free_port, go_program};
+use crate::arguments::LiveArguments;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
 use crate::step::{all_passed, ProcessStep, Running, StepFailure, StepResult};

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::LiveArguments;
+use crate::arguments::LiveArguments;
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};

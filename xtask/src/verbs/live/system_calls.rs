@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::LiveArguments;
+use crate::arguments::LiveArguments;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
 use crate::step::{ProcessStep, StepFailure, StepResult};

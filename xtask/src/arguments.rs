@@ -1,0 +1,63 @@
+//! Arguments of verbs that the languages read too.
+
+use clap::Args;
+
+/// Versions of the runtimes that a verb runs on; the installed ones by default.
+#[derive(Debug, Args)]
+pub struct RuntimeArguments {
+    /// versions of CPython, as 3.9,3.13
+    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
+    pub python: Vec<String>,
+    /// majors of Node.js, as 18,24
+    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
+    pub node: Vec<u32>,
+    /// versions of Java, as 17,25
+    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
+    pub java: Vec<u32>,
+}
+
+/// suites against real programs, services and frameworks
+///
+/// collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared
+/// pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector
+/// pprof      files read back by google/pprof, built from its Go module
+/// serve      the page of `spanprof serve` in headless Chromium
+/// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected
+/// python     stress per CPython and per clock; 3.14 and 3.15 from Debian's packages, as root on Debian
+/// node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26
+///            from npm
+/// java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI
+/// field      frameworks and programs of production, each compared with a run without spanprof
+/// system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct LiveArguments {
+    /// suites, all by default
+    pub names: Vec<String>,
+    /// seconds of stress per cell of `python`, `node` and `java` (60), of load of `outage` (30)
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    #[command(flatten)]
+    pub runtimes: RuntimeArguments,
+    /// clocks of `python`
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "thread_timer,perf")]
+    pub clock: Vec<String>,
+    /// forked processes of `python`
+    #[arg(long, default_value_t = 1000)]
+    pub forks: u64,
+    /// restarts of `python`
+    #[arg(long, default_value_t = 1000)]
+    pub cycles: u64,
+    /// `python`, `node` and `java`: records the stacks that the tests of the walk replay instead
+    #[arg(long)]
+    pub record: bool,
+    /// the one shape to record of `node` and `java`
+    #[arg(long, value_name = "NAME")]
+    pub shape: Option<String>,
+    /// cells of `field`
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub cell: Vec<String>,
+    /// `field`: the packages in target/dist, as `wheel`, `addon` and `jar` built them
+    #[arg(long)]
+    pub release: bool,
+}
