@@ -146,10 +146,7 @@ impl ProcessStep {
             return self.run_into(&log);
         }
         self.announce();
-        let mark = deadline::mark(&mut self.command);
-        let child = self.command.spawn();
-        let mut child = child.map_err(|error| self.not_started(&error))?;
-        let deadline = Deadline::watch(child.id(), mark, self.limit);
+        let (mut child, deadline) = self.spawn()?;
         let status = child.wait().map_err(|error| self.not_started(&error))?;
         self.check_status_in_time(status, deadline)
     }
@@ -158,11 +155,9 @@ impl ProcessStep {
         let files = progress::opened(log, &self.name).and_then(|file| Ok((file.try_clone()?, file)));
         let (output, errors) =
             files.map_err(|error| StepFailure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
+        self.command.stdout(output).stderr(errors);
+        let (mut child, deadline) = self.spawn()?;
         let line = ProgressLine::begin(&self.name);
-        let mark = deadline::mark(&mut self.command);
-        let child = self.command.stdout(output).stderr(errors).spawn();
-        let mut child = child.map_err(|error| self.not_started(&error))?;
-        let deadline = Deadline::watch(child.id(), mark, self.limit);
         let status = loop {
             match child.try_wait().map_err(|error| self.not_started(&error))? {
                 Some(status) => break status,
@@ -195,10 +190,8 @@ impl ProcessStep {
     /// Streams standard output and passes each line to `line`, also when the step fails.
     pub fn run_with_lines(mut self, mut line: impl FnMut(&str)) -> StepResult {
         self.announce();
-        let mark = deadline::mark(&mut self.command);
-        let child = self.command.stdout(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| self.not_started(&error))?;
-        let deadline = Deadline::watch(child.id(), mark, self.limit);
+        self.command.stdout(Stdio::piped());
+        let (mut child, deadline) = self.spawn()?;
         if let Some(stdout) = child.stdout.take() {
             read_lines(stdout, |text| {
                 println!("{text}");
@@ -217,6 +210,13 @@ impl ProcessStep {
         self.command.stdout(file.0).stderr(file.1);
         let child = self.command.spawn().map_err(|error| self.not_started(&error))?;
         Ok(Running { name: self.name, child, log: log.to_owned() })
+    }
+
+    fn spawn(&mut self) -> StepResult<(Child, Deadline)> {
+        let mark = deadline::mark(&mut self.command);
+        let child = self.command.spawn().map_err(|error| self.not_started(&error))?;
+        let deadline = Deadline::watch(child.id(), mark, self.limit);
+        Ok((child, deadline))
     }
 
     fn announce(&self) {
@@ -293,7 +293,7 @@ impl Running {
                 };
                 return Err(StepFailure::new(
                     &self.name,
-                    format!("{happened}; its last lines:\n{}", self.last_lines()),
+                    format!("{happened}; its last lines:\n{}", progress::end_of(&self.log)),
                 ));
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -303,12 +303,6 @@ impl Running {
     /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
-    }
-
-    fn last_lines(&self) -> String {
-        let log = self.log();
-        let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
     fn end(&mut self) -> Option<ExitStatus> {
