@@ -12,12 +12,12 @@ use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::select;
 use tokio::sync::{watch, OwnedSemaphorePermit};
 use tokio::time::{sleep, timeout, Instant};
 
 use super::reply::Reply;
 use super::route;
-use super::select::{first, First};
 use super::slots::{ConnectionSlots, IDLE_CHECK_INTERVAL};
 use super::state::ServerState;
 
@@ -78,10 +78,11 @@ pub(crate) async fn accept(listener: TcpListener, state: Arc<ServerState>, mut s
             let slot = state.connection_slots.acquire().await?;
             Some((listener.accept().await, slot))
         };
-        let (accepted, slot) = match first(accepted, stop.wait_for(|stop| *stop)).await {
-            First::Left(Some(accepted)) => accepted,
-            First::Left(None) | First::Right(_) => return,
+        let accepted = select! {
+            accepted = accepted => accepted,
+            _ = stop.wait_for(|stop| *stop) => None,
         };
+        let Some((accepted, slot)) = accepted else { return };
         match accepted {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
@@ -128,11 +129,11 @@ async fn serve(
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(2 << 20);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
-    let idled = idled(&activity, &watched.connection_slots);
-    let must_finish = match first(connection.as_mut(), first(idled, stop.wait_for(|stop| *stop))).await {
-        First::Left(_) => false,
-        First::Right(First::Left(())) => activity.requests.load(Ordering::Relaxed) > 0,
-        First::Right(First::Right(_)) => true,
+    let must_finish = select! {
+        biased;
+        _ = connection.as_mut() => false,
+        () = idled(&activity, &watched.connection_slots) => activity.requests.load(Ordering::Relaxed) > 0,
+        _ = stop.wait_for(|stop| *stop) => true,
     };
     if must_finish {
         connection.as_mut().graceful_shutdown();

@@ -14,7 +14,6 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::decode;
 use tokio::time::Instant;
 
-use super::select::{first, First};
 use super::state::{IntakeCounters, ServerState};
 use super::store::gzip;
 
@@ -160,8 +159,11 @@ pub(crate) async fn collect(state: &Arc<ServerState>, mut body: Incoming) -> Res
         Ok(buffer.freeze())
     };
     let late = state.connection_slots.deadline_passed(Instant::now(), BODY_DEADLINE_WHEN_FULL, BODY_DEADLINE);
-    let First::Left(bytes) = first(arrival, late).await else { return Err(Refusal::TooSlow) };
-    let bytes = bytes?;
+    let bytes = tokio::select! {
+        biased;
+        bytes = arrival => bytes?,
+        () = late => return Err(Refusal::TooSlow),
+    };
     Ok(RequestBody { bytes, _reservation: reservation })
 }
 

@@ -11,7 +11,6 @@ mod page;
 mod received;
 mod reply;
 mod route;
-mod select;
 mod slices;
 mod slots;
 mod spans;
@@ -31,14 +30,12 @@ use tokio::sync::watch;
 
 pub(crate) use directory::looks_like_a_profile;
 pub(crate) use reply::LEFT_OUT_HEADER;
-pub(crate) use select::first;
 pub use store::Retention;
 pub(crate) use store::{gzip, unix_ns};
 
 use crate::failure::Failure;
 use connection::LISTEN_QUEUE;
 use directory::WindowDirectory;
-use select::First;
 use state::ServerState;
 use store::Store;
 
@@ -150,7 +147,11 @@ impl Server {
         });
         // Polled once, so that the signal handlers exist before `ready`.
         let mut stop = std::pin::pin!(stop);
-        let First::Right(()) = first(stop.as_mut(), std::future::ready(())).await else { return Ok(()) };
+        tokio::select! {
+            biased;
+            () = stop.as_mut() => return Ok(()),
+            () = std::future::ready(()) => {}
+        }
         ready();
         stop.await;
         state.store.stop();

@@ -156,5 +156,8 @@ async fn stop_signal() {
             Err(_) => std::future::pending().await,
         }
     };
-    crate::serve::first(wait(SignalKind::interrupt()), wait(SignalKind::terminate())).await;
+    tokio::select! {
+        () = wait(SignalKind::interrupt()) => {}
+        () = wait(SignalKind::terminate()) => {}
+    }
 }
