@@ -159,11 +159,6 @@ impl Slot {
         self.state.load(Ordering::Acquire) == LIVE
     }
 
-    /// Whether the slot waits for its last handler to leave.
-    pub fn is_closing(&self) -> bool {
-        self.state.load(Ordering::Acquire) == CLOSING
-    }
-
     /// Opens a free slot; returns the generation for the signal's value. The clock is armed afterwards.
     pub fn open(&self, init: &SlotInit) -> u32 {
         let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1) & GENERATION_MASK;
