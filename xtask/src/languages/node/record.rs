@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::package;
 use super::runtimes::{self, NodeJs};
 use crate::arguments::LiveArguments;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
 /// The program ends by itself after 60 s.
@@ -54,10 +54,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
             }
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live node --record", format!("failed: {}", failed.join("; ")))),
-    }
+    all_passed("live node --record", &failed)
 }
 
 fn record(node: &NodeJs, shape: &ShapeFlags, modules: &Path) -> StepResult {
