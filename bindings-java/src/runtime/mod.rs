@@ -42,6 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jni::sys::{JNIEnv, JavaVM};
+use spanprof::binding::{self_walks_requested, SelfWalks};
 use spanprof::runtime::{EndedCode, Frame, FrameType, Runtime, RuntimeThread};
 use spanprof::{sys, Profiler};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
@@ -284,9 +285,8 @@ impl Runtime for JavaRuntime {
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
-        wall_signal::begin();
         // Without signals the own stack walker still samples waiting threads.
-        let is_possible = if may_signal() { wall_signal::install() } else { self.layout.is_some() };
+        let is_possible = wall_signal::begin(may_signal()) || !may_signal() && self.layout.is_some();
         is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
     }
 
@@ -294,8 +294,9 @@ impl Runtime for JavaRuntime {
         true
     }
 
-    fn wait_for_responses(&self, patience: std::time::Duration) -> bool {
-        wall_signal::wait_for_responses(patience)
+    fn wait_for_responses(&self, timeout: std::time::Duration) -> bool {
+        SelfWalks::of_process().wait(timeout);
+        true
     }
 
     fn are_frames_stable(&self) -> bool {
@@ -365,7 +366,7 @@ impl Runtime for JavaRuntime {
         out.push(("java.virtual_threads_labelled", labelled.to_string()));
         out.push(("java.virtual_threads_without_words", without_words.to_string()));
         out.push(("java.mounts_followed", mounts.to_string()));
-        out.push(("java.threads_asked", wall_signal::requests_sent().to_string()));
+        out.push(("java.threads_asked", self_walks_requested().to_string()));
         out.push(("java.places_cached", hits.to_string()));
         out.push(("java.places_decoded", misses.to_string()));
         let refused = call_trace_signal::refused();

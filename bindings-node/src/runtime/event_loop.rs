@@ -13,7 +13,7 @@ use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 use super::js_thread_signal::JsThread;
 use super::ring_position_signal::{self, RingPosition};
-use super::turn_stacks_signal::ObservedStack;
+use super::turn_stacks_signal::{ObservedStack, ObservedWaits};
 use super::{synthetic_frame, v8};
 
 /// Threshold above which turns are reported; 0 reports none.
@@ -164,7 +164,7 @@ extern "C" fn before_waiting(handle: *mut Handle) {
         let now_ns = spanprof::sys::monotonic_ns();
         // SAFETY: the running loop.
         let idle_ns = unsafe { (uv.idle_time)(handle.loop_) };
-        let request_ns = handle.thread.exchange().map_or(0, |exchange| exchange.take_idle_until());
+        let request_ns = handle.thread.waits().map_or(0, ObservedWaits::take_idle_until);
         let idle_total_ns = idle_ns.wrapping_sub(handle.last_idle_ns) + uncounted_ns(handle.last_ns, request_ns);
         let busy_ns = now_ns.saturating_sub(handle.last_ns).saturating_sub(idle_total_ns);
         (handle.last_ns, handle.last_idle_ns) = (now_ns, idle_ns);
@@ -196,12 +196,12 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
     if let Some(turns) = bucket.and_then(|bucket| TURNS.get(bucket)) {
         turns.fetch_add(1, Ordering::Relaxed);
     }
-    let (turn_stacks, exchange) = (thread.turn_stacks(), thread.exchange());
+    let (turn_stacks, waits) = (thread.turn_stacks(), thread.waits());
     let Some(profiler) = Profiler::running().filter(|_| busy_ns >= threshold_ns) else {
         // SAFETY: on the thread itself, outside its handler.
         unsafe {
             turn_stacks.into_iter().for_each(|turn_stacks| turn_stacks.take(|_| {}));
-            exchange.into_iter().for_each(|exchange| exchange.take_waited(|_| {}));
+            waits.into_iter().for_each(|waits| waits.take(|_| {}));
         }
         return;
     };
@@ -243,8 +243,8 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
     let submit_work = |stacks: &[ObservedStack]| submit_shares(busy_ns - off_cpu_ns, stacks, synthetic_frame::NO_STACK);
     // SAFETY: as above.
     unsafe {
-        match exchange {
-            Some(exchange) => exchange.take_waited(submit_waits),
+        match waits {
+            Some(waits) => waits.take(submit_waits),
             None => submit_waits(&[]),
         }
         match turn_stacks {

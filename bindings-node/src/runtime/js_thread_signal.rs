@@ -3,8 +3,7 @@
 
 use std::sync::atomic::{compiler_fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::turn_stacks_signal::{TurnStacks, MAX_RUNNING_STACKS};
-use super::wall_signal::Exchange;
+use super::turn_stacks_signal::{ObservedWaits, TurnStacks, MAX_RUNNING_STACKS};
 
 pub const MAX_THREADS: usize = 512;
 
@@ -53,8 +52,8 @@ pub struct JsThread {
     pub collection_context: AtomicU64,
     /// Machine code of this isolate; used regions first.
     code: [Region; MAX_REGIONS],
-    /// The exchange with the wall sampler; allocated once, then kept with the entry.
-    exchange: AtomicPtr<Exchange>,
+    /// Waits that the wall sampler observed; allocated once, then kept with the entry.
+    waits: AtomicPtr<ObservedWaits>,
     /// libuv handle of `event_loop`.
     pub loop_handle: AtomicUsize,
     /// `code_moves` at the start of a collection.
@@ -75,7 +74,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         code_moves: AtomicU64::new(0),
         address_epoch: AtomicU64::new(0),
         turn_stacks: AtomicPtr::new(std::ptr::null_mut()),
-        exchange: AtomicPtr::new(std::ptr::null_mut()),
+        waits: AtomicPtr::new(std::ptr::null_mut()),
         loop_handle: AtomicUsize::new(0),
         active_collections: AtomicU32::new(0),
         collection_context: AtomicU64::new(0),
@@ -99,11 +98,6 @@ pub fn by_isolate(isolate: usize) -> Option<&'static JsThread> {
     })
 }
 
-/// The entry at an address delivered with a signal, if it is one.
-pub fn by_address(address: usize) -> Option<&'static JsThread> {
-    all().iter().find(|thread| std::ptr::from_ref(*thread) as usize == address)
-}
-
 /// Claims a free entry, which the handler does not see yet. Outside handlers only.
 pub fn claim() -> Option<&'static JsThread> {
     let (index, thread) = THREADS.iter().enumerate().find(|(_, thread)| {
@@ -120,9 +114,9 @@ pub fn claim() -> Option<&'static JsThread> {
     if thread.turn_stacks().is_none() {
         thread.turn_stacks.store(Box::into_raw(Box::new(TurnStacks::new())), Ordering::Release);
     }
-    match thread.exchange() {
-        Some(exchange) => exchange.reset(),
-        None => thread.exchange.store(Box::into_raw(Box::new(Exchange::new())), Ordering::Release),
+    match thread.waits() {
+        Some(waits) => waits.reset(),
+        None => thread.waits.store(Box::into_raw(Box::new(ObservedWaits::new())), Ordering::Release),
     }
     thread.current.store(0, Ordering::Relaxed);
     thread.active_collections.store(0, Ordering::Relaxed);
@@ -140,9 +134,10 @@ impl JsThread {
         self.thread_id.store(0, Ordering::Release);
     }
 
-    pub fn exchange(&self) -> Option<&'static Exchange> {
+    /// Waits that the wall sampler observed.
+    pub fn waits(&self) -> Option<&'static ObservedWaits> {
         // SAFETY: only leaked boxes are stored there.
-        unsafe { self.exchange.load(Ordering::Acquire).as_ref() }
+        unsafe { self.waits.load(Ordering::Acquire).as_ref() }
     }
 
     /// Stacks of the event loop's current turn.

@@ -43,6 +43,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use spanprof::binding::SelfWalks;
 use spanprof::native_frame;
 use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, ProcessMemory, RawFrame};
@@ -336,10 +337,7 @@ impl Runtime for NodeRuntime {
 
     /// `None` without signals: only the thread itself can walk its stack.
     fn capture_other(&self) -> Option<CaptureOtherFn> {
-        wall_signal::look_up_waits();
-        wall_signal::begin();
-        let is_possible = MAY_SIGNAL.load(Ordering::Relaxed) && wall_signal::install();
-        is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
+        wall_signal::begin(MAY_SIGNAL.load(Ordering::Relaxed)).then_some(wall_signal::capture_other as CaptureOtherFn)
     }
 
     fn uses_self_walks(&self) -> bool {
@@ -347,7 +345,7 @@ impl Runtime for NodeRuntime {
     }
 
     fn wait_for_responses(&self, timeout: Duration) -> bool {
-        wall_signal::wait_for_responses(timeout);
+        SelfWalks::of_process().wait(timeout);
         true
     }
 
@@ -366,7 +364,7 @@ impl Runtime for NodeRuntime {
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         out.extend(js_thread_signal::all().iter().enumerate().filter_map(|(index, thread)| {
             let thread_id = thread.thread_id.load(Ordering::Acquire);
-            let is_enrolled = ![0, js_thread_signal::CLAIMED].contains(&thread_id) && thread.exchange().is_some();
+            let is_enrolled = ![0, js_thread_signal::CLAIMED].contains(&thread_id) && thread.waits().is_some();
             is_enrolled.then_some(RuntimeThread { thread_id, handle: index as u64 })
         }));
     }

@@ -2,7 +2,7 @@
 //! write them; the same thread reads and clears them outside handlers. Reservoir sampling selects the stacks that are kept.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{compiler_fence, AtomicBool, Ordering};
+use std::sync::atomic::{compiler_fence, AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spanprof_signal::{Context, RawFrame};
 
@@ -10,7 +10,7 @@ use super::ring_position_signal::RingPosition;
 
 /// Stacks kept per turn, running and waiting.
 pub const MAX_RUNNING_STACKS: usize = 16;
-pub const MAX_WAITING_STACKS: usize = 4;
+const MAX_WAITING_STACKS: usize = 4;
 /// Frames kept per stack, from the leaf.
 const MAX_FRAMES: usize = 128;
 
@@ -137,6 +137,92 @@ impl<const STACKS: usize> TurnStacks<STACKS> {
         (reservoir.seen, reservoir.last) = (0, NO_INDEX);
         compiler_fence(Ordering::SeqCst);
         self.is_read.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Waits of a thread, as the wall sampler observes them.
+pub struct ObservedWaits {
+    /// Stacks in which the thread waited in this turn of its event loop.
+    stacks: TurnStacks<MAX_WAITING_STACKS>,
+    /// Observations since the last walk that found it current. Incremented by the wall sampler, taken by the thread.
+    repeats: AtomicU32,
+    /// Whether the event loop was waiting for events during the last walk.
+    is_idle: AtomicBool,
+    /// Monotonic time of the last walk during such a wait, until `take_idle_until`; 0 without one.
+    idle_until_ns: AtomicU64,
+}
+
+/// The activity of a thread during its walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadActivity {
+    /// Its event loop waits for events.
+    Idle,
+    /// It waits within a turn of its event loop.
+    Waiting,
+    Running,
+}
+
+impl ObservedWaits {
+    pub fn new() -> Self {
+        Self {
+            stacks: TurnStacks::new(),
+            repeats: AtomicU32::new(0),
+            is_idle: AtomicBool::new(true),
+            idle_until_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Another thread takes over.
+    pub fn reset(&self) {
+        self.is_idle.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the event loop was waiting for events during the last walk.
+    pub fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
+    }
+
+    /// The last walk is still current. Called by the wall sampler.
+    pub fn repeat_last(&self) {
+        self.repeats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records a walk.
+    ///
+    /// # Safety
+    /// As for [`TurnStacks::record`].
+    pub unsafe fn record(&self, activity: ThreadActivity, frames: &[RawFrame], context: Context) {
+        self.is_idle.store(matches!(activity, ThreadActivity::Idle), Ordering::Relaxed);
+        if let ThreadActivity::Idle = activity {
+            self.idle_until_ns.store(spanprof::sys::monotonic_ns(), Ordering::Relaxed);
+        }
+        let repeats = self.repeats.swap(0, Ordering::Relaxed);
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            self.stacks.repeat_last(repeats);
+            match activity {
+                ThreadActivity::Waiting => self.stacks.record(frames, context, RingPosition::now()),
+                ThreadActivity::Idle | ThreadActivity::Running => self.stacks.end_last(),
+            }
+        }
+    }
+
+    /// Passes the stacks in which the thread has waited since the last call to `take`, with their numbers of observations.
+    ///
+    /// # Safety
+    /// On the owning thread, outside its handler.
+    pub unsafe fn take(&self, take: impl FnOnce(&[ObservedStack])) {
+        if self.repeats.load(Ordering::Relaxed) != 0 {
+            // SAFETY: on the thread itself; its handler runs before or after this.
+            unsafe { self.stacks.repeat_last(self.repeats.swap(0, Ordering::Relaxed)) };
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.stacks.take(take) };
+    }
+
+    /// Monotonic time of the last walk during a wait for events, since the last call; 0 without one.
+    pub fn take_idle_until(&self) -> u64 {
+        self.idle_until_ns.swap(0, Ordering::Relaxed)
     }
 }
 

@@ -6,6 +6,7 @@ mod event_sampling;
 mod ffi_guard;
 mod lifecycle;
 mod log_queue;
+mod self_walk;
 
 pub use crate::host_log::log;
 pub use description::{Binding, KeyCase};
@@ -13,3 +14,4 @@ pub use event_sampling::{sample_event, SampledEvent};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
 pub use lifecycle::{config_keys, flush, is_running, setting, start, stop, update, with_running};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};
+pub use self_walk::{self_walks_requested, LastStack, SelfWalks, WalkResponse, WalkReview, WalkTarget};

@@ -1,11 +1,11 @@
 //! The protocol by which the wall sampler requests stacks from threads that walk themselves. It defines which handler
-//! may respond to a request, when the response may be read, and when a round is complete. Not here: the signal that
-//! delivers a request (`wall_request`) and the contents of a response. `WallRequest::respond` runs in the handler;
-//! everything else runs on the sampler thread.
+//! may respond to a request, when the response may be read, and when a round is complete. The sampler thread has a
+//! request's [`Requester`], handlers have a shared reference to it. Not here: the signal that delivers a request and the
+//! contents of a response (`self_walk`).
 //!
 //! # Rules
-//! 1. The sampler moves `FREE → PENDING`, `READY → PENDING` and `PENDING → FREE`. The handler, on the requested thread,
-//!    moves `PENDING → WRITING → READY`. The response is written in `WRITING` only and read in `READY` only.
+//! 1. The requester moves `FREE → PENDING`, `READY → PENDING` and `PENDING → FREE`. The handler, on the requested
+//!    thread, moves `PENDING → WRITING → READY`. The response is written in `WRITING` only and read in `READY` only.
 //! 2. Each request has a sequence number beside its state. A late signal cannot respond to the next request, unless
 //!    that request is for the same thread. Then the response is the thread's stack at this later time.
 //! 3. A round counts its pending requests, plus one while the sampler still issues requests. The decrement to zero wakes the
@@ -27,98 +27,90 @@ const COUNT_BITS: u32 = 16;
 const COUNT: u32 = (1 << COUNT_BITS) - 1;
 
 /// A reusable request, addressed to one thread at a time; its response is a `T`.
-pub struct WallRequest<T> {
+pub struct WallRequest<'r, T> {
     /// The state in the low bits, the sequence number above.
     state: AtomicU32,
     thread_id: AtomicU32,
-    round: AtomicU32,
+    round_number: AtomicU32,
+    round: &'r Round,
     response: UnsafeCell<T>,
 }
 
-// SAFETY: `response` is accessed by the one handler in WRITING and by the one sampler thread in READY (rule 1).
-unsafe impl<T: Send> Sync for WallRequest<T> {}
+// SAFETY: `response` is accessed by the one handler in WRITING and through the one requester in READY (rule 1).
+unsafe impl<T: Send + Sync> Sync for WallRequest<'_, T> {}
 
-/// The state of a request as the sampler reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// No request is outstanding.
-    Free,
-    /// The response is not complete.
-    Pending,
-    /// The response can be read.
-    Ready,
-}
-
-impl<T> WallRequest<T> {
-    /// A free request.
-    pub fn new(response: T) -> Self {
+impl<'r, T> WallRequest<'r, T> {
+    /// A free request, which is counted in `round` whenever it is issued.
+    pub fn new(round: &'r Round, response: T) -> Self {
         Self {
             state: AtomicU32::new(FREE),
             thread_id: AtomicU32::new(0),
-            round: AtomicU32::new(0),
+            round_number: AtomicU32::new(0),
+            round,
             response: UnsafeCell::new(response),
         }
     }
 
-    /// The current state. Sampler thread only.
-    pub fn stage(&self) -> Stage {
-        match self.state.load(Ordering::Acquire) & STATE {
-            FREE => Stage::Free,
-            READY => Stage::Ready,
-            _ => Stage::Pending,
-        }
-    }
-
-    /// Addresses the request to a thread; the caller then sends the signal. False while the request is pending.
-    ///
-    /// # Safety
-    /// Called by the one sampler thread, which holds no reference returned by `response`.
-    pub unsafe fn issue(&self, thread_id: u32, round: &Round) -> bool {
-        let word = self.state.load(Ordering::Acquire);
-        if self.stage() == Stage::Pending {
-            return false;
-        }
-        self.thread_id.store(thread_id, Ordering::Relaxed);
-        self.round.store(round.add_request(), Ordering::Relaxed);
-        self.state.store((word & !STATE).wrapping_add(1 << STATE_BITS) | PENDING, Ordering::Release);
-        true
-    }
-
-    /// Cancels the request. False unless it is pending: when it is free, or its response is ready or being written.
-    ///
-    /// # Safety
-    /// Called by the one sampler thread.
-    pub unsafe fn cancel(&self, round: &Round) -> bool {
-        let word = self.state.load(Ordering::Relaxed);
-        let free = word & !STATE | FREE;
-        let is_cancelled = word & STATE == PENDING
-            && self.state.compare_exchange(word, free, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if is_cancelled {
-            round.complete_request(self.round.load(Ordering::Relaxed));
-        }
-        is_cancelled
-    }
-
-    /// The response, once ready. Sampler thread only.
-    pub fn response(&self) -> Option<&T> {
-        // SAFETY: no handler writes in READY (rule 1). Only `issue` leaves READY, and requires that no response is borrowed.
-        (self.stage() == Stage::Ready).then(|| unsafe { &*self.response.get() })
+    /// The sides of the sampler thread and of handlers.
+    pub fn split(&mut self) -> (Requester<'_, T>, &Self) {
+        (Requester { request: self }, self)
     }
 
     /// In the handler: writes the response if the request is pending for the calling thread.
-    pub fn respond(&self, thread_id: u32, round: &Round, write: impl FnOnce(&mut T)) -> bool {
+    pub fn respond(&self, thread_id: u32, write: impl FnOnce(&mut T)) -> bool {
         let word = self.state.load(Ordering::Acquire);
         let is_pending = word & STATE == PENDING && self.thread_id.load(Ordering::Relaxed) == thread_id;
         let writing = word & !STATE | WRITING;
         if !is_pending || self.state.compare_exchange(word, writing, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        let request_round = self.round.load(Ordering::Relaxed);
+        let round_number = self.round_number.load(Ordering::Relaxed);
         // SAFETY: the compare-and-swap to WRITING gives this handler exclusive access until it stores READY (rule 1).
         write(unsafe { &mut *self.response.get() });
         self.state.store(word & !STATE | READY, Ordering::Release);
-        round.complete_request(request_round);
+        self.round.complete_request(round_number);
         true
+    }
+}
+
+/// The side of the sampler thread.
+pub struct Requester<'q, T> {
+    request: &'q WallRequest<'q, T>,
+}
+
+impl<T> Requester<'_, T> {
+    /// Addresses the request to a thread; the caller then sends the signal. False while the request is pending.
+    pub fn issue(&mut self, thread_id: u32) -> bool {
+        let Self { request } = self;
+        let word = request.state.load(Ordering::Acquire);
+        if ![FREE, READY].contains(&(word & STATE)) {
+            return false;
+        }
+        request.thread_id.store(thread_id, Ordering::Relaxed);
+        request.round_number.store(request.round.add_request(), Ordering::Relaxed);
+        request.state.store((word & !STATE).wrapping_add(1 << STATE_BITS) | PENDING, Ordering::Release);
+        true
+    }
+
+    /// Cancels the request. False unless it is pending: when it is free, or its response is ready or being written.
+    pub fn cancel(&mut self) -> bool {
+        let Self { request } = self;
+        let word = request.state.load(Ordering::Relaxed);
+        let free = word & !STATE | FREE;
+        let is_cancelled = word & STATE == PENDING
+            && request.state.compare_exchange(word, free, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_cancelled {
+            request.round.complete_request(request.round_number.load(Ordering::Relaxed));
+        }
+        is_cancelled
+    }
+
+    /// The response, once ready.
+    pub fn response(&self) -> Option<&T> {
+        let is_ready = self.request.state.load(Ordering::Acquire) & STATE == READY;
+        // SAFETY: no handler writes in READY (rule 1). Only `issue` of this one requester leaves READY, and borrows it
+        // mutably.
+        is_ready.then(|| unsafe { &*self.request.response.get() })
     }
 }
 
@@ -129,14 +121,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// No round in progress. Not `const` under loom, whose atomics have no `const` constructor.
-    #[cfg(not(loom))]
-    #[allow(clippy::new_without_default, reason = "a static, never a field")]
-    pub const fn new() -> Self {
-        Self { word: AtomicU32::new(0) }
-    }
-
-    #[cfg(loom)]
+    /// No round in progress.
+    #[allow(clippy::new_without_default, reason = "leaked or local, never a field")]
     pub fn new() -> Self {
         Self { word: AtomicU32::new(0) }
     }
@@ -190,51 +176,48 @@ mod tests {
 
     #[test]
     fn a_request_takes_one_response_and_only_from_its_thread() {
-        let (request, round) = (WallRequest::new(0), Round::new());
+        let round = Round::new();
+        let mut request = WallRequest::new(&round, 0);
+        let (mut requester, responder) = request.split();
         round.begin();
-        assert!(!request.respond(7, &round, |response| *response = 1), "no request");
-        // SAFETY: this test is the only sampler and borrows no response.
-        assert!(unsafe { request.issue(7, &round) });
-        // SAFETY: as above.
-        assert!(unsafe { !request.issue(8, &round) }, "pending");
-        assert!(!request.respond(8, &round, |response| *response = 2));
-        assert_eq!(request.response(), None);
-        assert!(request.respond(7, &round, |response| *response = 3));
-        assert!(!request.respond(7, &round, |response| *response = 4));
-        assert_eq!(request.response(), Some(&3));
+        assert!(!responder.respond(7, |response| *response = 1), "no request");
+        assert!(requester.issue(7));
+        assert!(!requester.issue(8), "pending");
+        assert!(!responder.respond(8, |response| *response = 2));
+        assert_eq!(requester.response(), None);
+        assert!(responder.respond(7, |response| *response = 3));
+        assert!(!responder.respond(7, |response| *response = 4));
+        assert_eq!(requester.response(), Some(&3));
         assert!(round.wait(NO_TIME));
     }
 
     #[test]
     fn a_round_ends_when_every_request_is_ready_or_cancelled() {
-        let (requests, round) = ([WallRequest::new(0), WallRequest::new(0)], Round::new());
+        let round = Round::new();
+        let mut requests = [7, 8].map(|_| WallRequest::new(&round, 0));
+        let [(mut seven, responder), (mut eight, _)] = requests.each_mut().map(WallRequest::split);
         round.begin();
-        for (request, thread_id) in requests.iter().zip([7, 8]) {
-            // SAFETY: this test is the only sampler and borrows no response.
-            assert!(unsafe { request.issue(thread_id, &round) });
-        }
-        assert!(requests[0].respond(7, &round, |response| *response = 1));
+        assert!(seven.issue(7) && eight.issue(8));
+        assert!(responder.respond(7, |response| *response = 1));
         assert!(!round.wait(NO_TIME), "one is pending");
-        // SAFETY: as above.
-        assert!(unsafe { requests[1].cancel(&round) });
-        // SAFETY: as above.
-        assert!(unsafe { !requests[0].cancel(&round) }, "already ready");
-        assert_eq!(requests[1].stage(), Stage::Free);
+        assert!(eight.cancel());
+        assert!(!seven.cancel(), "already ready");
+        assert!(eight.issue(9) && eight.cancel(), "free again");
         round.begin();
         assert!(round.wait(NO_TIME), "no request");
     }
 
     #[test]
     fn a_late_response_is_kept_and_does_not_end_the_next_round() {
-        let (early, late, round) = (WallRequest::new(0), WallRequest::new(0), Round::new());
+        let round = Round::new();
+        let mut requests = [7, 8].map(|_| WallRequest::new(&round, 0));
+        let [(mut early, responder), (mut late, _)] = requests.each_mut().map(WallRequest::split);
         round.begin();
-        // SAFETY: this test is the only sampler and borrows no response.
-        assert!(unsafe { early.issue(7, &round) });
+        assert!(early.issue(7));
         assert!(!round.wait(NO_TIME));
         round.begin();
-        // SAFETY: as above.
-        assert!(unsafe { late.issue(8, &round) });
-        assert!(early.respond(7, &round, |response| *response = 1));
+        assert!(late.issue(8));
+        assert!(responder.respond(7, |response| *response = 1));
         assert!(!round.wait(NO_TIME));
         assert_eq!((early.response(), late.response()), (Some(&1), None));
     }

@@ -6,7 +6,7 @@
 //!    slot table; a perf signal's descriptor must be in the fixed table. Any other signal is forwarded to the
 //!    previous handler. Without one it is swallowed and counted: the default action would end the host.
 //! 2. Once installed, the handler stays for the life of the process. After `stop` it swallows clock signals.
-//!    `signal_claim` chooses its signal. Wall requests (`wall_request`) use the same signal.
+//!    `signal_claim` chooses its signal. Wall requests (`self_walk`) use the same signal.
 //! 3. The weight of a sample is the thread's CPU time now minus the CPU time of earlier samples. It is exact for any
 //!    tick, except that ticks of a free-running perf event may estimate CPU time within a sixteenth of an interval. A
 //!    sample that finds the ring full adds its weight to the loss that the next entry reports, so no weight is lost.
@@ -16,7 +16,7 @@ use crate::forward::{thread_id, Forwarded, HandlerChain};
 use crate::overflow::OverflowRecord;
 use crate::slot::{EnterOutcome, Slot, Ticker};
 use crate::slot_table::{slot_of_descriptor, slot_of_value, slots, used_slots};
-use crate::{arm, guarded, prefetch, restart, wall_request};
+use crate::{arm, guarded, prefetch, restart, self_walk};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -100,7 +100,7 @@ pub fn forwarded() -> u64 {
 enum SignalSource {
     Slot { index: usize, generation: u32 },
     ScanTimer,
-    WallRequest { value: usize },
+    WallRequest { index: usize },
     Foreign,
 }
 
@@ -159,7 +159,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             }
         }
         // SAFETY: `ucontext` is the kernel's, on the interrupted thread.
-        SignalSource::WallRequest { value } => unsafe { wall_request::respond(value, ucontext) },
+        SignalSource::WallRequest { index } => unsafe { self_walk::respond(index, ucontext) },
         SignalSource::ScanTimer => {
             // SAFETY: published sessions are never freed.
             if let Some(session) = unsafe { SESSION.load(Ordering::Acquire).as_ref() } {
@@ -204,8 +204,8 @@ fn classify(info: &SignalInfo) -> SignalSource {
             _ => SignalSource::Foreign,
         };
     }
-    if info.code == libc::SI_QUEUE && info.errno == wall_request::SIGINFO_MARK {
-        return SignalSource::WallRequest { value: info.second };
+    if info.code == libc::SI_QUEUE && info.errno == self_walk::SIGINFO_MARK {
+        return SignalSource::WallRequest { index: info.second };
     }
     // The kernel had no memory for the details of a perf signal: the signal has no sender, and this thread has a perf
     // clock.

@@ -28,6 +28,7 @@ mod ring;
 #[cfg(all(test, not(loom)))]
 mod ring_tests;
 mod sample;
+pub mod self_walk;
 pub mod signal_claim;
 mod slot;
 pub mod slot_table;
@@ -35,7 +36,6 @@ pub mod slot_table;
 mod slot_tests;
 mod synthetic_frame;
 pub mod walk_fault;
-pub mod wall_request;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use context::{Context, InlineContext};

@@ -3,7 +3,7 @@
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::entry::{Header, FIXED_WORDS};
-use crate::exchange::{Round, WallRequest};
+use crate::exchange::{Requester, Round, WallRequest};
 use crate::{Context, DropReason, EnterOutcome, Inbox, RawSample, Ring, SampleFlags, SampleKind, Slot, SlotInit};
 use loom::sync::Arc;
 use loom::thread;
@@ -200,19 +200,24 @@ fn model_a_closed_quiescent_slot_has_no_active_handler() {
 
 /// A response of two halves, which detects a torn write.
 type TwoHalves = [AtomicU32; 2];
+type Responder = &'static WallRequest<'static, TwoHalves>;
 
-fn request() -> WallRequest<TwoHalves> {
-    WallRequest::new([AtomicU32::new(0), AtomicU32::new(0)])
+fn round() -> &'static Round {
+    Box::leak(Box::new(Round::new()))
+}
+
+fn request(round: &'static Round) -> (Requester<'static, TwoHalves>, Responder) {
+    Box::leak(Box::new(WallRequest::new(round, [AtomicU32::new(0), AtomicU32::new(0)]))).split()
 }
 
 /// The handler on thread `thread_id`: responds with the thread id in both halves.
-fn respond(request: &WallRequest<TwoHalves>, thread_id: u32, round: &Round) -> bool {
-    request.respond(thread_id, round, |halves| halves.iter().for_each(|half| half.store(thread_id, Ordering::Relaxed)))
+fn respond(responder: Responder, thread_id: u32) -> bool {
+    responder.respond(thread_id, |halves| halves.iter().for_each(|half| half.store(thread_id, Ordering::Relaxed)))
 }
 
 /// The thread id in the response that the sampler reads.
-fn response(request: &WallRequest<TwoHalves>) -> Option<u32> {
-    request.response().map(|halves| {
+fn response(requester: &Requester<'static, TwoHalves>) -> Option<u32> {
+    requester.response().map(|halves| {
         let [first, second] = [0, 1].map(|half| halves[half].load(Ordering::Relaxed));
         assert_eq!(first, second, "a torn response");
         first
@@ -222,18 +227,17 @@ fn response(request: &WallRequest<TwoHalves>) -> Option<u32> {
 #[test]
 fn model_the_last_response_of_a_round_wakes_the_sampler_which_reads_all() {
     check(3, || {
-        let (all, round) = (Arc::new([request(), request()]), Arc::new(Round::new()));
+        let round = round();
         round.begin();
-        let threads = [1, 2].map(|thread_id| {
-            let (all, round) = (all.clone(), round.clone());
-            // SAFETY: this thread is the only sampler and borrows no response.
-            assert!(unsafe { all[thread_id as usize - 1].issue(thread_id, &round) });
-            thread::spawn(move || assert!(respond(&all[thread_id as usize - 1], thread_id, &round)))
+        let requests = [1, 2].map(|thread_id| {
+            let (mut requester, responder) = request(round);
+            assert!(requester.issue(thread_id));
+            (requester, thread::spawn(move || assert!(respond(responder, thread_id))))
         });
         // A lost wakeup would spin here forever, which loom reports.
         assert!(round.wait(|| 1));
-        assert_eq!([0, 1].map(|index| response(&all[index])), [Some(1), Some(2)]);
-        for thread in threads {
+        assert_eq!([0, 1].map(|index| response(&requests[index].0)), [Some(1), Some(2)]);
+        for (_, thread) in requests {
             thread.join().unwrap();
         }
     });
@@ -242,22 +246,18 @@ fn model_the_last_response_of_a_round_wakes_the_sampler_which_reads_all() {
 #[test]
 fn model_a_cancelled_request_takes_no_response_for_the_next_thread() {
     check(3, || {
-        let (all, round) = (Arc::new(request()), Arc::new(Round::new()));
+        let round = round();
+        let (mut requester, responder) = request(round);
         round.begin();
-        // SAFETY: this thread is the only sampler and borrows no response.
-        assert!(unsafe { all.issue(1, &round) });
-        let late = {
-            let (all, round) = (all.clone(), round.clone());
-            thread::spawn(move || respond(&all, 1, &round))
-        };
-        // SAFETY: as above.
-        let is_reissued = unsafe { all.cancel(&round) && all.issue(2, &round) };
+        assert!(requester.issue(1));
+        let late = thread::spawn(move || respond(responder, 1));
+        let is_reissued = requester.cancel() && requester.issue(2);
         if is_reissued {
-            assert!(respond(&all, 2, &round));
-            assert_eq!(response(&all), Some(2));
+            assert!(respond(responder, 2));
+            assert_eq!(response(&requester), Some(2));
         }
         assert_eq!(late.join().unwrap(), !is_reissued);
-        assert_eq!(response(&all), Some(if is_reissued { 2 } else { 1 }));
+        assert_eq!(response(&requester), Some(if is_reissued { 2 } else { 1 }));
         assert!(round.wait(|| 1), "each request was counted once");
     });
 }
@@ -265,19 +265,14 @@ fn model_a_cancelled_request_takes_no_response_for_the_next_thread() {
 #[test]
 fn model_a_late_response_does_not_end_the_next_round() {
     check(3, || {
-        let (early, round) = (Arc::new(request()), Arc::new(Round::new()));
-        let next = request();
+        let round = round();
+        let ((mut early, responder), (mut next, _)) = (request(round), request(round));
         round.begin();
-        // SAFETY: this thread is the only sampler and borrows no response.
-        assert!(unsafe { early.issue(1, &round) });
-        let late = {
-            let (early, round) = (early.clone(), round.clone());
-            thread::spawn(move || assert!(respond(&early, 1, &round)))
-        };
+        assert!(early.issue(1));
+        let late = thread::spawn(move || assert!(respond(responder, 1)));
         round.wait(|| 0);
         round.begin();
-        // SAFETY: as above.
-        assert!(unsafe { next.issue(2, &round) });
+        assert!(next.issue(2));
         assert!(!round.wait(|| 0), "the second request is pending");
         late.join().unwrap();
         assert_eq!(response(&early), Some(1));
