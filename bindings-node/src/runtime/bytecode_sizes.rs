@@ -1,6 +1,13 @@
 //! Sizes of V8's bytecodes: V8's own table (`Bytecodes::kBytecodeSizes`), which older versions export. In newer ones the table
 //! is searched for in the program's file and recognized by its structure. Called by the drain, once. A wrong table is harmless:
 //! baseline code has positions only if its bytecode sizes add up to the last byte.
+//!
+//! # Changes in V8
+//! Upstream: `src/interpreter/bytecodes.h` (`Bytecodes::kBytecodeSizes`, order of the first bytecodes).
+//!
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 13.6 (24) | the table is not exported | `BytecodeSizes::find` |
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,6 +1,17 @@
 //! Receives V8's code events, on the JavaScript thread or a thread of its collector. Each event is stamped with the ring's
 //! position and queued for the drain. Neither the drain nor the handler shares a lock with it; a queue that is not drained stops
 //! growing at a limit and counts the lost events.
+//!
+//! # Changes in V8
+//! Upstream: `include/v8-callbacks.h` (`JitCodeEvent`), `src/logging/log.cc` (`JitLogger`, names of code),
+//! `src/builtins/builtins-definitions.h` (names of builtins), `src/heap/code-range.cc` (`RemapEmbeddedBuiltins`).
+//!
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 10.2 (18) | no copy of the builtins; several begin alike | `find_remapped_builtins` |
+//! | 10.2 (18), 11.3 (20) | the object that represents a builtin moves; its code stays | `MOVED` in `change_of` |
+//! | 11.3 (20) | the isolate runs a copy of the builtins; events give the addresses of the program's | `find_remapped_builtins` |
+//! | 12.4 (22) | events give the addresses of the copy | `canonical_address` in `change_of` |
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

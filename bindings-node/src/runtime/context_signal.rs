@@ -2,6 +2,16 @@
 //! continuation-preserved embedder data, which is a JavaScript map (`AsyncContextFrame`). Each word is read through a guarded
 //! load, so that a map under modification yields no context instead of a crash. During a collection the id is that of the
 //! collection's start.
+//!
+//! # Changes in V8
+//! Upstream: `src/objects/js-collection.h` (`JSMap`), `src/objects/ordered-hash-table.h` (`OrderedHashMap`),
+//! `src/objects/heap-number.h`; in Node.js `lib/internal/async_context_frame.js`.
+//!
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 10.2 (18), 11.3 (20) | no embedder data: a hook of JavaScript sets the id | `id` |
+//! | 12.4 (22) | a map in the embedder data with `--experimental-async-context-frame` | `stored` |
+//! | 13.6 (24), 14.6 (26) | always; the same fields | `stored` |
 
 use std::sync::atomic::Ordering;
 

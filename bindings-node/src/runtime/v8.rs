@@ -1,5 +1,17 @@
 //! V8's exported C++ functions, found by mangled name. Signatures and structures are the same in Node.js 18 to 26, except for
 //! the variants below. No policy.
+//!
+//! # Changes in V8
+//! Upstream: `include/v8-unwinder.h` (`RegisterState`, `SampleInfo`), `include/v8-callbacks.h` (`JitCodeEvent`),
+//! `include/v8-isolate.h`, `include/v8-persistent-handle.h`, `tools/gen-postmortem-metadata.py` (`v8dbg_*`).
+//! Compared with the symbols of 18.20, 20.20, 22.23, 24.21 and 26.10.
+//!
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 12.4 (22) | `GlobalizeReference` takes the object, not the address of its slot | `V8::globalize` |
+//! | 12.4 (22) | `GetContinuationPreservedEmbedderData` exists | `V8::continuation_data` |
+//! | 12.4 (22) | `StateTag` has 16 bits: the upper half of `SampleInfo::vm_state` is not the state | `SampleInfo::is_compiling` |
+//! | 14.6 (26) | `GetContinuationPreservedEmbedderDataV2`, which Node.js writes | `V8::continuation_data` |
 
 use std::ffi::{c_char, c_void, CStr};
 use std::sync::OnceLock;

@@ -5,6 +5,19 @@
 //! # Frames of a stack
 //! * Native frames between the leaf and the first frame of V8 are kept; those below, which call into JavaScript, are skipped.
 //! * A synthetic frame above native ones gives V8's activity in them: collecting or compiling.
+//!
+//! # Changes in V8
+//! Upstream: `src/execution/frame-constants.h` (`CommonFrameConstants`, `InterpreterFrameConstants`),
+//! `src/builtins/x64/builtins-x64.cc` (`Generate_InterpreterEntryTrampoline`), prologues in
+//! `src/compiler/backend/x64/code-generator-x64.cc` and `src/baseline/x64/baseline-compiler-x64-inl.h`. Compared with recorded
+//! stacks (`tests/recorded`); the version is that of V8, with the Node.js that contains it.
+//!
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 10.2 (18) to 14.6 (26) | none: bytecode array at -32 and offset at -40 from the frame pointer, as V8 exports them; bytecode handlers have no frame of their own | `WalkTables`, `interpreter_slots` |
+//! | 10.2 (18) | isolates run the builtins of the program | `canonical` |
+//! | 11.3 (20) | isolates run a copy of the builtins | `canonical`; `code_events` finds the copy |
+//! | 12.4 (22) | calls into C++ pass through `CallApiCallbackGeneric`, which is shown, in place of `HandleApiCall` | `is_hidden` of `code_events` |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

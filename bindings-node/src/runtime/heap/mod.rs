@@ -1,6 +1,19 @@
 //! Reads objects of V8's heap through guarded loads: the source of a script, and the inlining data of optimized code. Runs on
 //! the isolate's own thread, inside V8's code event callback or right after it, so that no object moves. Offsets are V8's own
 //! constants for debuggers (`v8dbg_*`); every object reached by them is verified.
+//!
+//! # Changes in V8
+//! Upstream: `tools/gen-postmortem-metadata.py` (the constants), `src/objects/shared-function-info.h`, `src/objects/script.h`,
+//! `src/objects/string.h`, `src/objects/deoptimization-data.h`, `src/codegen/source-position.h` (`InliningPosition`). Compared
+//! with the symbols of 18.20, 20.20, 22.23, 24.21 and 26.10.
+//!
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 10.2 (18) | the indices of the deoptimization data are not exported | defaults in `HeapLayout::find` |
+//! | 11.3 (20) | machine code objects are `InstructionStream`, not `Code` | `code_type` |
+//! | 12.4 (22) | `script_or_debug_info` of a function is `script` | `function_script` |
+//! | 13.6 (24) | deoptimization data refers to its function through a `SharedFunctionInfoWrapper` | `wrapped_function`, `functions_of` |
+//! | 14.6 (26) | source position tables have a flag in each code offset | `TABLE_ENCODINGS` in `positions` |
 
 mod resident;
 mod string;
