@@ -33,6 +33,9 @@ const workers = require('./workers.js');
  * @property {number | undefined} [wallRate] Hz
  * @property {number | undefined} [wallMaxThreads]
  * @property {boolean | undefined} [gc]
+ * @property {boolean | undefined} [heap]
+ * @property {number | undefined} [heapInterval] bytes
+ * @property {number | undefined} [heapLiveSamples]
  * @property {number | undefined} [uploadInterval] seconds
  * @property {number | undefined} [maxStackDepth]
  * @property {number | undefined} [maxStacks]

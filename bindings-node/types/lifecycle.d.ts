@@ -23,6 +23,12 @@ export type Options = {
     wallRate?: number | undefined;
     wallMaxThreads?: number | undefined;
     gc?: boolean | undefined;
+    heap?: boolean | undefined;
+    /**
+     * bytes
+     */
+    heapInterval?: number | undefined;
+    heapLiveSamples?: number | undefined;
     /**
      * seconds
      */

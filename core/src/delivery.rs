@@ -249,6 +249,7 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
 fn file_type(type_name: &str) -> &str {
     match type_name {
         "alloc_space" | "alloc_objects" => "alloc",
+        "inuse_space" | "inuse_objects" => "inuse",
         "contentions" | "delay" => "lock",
         other => other,
     }

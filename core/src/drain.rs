@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::context::{sampled_context_row, ContextRow, LabelSetId, Link};
+use crate::heap::HeapEstimator;
 use crate::locations::LocationTable;
 use crate::runtime::{EndedCode, Runtime};
-use crate::stacks::{RawStackAt, StackLosses, StackTable};
+use crate::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::stats::Counters;
 use crate::window::{ResolvedSample, Window};
-use spanprof_signal::{Context, DropReason, RawSample, Ring, SampleFlags};
+use spanprof_signal::heap::HEAP;
+use spanprof_signal::{Context, DropReason, RawSample, Ring, SampleFlags, SampleKind};
 
 /// Words of the ring that are drained between two checks of the window's size.
 const BATCH_WORDS: u64 = 32_768;
@@ -20,6 +22,7 @@ pub(crate) struct Drain {
     runtime: Arc<dyn Runtime>,
     pub locations: LocationTable,
     pub stacks: StackTable,
+    pub heap: HeapEstimator,
     ended_code: VecDeque<EndedCode>,
     ended_scratch: Vec<EndedCode>,
     losses: StackLosses,
@@ -27,11 +30,12 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    pub fn new(runtime: Arc<dyn Runtime>, max_stacks: u32) -> Self {
+    pub fn new(runtime: Arc<dyn Runtime>, heap: HeapEstimator, max_stacks: u32) -> Self {
         Self {
             runtime,
             locations: LocationTable::default(),
             stacks: StackTable::default(),
+            heap,
             ended_code: VecDeque::new(),
             ended_scratch: Vec::new(),
             losses: StackLosses::default(),
@@ -57,6 +61,10 @@ impl Drain {
             let done = samples == 0 || ring.tail() >= head;
             if done || window.is_full() {
                 self.forget_ended_code(ring.tail());
+                if let Some(interval) = self.heap.limit() {
+                    HEAP.set_interval(interval);
+                }
+                counters.heap_thinned.add(self.heap.take_thinned());
                 return !done;
             }
         }
@@ -99,17 +107,56 @@ impl Drain {
             counters.contexts_expired.add(1);
             ContextRow::default()
         });
-        window.add(ResolvedSample { sample, stack, label_set: row.label_set, link: row.link }, counters);
+        let mut sample = *sample;
+        if sample.kind == SampleKind::Alloc && sample.flags.has(SampleFlags::SIZE_AND_INTERVAL) {
+            self.follow_object(&mut sample, stack, row.label_set);
+        }
+        window.add(ResolvedSample { sample: &sample, stack, label_set: row.label_set, link: row.link }, counters);
+    }
+
+    /// Replaces size and interval of a sampled allocation by its weights. Keeps its stack while its object is live.
+    fn follow_object(&mut self, sample: &mut RawSample<'_>, stack: StackIndex, label_set: LabelSetId) {
+        if !self.heap.has_live() {
+            self.heap.set_live(HEAP.live_set());
+        }
+        let [size, interval] = sample.values;
+        let live_stack = self.heap.stacks.intern(stack, &self.stacks, &self.locations);
+        self.heap.add(sample.key, sample.values, label_set, live_stack);
+        sample.values = self.heap.allocation_weights(size, interval);
+    }
+
+    /// Adds the live objects to `window`.
+    pub fn add_in_use(&mut self, now_ns: u64, window: &mut Window, counters: &Counters) {
+        for totals in self.heap.in_use() {
+            let (stacks, locations) = (&mut self.stacks, &mut self.locations);
+            let stack = self.heap.stacks.index(&totals.stack, stacks, locations, self.max_stacks);
+            let sample = RawSample {
+                kind: SampleKind::InUse,
+                flags: SampleFlags::default(),
+                thread_id: 0,
+                time_ns: now_ns,
+                values: totals.values,
+                key: 0,
+                context: Context::None,
+                frames: &[],
+            };
+            let link = Link::default();
+            window.add(ResolvedSample { sample: &sample, stack, label_set: totals.label_set, link }, counters);
+        }
+        if let Some(interval) = self.heap.relax() {
+            HEAP.set_interval(interval);
+        }
     }
 
     /// The stack whose only frame is the drop reason.
-    pub fn reason_stack(&mut self, reason: DropReason) -> crate::stacks::StackIndex {
+    pub fn reason_stack(&mut self, reason: DropReason) -> StackIndex {
         self.stacks.reason(reason, &mut self.locations)
     }
 
     /// Clears the tables. Called when no open window holds an index into them.
     pub fn between_windows(&mut self) {
         self.stacks.clear();
+        self.heap.stacks.forget_window();
         if self.locations.is_half_full() {
             self.locations.forget_all();
         } else {
@@ -154,7 +201,7 @@ mod tests {
     fn ended_code_that_is_reported_late_is_forgotten_at_its_own_position() {
         let runtime = FakeRuntime::new();
         let [early, late] = ["early", "late"].map(|name| runtime.define(name, "a.fake", 1));
-        let mut drain = Drain::new(runtime.clone(), 16);
+        let mut drain = Drain::new(runtime.clone(), HeapEstimator::new(None, 1, 1, 0), 16);
         let name_of = |drain: &mut Drain, code, position| {
             drain.forget_ended_code(position);
             let location = drain.locations.location(RawFrame { code, at: 0 }, position, &*runtime, &mut 0);

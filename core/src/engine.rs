@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::drain::Drain;
+use crate::heap::HeapEstimator;
 use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
 use crate::sys::CpuAccount;
 use crate::window::{CloseInput, ClosedWindow, Window, WindowSettings};
+use spanprof_signal::heap::HEAP;
 use spanprof_signal::{DropReason, Ring, SampleKind};
 
 /// See the module documentation.
@@ -35,6 +37,8 @@ pub(crate) struct WindowEnd<'a> {
     pub is_alive: &'a mut dyn FnMut(u32) -> bool,
     /// Closes this kind only; `None`: all kinds.
     pub only: Option<SampleKind>,
+    /// Whether to add the objects in use, once per upload interval.
+    pub in_use: bool,
 }
 
 impl Engine {
@@ -46,7 +50,7 @@ impl Engine {
         now_ns: u64,
     ) -> Self {
         Self {
-            drain: Drain::new(runtime, config.max_stacks),
+            drain: Drain::new(runtime, estimator(config), config.max_stacks),
             window: Window::new(window_settings(config), now_ns),
             resource,
             tags: config.tags.clone().into_iter().collect(),
@@ -106,6 +110,9 @@ impl Engine {
                 self.unattributed_added_ns += unattributed_ns;
             }
         }
+        if end.in_use && end.only.is_none_or(|only| only == SampleKind::InUse) {
+            self.drain.add_in_use(end.now_monotonic_ns, &mut self.window, &self.counters);
+        }
         let closed = self.window.close(CloseInput {
             locations: &self.drain.locations,
             stacks: &self.drain.stacks,
@@ -132,22 +139,31 @@ impl Engine {
         let (old, new) = (self.window.settings(), window_settings(config));
         let are_tags_equal =
             || config.tags.iter().map(|(key, value)| (key.clone(), value.clone())).eq(self.tags.iter().cloned());
-        (old.cpu_period_ns, old.wall_period_ns) != (new.cpu_period_ns, new.wall_period_ns) || !are_tags_equal()
+        let periods =
+            |settings: &WindowSettings| (settings.cpu_period_ns, settings.wall_period_ns, settings.heap_interval_bytes);
+        periods(&old) != periods(&new) || !are_tags_equal()
     }
 
     /// Applies a changed configuration; after `close` where [`Engine::needs_new_window`].
     pub fn apply(&mut self, config: &Config) {
         self.drain.set_max_stacks(config.max_stacks);
+        self.drain.heap.set_interval(config.heap_interval);
         self.window.set_settings(window_settings(config));
         self.tags = config.tags.clone().into_iter().collect();
         self.service_name_attribute = config.service_name_attribute;
     }
 }
 
+fn estimator(config: &Config) -> HeapEstimator {
+    let seed = u64::from_ne_bytes(crate::random::bytes());
+    HeapEstimator::new(HEAP.live_set(), config.heap_interval, config.heap_live_samples as usize, seed)
+}
+
 fn window_settings(config: &Config) -> WindowSettings {
     WindowSettings {
         cpu_period_ns: 1_000_000_000 / u64::from(config.sample_rate.max(1)),
         wall_period_ns: 1_000_000_000 / u64::from(config.wall_rate.unwrap_or(config.sample_rate).max(1)),
+        heap_interval_bytes: config.heap_interval,
         interval_ns: config.upload_interval.as_nanos() as u64,
         keep_timestamps: config.keep_timestamps,
         thread_labels: config.thread_labels,

@@ -36,6 +36,7 @@ mod error;
 #[doc(hidden)]
 pub mod fake;
 mod hash;
+mod heap;
 mod host_log;
 mod labels;
 mod locations;

@@ -138,6 +138,11 @@ impl LocationTable {
         self.contents.get(location.0 as usize).map_or(&[], |frames| frames)
     }
 
+    /// As [`Self::frames`], to be kept after the table is cleared.
+    pub fn shared_frames(&self, location: LocationIndex) -> Arc<[Frame]> {
+        self.contents.get(location.0 as usize).cloned().unwrap_or_else(|| Arc::from([]))
+    }
+
     /// Whether another window of the same size may exceed the table.
     pub fn is_half_full(&self) -> bool {
         self.contents.len() > MAX_LOCATIONS / 2 || self.by_raw.len() > MAX_RAW_FRAMES / 2

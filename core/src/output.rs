@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use spanprof_profile::encode::{flamegraph, folded, pprof};
-use spanprof_profile::{transform, Function, Line, LinkId, Location, ProfilesData, Sample};
+use spanprof_profile::{transform, Function, Line, LinkId, Location, Profile, ProfilesData, Sample};
 
 use crate::{Error, ErrorKind};
 
@@ -84,6 +84,9 @@ impl OutputFile {
     /// Adds a window.
     pub fn add(&mut self, window: &ProfilesData) {
         let window = self.reduced(window);
+        if window.profiles().any(|(_, profile)| is_in_use(profile)) {
+            self.forget_in_use();
+        }
         self.pending_samples += window.sample_count();
         self.pending.push(window);
         let batch = (self.merged.sample_count() / 2).max(MIN_PENDING_SAMPLES);
@@ -140,6 +143,14 @@ impl OutputFile {
         window
     }
 
+    /// Removes the objects in use at the end of earlier windows: the file has those of the last one.
+    fn forget_in_use(&mut self) {
+        let windows = std::iter::once(&mut self.merged).chain(&mut self.pending);
+        for resource in windows.flat_map(|window| &mut window.resources) {
+            resource.profiles.retain(|profile| !is_in_use(profile));
+        }
+    }
+
     fn merge_pending(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -149,6 +160,11 @@ impl OutputFile {
         let merged = transform::merge(std::iter::once(&self.merged).chain(&pending));
         self.merged = bounded(merged, self.max_samples);
     }
+}
+
+/// Whether the profile describes one moment, so that profiles of several windows have no sum.
+fn is_in_use(profile: &Profile) -> bool {
+    matches!(profile.type_name(), "inuse_space" | "inuse_objects")
 }
 
 /// Keeps the heaviest samples. The others become one sample with the stack `[too_many_stacks]`, so that totals are exact.
@@ -270,6 +286,21 @@ mod tests {
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();
         assert_eq!(lines, ["function_0 700", "function_1 700", "function_2 700"]);
+    }
+
+    #[test]
+    fn the_file_holds_the_objects_in_use_of_the_last_window_only() {
+        let text = folded_run(
+            999,
+            (0..50u32).map(|number| {
+                let mut data = window(number..number + 2, i64::from(number) + 1);
+                data.resources[0].profiles[0].sample_type = ValueType::new("inuse_space", "bytes");
+                data
+            }),
+        );
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["function_49 50", "function_50 50"]);
     }
 
     #[test]

@@ -45,6 +45,11 @@ impl Sequence {
         mixed ^ mixed >> 31
     }
 
+    /// A uniform number in [0, 1).
+    pub fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize

@@ -126,6 +126,15 @@ pub trait Runtime: Send + Sync + 'static {
         let _ = out;
     }
 
+    /// Installs the allocator hooks, which call [`spanprof_signal::heap::HEAP`]. They stay installed, and do nothing while it is
+    /// stopped. Called before each start of the heap profile, on any thread.
+    ///
+    /// # Errors
+    /// The reason why this process has no heap profile.
+    fn install_heap_hooks(&self) -> Result<(), String> {
+        Err("this runtime does not support it".to_owned())
+    }
+
     /// Initializes the thread-locals that `capture` reads, on the thread itself.
     fn register_thread(&self) {}
 

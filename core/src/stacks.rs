@@ -116,6 +116,20 @@ impl StackTable {
         stack
     }
 
+    /// The stack of these locations, leaf first; `[too_many_stacks]` beyond the limit.
+    pub fn of_locations(
+        &mut self,
+        stack: &[LocationIndex],
+        max_stacks: u32,
+        locations: &mut LocationTable,
+    ) -> StackIndex {
+        match self.find(stack) {
+            Some(existing) => existing,
+            None if self.stacks.len() < max_stacks as usize => self.intern(stack),
+            None => self.reason(DropReason::TooManyStacks, locations),
+        }
+    }
+
     /// The stack whose only frame is a drop reason. Not limited by `max_stacks`.
     pub fn reason(&mut self, reason: DropReason, locations: &mut LocationTable) -> StackIndex {
         let location = [locations.reason(reason)];

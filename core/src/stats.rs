@@ -66,8 +66,6 @@ counters! {
     samples_labelled = "samples.labelled", "samples";
     /// CPU and wall-clock samples with a span.
     samples_linked = "samples.linked", "samples";
-    /// Samples of kinds without a profile type.
-    samples_unwanted = "samples.unwanted", "samples";
     /// Unattributed CPU time (of threads that ended without a sample) added to samples of short-lived threads.
     unseen_distributed_ns = "samples.unseen_distributed_ns", "ns";
     /// Unattributed CPU time shown as `[unseen_thread]`.
@@ -96,6 +94,8 @@ counters! {
     submit_dropped = "dropped.submit_ring_full", "samples";
     /// Resource attributes dropped beyond the limit of 15.
     resource_attributes_dropped = "resource.attributes_dropped", "attributes";
+    /// Samples of live objects removed because there were more than `heap_live_samples`; the others represent them.
+    heap_thinned = "heap.thinned", "samples";
     /// Panics caught on the profiler's own threads; the first one stops the profiler.
     panics = "internal.panics", "panics";
     /// Restarts of the profiler in forked children.
@@ -128,6 +128,14 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "clock.scans" "scans" "Scans of the process's threads.";
     "clock.rearmed" "clocks" "Clocks rearmed because their signal was lost.";
     "dropped.<reason>" "samples" "Samples lost, or kept without frames, by drop reason.";
+    "heap.samples" "samples" "Allocation samples.";
+    "heap.samples_freed" "samples" "Sampled objects that were freed.";
+    "heap.live_samples" "samples" "Sampled objects in use.";
+    "heap.interval" "bytes" "Mean number of bytes between allocation samples now; 0 without a heap profile.";
+    "dropped.heap_busy" "samples" "Allocation samples lost because another thread took one at the same time.";
+    "dropped.heap_ring_full" "samples" "Allocation samples lost because the ring was full.";
+    "dropped.heap_live" "samples" "Sampled objects missing in in-use profiles: the live set had no slot for them, or a "
+        "reallocation failed.";
     "process.children_cut_off" "processes" "Profiled processes forked by this one, or by its children, that ended without "
         "delivering their last window.";
     "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads.";
@@ -214,8 +222,8 @@ impl Stats {
     pub fn reference_markdown() -> String {
         let mut page = String::from(
             "# Statistics\n\nThe values of `stats()`, in every language. Counters start at 0 at `start()`. Counters of labels, contexts and \
-             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) start with the process. \
-             `clock.threads`, `clock.threads_refused`, `stacks.unique` and `export.<n>.queue_*` are gauges; all other counters only \
+             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) and heap samples start with the process. \
+             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval` and `export.<n>.queue_*` are gauges; all other counters only \
              grow. `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken.\n\n\
              | name | unit | description |\n|---|---|---|\n",
         );

@@ -24,6 +24,9 @@ class Options(TypedDict, total=False):
     wall_rate: int | None
     wall_max_threads: int
     gc: bool
+    heap: bool
+    heap_interval: int
+    heap_live_samples: int
     upload_interval: float
     max_stack_depth: int
     max_stacks: int

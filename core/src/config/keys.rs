@@ -294,6 +294,13 @@ config_keys! {
     wall_max_threads: u32 = 64, "threads", between(1.0, 10_000.0), true;
     /// Whether to report pauses for garbage collection, where the runtime supports it.
     gc: bool = true, "", None, true;
+    /// Whether to take allocation samples and to show the objects in use. Only where the runtime
+    /// supports it.
+    heap: bool = false, "", None, true;
+    /// Mean number of allocated bytes between two allocation samples. It doubles while there are more than `heap_live_samples`.
+    heap_interval: u64 = 524_288, "bytes", between(1.0, 67_108_864.0), true;
+    /// Maximum number of sampled objects that are in use; with more, the interval doubles and the samples are thinned.
+    heap_live_samples: u32 = 65_536, "samples", between(1024.0, 1_048_576.0), false;
     /// Duration of a window, whose profile is sent at its end.
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;
     /// Maximum number of frames in a stack; deeper stacks are truncated at the root and marked.

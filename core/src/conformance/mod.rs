@@ -158,6 +158,7 @@ impl ScriptedEngine {
             account: Some(self.account),
             is_alive: &mut |_| true,
             only: None,
+            in_use: true,
         });
         closed.map(|closed| self.reduction.apply(closed.data))
     }

@@ -144,6 +144,7 @@ fn add_samples(engine: &mut ScriptedEngine, step: &SampleStep, language: &mut dy
         "cpu" => SampleKind::Cpu,
         "wall" => SampleKind::Wall,
         "alloc" => SampleKind::Alloc,
+        "in_use" => SampleKind::InUse,
         "lock" => SampleKind::Lock,
         "event_loop" => SampleKind::EventLoop,
         "off_cpu" => SampleKind::OffCpu,
@@ -155,7 +156,7 @@ fn add_samples(engine: &mut ScriptedEngine, step: &SampleStep, language: &mut dy
         let link = Link { trace_id: [7; 16], span_id: u64::from(number + 1).to_be_bytes() };
         open_context(ContextRow { link, ..ContextRow::default() });
     }
-    let value = if kind == SampleKind::Alloc { step.value as u64 } else { ns(step.value) };
+    let value = if matches!(kind, SampleKind::Alloc | SampleKind::InUse) { step.value as u64 } else { ns(step.value) };
     for repetition in 0..step.repeat {
         engine.sample(&ScriptedSample {
             kind,

@@ -141,7 +141,7 @@ impl<'a> DrainThread<'a> {
             for kind in kinds {
                 // Only CPU time has an account.
                 let clocks = clocks.as_ref().filter(|_| kind == SampleKind::Cpu);
-                self.close(clocks.map(|clocks| clocks.account()), Some(kind));
+                self.close(clocks.map(|clocks| clocks.account()), Some(kind), true);
             }
         }
         if has_close_request {
@@ -227,7 +227,7 @@ impl<'a> DrainThread<'a> {
     fn drain_up_to(&mut self, up_to: u64) {
         while self.engine.drain(self.session.inbox.ring(), up_to) {
             self.session.counters.windows_closed_early.add(1);
-            self.close(None, None);
+            self.close(None, None, false);
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> DrainThread<'a> {
         self.drain_up_to(change.position);
         if self.engine.needs_new_window(&change.config) {
             let account = self.session.clocks.load().as_ref().map(|clocks| clocks.account());
-            self.close(account, None);
+            self.close(account, None, true);
         }
         self.engine.apply(&change.config);
         self.session.update_wall();
@@ -255,12 +255,13 @@ impl<'a> DrainThread<'a> {
         }
         let up_to = if last { u64::MAX } else { self.up_to };
         while self.engine.drain(session.inbox.ring(), up_to) && last {
-            self.close(None, None);
+            self.close(None, None, false);
         }
-        self.close(account, None);
+        self.close(account, None, true);
     }
 
-    fn close(&mut self, account: Option<sys::CpuAccount>, only: Option<SampleKind>) {
+    /// Closes the window, or one kind of it. `in_use`: with the objects in use, which early windows do not repeat.
+    fn close(&mut self, account: Option<sys::CpuAccount>, only: Option<SampleKind>, in_use: bool) {
         let now_ns = sys::monotonic_ns();
         let mut live_threads = Vec::new();
         let listed = sys::thread_ids(&mut live_threads);
@@ -270,6 +271,7 @@ impl<'a> DrainThread<'a> {
             account,
             is_alive: &mut |thread_id| !listed || live_threads.contains(&thread_id),
             only,
+            in_use,
         });
         // Scans do this too, but run only with CPU clocks.
         if self.session.config.load().signals && !sys::fault_guard_owned() {

@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::outcome::OutcomeReport;
 use super::session::{DrainControl, Session};
-use super::{drain_thread, wall};
+use super::{drain_thread, heap_profile, wall};
 use crate::config::{Clock, Config, ConfigSource};
 use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
@@ -44,7 +44,7 @@ impl Session {
         let safe_mode =
             marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_hash(), sys::unix_ns());
         if safe_mode {
-            (config.cpu, config.wall) = (false, false);
+            (config.cpu, config.wall, config.heap) = (false, false, false);
             log(LogLevel::Warning, SAFE_MODE);
         }
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather());
@@ -99,6 +99,9 @@ impl Session {
                 return Err(thread_error(error));
             }
         }
+        if session.config.load().heap {
+            heap_profile::start(&session, &session.config.load_full());
+        }
         if session.clocks.load().is_some() && session.runtime.delays_termination() {
             sys::install_termination_handler();
         }
@@ -124,7 +127,9 @@ impl Session {
         let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
         self.stop_wall();
+        heap_profile::stop();
         let ended = self.control.stop(deadline, self.inbox);
+        heap_profile::forget_objects();
         // The drain thread does this first; repeated in case it is late or has ended.
         self.stop_clocks();
         if self.marks_crashes {
@@ -139,7 +144,7 @@ impl Session {
     /// Applies a changed configuration. Requires the lifecycle lock.
     pub fn update(&self, mut config: Config) -> Result<(), Error> {
         if self.safe_mode {
-            (config.cpu, config.wall) = (false, false);
+            (config.cpu, config.wall, config.heap) = (false, false, false);
         }
         labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
         context::set_max_contexts(config.max_contexts);
@@ -166,6 +171,7 @@ impl Session {
         } else if !wall && before.wall {
             self.stop_wall();
         }
+        heap_profile::update(self, &before, &config);
         Ok(())
     }
 

@@ -28,6 +28,7 @@ extern "C" fn in_child() {
     spanprof_signal::walk_fault::set_report_location(None);
     super::termination_signal::reset_in_child();
     super::library_copies::reset_in_child();
+    spanprof_signal::heap::HEAP.after_fork_in_child();
     super::clock_state::reset_in_child();
     super::own_threads::reset_in_child();
 }

@@ -40,6 +40,8 @@ pub(super) unsafe trait Zeroed: 'static {}
 unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: a slot consists of atomic integers; all zero is a free slot by its documentation.
 unsafe impl Zeroed for spanprof_signal::Slot {}
+// SAFETY: four atomic integers; all zero is a free slot by its documentation.
+unsafe impl Zeroed for spanprof_signal::LiveSlot {}
 // SAFETY: two plain words.
 unsafe impl Zeroed for spanprof_signal::RawFrame {}
 

@@ -22,6 +22,7 @@ mod fork_live_tests;
 pub(crate) mod fork_tests;
 mod inboxes;
 mod library_copies;
+mod live_sets;
 #[cfg(test)]
 pub(crate) mod live_tests;
 mod mapping;
@@ -58,6 +59,7 @@ pub use file_symbols::FileSymbols;
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
+pub use live_sets::{live_set, new_live_set};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use per_process::PerProcess;

@@ -75,6 +75,10 @@ fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
         profile_type(0, ("alloc_space", "bytes"), ("space", "bytes")),
         profile_type(1, ("alloc_objects", "count"), ("space", "bytes")),
     ];
+    const IN_USE: &[ProfileType] = &[
+        profile_type(0, ("inuse_space", "bytes"), ("space", "bytes")),
+        profile_type(1, ("inuse_objects", "count"), ("space", "bytes")),
+    ];
     const LOCK: &[ProfileType] = &[
         profile_type(1, ("contentions", "count"), ("contentions", "count")),
         profile_type(0, ("delay", NS), ("contentions", "count")),
@@ -86,11 +90,11 @@ fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
         SampleKind::Cpu => CPU,
         SampleKind::Wall => WALL,
         SampleKind::Alloc => ALLOC,
+        SampleKind::InUse => IN_USE,
         SampleKind::Lock => LOCK,
         SampleKind::EventLoop => EVENT_LOOP,
         SampleKind::OffCpu => OFF_CPU,
         SampleKind::Gc => GC,
-        SampleKind::Free => &[],
     }
 }
 
@@ -125,9 +129,10 @@ impl Window {
             // A kind that was closed separately begins at that close.
             let start_ns = opened_ns.max(std::mem::replace(&mut self.closed_ns[code as usize], now_ns));
             first_start_ns = first_start_ns.min(start_ns);
-            let period_ns = match kind {
+            let period = match kind {
                 SampleKind::Cpu => self.settings.cpu_period_ns,
                 SampleKind::Wall => self.settings.wall_period_ns,
+                SampleKind::Alloc | SampleKind::InUse => self.settings.heap_interval_bytes,
                 _ => 1,
             };
             for profile_type in profile_types(kind) {
@@ -135,7 +140,7 @@ impl Window {
                 profiles.push(Profile {
                     sample_type: value_type(profile_type.sample_type),
                     period_type: value_type(profile_type.period_type),
-                    period: period_ns as i64,
+                    period: period as i64,
                     time_unix_nano: builder.unix_ns(start_ns),
                     duration_nano: now_ns.saturating_sub(start_ns).max(1),
                     profile_id: (builder.input.profile_id)(),

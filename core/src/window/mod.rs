@@ -25,6 +25,7 @@ pub(crate) const MAX_TIMESTAMPS: usize = 131_072;
 pub(crate) struct WindowSettings {
     pub cpu_period_ns: u64,
     pub wall_period_ns: u64,
+    pub heap_interval_bytes: u64,
     pub interval_ns: u64,
     pub keep_timestamps: bool,
     pub thread_labels: bool,
@@ -159,15 +160,18 @@ impl Window {
                 counters.samples_wall.add(1);
                 [sample.values[0], 0]
             }
-            SampleKind::Alloc | SampleKind::Lock | SampleKind::EventLoop | SampleKind::OffCpu | SampleKind::Gc => {
+            SampleKind::Alloc
+            | SampleKind::InUse
+            | SampleKind::Lock
+            | SampleKind::EventLoop
+            | SampleKind::OffCpu
+            | SampleKind::Gc => {
                 counters.samples_submitted.add(1);
                 sample.values
             }
-            SampleKind::Free => {
-                counters.samples_unwanted.add(1);
-                return;
-            }
         };
+        // An object outlives the span that allocated it.
+        let link = if sample.kind == SampleKind::InUse { Link::default() } else { link };
         if matches!(sample.kind, SampleKind::Cpu | SampleKind::Wall) {
             counters.samples_labelled.add(u64::from(label_set != LabelSetId::EMPTY || !link.is_empty()));
             counters.samples_linked.add(u64::from(!link.is_empty()));

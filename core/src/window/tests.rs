@@ -8,6 +8,7 @@ use spanprof_signal::{Context, DropReason, SampleFlags};
 const SETTINGS: WindowSettings = WindowSettings {
     cpu_period_ns: 10_000_000,
     wall_period_ns: 10_000_000,
+    heap_interval_bytes: 524_288,
     interval_ns: 10_000_000_000,
     keep_timestamps: false,
     thread_labels: false,

@@ -162,7 +162,14 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
     let config = Config { cpu: false, ..without_destination() };
     let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
     let windows_closed = || profiler.stats().counter("windows.closed");
-    for kind in [SampleKind::Alloc, SampleKind::Lock, SampleKind::EventLoop, SampleKind::OffCpu, SampleKind::Gc] {
+    for kind in [
+        SampleKind::Alloc,
+        SampleKind::InUse,
+        SampleKind::Lock,
+        SampleKind::EventLoop,
+        SampleKind::OffCpu,
+        SampleKind::Gc,
+    ] {
         let frames = [RawFrame { code, at: 3 }];
         let sample = RawSample {
             kind,

@@ -4,6 +4,8 @@
 //! and threads (`sys` in the facade), names (`profile`), languages (the bindings).
 #![cfg_attr(not(any(test, loom)), no_std)]
 
+mod address_filter;
+mod allocation_sampler;
 pub mod arm;
 mod atomics;
 mod capture;
@@ -16,7 +18,12 @@ pub mod forward;
 pub mod futex;
 pub mod guarded;
 pub mod handler;
+#[cfg(not(loom))]
+pub mod heap;
 mod inbox;
+mod live_set;
+#[cfg(all(test, not(loom)))]
+mod live_set_tests;
 mod memory;
 #[cfg(all(test, loom))]
 mod model;
@@ -37,11 +44,14 @@ mod slot_tests;
 mod synthetic_frame;
 pub mod walk_fault;
 
+pub use address_filter::AddressFilter;
+pub use allocation_sampler::AllocationSampler;
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use context::{Context, InlineContext};
 pub use drop_reason::DropReason;
 pub use entry::MAX_FRAMES;
 pub use inbox::{Inbox, WakeReason};
+pub use live_set::{LiveObject, LiveSet, LiveSlot};
 pub use memory::{Memory, ProcessMemory};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};

@@ -1,10 +1,13 @@
-//! Loom models of the ring, its wakeup, the slot and the exchange of wall requests, up to the preemption bound. Built
+//! Loom models of the ring, its wakeup, the slot, the exchange of wall requests and the live set, up to the preemption bound. Built
 //! only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::entry::{Header, FIXED_WORDS};
 use crate::exchange::{Requester, Round, WallRequest};
-use crate::{Context, DropReason, EnterOutcome, Inbox, RawSample, Ring, SampleFlags, SampleKind, Slot, SlotInit};
+use crate::{
+    AddressFilter, Context, DropReason, EnterOutcome, Inbox, LiveSet, LiveSlot, RawSample, Ring, SampleFlags,
+    SampleKind, Slot, SlotInit,
+};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -276,5 +279,52 @@ fn model_a_late_response_does_not_end_the_next_round() {
         assert!(!round.wait(|| 0), "the second request is pending");
         late.join().unwrap();
         assert_eq!(response(&early), Some(1));
+    });
+}
+
+fn live_set(slots: usize) -> Arc<LiveSet> {
+    let slots: Vec<LiveSlot> = (0..slots).map(|_| LiveSlot::free()).collect();
+    let filter: &'static AddressFilter = Box::leak(Box::new(AddressFilter::new()));
+    Arc::new(LiveSet::new(Box::leak(slots.into_boxed_slice()), filter).unwrap())
+}
+
+#[test]
+fn model_a_freed_and_a_thinned_sample_are_removed_once_and_the_address_is_usable_again() {
+    check(3, || {
+        let set = live_set(2);
+        let sample = set.insert(64, 10, 100).unwrap();
+        let drain = {
+            let set = set.clone();
+            thread::spawn(move || set.remove_sample(sample))
+        };
+        // The host frees the object and allocates another one at the same address.
+        let freed = set.remove(64);
+        let next = set.insert(64, 20, 200);
+        let thinned = drain.join().unwrap();
+        assert_ne!(freed.is_some(), thinned, "exactly one removal gets the sample");
+        assert!(!set.contains(sample));
+        let next = next.unwrap();
+        assert!(next != sample && set.contains(next));
+        assert_eq!(set.remove(64).map(|object| (object.sample, object.size, object.interval)), Some((next, 20, 200)));
+        assert!(set.is_empty() && set.remove(64).is_none());
+    });
+}
+
+#[test]
+fn model_inserts_of_two_threads_get_different_slots_and_a_reader_sees_whole_objects() {
+    check(3, || {
+        let set = live_set(2);
+        let inserter = {
+            let set = set.clone();
+            thread::spawn(move || set.insert(64, 1, 1))
+        };
+        let own = set.insert(128, 2, 2).unwrap();
+        for object in set.objects() {
+            assert_eq!(object.size, object.interval);
+        }
+        let other = inserter.join().unwrap().unwrap();
+        assert_ne!(own, other);
+        assert_eq!(set.insert(192, 3, 3), None, "a full set refuses");
+        assert_eq!((set.remove(64).unwrap().sample, set.remove(128).unwrap().sample), (other, own));
     });
 }

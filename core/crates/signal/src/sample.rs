@@ -11,10 +11,11 @@ pub enum SampleKind {
     Cpu = 1,
     /// `values[0]` = wall nanoseconds the sample represents.
     Wall = 2,
-    /// `values[0]` = bytes, `values[1]` = objects it represents; key = address.
+    /// `values[0]` = bytes, `values[1]` = objects it represents; with [`SampleFlags::SIZE_AND_INTERVAL`] size and interval
+    /// instead, and key = its id in the live set (0: not there).
     Alloc = 3,
-    /// `values[0]` = size in bytes; key = address of the freed object.
-    Free = 4,
+    /// Live objects at the end of a window: `values[0]` = bytes, `values[1]` = objects it represents.
+    InUse = 4,
     /// `values[0]` = nanoseconds waited, `values[1]` = contentions; key = lock.
     Lock = 5,
     /// `values[0]` = nanoseconds of lag; key = loop iteration.
@@ -28,7 +29,7 @@ pub enum SampleKind {
 impl SampleKind {
     /// Every kind; the code of each is its position plus one.
     pub const ALL: [Self; 8] =
-        [Self::Cpu, Self::Wall, Self::Alloc, Self::Free, Self::Lock, Self::EventLoop, Self::OffCpu, Self::Gc];
+        [Self::Cpu, Self::Wall, Self::Alloc, Self::InUse, Self::Lock, Self::EventLoop, Self::OffCpu, Self::Gc];
 
     /// The kind of a code read from the ring; `None` for an unknown code.
     pub fn from_code(code: u8) -> Option<Self> {
@@ -101,6 +102,8 @@ impl SampleFlags {
     pub const FIRST_OF_THREAD: u8 = 1;
     /// The stack exceeded `max_stack_depth`; the root side is cut.
     pub const TRUNCATED: u8 = 2;
+    /// An allocation that was selected by its size: `values` are its size and the mean interval, both in bytes.
+    pub const SIZE_AND_INTERVAL: u8 = 4;
 
     /// Whether `flag` is set.
     pub const fn has(self, flag: u8) -> bool {

@@ -115,6 +115,18 @@ public final class SpanprofConfig {
             return set("gc", value);
         }
 
+        public Builder heap(boolean value) {
+            return set("heap", value);
+        }
+
+        public Builder heapInterval(long bytes) {
+            return set("heapInterval", bytes);
+        }
+
+        public Builder heapLiveSamples(int samples) {
+            return set("heapLiveSamples", samples);
+        }
+
         public Builder uploadInterval(Duration value) {
             return set("uploadInterval", value);
         }

@@ -1,0 +1,179 @@
+//! Selects allocations for the heap profile: a Poisson process over allocated bytes. An allocation of S bytes is selected
+//! with probability 1 − e^(−S/R), where R is the mean interval. Called by allocator hooks. Not here: weights (the facade),
+//! the live set (`live_set`).
+//!
+//! One sampler counts one sequence of allocations, which its callers serialize (CPython's GIL does). Its state is in
+//! static memory, not in thread-local storage: the first access of a thread to the storage of a loaded library
+//! allocates. A Poisson process over the merged allocations of all threads selects each of them with the same
+//! probability as one process per thread. Callers that are not serialized lose counts of bytes, nothing else.
+
+use crate::atomics::{AtomicI64, AtomicU64, Ordering};
+
+/// Bytes until the next sample of a stopped sampler. No program allocates as much before the sampler is parked again.
+const PARKED: i64 = i64::MAX / 2;
+/// Upper bound of a drawn distance, far below `PARKED`.
+const MAX_DISTANCE: f64 = (1u64 << 60) as f64;
+
+/// See the module documentation. A new sampler is parked: it selects nothing.
+pub struct AllocationSampler {
+    /// Bytes until the next sample; it is due when the value is negative.
+    remaining: AtomicI64,
+    /// Mean interval with which `remaining` was drawn, bytes.
+    drawn_with: AtomicU64,
+    /// Mean interval of the next draw, bytes.
+    interval: AtomicU64,
+    /// State of the random numbers (SplitMix64).
+    random: AtomicU64,
+}
+
+impl AllocationSampler {
+    /// A parked sampler.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            remaining: AtomicI64::new(PARKED),
+            drawn_with: AtomicU64::new(1),
+            interval: AtomicU64::new(1),
+            random: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts an allocation; true when it is a sample. The caller then calls [`Self::next`] or [`Self::park`].
+    #[inline(always)]
+    pub fn take(&self, bytes: usize) -> bool {
+        // No allocator provides more than i64::MAX bytes.
+        let left = self.remaining.load(Ordering::Relaxed).wrapping_sub(bytes as i64);
+        self.remaining.store(left, Ordering::Relaxed);
+        left < 0
+    }
+
+    /// Starts sampling with a mean interval of `interval` bytes (at least 1).
+    pub fn start(&self, interval: u64, seed: u64) {
+        self.random.store(seed, Ordering::Relaxed);
+        self.set_interval(interval);
+        self.next();
+    }
+
+    /// Changes the mean interval, from the next sample on.
+    pub fn set_interval(&self, interval: u64) {
+        self.interval.store(interval.max(1), Ordering::Relaxed);
+    }
+
+    /// The mean interval of the next draw, bytes.
+    pub fn interval(&self) -> u64 {
+        self.interval.load(Ordering::Relaxed)
+    }
+
+    /// Draws the distance to the next sample. Returns the interval with which the current sample was drawn: its
+    /// probability depends on that one.
+    pub fn next(&self) -> u64 {
+        let interval = self.interval();
+        let drawn_with = self.drawn_with.swap(interval, Ordering::Relaxed);
+        let distance = (-ln(self.uniform()) * interval as f64).min(MAX_DISTANCE);
+        // Truncation is exact: S bytes exceed the truncated distance if and only if they exceed the distance.
+        self.remaining.store(distance as i64, Ordering::Relaxed);
+        drawn_with
+    }
+
+    /// Selects nothing from now on.
+    pub fn park(&self) {
+        self.remaining.store(PARKED, Ordering::Relaxed);
+    }
+
+    /// Makes the next allocation a sample.
+    pub fn make_due(&self) {
+        self.remaining.store(-1, Ordering::Relaxed);
+    }
+
+    /// Whether a sample is due.
+    pub fn is_due(&self) -> bool {
+        self.remaining.load(Ordering::Relaxed) < 0
+    }
+
+    /// A uniform number in (0, 1].
+    fn uniform(&self) -> f64 {
+        let state = self.random.load(Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.random.store(state, Ordering::Relaxed);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        let mixed = mixed ^ mixed >> 31;
+        ((mixed >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(not(loom))]
+impl Default for AllocationSampler {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The natural logarithm of a positive normal number, to 12 digits. `core` has none, and the mathematics library is not
+/// part of this crate.
+fn ln(x: f64) -> f64 {
+    const TERMS: [f64; 11] = [
+        1.0 / 21.0,
+        1.0 / 19.0,
+        1.0 / 17.0,
+        1.0 / 15.0,
+        1.0 / 13.0,
+        1.0 / 11.0,
+        1.0 / 9.0,
+        1.0 / 7.0,
+        1.0 / 5.0,
+        1.0 / 3.0,
+        1.0,
+    ];
+    let bits = x.to_bits();
+    let exponent = (bits >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    // ln m = 2 artanh((m − 1) / (m + 1)), a series in odd powers of at most 1/3.
+    let ratio = (mantissa - 1.0) / (mantissa + 1.0);
+    let series = TERMS.iter().fold(0.0, |sum, term| sum * ratio * ratio + term);
+    exponent as f64 * core::f64::consts::LN_2 + 2.0 * ratio * series
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_equals_that_of_the_mathematics_library() {
+        for x in [f64::MIN_POSITIVE, 1e-16, 1e-9, 0.1, 0.499_999, 0.5, 0.75, 0.999_999_999, 1.0, 1.5, 3.0] {
+            assert!((ln(x) - x.ln()).abs() <= 1e-11 * x.ln().abs().max(1.0), "{x}: {} {}", ln(x), x.ln());
+        }
+    }
+
+    #[test]
+    fn a_new_and_a_parked_sampler_select_nothing() {
+        let sampler = AllocationSampler::new();
+        assert!((0..1000).all(|_| !sampler.take(1 << 40)));
+        sampler.start(1, 7);
+        sampler.park();
+        assert!((0..1000).all(|_| !sampler.take(1 << 40)));
+    }
+
+    #[test]
+    fn an_allocation_is_selected_with_the_probability_of_its_size() {
+        const ROUNDS: u32 = if cfg!(miri) { 200 } else { 200_000 };
+        let sampler = AllocationSampler::new();
+        sampler.start(1000, 1);
+        for size in [1usize, 10, 100, 1000, 5000] {
+            let selected = (0..ROUNDS).filter(|_| sampler.take(size) && sampler.next() == 1000).count() as f64;
+            let expected = 1.0 - (-(size as f64) / 1000.0).exp();
+            let (rate, error) =
+                (selected / f64::from(ROUNDS), (expected * (1.0 - expected) / f64::from(ROUNDS)).sqrt());
+            assert!((rate - expected).abs() < 5.0 * error, "{size}: {rate} instead of {expected} ± {error}");
+        }
+    }
+
+    #[test]
+    fn a_sample_has_the_interval_with_which_it_was_drawn() {
+        let sampler = AllocationSampler::new();
+        sampler.start(64, 3);
+        sampler.set_interval(1 << 20);
+        while !sampler.take(64) {}
+        assert_eq!(sampler.next(), 64);
+        assert_eq!(sampler.next(), 1 << 20);
+    }
+}

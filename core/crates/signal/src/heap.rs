@@ -1,0 +1,258 @@
+//! The heap profile's part inside allocator hooks: selects allocations, records them in the ring and in the live set, and
+//! removes them when they are freed. One instance per process, [`HEAP`]. The hooks of a binding call it on the allocating
+//! thread. Not here: weights, thinning, in-use profiles (the drain thread).
+//!
+//! # Rules of a hook
+//! 1. Allocation: [`HeapSampling::is_sample`] before the allocator is called, then [`HeapSampling::record`] with the new
+//!    address.
+//! 2. Free: if [`HeapSampling::may_be_live`], [`HeapSampling::freed`], both before the allocator is called. The address may
+//!    be allocated again as soon as the allocator has it.
+//! 3. Reallocation: a free of the old object, then an allocation of the new one. If it fails, the old object is live but
+//!    no longer in the set: [`HeapSampling::count_lost`].
+//! 4. A hook stays installed after [`HeapSampling::stop`]: it then selects nothing and finds no address.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::entry::{MAX_FRAMES, NO_FRAME};
+use crate::{
+    AddressFilter, AllocationSampler, Captured, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
+};
+
+/// The heap profile of the process.
+pub static HEAP: HeapSampling = HeapSampling::new();
+/// The filter of the set in [`HEAP`]; a static of its own, so that its address is a constant in the hook.
+pub static LIVE_ADDRESSES: AddressFilter = AddressFilter::new();
+
+/// Parameters of a run.
+pub struct HeapSettings {
+    /// Mean interval between samples, bytes, at least 1.
+    pub interval: u64,
+    /// Seed of the random intervals.
+    pub seed: u64,
+    /// Maximum number of frames.
+    pub max_stack_depth: usize,
+    /// Receives the samples.
+    pub inbox: &'static Inbox,
+    /// Receives the sampled objects. Its filter is [`LIVE_ADDRESSES`].
+    pub live: &'static LiveSet,
+}
+
+/// Numbers since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapCounts {
+    /// Allocations recorded as samples.
+    pub samples: u64,
+    /// Sampled objects that were freed.
+    pub freed: u64,
+    /// Samples lost because another thread took one at the same time.
+    pub busy: u64,
+    /// Samples that are missing in in-use profiles, because the live set had no free slot or a reallocation failed.
+    pub lost_live: u64,
+    /// Samples lost because the ring was full.
+    pub ring_full: u64,
+}
+
+/// The stack of the one thread that takes a sample.
+struct Scratch {
+    in_use: AtomicBool,
+    frames: UnsafeCell<[RawFrame; MAX_FRAMES]>,
+}
+
+// SAFETY: `frames` is accessed only by the thread that changed `in_use` from false to true, until it stores false.
+unsafe impl Sync for Scratch {}
+
+/// See the module documentation.
+pub struct HeapSampling {
+    sampler: AllocationSampler,
+    running: AtomicBool,
+    inbox: AtomicPtr<Inbox>,
+    live: AtomicPtr<LiveSet>,
+    depth: AtomicUsize,
+    scratch: Scratch,
+    samples: AtomicU64,
+    freed: AtomicU64,
+    busy: AtomicU64,
+    lost_live: AtomicU64,
+    ring_full: AtomicU64,
+}
+
+impl HeapSampling {
+    const fn new() -> Self {
+        Self {
+            sampler: AllocationSampler::new(),
+            running: AtomicBool::new(false),
+            inbox: AtomicPtr::new(core::ptr::null_mut()),
+            live: AtomicPtr::new(core::ptr::null_mut()),
+            depth: AtomicUsize::new(0),
+            scratch: Scratch { in_use: AtomicBool::new(false), frames: UnsafeCell::new([NO_FRAME; MAX_FRAMES]) },
+            samples: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            lost_live: AtomicU64::new(0),
+            ring_full: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts an allocation of `bytes`, which the caller serializes (see [`AllocationSampler`]); true when it is a sample.
+    #[inline(always)]
+    pub fn is_sample(&self, bytes: usize) -> bool {
+        self.sampler.take(bytes)
+    }
+
+    /// False when the object at `address` is not in the live set.
+    #[inline(always)]
+    pub fn may_be_live(&self, address: usize) -> bool {
+        LIVE_ADDRESSES.may_contain(address)
+    }
+
+    /// Records the sample at `address`, 0 if the allocation failed. `capture` walks the calling thread. Preserves errno.
+    #[cold]
+    pub fn record(&self, address: usize, bytes: usize, capture: impl FnOnce(&mut RawStack<'_>) -> Captured) {
+        if !self.running.load(Ordering::Acquire) {
+            return self.sampler.park();
+        }
+        let interval = self.sampler.next();
+        if address == 0 {
+            return;
+        }
+        if self.scratch.in_use.swap(true, Ordering::Acquire) {
+            self.busy.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        let saved = unsafe { *errno };
+        // SAFETY: this thread changed `in_use` to true, so it has exclusive access until the store below.
+        let frames = unsafe { &mut *self.scratch.frames.get() };
+        self.submit(address, bytes as u64, interval, frames, capture);
+        // SAFETY: as above.
+        unsafe { *errno = saved };
+        self.scratch.in_use.store(false, Ordering::Release);
+    }
+
+    fn submit(
+        &self,
+        address: usize,
+        size: u64,
+        interval: u64,
+        frames: &mut [RawFrame; MAX_FRAMES],
+        capture: impl FnOnce(&mut RawStack<'_>) -> Captured,
+    ) {
+        // SAFETY: null, or a `'static` reference that `start` stored.
+        let Some(inbox) = (unsafe { self.inbox.load(Ordering::Acquire).as_ref() }) else { return };
+        let depth = self.depth.load(Ordering::Relaxed).clamp(1, MAX_FRAMES);
+        let mut stack = RawStack::new(frames.get_mut(..depth).unwrap_or(&mut []));
+        let captured = capture(&mut stack);
+        let reason = [match captured {
+            Captured::Walked => NO_FRAME,
+            Captured::Dropped(reason) => RawFrame::reason(reason),
+        }];
+        let frames = if captured == Captured::Walked { stack.frames() } else { &reason[..] };
+        let truncated = if stack.is_truncated() { SampleFlags::TRUNCATED } else { 0 };
+        let live = self.live_set();
+        // Before the sample is in the ring: the drain thread treats a sample that is not in the set as freed.
+        let sample = live.and_then(|live| live.insert(address, size, interval));
+        if sample.is_none() {
+            self.count_lost();
+        }
+        let submitted = inbox.submit(&RawSample {
+            kind: SampleKind::Alloc,
+            flags: SampleFlags(SampleFlags::SIZE_AND_INTERVAL | truncated),
+            thread_id: crate::forward::thread_id(),
+            time_ns: crate::arm::monotonic_ns(),
+            values: [size, interval],
+            key: sample.unwrap_or(0),
+            context: stack.context,
+            frames,
+        });
+        match (submitted, live, sample) {
+            (Ok(_), _, _) => _ = self.samples.fetch_add(1, Ordering::Relaxed),
+            (Err(_), live, sample) => {
+                self.ring_full.fetch_add(1, Ordering::Relaxed);
+                if let (Some(live), Some(sample)) = (live, sample) {
+                    live.remove_sample(sample);
+                }
+            }
+        }
+    }
+
+    /// Removes the object at `address` from the live set, if it is there.
+    #[cold]
+    pub fn freed(&self, address: usize) -> bool {
+        let removed = self.live_set().and_then(|live| live.remove(address)).is_some();
+        self.freed.fetch_add(u64::from(removed), Ordering::Relaxed);
+        removed
+    }
+
+    /// Counts a sampled object that is live but not in the set.
+    pub fn count_lost(&self) {
+        self.lost_live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Starts sampling. The caller holds its lifecycle lock, and installs the hooks before or after.
+    pub fn start(&self, settings: HeapSettings) {
+        self.depth.store(settings.max_stack_depth, Ordering::Relaxed);
+        self.inbox.store((settings.inbox as *const Inbox).cast_mut(), Ordering::Release);
+        self.live.store((settings.live as *const LiveSet).cast_mut(), Ordering::Release);
+        self.running.store(true, Ordering::Release);
+        self.sampler.start(settings.interval, settings.seed);
+    }
+
+    /// Whether samples are being taken.
+    pub fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Takes no samples from now on. Objects stay in the live set until they are freed or the set is cleared.
+    pub fn stop(&self) {
+        self.running.store(false, Ordering::Release);
+        self.sampler.park();
+    }
+
+    /// Changes the mean interval, bytes, from the next sample on.
+    pub fn set_interval(&self, interval: u64) {
+        self.sampler.set_interval(interval);
+    }
+
+    /// The current mean interval, bytes.
+    pub fn interval(&self) -> u64 {
+        self.sampler.interval()
+    }
+
+    /// The set of the current or last run; `None` before the first.
+    pub fn live_set(&self) -> Option<&'static LiveSet> {
+        // SAFETY: null, or a `'static` reference that `start` stored.
+        unsafe { self.live.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Makes the next allocation due, so that a caller can observe whether a hook is called. Only while stopped: the
+    /// hook's [`Self::record`] then parks the sampler, and [`Self::is_due`] turns false.
+    pub fn make_due(&self) {
+        self.sampler.make_due();
+    }
+
+    /// Whether [`Self::make_due`] was called and no hook since.
+    pub fn is_due(&self) -> bool {
+        self.sampler.is_due()
+    }
+
+    /// In the fork hook: stops sampling until the child starts it. The live set keeps the parent's objects.
+    pub fn after_fork_in_child(&self) {
+        self.stop();
+        self.scratch.in_use.store(false, Ordering::Release);
+    }
+
+    /// Numbers since the start of the process.
+    pub fn counts(&self) -> HeapCounts {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        HeapCounts {
+            samples: value(&self.samples),
+            freed: value(&self.freed),
+            busy: value(&self.busy),
+            lost_live: value(&self.lost_live),
+            ring_full: value(&self.ring_full),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Estimates against known allocations: sampler, live set and estimator together, with the seeds of the random numbers as the
+//! only input. No hooks, no clock.
+
+use super::*;
+use crate::sys::new_live_set;
+use spanprof_signal::{AddressFilter, AllocationSampler};
+
+const SEEDS: u64 = 20;
+const INTERVAL: u64 = 16_384;
+
+/// Size and number of objects of each class.
+type Mix = [(u64, u64)];
+
+/// 60 / 30 / 10 percent of 64 MiB in objects of 64 B, 4 KiB and 1 MiB.
+const MIX: &Mix = &[(64, 629_146), (4096, 4915), (1 << 20, 6)];
+
+/// A program that allocates objects and frees some of them.
+struct Simulation {
+    sampler: AllocationSampler,
+    live: &'static LiveSet,
+    estimator: HeapEstimator,
+    stack: LiveStack,
+    next_address: usize,
+    /// Estimate of all allocations: bytes and objects.
+    allocated: [u64; 2],
+}
+
+impl Simulation {
+    fn new(interval: u64, max_samples: u32, seed: u64) -> Self {
+        let filter: &'static AddressFilter = Box::leak(Box::new(AddressFilter::new()));
+        let live: &'static LiveSet = Box::leak(Box::new(new_live_set(max_samples, filter).unwrap()));
+        let sampler = AllocationSampler::new();
+        sampler.start(interval, seed);
+        Self {
+            sampler,
+            live,
+            estimator: HeapEstimator::new(Some(live), interval, max_samples as usize, seed + 1000),
+            stack: [Arc::from([Frame::default()])].into(),
+            next_address: 4096,
+            allocated: [0; 2],
+        }
+    }
+
+    /// The hook and the drain thread; returns the address.
+    fn allocate(&mut self, size: u64) -> usize {
+        self.next_address += 16;
+        if self.sampler.take(size as usize) {
+            let interval = self.sampler.next();
+            let sample = self.live.insert(self.next_address, size, interval).expect("there is a free slot");
+            self.estimator.add(sample, [size, interval], LabelSetId::EMPTY, self.stack.clone());
+            let weights = self.estimator.allocation_weights(size, interval);
+            self.allocated = [self.allocated[0] + weights[0], self.allocated[1] + weights[1]];
+            if let Some(interval) = self.estimator.limit() {
+                self.sampler.set_interval(interval);
+            }
+        }
+        self.next_address
+    }
+
+    fn in_use(&mut self) -> [u64; 2] {
+        let totals = self.estimator.in_use();
+        totals.iter().fold([0; 2], |sum, totals| [sum[0] + totals.values[0], sum[1] + totals.values[1]])
+    }
+}
+
+/// Mean of `estimate` over the seeds, relative to the truth.
+fn mean_ratio(truth: f64, estimate: impl Fn(u64) -> u64) -> f64 {
+    (0..SEEDS).map(|seed| estimate(seed) as f64).sum::<f64>() / SEEDS as f64 / truth
+}
+
+fn total(mix: &Mix) -> [f64; 2] {
+    let bytes: u64 = mix.iter().map(|(size, count)| size * count).sum();
+    let objects: u64 = mix.iter().map(|(_, count)| count).sum();
+    [bytes as f64, objects as f64]
+}
+
+fn assert_near(ratio: f64, tolerance: f64, name: &str) {
+    assert!((ratio - 1.0).abs() < tolerance, "{name}: estimate / truth = {ratio}");
+}
+
+#[test]
+fn the_mean_of_twenty_seeds_is_within_one_percent_of_the_allocated_and_of_the_live_bytes_and_objects() {
+    let runs: Vec<([u64; 2], [u64; 2])> = (0..SEEDS)
+        .map(|seed| {
+            let mut program = Simulation::new(INTERVAL, 65_536, seed);
+            for &(size, count) in MIX {
+                for number in 0..count {
+                    let address = program.allocate(size);
+                    // Every second object is freed.
+                    if number % 2 == 0 {
+                        program.live.remove(address);
+                    }
+                }
+            }
+            (program.allocated, program.in_use())
+        })
+        .collect();
+    let truth = total(MIX);
+    let live: Vec<_> = MIX.iter().map(|(size, count)| (*size, count / 2)).collect();
+    let live = total(&live);
+    for (index, name) in ["bytes", "objects"].iter().enumerate() {
+        assert_near(mean_ratio(truth[index], |seed| runs[seed as usize].0[index]), 0.01, &format!("allocated {name}"));
+        assert_near(mean_ratio(live[index], |seed| runs[seed as usize].1[index]), 0.01, &format!("live {name}"));
+    }
+}
+
+#[test]
+fn a_class_of_objects_of_any_size_has_the_right_share() {
+    for &(size, count) in &[(16u64, 400_000u64), (1000, 20_000), (16_384, 2000), (100_000, 500), (4 << 20, 10)] {
+        let mix = [(size, count)];
+        let estimate = |seed, index: usize| {
+            let mut program = Simulation::new(INTERVAL, 65_536, seed);
+            (0..count).for_each(|_| _ = program.allocate(size));
+            program.allocated[index]
+        };
+        for index in 0..2 {
+            let ratio = mean_ratio(total(&mix)[index], |seed| estimate(seed, index));
+            // Standard error of the mean: 1.2 % with 400 expected samples per seed.
+            assert_near(ratio, 0.025, &format!("{size} bytes, value {index}"));
+        }
+    }
+}
+
+#[test]
+fn thinning_keeps_the_set_below_its_limit_and_the_estimate_unbiased() {
+    const OBJECTS: u64 = 60_000;
+    let run = |seed| {
+        let mut program = Simulation::new(64, 1024, seed);
+        for number in 0..OBJECTS {
+            // Small objects, and one per mille that is larger than any interval.
+            program.allocate(if number % 1000 == 0 { 1 << 20 } else { 64 });
+            assert!(program.live.len() <= 1024);
+        }
+        assert!(program.estimator.take_thinned() > 1024 && program.sampler.interval() > 64);
+        program.in_use()
+    };
+    let runs: Vec<_> = (0..SEEDS).map(run).collect();
+    let truth = total(&[(1 << 20, OBJECTS / 1000), (64, OBJECTS - OBJECTS / 1000)]);
+    for index in 0..2 {
+        // About 500 samples per seed remain: the standard error of the mean is 1 %.
+        assert_near(mean_ratio(truth[index], |seed| runs[seed as usize][index]), 0.03, &format!("value {index}"));
+    }
+}
+
+#[test]
+fn a_sample_that_the_last_thinning_did_not_see_is_thinned_when_it_arrives() {
+    let mut kept = 0;
+    for seed in 0..400 {
+        let mut program = Simulation::new(1 << 20, 1024, seed);
+        let sample = program.live.insert(4096, 64, 1 << 10).unwrap();
+        program.estimator.add(sample, [64, 1 << 10], LabelSetId::EMPTY, program.stack.clone());
+        let in_use = program.in_use();
+        assert_eq!(program.live.contains(sample), in_use[0] > 0);
+        if in_use[0] > 0 {
+            kept += 1;
+            assert!((in_use[0] as f64 / f64::from(1 << 20) - 1.0).abs() < 0.01, "{in_use:?}");
+        }
+    }
+    // 400 / 1024 are expected.
+    assert!(kept <= 4, "{kept}");
+}
+
+#[test]
+fn freed_objects_leave_the_profile_and_their_stacks_are_freed() {
+    let mut program = Simulation::new(1, 1024, 1);
+    let addresses: Vec<_> = (0..500).map(|_| program.allocate(1000)).collect();
+    assert_eq!(program.in_use(), [500_000, 500]);
+    let users = Arc::strong_count(&program.stack);
+    for address in &addresses[..400] {
+        assert!(program.live.remove(*address).is_some());
+    }
+    assert_eq!(program.in_use(), [100_000, 100]);
+    assert_eq!(users - Arc::strong_count(&program.stack), 400);
+}
+
+#[test]
+fn the_interval_returns_in_steps_to_the_configured_one_when_the_set_empties() {
+    let mut program = Simulation::new(64, 1024, 1);
+    let addresses: Vec<_> = (0..20_000).map(|_| program.allocate(64)).collect();
+    let grown = program.sampler.interval();
+    assert!(grown >= 1024, "{grown}");
+    assert_eq!(program.estimator.relax(), None, "the set is full");
+    addresses.iter().for_each(|address| _ = program.live.remove(*address));
+    assert_eq!(program.in_use(), [0, 0]);
+    let mut steps = Vec::new();
+    while let Some(interval) = program.estimator.relax() {
+        steps.push(interval);
+    }
+    assert_eq!((steps.first(), steps.last()), (Some(&(grown / 2)), Some(&64)));
+}
+
+#[test]
+fn objects_that_were_live_before_belong_to_the_parent_process() {
+    let mut parent = Simulation::new(1, 1024, 1);
+    let kept = parent.allocate(3000);
+    let freed = parent.allocate(500);
+    let mut child = HeapEstimator::new(Some(parent.live), 1, 1024, 2);
+    parent.live.remove(freed);
+    let totals = child.in_use();
+    assert_eq!(totals.len(), 1);
+    assert_eq!((totals[0].values, &*totals[0].stack[0][0].function), ([3000, 1], "[inherited]"));
+    parent.live.remove(kept);
+    assert!(child.in_use().is_empty());
+}
+
+#[test]
+fn weights_of_samples_add_up_to_whole_totals() {
+    let mut estimator = HeapEstimator::new(None, 1000, 1024, 1);
+    let mut sum = [0; 2];
+    for _ in 0..1000 {
+        let weights = estimator.allocation_weights(1000, 1000);
+        sum = [sum[0] + weights[0], sum[1] + weights[1]];
+    }
+    let exact = 1000.0 / (1.0 - (-1.0f64).exp());
+    assert_eq!(sum, [(exact * 1000.0) as u64, exact as u64]);
+}

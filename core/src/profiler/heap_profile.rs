@@ -1,0 +1,64 @@
+//! Starts and stops the heap profile of a session, and collects its statistics. Not here: sampling (`spanprof_signal::heap`),
+//! estimates (`heap`), hooks (the runtimes).
+
+use super::session::Session;
+use crate::config::Config;
+use crate::host_log::{log, LogLevel};
+use crate::stats::Stats;
+use crate::sys;
+use spanprof_signal::heap::{HeapSettings, HEAP};
+use spanprof_signal::LiveSet;
+
+/// Starts the heap profile; logs a warning if this process has none.
+pub(super) fn start(session: &Session, config: &Config) {
+    let live = sys::live_set(config.heap_live_samples).ok_or_else(|| "no memory for the live objects".to_owned());
+    match session.runtime.install_heap_hooks().and(live) {
+        Ok(live) => HEAP.start(HeapSettings {
+            interval: config.heap_interval,
+            seed: u64::from_ne_bytes(crate::random::bytes()),
+            max_stack_depth: config.max_stack_depth as usize,
+            inbox: session.inbox,
+            live,
+        }),
+        Err(reason) => log(LogLevel::Warning, &format!("spanprof: no heap profile: {reason}")),
+    }
+}
+
+/// Stops sampling. The objects stay in the live set for the last window.
+pub(super) fn stop() {
+    HEAP.stop();
+}
+
+/// Empties the live set after [`stop`].
+pub(super) fn forget_objects() {
+    if let Some(live) = HEAP.live_set() {
+        live.clear();
+    }
+}
+
+/// Follows a change of the configuration.
+pub(super) fn update(session: &Session, before: &Config, config: &Config) {
+    if config.heap_interval != before.heap_interval {
+        HEAP.set_interval(config.heap_interval);
+    }
+    match (before.heap, config.heap && session.is_running()) {
+        (false, true) => start(session, config),
+        (true, false) => {
+            stop();
+            forget_objects();
+        }
+        _ => {}
+    }
+}
+
+/// Values for `stats()`.
+pub(super) fn append_stats(stats: &mut Stats) {
+    let counts = HEAP.counts();
+    stats.count("heap.samples", counts.samples);
+    stats.count("heap.samples_freed", counts.freed);
+    stats.count("heap.live_samples", HEAP.live_set().map_or(0, LiveSet::len));
+    stats.count("heap.interval", if HEAP.is_running() { HEAP.interval() } else { 0 });
+    stats.count("dropped.heap_busy", counts.busy);
+    stats.count("dropped.heap_ring_full", counts.ring_full);
+    stats.count("dropped.heap_live", counts.lost_live);
+}
