@@ -113,6 +113,7 @@ impl Engine {
         if end.in_use && end.only.is_none_or(|only| only == SampleKind::InUse) {
             self.drain.add_in_use(end.now_monotonic_ns, &mut self.window, &self.counters);
         }
+        HEAP.ensure_sampling();
         let closed = self.window.close(CloseInput {
             locations: &self.drain.locations,
             stacks: &self.drain.stacks,

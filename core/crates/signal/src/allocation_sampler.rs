@@ -80,6 +80,13 @@ impl AllocationSampler {
         self.remaining.store(PARKED, Ordering::Relaxed);
     }
 
+    /// Draws a distance if the sampler is parked. A hook that ran during [`Self::start`] may have overwritten the first one.
+    pub fn resume(&self) {
+        if self.remaining.load(Ordering::Relaxed) > MAX_DISTANCE as i64 {
+            self.next();
+        }
+    }
+
     /// Makes the next allocation a sample.
     pub fn make_due(&self) {
         self.remaining.store(-1, Ordering::Relaxed);
@@ -151,6 +158,17 @@ mod tests {
         sampler.start(1, 7);
         sampler.park();
         assert!((0..1000).all(|_| !sampler.take(1 << 40)));
+    }
+
+    #[test]
+    fn a_start_that_a_hook_overwrote_is_repeated() {
+        let sampler = AllocationSampler::new();
+        sampler.start(1000, 1);
+        sampler.resume();
+        assert!(sampler.remaining.load(Ordering::Relaxed) < 1 << 30, "a running sampler keeps its distance");
+        sampler.remaining.store(PARKED - 100, Ordering::Relaxed);
+        sampler.resume();
+        assert!(sampler.remaining.load(Ordering::Relaxed) < 1 << 30);
     }
 
     #[test]

@@ -198,6 +198,14 @@ impl HeapSampling {
         self.live.store((settings.live as *const LiveSet).cast_mut(), Ordering::Release);
         self.running.store(true, Ordering::Release);
         self.sampler.start(settings.interval, settings.seed);
+        self.ensure_sampling();
+    }
+
+    /// Repeats the start of the sampler if a hook on another thread overwrote it. Called by the drain thread too.
+    pub fn ensure_sampling(&self) {
+        if self.is_running() {
+            self.sampler.resume();
+        }
     }
 
     /// Whether samples are being taken.
