@@ -21,6 +21,7 @@ class Sample:
     nanoseconds: int
     count: int
     labels: dict[str, object]
+    bytes: int = 0
 
     @property
     def leaf(self) -> str:
@@ -123,6 +124,7 @@ def read_profile(path: pathlib.Path) -> Profile:
                 nanoseconds=values[units.index("nanoseconds")] if "nanoseconds" in units else 0,
                 count=values[units.index("count")] if "count" in units else 0,
                 labels=labels,
+                bytes=values[units.index("bytes")] if "bytes" in units else 0,
             )
         )
     comments = [strings[at] for at in _numbers(profile.get(13, []))]

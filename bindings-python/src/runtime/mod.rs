@@ -12,6 +12,8 @@
 //! Called by the binding's `start`, and by the engine through the trait. Not here: policy, defaults, exceptions.
 
 mod activation_signal;
+mod allocator_hook_signal;
+mod allocator_hooks;
 mod capture_other;
 mod capture_signal;
 #[cfg(test)]
@@ -181,6 +183,10 @@ impl Runtime for PythonRuntime {
         true
     }
 
+    fn install_heap_hooks(&self) -> Result<(), String> {
+        Python::attach(allocator_hooks::install)
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         if self.lists_threads {
             threads::list(self.interpreter, out);
@@ -228,6 +234,7 @@ impl Runtime for PythonRuntime {
         out.push(("python.tombstones_lost", code_lifetime::lost().to_string()));
         out.push(("python.tombstones_kept", resolver.tombstones().to_string()));
         out.push(("python.frames_unresolved", resolver.unresolved().to_string()));
+        out.push(("python.heap_domains", allocator_hooks::hooked_domains().into()));
         out.push(("python.degraded", self.degraded().join(",")));
     }
 }

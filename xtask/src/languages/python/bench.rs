@@ -14,6 +14,7 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "accuracy", heading: "Python: shares and totals" },
     Benchmark { name: "overhead", heading: "Python: cost" },
     Benchmark { name: "tags", heading: "Python: tag_wrapper" },
+    Benchmark { name: "heap", heading: "Python: allocator hooks" },
     Benchmark { name: "footprint", heading: "Python: start, memory, size" },
 ];
 
