@@ -135,6 +135,10 @@ pub trait Runtime: Send + Sync + 'static {
         Err("this runtime does not support it".to_owned())
     }
 
+    /// Called after [`spanprof_signal::heap::HEAP`] was started, stopped or got another interval, for a runtime whose own
+    /// sampler selects the allocations. On any thread.
+    fn heap_sampling_changed(&self) {}
+
     /// Initializes the thread-locals that `capture` reads, on the thread itself.
     fn register_thread(&self) {}
 

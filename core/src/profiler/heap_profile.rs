@@ -12,21 +12,27 @@ use spanprof_signal::LiveSet;
 /// Starts the heap profile; logs a warning if this process has none.
 pub(super) fn start(session: &Session, config: &Config) {
     let live = sys::live_set(config.heap_live_samples).ok_or_else(|| "no memory for the live objects".to_owned());
-    match session.runtime.install_heap_hooks().and(live) {
-        Ok(live) => HEAP.start(HeapSettings {
-            interval: config.heap_interval,
-            seed: u64::from_ne_bytes(crate::random::bytes()),
-            max_stack_depth: config.max_stack_depth as usize,
-            inbox: session.inbox,
-            live,
-        }),
+    match live.and_then(|live| session.runtime.install_heap_hooks().map(|()| live)) {
+        Ok(live) => {
+            HEAP.start(HeapSettings {
+                interval: config.heap_interval,
+                seed: u64::from_ne_bytes(crate::random::bytes()),
+                max_stack_depth: config.max_stack_depth as usize,
+                inbox: session.inbox,
+                live,
+            });
+            session.runtime.heap_sampling_changed();
+        }
         Err(reason) => log(LogLevel::Warning, &format!("spanprof: no heap profile: {reason}")),
     }
 }
 
 /// Stops sampling. The objects stay in the live set for the last window.
-pub(super) fn stop() {
-    HEAP.stop();
+pub(super) fn stop(session: &Session) {
+    if HEAP.is_running() {
+        HEAP.stop();
+        session.runtime.heap_sampling_changed();
+    }
 }
 
 /// Empties the live set after [`stop`].
@@ -40,11 +46,14 @@ pub(super) fn forget_objects() {
 pub(super) fn update(session: &Session, before: &Config, config: &Config) {
     if config.heap_interval != before.heap_interval {
         HEAP.set_interval(config.heap_interval);
+        if HEAP.is_running() {
+            session.runtime.heap_sampling_changed();
+        }
     }
     match (before.heap, config.heap && session.is_running()) {
         (false, true) => start(session, config),
         (true, false) => {
-            stop();
+            stop(session);
             forget_objects();
         }
         _ => {}

@@ -127,7 +127,7 @@ impl Session {
         let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
         self.stop_wall();
-        heap_profile::stop();
+        heap_profile::stop(self);
         let ended = self.control.stop(deadline, self.inbox);
         heap_profile::forget_objects();
         // The drain thread does this first; repeated in case it is late or has ended.

@@ -16,7 +16,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 
 use crate::entry::{MAX_FRAMES, NO_FRAME};
 use crate::{
-    AddressFilter, AllocationSampler, Captured, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
+    AddressFilter, AllocationSampler, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags,
+    SampleKind,
 };
 
 /// The heap profile of the process.
@@ -36,6 +37,22 @@ pub struct HeapSettings {
     pub inbox: &'static Inbox,
     /// Receives the sampled objects. Its filter is [`LIVE_ADDRESSES`].
     pub live: &'static LiveSet,
+}
+
+/// An allocation that was selected as a sample.
+pub struct SelectedObject<'a> {
+    /// Its key in the live set: an address that [`HeapSampling::freed`] gets later. `None`: not in the live set.
+    pub address: Option<usize>,
+    /// Its size, bytes.
+    pub size: u64,
+    /// The mean interval with which it was selected, bytes.
+    pub interval: u64,
+    /// Context of the allocating thread.
+    pub context: Context,
+    /// Its stack, leaf first.
+    pub frames: &'a [RawFrame],
+    /// The stack is cut at the root side.
+    pub truncated: bool,
 }
 
 /// Numbers since the start of the process.
@@ -126,56 +143,63 @@ impl HeapSampling {
         let saved = unsafe { *errno };
         // SAFETY: this thread changed `in_use` to true, so it has exclusive access until the store below.
         let frames = unsafe { &mut *self.scratch.frames.get() };
-        self.submit(address, bytes as u64, interval, frames, capture);
+        let mut stack = RawStack::new(frames.get_mut(..self.max_stack_depth()).unwrap_or(&mut []));
+        let reason = match capture(&mut stack) {
+            Captured::Walked => None,
+            Captured::Dropped(reason) => Some([RawFrame::reason(reason)]),
+        };
+        self.record_selected(&SelectedObject {
+            address: Some(address),
+            size: bytes as u64,
+            interval,
+            context: stack.context,
+            frames: reason.as_ref().map_or(stack.frames(), |reason| reason),
+            truncated: stack.is_truncated(),
+        });
         // SAFETY: as above.
         unsafe { *errno = saved };
         self.scratch.in_use.store(false, Ordering::Release);
     }
 
-    fn submit(
-        &self,
-        address: usize,
-        size: u64,
-        interval: u64,
-        frames: &mut [RawFrame; MAX_FRAMES],
-        capture: impl FnOnce(&mut RawStack<'_>) -> Captured,
-    ) {
+    /// Records an allocation that the runtime's own sampler selected, on any thread and without [`Self::is_sample`]. Nothing
+    /// while stopped.
+    pub fn record_selected(&self, object: &SelectedObject<'_>) {
+        if !self.is_running() {
+            return;
+        }
         // SAFETY: null, or a `'static` reference that `start` stored.
         let Some(inbox) = (unsafe { self.inbox.load(Ordering::Acquire).as_ref() }) else { return };
-        let depth = self.depth.load(Ordering::Relaxed).clamp(1, MAX_FRAMES);
-        let mut stack = RawStack::new(frames.get_mut(..depth).unwrap_or(&mut []));
-        let captured = capture(&mut stack);
-        let reason = [match captured {
-            Captured::Walked => NO_FRAME,
-            Captured::Dropped(reason) => RawFrame::reason(reason),
-        }];
-        let frames = if captured == Captured::Walked { stack.frames() } else { &reason[..] };
-        let truncated = if stack.is_truncated() { SampleFlags::TRUNCATED } else { 0 };
-        let live = self.live_set();
+        let live = self.live_set().zip(object.address);
         // Before the sample is in the ring: the drain thread treats a sample that is not in the set as freed.
-        let sample = live.and_then(|live| live.insert(address, size, interval));
-        if sample.is_none() {
+        let sample = live.and_then(|(live, address)| live.insert(address, object.size, object.interval));
+        if sample.is_none() && object.address.is_some() {
             self.count_lost();
         }
+        let truncated = if object.truncated { SampleFlags::TRUNCATED } else { 0 };
         let submitted = inbox.submit(&RawSample {
             kind: SampleKind::Alloc,
             flags: SampleFlags(SampleFlags::SIZE_AND_INTERVAL | truncated),
             thread_id: crate::forward::thread_id(),
             time_ns: crate::arm::monotonic_ns(),
-            values: [size, interval],
+            values: [object.size, object.interval],
             key: sample.unwrap_or(0),
-            context: stack.context,
-            frames,
+            context: object.context,
+            frames: object.frames,
         });
         match (submitted, live, sample) {
             (Ok(_), _, _) => _ = self.samples.fetch_add(1, Ordering::Relaxed),
             (Err(_), live, sample) => {
                 self.ring_full.fetch_add(1, Ordering::Relaxed);
-                if let (Some(live), Some(sample)) = (live, sample) {
+                if let (Some((live, _)), Some(sample)) = (live, sample) {
                     live.remove_sample(sample);
                 }
             }
         }
+    }
+
+    /// Maximum number of frames of a stack in the current run.
+    pub fn max_stack_depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed).clamp(1, MAX_FRAMES)
     }
 
     /// Removes the object at `address` from the live set, if it is there.
