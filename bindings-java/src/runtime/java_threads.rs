@@ -10,7 +10,7 @@ use spanprof::{sys, Profiler};
 use super::jvmti::{Callbacks, Environment, Jvmti, JvmtiEvent};
 use super::memory_signal::{int, pointer};
 use super::vm_structs::VmStructs;
-use super::{inherited, method_ids, stub_names, threads_signal, virtual_threads};
+use super::{allocations, inherited, method_ids, stub_names, threads_signal, virtual_threads};
 
 /// The field of `java.lang.Thread` with the address of its JavaThread; null before it is looked up.
 static EETOP: AtomicUsize = AtomicUsize::new(0);
@@ -44,6 +44,7 @@ pub fn callbacks(with_classes: bool) -> Callbacks {
     callbacks.on_thread(JvmtiEvent::VirtualThreadStart, inherited::on_virtual_start);
     callbacks.on_thread(JvmtiEvent::VirtualThreadEnd, virtual_threads::on_end);
     callbacks.on_code(stub_names::on_code);
+    callbacks.on_allocation(allocations::on_allocation);
     callbacks.on_end(on_vm_death);
     if with_classes {
         callbacks.on_class(JvmtiEvent::ClassLoad, method_ids::on_load);
@@ -115,7 +116,9 @@ unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread
     ffi_guard((), || {
         // SAFETY: the VM passes the new thread's environment and a reference to it.
         let java_thread = unsafe { java_thread(env, thread) };
-        threads_signal::register(sys::thread_id(), java_thread.unwrap_or(0));
+        if let Some(row) = threads_signal::register(sys::thread_id(), java_thread.unwrap_or(0)) {
+            allocations::thread_starts(row);
+        }
         if let Some(profiler) = Profiler::running() {
             profiler.register_current_thread();
         }

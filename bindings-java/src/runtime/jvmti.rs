@@ -4,12 +4,12 @@
 
 use std::ffi::{c_char, c_void};
 
-use jni::sys::{jint, jobject, JNIEnv, JavaVM, JNI_OK};
+use jni::sys::{jclass, jint, jlong, jobject, JNIEnv, JavaVM, JNI_OK};
 
 /// JVMTI 3.0, which every VM from Java 11 on supports.
 const INTERFACE_VERSION: jint = 0x3001_0000;
 /// Functions in the table of Java 11; later versions have more.
-const FUNCTIONS: usize = 155;
+const FUNCTIONS: usize = 156;
 
 /// A JVMTI environment: a pointer to its function table.
 #[repr(C)]
@@ -37,6 +37,7 @@ pub enum JvmtiEvent {
     ClassLoad = 55,
     ClassPrepare = 56,
     DynamicCodeGenerated = 70,
+    SampledObjectAlloc = 86,
     /// From Java 21 on.
     VirtualThreadStart = 87,
     VirtualThreadEnd = 88,
@@ -59,8 +60,9 @@ struct ExtensionInfo {
     parameter_infos: *const c_void,
 }
 
-/// Bit index in `jvmtiCapabilities`.
-const CAN_SUPPORT_VIRTUAL_THREADS: usize = 44;
+/// Bit indexes in `jvmtiCapabilities`.
+pub(super) const CAN_SAMPLE_ALLOCATIONS: usize = 43;
+pub(super) const CAN_SUPPORT_VIRTUAL_THREADS: usize = 44;
 
 const FIRST_EVENT: usize = 50;
 const EVENTS: usize = 40;
@@ -81,6 +83,9 @@ pub type OnClass = unsafe extern "system" fn(*mut Environment, *mut JNIEnv, jobj
 /// Called with the environment, a name, and the address and length of the code.
 pub type OnCode = unsafe extern "system" fn(*mut Environment, *const c_char, *const c_void, jint);
 
+/// Called with the environments, the thread, an object, its class and its size in bytes.
+pub type OnAllocation = unsafe extern "system" fn(*mut Environment, *mut JNIEnv, jobject, jobject, jclass, jlong);
+
 impl Callbacks {
     pub fn none() -> Self {
         Self([0; EVENTS])
@@ -100,6 +105,10 @@ impl Callbacks {
 
     pub fn on_code(&mut self, callback: OnCode) {
         self.set(JvmtiEvent::DynamicCodeGenerated, callback as usize);
+    }
+
+    pub fn on_allocation(&mut self, callback: OnAllocation) {
+        self.set(JvmtiEvent::SampledObjectAlloc, callback as usize);
     }
 
     fn set(&mut self, event: JvmtiEvent, callback: usize) {
@@ -249,14 +258,54 @@ impl Jvmti {
         self.notify_number(event.0, on)
     }
 
+    /// Requests a capability. Some can belong to one environment at a time only.
     pub(super) fn add_capability(self, bit: usize) -> Result<(), String> {
+        self.change_capability(142, bit)
+    }
+
+    /// Gives a capability up: another environment can have it then.
+    pub(super) fn relinquish_capability(self, bit: usize) -> Result<(), String> {
+        self.change_capability(143, bit)
+    }
+
+    fn change_capability(self, function: usize, bit: usize) -> Result<(), String> {
         let mut capabilities = [0u32; 4];
         capabilities[bit / 32] = 1 << (bit % 32);
-        // SAFETY: function 142 is AddCapabilities(env, const capabilities*), whose structure has 128 bits.
+        // SAFETY: functions 142 and 143 are AddCapabilities and RelinquishCapabilities(env, const capabilities*), whose
+        // structure has 128 bits.
         let call: unsafe extern "system" fn(*mut Environment, *const [u32; 4]) -> jint =
-            unsafe { std::mem::transmute(self.function(142)) };
+            unsafe { std::mem::transmute(self.function(function)) };
         // SAFETY: reads a local.
         ok(unsafe { call(self.0, &capabilities) })
+    }
+
+    /// Sets the mean interval of sampled allocations in bytes, for the whole VM. A thread uses it from its next sample on.
+    pub fn set_heap_sampling_interval(self, bytes: jint) -> Result<(), String> {
+        // SAFETY: function 156 is SetHeapSamplingInterval(env, jint).
+        let call: unsafe extern "system" fn(*mut Environment, jint) -> jint =
+            unsafe { std::mem::transmute(self.function(156)) };
+        // SAFETY: passes a number; the VM checks it and the capability.
+        ok(unsafe { call(self.0, bytes) })
+    }
+
+    /// The calling thread's stack, at most `max_frames`, leaf first: method ids and bytecode indexes (negative: unknown).
+    pub fn stack_trace(self, max_frames: usize) -> Result<Vec<(usize, i64)>, String> {
+        /// `jvmtiFrameInfo`.
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        struct FrameInfo {
+            method: usize,
+            location: i64,
+        }
+        type GetStackTrace =
+            unsafe extern "system" fn(*mut Environment, jobject, jint, jint, *mut FrameInfo, *mut jint) -> jint;
+        let mut frames = vec![FrameInfo { method: 0, location: 0 }; max_frames];
+        let mut count = 0;
+        // SAFETY: function 104 is GetStackTrace(env, thread, start, max, frames, count*).
+        let call: GetStackTrace = unsafe { std::mem::transmute(self.function(104)) };
+        // SAFETY: null means the calling thread; the VM writes at most `max_frames` entries and the count.
+        ok(unsafe { call(self.0, std::ptr::null_mut(), 0, max_frames as jint, frames.as_mut_ptr(), &mut count) })?;
+        Ok(frames.iter().take(count.max(0) as usize).map(|frame| (frame.method, frame.location)).collect())
     }
 
     fn extension_events(self) -> Result<Vec<(String, ExtensionEvent)>, String> {

@@ -11,8 +11,9 @@ use spanprof::binding::ffi_guard;
 use spanprof::Profiler;
 
 use super::attached_thread;
+use super::class_names::name_in_source;
 use super::jvmti::{Environment, Jvmti};
-use super::method_info::{class_name, MethodInfo};
+use super::method_info::MethodInfo;
 
 /// Number of classes at which the first sweep of unloaded classes runs.
 const FIRST_SWEEP: usize = 16_384;
@@ -161,7 +162,7 @@ pub fn read(id: usize, class: u64) -> Option<MethodInfo> {
     // SAFETY: the class is held by a local reference of this thread; the id is of that class.
     let named = unsafe {
         jvmti.name_of(id).zip(jvmti.signature_of(held)).map(|(method, signature)| MethodInfo {
-            function: format!("{}.{method}", class_of(&signature)).into(),
+            function: format!("{}.{method}", name_in_source(&signature)).into(),
             file: jvmti.file_of(held).unwrap_or_default().into(),
             lines: jvmti.line_numbers_of(id),
         })
@@ -169,11 +170,6 @@ pub fn read(id: usize, class: u64) -> Option<MethodInfo> {
     // SAFETY: a local reference of this thread, used no more.
     unsafe { ((**env).v1_1.DeleteLocalRef)(env, held) };
     named
-}
-
-/// The class name of a signature such as `Lcom/shop/Cart;`.
-fn class_of(signature: &str) -> String {
-    class_name(signature.strip_prefix('L').and_then(|name| name.strip_suffix(';')).unwrap_or(signature))
 }
 
 #[cfg(test)]
@@ -198,11 +194,5 @@ mod tests {
         method_ids.sweep(|weak| weak == 100);
         assert!(!method_ids.methods.contains_key(&8) && method_ids.methods.contains_key(&16));
         assert_eq!(method_ids.classes.len(), 1);
-    }
-
-    #[test]
-    fn a_signature_is_converted_to_its_class_name() {
-        assert_eq!(class_of("Lcom/shop/Cart;"), "com.shop.Cart");
-        assert_eq!(class_of("Lcom/shop/Cart$$Lambda.0x0000000800c03000;"), "com.shop.Cart$$Lambda");
     }
 }

@@ -4,10 +4,13 @@
 //! `vm_stack_walk`. Profiling is declined if the VM is not HotSpot or supports neither way. Called by the entry points, the
 //! core's handler and its drain thread.
 
+mod allocations;
 pub mod applications;
 mod attached_thread;
 mod call_trace_signal;
 mod capture_signal;
+mod class_names;
+mod frame_buffers;
 pub mod inherited;
 mod instance;
 mod java_threads;
@@ -308,6 +311,14 @@ impl Runtime for JavaRuntime {
         wall_signal::set_idle(is_idle);
     }
 
+    fn install_heap_hooks(&self) -> Result<(), String> {
+        allocations::enable()
+    }
+
+    fn heap_sampling_changed(&self) {
+        allocations::follow_sampling();
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         threads_signal::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }
@@ -348,6 +359,9 @@ impl Runtime for JavaRuntime {
                 let function = thread_groups::of(&name).map_or_else(|| format!("[{name}]"), str::to_owned);
                 out.push(Frame { frame_type: FrameType::Native, ..marker_frame(function) });
             }
+            FrameKind::Class(number) => {
+                out.push(Frame { frame_type: FrameType::Jvm, ..marker_frame(class_names::name(number).to_string()) });
+            }
             FrameKind::FramesInHeap => out.push(marker_frame("[frames_in_heap]".to_owned())),
         }
     }
@@ -376,5 +390,6 @@ impl Runtime for JavaRuntime {
         let reasons = reasons.chain(call_trace_signal::REFUSALS.into_iter().zip(refused));
         out.extend(reasons.filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.to_string())));
         out.push(("java.methods_named", names.to_string()));
+        allocations::stats(out);
     }
 }

@@ -21,6 +21,8 @@ pub enum FrameKind {
     FramesInHeap,
     /// Bytecode `index` of the method with this JVMTI id; `id` is 0 for a method without one.
     MethodId { id: usize, index: u16 },
+    /// The class of an allocated object, by its number in `class_names`.
+    Class(u32),
 }
 
 const STUB: u64 = 1 << 48 | 1;
@@ -29,6 +31,8 @@ pub const THREAD: u64 = 2 << 48 | 1;
 const FRAMES_IN_HEAP: u64 = 3 << 48 | 1;
 /// The code of all frames from `AsyncGetCallTrace`.
 pub const METHOD_ID: u64 = 4 << 48 | 1;
+
+const CLASS: u64 = 5 << 48 | 1;
 
 /// Encodes a method.
 #[inline]
@@ -52,6 +56,11 @@ pub fn method_id(id: usize, index: u16) -> RawFrame {
     RawFrame { code: METHOD_ID, at: (id as u64) << 16 | u64::from(index) }
 }
 
+/// Encodes the class of an allocated object.
+pub fn class(number: u32) -> RawFrame {
+    RawFrame { code: CLASS, at: u64::from(number) }
+}
+
 pub const IN_HEAP: RawFrame = RawFrame { code: FRAMES_IN_HEAP, at: 0 };
 
 /// Decodes a raw frame.
@@ -60,6 +69,7 @@ pub fn decode(frame: RawFrame) -> FrameKind {
         STUB => FrameKind::Stub(frame.at as usize),
         THREAD => FrameKind::Thread(frame.at as u32),
         FRAMES_IN_HEAP => FrameKind::FramesInHeap,
+        CLASS => FrameKind::Class(frame.at as u32),
         METHOD_ID => FrameKind::MethodId { id: (frame.at >> 16) as usize, index: frame.at as u16 },
         code => FrameKind::Method {
             address: (code & ADDRESS) as usize,
@@ -89,6 +99,7 @@ mod tests {
             (thread(7), FrameKind::Thread(7)),
             (IN_HEAP, FrameKind::FramesInHeap),
             (method_id(0x7f00_1234_5678, 3), by_id),
+            (class(9), FrameKind::Class(9)),
         ] {
             assert!(frame.code >= RawFrame::FIRST_RUNTIME_CODE);
             assert_eq!(decode(frame), kind);

@@ -91,7 +91,7 @@ impl FixtureWriter {
             FrameKind::Method { address, fingerprint, index } => names.frame(self.layout, address, fingerprint, index),
             FrameKind::Stub(pc) => names::stub(Some(self.layout), pc),
             FrameKind::FramesInHeap => return "[frames_in_heap]".to_owned(),
-            FrameKind::Thread(_) | FrameKind::MethodId { .. } => None,
+            FrameKind::Thread(_) | FrameKind::MethodId { .. } | FrameKind::Class(_) => None,
         };
         resolved.map_or_else(String::new, |resolved| resolved.function.to_string())
     }

@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use spanprof_signal::{Context, InlineContext};
 
-const ROWS: usize = 16_384;
+/// Rows of the table.
+pub const ROWS: usize = 16_384;
 const PROBES: usize = 256;
 /// Key of a row whose thread has ended.
 const TOMBSTONE: u32 = u32::MAX;
@@ -127,13 +128,22 @@ pub fn exclude(thread_id: u32) {
 
 /// Calls `visit` with the ids of the registered threads of the program.
 pub fn each_program_thread(visit: impl FnMut(u32)) {
-    let belongs_to_program =
-        |row: &ThreadRow| row.java_thread() != 0 && row.is_profiler_thread.load(Ordering::Relaxed) == 0;
+    let belongs_to_program = |row: &ThreadRow| row.java_thread() != 0 && !row.is_profiler_thread();
     let thread_ids = registered();
     thread_ids.iter().copied().filter(|thread_id| of(*thread_id).is_some_and(belongs_to_program)).for_each(visit);
 }
 
 impl ThreadRow {
+    /// Its index in the table, below [`ROWS`].
+    pub fn index(&self) -> usize {
+        (std::ptr::from_ref(self) as usize - TABLE.as_ptr() as usize) / size_of::<Self>()
+    }
+
+    /// Whether this is a thread of the profiler.
+    pub fn is_profiler_thread(&self) -> bool {
+        self.is_profiler_thread.load(Ordering::Relaxed) != 0
+    }
+
     /// Address of the VM's JavaThread; 0 once the thread has ended.
     pub fn java_thread(&self) -> usize {
         self.java_thread.load(Ordering::Acquire)
@@ -233,6 +243,7 @@ mod tests {
         assert_eq!(found.java_thread(), 4096);
         let Context::Inline(context) = found.scope.context() else { panic!("no context") };
         assert_eq!((context.label_set, context.span_id), (7, 3u64.to_ne_bytes()));
+        assert!(std::ptr::eq(row, &TABLE[row.index()]));
         unregister(900_001);
         assert!(of(900_001).is_none());
         assert_eq!(register(900_001, 8192).unwrap().scope.context(), Context::None, "a new thread of the same id");

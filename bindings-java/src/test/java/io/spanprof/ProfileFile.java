@@ -18,8 +18,28 @@ public final class ProfileFile {
     /** A frame; {@code line} is 0 when unknown. */
     public record Frame(String function, String file, long line) {}
 
-    /** An aggregated sample; frames leaf first; {@code count} is that of CPU samples. */
-    public record Sample(List<Frame> frames, long count, long nanoseconds, Map<String, String> labels) {
+    /** An aggregated sample; frames leaf first; its values in the order of the file's types. */
+    public record Sample(List<Frame> frames, List<Long> values, Map<String, String> labels) {
+        /** Number of CPU samples. */
+        public long count() {
+            return values.get(0);
+        }
+
+        /** Nanoseconds of CPU or wall time: wall samples have one value, CPU samples have a count before it. */
+        public long nanoseconds() {
+            return values.get(values.size() - 1);
+        }
+
+        /** Bytes of allocations. */
+        public long bytes() {
+            return values.get(0);
+        }
+
+        /** Objects of allocations. */
+        public long objects() {
+            return values.get(1);
+        }
+
         public boolean has(String function) {
             return frames.stream().anyMatch(frame -> frame.function.equals(function));
         }
@@ -95,8 +115,7 @@ public final class ProfileFile {
                 default -> { }
             }
         }
-        // Wall samples have one value; CPU samples have a count before it.
-        return new Sample(frames, values.get(0), values.get(values.size() - 1), labels);
+        return new Sample(frames, values, labels);
     }
 
     private static void location(byte[] bytes, Map<Long, List<long[]>> locations) {

@@ -1,0 +1,220 @@
+//! Allocation samples: JVMTI's `SampledObjectAlloc` event on the allocating thread, with the thread's stack and context, and
+//! the object's class as the leaf frame. Not for signal handlers. Not here: weights (the core), names (`class_names`).
+//!
+//! # The VM's sampler
+//! Each thread has a distance in bytes to its next sample, which is geometric with the mean interval
+//! (`hotspot/share/runtime/threadHeapSampler.cpp`, JDK 17 to 25). The object that exceeds it is the sample, and the next
+//! distance begins at its end. An object of S bytes is thus selected with probability 1 − e^(−S/R), as the core's weights
+//! require. A thread draws its first distance when it is created, with the interval of that time.
+//!
+//! # When the event may come
+//! In the live phase only, on a thread with or without Java frames: class loading, attached native threads, threads that end.
+//! Never in a transition of a virtual thread (`JvmtiExport::post_sampled_object_alloc`). The thread is in native code and
+//! its frame anchor is set, so that its own stack walk begins there. The callback allocates no Java object and takes no lock
+//! under which this library calls the VM.
+//!
+//! # Other agents
+//! The capability for this event belongs to one JVMTI environment at a time, and is needed to change the interval. It is
+//! held only while the heap profile runs.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use jni::sys::{jclass, jlong, jobject, JNIEnv};
+use spanprof::binding::ffi_guard;
+use spanprof::sys;
+use spanprof_signal::heap::{SelectedObject, HEAP};
+use spanprof_signal::{Context, ProcessMemory, RawFrame, RawStack};
+
+use super::jvmti::{Environment, Jvmti, JvmtiEvent, CAN_SAMPLE_ALLOCATIONS, CAN_SUPPORT_VIRTUAL_THREADS};
+use super::raw_frame::{self, FrameKind};
+use super::threads_signal::{self, ThreadRow, ROWS};
+use super::walk::walker_signal;
+use super::{class_names, frame_buffers, layout};
+
+/// HotSpot's interval before any agent sets one (`ThreadHeapSampler::_sampling_interval`).
+const DEFAULT_INTERVAL: u32 = 512 * 1024;
+
+/// The VM's mean interval, bytes.
+static INTERVAL: AtomicU32 = AtomicU32::new(DEFAULT_INTERVAL);
+/// The interval with which a thread's next sample was drawn, by the index of its row; 0: the default.
+static DRAWN_WITH: [AtomicU32; ROWS] = [const { AtomicU32::new(0) }; ROWS];
+/// Whether the events are on.
+static IS_ENABLED: Mutex<bool> = Mutex::new(false);
+static EVENTS: AtomicU64 = AtomicU64::new(0);
+static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
+
+/// Turns the event on; it does nothing until the heap profile runs.
+pub fn enable() -> Result<(), String> {
+    let jvmti = super::jvmti().ok_or("this VM has no JVMTI")?;
+    let mut is_enabled = IS_ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *is_enabled {
+        return Ok(());
+    }
+    jvmti.add_capability(CAN_SAMPLE_ALLOCATIONS).map_err(|error| {
+        format!("another agent of this process samples allocations, or this VM cannot sample them ({error})")
+    })?;
+    // Without it the VM reports no events of virtual threads. VMs without virtual threads refuse it.
+    let _ = jvmti.add_capability(CAN_SUPPORT_VIRTUAL_THREADS);
+    if let Err(error) = jvmti.notify(JvmtiEvent::SampledObjectAlloc, true) {
+        let _ = jvmti.relinquish_capability(CAN_SAMPLE_ALLOCATIONS);
+        return Err(format!("this VM does not report sampled allocations ({error})"));
+    }
+    *is_enabled = true;
+    Ok(())
+}
+
+/// The heap profile was started, stopped or got another interval.
+pub fn follow_sampling() {
+    let Some(jvmti) = super::jvmti() else { return };
+    if HEAP.is_running() {
+        follow_interval(jvmti);
+    } else if !super::vm_has_ended() {
+        let mut is_enabled = IS_ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut *is_enabled) {
+            // If the VM refuses, the callback still returns at once.
+            let _ = jvmti.notify(JvmtiEvent::SampledObjectAlloc, false);
+            let _ = jvmti.relinquish_capability(CAN_SAMPLE_ALLOCATIONS);
+        }
+    }
+}
+
+fn follow_interval(jvmti: Jvmti) {
+    let interval = HEAP.interval().clamp(1, i32::MAX as u64) as u32;
+    if interval != INTERVAL.load(Ordering::Relaxed) && jvmti.set_heap_sampling_interval(interval as i32).is_ok() {
+        INTERVAL.store(interval, Ordering::Relaxed);
+    }
+}
+
+/// A new thread has drawn its first sample.
+pub fn thread_starts(row: &ThreadRow) {
+    if let Some(drawn_with) = DRAWN_WITH.get(row.index()) {
+        drawn_with.store(INTERVAL.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// The interval with which a thread's current sample was drawn. The VM draws the next one before it reports this one.
+fn drawn_with(row: Option<&ThreadRow>) -> u32 {
+    let interval = INTERVAL.load(Ordering::Relaxed);
+    match row.and_then(|row| DRAWN_WITH.get(row.index())) {
+        Some(drawn_with) => match drawn_with.swap(interval, Ordering::Relaxed) {
+            0 => DEFAULT_INTERVAL,
+            drawn_with => drawn_with,
+        },
+        None => interval,
+    }
+}
+
+/// `SampledObjectAlloc`, on the allocating thread.
+///
+/// # Safety
+/// Called by the VM.
+pub unsafe extern "system" fn on_allocation(
+    _: *mut Environment,
+    _: *mut JNIEnv,
+    _: jobject,
+    _: jobject,
+    class: jclass,
+    size: jlong,
+) {
+    ffi_guard((), || {
+        let row = threads_signal::of(sys::thread_id());
+        let interval = drawn_with(row);
+        let is_own = row.is_some_and(ThreadRow::is_profiler_thread);
+        if !HEAP.is_running() || is_own || super::vm_has_ended() {
+            return;
+        }
+        let Some(jvmti) = super::jvmti() else { return };
+        EVENTS.fetch_add(1, Ordering::Relaxed);
+        // The drain thread changes it too.
+        follow_interval(jvmti);
+        // SAFETY: the VM passes a live reference to the object's class.
+        let signature = unsafe { jvmti.signature_of(class) };
+        let class = signature.map_or(0, |signature| class_names::number_of(&signature));
+        frame_buffers::with_buffer(|frames| {
+            let depth = HEAP.max_stack_depth().min(frames.len());
+            let (frames, truncated) = own_stack(jvmti, row, class, frames.get_mut(..depth).unwrap_or(&mut []));
+            HEAP.record_selected(&SelectedObject {
+                address: None,
+                size: size.max(1) as u64,
+                interval: u64::from(interval),
+                context: row.map_or(Context::None, |row| row.scope.context()),
+                frames,
+                truncated,
+            });
+        });
+    });
+}
+
+/// The calling thread's stack in `frames`, below the frame of the class. The VM's allocation stub at the leaf is left out.
+fn own_stack<'a>(
+    jvmti: Jvmti,
+    row: Option<&ThreadRow>,
+    class: u32,
+    frames: &'a mut [RawFrame],
+) -> (&'a [RawFrame], bool) {
+    let (walked, truncated) = {
+        let mut stack = RawStack::new(frames.get_mut(1..).unwrap_or(&mut []));
+        if !walk(jvmti, row, &mut stack) {
+            WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
+            stack.push(raw_frame::thread(sys::thread_id()));
+        }
+        (stack.len(), stack.is_truncated())
+    };
+    let is_stub = |frame: &RawFrame| matches!(raw_frame::decode(*frame), FrameKind::Stub(_));
+    let stubs = frames.iter().skip(1).take(walked.saturating_sub(1)).take_while(|frame| is_stub(frame)).count();
+    if let Some(leaf) = frames.get_mut(stubs) {
+        *leaf = raw_frame::class(class);
+    }
+    (frames.get(stubs..=walked).unwrap_or(&[]), truncated)
+}
+
+/// Walks the calling thread from its frame anchor. False if it has no Java frame.
+fn walk(jvmti: Jvmti, row: Option<&ThreadRow>, stack: &mut RawStack<'_>) -> bool {
+    let java_thread = row.map_or(0, ThreadRow::java_thread);
+    match layout::published() {
+        Some(layout) => {
+            let has_java = java_thread != 0 && walker_signal::walk_waiting(ProcessMemory, layout, java_thread, stack);
+            if has_java {
+                walker_signal::accept_waiting_walk(stack);
+            } else {
+                stack.clear();
+            }
+            has_java
+        }
+        // The frames are those of `AsyncGetCallTrace`, whose method ids are in `method_ids`.
+        None => {
+            let frames = jvmti.stack_trace(HEAP.max_stack_depth()).unwrap_or_default();
+            frames.iter().for_each(|(method, index)| {
+                stack.push(raw_frame::method_id(*method, u16::try_from(*index).unwrap_or(raw_frame::NO_INDEX)));
+            });
+            !frames.is_empty()
+        }
+    }
+}
+
+/// For `stats()`.
+pub fn stats(out: &mut Vec<(&'static str, String)>) {
+    out.push(("java.allocation_events", EVENTS.load(Ordering::Relaxed).to_string()));
+    out.push(("java.allocations_without_stack", WITHOUT_STACK.load(Ordering::Relaxed).to_string()));
+    out.push(("java.classes_named", class_names::count().to_string()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_the_interval_with_which_its_thread_drew_it() {
+        let row = threads_signal::register(900_301, 4096).unwrap();
+        DRAWN_WITH[row.index()].store(0, Ordering::Relaxed);
+        assert_eq!(drawn_with(Some(row)), DEFAULT_INTERVAL, "the thread is older than the library");
+        let now = INTERVAL.load(Ordering::Relaxed);
+        DRAWN_WITH[row.index()].store(4096, Ordering::Relaxed);
+        assert_eq!([drawn_with(Some(row)), drawn_with(Some(row)), drawn_with(None)], [4096, now, now]);
+        DRAWN_WITH[row.index()].store(4096, Ordering::Relaxed);
+        thread_starts(row);
+        assert_eq!(drawn_with(Some(row)), now, "another thread has the row");
+        threads_signal::unregister(900_301);
+    }
+}

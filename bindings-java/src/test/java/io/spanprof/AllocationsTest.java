@@ -1,0 +1,92 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.spanprof.programs.Allocates;
+import io.spanprof.programs.AllocatesLabeled;
+import io.spanprof.programs.AllocatesRestarted;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledForJreRange;
+import org.junit.jupiter.api.condition.JRE;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Allocation profiles of programs with known allocations. */
+class AllocationsTest {
+    @TempDir
+    Path profiles;
+
+    private static final List<String> SITES = List.of("small", "medium", "large");
+
+    @ParameterizedTest
+    @CsvSource({"G1,auto", "Serial,auto", "Z,auto", "G1,vm"})
+    void allocatedBytesOfEachSiteAreWithinFourDeviationsOfTheTruth(String collector, String walk) throws Exception {
+        List<String> output = Programs.run(Allocates.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString(),
+                "524288", "3000", walk, "2");
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "alloc");
+        for (String site : SITES) {
+            String method = Allocates.class.getName() + "." + site;
+            List<ProfileFile.Sample> own = samples.stream().filter(sample -> sample.has(method)).toList();
+            double estimate = own.stream().mapToLong(ProfileFile.Sample::bytes).sum();
+            double truth = Programs.number(output, site + "_bytes");
+            double deviations = (estimate - truth) / Programs.number(output, site + "_deviation");
+            // Of 50 correct estimates, one in a few runs is beyond three.
+            assertTrue(Math.abs(deviations) < 4, () -> site + ": " + estimate + " of " + truth + ", " + deviations
+                    + " standard deviations: " + output);
+            for (ProfileFile.Sample sample : own) {
+                assertEquals("byte[]", sample.leaf());
+                assertEquals(method, sample.frames().get(1).function(), "the allocating method");
+                assertTrue(sample.frames().get(1).line() > 0);
+            }
+        }
+        assertEquals(0, Programs.number(output, "dropped.heap_ring_full"), output::toString);
+    }
+
+    private void eachSampleHasTheLabelOfItsMethod(String threads) throws Exception {
+        List<String> output = Programs.run(AllocatesLabeled.class, List.of(), profiles.toString(), threads);
+        List<String> methods =
+                Stream.of("zero", "one", "two").map(name -> AllocatesLabeled.class.getName() + "." + name).toList();
+        long labeled = 0;
+        long all = 0;
+        for (ProfileFile.Sample sample : ProfileFile.readAll(profiles, "alloc")) {
+            for (int site = 0; site < methods.size(); site++) {
+                if (sample.has(methods.get(site))) {
+                    String label = sample.labels().get("site");
+                    assertTrue(label == null || label.equals(String.valueOf(site)), () -> "wrong label " + sample);
+                    all += sample.bytes();
+                    labeled += label == null ? 0 : sample.bytes();
+                }
+            }
+        }
+        // On a busy machine the ring may be full at times.
+        assertTrue(all > 0.2 * Programs.number(output, "bytes"), all + " of " + output);
+        assertTrue(labeled >= 0.995 * all, labeled + " of " + all + " bytes have a label");
+    }
+
+    @Test
+    void eachSampleOfAPlatformThreadHasTheLabelOfItsMethod() throws Exception {
+        eachSampleHasTheLabelOfItsMethod("platform");
+    }
+
+    @Test
+    @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
+    void eachSampleOfAVirtualThreadHasTheLabelOfItsMethod() throws Exception {
+        eachSampleHasTheLabelOfItsMethod("virtual");
+    }
+
+    @ParameterizedTest
+    @CsvSource({"G1,auto", "Serial,auto", "Z,auto", "G1,vm"})
+    void theProgramIsUnaffectedWhileTheProfileIsTurnedOnAndOff(String collector, String walk) throws Exception {
+        List<String> output = Programs.run(AllocatesRestarted.class, List.of("-XX:+Use" + collector + "GC", "-Xcheck:jni"),
+                profiles.toString(), walk);
+        assertEquals(0, Programs.number(output, "wrong"), output::toString);
+        assertTrue(Programs.number(output, "events") > 1000, output::toString);
+        assertFalse(output.stream().anyMatch(line -> line.contains("WARNING in native method")), output::toString);
+    }
+}
