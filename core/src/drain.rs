@@ -127,6 +127,7 @@ impl Drain {
 
     /// Adds the live objects to `window`.
     pub fn add_in_use(&mut self, now_ns: u64, window: &mut Window, counters: &Counters) {
+        self.runtime.remove_collected_objects();
         for totals in self.heap.in_use() {
             let (stacks, locations) = (&mut self.stacks, &mut self.locations);
             let stack = self.heap.stacks.index(&totals.stack, stacks, locations, self.max_stacks);

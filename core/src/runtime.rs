@@ -139,6 +139,10 @@ pub trait Runtime: Send + Sync + 'static {
     /// sampler selects the allocations. On any thread.
     fn heap_sampling_changed(&self) {}
 
+    /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
+    /// in-use profile, on the drain thread.
+    fn remove_collected_objects(&self) {}
+
     /// Initializes the thread-locals that `capture` reads, on the thread itself.
     fn register_thread(&self) {}
 

@@ -138,6 +138,7 @@ pub unsafe extern "system" fn on_allocation(
                 address: None,
                 size: size.max(1) as u64,
                 interval: u64::from(interval),
+                live_interval: u64::from(interval),
                 context: row.map_or(Context::None, |row| row.scope.context()),
                 frames,
                 truncated,

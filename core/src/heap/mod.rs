@@ -132,8 +132,9 @@ impl HeapEstimator {
 
     /// Adds a sampled object, as [`spanprof_signal::LiveObject`]. It may have been freed since.
     pub fn add(&mut self, sample: u64, [size, interval]: [u64; 2], label_set: LabelSetId, stack: LiveStack) {
-        let Some(live) = self.live.filter(|live| live.contains(sample)) else { return };
-        let mut record = LiveRecord { size, interval, label_set, stack };
+        let Some((live, object)) = self.live.and_then(|live| Some((live, live.object(sample)?))) else { return };
+        // A runtime may keep fewer objects than it samples.
+        let mut record = LiveRecord { size, interval: object.interval.max(interval), label_set, stack };
         // Selected before the last thinning, which did not see it.
         if thin(&mut record, self.interval, &mut self.random) {
             self.records.insert(sample, record);

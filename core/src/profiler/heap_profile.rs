@@ -36,9 +36,10 @@ pub(super) fn stop(session: &Session) {
 }
 
 /// Empties the live set after [`stop`].
-pub(super) fn forget_objects() {
+pub(super) fn forget_objects(session: &Session) {
     if let Some(live) = HEAP.live_set() {
         live.clear();
+        session.runtime.heap_sampling_changed();
     }
 }
 
@@ -54,7 +55,7 @@ pub(super) fn update(session: &Session, before: &Config, config: &Config) {
         (false, true) => start(session, config),
         (true, false) => {
             stop(session);
-            forget_objects();
+            forget_objects(session);
         }
         _ => {}
     }

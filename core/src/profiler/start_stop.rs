@@ -129,7 +129,7 @@ impl Session {
         self.stop_wall();
         heap_profile::stop(self);
         let ended = self.control.stop(deadline, self.inbox);
-        heap_profile::forget_objects();
+        heap_profile::forget_objects(self);
         // The drain thread does this first; repeated in case it is late or has ended.
         self.stop_clocks();
         if self.marks_crashes {

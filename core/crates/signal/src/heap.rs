@@ -47,6 +47,8 @@ pub struct SelectedObject<'a> {
     pub size: u64,
     /// The mean interval with which it was selected, bytes.
     pub interval: u64,
+    /// The interval that corresponds to its probability of being in the live set, bytes.
+    pub live_interval: u64,
     /// Context of the allocating thread.
     pub context: Context,
     /// Its stack, leaf first.
@@ -152,6 +154,7 @@ impl HeapSampling {
             address: Some(address),
             size: bytes as u64,
             interval,
+            live_interval: interval,
             context: stack.context,
             frames: reason.as_ref().map_or(stack.frames(), |reason| reason),
             truncated: stack.is_truncated(),
@@ -162,16 +165,16 @@ impl HeapSampling {
     }
 
     /// Records an allocation that the runtime's own sampler selected, on any thread and without [`Self::is_sample`]. Nothing
-    /// while stopped.
-    pub fn record_selected(&self, object: &SelectedObject<'_>) {
+    /// while stopped. Returns the id of its sample in the live set, or 0.
+    pub fn record_selected(&self, object: &SelectedObject<'_>) -> u64 {
         if !self.is_running() {
-            return;
+            return 0;
         }
         // SAFETY: null, or a `'static` reference that `start` stored.
-        let Some(inbox) = (unsafe { self.inbox.load(Ordering::Acquire).as_ref() }) else { return };
+        let Some(inbox) = (unsafe { self.inbox.load(Ordering::Acquire).as_ref() }) else { return 0 };
         let live = self.live_set().zip(object.address);
         // Before the sample is in the ring: the drain thread treats a sample that is not in the set as freed.
-        let sample = live.and_then(|(live, address)| live.insert(address, object.size, object.interval));
+        let sample = live.and_then(|(live, address)| live.insert(address, object.size, object.live_interval));
         if sample.is_none() && object.address.is_some() {
             self.count_lost();
         }
@@ -187,12 +190,16 @@ impl HeapSampling {
             frames: object.frames,
         });
         match (submitted, live, sample) {
-            (Ok(_), _, _) => _ = self.samples.fetch_add(1, Ordering::Relaxed),
+            (Ok(_), _, sample) => {
+                self.samples.fetch_add(1, Ordering::Relaxed);
+                sample.unwrap_or(0)
+            }
             (Err(_), live, sample) => {
                 self.ring_full.fetch_add(1, Ordering::Relaxed);
                 if let (Some((live, _)), Some(sample)) = (live, sample) {
                     live.remove_sample(sample);
                 }
+                0
             }
         }
     }

@@ -149,17 +149,24 @@ impl LiveSet {
 
     /// The objects in the set.
     pub fn objects(&self) -> impl Iterator<Item = LiveObject> + '_ {
-        self.slots.iter().filter_map(|slot| {
-            let sample = slot.sample.load(Ordering::Acquire);
-            let object = LiveObject {
-                sample,
-                size: slot.size.load(Ordering::Relaxed),
-                interval: slot.interval.load(Ordering::Relaxed),
-            };
-            // The second load of the id follows those of the fields, which an insert overwrites only after a removal.
-            fence(Ordering::Acquire);
-            (sample != 0 && slot.sample.load(Ordering::Acquire) == sample).then_some(object)
-        })
+        self.slots.iter().filter_map(Self::read)
+    }
+
+    /// The live object of a sample; `None` when it was removed.
+    pub fn object(&self, sample: u64) -> Option<LiveObject> {
+        self.slot_of(sample).and_then(Self::read).filter(|object| object.sample == sample)
+    }
+
+    fn read(slot: &LiveSlot) -> Option<LiveObject> {
+        let sample = slot.sample.load(Ordering::Acquire);
+        let object = LiveObject {
+            sample,
+            size: slot.size.load(Ordering::Relaxed),
+            interval: slot.interval.load(Ordering::Relaxed),
+        };
+        // The second load of the id follows those of the fields, which an insert overwrites only after a removal.
+        fence(Ordering::Acquire);
+        (sample != 0 && slot.sample.load(Ordering::Acquire) == sample).then_some(object)
     }
 
     /// Removes every object. An insert that runs meanwhile may be missed.
