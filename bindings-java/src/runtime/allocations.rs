@@ -24,13 +24,13 @@ use jni::sys::{jclass, jlong, jobject, JNIEnv};
 use spanprof::binding::ffi_guard;
 use spanprof::sys;
 use spanprof_signal::heap::{SelectedObject, HEAP};
-use spanprof_signal::{Context, ProcessMemory, RawFrame, RawStack};
+use spanprof_signal::{Context, LiveSet, ProcessMemory, RawFrame, RawStack};
 
 use super::jvmti::{Environment, Jvmti, JvmtiEvent, CAN_SAMPLE_ALLOCATIONS, CAN_SUPPORT_VIRTUAL_THREADS};
 use super::raw_frame::{self, FrameKind};
 use super::threads_signal::{self, ThreadRow, ROWS};
 use super::walk::walker_signal;
-use super::{class_names, frame_buffers, layout};
+use super::{attached_thread, class_names, frame_buffers, layout, live_references};
 
 /// HotSpot's interval before any agent sets one (`ThreadHeapSampler::_sampling_interval`).
 const DEFAULT_INTERVAL: u32 = 512 * 1024;
@@ -41,6 +41,8 @@ static INTERVAL: AtomicU32 = AtomicU32::new(DEFAULT_INTERVAL);
 static DRAWN_WITH: [AtomicU32; ROWS] = [const { AtomicU32::new(0) }; ROWS];
 /// Whether the events are on.
 static IS_ENABLED: Mutex<bool> = Mutex::new(false);
+/// State of the random numbers.
+static RANDOM: AtomicU64 = AtomicU64::new(0);
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 
@@ -60,6 +62,7 @@ pub fn enable() -> Result<(), String> {
         let _ = jvmti.relinquish_capability(CAN_SAMPLE_ALLOCATIONS);
         return Err(format!("this VM does not report sampled allocations ({error})"));
     }
+    RANDOM.store(sys::monotonic_ns(), Ordering::Relaxed);
     *is_enabled = true;
     Ok(())
 }
@@ -68,7 +71,10 @@ pub fn enable() -> Result<(), String> {
 pub fn follow_sampling() {
     let Some(jvmti) = super::jvmti() else { return };
     if HEAP.is_running() {
-        follow_interval(jvmti);
+        let interval = HEAP.interval().clamp(1, i32::MAX as u64) as u32;
+        if jvmti.set_heap_sampling_interval(interval as i32).is_ok() {
+            INTERVAL.store(interval, Ordering::Relaxed);
+        }
     } else if !super::vm_has_ended() {
         let mut is_enabled = IS_ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut *is_enabled) {
@@ -76,14 +82,31 @@ pub fn follow_sampling() {
             let _ = jvmti.notify(JvmtiEvent::SampledObjectAlloc, false);
             let _ = jvmti.relinquish_capability(CAN_SAMPLE_ALLOCATIONS);
         }
+        drop(is_enabled);
+        // The last in-use profile is complete.
+        if HEAP.live_set().is_none_or(LiveSet::is_empty) {
+            remove_collected();
+        }
     }
 }
 
-fn follow_interval(jvmti: Jvmti) {
-    let interval = HEAP.interval().clamp(1, i32::MAX as u64) as u32;
-    if interval != INTERVAL.load(Ordering::Relaxed) && jvmti.set_heap_sampling_interval(interval as i32).is_ok() {
-        INTERVAL.store(interval, Ordering::Relaxed);
+/// Removes collected objects from the live set.
+pub fn remove_collected() {
+    if live_references::count() == 0 {
+        return;
     }
+    if let Some(env) = attached_thread::environment() {
+        // SAFETY: the environment of this thread.
+        unsafe { live_references::remove_collected(env) };
+    }
+}
+
+/// A uniform random number from 0 to 1 (SplitMix64).
+fn uniform() -> f64 {
+    let state = RANDOM.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// A new thread has drawn its first sample.
@@ -111,9 +134,9 @@ fn drawn_with(row: Option<&ThreadRow>) -> u32 {
 /// Called by the VM.
 pub unsafe extern "system" fn on_allocation(
     _: *mut Environment,
-    _: *mut JNIEnv,
+    env: *mut JNIEnv,
     _: jobject,
-    _: jobject,
+    object: jobject,
     class: jclass,
     size: jlong,
 ) {
@@ -126,23 +149,31 @@ pub unsafe extern "system" fn on_allocation(
         }
         let Some(jvmti) = super::jvmti() else { return };
         EVENTS.fetch_add(1, Ordering::Relaxed);
-        // The drain thread changes it too.
-        follow_interval(jvmti);
         // SAFETY: the VM passes a live reference to the object's class.
         let signature = unsafe { jvmti.signature_of(class) };
         let class = signature.map_or(0, |signature| class_names::number_of(&signature));
         frame_buffers::with_buffer(|frames| {
             let depth = HEAP.max_stack_depth().min(frames.len());
             let (frames, truncated) = own_stack(jvmti, row, class, frames.get_mut(..depth).unwrap_or(&mut []));
-            HEAP.record_selected(&SelectedObject {
-                address: None,
-                size: size.max(1) as u64,
-                interval: u64::from(interval),
-                live_interval: u64::from(interval),
+            let (size, interval) = (size.max(1) as u64, u64::from(interval));
+            // SAFETY: the VM passes this thread's environment and a live reference to the object.
+            let reference = live_references::choose(sys::monotonic_ns(), uniform())
+                .and_then(|probability| Some((unsafe { live_references::create(env, object) }?, probability)));
+            let sample = HEAP.record_selected(&SelectedObject {
+                address: reference.map(|(weak, _)| weak),
+                size,
+                interval,
+                live_interval: reference.map_or(interval, |(_, probability)| {
+                    live_references::thinned_interval(size, interval, probability)
+                }),
                 context: row.map_or(Context::None, |row| row.scope.context()),
                 frames,
                 truncated,
             });
+            if let Some((weak, _)) = reference {
+                // SAFETY: as above; the reference was created here.
+                unsafe { live_references::keep(env, weak, sample) };
+            }
         });
     });
 }
@@ -198,6 +229,7 @@ fn walk(jvmti: Jvmti, row: Option<&ThreadRow>, stack: &mut RawStack<'_>) -> bool
 pub fn stats(out: &mut Vec<(&'static str, String)>) {
     out.push(("java.allocation_events", EVENTS.load(Ordering::Relaxed).to_string()));
     out.push(("java.allocations_without_stack", WITHOUT_STACK.load(Ordering::Relaxed).to_string()));
+    out.push(("java.live_references", live_references::count().to_string()));
     out.push(("java.classes_named", class_names::count().to_string()));
 }
 

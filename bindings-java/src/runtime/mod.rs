@@ -19,6 +19,7 @@ mod jvmti_classes;
 mod layout;
 #[cfg(any(test, feature = "record-stacks"))]
 mod layout_tables;
+mod live_references;
 mod memory_signal;
 mod method_ids;
 mod method_info;
@@ -317,6 +318,10 @@ impl Runtime for JavaRuntime {
 
     fn heap_sampling_changed(&self) {
         allocations::follow_sampling();
+    }
+
+    fn remove_collected_objects(&self) {
+        allocations::remove_collected();
     }
 
     fn threads(&self, out: &mut Vec<RuntimeThread>) {

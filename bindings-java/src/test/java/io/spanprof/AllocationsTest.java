@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.spanprof.programs.Allocates;
 import io.spanprof.programs.AllocatesLabeled;
 import io.spanprof.programs.AllocatesRestarted;
+import io.spanprof.programs.Retains;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
@@ -46,6 +47,23 @@ class AllocationsTest {
             }
         }
         assertEquals(0, Programs.number(output, "dropped.heap_ring_full"), output::toString);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"G1", "Serial", "Z"})
+    void theProfileOfObjectsInUseHasThoseThatWereKeptAndNotThoseThatWereCollected(String collector) throws Exception {
+        List<String> output = Programs.run(Retains.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString());
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "inuse");
+        String program = Retains.class.getName();
+        double truth = Programs.number(output, "bytes");
+        long kept = samples.stream().filter(sample -> sample.has(program + ".kept")).mapToLong(ProfileFile.Sample::bytes).sum();
+        long dropped =
+                samples.stream().filter(sample -> sample.has(program + ".dropped")).mapToLong(ProfileFile.Sample::bytes).sum();
+        // About 1000 samples: four standard deviations.
+        assertTrue(Math.abs(kept / truth - 1) < 0.13, () -> kept + " of " + truth + " bytes: " + output);
+        assertTrue(dropped < 0.01 * truth, () -> dropped + " bytes were collected");
+        assertTrue(Programs.number(output, "references") > 500, output::toString);
+        assertEquals(0, Programs.number(output, "references_after"), output::toString);
     }
 
     private void eachSampleHasTheLabelOfItsMethod(String threads) throws Exception {
