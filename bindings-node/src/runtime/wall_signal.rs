@@ -135,6 +135,9 @@ mod tests {
             let mut frames = [RawFrame::default(); 64];
             let mut stack = RawStack::new(&mut frames);
             thread.address_epoch.fetch_add(moves, Ordering::Relaxed);
+            // More than the return from the handler takes: the thread has run.
+            let until_ns = sys::current_thread_cpu_ns() + 100_000;
+            while sys::current_thread_cpu_ns() < until_ns {}
             // SAFETY: no other thread samples. A signal to the calling thread is delivered before the sending call returns.
             let captured = unsafe { capture_other(handle, thread_id, &mut stack) };
             assert_eq!(captured == Captured::Walked, !stack.is_empty());
