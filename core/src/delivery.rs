@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::config::{Compression, Config, DestinationConfig, DestinationType, Protocol, Proxies};
 use crate::host_log::{log, LogLevel};
-use crate::own_thread;
 use crate::reduction;
+use crate::sys;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
@@ -101,7 +101,7 @@ impl WindowDelivery {
         let destinations = configured.into_iter().map(|destination| export_destination(destination, config)).collect();
         let settings = ExporterSettings {
             queue_max_bytes: config.queue_max_bytes as usize,
-            start_thread: |name, body| own_thread::start(name, STACK_BYTES, body).map(drop),
+            start_thread: |name, body| sys::start_own_thread(name, STACK_BYTES, body).map(drop),
             ..ExporterSettings::default()
         };
         let exporter = Exporter::start(destinations, settings)

@@ -44,7 +44,6 @@ mod locations;
 mod native;
 mod native_symbols;
 mod output;
-mod own_thread;
 mod profiler;
 mod random;
 mod reduction;

@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::host_log::{log, take_panic, LogLevel};
 use crate::output::OutputFile;
-use crate::own_thread;
 use crate::sys::{self, Clocks, WakeReason};
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::SampleKind;
@@ -27,7 +26,7 @@ const TERMINATION_FLUSH_TIMEOUT: Duration = Duration::from_millis(150);
 pub(super) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
     // Read on this thread: later changes reach the drain thread as `ConfigChange`.
     let config = session.config.load_full();
-    own_thread::start(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
+    sys::start_own_thread(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
 }
 
 fn main(session: Arc<Session>, config: Arc<Config>) {

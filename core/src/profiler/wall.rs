@@ -21,11 +21,10 @@ use std::time::{Duration, Instant};
 use super::wall_pace::{self, Elapsed, Pace};
 use super::wall_repeats::{Comparison, Repeat, Repeats};
 use crate::config::Config;
-use crate::own_thread::{self, StartedThread};
 use crate::random::Sequence;
 use crate::runtime::{Runtime, RuntimeThread};
 use crate::stats::Counters;
-use crate::sys::{self, Inbox};
+use crate::sys::{self, Inbox, StartedThread};
 use spanprof_signal::{
     CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
 };
@@ -90,7 +89,7 @@ pub(super) fn spawn(
     let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
     let own_control = control.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
-    let thread = own_thread::start(c"spanprof-wall", 256 * 1024, move || {
+    let thread = sys::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
                 let (config, stop, releases) = own_control.sleep(&mut sampler);

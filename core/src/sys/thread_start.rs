@@ -1,9 +1,8 @@
 //! Starts threads through the C library, which is safe in a forked child. The standard library registers its threads
 //! under a lock (`thread_info` in its sys/pal/unix/stack_overflow): at their end, and in Rust programs at their
-//! start. A parent's thread may hold that lock at the fork. Not here: the obligations of our threads towards the host
-//! (`own_thread`, the only caller).
+//! start. A parent's thread may hold that lock at the fork.
 
-use super::name_current_thread;
+use super::{name_current_thread, Clocks};
 use std::ffi::CStr;
 use std::io::Error;
 use std::mem::ManuallyDrop;
@@ -18,9 +17,23 @@ struct Start {
     body: Box<dyn FnOnce() + Send>,
 }
 
+/// Starts a thread of the profiler: exempt from sampling, and its CPU time is the profiler's. `body` catches its own
+/// panics where they need handling.
+pub(crate) fn start_own_thread(
+    name: &'static CStr,
+    stack_bytes: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<StartedThread, Error> {
+    let exempt_body = move || {
+        let _exempt = Clocks::exempt_current_thread();
+        body();
+    };
+    start_thread(name, stack_bytes, Box::new(exempt_body))
+}
+
 /// Starts a thread with this name, of which the kernel keeps 15 bytes. A panic of `body` ends only the thread. A
 /// stack size below the C library's minimum becomes the default size.
-pub(crate) fn start_thread(
+fn start_thread(
     name: &'static CStr,
     stack_bytes: usize,
     body: Box<dyn FnOnce() + Send>,
