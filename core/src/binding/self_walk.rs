@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use spanprof_signal::exchange::{Requester, Round, WallRequest};
 use spanprof_signal::self_walk::{self, SelfWalk, WalkSelfFn};
+use spanprof_signal::signal_claim;
 use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
 
 use crate::sys;
@@ -137,9 +138,12 @@ impl SelfWalks {
     pub fn begin(&mut self, may_signal: bool, walk: WalkSelfFn, fallback_signal: libc::c_int) -> bool {
         self.stacks.clear();
         self.close(|_| true);
-        let has_handler =
-            may_signal && sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && self_walk::install(walk, fallback_signal);
-        self.send_signal = has_handler.then_some(self_walk::send as fn(u32, usize) -> bool);
+        self_walk::set_walk(walk);
+        let has_handler = may_signal
+            && sys::may_use(sys::SystemCall::RtTgsigqueueinfo)
+            && signal_claim::claim(fallback_signal).is_some();
+        let send = |thread_id, index| self_walk::send(thread_id, index, signal_claim::in_use());
+        self.send_signal = has_handler.then_some(send as fn(u32, usize) -> bool);
         has_handler
     }
 

@@ -5,7 +5,7 @@
 
 use crate::exchange::WallRequest;
 use crate::forward::thread_id;
-use crate::{arm, guarded, signal_claim, Context, HandlerContext, RawFrame, RawStack};
+use crate::{arm, guarded, Context, HandlerContext, RawFrame, RawStack};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Maximum number of requests of a process.
@@ -87,14 +87,12 @@ static REQUESTS: [AtomicPtr<WallRequest<'static, SelfWalk>>; MAX_REQUESTS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_REQUESTS];
 static PUBLISHED: AtomicUsize = AtomicUsize::new(0);
 
-/// The runtime's [`WalkSelfFn`]; null before [`install`].
+/// The runtime's [`WalkSelfFn`]; null before [`set_walk`].
 static WALK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Installs `walk` and the handler for the clocks' signal, once for the life of the process. False when the kernel
-/// refuses.
-pub fn install(walk: WalkSelfFn, fallback: libc::c_int) -> bool {
+/// Sets the function that responds, once for the life of the process. The caller then claims the clocks' signal.
+pub fn set_walk(walk: WalkSelfFn) {
     WALK.store(walk as *mut (), Ordering::Release);
-    signal_claim::claim(fallback).is_some()
 }
 
 /// Publishes a request to the handler, for the life of the process. Returns its index; `None` if [`MAX_REQUESTS`] are
@@ -111,11 +109,10 @@ pub fn published(index: usize) -> Option<&'static WallRequest<'static, SelfWalk>
     REQUESTS.get(index).and_then(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() })
 }
 
-/// Sends the request of [`publish`]'s `index` to a thread of this process, which responds before it continues. False when there is no such thread.
-/// A signal already pending for the thread absorbs the request: the sampler sends a request again while that request is
-/// pending.
-pub fn send(thread_id: u32, index: usize) -> bool {
-    let signal = signal_claim::in_use();
+/// Sends the request of [`publish`]'s `index` to a thread of this process, with the clocks' signal. The thread responds
+/// before it continues. False when there is no such thread. A signal already pending for the thread absorbs the request:
+/// the sampler sends a request again while that request is pending.
+pub fn send(thread_id: u32, index: usize, signal: libc::c_int) -> bool {
     // SAFETY: an all-zero siginfo is a valid value; the kernel copies the 128 bytes.
     unsafe {
         let mut info: QueuedInfo = core::mem::zeroed();
@@ -135,7 +132,7 @@ pub(crate) unsafe fn respond(index: usize, ucontext: *mut libc::c_void) {
     // SAFETY: `ucontext` is the kernel's, by the contract of this function.
     let blocks_faults = || unsafe { guarded::blocks_faults(ucontext) };
     let Some(request) = published(index).filter(|_| !walk.is_null() && !blocks_faults()) else { return };
-    // SAFETY: `install` stores only functions of this type.
+    // SAFETY: `set_walk` stores only functions of this type.
     let walk = unsafe { core::mem::transmute::<*mut (), WalkSelfFn>(walk) };
     let handler = HandlerContext { ucontext, thread_id: thread_id() };
     request.respond(handler.thread_id, |response| {
@@ -154,6 +151,7 @@ mod tests {
     use super::*;
     use crate::exchange::{Requester, Round};
     use crate::forward::HandlerChain;
+    use crate::signal_claim;
     use std::sync::LazyLock;
 
     /// The epoch of these tests is the thread's signal mask during the walk.
@@ -171,8 +169,10 @@ mod tests {
         mask
     }
 
-    static INSTALLED: LazyLock<bool> =
-        LazyLock::new(|| install(walk, libc::SIGSTKFLT) && install(walk, libc::SIGSTKFLT));
+    static INSTALLED: LazyLock<bool> = LazyLock::new(|| {
+        set_walk(walk);
+        [(); 2].iter().all(|_| signal_claim::claim(libc::SIGSTKFLT).is_some())
+    });
 
     /// A request that is pending for the calling thread, and its index.
     fn pending_request() -> (Requester<'static, SelfWalk>, usize) {
@@ -189,7 +189,7 @@ mod tests {
         // SAFETY: errno of this thread.
         unsafe { *libc::__errno_location() = libc::ENOENT };
         // A signal to the calling thread is delivered before the sending call returns.
-        assert!(send(thread_id(), index));
+        assert!(send(thread_id(), index, signal_claim::in_use()));
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, libc::ENOENT);
         let response = requester.response().unwrap();
@@ -208,7 +208,7 @@ mod tests {
             let [mut faults, mut before]: [libc::sigset_t; 2] = core::mem::zeroed();
             libc::sigaddset(&mut faults, libc::SIGSEGV);
             libc::pthread_sigmask(libc::SIG_BLOCK, &faults, &mut before);
-            assert!(send(thread_id(), index));
+            assert!(send(thread_id(), index, signal_claim::in_use()));
             libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
         }
         assert!(requester.response().is_none());
@@ -232,13 +232,13 @@ mod tests {
     #[test]
     fn a_request_to_a_thread_that_does_not_exist_fails() {
         assert!(*INSTALLED);
-        assert!(!send(u32::MAX >> 1, 0));
+        assert!(!send(u32::MAX >> 1, 0, signal_claim::in_use()));
     }
 
     #[test]
     fn an_unknown_request_and_a_signal_without_one_are_swallowed() {
         let (requester, _) = pending_request();
-        assert!(send(thread_id(), MAX_REQUESTS - 1) && send(thread_id(), usize::MAX));
+        assert!([MAX_REQUESTS - 1, usize::MAX].iter().all(|index| send(thread_id(), *index, signal_claim::in_use())));
         // SAFETY: sends this thread a signal whose handler is installed.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread_id(), signal_claim::in_use()) };
         assert!(requester.response().is_none());
