@@ -377,7 +377,9 @@ fn a_full_ring_reports_the_lost_cpu_time() {
             collect_mine();
             while clocks.ring().push(&filler).is_ok() {}
             let dropped = full();
-            burn_until(|| full() > dropped + 3);
+            // Threads of other tests count too: the CPU time makes some of the samples this thread's own.
+            let until_ns = current_thread_cpu_ns() + 40_000_000;
+            burn_until(|| full() > dropped + 3 && current_thread_cpu_ns() >= until_ns);
             assert!(full() > dropped + 3, "a sample that finds the ring full is counted");
             collect_mine();
             burn_until(|| clocks.ring().has_committed());
@@ -388,8 +390,8 @@ fn a_full_ring_reports_the_lost_cpu_time() {
     });
     let drained = drain(&clocks).remove(&me).unwrap();
     let lost_ns = drained.reasons.get(&DropReason::RingFull).copied().unwrap_or(0);
-    // Four samples found the ring full; each represents at least half a period.
-    assert!(lost_ns >= 4 * 500_000, "{drained:?}");
+    // All samples in these 40 ms found the ring full.
+    assert!(lost_ns >= 20_000_000, "{drained:?}");
     assert_eq!(before + drained.weight_ns, accounted_ns, "the loss is reported to the nanosecond");
 }
 
