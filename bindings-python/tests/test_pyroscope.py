@@ -31,6 +31,7 @@ def test_the_documented_configuration_is_translated():
             cpu_enabled=True,
             mem_enabled=False,
             mem_max_nframe=128,
+            mem_heap_sample_size=262_144,
         )
     )
     assert ours == {
@@ -40,6 +41,8 @@ def test_the_documented_configuration_is_translated():
         "thread_labels": True,
         "tags": {"region": "us-east"},
         "cpu": True,
+        "heap": False,
+        "heap_interval": 262_144,
         "headers": {"authorization": "Basic dXNlcjpwYXNzd29yZA==", "x-scope-orgid": "team", "x-extra": "1"},
     }
 

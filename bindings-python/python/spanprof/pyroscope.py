@@ -39,6 +39,8 @@ _RENAMED = {
     "app_name": "service_name",
     "server_address": "endpoint",
     "cpu_enabled": "cpu",
+    "mem_enabled": "heap",
+    "mem_heap_sample_size": "heap_interval",
 }
 _IGNORED = {
     "gil_only": "threads without the GIL are profiled too",
@@ -48,6 +50,8 @@ _IGNORED = {
     "native": "native frames are not walked",
     "cpu_implementation": "there is one implementation",
     "log_level": "set the level of the logger `spanprof`",
+    "mem_max_nframe": "max_stack_depth limits every stack",
+    "mem_enable_mem_domain": "the MEM and OBJ domains are profiled",
 }
 
 
@@ -87,9 +91,6 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
         elif key == "enable_logging":
             if value:
                 _enable_logging()
-        elif key.startswith("mem_"):
-            if key == "mem_enabled" and value:
-                _logger().warning("mem_enabled: memory is not profiled by this version")
         else:
             ours[key] = value
     if user or password:

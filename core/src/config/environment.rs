@@ -19,10 +19,8 @@ pub fn process_environment() -> Environment {
 }
 
 /// Variables of Pyroscope's agents without an equivalent, with the reason.
-const PYROSCOPE_IGNORED: [(&str, &str); 15] = [
-    ("PYROSCOPE_PROFILER_ALLOC", "allocations are not profiled"),
-    ("PYROSCOPE_ALLOC_LIVE", "allocations are not profiled"),
-    ("PYROSCOPE_GC_BEFORE_DUMP", "allocations are not profiled"),
+const PYROSCOPE_IGNORED: [(&str, &str); 13] = [
+    ("PYROSCOPE_GC_BEFORE_DUMP", "no collection is requested"),
     ("PYROSCOPE_PROFILER_LOCK", "locks are not profiled"),
     ("PYROSCOPE_PROFILER_TYPE", "there is one engine"),
     ("PYROSCOPE_JFR_PROFILER_SETTINGS", "there is one engine"),
@@ -185,6 +183,7 @@ impl EnvironmentLayer<'_> {
             ("PYROSCOPE_UPLOAD_INTERVAL", "upload_interval"),
             ("PYROSCOPE_PROFILE_EXPORT_TIMEOUT", "timeout"),
             ("PYROSCOPE_JAVA_STACK_DEPTH_MAX", "max_stack_depth"),
+            ("PYROSCOPE_ALLOC_LIVE", "heap"),
         ];
         for (name, key) in DIRECT {
             if let Some(text) = self.text(name) {
@@ -207,6 +206,7 @@ impl EnvironmentLayer<'_> {
             }
         }
         self.pyroscope_event();
+        self.pyroscope_allocations();
         self.pyroscope_headers();
         let ignored = PYROSCOPE_IGNORED.iter().filter(|(name, _)| self.text(name).is_some());
         let ignored: Vec<_> = ignored.map(|(name, reason)| format!("{name} ({reason})")).collect();
@@ -227,6 +227,19 @@ impl EnvironmentLayer<'_> {
                 let warning = format!("{name} must be cpu, itimer, ctimer or wall, got `{other}`; it is ignored");
                 self.warnings.push(warning);
             }
+        }
+    }
+
+    /// The variable holds the interval, as in `512k`.
+    fn pyroscope_allocations(&mut self) {
+        let name = "PYROSCOPE_PROFILER_ALLOC";
+        let Some(text) = self.text(name) else { return };
+        match byte_count(&text) {
+            Some(bytes) => {
+                self.push("heap", ConfigValue::Bool(true), name);
+                self.push("heap_interval", ConfigValue::Int(bytes.clamp(1, 64 << 20)), name);
+            }
+            None => self.warnings.push(format!("{name} must be like 512k, got `{text}`; it is ignored")),
         }
     }
 
@@ -260,6 +273,14 @@ impl EnvironmentLayer<'_> {
             self.push_map("headers", pairs, last);
         }
     }
+}
+
+/// Bytes of `512k`, `2m` or a bare number.
+fn byte_count(text: &str) -> Option<i64> {
+    let text = text.trim().to_ascii_lowercase();
+    let units = [("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30), ("", 1)];
+    let (number, unit) = units.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
+    number.parse::<u32>().ok().and_then(|number| i64::from(number).checked_mul(unit))
 }
 
 /// Seconds of `10ms`, `0.01s`, `100us` or a bare number of milliseconds.

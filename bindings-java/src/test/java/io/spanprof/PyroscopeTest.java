@@ -79,6 +79,14 @@ class PyroscopeTest {
         assertEquals("{\"uploadInterval\":5.0,\"headers\":{\"x-one\":\"1\",\"x-scope-orgid\":\"team\"}}",
                 second.translated().toJson());
         assertEquals("{}", Config.build().translated().toJson());
+        for (String interval : List.of("512k", "524288", "512K ")) {
+            assertEquals("{\"heap\":true,\"heapInterval\":524288}",
+                    new Config.Builder().setProfilingAlloc(interval).build().translated().toJson());
+        }
+        for (String wrong : List.of("often", "k", "-1", "99999999999999g")) {
+            assertEquals("{}", new Config.Builder().setProfilingAlloc(wrong).build().translated().toJson(), wrong);
+        }
+        assertEquals("{\"heap\":true}", new Config.Builder().setAllocLive(true).build().translated().toJson());
         assertThrows(IllegalArgumentException.class, () -> EventType.fromId("nothing"));
     }
 

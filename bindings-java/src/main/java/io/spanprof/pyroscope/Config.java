@@ -9,6 +9,7 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 
 /**
@@ -201,6 +202,18 @@ public final class Config {
             return put(setter, value);
         }
 
+        /** The bytes of {@code 512k}, {@code 2m} or a bare number; -1 for other text. */
+        private static long bytesOf(String text) {
+            String given = text.strip().toLowerCase(Locale.ROOT);
+            int power = given.isEmpty() ? 0 : Math.max(0, " kmg".indexOf(given.charAt(given.length() - 1)));
+            String number = given.substring(0, given.length() - (power > 0 ? 1 : 0));
+            try {
+                return Math.multiplyExact(Long.parseLong(number), 1L << 10 * power);
+            } catch (ArithmeticException | NumberFormatException e) {
+                return -1;
+            }
+        }
+
         private static boolean isNotEmpty(String value) {
             return value != null && !value.isEmpty();
         }
@@ -296,7 +309,15 @@ public final class Config {
         }
 
         public Builder setProfilingAlloc(String value) {
-            return ignore("setProfilingAlloc", value, isNotEmpty(value), "allocations are not profiled");
+            if (isNotEmpty(value)) {
+                long bytes = bytesOf(value);
+                if (bytes < 0) {
+                    return ignore("setProfilingAlloc", value, true, "an interval such as 512k was expected");
+                }
+                keys.put("heap", true);
+                keys.put("heapInterval", Math.min(64L << 20, Math.max(1, bytes)));
+            }
+            return put("setProfilingAlloc", value);
         }
 
         public Builder setProfilingLock(String value) {
@@ -304,11 +325,14 @@ public final class Config {
         }
 
         public Builder setAllocLive(boolean value) {
-            return ignore("setAllocLive", value, value, "allocations are not profiled");
+            if (value) {
+                keys.put("heap", true);
+            }
+            return put("setAllocLive", value);
         }
 
         public Builder setGcBeforeDump(boolean value) {
-            return ignore("setGcBeforeDump", value, value, "allocations are not profiled");
+            return ignore("setGcBeforeDump", value, value, "no collection is requested");
         }
 
         public Builder setFormat(Format value) {
