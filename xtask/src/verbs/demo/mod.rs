@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: web services under load, one of each language, with their profiles received, linked to their spans and
 //! shown. Also called by `test`, with a time limit.
 
+mod leak;
 mod load;
 mod prepared;
 mod services;
@@ -20,7 +21,7 @@ use crate::{http, progress, scratch, workspace};
 /// Builds the command line and the packages, optimized (output: target/demo-build.log), starts `spanprof
 /// serve` (ports 4317 and 4318 where free) and services of examples/ under the OpenTelemetry SDK, drives load with trace
 /// context, and prints for each its own top functions, the share of samples linked to spans, the profile of one slow
-/// request and the profiler's own cost; then the page's address.
+/// request and the profiler's own cost; then a memory leak of a Python program, and the page's address.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct DemoArguments {
@@ -138,6 +139,9 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
     for service in &services {
         println!("\n══ {}", service.example.service_name());
         service.show(&command, &server)?;
+    }
+    if let Some(program) = programs.iter().find(|program| program.example() == Example::FastApi) {
+        leak::show(&command, program.executable())?;
     }
     check_page(&server)?;
     println!("\nflame graphs of all services: {}", server.page);

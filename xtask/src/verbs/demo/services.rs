@@ -205,6 +205,16 @@ impl Example {
 }
 
 impl ServiceProgram {
+    /// The service.
+    pub fn example(&self) -> Example {
+        self.example
+    }
+
+    /// The program that runs it: an interpreter, or a VM.
+    pub fn executable(&self) -> &Path {
+        &self.program
+    }
+
     /// Starts it on a free port, and waits until it responds.
     pub fn start(&self, directory: &Path, server: &DemoServer) -> StepResult<(Running, u16)> {
         let port = http::free_port().map_err(|error| StepFailure::new("free port", error.to_string()))?;

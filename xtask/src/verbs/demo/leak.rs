@@ -1,0 +1,55 @@
+//! The last step of the demo: a Python program that leaks memory, and the leak in a comparison of its first and last window.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::{scratch, workspace};
+
+/// The function of examples/python-leak that keeps what it allocates.
+const LEAKING: &str = "remember";
+
+/// Runs the program with an interpreter that has the package, and prints the comparison. Fails if the leak is not its first row.
+pub fn show(command: &Path, python: &Path) -> StepResult {
+    let profiles = scratch::empty("demo-leak")?;
+    ProcessStep::new("a program that leaks", python)
+        .arg(workspace::root().join("examples/python-leak/leak.py"))
+        .arg(&profiles)
+        .time_limit(Duration::from_secs(60))
+        .run()?;
+    let windows = in_use(&profiles)?;
+    println!("\n══ a memory leak, found by comparing two windows of one process");
+    println!("spanprof diff {} {} --type inuse_space", name(&windows[0]), name(&windows[1]));
+    let diff = |words: &[&str]| {
+        let mut diff = Command::new(command);
+        diff.arg("diff").args(&windows).args(["--type", "inuse_space", "-n", "3"]).args(words);
+        diff.output().map_err(|error| StepFailure::new("diff", error.to_string()))
+    };
+    print!("{}", String::from_utf8_lossy(&diff(&[])?.stdout));
+    let table: Value = serde_json::from_slice(&diff(&["--json"])?.stdout).unwrap_or_default();
+    let first = &table["rows"][0];
+    let weights = ["baseline", "comparison"].map(|side| first[side]["flat"].as_i64().unwrap_or_default());
+    match first["function"].as_str() == Some(LEAKING) && weights[1] > 2 * weights[0] {
+        true => Ok(()),
+        false => Err(StepFailure::new("memory leak", format!("expected {LEAKING} to grow fourfold, got {table}"))),
+    }
+}
+
+/// The profiles of objects in use at the end of the two windows.
+fn in_use(directory: &Path) -> StepResult<[PathBuf; 2]> {
+    let entries = std::fs::read_dir(directory).map_err(|error| StepFailure::new("memory leak", error.to_string()))?;
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_in_use(path)).collect();
+    files.sort();
+    files.try_into().map_err(|files| StepFailure::new("memory leak", format!("expected two windows, got {files:?}")))
+}
+
+fn is_in_use(path: &Path) -> bool {
+    name(path).starts_with("inuse-")
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
