@@ -14,6 +14,7 @@ const LEAKING: &str = "remember";
 
 /// Runs the program with an interpreter that has the package, and prints the comparison. Fails if the leak is not its first row.
 pub fn show(command: &Path, python: &Path) -> StepResult {
+    println!("\n══ a memory leak, found by comparing two windows of one process");
     let profiles = scratch::empty("demo-leak")?;
     ProcessStep::new("a program that leaks", python)
         .arg(workspace::root().join("examples/python-leak/leak.py"))
@@ -21,7 +22,6 @@ pub fn show(command: &Path, python: &Path) -> StepResult {
         .time_limit(Duration::from_secs(60))
         .run()?;
     let windows = in_use(&profiles)?;
-    println!("\n══ a memory leak, found by comparing two windows of one process");
     println!("spanprof diff {} {} --type inuse_space", name(&windows[0]), name(&windows[1]));
     let diff = |words: &[&str]| {
         let mut diff = Command::new(command);
