@@ -1,6 +1,9 @@
 //! Random numbers for ids, intervals and the choice of threads. Not for secrets.
 
 use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spanprof_signal::split_mix;
 
 /// Fills an array from `/dev/urandom`, or from clocks and addresses where that cannot be read.
 pub(crate) fn bytes<const N: usize>() -> [u8; N] {
@@ -31,18 +34,13 @@ pub(crate) fn uuid() -> String {
 pub(crate) struct Sequence(u64);
 
 impl Sequence {
-    /// Difference of the states of two consecutive numbers.
-    pub const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
-
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(Self::INCREMENT);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
+        self.0 = self.0.wrapping_add(split_mix::INCREMENT);
+        split_mix::mix(self.0)
     }
 
     /// A uniform number in [0, 1).
@@ -59,6 +57,25 @@ impl Sequence {
     pub fn around(&mut self, mean: u64) -> u64 {
         mean / 2 + ((u128::from(self.next()) * u128::from(mean.max(1))) >> 64) as u64
     }
+}
+
+/// The sequence that all threads share, at its next number. No lock, no allocation; safe in a forked child.
+fn shared() -> Sequence {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    if STATE.load(Ordering::Relaxed) == 0 {
+        let _ = STATE.compare_exchange(0, crate::sys::monotonic_ns(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+    Sequence::new(STATE.fetch_add(split_mix::INCREMENT, Ordering::Relaxed))
+}
+
+/// A uniform number, on any thread.
+pub(crate) fn number() -> u64 {
+    shared().next()
+}
+
+/// A uniform number in [0, 1), on any thread. No lock, no allocation.
+pub fn fraction() -> f64 {
+    shared().fraction()
 }
 
 #[cfg(test)]

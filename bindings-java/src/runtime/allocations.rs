@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use jni::sys::{jclass, jlong, jobject, JNIEnv};
-use spanprof::binding::ffi_guard;
+use spanprof::binding::{ffi_guard, random_fraction};
 use spanprof::sys;
 use spanprof_signal::heap::{SelectedObject, HEAP};
 use spanprof_signal::{Context, LiveSet, ProcessMemory, RawFrame, RawStack};
@@ -41,8 +41,6 @@ static INTERVAL: AtomicU32 = AtomicU32::new(DEFAULT_INTERVAL);
 static DRAWN_WITH: [AtomicU32; ROWS] = [const { AtomicU32::new(0) }; ROWS];
 /// Whether the events are on.
 static IS_ENABLED: Mutex<bool> = Mutex::new(false);
-/// State of the random numbers.
-static RANDOM: AtomicU64 = AtomicU64::new(0);
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 
@@ -62,7 +60,6 @@ pub fn enable() -> Result<(), String> {
         let _ = jvmti.relinquish_capability(CAN_SAMPLE_ALLOCATIONS);
         return Err(format!("this VM does not report sampled allocations ({error})"));
     }
-    RANDOM.store(sys::monotonic_ns(), Ordering::Relaxed);
     *is_enabled = true;
     Ok(())
 }
@@ -99,14 +96,6 @@ pub fn remove_collected() {
         // SAFETY: the environment of this thread.
         unsafe { live_references::remove_collected(env) };
     }
-}
-
-/// A uniform random number from 0 to 1 (SplitMix64).
-fn uniform() -> f64 {
-    let state = RANDOM.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// A new thread has drawn its first sample.
@@ -157,7 +146,7 @@ pub unsafe extern "system" fn on_allocation(
             let (frames, truncated) = own_stack(jvmti, row, class, frames.get_mut(..depth).unwrap_or(&mut []));
             let (size, interval) = (size.max(1) as u64, u64::from(interval));
             // SAFETY: the VM passes this thread's environment and a live reference to the object.
-            let reference = live_references::choose(sys::monotonic_ns(), uniform())
+            let reference = live_references::choose(sys::monotonic_ns(), random_fraction())
                 .and_then(|probability| Some((unsafe { live_references::create(env, object) }?, probability)));
             let sample = HEAP.record_selected(&SelectedObject {
                 address: reference.map(|(weak, _)| weak),

@@ -2,8 +2,6 @@
 //! least the threshold is always recorded, a shorter one of duration d with probability p = d/threshold and the weight 1/p.
 //! Each recorded event then stands for at least the threshold. For garbage collections and waits for locks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::random;
 
 /// The events that a recorded one represents.
@@ -18,12 +16,10 @@ pub struct SampledEvent {
 /// Decides whether an event is recorded; `None` when not. Events of duration 0 are never recorded. Any thread; no lock, no
 /// allocation.
 pub fn sample_event(duration_ns: u64, threshold_ns: u64) -> Option<SampledEvent> {
-    static STATE: AtomicU64 = AtomicU64::new(0);
     if duration_ns >= threshold_ns {
         return Some(SampledEvent { duration_ns, events: 1 });
     }
-    let state = STATE.fetch_add(random::Sequence::INCREMENT, Ordering::Relaxed);
-    select(duration_ns, threshold_ns, random::Sequence::new(state).next())
+    select(duration_ns, threshold_ns, random::number())
 }
 
 /// As [`sample_event`] below the threshold, with a uniform random number.

@@ -8,6 +8,7 @@
 //! probability as one process per thread. Callers that are not serialized lose counts of bytes, nothing else.
 
 use crate::atomics::{AtomicI64, AtomicU64, Ordering};
+use crate::split_mix;
 
 /// Bytes until the next sample of a stopped sampler. No program allocates as much before the sampler is parked again.
 const PARKED: i64 = i64::MAX / 2;
@@ -99,12 +100,9 @@ impl AllocationSampler {
 
     /// A uniform number in (0, 1].
     fn uniform(&self) -> f64 {
-        let state = self.random.load(Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let state = self.random.load(Ordering::Relaxed).wrapping_add(split_mix::INCREMENT);
         self.random.store(state, Ordering::Relaxed);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let mixed = mixed ^ mixed >> 31;
-        ((mixed >> 11) + 1) as f64 / (1u64 << 53) as f64
+        ((split_mix::mix(state) >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -41,6 +41,7 @@ mod slot;
 pub mod slot_table;
 #[cfg(all(test, not(loom)))]
 mod slot_tests;
+pub mod split_mix;
 mod synthetic_frame;
 pub mod walk_fault;
 
