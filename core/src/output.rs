@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use spanprof_profile::encode::{flamegraph, folded, pprof};
-use spanprof_profile::{transform, Function, Line, LinkId, Location, Profile, ProfilesData, Sample};
+use spanprof_profile::{transform, Function, Line, LinkId, Location, ProfilesData, Sample};
 
 use crate::{Error, ErrorKind};
 
@@ -84,8 +84,8 @@ impl OutputFile {
     /// Adds a window.
     pub fn add(&mut self, window: &ProfilesData) {
         let window = self.reduced(window);
-        if window.profiles().any(|(_, profile)| is_in_use(profile)) {
-            self.forget_in_use();
+        if window.profiles().any(|(_, profile)| profile.is_gauge()) {
+            self.forget_gauges();
         }
         self.pending_samples += window.sample_count();
         self.pending.push(window);
@@ -143,11 +143,11 @@ impl OutputFile {
         window
     }
 
-    /// Removes the objects in use at the end of earlier windows: the file has those of the last one.
-    fn forget_in_use(&mut self) {
+    /// Removes the gauges of earlier windows, such as the objects in use: the file has those of the last one.
+    fn forget_gauges(&mut self) {
         let windows = std::iter::once(&mut self.merged).chain(&mut self.pending);
         for resource in windows.flat_map(|window| &mut window.resources) {
-            resource.profiles.retain(|profile| !is_in_use(profile));
+            resource.profiles.retain(|profile| !profile.is_gauge());
         }
     }
 
@@ -160,11 +160,6 @@ impl OutputFile {
         let merged = transform::merge(std::iter::once(&self.merged).chain(&pending));
         self.merged = bounded(merged, self.max_samples);
     }
-}
-
-/// Whether the profile describes one moment, so that profiles of several windows have no sum.
-fn is_in_use(profile: &Profile) -> bool {
-    matches!(profile.type_name(), "inuse_space" | "inuse_objects")
 }
 
 /// Keeps the heaviest samples. The others become one sample with the stack `[too_many_stacks]`, so that totals are exact.
