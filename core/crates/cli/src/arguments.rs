@@ -143,7 +143,7 @@ mod tests {
         let CliVerb::Top(top) = *verb else { panic!("{verb:?}") };
         assert_eq!(top.read.filter.service.as_deref(), Some("cart"));
         assert_eq!(top.read.filter.label, ["a=b", "c=-5"]);
-        assert_eq!((top.limit, top.read.filter.from.as_deref(), top.json), (3, Some("-5m"), true));
+        assert_eq!((top.table.limit, top.read.filter.from.as_deref(), top.table.json), (3, Some("-5m"), true));
         assert_eq!(top.read.sources, ["f", "-g"]);
     }
 

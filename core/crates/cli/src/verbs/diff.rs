@@ -4,8 +4,8 @@ use serde_json::{json, Map, Value};
 use spanprof_profile::{is_gauge_type, ProfilesData};
 use spanprof_read::query::{self, DiffRow, DiffTable};
 
-use super::top::{function_members, function_text, Rows, SortColumn};
-use super::{one_type, passing};
+use super::table::{function_members, function_text, SortColumn, TableArguments};
+use super::{one_type, passing, refuse_repeated_stdin};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -36,18 +36,8 @@ pub(crate) struct DiffArguments {
     /// compare shares: scales the comparison to the total of the baseline
     #[arg(long)]
     pub normalize: bool,
-    /// rows to print, 0 for all
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
-    pub limit: usize,
-    /// order by the difference of flat, the function itself, or cum, with its callees
-    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
-    pub sort: SortColumn,
-    /// rows: functions or their lines
-    #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Function)]
-    pub by: Rows,
-    /// as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub table: TableArguments,
     #[command(flatten)]
     pub filter: FilterArguments,
     #[command(flatten)]
@@ -55,9 +45,7 @@ pub(crate) struct DiffArguments {
 }
 
 pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
-    if given.baseline == "-" && given.comparison == "-" {
-        return Err(Failure::usage("stdin is named twice").hint("give `-` once"));
-    }
+    refuse_repeated_stdin(&[&given.baseline, &given.comparison])?;
     let filter = given.filter.filter(given.end.to.as_deref(), unix_ns())?;
     let read = |name: &String| passing(std::slice::from_ref(name), &filter, Detail::Stacks);
     let (baseline, comparison) = (read(&given.baseline)?, read(&given.comparison)?);
@@ -76,13 +64,13 @@ pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
             ));
         }
     }
-    let mut table = query::diff(&baseline, &comparison, &type_name, given.by.into(), given.normalize);
-    if given.sort == SortColumn::Cum {
+    let mut table = query::diff(&baseline, &comparison, &type_name, given.table.by.into(), given.normalize);
+    if given.table.sort == SortColumn::Cum {
         // Stable: rows of equal `cum` stay in the order of `flat`.
         table.rows.sort_by_key(|row| std::cmp::Reverse(row.difference().cum.unsigned_abs()));
     }
-    let limit = if given.limit == 0 { usize::MAX } else { given.limit };
-    let text = if given.json {
+    let limit = given.table.limit();
+    let text = if given.table.json {
         json(&table, given.normalize, limit).to_string() + "\n"
     } else {
         text(&table, given.normalize, limit)

@@ -5,6 +5,7 @@ pub(crate) mod convert;
 pub(crate) mod diff;
 pub(crate) mod flamegraph;
 pub(crate) mod serve;
+mod table;
 pub(crate) mod top;
 
 use spanprof_profile::transform;
@@ -43,11 +44,17 @@ pub(crate) struct OutputArguments {
     pub title: Option<String>,
 }
 
+/// Stdin can be read once.
+fn refuse_repeated_stdin(names: &[impl AsRef<str>]) -> Result<(), Failure> {
+    match names.iter().filter(|name| name.as_ref() == "-").count() > 1 {
+        true => Err(Failure::usage("stdin is named twice").hint("give `-` once")),
+        false => Ok(()),
+    }
+}
+
 /// The sources that the command line names.
 fn sources(names: &[String]) -> Result<Vec<Source>, Failure> {
-    if names.iter().filter(|name| *name == "-").count() > 1 {
-        return Err(Failure::usage("stdin is named twice").hint("give `-` once"));
-    }
+    refuse_repeated_stdin(names)?;
     names.iter().map(|name| Source::parse(name)).collect()
 }
 

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use serde_json::{Map, Value};
-use spanprof_read::query::{self, FunctionLine, Granularity, TopRow, TopTable, Weight};
+use spanprof_read::query::{self, TopRow, TopTable, Weight};
 
+use super::table::{function_members, function_text, SortColumn, TableArguments};
 use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -24,55 +25,24 @@ Examples:
   spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json"
 )]
 pub(crate) struct TopArguments {
-    /// rows to print, 0 for all
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
-    pub limit: usize,
-    /// flat: the function itself, cum: with its callees
-    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
-    pub sort: SortColumn,
-    /// rows: functions or their lines
-    #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Function)]
-    pub by: Rows,
-    /// as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub table: TableArguments,
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
     pub end: EndArguments,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum SortColumn {
-    Flat,
-    Cum,
-}
-
-/// The flag `--by`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Rows {
-    Function,
-    Line,
-}
-
-impl From<Rows> for Granularity {
-    fn from(rows: Rows) -> Self {
-        match rows {
-            Rows::Function => Granularity::Function,
-            Rows::Line => Granularity::Line,
-        }
-    }
-}
-
 pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
     let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    let mut table = query::top(&data, &one_type(&data, &filter), given.by.into());
-    if given.sort == SortColumn::Cum {
+    let mut table = query::top(&data, &one_type(&data, &filter), given.table.by.into());
+    if given.table.sort == SortColumn::Cum {
         let by_cum = |row: &TopRow| Reverse((row.weight.cum, row.weight.flat));
         table.rows.sort_by(|left, right| by_cum(left).cmp(&by_cum(right)).then_with(|| left.at.cmp(&right.at)));
     }
-    let limit = if given.limit == 0 { usize::MAX } else { given.limit };
-    let text = if given.json { Value::Object(members(&table, limit)).to_string() + "\n" } else { text(&table, limit) };
+    let limit = given.table.limit();
+    let text =
+        if given.table.json { Value::Object(members(&table, limit)).to_string() + "\n" } else { text(&table, limit) };
     output::print(text.as_bytes())?;
     Ok(0)
 }
@@ -94,31 +64,6 @@ pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
     ])
 }
 
-/// The members of a row that name its function or line.
-pub(super) fn function_members(at: &FunctionLine) -> Map<String, Value> {
-    let mut members = Map::from_iter([
-        ("function".to_owned(), at.function.as_str().into()),
-        ("file".to_owned(), at.file.as_str().into()),
-    ]);
-    if at.line > 0 {
-        members.insert("line".to_owned(), at.line.into());
-    }
-    members.insert("frame_type".to_owned(), at.frame_type.as_str().unwrap_or("").into());
-    members
-}
-
-/// `name  file:line`, as far as they are known.
-pub(super) fn function_text(at: &FunctionLine) -> String {
-    let mut text = printable(&at.function);
-    if !at.file.is_empty() {
-        text += &format!("  {}", printable(&at.file));
-    }
-    if at.line > 0 {
-        text += &format!(":{}", at.line);
-    }
-    text
-}
-
 fn text(table: &TopTable, limit: usize) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
     let mut text = format!(
@@ -138,9 +83,4 @@ fn text(table: &TopTable, limit: usize) -> String {
         text += &format!("… and {} more (--limit 0 prints all)\n", table.rows.len() - limit);
     }
     text
-}
-
-/// A name without control characters, which a terminal would interpret.
-fn printable(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

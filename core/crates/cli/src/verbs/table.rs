@@ -1,0 +1,84 @@
+//! Tables of functions or lines: the flags that `top` and `diff` share, and how a row names its function.
+
+use serde_json::{Map, Value};
+use spanprof_read::query::{FunctionLine, Granularity};
+
+/// Flags of a table.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TableArguments {
+    /// rows to print, 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
+    pub limit: usize,
+    /// flat: the function itself, cum: with its callees
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
+    pub sort: SortColumn,
+    /// rows: functions or their lines
+    #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Function)]
+    pub by: Rows,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl TableArguments {
+    /// Maximum number of rows.
+    pub(super) fn limit(&self) -> usize {
+        if self.limit == 0 {
+            usize::MAX
+        } else {
+            self.limit
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SortColumn {
+    Flat,
+    Cum,
+}
+
+/// The flag `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Rows {
+    Function,
+    Line,
+}
+
+impl From<Rows> for Granularity {
+    fn from(rows: Rows) -> Self {
+        match rows {
+            Rows::Function => Granularity::Function,
+            Rows::Line => Granularity::Line,
+        }
+    }
+}
+
+/// The members of a row that name its function or line.
+pub(super) fn function_members(at: &FunctionLine) -> Map<String, Value> {
+    let mut members = Map::from_iter([
+        ("function".to_owned(), at.function.as_str().into()),
+        ("file".to_owned(), at.file.as_str().into()),
+    ]);
+    if at.line > 0 {
+        members.insert("line".to_owned(), at.line.into());
+    }
+    members.insert("frame_type".to_owned(), at.frame_type.as_str().unwrap_or("").into());
+    members
+}
+
+/// `name  file:line`, as far as they are known.
+pub(super) fn function_text(at: &FunctionLine) -> String {
+    let mut text = printable(&at.function);
+    if !at.file.is_empty() {
+        text += &format!("  {}", printable(&at.file));
+    }
+    if at.line > 0 {
+        text += &format!(":{}", at.line);
+    }
+    text
+}
+
+/// A name without control characters, which a terminal would interpret.
+fn printable(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
