@@ -16,10 +16,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use spanprof_signal::heap::HEAP;
-use spanprof_signal::{Captured, DropReason, RawStack};
 
-use super::frame_signal::FrameReader;
-use super::{capture_signal, interpreter};
+use super::capture_signal::walk_calling_thread;
 
 /// `PyMemAllocatorEx` (`Include/cpython/pymem.h`, 3.9 to 3.15).
 #[derive(Clone, Copy)]
@@ -145,14 +143,6 @@ extern "C" fn sampled_free<const DOMAIN: usize>(context: *mut c_void, object: *m
 }
 
 fn record(object: *mut c_void, bytes: usize) -> *mut c_void {
-    HEAP.record(object as usize, bytes, capture);
+    HEAP.record(object as usize, bytes, walk_calling_thread);
     object
-}
-
-/// Walks the calling thread.
-fn capture(stack: &mut RawStack<'_>) -> Captured {
-    let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
-    // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
-    let thread = unsafe { (interpreter.current_thread)() } as usize;
-    capture_signal::walk(&FrameReader::of_process(interpreter), thread, None, stack)
 }

@@ -52,6 +52,14 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     captured
 }
 
+/// Walks the calling thread, outside a signal handler. No call into the interpreter except one that reads a pthread key.
+pub fn walk_calling_thread(stack: &mut RawStack<'_>) -> Captured {
+    let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
+    // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
+    let thread = unsafe { (interpreter.current_thread)() } as usize;
+    walk(&FrameReader::of_process(interpreter), thread, None, stack)
+}
+
 /// Walks the thread of the `PyThreadState` at `thread`. `registers`: those of the interrupted code; `None` outside a handler.
 #[inline(always)]
 pub fn walk<M: Memory>(

@@ -20,8 +20,8 @@ use spanprof::binding::{ffi_guard, sample_event};
 use spanprof::{sys, Profiler};
 use spanprof_signal::{Captured, RawFrame, RawSample, RawStack, SampleFlags, SampleKind, SyntheticFrame};
 
-use super::frame_signal::FrameReader;
-use super::{capture_signal, interpreter};
+use super::capture_signal::walk_calling_thread;
+use super::interpreter;
 
 /// Shorter pauses are sampled.
 const THRESHOLD_NS: u64 = 100_000;
@@ -98,7 +98,7 @@ fn is_automatic(py: Python<'_>) -> PyResult<bool> {
 }
 
 fn submit(pause_ns: u64, now_ns: u64, generation: u64) {
-    let (Some(profiler), Some(interpreter)) = (Profiler::running(), interpreter::current()) else { return };
+    let Some(profiler) = Profiler::running() else { return };
     let mut frames = vec![RawFrame::default(); profiler.config().max_stack_depth as usize];
     let (own, of_thread) = frames.split_at_mut(OWN_FRAMES);
     let cause = match STARTED_BY_ITSELF.load(Ordering::Relaxed) {
@@ -107,11 +107,9 @@ fn submit(pause_ns: u64, now_ns: u64, generation: u64) {
     };
     own.copy_from_slice(&[cause, SyntheticFrame::generation(generation), SyntheticFrame::Gc].map(RawFrame::synthetic));
     let mut stack = RawStack::new(of_thread);
-    // SAFETY: reads a pthread key of this thread.
-    let thread = unsafe { (interpreter.current_thread)() } as usize;
-    let captured = capture_signal::walk(&FrameReader::of_process(interpreter), thread, None, &mut stack);
-    if matches!(captured, Captured::Dropped(_)) {
+    if let Captured::Dropped(reason) = walk_calling_thread(&mut stack) {
         stack.clear();
+        stack.push(RawFrame::reason(reason));
     }
     let flags = if stack.is_truncated() { SampleFlags::TRUNCATED } else { 0 };
     let (context, walked) = (stack.context, stack.frames().len());
