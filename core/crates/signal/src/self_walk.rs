@@ -239,7 +239,7 @@ mod tests {
     fn an_unknown_request_and_a_signal_without_one_are_swallowed() {
         let (requester, _) = pending_request();
         assert!([MAX_REQUESTS - 1, usize::MAX].iter().all(|index| send(thread_id(), *index, signal_claim::in_use())));
-        // SAFETY: sends this thread a signal whose handler is installed.
+        // SAFETY: the signal goes to the calling thread, and its handler is installed: `*INSTALLED` in `pending_request`.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread_id(), signal_claim::in_use()) };
         assert!(requester.response().is_none());
     }
