@@ -139,8 +139,8 @@ fn id<const LENGTH: usize>(name: &str, text: &str) -> Result<[u8; LENGTH], Strin
     Ok(id)
 }
 
-/// The type to show: that of the filter, else the default of the file, else the preferred one of those present. "" when there
-/// is none.
+/// The type to show: that of the filter, else the default of the file, else the preferred one of those with samples, or of
+/// those present. "" when there is none.
 pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
     if let Some(name) = &filter.type_name {
         return name.clone();
@@ -148,7 +148,10 @@ pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
     if let Some(name) = query::default_type(data) {
         return name;
     }
-    let types = query::types(data);
+    let mut types = query::types(data);
+    if data.sample_count() > 0 {
+        types.retain(|summary| summary.samples > 0);
+    }
     let preferred = PREFERRED_TYPES.iter().find(|name| types.iter().any(|summary| summary.type_name == **name));
     preferred
         .map(|name| (*name).to_owned())

@@ -274,7 +274,8 @@ struct BatchedMerge {
 
 impl BatchedMerge {
     fn add(&mut self, part: Arc<MergedWindows>) {
-        if part.windows == 0 {
+        // An empty gauge replaces an older one.
+        if part.data.resources.is_empty() {
             return;
         }
         self.merged.windows += part.windows;

@@ -134,6 +134,32 @@ fn memory_in_use_is_that_of_the_newest_window() {
 }
 
 #[test]
+fn memory_that_was_freed_does_not_return_through_a_label() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    for (age_s, label) in [(40, "/cart"), (20, "/pay")] {
+        let samples = [TestSample(&["main"], 1_000_000, &[("endpoint", label)], 0)];
+        let data = window_at("checkout", "inuse_space", now_ns() - age_s * 1_000_000_000, &samples);
+        assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
+    }
+    let total = |label: &str| number(&get(&serve.http, &format!("/api/top?label=endpoint={label}")).text(), "total");
+    assert_eq!([total("/cart"), total("/pay")], [0, 1_000_000], "the newest window has no memory of /cart");
+}
+
+#[test]
+fn a_type_without_a_passing_sample_is_not_shown_by_default() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    for (type_name, label) in [("inuse_space", "/cart"), ("alloc_space", "/cart"), ("alloc_space", "/pay")] {
+        let samples = [TestSample(&["main"], 1_000_000, &[("endpoint", label)], 0)];
+        assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", type_name, &samples))).status, 200);
+    }
+    let shown = |label: &str| get(&serve.http, &format!("/api/top?label=endpoint={label}")).text();
+    assert!(shown("/cart").contains(r#""type":"inuse_space""#), "{}", shown("/cart"));
+    assert!(shown("/pay").contains(r#""type":"alloc_space""#), "{}", shown("/pay"));
+}
+
+#[test]
 fn the_verbs_query_a_running_server_as_they_read_files() {
     let (home, serve) = with_two_services();
     let trace_id = hex::encode(ids(3).0);
