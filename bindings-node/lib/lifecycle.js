@@ -32,10 +32,15 @@ const workers = require('./workers.js');
  * @property {boolean | undefined} [wall]
  * @property {number | undefined} [wallRate] Hz
  * @property {number | undefined} [wallMaxThreads]
+ * @property {'default' | 'all' | undefined} [profiles]
  * @property {boolean | undefined} [gc]
  * @property {boolean | undefined} [heap]
  * @property {number | undefined} [heapInterval] bytes
  * @property {number | undefined} [heapLiveSamples]
+ * @property {boolean | undefined} [lock]
+ * @property {number | undefined} [lockThreshold] seconds
+ * @property {boolean | undefined} [offCpu]
+ * @property {boolean | undefined} [threads]
  * @property {number | undefined} [uploadInterval] seconds
  * @property {number | undefined} [maxStackDepth]
  * @property {number | undefined} [maxStacks]

@@ -22,6 +22,7 @@ export type Options = {
      */
     wallRate?: number | undefined;
     wallMaxThreads?: number | undefined;
+    profiles?: "default" | "all" | undefined;
     gc?: boolean | undefined;
     heap?: boolean | undefined;
     /**
@@ -29,6 +30,13 @@ export type Options = {
      */
     heapInterval?: number | undefined;
     heapLiveSamples?: number | undefined;
+    lock?: boolean | undefined;
+    /**
+     * seconds
+     */
+    lockThreshold?: number | undefined;
+    offCpu?: boolean | undefined;
+    threads?: boolean | undefined;
     /**
      * seconds
      */

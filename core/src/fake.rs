@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 
-use crate::runtime::{EndedCode, Frame, FrameType, Runtime};
+use crate::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime};
 use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 /// First code id of [`FakeRuntime::define`].
@@ -19,6 +19,7 @@ pub struct FakeRuntime {
     /// Replaced in a forked child when a thread of the parent held the lock.
     codes: ArcSwap<Mutex<Codes>>,
     resolved: AtomicU64,
+    reported_events: ArcSwap<ReportedEvents>,
 }
 
 #[derive(Default)]
@@ -76,6 +77,11 @@ impl FakeRuntime {
         });
     }
 
+    /// The events of the last call of `set_reported_events`.
+    pub fn reported_events(&self) -> ReportedEvents {
+        **self.reported_events.load()
+    }
+
     /// Number of calls of `resolve`.
     pub fn resolved(&self) -> u64 {
         self.resolved.load(Ordering::Relaxed)
@@ -103,6 +109,10 @@ fn frame(function: &str, file: &str, start_line: u32) -> Frame {
 }
 
 impl Runtime for FakeRuntime {
+    fn set_reported_events(&self, events: ReportedEvents) {
+        self.reported_events.store(Arc::new(events));
+    }
+
     fn resource_attributes(&self) -> Vec<(String, String)> {
         vec![("process.runtime.name".to_owned(), "fake".to_owned())]
     }

@@ -121,6 +121,11 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
+    /// Starts and stops reporting events. Called after start and update, and before the last window closes; on any thread.
+    fn set_reported_events(&self, events: ReportedEvents) {
+        let _ = events;
+    }
+
     /// Appends the threads that run managed code now; called by the wall sampler without a lock.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;
@@ -162,6 +167,17 @@ pub trait Runtime: Send + Sync + 'static {
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
         let _ = out;
     }
+}
+
+/// The events that a runtime reports by itself, as samples of their kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedEvents {
+    /// Pauses for garbage collection.
+    pub gc: bool,
+    /// Waits for locks.
+    pub lock: bool,
+    /// The threshold of [`crate::binding::sample_event`] for waits, nanoseconds.
+    pub lock_threshold_ns: u64,
 }
 
 /// The capture function of a runtime without CPU clocks.

@@ -23,10 +23,15 @@ class Options(TypedDict, total=False):
     wall: bool
     wall_rate: int | None
     wall_max_threads: int
+    profiles: Literal["default", "all"]
     gc: bool
     heap: bool
     heap_interval: int
     heap_live_samples: int
+    lock: bool
+    lock_threshold: float
+    off_cpu: bool
+    threads: bool
     upload_interval: float
     max_stack_depth: int
     max_stacks: int

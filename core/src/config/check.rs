@@ -3,13 +3,14 @@
 
 use super::endpoint::{self, final_url, EndpointForm};
 use super::keys::{check_output, Config};
-use super::types::{ConfigSource, DestinationConfig, DestinationType, Protocol};
+use super::types::{ConfigSource, DestinationConfig, DestinationType, Profiles, Protocol};
 use crate::{Error, ErrorKind};
 
 impl Config {
     /// Checks the loaded configuration. Conflicting values are an error when all come from code; a value of a variable or a
     /// file is dropped with a warning.
     pub(crate) fn finish(mut self) -> Result<Config, Error> {
+        self.turn_on_all_profiles();
         if let Some(problem) = self.cpu_without_signals().filter(|_| !self.all_in_code(&["cpu", "signals"])) {
             self.sources.remove("cpu");
             self.warnings.push(format!("{}; CPU samples are off", problem.message));
@@ -39,6 +40,28 @@ impl Config {
         }
         self.output.as_deref().map_or(Ok(()), check_output).map_err(|problem| problem.into_error("output"))?;
         Ok(())
+    }
+
+    /// Applies `profiles=all` to the keys that no layer set.
+    fn turn_on_all_profiles(&mut self) {
+        if self.profiles != Profiles::All {
+            return;
+        }
+        let keys = [
+            ("wall", &mut self.wall),
+            ("gc", &mut self.gc),
+            ("heap", &mut self.heap),
+            ("lock", &mut self.lock),
+            ("off_cpu", &mut self.off_cpu),
+            ("threads", &mut self.threads),
+        ];
+        let source = self.sources.get("profiles").cloned().unwrap_or(ConfigSource::Code);
+        for (key, value) in keys {
+            if !self.sources.contains_key(key) {
+                *value = true;
+                self.sources.insert(key, source.clone());
+            }
+        }
     }
 
     fn cpu_without_signals(&self) -> Option<Error> {

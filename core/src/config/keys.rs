@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::binding_options::BindingOption;
 use super::endpoint::{self, UnusableText};
 use super::types::{
-    Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Protocol, Proxies,
+    Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Profiles, Protocol, Proxies,
 };
 use super::value::{with_article, ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
@@ -292,6 +292,8 @@ config_keys! {
     /// Maximum number of threads walked per wall-clock tick; with more threads, a random subset represents all. Where the runtime
     /// supports it, a tick walks a quarter of those that did not move since the last one.
     wall_max_threads: u32 = 64, "threads", between(1.0, 10_000.0), true;
+    /// `all` turns on every profile that this runtime supports, except those that are switched off by their own key.
+    profiles: Profiles = Profiles::Default, "", None, false;
     /// Whether to report pauses for garbage collection, where the runtime supports it.
     gc: bool = true, "", None, true;
     /// Whether to take allocation samples and to show the objects in use. Only where the runtime
@@ -301,6 +303,14 @@ config_keys! {
     heap_interval: u64 = 524_288, "bytes", between(1.0, 67_108_864.0), true;
     /// Maximum number of sampled objects that are in use; with more, the interval doubles and the samples are thinned.
     heap_live_samples: u32 = 65_536, "samples", between(1024.0, 1_048_576.0), false;
+    /// Whether to report waits for locks, where the runtime supports it.
+    lock: bool = false, "", None, true;
+    /// Waits for a lock of at least this duration are all reported; shorter ones are sampled, with unbiased totals.
+    lock_threshold: Duration = Duration::from_micros(10), "s", between(0.0, 3600.0), true;
+    /// Whether to report the time in which threads did not run, where the runtime supports it.
+    off_cpu: bool = false, "", None, true;
+    /// Whether to report the live threads with their stacks at the end of each window, where the runtime supports it.
+    threads: bool = false, "", None, true;
     /// Duration of a window, whose profile is sent at its end.
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;
     /// Maximum number of frames in a stack; deeper stacks are truncated at the root and marked.

@@ -275,6 +275,17 @@ mod tests {
     }
 
     #[test]
+    fn profiles_all_turns_on_each_profile_that_no_layer_switched_off() {
+        let variables = environment(&[("SPANPROF_PROFILES", "all"), ("SPANPROF_WALL", "false")]);
+        let config = Config::builder().lock(false).load_with(&variables).unwrap();
+        assert_eq!((config.cpu, config.wall, config.gc, config.heap), (true, false, true, true));
+        assert_eq!((config.lock, config.off_cpu, config.threads), (false, true, true));
+        assert_eq!(config.sources["heap"], ConfigSource::Environment("SPANPROF_PROFILES".to_owned()));
+        let without_signals = environment(&[("SPANPROF_PROFILES", "all"), ("SPANPROF_SIGNALS", "false")]);
+        assert!(ConfigBuilder::default().load_with(&without_signals).unwrap().wall);
+    }
+
+    #[test]
     fn the_default_of_every_key_can_be_parsed_from_its_text() {
         for (key, text, _) in Config::default().entries() {
             let Some(known) = KEYS.iter().find(|known| known.name == key) else { panic!("{key} has no documentation") };

@@ -27,7 +27,7 @@ pub use key_case::{camel_case, in_camel_case, snake_case};
 pub use keys::{Bounds, Config, ConfigBuilder, Key, KEYS};
 pub use load::ConfigPatch;
 pub use types::{
-    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LabelNames, LinkDetail, Protocol,
-    Proxies,
+    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LabelNames, LinkDetail, Profiles,
+    Protocol, Proxies,
 };
 pub use value::ConfigValue;

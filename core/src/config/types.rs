@@ -36,6 +36,13 @@ choices! {
         /// The perf task clock with SIGTRAP. It kills programs that call `exec`, unless the calling thread is suspended.
         Sigtrap = "sigtrap",
     }
+    /// Profiles to take.
+    Profiles {
+        /// Each according to its own key.
+        Default = "default",
+        /// All that the runtime supports.
+        All = "all",
+    }
     /// Transport of an OTLP destination.
     Protocol {
         /// OTLP/HTTP with protobuf bodies.

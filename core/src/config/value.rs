@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::types::{Clock, Compression, ConfigSource, DestinationType, Headers, LabelNames, LinkDetail, Protocol};
+use super::types::{
+    Clock, Compression, ConfigSource, DestinationType, Headers, LabelNames, LinkDetail, Profiles, Protocol,
+};
 
 /// An untyped value of a binding, a file or the environment.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,11 +163,11 @@ impl ConfigType for Duration {
             ConfigValue::Float(number) => *number,
             ConfigValue::Text(text) => {
                 let text = text.trim();
-                if let Some(number) = text.strip_suffix("ms") {
-                    number.trim().parse::<f64>().ok()? / 1000.0
-                } else {
-                    text.strip_suffix('s').unwrap_or(text).trim().parse::<f64>().ok()?
-                }
+                let units = [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0), ("", 1.0)];
+                let (number, per_second) = units
+                    .iter()
+                    .find_map(|(unit, per_second)| text.strip_suffix(unit).map(|number| (number, per_second)))?;
+                number.trim().parse::<f64>().ok()? / per_second
             }
             _ => return None,
         };
@@ -235,6 +237,7 @@ macro_rules! choice_types {
 
 choice_types!(
     Clock = "auto, thread_timer, perf or sigtrap",
+    Profiles = "default or all",
     Protocol = "http/protobuf or grpc",
     Compression = "gzip or none",
     LinkDetail = "trace_and_span, span or none",
@@ -332,6 +335,7 @@ mod tests {
         assert_eq!(u64::from_value(&"16 MiB".into()), Some(16 << 20));
         assert_eq!(Duration::from_value(&"250ms".into()), Some(Duration::from_millis(250)));
         assert_eq!(Duration::from_value(&"2s".into()), Some(Duration::from_secs(2)));
+        assert_eq!(Duration::from_value(&"15 us".into()), Some(Duration::from_micros(15)));
         assert_eq!(Duration::from_value(&ConfigValue::Float(-1.0)), None);
     }
 

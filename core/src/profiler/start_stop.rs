@@ -16,7 +16,7 @@ use crate::hash::hash_bytes;
 use crate::host_log::{log, LogLevel};
 use crate::output::OutputFile;
 use crate::resource::{Resource, SystemProperties};
-use crate::runtime::Runtime;
+use crate::runtime::{ReportedEvents, Runtime};
 use crate::stats::Counters;
 use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
 use crate::{context, labels};
@@ -102,6 +102,7 @@ impl Session {
         if session.config.load().heap {
             heap_profile::start(&session, &session.config.load_full());
         }
+        session.set_reported_events();
         if session.clocks.load().is_some() && session.runtime.delays_termination() {
             sys::install_termination_handler();
         }
@@ -126,6 +127,7 @@ impl Session {
     fn end(&self, at_most: Duration) -> (bool, bool) {
         let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
+        self.set_reported_events();
         self.stop_wall();
         heap_profile::stop(self);
         let ended = self.control.stop(deadline, self.inbox);
@@ -172,7 +174,19 @@ impl Session {
             self.stop_wall();
         }
         heap_profile::update(self, &before, &config);
+        self.set_reported_events();
         Ok(())
+    }
+
+    /// Notifies the runtime of the events to report: none after the stop and in safe mode.
+    fn set_reported_events(&self) {
+        let config = self.config.load();
+        let is_reporting = self.is_running() && !self.safe_mode;
+        self.runtime.set_reported_events(ReportedEvents {
+            gc: config.gc && is_reporting,
+            lock: config.lock && is_reporting,
+            lock_threshold_ns: config.lock_threshold.as_nanos() as u64,
+        });
     }
 
     fn start_wall(&self) -> std::io::Result<()> {
@@ -267,6 +281,8 @@ fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
         }
     };
     warn_unless_submitted("gc", config.gc, SampleKind::Gc);
+    warn_unless_submitted("lock", config.lock, SampleKind::Lock);
+    warn_unless_submitted("off_cpu", config.off_cpu, SampleKind::OffCpu);
 }
 
 /// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.

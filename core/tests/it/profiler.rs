@@ -343,6 +343,25 @@ fn update_changes_live_keys_and_returns_an_error_for_others() {
 }
 
 #[test]
+fn the_runtime_is_notified_of_the_events_to_report_at_start_update_and_stop() {
+    let _serial = one_at_a_time();
+    let runtime = FakeRuntime::new();
+    let profiler =
+        Profiler::start_with_runtime(Config { lock: true, ..without_destination() }, runtime.clone()).unwrap();
+    let events = runtime.reported_events();
+    assert_eq!((events.gc, events.lock, events.lock_threshold_ns), (true, true, 10_000));
+    let patch = vec![
+        ("gc".to_owned(), ConfigValue::Bool(false)),
+        ("lock_threshold".to_owned(), ConfigValue::Text("1ms".to_owned())),
+    ];
+    profiler.update(&ConfigPatch(patch)).unwrap();
+    let events = runtime.reported_events();
+    assert_eq!((events.gc, events.lock, events.lock_threshold_ns), (false, true, 1_000_000));
+    profiler.stop();
+    assert!(!runtime.reported_events().lock);
+}
+
+#[test]
 fn a_change_of_rate_closes_the_window_because_a_profile_has_one_period() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();

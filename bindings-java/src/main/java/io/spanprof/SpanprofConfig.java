@@ -111,6 +111,10 @@ public final class SpanprofConfig {
             return set("wallMaxThreads", threads);
         }
 
+        public Builder profiles(String value) {
+            return set("profiles", value);
+        }
+
         public Builder gc(boolean value) {
             return set("gc", value);
         }
@@ -125,6 +129,22 @@ public final class SpanprofConfig {
 
         public Builder heapLiveSamples(int samples) {
             return set("heapLiveSamples", samples);
+        }
+
+        public Builder lock(boolean value) {
+            return set("lock", value);
+        }
+
+        public Builder lockThreshold(Duration value) {
+            return set("lockThreshold", value);
+        }
+
+        public Builder offCpu(boolean value) {
+            return set("offCpu", value);
+        }
+
+        public Builder threads(boolean value) {
+            return set("threads", value);
         }
 
         public Builder uploadInterval(Duration value) {
