@@ -11,6 +11,7 @@ mod http;
 mod languages;
 mod progress;
 mod scratch;
+mod second_attempt;
 mod step;
 mod tally;
 mod tidy;

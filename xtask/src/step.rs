@@ -1,5 +1,5 @@
 //! One step of a verb: a child process with streamed output; a failure names the step. Called by every verb. No step is
-//! retried.
+//! retried here.
 
 use std::borrow::Borrow;
 use std::ffi::OsStr;

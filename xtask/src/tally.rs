@@ -10,6 +10,8 @@ pub struct Tally {
     pub passed: u64,
     /// Tests that failed, and steps that failed without a test.
     pub failed: u64,
+    /// Those of the passed ones that failed at their first attempt.
+    pub unstable: u64,
 }
 
 impl Tally {
@@ -41,13 +43,18 @@ impl Tally {
         }
     }
 
-    /// Reads `12, Failures: 1, Errors: 0, Skipped: 2`. Longer lines are of one class; the closing line is the sum.
+    /// Reads `12, Failures: 1, Errors: 0, Skipped: 2`, with `, Flakes: 1` after second attempts. Lines with a time are of one
+    /// class; the closing line is the sum.
     fn read_surefire(&mut self, counts: &str) {
+        if counts.contains("Time elapsed") {
+            return;
+        }
         let numbers: Vec<u64> = counts.split(", ").filter_map(|part| part.rsplit(' ').next()?.parse().ok()).collect();
-        if let ([run, failures, errors, skipped], 4) = (numbers.as_slice(), counts.split(", ").count()) {
+        if let [run, failures, errors, skipped, unstable @ ..] = numbers.as_slice() {
             let failed = failures + errors;
             self.failed += failed;
             self.passed += run.saturating_sub(failed + skipped);
+            self.unstable += unstable.iter().sum::<u64>();
         }
     }
 
@@ -84,19 +91,19 @@ mod tests {
             "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
         ]);
-        assert_eq!(tally, Tally { passed: 15, failed: 2 });
+        assert_eq!(tally, Tally { passed: 15, failed: 2, unstable: 0 });
     }
 
     #[test]
     fn pytest_results_are_read_with_and_without_rulers() {
         let tally =
             sum(&["======= 1 failed, 41 passed, 2 warnings in 3.21s =======", "7 passed in 0.5s", "1 error in 0.2s"]);
-        assert_eq!(tally, Tally { passed: 48, failed: 2 });
+        assert_eq!(tally, Tally { passed: 48, failed: 2, unstable: 0 });
     }
 
     #[test]
     fn long_pytest_runs_have_minutes_after_the_seconds() {
-        assert_eq!(sum(&["=== 5 passed in 75.10s (0:01:15) ==="]), Tally { passed: 5, failed: 0 });
+        assert_eq!(sum(&["=== 5 passed in 75.10s (0:01:15) ==="]), Tally { passed: 5, failed: 0, unstable: 0 });
     }
 
     #[test]
@@ -105,7 +112,9 @@ mod tests {
             "[INFO] Tests run: 5, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.3 s -- in io.spanprof.ScopesTest",
             "[ERROR] Tests run: 12, Failures: 1, Errors: 2, Skipped: 3",
         ]);
-        assert_eq!(tally, Tally { passed: 6, failed: 3 });
+        assert_eq!(tally, Tally { passed: 6, failed: 3, unstable: 0 });
+        let tally = sum(&["[WARNING] Tests run: 12, Failures: 0, Errors: 0, Skipped: 2, Flakes: 1"]);
+        assert_eq!(tally, Tally { passed: 10, failed: 0, unstable: 1 });
     }
 
     #[test]
@@ -124,7 +133,7 @@ mod tests {
     #[test]
     fn a_step_whose_failures_were_counted_is_not_counted_again() {
         let before = Tally::default();
-        let mut tally = Tally { passed: 1, failed: 2 };
+        let mut tally = Tally { passed: 1, failed: 2, unstable: 0 };
         tally.add_outcome(before, Err("two tests failed"));
         assert_eq!(tally.failed, 2);
     }

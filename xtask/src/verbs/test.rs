@@ -1,11 +1,12 @@
 //! `cargo xtask test`: the checks of CI, complete. Continues after a failed step, so that one run shows every failure, and ends
-//! with the sums of the runners.
+//! with the sums of the runners. A failed test gets a second attempt (`second_attempt`).
 
 use std::process::Command;
 
 use super::{check, demo, docs, tidy};
 use crate::deadline::at_most;
 use crate::languages::{self, python, Packages, Tool};
+use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
@@ -45,6 +46,13 @@ pub fn run(given: &TestArguments) -> StepResult {
     }
     step(&mut |_| docs::first_results());
     step(&mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));
+    if tally.unstable > 0 {
+        println!("{} tests passed at the second attempt only; each is named above and a defect", tally.unstable);
+    }
+    if tally.unstable > UNSTABLE_LIMIT {
+        tally.failed += tally.unstable;
+        tally.passed -= tally.unstable;
+    }
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),
@@ -78,11 +86,22 @@ fn toolchain() -> StepResult {
 }
 
 fn rust(tally: &mut Tally) -> StepResult {
-    ProcessStep::cargo("tests in Rust")
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .env("PYO3_PYTHON", &python::runtimes::preferred()?.program)
-        .time_limit(at_most(35))
-        .run_with_lines(|line| tally.read(line))
+    let tests = |name: &str| {
+        let python = python::runtimes::preferred()?;
+        let words = ["test", "--workspace", "--no-fail-fast"];
+        Ok(ProcessStep::cargo(name).args(words).env("PYO3_PYTHON", python.program).time_limit(at_most(35)))
+    };
+    let (before, mut failed) = (*tally, FailedTests::default());
+    let outcome = tests("tests in Rust")?.run_with_lines(|line| {
+        tally.read(line);
+        second_attempt::failed_in_cargo(line).into_iter().for_each(|name| failed.add(name));
+    });
+    second_attempt::of_failed(&failed, before, tally, outcome, |names, second| {
+        tests("failed tests in Rust")?
+            .args(["--", "--exact", "--test-threads=1"])
+            .args(names)
+            .run_with_lines(|line| second.read(line))
+    })
 }
 
 /// Tests of a feature of the facade that no other package of the workspace enables.

@@ -17,7 +17,7 @@ pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
         let build = scratch::empty(&format!("java-{}", java.version))?;
         let before = *tally;
         let outcome = runtimes::maven(format!("tests on Java {}", java.version), java)
-            .args(["test"])
+            .args(["test", "-Dsurefire.rerunFailingTestsCount=1"])
             .args(words)
             .args(path_properties(&libraries, &build))
             .time_limit(at_most(10))

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::package;
 use super::runtimes::{self, NodeJs};
 use crate::deadline::at_most;
+use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{git, scratch};
@@ -94,31 +95,41 @@ fn suite(node: &NodeJs, package: &Path, is_selected: &dyn Fn(&str) -> bool, tall
         .filter_map(|path| path.strip_prefix("bindings-node/").map(str::to_owned))
         .filter(|path| path.starts_with("tests/") && path.ends_with(".test.js") && is_selected(path))
         .collect();
-    let before = *tally;
-    let mut suite = TapCounts::default();
-    let outcome = ProcessStep::new(format!("tests on Node.js {}", node.version), &node.program)
-        .args(["--test", "--test-reporter=tap"])
-        .args(&files)
-        .in_directory(package)
-        .time_limit(at_most(10))
-        .run_with_lines(|line| suite.read(line));
+    let tests = |name: String, files: &[String]| {
+        ProcessStep::new(name, &node.program)
+            .args(["--test", "--test-reporter=tap"])
+            .args(files)
+            .in_directory(package)
+            .time_limit(at_most(10))
+    };
+    let name = format!("tests on Node.js {}", node.version);
+    let (before, mut suite) = (*tally, TapOutput::default());
+    let outcome = tests(name.clone(), &files).run_with_lines(|line| suite.read(line));
     tally.passed += suite.passed;
     tally.failed += suite.failed;
-    outcome?;
+    second_attempt::of_failed(&suite.failed_files, before, tally, outcome, |files, second| {
+        let mut suite = TapOutput::default();
+        let outcome = tests(format!("failed {name}"), files).run_with_lines(|line| suite.read(line));
+        *second = Tally { passed: suite.passed, failed: suite.failed, ..Tally::default() };
+        outcome
+    })?;
     match tally.passed > before.passed {
         true => Ok(()),
         false => Err(StepFailure::new("tests in Node.js", "no test ran")),
     }
 }
 
-/// Counts in the closing lines of Node's test runner.
+/// The output of Node's test runner: the counts of its closing lines, and the files of failed tests.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct TapCounts {
+struct TapOutput {
     passed: u64,
     failed: u64,
+    failed_files: FailedTests,
+    /// The last test failed, and its file follows.
+    expects_file: bool,
 }
 
-impl TapCounts {
+impl TapOutput {
     fn read(&mut self, line: &str) {
         let number = |rest: &str| rest.trim().parse::<u64>().unwrap_or_default();
         if let Some(rest) = line.strip_prefix("# pass ") {
@@ -129,6 +140,14 @@ impl TapCounts {
                 self.failed += number(rest);
             }
         }
+        let line = line.trim_start();
+        if line.starts_with("not ok ") {
+            self.expects_file = true;
+        } else if let Some((file, _)) = line.strip_prefix("location: '").and_then(|rest| rest.split_once(':')) {
+            if std::mem::take(&mut self.expects_file) {
+                self.failed_files.add(file.to_owned());
+            }
+        }
     }
 }
 
@@ -137,11 +156,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_lines_of_a_run_are_read() {
-        let mut suite = TapCounts::default();
-        for line in ["ok 1 - a", "# tests 5", "# pass 3", "# fail 1", "# cancelled 1", "# skipped 0"] {
+    fn counts_and_files_of_failed_tests_are_read() {
+        let mut suite = TapOutput::default();
+        for line in [
+            "ok 1 - a",
+            "  location: '/tests/a.test.js:1:1'",
+            "    not ok 1 - inner",
+            "      location: '/tests/b.test.js:4:32'",
+            "not ok 2 - outer",
+            "  location: '/tests/b.test.js:4:1'",
+            "# tests 5",
+            "# pass 3",
+            "# fail 1",
+            "# cancelled 1",
+            "# skipped 0",
+        ] {
             suite.read(line);
         }
-        assert_eq!(suite, TapCounts { passed: 3, failed: 2 });
+        assert_eq!((suite.passed, suite.failed), (3, 2));
+        assert_eq!(suite.failed_files, FailedTests { names: vec!["/tests/b.test.js".to_owned()], count: 2 });
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::runtimes::{self, Python};
 use super::{package, Venv};
 use crate::deadline::at_most;
+use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
@@ -44,17 +45,40 @@ fn environment(python: &Python, wheel: &Path) -> StepResult<Venv> {
 
 /// Runs the Python suite, or a part of it.
 fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -> StepResult {
-    let before = *tally;
-    ProcessStep::new(format!("tests on Python {}", python.full()), venv.python())
-        .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q"])
-        .args(words)
-        .in_directory(&crate::workspace::root().join("bindings-python"))
-        .time_limit(at_most(20))
-        .run_with_lines(|line| tally.read(line))?;
-    if tally.passed == before.passed {
-        return Err(StepFailure::new("pytest", "no test ran"));
+    let name = format!("tests on Python {}", python.full());
+    let selection: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    with_second_attempt(venv, &name, &[], &selection, 20, tally)
+}
+
+/// Runs pytest with `options` on the tests that `selection` selects, and what failed once more.
+fn with_second_attempt(
+    venv: &Venv,
+    name: &str,
+    options: &[&str],
+    selection: &[String],
+    minutes: u64,
+    tally: &mut Tally,
+) -> StepResult {
+    let tests = |name: String, selection: &[String]| {
+        ProcessStep::new(name, venv.python())
+            .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q"])
+            .args(options)
+            .args(selection)
+            .in_directory(&crate::workspace::root().join("bindings-python"))
+            .time_limit(at_most(minutes))
+    };
+    let (before, mut failed) = (*tally, FailedTests::default());
+    let outcome = tests(name.to_owned(), selection).run_with_lines(|line| {
+        tally.read(line);
+        second_attempt::failed_in_pytest(line).into_iter().for_each(|name| failed.add(name));
+    });
+    second_attempt::of_failed(&failed, before, tally, outcome, |names, second| {
+        tests(format!("failed {name}"), names).run_with_lines(|line| second.read(line))
+    })?;
+    match tally.passed > before.passed {
+        true => Ok(()),
+        false => Err(StepFailure::new("pytest", "no test ran")),
     }
-    Ok(())
 }
 
 /// Runs the tests of the runtime's `testing` functions (`bindings-python/tests/runtime`). They need the wheel for tests and no
@@ -62,15 +86,7 @@ fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -> St
 fn runtime_tests(python: &Python, wheel: &Path, tally: &mut Tally) -> StepResult {
     let venv = Venv::with("runtime", python, &["pytest", "pytest-timeout", "greenlet"].map(str::to_owned))?;
     venv.install_wheel(wheel)?;
-    let before = *tally;
-    ProcessStep::new(format!("tests of the runtime on Python {}", python.full()), venv.python())
-        .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q", "-o", "python_files=check_*.py"])
-        .args(["--confcutdir", "tests/runtime", "tests/runtime"])
-        .in_directory(&crate::workspace::root().join("bindings-python"))
-        .time_limit(at_most(10))
-        .run_with_lines(|line| tally.read(line))?;
-    if tally.passed == before.passed {
-        return Err(StepFailure::new("pytest", "no test ran"));
-    }
-    Ok(())
+    let name = format!("tests of the runtime on Python {}", python.full());
+    let options = ["-o", "python_files=check_*.py", "--confcutdir", "tests/runtime"];
+    with_second_attempt(&venv, &name, &options, &["tests/runtime".to_owned()], 10, tally)
 }
