@@ -1,5 +1,6 @@
-"""Uses CPU time inside and outside a span, waits, and sends cpu and wall profiles to a directory or a receiver."""
+"""Uses CPU time inside and outside a span, waits, keeps memory, and sends its profiles to a directory or a receiver."""
 
+import gc
 import sys
 import time
 
@@ -28,14 +29,19 @@ def main():
         destinations=[receiver if place.startswith("http") else directory],
         upload_interval=60,
         wall=True,
+        heap=True,
+        heap_interval=16384,
     )
     tags = {"endpoint": "/cart", "trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
     with spanprof.tag_wrapper(tags):
         burn_with_span()
     burn_alone()
+    kept = [bytes(1000) for _ in range(20_000)]
+    gc.collect()
     time.sleep(0.3)
     if not spanprof.flush(10):
         sys.exit(f"not delivered: {spanprof.stats()}")
+    del kept
     spanprof.stop()
 
 

@@ -148,9 +148,9 @@ fn expectation(data: &ProfilesData) -> (BTreeMap<String, i64>, BTreeMap<String, 
             count(format!("http.route:[{}]", attribute.value));
         }
         let link = data.dictionary.get_link(link);
-        if !link.is_empty() {
-            count(format!("trace_id:[{}]", hex::encode(link.trace_id)));
-            count(format!("span_id:[{}]", hex::encode(link.span_id)));
+        let ids = [("trace_id", &link.trace_id[..]), ("span_id", &link.span_id[..])];
+        for (name, id) in ids.into_iter().filter(|(_, id)| id.iter().any(|byte| *byte != 0)) {
+            count(format!("{name}:[{}]", hex::encode(id)));
         }
     }
     (sums, labels)

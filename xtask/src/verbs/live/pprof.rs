@@ -28,10 +28,16 @@ pub fn run(_: &LiveArguments) -> StepResult {
         .arg("live-pprof")
         .run()?;
     let command = venv.program("spanprof");
-    for kind in ["cpu", "wall"] {
-        let file = newest(&directory, kind)?;
-        ProcessStep::new(format!("google/pprof -raw of {kind}"), &pprof).arg("-raw").arg(&file).capture()?;
-        same_totals(&pprof, &command, &file, kind)?;
+    for (name, sample_type, unit) in [
+        ("cpu", "cpu", "ns"),
+        ("wall", "wall", "ns"),
+        ("alloc", "alloc_space", "B"),
+        ("inuse", "inuse_space", "B"),
+        ("gc", "gc", "ns"),
+    ] {
+        let file = newest(&directory, name)?;
+        ProcessStep::new(format!("google/pprof -raw of {name}"), &pprof).arg("-raw").arg(&file).capture()?;
+        same_totals(&pprof, &command, &file, sample_type, unit)?;
     }
     labels_and_spans(&pprof, &newest(&directory, "cpu")?)
 }
@@ -50,17 +56,18 @@ fn newest(directory: &Path, kind: &str) -> StepResult<PathBuf> {
         .ok_or_else(|| StepFailure::new("find the profile", format!("no {kind}-*.pb.gz in {}", directory.display())))
 }
 
-fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str) -> StepResult {
+fn same_totals(pprof: &Path, command: &Path, file: &Path, sample_type: &str, unit: &str) -> StepResult {
     let theirs = ProcessStep::new("google/pprof -top", pprof)
-        .args(["-top", "-unit=ns", "-nodefraction=0", "-edgefraction=0", "-nodecount=100000"])
-        .arg(format!("-sample_index={kind}"))
+        .args(["-top", "-nodefraction=0", "-edgefraction=0", "-nodecount=100000"])
+        .arg(format!("-unit={unit}"))
+        .arg(format!("-sample_index={sample_type}"))
         .arg(file)
         .capture()?;
-    let theirs = read_top(&theirs);
+    let theirs = read_top(&theirs, unit);
     let ours = ProcessStep::new("spanprof top", command)
         .arg("top")
         .arg(file)
-        .args(["--type", kind, "--limit", "0", "--json"])
+        .args(["--type", sample_type, "--limit", "0", "--json"])
         .capture()?;
     let ours: serde_json::Value =
         serde_json::from_str(&ours).map_err(|error| StepFailure::new("spanprof top", format!("not JSON: {error}")))?;
@@ -75,27 +82,24 @@ fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str) -> StepRes
     if theirs.is_empty() || theirs.len() != own.len() || !wrong.is_empty() {
         let message =
             format!("{} functions in google/pprof, {} in spanprof; different: {wrong:?}", theirs.len(), own.len());
-        return Err(StepFailure::new(format!("compare {kind} with google/pprof"), message));
+        return Err(StepFailure::new(format!("compare {sample_type} with google/pprof"), message));
     }
-    println!("{kind}: {} functions, each with the same flat total", theirs.len());
+    println!("{sample_type}: {} functions, each with the same flat total", theirs.len());
     Ok(())
 }
 
-/// Name → flat nanoseconds, of the lines below the header.
-fn read_top(text: &str) -> BTreeMap<String, i64> {
+/// Name → flat value in `unit`, of the lines below the header.
+fn read_top(text: &str, unit: &str) -> BTreeMap<String, i64> {
     let rows = text.lines().skip_while(|line| !line.trim_start().starts_with("flat")).skip(1);
     rows.filter_map(|line| {
         let mut words = line.split_whitespace();
-        let flat = nanoseconds(words.next()?)?;
+        let flat = words.next()?;
+        let flat = flat.strip_suffix(unit).unwrap_or(flat).parse::<f64>().ok()? as i64;
         // Skips flat%, sum%, cum and cum%.
         let name = words.skip(4).collect::<Vec<_>>().join(" ").trim_end_matches(" (inline)").to_owned();
         Some((name, flat))
     })
     .collect()
-}
-
-fn nanoseconds(word: &str) -> Option<i64> {
-    word.strip_suffix("ns").unwrap_or(word).parse::<f64>().ok().map(|value| value as i64)
 }
 
 fn labels_and_spans(pprof: &Path, file: &Path) -> StepResult {
@@ -128,7 +132,7 @@ mod tests {
     fn the_top_table_of_google_pprof_is_read() {
         let text = "File: app\nType: cpu\nShowing nodes accounting for 30ns, 100% of 30ns total\n      flat  flat%   sum%        cum   cum%\n      \
                     20ns 66.67% 66.67%       30ns   100%  Class.method\n      10ns 33.33%   100%       10ns 33.33%  <lambda> (inline)\n         0     0%   100%       30ns   100%  <module>\n";
-        let rows = read_top(text);
+        let rows = read_top(text, "ns");
         assert_eq!(rows["Class.method"], 20);
         assert_eq!(rows["<lambda>"], 10);
         assert_eq!(rows["<module>"], 0);
