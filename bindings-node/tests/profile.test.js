@@ -99,6 +99,24 @@ test('a block of the event loop is reported with its length, stack, labels and s
   assert.ok(output.loop['runtime.node.loop_blocks'] >= 3);
 });
 
+test('each pause for garbage collection has its type, its cause and its duration, and no labels', (t) => {
+  const { output, folder } = profiled(t, 'collections.js');
+  const samples = pprof.readAll(folder, 'gc');
+  const sum = (name) => samples.filter((sample) => names(sample).includes(name)).reduce((sum, { values }) => sum + values.gc, 0);
+  for (const sample of samples) {
+    const [cause, type, last] = names(sample);
+    assert.deepEqual([last, sample.stack.length, sample.labels], ['[GC]', 3, { 'service.name': 'collections' }]);
+    assert.match(`${cause} ${type}`, /^\[(automatic|requested|low memory|external memory)\] \[(scavenge|mark-compact|incremental marking start|weak callbacks)\]$/);
+  }
+  // Node.js's constants of the types. Both sides measure elapsed time, between different callbacks.
+  for (const [name, kind] of [['[mark-compact]', 4], ['[scavenge]', 1]]) {
+    const [is, expected] = [sum(name), output.observed[kind]];
+    assert.ok(Math.abs(is - expected) < 0.25 * expected + 20e6, `${name}: ${is / 1e6} ms, observed ${expected / 1e6} ms`);
+  }
+  assert.ok(sum('[requested]') > 0.7 * sum('[mark-compact]'), `${sum('[requested]') / 1e6} ms requested`);
+  assert.equal(fs.readdirSync(folder).filter((name) => name.startsWith('gc-')).length, output.files, 'off by `gc: false`');
+});
+
 test('a waiting block has its stack, labels and span when the wall clock samples', (t) => {
   const { output, folder } = profiled(t, 'blocks.js', 'wall');
   const samples = pprof.readAll(folder, 'event_loop_lag');

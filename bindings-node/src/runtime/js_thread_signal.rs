@@ -58,6 +58,8 @@ pub struct JsThread {
     pub loop_handle: AtomicUsize,
     /// `code_moves` at the start of a collection.
     pub moves_at_collection: AtomicU64,
+    /// Start of the outermost collection, monotonic; 0 for none.
+    pub collection_started_ns: AtomicU64,
 }
 
 static THREADS: [JsThread; MAX_THREADS] = [const {
@@ -79,6 +81,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         active_collections: AtomicU32::new(0),
         collection_context: AtomicU64::new(0),
         moves_at_collection: AtomicU64::new(0),
+        collection_started_ns: AtomicU64::new(0),
     }
 }; MAX_THREADS];
 static USED: AtomicUsize = AtomicUsize::new(0);

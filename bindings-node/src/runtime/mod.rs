@@ -12,6 +12,7 @@ mod code_object;
 mod context_array;
 mod context_signal;
 mod event_loop;
+mod gc_pauses;
 mod heap;
 mod js_thread_signal;
 mod names;
@@ -46,7 +47,7 @@ use std::time::Duration;
 use spanprof::binding::SelfWalks;
 use spanprof::native_frame;
 use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
-use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, ProcessMemory, RawFrame};
+use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, ProcessMemory, RawFrame, SampleKind};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
@@ -208,13 +209,14 @@ extern "C" fn collection_begins(isolate: usize, _kind: i32, _flags: i32) {
         if thread.active_collections.load(Ordering::Relaxed) == 0 {
             thread.collection_context.store(context_signal::id(thread), Ordering::Relaxed);
             thread.moves_at_collection.store(thread.code_moves.load(Ordering::Relaxed), Ordering::Relaxed);
+            gc_pauses::begins(thread);
         }
         thread.active_collections.fetch_add(1, Ordering::Relaxed);
         code_events::collection_begins();
     }
 }
 
-extern "C" fn collection_ends(isolate: usize, _kind: i32, _flags: i32) {
+extern "C" fn collection_ends(isolate: usize, gc_type: i32, flags: i32) {
     if let Some(thread) = js_thread_signal::by_isolate(isolate) {
         let fewer = thread.active_collections.load(Ordering::Relaxed).saturating_sub(1);
         thread.active_collections.store(fewer, Ordering::Relaxed);
@@ -223,6 +225,9 @@ extern "C" fn collection_ends(isolate: usize, _kind: i32, _flags: i32) {
             thread.address_epoch.fetch_add(1, Ordering::Relaxed);
             // A panic must not unwind through V8.
             spanprof::binding::ffi_guard((), || code_events::collection_ends(isolate));
+        }
+        if fewer == 0 {
+            spanprof::binding::ffi_guard((), || gc_pauses::ended(thread, gc_type, flags));
         }
     }
 }
@@ -333,6 +338,10 @@ impl Runtime for NodeRuntime {
 
     fn capture(&self) -> CaptureFn {
         capture_signal::capture
+    }
+
+    fn submits(&self, kind: SampleKind) -> bool {
+        kind == SampleKind::Gc
     }
 
     /// `None` without signals: only the thread itself can walk its stack.

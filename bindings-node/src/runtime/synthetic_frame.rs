@@ -26,6 +26,39 @@ pub const COMPILING: RawFrame = RawFrame { code: CODE, at: 1 << 43 };
 /// V8 lists this thread's existing code for the profiler.
 pub const LISTING: RawFrame = RawFrame { code: CODE, at: 1 << 44 };
 
+/// Marks the frames of [`GcFrame`].
+const GC: u64 = 1 << 45;
+
+/// Frames of a pause for garbage collection: types of collections and causes.
+#[derive(Clone, Copy)]
+pub enum GcFrame {
+    Scavenge,
+    MinorMarkSweep,
+    MarkCompact,
+    IncrementalMarkingStart,
+    WeakCallbacks,
+    /// A type of a later V8.
+    OtherType,
+    LowMemory,
+    ExternalMemory,
+}
+
+const GC_NAMES: [&str; 8] = [
+    "[scavenge]",
+    "[minor mark-sweep]",
+    "[mark-compact]",
+    "[incremental marking start]",
+    "[weak callbacks]",
+    "[collection]",
+    "[low memory]",
+    "[external memory]",
+];
+
+/// A frame of a pause for garbage collection.
+pub fn gc(frame: GcFrame) -> RawFrame {
+    RawFrame { code: CODE, at: GC | frame as u64 }
+}
+
 /// Whether the frame is JavaScript or a builtin: neither native nor synthetic.
 pub fn is_code(frame: RawFrame) -> bool {
     (RawFrame::FIRST_RUNTIME_CODE..CODE).contains(&frame.code)
@@ -42,6 +75,10 @@ pub fn thread(thread_id: u32, kind: ThreadKind) -> RawFrame {
 pub fn resolve(raw: RawFrame) -> Option<Frame> {
     if raw.code != CODE {
         return None;
+    }
+    if let Some(name) = GC_NAMES.get((raw.at ^ GC) as usize) {
+        // As the core's frame `[GC]`: no code of the program or a library.
+        return Some(Frame { function: (*name).into(), ..Frame::default() });
     }
     let function = match raw.at {
         0 => "(garbage collector)".to_owned(),
