@@ -12,7 +12,7 @@ use crate::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::stats::Counters;
 use crate::window::{ResolvedSample, Window};
 use spanprof_signal::heap::HEAP;
-use spanprof_signal::{Context, DropReason, RawSample, Ring, SampleFlags, SampleKind};
+use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
 /// Words of the ring that are drained between two checks of the window's size.
 const BATCH_WORDS: u64 = 32_768;
@@ -27,6 +27,8 @@ pub(crate) struct Drain {
     ended_scratch: Vec<EndedCode>,
     losses: StackLosses,
     max_stacks: u32,
+    /// Frames of a wait, with its reason as the leaf.
+    wait_frames: Vec<RawFrame>,
 }
 
 impl Drain {
@@ -40,6 +42,7 @@ impl Drain {
             ended_scratch: Vec::new(),
             losses: StackLosses::default(),
             max_stacks,
+            wait_frames: Vec::new(),
         }
     }
 
@@ -91,6 +94,30 @@ impl Drain {
     /// Resolves one sample from ring position `position` and adds it to `window`.
     pub fn process(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         self.forget_ended_code(position);
+        if sample.kind == SampleKind::Wall {
+            if sample.values[1] > 0 {
+                self.process_wait(position, sample, window, counters);
+            }
+            if !window.settings().wall || sample.values[0] == 0 {
+                return;
+            }
+        }
+        self.resolve_and_add(position, sample, window, counters);
+    }
+
+    /// Adds the off-CPU part of a wall sample.
+    fn process_wait(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
+        let mut frames = std::mem::take(&mut self.wait_frames);
+        frames.clear();
+        frames.extend(SyntheticFrame::from_code(sample.key).map(RawFrame::synthetic));
+        frames.extend_from_slice(sample.frames);
+        let values = [sample.values[1], 0];
+        let wait = RawSample { kind: SampleKind::OffCpu, values, key: 0, frames: &frames, ..*sample };
+        self.resolve_and_add(position, &wait, window, counters);
+        self.wait_frames = frames;
+    }
+
+    fn resolve_and_add(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         let truncated = sample.flags.has(SampleFlags::TRUNCATED);
         let before = self.losses;
         let stack = self.stacks.stack(
@@ -196,7 +223,6 @@ fn context_row(context: &Context) -> Option<ContextRow> {
 mod tests {
     use super::*;
     use crate::fake::FakeRuntime;
-    use spanprof_signal::RawFrame;
 
     #[test]
     fn ended_code_that_is_reported_late_is_forgotten_at_its_own_position() {

@@ -82,6 +82,11 @@ impl Engine {
         self.window.is_full()
     }
 
+    /// Opens a window.
+    pub fn open(&mut self, now_ns: u64) {
+        self.window.open(now_ns);
+    }
+
     /// Opens a window when the unattributed CPU time is at least one period.
     pub fn open_for_unattributed(&mut self, account: &CpuAccount, now_ns: u64) {
         if self.unattributed_ns(account) >= self.window.settings().cpu_period_ns {
@@ -168,5 +173,6 @@ fn window_settings(config: &Config) -> WindowSettings {
         interval_ns: config.upload_interval.as_nanos() as u64,
         keep_timestamps: config.keep_timestamps,
         thread_labels: config.thread_labels,
+        wall: config.wall || !config.off_cpu,
     }
 }

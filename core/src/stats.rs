@@ -60,6 +60,8 @@ counters! {
     samples_cpu_ns = "samples.cpu_ns", "ns";
     /// Wall-clock samples in windows; consecutive identical observations of a thread may be one sample.
     samples_wall = "samples.wall", "samples";
+    /// Samples of the time off CPU in windows; as wall-clock samples.
+    samples_off_cpu = "samples.off_cpu", "samples";
     /// Samples of other kinds in windows.
     samples_submitted = "samples.submitted", "samples";
     /// CPU and wall-clock samples with labels or a link.

@@ -60,7 +60,7 @@ pub struct SampleStep {
     pub at_ms: f64,
     /// First value, in milliseconds (bytes for `alloc`).
     pub value: f64,
-    /// Second value.
+    /// Second value; of `wall`, nanoseconds off CPU.
     #[serde(default)]
     pub count: u64,
     /// `root;…;leaf`.

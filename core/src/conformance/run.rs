@@ -149,6 +149,7 @@ fn add_samples(engine: &mut ScriptedEngine, step: &SampleStep, language: &mut dy
         "event_loop" => SampleKind::EventLoop,
         "off_cpu" => SampleKind::OffCpu,
         "gc" => SampleKind::Gc,
+        "threads" => SampleKind::Threads,
         other => return Err(format!("no kind `{other}`")),
     };
     let context = language.context(step);
@@ -156,7 +157,11 @@ fn add_samples(engine: &mut ScriptedEngine, step: &SampleStep, language: &mut dy
         let link = Link { trace_id: [7; 16], span_id: u64::from(number + 1).to_be_bytes() };
         open_context(ContextRow { link, ..ContextRow::default() });
     }
-    let value = if matches!(kind, SampleKind::Alloc | SampleKind::InUse) { step.value as u64 } else { ns(step.value) };
+    let value = if matches!(kind, SampleKind::Alloc | SampleKind::InUse | SampleKind::Threads) {
+        step.value as u64
+    } else {
+        ns(step.value)
+    };
     for repetition in 0..step.repeat {
         engine.sample(&ScriptedSample {
             kind,

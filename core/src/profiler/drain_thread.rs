@@ -53,6 +53,16 @@ fn log_panic() {
     }
 }
 
+/// Profiles that end at a wakeup.
+#[derive(PartialEq)]
+enum Ending {
+    Nothing,
+    /// Some kinds, without the live threads.
+    OtherKinds,
+    /// The window, or at least the live threads.
+    LiveThreads,
+}
+
 struct DrainThread<'a> {
     session: &'a Session,
     engine: Engine,
@@ -94,9 +104,14 @@ impl<'a> DrainThread<'a> {
         if let Some(clocks) = &*self.session.clocks.load() {
             clocks.wake_current_thread_for_scans();
         }
+        if self.session.config.load().threads {
+            // Also in an idle process, which has no samples.
+            self.engine.open(sys::monotonic_ns());
+        }
         let reason = self.session.inbox.wait(self.sleep_ns());
-        if self.is_window_ending() {
-            self.session.release_wall();
+        let ending = self.ending();
+        if ending != Ending::Nothing {
+            self.session.release_wall(ending == Ending::LiveThreads);
         }
         self.check_handlers();
         log_panic();
@@ -181,7 +196,7 @@ impl<'a> DrainThread<'a> {
 
     /// Delivers the open window after SIGTERM, then terminates the process.
     fn deliver_before_termination(&mut self) {
-        self.session.release_wall();
+        self.session.release_wall(true);
         self.up_to = self.session.inbox.ring().head();
         // Taken before the window closes: a receiver may refuse it immediately.
         let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
@@ -196,11 +211,15 @@ impl<'a> DrainThread<'a> {
         sys::raise_termination();
     }
 
-    fn is_window_ending(&self) -> bool {
+    fn ending(&self) -> Ending {
         let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
-        is_due || {
-            let requests = self.session.control.lock();
-            requests.closes > requests.closes_done
+        let requests = self.session.control.lock();
+        match &requests.close_kinds {
+            _ if is_due => Ending::LiveThreads,
+            KindsToClose::All => Ending::LiveThreads,
+            KindsToClose::Some(kinds) if kinds.contains(&SampleKind::Threads) => Ending::LiveThreads,
+            KindsToClose::Some(_) if requests.closes > requests.closes_done => Ending::OtherKinds,
+            KindsToClose::Some(_) => Ending::Nothing,
         }
     }
 

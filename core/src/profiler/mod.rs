@@ -9,12 +9,14 @@ mod drain_thread;
 mod first_line;
 mod health;
 mod heap_profile;
+mod off_cpu;
 mod outcome;
 mod session;
 mod start_stop;
 mod wall;
 mod wall_pace;
 mod wall_repeats;
+mod wall_thread;
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};

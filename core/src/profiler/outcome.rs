@@ -46,7 +46,9 @@ impl OutcomeReport {
     pub fn log(self, session: &Session, is_complete: bool) {
         let config = session.config.load();
         let counters = &session.counters;
-        let samples = counters.samples_cpu.value() + counters.samples_wall.value() + counters.samples_submitted.value();
+        let samples =
+            [&counters.samples_cpu, &counters.samples_wall, &counters.samples_off_cpu, &counters.samples_submitted];
+        let samples: u64 = samples.iter().map(|counter| counter.value()).sum();
         let [process_before_ns, own_before_ns] = session.cpu_before_ns;
         let own_ns = sys::own_cpu_ns().saturating_sub(own_before_ns);
         let used_ns = sys::process_cpu_ns().saturating_sub(process_before_ns).saturating_sub(own_ns);

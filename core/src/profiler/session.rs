@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-use super::wall;
+use super::wall_thread::WallThread;
 use crate::config::Config;
 use crate::delivery::WindowDelivery;
 use crate::output::OutputFile;
@@ -19,6 +19,8 @@ use spanprof_signal::{DropReason, SampleKind};
 
 /// Timeout for the wall sampler to release its held-back samples.
 const WALL_RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
+/// As [`WALL_RELEASE_TIMEOUT`], with the stacks of all threads.
+const LIVE_THREADS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// See the module documentation.
 pub(super) struct Session {
@@ -34,7 +36,7 @@ pub(super) struct Session {
     pub counters: Arc<Counters>,
     pub resource: Resource,
     pub control: DrainControl,
-    pub wall: Mutex<Option<wall::WallThread>>,
+    pub wall: Mutex<Option<WallThread>>,
     pub stopping: AtomicBool,
     pub fork_generation: u32,
     /// Whether this run maintains the crash marker. False in forked children, whose marker is the parent's.
@@ -72,11 +74,13 @@ impl Session {
         }
     }
 
-    /// Makes the wall sampler submit its held-back samples, before a window ends.
-    pub fn release_wall(&self) {
-        let control = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(wall::WallThread::control);
+    /// Makes the wall sampler submit its held-back samples before a window ends, and the live threads before their profile
+    /// ends.
+    pub fn release_wall(&self, live_threads: bool) {
+        let control = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(WallThread::control);
         if let Some(control) = control {
-            control.release(WALL_RELEASE_TIMEOUT);
+            let live_threads = live_threads && self.config.load().threads;
+            control.release(if live_threads { LIVE_THREADS_TIMEOUT } else { WALL_RELEASE_TIMEOUT }, live_threads);
         }
     }
 }

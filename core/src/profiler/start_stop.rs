@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::outcome::OutcomeReport;
 use super::session::{DrainControl, Session};
-use super::{drain_thread, heap_profile, wall};
+use super::{drain_thread, heap_profile, wall_thread};
 use crate::config::{Clock, Config, ConfigSource};
 use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
@@ -44,7 +44,7 @@ impl Session {
         let safe_mode =
             marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_hash(), sys::unix_ns());
         if safe_mode {
-            (config.cpu, config.wall, config.heap) = (false, false, false);
+            turn_off_sampling(&mut config);
             log(LogLevel::Warning, SAFE_MODE);
         }
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather());
@@ -93,7 +93,7 @@ impl Session {
             session.stop_clocks();
             return Err(thread_error(error));
         }
-        if session.config.load().wall {
+        if walks_threads(&session.config.load()) {
             if let Err(error) = session.start_wall() {
                 session.end(Duration::MAX);
                 return Err(thread_error(error));
@@ -146,7 +146,7 @@ impl Session {
     /// Applies a changed configuration. Requires the lifecycle lock.
     pub fn update(&self, mut config: Config) -> Result<(), Error> {
         if self.safe_mode {
-            (config.cpu, config.wall, config.heap) = (false, false, false);
+            turn_off_sampling(&mut config);
         }
         labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
         context::set_max_contexts(config.max_contexts);
@@ -167,10 +167,10 @@ impl Session {
             (Some(clocks), true) if before.sample_rate != config.sample_rate => clocks.set_rate(config.sample_rate),
             _ => {}
         }
-        let wall = config.wall && !self.stopping.load(Ordering::Acquire);
-        if wall && !before.wall {
+        let walks = walks_threads(&config) && !self.stopping.load(Ordering::Acquire);
+        if walks && !walks_threads(&before) {
             self.start_wall().map_err(thread_error)?;
-        } else if !wall && before.wall {
+        } else if !walks && walks_threads(&before) {
             self.stop_wall();
         }
         heap_profile::update(self, &before, &config);
@@ -193,12 +193,12 @@ impl Session {
         let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
         if wall.is_none() {
             let Some(capture) = self.runtime.capture_other() else {
-                let without = if self.config.load().signals { "" } else { " with signals=false" };
-                log(LogLevel::Warning, &format!("spanprof: this runtime does not support wall-clock samples{without}"));
+                warn_without_walks(&self.config.load());
                 return Ok(());
             };
             let counters = self.counters.clone();
-            *wall = Some(wall::spawn(self.runtime.clone(), capture, self.inbox, counters, self.config.load_full())?);
+            *wall =
+                Some(wall_thread::spawn(self.runtime.clone(), capture, self.inbox, counters, self.config.load_full())?);
         } else if let Some(running) = &*wall {
             running.set_config(self.config.load_full());
         }
@@ -216,6 +216,30 @@ impl Session {
 const SAFE_MODE: &str =
     "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
                          this process takes no samples, the next start tries again (state: safe_mode)";
+
+/// Safe mode: no samples.
+fn turn_off_sampling(config: &mut Config) {
+    (config.cpu, config.wall, config.heap) = (false, false, false);
+    (config.off_cpu, config.threads) = (false, false);
+}
+
+/// Whether the wall sampler is needed.
+fn walks_threads(config: &Config) -> bool {
+    config.wall || config.off_cpu || config.threads
+}
+
+/// Warns of the profiles that are missing where the runtime cannot walk another thread.
+fn warn_without_walks(config: &Config) {
+    let without = if config.signals { "" } else { " with signals=false" };
+    if config.wall {
+        log(LogLevel::Warning, &format!("spanprof: this runtime does not support wall-clock samples{without}"));
+    }
+    for (key, is_enabled) in [("off_cpu", config.off_cpu), ("threads", config.threads)] {
+        if is_enabled {
+            log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples{without}"));
+        }
+    }
+}
 
 /// Distinguishes this program from others of the same interpreter.
 fn program_hash() -> u64 {
@@ -282,7 +306,6 @@ fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
     };
     warn_unless_submitted("gc", config.gc, SampleKind::Gc);
     warn_unless_submitted("lock", config.lock, SampleKind::Lock);
-    warn_unless_submitted("off_cpu", config.off_cpu, SampleKind::OffCpu);
 }
 
 /// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.

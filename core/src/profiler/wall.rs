@@ -15,16 +15,18 @@
 //! which represents the others: shares stay exact, and blocked threads cost little.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::wall_pace::{self, Elapsed, Pace};
+use super::off_cpu::{OffCpu, Wait};
+use super::wall_pace::{Elapsed, Pace};
 use super::wall_repeats::{Comparison, Repeat, Repeats};
 use crate::config::Config;
 use crate::random::Sequence;
 use crate::runtime::{Runtime, RuntimeThread};
 use crate::stats::Counters;
-use crate::sys::{self, Inbox, StartedThread};
+use crate::sys::{self, Inbox};
 use spanprof_signal::{
     CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
 };
@@ -37,132 +39,23 @@ const BLOCKED_AFTER_NS: u64 = 1_000_000_000;
 const SELF_WALK_TIMEOUT: Duration = Duration::from_millis(5);
 /// As [`SELF_WALK_TIMEOUT`], for the last tick.
 const LAST_SELF_WALK_TIMEOUT_NS: u64 = 50_000_000;
+/// Time for which the profile of threads waits for self-walks; threads without a response are shown as `[signal_blocked]`.
+const LIVE_THREADS_TIMEOUT: Duration = Duration::from_millis(40);
+/// The last live threads stand for the next window too, if that ends within this time.
+const LIVE_THREADS_VALID_NS: u64 = 50_000_000;
 /// A tick observes one in this many of the threads with identical observations.
 const STEADY_RATIO: usize = 4;
 
-/// The thread and its control.
-pub(super) struct WallThread {
-    control: Arc<WallControl>,
-    thread: StartedThread,
-}
-
-pub(super) struct WallControl {
-    requests: Mutex<WallRequests>,
-    changed: Condvar,
-}
-
-struct WallRequests {
-    config: Arc<Config>,
-    stop: bool,
-    /// Number of requests to submit the held-back samples, and of those that are done.
-    releases: u64,
-    released: u64,
-}
-
-impl WallThread {
-    pub fn set_config(&self, config: Arc<Config>) {
-        self.control.lock().config = config;
-        self.control.changed.notify_all();
-    }
-
-    pub fn control(&self) -> Arc<WallControl> {
-        self.control.clone()
-    }
-
-    pub fn stop(self) {
-        self.control.lock().stop = true;
-        self.control.changed.notify_all();
-        // The thread waits for these requests only; it counts a panic itself.
-        self.thread.join();
-    }
-}
-
-/// Starts the thread.
-pub(super) fn spawn(
+pub(super) struct WallSampler {
     runtime: Arc<dyn Runtime>,
     capture: CaptureOtherFn,
     inbox: &'static Inbox,
     counters: Arc<Counters>,
-    config: Arc<Config>,
-) -> std::io::Result<WallThread> {
-    let requests = WallRequests { config, stop: false, releases: 0, released: 0 };
-    let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
-    let own_control = control.clone();
-    let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
-    let thread = sys::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
-        let sampling = std::panic::AssertUnwindSafe(|| {
-            loop {
-                let (config, stop, releases) = own_control.sleep(&mut sampler);
-                // Also before the end, to sample the time since the last tick.
-                sampler.tick(&config, sys::monotonic_ns());
-                if stop {
-                    sampler.finish();
-                    break;
-                }
-                if let Some(releases) = releases {
-                    sampler.release(sys::monotonic_ns());
-                    own_control.lock().released = releases;
-                    own_control.changed.notify_all();
-                }
-            }
-        });
-        if std::panic::catch_unwind(sampling).is_err() {
-            counters.panics.add(1);
-        }
-    })?;
-    Ok(WallThread { control, thread })
-}
-
-impl WallControl {
-    fn lock(&self) -> MutexGuard<'_, WallRequests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Requests the held-back samples, and waits until they are submitted, at most for `timeout` and while the sampler runs.
-    pub fn release(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
-        let mut requests = self.lock();
-        requests.releases += 1;
-        let number = requests.releases;
-        self.changed.notify_all();
-        while requests.released < number && !requests.stop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
-                return;
-            }
-            requests = self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Sleeps until the next tick is due, or a request arrives. Returns the configuration, whether to stop, and the number
-    /// of the release request.
-    fn sleep(&self, sampler: &mut WallSampler) -> (Arc<Config>, bool, Option<u64>) {
-        let mut requests = self.lock();
-        let rate_hz = requests.config.wall_rate.unwrap_or(requests.config.sample_rate);
-        let base_ns = wall_pace::base_ns(rate_hz, sampler.processors);
-        let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
-        loop {
-            let left_ns = next_tick_ns.saturating_sub(sys::monotonic_ns());
-            let release = (requests.releases > requests.released).then_some(requests.releases);
-            if requests.stop || release.is_some() || left_ns == 0 {
-                return (requests.config.clone(), requests.stop, release);
-            }
-            let left = Duration::from_nanos(left_ns);
-            requests = self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
-struct WallSampler {
-    runtime: Arc<dyn Runtime>,
-    capture: CaptureOtherFn,
-    inbox: &'static Inbox,
-    counters: Arc<Counters>,
-    random: Sequence,
-    pace: Pace,
+    pub random: Sequence,
+    pub pace: Pace,
     process_cpu_ns: fn() -> u64,
     /// CPU quota of the process in processors, if limited.
-    processors: Option<f64>,
+    pub processors: Option<f64>,
     /// Whether the observation of a thread in this tick differs from the previous one, or failed.
     has_moved: bool,
     threads: Vec<RuntimeThread>,
@@ -170,6 +63,11 @@ struct WallSampler {
     pending: BTreeMap<u32, PendingWalk>,
     /// The last observation of each thread.
     repeats: Repeats,
+    /// Whether the time off CPU is measured.
+    measures_off_cpu: bool,
+    off_cpu: OffCpu,
+    /// Monotonic time of the last profile of threads.
+    live_threads_ns: u64,
     buffers: [Vec<RawFrame>; 2],
 }
 
@@ -177,6 +75,9 @@ struct PendingWalk {
     thread: RuntimeThread,
     /// Time without a sample.
     weight_ns: u64,
+    /// The part of it off CPU, and the code of the reason at the request.
+    off_ns: u64,
+    reason: u64,
     /// Time of the request, or of the last `[signal_blocked]` sample.
     since_ns: u64,
 }
@@ -189,10 +90,17 @@ struct WalkResult {
     outcome: Captured,
     /// Whether the thread ran during the walk.
     moved: bool,
+    /// Number of frames, counted from the root, that the previous walk has too.
+    confirmed: usize,
 }
 
 impl WallSampler {
-    fn new(runtime: Arc<dyn Runtime>, capture: CaptureOtherFn, inbox: &'static Inbox, counters: Arc<Counters>) -> Self {
+    pub fn new(
+        runtime: Arc<dyn Runtime>,
+        capture: CaptureOtherFn,
+        inbox: &'static Inbox,
+        counters: Arc<Counters>,
+    ) -> Self {
         let seed = u64::from_le_bytes(crate::random::bytes());
         Self {
             runtime,
@@ -207,21 +115,23 @@ impl WallSampler {
             threads: Vec::new(),
             pending: BTreeMap::new(),
             repeats: Repeats::default(),
+            measures_off_cpu: false,
+            off_cpu: OffCpu::default(),
+            live_threads_ns: 0,
             buffers: [Vec::new(), Vec::new()],
         }
     }
 
-    fn tick(&mut self, config: &Config, now_ns: u64) {
+    pub fn tick(&mut self, config: &Config, now_ns: u64) {
         let elapsed = self.pace.begin_tick(now_ns);
         self.runtime.set_idle(self.pace.is_idle());
         self.has_moved = false;
+        self.measures_off_cpu = config.off_cpu;
         let mut threads = std::mem::take(&mut self.threads);
         threads.clear();
         self.runtime.threads(&mut threads);
         let all = threads.len();
-        for buffer in &mut self.buffers {
-            buffer.resize(config.max_stack_depth as usize + 1, RawFrame::default());
-        }
+        self.set_depth(config);
         self.complete_pending(now_ns);
         self.discard_pending(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
         if elapsed.previous_ns > 0 {
@@ -257,12 +167,20 @@ impl WallSampler {
 
     /// Samples a thread now, or when its self-walk completes.
     fn observe(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_be_pending: bool) {
+        // Before the walk: a request of a self-walk would end the wait.
+        let wait = match self.measures_off_cpu {
+            true => self.off_cpu.observe(thread.thread_id, elapsed.all_ns(), now_ns),
+            false => Wait::default(),
+        };
         if let Some(pending) = self.pending.get_mut(&thread.thread_id) {
             pending.weight_ns += elapsed.all_ns();
-        } else if !self.sample(thread, elapsed, now_ns, may_be_pending) {
+            pending.off_ns += wait.off_ns(elapsed.all_ns());
+        } else if !self.sample(thread, elapsed, wait, now_ns, may_be_pending) {
             let left_ns = self.charge_previous(thread.thread_id, elapsed.previous_ns, now_ns);
             let weight_ns = left_ns + elapsed.current_ns;
-            self.pending.insert(thread.thread_id, PendingWalk { thread, weight_ns, since_ns: now_ns });
+            let (off_ns, reason) = (wait.off_ns(weight_ns), wait.reason);
+            let pending = PendingWalk { thread, weight_ns, off_ns, reason, since_ns: now_ns };
+            self.pending.insert(thread.thread_id, pending);
         }
     }
 
@@ -274,7 +192,7 @@ impl WallSampler {
         if !self.runtime.stabilize_frames(repeat.position, &mut repeat.frames) {
             return weight_ns;
         }
-        self.submit_repeat(thread_id, &repeat, weight_ns, now_ns);
+        self.submit_repeat(thread_id, &repeat, [weight_ns, repeat.wait.off_ns(weight_ns)], now_ns);
         0
     }
 
@@ -285,35 +203,92 @@ impl WallSampler {
         for thread_id in self.repeats.ended(&alive) {
             self.has_moved = true;
             self.charge_previous(thread_id, weight_ns, now_ns);
-            if let Some((repeat, weight_ns)) = self.repeats.forget(thread_id) {
-                self.submit_repeat(thread_id, &repeat, weight_ns, now_ns);
+            if let Some(repeat) = self.repeats.forget(thread_id) {
+                self.submit_repeat(thread_id, &repeat, repeat.held_ns, now_ns);
             }
         }
     }
 
     /// Submits the held-back samples of consecutive identical observations.
-    fn release(&mut self, now_ns: u64) {
+    pub fn release(&mut self, now_ns: u64) {
         let mut repeats = std::mem::take(&mut self.repeats);
         let mut alive: Vec<u32> = self.threads.iter().map(|thread| thread.thread_id).collect();
         alive.sort_unstable();
-        repeats.release(now_ns, &alive, |thread_id, repeat, weight_ns| {
-            self.submit_repeat(thread_id, repeat, weight_ns, now_ns);
+        repeats.release(now_ns, &alive, |thread_id, repeat| {
+            self.submit_repeat(thread_id, repeat, repeat.held_ns, now_ns);
         });
         self.repeats = repeats;
+        self.off_cpu.retain(&alive);
     }
 
-    fn submit_repeat(&self, thread_id: u32, repeat: &Repeat, weight_ns: u64, now_ns: u64) {
-        let Repeat { flags, context, frames, .. } = repeat;
-        self.submit(&RawSample {
-            flags: *flags,
-            context: *context,
-            frames,
-            ..empty_wall_sample(thread_id, weight_ns, now_ns)
-        });
+    fn submit_repeat(&self, thread_id: u32, repeat: &Repeat, values: [u64; 2], now_ns: u64) {
+        let Repeat { flags, context, wait, frames, .. } = repeat;
+        let sample =
+            RawSample { flags: *flags, context: *context, key: wait.reason, frames, ..empty_sample(thread_id) };
+        self.submit(&RawSample { values, time_ns: now_ns, ..sample });
+    }
+
+    /// Forgets all observations while there are no ticks.
+    pub fn pause(&mut self, now_ns: u64) {
+        self.release(now_ns);
+        self.pending.clear();
+        self.repeats = Repeats::default();
+        self.off_cpu = OffCpu::default();
+        self.pace = Pace::new(now_ns);
+    }
+
+    /// Submits the stack of each thread, for the profile of threads.
+    pub fn submit_live_threads(&mut self, config: &Config) {
+        let now_ns = sys::monotonic_ns();
+        if now_ns.saturating_sub(self.live_threads_ns) < LIVE_THREADS_VALID_NS {
+            return;
+        }
+        self.live_threads_ns = now_ns;
+        let mut left = Vec::new();
+        self.runtime.threads(&mut left);
+        self.set_depth(config);
+        let deadline = Instant::now() + LIVE_THREADS_TIMEOUT;
+        loop {
+            // Requests the self-walks; the next pass takes those that are complete.
+            let is_last = !self.runtime.uses_self_walks() || Instant::now() >= deadline;
+            left.retain(|thread| !self.submit_live_thread(*thread, is_last, now_ns));
+            if left.is_empty() {
+                return;
+            }
+            if !self.runtime.wait_for_responses(SELF_WALK_TIMEOUT) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Submits the stack of one live thread; false while its self-walk is pending, unless `is_last`.
+    fn submit_live_thread(&mut self, thread: RuntimeThread, is_last: bool, now_ns: u64) -> bool {
+        let [mut last, mut before] = std::mem::take(&mut self.buffers);
+        let (walk, mut frames) = self.walk_until_agreed(thread, &mut last, &mut before);
+        let is_complete = is_last || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
+        // A thread that ended meanwhile is not alive.
+        if is_complete && walk.outcome != Captured::Dropped(DropReason::NoThreadState) {
+            if let Captured::Dropped(reason) = walk.outcome {
+                last[0] = RawFrame::reason(reason);
+                frames = 0..1;
+            }
+            let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
+            let (kind, context, frames) = (SampleKind::Threads, walk.context, &last[frames]);
+            let empty = empty_sample(thread.thread_id);
+            self.submit(&RawSample { kind, flags, time_ns: now_ns, values: [1, 0], context, frames, ..empty });
+        }
+        self.buffers = [last, before];
+        is_complete
+    }
+
+    fn set_depth(&mut self, config: &Config) {
+        for buffer in &mut self.buffers {
+            buffer.resize(config.max_stack_depth as usize + 1, RawFrame::default());
+        }
     }
 
     /// The end of the sampler: waits for pending self-walks of threads that have no processor.
-    fn finish(&mut self) {
+    pub fn finish(&mut self) {
         let deadline_ns = sys::monotonic_ns() + LAST_SELF_WALK_TIMEOUT_NS;
         while !self.pending.is_empty() && sys::monotonic_ns() < deadline_ns {
             std::thread::sleep(Duration::from_millis(1));
@@ -329,37 +304,23 @@ impl WallSampler {
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|_, pending| {
             let elapsed = Elapsed { previous_ns: 0, current_ns: pending.weight_ns };
-            !self.sample(pending.thread, elapsed, now_ns, true)
+            let share = pending.off_ns as f64 / pending.weight_ns.max(1) as f64;
+            !self.sample(pending.thread, elapsed, Wait { reason: pending.reason, share }, now_ns, true)
         });
         self.pending = pending;
     }
 
     /// Samples a thread; false while its self-walk is pending.
-    fn sample(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_be_pending: bool) -> bool {
+    fn sample(
+        &mut self,
+        thread: RuntimeThread,
+        elapsed: Elapsed,
+        wait: Wait,
+        now_ns: u64,
+        may_be_pending: bool,
+    ) -> bool {
         let [mut last, mut before] = std::mem::take(&mut self.buffers);
-        let mut walk = self.walk(thread, &mut last);
-        self.has_moved |= walk.moved;
-        let mut frames = 0..walk.len;
-        if walk.moved {
-            let mut agreed = false;
-            for _ in 1..MAX_WALKS {
-                self.counters.wall_repeated.add(1);
-                std::mem::swap(&mut last, &mut before);
-                let len_before = walk.len;
-                walk = self.walk(thread, &mut last);
-                let common = common_root(&before[..len_before], &last[..walk.len]);
-                agreed = !walk.moved || (common == walk.len && common == len_before);
-                frames = walk.len - common..walk.len;
-                if agreed {
-                    frames = 0..walk.len;
-                    break;
-                }
-            }
-            if !agreed && walk.outcome == Captured::Walked {
-                self.counters.wall_moved.add(1);
-                frames = place_reason(&mut last, frames, walk.len);
-            }
-        }
+        let (walk, mut frames) = self.walk_until_agreed(thread, &mut last, &mut before);
         let is_complete = !may_be_pending || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
         if is_complete {
             if let Captured::Dropped(reason) = walk.outcome {
@@ -369,18 +330,20 @@ impl WallSampler {
             }
             let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
             let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
-            let mut sample =
-                RawSample { flags, context, frames, ..empty_wall_sample(thread_id, elapsed.all_ns(), now_ns) };
+            let values = [elapsed.all_ns(), wait.off_ns(elapsed.all_ns())];
+            let mut sample = RawSample { flags, context, frames, key: wait.reason, ..empty_sample(thread_id) };
+            (sample.values, sample.time_ns) = (values, now_ns);
             let position = self.inbox.ring().head();
             match self.repeats.compare(&sample, position) {
                 Comparison::Merged => {}
                 Comparison::Same => self.submit(&sample),
-                Comparison::Different => {
-                    self.has_moved = true;
+                different => {
+                    self.has_moved |= different == Comparison::Different;
                     let left_ns = self.charge_previous(thread_id, elapsed.previous_ns, now_ns);
-                    sample.values[0] = left_ns + elapsed.current_ns;
-                    if let Some((repeat, weight_ns)) = self.repeats.replace(&sample, position) {
-                        self.submit_repeat(thread_id, &repeat, weight_ns, now_ns);
+                    let weight_ns = left_ns + elapsed.current_ns;
+                    sample.values = [weight_ns, wait.off_ns(weight_ns)];
+                    if let Some(repeat) = self.repeats.replace(&sample, wait, position) {
+                        self.submit_repeat(thread_id, &repeat, repeat.held_ns, now_ns);
                     }
                     self.submit(&sample);
                 }
@@ -388,6 +351,40 @@ impl WallSampler {
         }
         self.buffers = [last, before];
         is_complete
+    }
+
+    /// Walks a thread; a thread that runs, until two walks agree or for the last time. Returns the last walk and its frames
+    /// that were on the stack.
+    fn walk_until_agreed(
+        &mut self,
+        thread: RuntimeThread,
+        last: &mut Vec<RawFrame>,
+        before: &mut Vec<RawFrame>,
+    ) -> (WalkResult, Range<usize>) {
+        let mut walk = self.walk(thread, last);
+        self.has_moved |= walk.moved;
+        if !walk.moved {
+            let frames = 0..walk.len;
+            return (walk, frames);
+        }
+        for _ in 1..MAX_WALKS {
+            self.counters.wall_repeated.add(1);
+            std::mem::swap(last, before);
+            let len_before = walk.len;
+            walk = self.walk(thread, last);
+            let common = common_root(&before[..len_before], &last[..walk.len]);
+            if !walk.moved || (common == walk.len && common == len_before) {
+                let frames = 0..walk.len;
+                return (walk, frames);
+            }
+            walk.confirmed = common;
+        }
+        let mut frames = walk.len - walk.confirmed..walk.len;
+        if walk.outcome == Captured::Walked {
+            self.counters.wall_moved.add(1);
+            frames = place_reason(last, frames, walk.len);
+        }
+        (walk, frames)
     }
 
     /// Submits a `[signal_blocked]` sample for threads whose self-walk is pending for too long. The self-walk stays
@@ -416,13 +413,11 @@ impl WallSampler {
 
     fn submit_blocked(&self, pending: &mut PendingWalk, now_ns: u64) {
         let frames = [RawFrame::reason(DropReason::SignalBlocked)];
-        let weight_ns = std::mem::take(&mut pending.weight_ns);
-        if weight_ns > 0 {
+        let values = [std::mem::take(&mut pending.weight_ns), std::mem::take(&mut pending.off_ns)];
+        if values[0] > 0 {
             self.counters.wall_without_stack.add(1);
-            self.submit(&RawSample {
-                frames: &frames,
-                ..empty_wall_sample(pending.thread.thread_id, weight_ns, now_ns)
-            });
+            let empty = empty_sample(pending.thread.thread_id);
+            self.submit(&RawSample { values, time_ns: now_ns, key: pending.reason, frames: &frames, ..empty });
         }
     }
 
@@ -442,7 +437,7 @@ impl WallSampler {
             let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
             let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
             if outcome == Captured::Walked && self.repeats.is_previous(thread.thread_id, context, &buffer[..len]) {
-                return WalkResult { len, truncated, context, outcome, moved: false };
+                return WalkResult { len, truncated, context, outcome, moved: false, confirmed: 0 };
             }
         }
         let clock = || if walks_itself { None } else { sys::thread_cpu_ns(thread.thread_id) };
@@ -450,14 +445,15 @@ impl WallSampler {
         let mut stack = RawStack::new(&mut buffer[..depth]);
         let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
         let moved = !walks_itself && (clock_before.is_none() || clock() != clock_before);
-        WalkResult { len: stack.len(), truncated: stack.is_truncated(), context: stack.context, outcome, moved }
+        let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
+        WalkResult { len, truncated, context, outcome, moved, confirmed: 0 }
     }
 }
 
-/// A sample without frames.
-fn empty_wall_sample(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
-    let (kind, flags, values, context) = (SampleKind::Wall, SampleFlags(0), [weight_ns, 1], Context::None);
-    RawSample { kind, flags, thread_id, time_ns, values, key: 0, context, frames: &[] }
+/// A sample without values and frames.
+fn empty_sample(thread_id: u32) -> RawSample<'static> {
+    let (kind, flags, context) = (SampleKind::Wall, SampleFlags(0), Context::None);
+    RawSample { kind, flags, thread_id, time_ns: 0, values: [0, 0], key: 0, context, frames: &[] }
 }
 
 /// Moves a random subset to the front (Fisher–Yates) and returns its size.
@@ -477,7 +473,7 @@ fn common_root(left: &[RawFrame], right: &[RawFrame]) -> usize {
 
 /// Puts the reason on the leaf side of the confirmed frames: it replaces the next frame, or is inserted if all frames are
 /// confirmed. The buffer has a capacity of the depth plus one.
-fn place_reason(buffer: &mut [RawFrame], confirmed: std::ops::Range<usize>, len: usize) -> std::ops::Range<usize> {
+fn place_reason(buffer: &mut [RawFrame], confirmed: Range<usize>, len: usize) -> Range<usize> {
     let reason = RawFrame::reason(DropReason::MovedDuringWalk);
     match confirmed.start {
         0 => {

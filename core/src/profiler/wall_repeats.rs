@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::off_cpu::Wait;
 use crate::runtime::RuntimeThread;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags};
 
@@ -17,11 +18,12 @@ const MAX_THREADS: usize = 4096;
 pub(super) struct Repeat {
     pub flags: SampleFlags,
     pub context: Context,
+    pub wait: Wait,
     pub frames: Vec<RawFrame>,
     /// Ring position at the observation.
     pub position: u64,
-    /// Held-back weight.
-    weight_ns: u64,
+    /// Held-back time, and the part of it off CPU.
+    pub held_ns: [u64; 2],
     /// Whether the last two observations are identical.
     is_steady: bool,
 }
@@ -33,6 +35,8 @@ pub(super) enum Comparison {
     Merged,
     /// Identical; the caller submits the sample.
     Same,
+    /// The same stack, but another reason of the wait.
+    OtherReason,
     Different,
 }
 
@@ -70,20 +74,25 @@ impl Repeats {
         if !is_same {
             return Comparison::Different;
         }
+        if repeat.wait.reason != sample.key {
+            return Comparison::OtherReason;
+        }
         repeat.is_steady = true;
         repeat.position = position;
         if !self.is_allowed {
             return Comparison::Same;
         }
-        repeat.weight_ns += sample.values[0];
+        for (held_ns, ns) in repeat.held_ns.iter_mut().zip(sample.values) {
+            *held_ns += ns;
+        }
         Comparison::Merged
     }
 
     /// Stores a new observation of a thread; returns the held-back sample of the previous one.
-    pub fn replace(&mut self, sample: &RawSample<'_>, position: u64) -> Option<(Repeat, u64)> {
+    pub fn replace(&mut self, sample: &RawSample<'_>, wait: Wait, position: u64) -> Option<Repeat> {
         let is_kept = self.threads.len() < MAX_THREADS || self.threads.contains_key(&sample.thread_id);
         let (flags, context, frames) = (sample.flags, sample.context, sample.frames.to_vec());
-        let repeat = Repeat { flags, context, frames, position, weight_ns: 0, is_steady: false };
+        let repeat = Repeat { flags, context, wait, frames, position, held_ns: [0, 0], is_steady: false };
         let previous = if is_kept { self.threads.insert(sample.thread_id, repeat) } else { None };
         held_back(previous)
     }
@@ -94,7 +103,7 @@ impl Repeats {
     }
 
     /// Removes a thread; returns its held-back sample.
-    pub fn forget(&mut self, thread_id: u32) -> Option<(Repeat, u64)> {
+    pub fn forget(&mut self, thread_id: u32) -> Option<Repeat> {
         held_back(self.threads.remove(&thread_id))
     }
 
@@ -120,21 +129,21 @@ impl Repeats {
     }
 
     /// Submits all held-back samples, and removes threads that are not in `alive`, which is sorted.
-    pub fn release(&mut self, now_ns: u64, alive: &[u32], mut submit: impl FnMut(u32, &Repeat, u64)) {
+    pub fn release(&mut self, now_ns: u64, alive: &[u32], mut submit: impl FnMut(u32, &Repeat)) {
         self.released_ns = now_ns;
         self.threads.retain(|thread_id, repeat| {
-            let weight_ns = std::mem::take(&mut repeat.weight_ns);
-            if weight_ns > 0 {
-                submit(*thread_id, repeat, weight_ns);
+            if repeat.held_ns[0] > 0 {
+                submit(*thread_id, repeat);
             }
+            repeat.held_ns = [0, 0];
             alive.binary_search(thread_id).is_ok()
         });
     }
 }
 
-/// The observation and its held-back weight, if that is above 0.
-fn held_back(repeat: Option<Repeat>) -> Option<(Repeat, u64)> {
-    repeat.map(|repeat| (repeat.weight_ns, repeat)).filter(|(ns, _)| *ns > 0).map(|(ns, repeat)| (repeat, ns))
+/// The observation, if it has held-back time.
+fn held_back(repeat: Option<Repeat>) -> Option<Repeat> {
+    repeat.filter(|repeat| repeat.held_ns[0] > 0)
 }
 
 #[cfg(test)]
@@ -148,7 +157,7 @@ mod tests {
             flags: SampleFlags(0),
             thread_id: 7,
             time_ns: 0,
-            values: [weight_ns, 1],
+            values: [weight_ns, weight_ns / 2],
             key: 0,
             context: Context::None,
             frames: code,
@@ -163,31 +172,31 @@ mod tests {
         let mut repeats = Repeats::default();
         repeats.allow(true);
         assert_eq!(repeats.compare(&sample(&WAITS, 5), 0), Comparison::Different, "the first observation");
-        assert!(repeats.replace(&sample(&WAITS, 5), 0).is_none());
+        assert!(repeats.replace(&sample(&WAITS, 5), Wait::default(), 0).is_none());
         assert_eq!([6, 7].map(|ns| repeats.compare(&sample(&WAITS, ns), ns)), [Comparison::Merged; 2]);
         assert_eq!(repeats.compare(&sample(&WORKS, 1), 8), Comparison::Different, "another stack");
-        let (previous, weight_ns) = repeats.replace(&sample(&WORKS, 1), 8).unwrap();
-        assert_eq!((previous.frames.as_slice(), previous.position, weight_ns), (&WAITS[..], 7, 13));
+        let previous = repeats.replace(&sample(&WORKS, 1), Wait::default(), 8).unwrap();
+        assert_eq!((previous.frames.as_slice(), previous.position, previous.held_ns), (&WAITS[..], 7, [13, 6]));
         assert_eq!(repeats.compare(&sample(&WORKS, 2), 9), Comparison::Merged);
         let mut released = Vec::new();
-        repeats.release(INTERVAL_NS, &[7], |id, repeat, ns| released.push((id, repeat.frames.clone(), ns)));
-        assert_eq!(released, [(7, WORKS.to_vec(), 2)]);
+        repeats.release(INTERVAL_NS, &[7], |id, repeat| released.push((id, repeat.frames.clone(), repeat.held_ns)));
+        assert_eq!(released, [(7, WORKS.to_vec(), [2, 1])]);
         assert!(repeats.are_due(2 * INTERVAL_NS) && !repeats.are_due(2 * INTERVAL_NS - 1));
     }
 
     #[test]
     fn ended_threads_are_removed_and_samples_are_held_back_only_if_allowed() {
         let mut repeats = Repeats::default();
-        assert!(repeats.replace(&sample(&WAITS, 5), 0).is_none());
+        assert!(repeats.replace(&sample(&WAITS, 5), Wait::default(), 0).is_none());
         assert_eq!(repeats.compare(&sample(&WAITS, 5), 0), Comparison::Same, "not allowed");
         repeats.allow(true);
         assert_eq!(repeats.compare(&sample(&WAITS, 5), 0), Comparison::Merged);
         repeats.allow(false);
-        let held_ns = repeats.replace(&sample(&WORKS, 5), 0).map(|(_, weight_ns)| weight_ns);
-        assert_eq!(held_ns, Some(5), "weight from before `allow(false)` is submitted");
-        repeats.release(1, &[6, 7], |_, _, _| {});
+        let held_ns = repeats.replace(&sample(&WORKS, 5), Wait::default(), 0).map(|repeat| repeat.held_ns);
+        assert_eq!(held_ns, Some([5, 2]), "weight from before `allow(false)` is submitted");
+        repeats.release(1, &[6, 7], |_, _| {});
         assert_eq!(repeats.threads.len(), 1);
-        repeats.release(1, &[6, 8], |_, _, _| {});
+        repeats.release(1, &[6, 8], |_, _| {});
         assert!(repeats.threads.is_empty());
     }
 }

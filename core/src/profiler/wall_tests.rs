@@ -1,5 +1,6 @@
 //! Tests of the wall sampler (`wall`) with threads whose self-walks complete when the test decides.
 
+use super::super::wall_thread::spawn;
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -271,7 +272,7 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
     let runtime =
         Arc::new(SelfWalkRuntime { threads: threads(&[3]), completes_on_wait: false, are_frames_stable: true });
     let before_ns = sys::monotonic_ns();
-    let config = Config { wall_rate: Some(1), ..Config::default() };
+    let config = Config { wall: true, wall_rate: Some(1), ..Config::default() };
     let thread = spawn(runtime, walk_when_running, inbox, Arc::default(), Arc::new(config)).unwrap();
     let control = thread.control();
     let submitted_ns = || {
@@ -281,14 +282,14 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
     };
     let timeout = Duration::from_secs(20);
     let first_release_ns = sys::monotonic_ns();
-    control.release(timeout);
+    control.release(timeout, false);
     let first_ns = submitted_ns();
     // The sampler started between these two times.
     assert!(first_ns > 0 && first_ns <= sys::monotonic_ns() - before_ns, "{first_ns}");
-    control.release(timeout);
+    control.release(timeout, false);
     let second_ns = submitted_ns();
     thread.stop();
-    control.release(timeout);
+    control.release(timeout, false);
     let all_ns = first_ns + second_ns + submitted_ns();
     assert!(all_ns <= sys::monotonic_ns() - before_ns && second_ns > 0, "{all_ns}");
     assert!(sys::monotonic_ns() - first_release_ns < timeout.as_nanos() as u64, "no release timed out");
@@ -382,4 +383,50 @@ fn rare_ticks_in_an_idle_process_do_not_change_the_shares_for_work_of_any_durati
     }
     let [.., ticks_hz] = charged_to_work(1_000_000, 1, true);
     assert!(ticks_hz < 10.0, "{ticks_hz} ticks per second");
+}
+
+#[test]
+fn each_live_thread_is_submitted_once_and_a_thread_that_does_not_respond_with_the_reason() {
+    let mut ticks = Ticks::of(&[0, 202], false);
+    state(0).is_running.store(true, Ordering::Relaxed);
+    ticks.sampler.capture = |handle, thread_id, stack| match thread_id {
+        202 => Captured::Dropped(DropReason::SignalBlocked),
+        _ => walk_when_running(handle, thread_id, stack),
+    };
+    let config = Config { threads: true, ..Config::default() };
+    for _ in 0..2 {
+        ticks.sampler.submit_live_threads(&config);
+        // The second call stands for a window that ends right after the first one.
+    }
+    assert_eq!(ticks.samples(), [(leaf(0), 1), (BLOCKED, 1)]);
+    ticks.sampler.live_threads_ns -= LIVE_THREADS_VALID_NS;
+    ticks.sampler.submit_live_threads(&config);
+    assert_eq!(ticks.samples().len(), 2);
+}
+
+#[test]
+fn threads_alone_need_no_ticks() {
+    let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+    let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
+    let runtime =
+        Arc::new(SelfWalkRuntime { threads: threads(&[203]), completes_on_wait: false, are_frames_stable: true });
+    static WALKS_OF_203: AtomicU64 = AtomicU64::new(0);
+    let walk: CaptureOtherFn = |_, thread_id, stack| {
+        WALKS_OF_203.fetch_add(1, Ordering::Relaxed);
+        stack.push(RawFrame { code: u64::from(thread_id), at: 0 });
+        Captured::Walked
+    };
+    let config = Config { threads: true, wall_rate: Some(1000), ..Config::default() };
+    let thread = spawn(runtime, walk, inbox, Arc::default(), Arc::new(config)).unwrap();
+    let control = thread.control();
+    let timeout = Duration::from_secs(20);
+    control.release(timeout, false);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(WALKS_OF_203.load(Ordering::Relaxed), 0);
+    control.release(timeout, true);
+    assert_eq!(WALKS_OF_203.load(Ordering::Relaxed), 1);
+    let mut kinds = Vec::new();
+    inbox.ring().drain(inbox.ring().head(), &mut |_, sample| kinds.push((sample.kind, sample.values[0])));
+    assert_eq!(kinds, [(SampleKind::Threads, 1)]);
+    thread.stop();
 }

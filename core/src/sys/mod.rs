@@ -44,6 +44,7 @@ mod system_calls;
 mod termination_signal;
 pub mod thread_context;
 mod thread_start;
+mod thread_state;
 mod threads;
 mod time;
 mod timer;
@@ -70,6 +71,7 @@ pub use termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };
 pub(crate) use thread_start::{start_own_thread, StartedThread};
+pub use thread_state::{run_delay_ns, thread_state, ThreadState};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
 pub use walk::walk_other_thread;

@@ -86,6 +86,7 @@ fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
     const EVENT_LOOP: &[ProfileType] = &[profile_type(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
     const OFF_CPU: &[ProfileType] = &[profile_type(0, ("off_cpu", NS), ("off_cpu", NS))];
     const GC: &[ProfileType] = &[profile_type(0, ("gc", NS), ("gc", NS))];
+    const THREADS: &[ProfileType] = &[profile_type(0, ("threads", "count"), ("threads", "count"))];
     match kind {
         SampleKind::Cpu => CPU,
         SampleKind::Wall => WALL,
@@ -95,6 +96,7 @@ fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
         SampleKind::EventLoop => EVENT_LOOP,
         SampleKind::OffCpu => OFF_CPU,
         SampleKind::Gc => GC,
+        SampleKind::Threads => THREADS,
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct WindowSettings {
     pub interval_ns: u64,
     pub keep_timestamps: bool,
     pub thread_labels: bool,
+    /// Whether samples of the wall sampler are in the wall profile. They may be taken for the off-CPU profile only.
+    pub wall: bool,
 }
 
 /// A resolved sample for the window.
@@ -160,12 +162,16 @@ impl Window {
                 counters.samples_wall.add(1);
                 [sample.values[0], 0]
             }
+            SampleKind::OffCpu => {
+                counters.samples_off_cpu.add(1);
+                sample.values
+            }
             SampleKind::Alloc
             | SampleKind::InUse
             | SampleKind::Lock
             | SampleKind::EventLoop
-            | SampleKind::OffCpu
-            | SampleKind::Gc => {
+            | SampleKind::Gc
+            | SampleKind::Threads => {
                 counters.samples_submitted.add(1);
                 sample.values
             }
@@ -192,7 +198,7 @@ impl Window {
     fn reach_back_ns(&self, sample: &RawSample<'_>) -> u64 {
         match sample.kind {
             SampleKind::Cpu => sample.values[0].min(2 * self.settings.cpu_period_ns),
-            SampleKind::Wall => self.settings.wall_period_ns,
+            SampleKind::Wall | SampleKind::OffCpu => self.settings.wall_period_ns,
             _ => 0,
         }
     }

@@ -12,6 +12,7 @@ const SETTINGS: WindowSettings = WindowSettings {
     interval_ns: 10_000_000_000,
     keep_timestamps: false,
     thread_labels: false,
+    wall: true,
 };
 
 struct StackTables {

@@ -169,6 +169,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
         SampleKind::EventLoop,
         SampleKind::OffCpu,
         SampleKind::Gc,
+        SampleKind::Threads,
     ] {
         let frames = [RawFrame { code, at: 3 }];
         let sample = RawSample {
@@ -185,6 +186,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
     }
     assert!(profiler.flush_kind(SampleKind::Lock, TIMEOUT));
     assert_eq!((windows_closed(), profiler.stats().counter("samples.submitted")), (1, 6));
+    assert_eq!(profiler.stats().counter("samples.off_cpu"), 1);
     assert!(profiler.flush_kind(SampleKind::Lock, TIMEOUT));
     assert_eq!(windows_closed(), 1, "no new sample of that kind");
     assert!(profiler.flush(TIMEOUT));

@@ -9,7 +9,8 @@ use crate::{Context, DropReason, SyntheticFrame};
 pub enum SampleKind {
     /// `values[0]` = CPU nanoseconds since the thread's last sample; `values[1]` = periods it represents (≥ 1).
     Cpu = 1,
-    /// `values[0]` = wall nanoseconds the sample represents.
+    /// `values[0]` = wall nanoseconds the sample represents, `values[1]` = the part of them off CPU; key = code of the
+    /// [`SyntheticFrame`] that names the reason of the wait (0: none).
     Wall = 2,
     /// `values[0]` = bytes, `values[1]` = objects it represents; with [`SampleFlags::SIZE_AND_INTERVAL`] size and interval
     /// instead, and key = its id in the live set (0: not there).
@@ -24,12 +25,23 @@ pub enum SampleKind {
     OffCpu = 7,
     /// `values[0]` = nanoseconds of a pause for garbage collection.
     Gc = 8,
+    /// Live threads at the end of a window: `values[0]` = threads it represents.
+    Threads = 9,
 }
 
 impl SampleKind {
     /// Every kind; the code of each is its position plus one.
-    pub const ALL: [Self; 8] =
-        [Self::Cpu, Self::Wall, Self::Alloc, Self::InUse, Self::Lock, Self::EventLoop, Self::OffCpu, Self::Gc];
+    pub const ALL: [Self; 9] = [
+        Self::Cpu,
+        Self::Wall,
+        Self::Alloc,
+        Self::InUse,
+        Self::Lock,
+        Self::EventLoop,
+        Self::OffCpu,
+        Self::Gc,
+        Self::Threads,
+    ];
 
     /// The kind of a code read from the ring; `None` for an unknown code.
     pub fn from_code(code: u8) -> Option<Self> {

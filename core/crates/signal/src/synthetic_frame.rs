@@ -1,6 +1,7 @@
-//! Frames that name an activity of a runtime instead of code. They are the same in every language.
+//! Frames that name an activity of a runtime, or the reason of a wait, instead of code. They are the same in every
+//! language.
 
-/// An activity of the runtime.
+/// An activity of the runtime, or the reason of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SyntheticFrame {
@@ -16,11 +17,29 @@ pub enum SyntheticFrame {
     Automatic = 5,
     /// The program requested the collection.
     Requested = 6,
+    /// The thread waits for a lock, a condition or a queue: anything that ends in a futex.
+    Lock = 7,
+    /// The thread waits for a file, a socket, or a set of them.
+    Io = 8,
+    /// The thread sleeps for a time.
+    Sleep = 9,
+    /// The thread could run, but has no processor.
+    ScheduledOut = 10,
 }
 
 impl SyntheticFrame {
-    const ALL: [Self; 6] =
-        [Self::Gc, Self::Generation0, Self::Generation1, Self::Generation2, Self::Automatic, Self::Requested];
+    const ALL: [Self; 10] = [
+        Self::Gc,
+        Self::Generation0,
+        Self::Generation1,
+        Self::Generation2,
+        Self::Automatic,
+        Self::Requested,
+        Self::Lock,
+        Self::Io,
+        Self::Sleep,
+        Self::ScheduledOut,
+    ];
 
     /// The frame of a code read from the ring; `None` for an unknown code.
     pub fn from_code(code: u64) -> Option<Self> {
@@ -45,6 +64,10 @@ impl SyntheticFrame {
             Self::Generation2 => "[generation 2]",
             Self::Automatic => "[automatic]",
             Self::Requested => "[requested]",
+            Self::Lock => "[lock]",
+            Self::Io => "[I/O]",
+            Self::Sleep => "[sleep]",
+            Self::ScheduledOut => "[scheduled out]",
         }
     }
 }

@@ -1,0 +1,203 @@
+"""The time off CPU and the live threads: totals that the program measured itself, reasons, labels."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+WAITS = """
+import json, os, select, socket, subprocess, sys, threading, time
+import spanprof
+
+truth = {}
+
+def burn(seconds):
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass
+
+def measured(function):
+    def run():
+        wall, cpu = time.perf_counter(), time.thread_time()
+        function()
+        truth[function.__name__] = time.perf_counter() - wall - (time.thread_time() - cpu)
+    return threading.Thread(target=run)
+
+def run_all(*functions):
+    threads = [measured(function) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spanprof.stop()
+    print(json.dumps(truth))
+"""
+
+
+def by_reason(profiles, function: str) -> dict[str, float]:
+    """Seconds through `function` by the leaf frame."""
+    seconds: dict[str, float] = {}
+    for sample in profiles.through(function):
+        seconds[sample.leaf] = seconds.get(sample.leaf, 0) + sample.nanoseconds / 1e9
+    return seconds
+
+
+def test_the_time_off_cpu_has_its_total_its_stack_and_its_reason(run_target):
+    target = run_target(
+        WAITS
+        + """
+reader, writer = socket.socketpair()
+lock = threading.Lock()
+lock.acquire()
+
+def reading():
+    reader.recv(1)
+
+def locking():
+    lock.acquire()
+
+def sleeping():
+    time.sleep(2)
+
+def polling():
+    select.select([], [], [], 2)
+
+def ending():
+    time.sleep(2)
+    writer.send(b"x")
+    lock.release()
+
+spanprof.start(off_cpu=True)
+run_all(reading, locking, sleeping, polling, ending)
+"""
+    )
+    truth = json.loads(target.stdout)
+    profiles = target.profiles("off_cpu")
+    assert profiles.files[0].types == [("off_cpu", "nanoseconds")]
+    assert not target.profiles("wall").samples
+    reasons = {"reading": "[I/O]", "locking": "[lock]", "sleeping": "[sleep]", "polling": "[sleep]"}
+    for function, reason in reasons.items():
+        seconds = by_reason(profiles, function)
+        assert sum(seconds.values()) == pytest.approx(truth[function], rel=0.1), (function, seconds, truth)
+        assert seconds[reason] > 0.8 * sum(seconds.values()), (function, seconds)
+
+
+def test_only_the_waits_of_a_thread_that_also_computes_are_off_cpu(run_target):
+    target = run_target(
+        WAITS
+        + """
+def mixed():
+    began = time.perf_counter()
+    while time.perf_counter() - began < 5:
+        burn(0.004)
+        pausing()
+
+def pausing():
+    time.sleep(0.006)
+
+spanprof.start(off_cpu=True, wall=True)
+run_all(mixed)
+"""
+    )
+    truth = json.loads(target.stdout)["mixed"]
+    seconds = by_reason(target.profiles("off_cpu"), "mixed")
+    # Five hundred waits at random moments of the intervals: the standard deviation is 3 %.
+    assert sum(seconds.values()) == pytest.approx(truth, rel=0.2), seconds
+    computing = by_reason(target.profiles("off_cpu"), "burn")
+    assert computing.get("[sleep]", 0) < 0.15 * truth, (truth, computing)
+    assert sum(by_reason(target.profiles("wall"), "mixed").values()) == pytest.approx(5, rel=0.2)
+
+
+def test_a_thread_without_a_processor_is_scheduled_out(run_target):
+    target = run_target(
+        WAITS
+        + """
+processor = min(os.sched_getaffinity(0))
+burner = subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{processor}])\\nwhile True: pass"])
+
+def computing():
+    os.sched_setaffinity(0, [processor])
+    burn(1)
+
+try:
+    spanprof.start(off_cpu=True)
+    run_all(computing)
+finally:
+    burner.kill()
+"""
+    )
+    truth = json.loads(target.stdout)["computing"]
+    seconds = by_reason(target.profiles("off_cpu"), "computing")
+    assert truth > 0.2, "the processor was shared"
+    assert sum(seconds.values()) == pytest.approx(truth, rel=0.2), (seconds, truth)
+    assert seconds["[scheduled out]"] > 0.8 * sum(seconds.values()), seconds
+
+
+def test_live_threads_are_counted_once_per_window_with_their_labels(run_target):
+    target = run_target(
+        """
+        import threading, time
+        import spanprof
+
+        ended = threading.Event()
+
+        def waiting(number):
+            with spanprof.tag_wrapper({"worker": str(number % 2)}):
+                ended.wait()
+
+        spanprof.start(threads=True, cpu=False, heap=False, upload_interval=1)
+        threads = [threading.Thread(target=waiting, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        # The process is idle: windows end nevertheless.
+        time.sleep(3.5)
+        ended.set()
+        for thread in threads:
+            thread.join()
+        spanprof.stop()
+        """
+    )
+    profiles = target.profiles("threads")
+    assert profiles.files[0].types == [("threads", "count")]
+    counts = []
+    for window in profiles.files:
+        workers = [sample for sample in window.samples if "waiting" in sample.frames]
+        counts.append({sample.labels["worker"]: 0 for sample in workers})
+        for sample in workers:
+            counts[-1][sample.labels["worker"]] += sample.count
+        main = [sample for sample in window.samples if sample.frames[-1] == "<module>"]
+        assert sum(sample.count for sample in main) == 1
+    assert counts.count({"0": 3, "1": 3}) >= 2, counts
+    assert counts[-1] == {}, "after the threads ended"
+    assert not target.profiles("wall").samples
+
+
+def test_without_these_profiles_there_is_no_wall_thread(run_target):
+    target = run_target(
+        """
+        import pathlib, time
+        import spanprof
+
+        def has_wall_thread():
+            names = []
+            for task in pathlib.Path("/proc/self/task").iterdir():
+                try:
+                    names.append((task / "comm").read_text().strip())
+                except OSError:  # The thread has ended.
+                    continue
+            return "spanprof-wall" in names
+
+        spanprof.start()
+        time.sleep(0.5)
+        assert not has_wall_thread()
+        spanprof.update(threads=True)
+        # A thread gives itself its name.
+        deadline = time.monotonic() + 20
+        while not has_wall_thread():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        spanprof.update(threads=False)
+        assert not has_wall_thread()
+        """
+    )

@@ -1,0 +1,156 @@
+//! The thread of the wall sampler, and the requests to it. Not here: the work of a tick (`wall`).
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::wall::WallSampler;
+use super::wall_pace;
+use crate::config::Config;
+use crate::runtime::Runtime;
+use crate::stats::Counters;
+use crate::sys::{self, Inbox, StartedThread};
+use spanprof_signal::CaptureOtherFn;
+
+/// The thread and its control.
+pub(super) struct WallThread {
+    control: Arc<WallControl>,
+    thread: StartedThread,
+}
+
+pub(super) struct WallControl {
+    requests: Mutex<WallRequests>,
+    changed: Condvar,
+}
+
+struct WallRequests {
+    config: Arc<Config>,
+    stop: bool,
+    /// Number of requests to submit the held-back samples, and of those that are done.
+    releases: u64,
+    released: u64,
+    /// Whether one of these requests includes the live threads.
+    live_threads: bool,
+}
+
+/// A request to submit samples before a window ends.
+struct Release {
+    number: u64,
+    /// Whether to submit the live threads.
+    live_threads: bool,
+}
+
+impl WallThread {
+    pub fn set_config(&self, config: Arc<Config>) {
+        self.control.lock().config = config;
+        self.control.changed.notify_all();
+    }
+
+    pub fn control(&self) -> Arc<WallControl> {
+        self.control.clone()
+    }
+
+    pub fn stop(self) {
+        self.control.lock().stop = true;
+        self.control.changed.notify_all();
+        // The thread waits for these requests only; it counts a panic itself.
+        self.thread.join();
+    }
+}
+
+/// Starts the thread.
+pub(super) fn spawn(
+    runtime: Arc<dyn Runtime>,
+    capture: CaptureOtherFn,
+    inbox: &'static Inbox,
+    counters: Arc<Counters>,
+    config: Arc<Config>,
+) -> std::io::Result<WallThread> {
+    let requests = WallRequests { config, stop: false, releases: 0, released: 0, live_threads: false };
+    let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
+    let own_control = control.clone();
+    let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
+    let thread = sys::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
+        let sampling = std::panic::AssertUnwindSafe(|| {
+            loop {
+                let (config, stop, release) = own_control.sleep(&mut sampler);
+                match samples_time(&config) {
+                    // Also before the end, to sample the time since the last tick.
+                    true => sampler.tick(&config, sys::monotonic_ns()),
+                    false => sampler.pause(sys::monotonic_ns()),
+                }
+                if stop {
+                    sampler.finish();
+                }
+                if config.threads && (stop || release.as_ref().is_some_and(|release| release.live_threads)) {
+                    sampler.submit_live_threads(&config);
+                }
+                if stop {
+                    break;
+                }
+                if let Some(release) = release {
+                    sampler.release(sys::monotonic_ns());
+                    own_control.lock().released = release.number;
+                    own_control.changed.notify_all();
+                }
+            }
+        });
+        if std::panic::catch_unwind(sampling).is_err() {
+            counters.panics.add(1);
+        }
+    })?;
+    Ok(WallThread { control, thread })
+}
+
+impl WallControl {
+    fn lock(&self) -> MutexGuard<'_, WallRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests the held-back samples, and the live threads if the configuration has them and `live_threads` is true. Waits
+    /// until they are submitted, at most for `timeout` and while the sampler runs.
+    pub fn release(&self, timeout: Duration, live_threads: bool) {
+        let deadline = Instant::now() + timeout;
+        let mut requests = self.lock();
+        requests.releases += 1;
+        requests.live_threads |= live_threads;
+        let number = requests.releases;
+        self.changed.notify_all();
+        while requests.released < number && !requests.stop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return;
+            }
+            requests = self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Sleeps until the next tick is due, or a request arrives. Returns the configuration, whether to stop, and the request.
+    fn sleep(&self, sampler: &mut WallSampler) -> (Arc<Config>, bool, Option<Release>) {
+        let mut requests = self.lock();
+        let rate_hz = requests.config.wall_rate.unwrap_or(requests.config.sample_rate);
+        let base_ns = wall_pace::base_ns(rate_hz, sampler.processors);
+        let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
+        loop {
+            let left_ns = next_tick_ns.saturating_sub(sys::monotonic_ns());
+            let has_request = requests.releases > requests.released;
+            let ticks = samples_time(&requests.config);
+            if requests.stop || has_request || ticks && left_ns == 0 {
+                let live_threads = std::mem::take(&mut requests.live_threads);
+                let release = has_request.then_some(Release { number: requests.releases, live_threads });
+                return (requests.config.clone(), requests.stop, release);
+            }
+            requests = match ticks {
+                true => {
+                    let left = Duration::from_nanos(left_ns);
+                    self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                false => self.changed.wait(requests).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+/// Whether the sampler ticks. The live threads alone need no ticks.
+fn samples_time(config: &Config) -> bool {
+    config.wall || config.off_cpu
+}
