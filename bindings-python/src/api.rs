@@ -17,7 +17,7 @@ use crate::ffi::pending_call;
 use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
 use crate::ffi::variable;
-use crate::runtime::{gc_pauses, PythonRuntime};
+use crate::runtime::{array_handler, gc_pauses, PythonRuntime};
 
 /// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch disables it.
 #[pyfunction]
@@ -126,6 +126,19 @@ pub fn resume_current_thread(py: Python<'_>) {
     ffi_guard((), || py.detach(|| with_running(Profiler::resume_current_thread)));
 }
 
+/// Lets the heap profile see numpy's arrays in the calling context, while it runs and numpy is loaded.
+#[pyfunction]
+pub fn hook_arrays(py: Python<'_>) {
+    ffi_guard((), || {
+        if let Err(error) = array_handler::install(py) {
+            binding::log(
+                LogLevel::Warning,
+                &format!("spanprof: the heap profile does not see numpy's arrays: {error}"),
+            );
+        }
+    });
+}
+
 /// Sets the function that the main thread calls when log lines are queued; called once when the package is imported.
 #[pyfunction]
 pub fn set_log_notifier(function: Bound<'_, PyAny>) {
@@ -159,6 +172,7 @@ fn apply_settings(py: Python<'_>) {
     if let Err(error) = gc_pauses::set_reported(py, reports_gc) {
         binding::log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
     }
+    hook_arrays(py);
 }
 
 fn python_runtime(py: Python<'_>, signals: bool) -> Result<Arc<dyn Runtime>, Error> {

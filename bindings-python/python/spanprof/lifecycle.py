@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import exec_calls, fork, greenlets, host_log, otel_link, pyroscope, spawn, threads
+from . import arrays, exec_calls, fork, greenlets, host_log, otel_link, pyroscope, spawn, threads
 from .errors import SpanprofError
 from .native import native
 
@@ -49,6 +49,7 @@ def _start(config: dict[str, Any]) -> bool:
     if running:
         threads.install()
         greenlets.install()
+        arrays.install()
         fork.install()
         exec_calls.install()
         spawn.install(config)

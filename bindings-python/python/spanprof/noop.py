@@ -108,6 +108,10 @@ def register_current_thread() -> None:
     return None
 
 
+def hook_arrays() -> None:
+    return None
+
+
 def suspend_current_thread() -> None:
     return None
 

@@ -44,15 +44,20 @@ def _register_threads() -> None:
         if threading.current_thread is not None and self.ident == threading.get_ident():
             native.register_current_thread()
             inherited = self.__dict__.pop("_spanprof_context", 0)
-            if inherited:
-                # From 3.14 on a thread runs in its own `Context`.
-                context = getattr(self, "_context", None)
-                if context is None:
-                    native.set_current(inherited)
-                else:
-                    context.run(native.set_current, inherited)
+            # From 3.14 on a thread runs in its own `Context`.
+            context = getattr(self, "_context", None)
+            if context is None:
+                _prepare_context(inherited)
+            else:
+                context.run(_prepare_context, inherited)
 
     threading.Thread._set_native_id = _set_native_id  # type: ignore[attr-defined]
+
+
+def _prepare_context(inherited: int) -> None:
+    if inherited:
+        native.set_current(inherited)
+    native.hook_arrays()
 
 
 def _inherit_contexts() -> None:

@@ -1,6 +1,6 @@
-//! The allocator hooks of CPython's MEM and OBJ domains: select allocations for the heap profile and observe when sampled
+//! The allocator hooks of CPython's MEM and OBJ domains and of numpy's arrays: select allocations for the heap profile and observe when sampled
 //! objects are freed. Each hook passes its arguments on to the allocator that was there before. Not here: installing the
-//! hooks (`allocator_hooks`), the profile itself (`spanprof_signal::heap`).
+//! hooks (`allocator_hooks`, `array_handler`), the profile itself (`spanprof_signal::heap`).
 //!
 //! # Rules
 //! 1. Callers hold the GIL, which serializes the count of bytes. A caller without it, or an interpreter with a GIL of its own,
@@ -19,10 +19,10 @@ use spanprof_signal::heap::HEAP;
 
 use super::capture_signal::walk_calling_thread;
 
-/// `PyMemAllocatorEx` (`Include/cpython/pymem.h`, 3.9 to 3.15).
+/// The functions that allocate, in both kinds of allocators.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct DomainAllocator {
+pub struct AllocationFunctions {
     /// First argument of each function.
     pub context: *mut c_void,
     /// Allocates bytes.
@@ -31,33 +31,72 @@ pub struct DomainAllocator {
     pub calloc: unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void,
     /// Resizes an object, or allocates one for a null pointer.
     pub realloc: unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> *mut c_void,
+}
+
+/// `PyMemAllocatorEx` (`Include/cpython/pymem.h`, 3.9 to 3.15).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct DomainAllocator {
+    /// All functions but the last.
+    pub functions: AllocationFunctions,
     /// Frees an object or a null pointer.
     pub free: unsafe extern "C" fn(*mut c_void, *mut c_void),
+}
+
+/// numpy's `PyDataMemAllocator` (`numpy/ndarraytypes.h`, 1.22 to 2.5).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ArrayAllocator {
+    /// All functions but the last.
+    pub functions: AllocationFunctions,
+    /// Frees the data of an array; its size is the last argument.
+    pub free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize),
 }
 
 /// Index of the MEM domain in [`SAVED`].
 pub const MEM: usize = 0;
 /// Index of the OBJ domain in [`SAVED`].
 pub const OBJ: usize = 1;
+/// The data of numpy's arrays; its allocator is [`SAVED_ARRAYS`].
+pub const ARRAYS: usize = 2;
 
 /// The allocator below each hook, leaked. Stored before the hook is installed.
 pub static SAVED: [AtomicPtr<DomainAllocator>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+/// As [`SAVED`], for numpy's arrays.
+pub static SAVED_ARRAYS: AtomicPtr<ArrayAllocator> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The hooks of a domain, with the context of the allocator below.
 pub fn hooks<const DOMAIN: usize>(context: *mut c_void) -> DomainAllocator {
-    DomainAllocator {
-        context,
-        malloc: malloc::<DOMAIN>,
-        calloc: calloc::<DOMAIN>,
-        realloc: realloc::<DOMAIN>,
-        free: free::<DOMAIN>,
+    DomainAllocator { functions: allocation_hooks::<DOMAIN>(context), free: free::<DOMAIN> }
+}
+
+/// The hooks of numpy's arrays, with the context of the allocator below.
+pub fn array_hooks(context: *mut c_void) -> ArrayAllocator {
+    ArrayAllocator { functions: allocation_hooks::<ARRAYS>(context), free: free_array }
+}
+
+fn allocation_hooks<const DOMAIN: usize>(context: *mut c_void) -> AllocationFunctions {
+    AllocationFunctions { context, malloc: malloc::<DOMAIN>, calloc: calloc::<DOMAIN>, realloc: realloc::<DOMAIN> }
+}
+
+#[inline(always)]
+fn saved<const DOMAIN: usize>() -> &'static AllocationFunctions {
+    match DOMAIN {
+        ARRAYS => &saved_arrays().functions,
+        _ => &saved_domain::<DOMAIN>().functions,
     }
 }
 
 #[inline(always)]
-fn saved<const DOMAIN: usize>() -> &'static DomainAllocator {
+fn saved_domain<const DOMAIN: usize>() -> &'static DomainAllocator {
     // SAFETY: a hook runs only after its domain's allocator was leaked and stored here; Acquire pairs with that store.
     unsafe { &*SAVED[DOMAIN].load(Ordering::Acquire) }
+}
+
+#[inline(always)]
+fn saved_arrays() -> &'static ArrayAllocator {
+    // SAFETY: as in `saved_domain`.
+    unsafe { &*SAVED_ARRAYS.load(Ordering::Acquire) }
 }
 
 unsafe extern "C" fn malloc<const DOMAIN: usize>(context: *mut c_void, bytes: usize) -> *mut c_void {
@@ -92,7 +131,15 @@ unsafe extern "C" fn free<const DOMAIN: usize>(context: *mut c_void, object: *mu
         return sampled_free::<DOMAIN>(context, object);
     }
     // SAFETY: as in `malloc`.
-    unsafe { (saved::<DOMAIN>().free)(context, object) }
+    unsafe { (saved_domain::<DOMAIN>().free)(context, object) }
+}
+
+unsafe extern "C" fn free_array(context: *mut c_void, data: *mut c_void, bytes: usize) {
+    if HEAP.may_be_live(data as usize) {
+        HEAP.freed(data as usize);
+    }
+    // SAFETY: as in `malloc`.
+    unsafe { (saved_arrays().free)(context, data, bytes) }
 }
 
 // The rare cases are functions of their own that cannot unwind, so that a hook is a jump without a stack frame in the
@@ -139,7 +186,7 @@ extern "C" fn sampled_realloc<const DOMAIN: usize>(
 extern "C" fn sampled_free<const DOMAIN: usize>(context: *mut c_void, object: *mut c_void) {
     HEAP.freed(object as usize);
     // SAFETY: as in `malloc`.
-    unsafe { (saved::<DOMAIN>().free)(context, object) }
+    unsafe { (saved_domain::<DOMAIN>().free)(context, object) }
 }
 
 fn record(object: *mut c_void, bytes: usize) -> *mut c_void {

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use spanprof_signal::heap::HEAP;
 
 use super::allocator_hook_signal::{hooks, DomainAllocator, MEM, OBJ, SAVED};
-use super::interpreter;
+use super::{array_handler, interpreter};
 
 type GetAllocator = unsafe extern "C" fn(c_int, *mut DomainAllocator);
 type SetAllocator = unsafe extern "C" fn(c_int, *const DomainAllocator);
@@ -55,7 +55,7 @@ fn install_in<const DOMAIN: usize>(py: Python<'_>, (get, set): (GetAllocator, Se
     };
     // Leaked: a thread may be in a hook at any time. Stored first: the hook runs as soon as it is set.
     SAVED[DOMAIN].store(Box::leak(Box::new(current)), Ordering::Release);
-    let hooks = hooks::<DOMAIN>(current.context);
+    let hooks = hooks::<DOMAIN>(current.functions.context);
     // SAFETY: the hooks pass each call to the allocator that they replace, with its context. The GIL is held, as for every
     // caller of this domain.
     unsafe { set(domain, &hooks) };
@@ -82,9 +82,13 @@ fn is_in_use<const DOMAIN: usize>(_py: Python<'_>) -> bool {
 }
 
 /// Names of the hooked domains, for `stats()`.
-pub fn hooked_domains() -> &'static str {
-    match SAVED[OBJ].load(Ordering::Acquire).is_null() {
-        true => "",
-        false => "mem,obj",
+pub fn hooked_domains() -> String {
+    let mut domains = Vec::new();
+    if !SAVED[OBJ].load(Ordering::Acquire).is_null() {
+        domains.extend(["mem", "obj"]);
     }
+    if array_handler::is_known() {
+        domains.push("numpy");
+    }
+    domains.join(",")
 }

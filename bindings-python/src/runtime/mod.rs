@@ -14,6 +14,7 @@
 mod activation_signal;
 mod allocator_hook_signal;
 mod allocator_hooks;
+pub mod array_handler;
 mod capture_other;
 mod capture_signal;
 #[cfg(test)]
@@ -234,7 +235,7 @@ impl Runtime for PythonRuntime {
         out.push(("python.tombstones_lost", code_lifetime::lost().to_string()));
         out.push(("python.tombstones_kept", resolver.tombstones().to_string()));
         out.push(("python.frames_unresolved", resolver.unresolved().to_string()));
-        out.push(("python.heap_domains", allocator_hooks::hooked_domains().into()));
+        out.push(("python.heap_domains", allocator_hooks::hooked_domains()));
         out.push(("python.degraded", self.degraded().join(",")));
     }
 }
