@@ -71,17 +71,18 @@ fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
         exact_type: Some(("cpu", NS)),
     }];
     const WALL: &[ProfileType] = &[profile_type(0, ("wall", NS), ("wall", NS))];
+    // Pyroscope groups the types by the period type; its dashboards call these groups `memory` and `mutex`.
     const ALLOC: &[ProfileType] = &[
-        profile_type(0, ("alloc_space", "bytes"), ("space", "bytes")),
-        profile_type(1, ("alloc_objects", "count"), ("space", "bytes")),
+        profile_type(0, ("alloc_space", "bytes"), ("memory", "bytes")),
+        profile_type(1, ("alloc_objects", "count"), ("memory", "bytes")),
     ];
     const IN_USE: &[ProfileType] = &[
-        profile_type(0, ("inuse_space", "bytes"), ("space", "bytes")),
-        profile_type(1, ("inuse_objects", "count"), ("space", "bytes")),
+        profile_type(0, ("inuse_space", "bytes"), ("memory", "bytes")),
+        profile_type(1, ("inuse_objects", "count"), ("memory", "bytes")),
     ];
     const LOCK: &[ProfileType] = &[
-        profile_type(1, ("contentions", "count"), ("contentions", "count")),
-        profile_type(0, ("delay", NS), ("contentions", "count")),
+        profile_type(1, ("contentions", "count"), ("mutex", "count")),
+        profile_type(0, ("delay", NS), ("mutex", "count")),
     ];
     const EVENT_LOOP: &[ProfileType] = &[profile_type(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
     const OFF_CPU: &[ProfileType] = &[profile_type(0, ("off_cpu", NS), ("off_cpu", NS))];

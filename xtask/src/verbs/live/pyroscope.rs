@@ -1,5 +1,5 @@
 //! Pyroscope 1.21: one program per language sends to it directly and through the Collector; series, labels, spans, a diff and
-//! totals are queried and compared with the sent profiles.
+//! totals are queried and compared with the sent profiles, for one program of every profile type too.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,6 +78,9 @@ pub fn run(_: &LiveArguments) -> StepResult {
         setup.cell("python", shared, "span", &[("INSTANCE_ATTRIBUTES", "false")]),
     );
     record("label_names".to_owned(), setup.label_names());
+    for route in ROUTES.iter().filter(|route| route.protocol == "http/protobuf") {
+        record(format!("every type {}", route.name), setup.every_type(*route));
+    }
     all_passed("live pyroscope", &failed)
 }
 
@@ -182,6 +185,24 @@ impl PyroscopeSetup {
             query = query.arg("--collector").arg(&self.spanprof).arg(self.written());
         }
         query.run()
+    }
+
+    /// Every profile of one program: each type has the same total in Pyroscope as in the program's files.
+    fn every_type(&self, route: Route) -> StepResult {
+        let service = format!("live-every-type-{}", route.name.replace('_', "-"));
+        let files = scratch::empty(&service)?;
+        ProcessStep::new(service.clone(), self.venv.python())
+            .arg("xtask/live/pyroscope/every_type.py")
+            .arg(self.endpoint(route))
+            .arg(&files)
+            .arg(&service)
+            .run()?;
+        ProcessStep::new(format!("query {service}"), self.venv.python())
+            .arg("xtask/live/pyroscope/query_types.py")
+            .arg(&self.spanprof)
+            .arg(&files)
+            .args([&self.pyroscope.to_string(), &service])
+            .run()
     }
 
     /// A label name that Pyroscope 1.x refuses: the error has its reason, and `strict` is accepted.

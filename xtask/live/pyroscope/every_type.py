@@ -1,0 +1,64 @@
+"""Takes every profile that Python has, and sends the same windows to a receiver and to a directory."""
+
+import gc
+import os
+import sys
+import threading
+import time
+
+import spanprof
+
+
+class Node:
+    """A member of a cycle, which only the garbage collector frees."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def keep_memory():
+    return [bytes(1000) for _ in range(20_000)]
+
+
+def free_memory():
+    for _ in range(20_000):
+        bytes(1000)
+
+
+def collect_garbage():
+    nodes = [Node() for _ in range(10_000)]
+    del nodes
+    gc.collect()
+
+
+def wait_for_lock():
+    lock = threading.Lock()
+    lock.acquire()
+    threading.Timer(0.2, lock.release).start()
+    with lock:
+        pass
+
+
+def main():
+    endpoint, directory, service = sys.argv[1:]
+    spanprof.start(
+        service_name=service,
+        profiles="all",
+        heap_interval=16384,
+        upload_interval=60,
+        destinations=[{"type": "otlp", "endpoint": endpoint}, {"type": "file", "directory": directory}],
+    )
+    with spanprof.tag_wrapper({"endpoint": "/cart"}):
+        kept = keep_memory()
+        free_memory()
+        collect_garbage()
+        wait_for_lock()
+        time.sleep(0.3)
+    if not spanprof.flush(20):
+        sys.exit(f"not delivered: {spanprof.stats()}")
+    # Without stop() there is one window: Pyroscope adds up gauges of several.
+    os._exit(len(kept) == 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Compares the totals of every_type.py in its files with those that Pyroscope stored, type by type."""
+
+import json
+import subprocess
+import sys
+import time
+
+from query import Pyroscope, flamegraph_total
+
+# Pyroscope's id of each type: group, type and unit, period type and unit. It takes the group from the period type. Not here:
+# cpu, whose exact time is in the files only (`query.py` compares it).
+TYPES = {
+    "wall": "wall:wall:nanoseconds:wall:nanoseconds",
+    "alloc_space": "memory:alloc_space:bytes:memory:bytes",
+    "alloc_objects": "memory:alloc_objects:count:memory:bytes",
+    "inuse_space": "memory:inuse_space:bytes:memory:bytes",
+    "inuse_objects": "memory:inuse_objects:count:memory:bytes",
+    "off_cpu": "off_cpu:off_cpu:nanoseconds:off_cpu:nanoseconds",
+    "threads": "threads:threads:count:threads:count",
+    "gc": "gc:gc:nanoseconds:gc:nanoseconds",
+}
+
+
+def written(command, directory, name):
+    words = [command, "top", directory, "--type", name, "--json"]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)["total"]
+
+
+def stored(pyroscope, profile_type):
+    body = {"profileTypeID": profile_type, "labelSelector": pyroscope.selector()}
+    return flamegraph_total(pyroscope.call("SelectMergeStacktraces", **body))
+
+
+def main():
+    command, directory, port, service = sys.argv[1:]
+    pyroscope = Pyroscope(int(port), service)
+    until = time.monotonic() + 30
+    problems = ["no query"]
+    while problems and time.monotonic() < until:
+        types = pyroscope.call("ProfileTypes").get("profileTypes", [])
+        listed = {one["ID"] for one in types}
+        problems = []
+        for name, profile_type in TYPES.items():
+            sent, found = written(command, directory, name), stored(pyroscope, profile_type)
+            if sent != found or sent == 0 or profile_type not in listed:
+                problems.append(f"{profile_type}: {sent} written, {found} in Pyroscope; it lists {sorted(listed)}")
+        time.sleep(0.5)
+    if problems:
+        sys.exit("\n".join(problems))
+    print(f"{len(TYPES)} types, each with the same total in Pyroscope: {', '.join(TYPES.values())}")
+
+
+if __name__ == "__main__":
+    main()
