@@ -128,6 +128,7 @@ impl WallSampler {
         self.has_moved = false;
         self.measures_off_cpu = config.off_cpu;
         let mut threads = std::mem::take(&mut self.threads);
+        self.repeats.set_existing(if elapsed.previous_ns > 0 { &threads } else { &[] });
         threads.clear();
         self.runtime.threads(&mut threads);
         let all = threads.len();
@@ -184,11 +185,12 @@ impl WallSampler {
         }
     }
 
-    /// Charges time to the previous observation of a thread. Returns the time if its frames are no longer valid. Without a
-    /// previous observation the thread did not exist, and the time is dropped.
+    /// Charges time to the previous observation of a thread. Returns the time if there is none, or if its frames are no
+    /// longer valid. The time of a thread that did not exist is dropped.
     fn charge_previous(&self, thread_id: u32, weight_ns: u64, now_ns: u64) -> u64 {
-        let Some(repeat) = self.repeats.previous(thread_id).filter(|_| weight_ns > 0) else { return 0 };
-        let mut repeat = repeat.clone();
+        let Some(mut repeat) = self.repeats.previous(thread_id).filter(|_| weight_ns > 0).cloned() else {
+            return if self.repeats.existed(thread_id) { weight_ns } else { 0 };
+        };
         if !self.runtime.stabilize_frames(repeat.position, &mut repeat.frames) {
             return weight_ns;
         }

@@ -44,6 +44,8 @@ pub(super) enum Comparison {
 #[derive(Default)]
 pub(super) struct Repeats {
     threads: BTreeMap<u32, Repeat>,
+    /// Ids of the threads at the previous tick, sorted; empty if that tick covers no time after itself.
+    existing: Vec<u32>,
     is_allowed: bool,
     released_ns: u64,
 }
@@ -57,6 +59,18 @@ impl Repeats {
     /// The last observation of a thread, if any.
     pub fn previous(&self, thread_id: u32) -> Option<&Repeat> {
         self.threads.get(&thread_id)
+    }
+
+    /// Stores the threads of the previous tick, of which a bounded subset was observed.
+    pub fn set_existing(&mut self, threads: &[RuntimeThread]) {
+        self.existing.clear();
+        self.existing.extend(threads.iter().map(|thread| thread.thread_id));
+        self.existing.sort_unstable();
+    }
+
+    /// Whether the thread is one of those.
+    pub fn existed(&self, thread_id: u32) -> bool {
+        self.existing.binary_search(&thread_id).is_ok()
     }
 
     /// Whether context and frames equal the last observation of a thread. False after a truncated observation.

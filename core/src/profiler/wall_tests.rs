@@ -327,6 +327,32 @@ fn time_between_rare_ticks_is_charged_to_threads_that_existed() {
     }
 }
 
+#[test]
+fn time_before_the_first_observation_of_a_thread_is_charged_if_the_thread_existed() {
+    for seed in 0..50 {
+        let mut ticks = Ticks::with(SelfWalkRuntime {
+            threads: threads(&[2, 201]),
+            completes_on_wait: false,
+            are_frames_stable: false,
+        });
+        ticks.sampler.capture = |_, thread_id, stack| {
+            stack.push(RawFrame { code: u64::from(thread_id), at: 0 });
+            Captured::Walked
+        };
+        ticks.sampler.process_cpu_ns = || 0;
+        ticks.sampler.random = Sequence::new(seed);
+        // Rare ticks may begin before the second thread is observed.
+        let config = Config { wall_max_threads: 1, ..Config::default() };
+        let (mut now_ns, mut charged_ns) = (0, 0);
+        for _ in 0..20 {
+            now_ns = ticks.sampler.pace.plan(10_000_000, &mut ticks.sampler.random);
+            ticks.sampler.tick(&config, now_ns);
+            charged_ns += ticks.samples().iter().map(|(_, weight_ns)| weight_ns).sum::<u64>();
+        }
+        assert_eq!(charged_ns, 2 * now_ns, "of two threads, seed {seed}");
+    }
+}
+
 /// Activity of thread 200 at the time of a walk: 0 waits, 1 works.
 static ACTIVITY: AtomicU64 = AtomicU64::new(0);
 
