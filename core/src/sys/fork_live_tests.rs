@@ -33,7 +33,7 @@ pub(super) fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(code) };
     }
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(120);
     loop {
         let mut status = 0;
         // SAFETY: waits for the child created above; writes one int to a local.

@@ -398,35 +398,38 @@ fn a_full_ring_reports_the_lost_cpu_time() {
 #[test]
 fn a_thousand_starts_and_stops_leak_no_resources() {
     let _turn = one_at_a_time();
-    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let running = Arc::new(AtomicBool::new(true));
-    let burner = {
-        let running = running.clone();
-        std::thread::spawn(move || {
-            while running.load(Ordering::Relaxed) {
-                burn(1_000_000);
+    // In a child: memory and descriptors are those of the process, and threads of other tests allocate too.
+    super::fork_tests::in_child(|| {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let running = Arc::new(AtomicBool::new(true));
+        let burner = {
+            let running = running.clone();
+            std::thread::spawn(move || {
+                while running.load(Ordering::Relaxed) {
+                    burn(1_000_000);
+                }
+            })
+        };
+        let stop = StopOnDrop(&running);
+        let mut before = (0, 0);
+        for round in 0..1_000 {
+            if round == 50 {
+                before = (descriptors(), resident_bytes());
             }
-        })
-    };
-    let stop = StopOnDrop(&running);
-    let mut before = (0, 0);
-    for round in 0..1_000 {
-        if round == 50 {
-            before = (descriptors(), resident_bytes());
+            let kind = if round % 2 == 0 { ClockChoice::ThreadTimer } else { ClockChoice::Auto };
+            let clocks = start(settings(kind, 4_000));
+            if round % 10 == 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            clocks.stop();
+            clocks.stop();
         }
-        let kind = if round % 2 == 0 { ClockChoice::ThreadTimer } else { ClockChoice::Auto };
-        let clocks = start(settings(kind, 4_000));
-        if round % 10 == 0 {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        clocks.stop();
-        clocks.stop();
-    }
-    drop(stop);
-    burner.join().unwrap();
-    let (descriptors, resident) = (descriptors(), resident_bytes());
-    assert!(descriptors <= before.0 + 2, "{descriptors} descriptors, {} before", before.0);
-    assert!(resident < before.1 + (8 << 20), "{resident} bytes, {} before", before.1);
+        drop(stop);
+        burner.join().unwrap();
+        let (descriptors, resident) = (descriptors(), resident_bytes());
+        assert!(descriptors <= before.0 + 2, "{descriptors} descriptors, {} before", before.0);
+        assert!(resident < before.1 + (8 << 20), "{resident} bytes, {} before", before.1);
+    });
 }
 
 #[test]
