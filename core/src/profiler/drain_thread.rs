@@ -109,6 +109,13 @@ impl<'a> DrainThread<'a> {
             self.engine.open(sys::monotonic_ns());
         }
         let reason = self.session.inbox.wait(self.sleep_ns());
+        if self.session.is_superseded() {
+            // Samples and wakeups are those of the later run.
+            self.session.inbox.wake();
+            self.close(None, None, false);
+            self.write_output();
+            return false;
+        }
         let ending = self.ending();
         if ending != Ending::Nothing {
             self.session.release_wall(ending == Ending::LiveThreads);
@@ -140,10 +147,7 @@ impl<'a> DrainThread<'a> {
         }
         if stop {
             self.close_and_send(true);
-            if let Some(output) = &mut self.output {
-                // Only this line sets it, once.
-                let _ = self.session.written.set(output.write());
-            }
+            self.write_output();
             return false;
         }
         self.drain_up_to(self.up_to);
@@ -165,6 +169,14 @@ impl<'a> DrainThread<'a> {
             self.delivery_log.begin(now(), &reported);
         }
         true
+    }
+
+    /// Writes the file of the whole run, at its end.
+    fn write_output(&mut self) {
+        if let Some(output) = &mut self.output {
+            // Only this line sets it, once.
+            let _ = self.session.written.set(output.write());
+        }
     }
 
     /// Checks the signal handlers once per upload interval, independently of samples: where another handler replaced

@@ -1,7 +1,7 @@
 //! One run of the profiler: its clocks, threads, tables and destinations, and the requests to its drain thread. Not here:
 //! its start, change and stop (`start_stop`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,13 @@ const WALL_RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 /// As [`WALL_RELEASE_TIMEOUT`], with the stacks of all threads.
 const LIVE_THREADS_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Number of the last run. All runs share one inbox, which belongs to this one.
+static LAST_RUN: AtomicU64 = AtomicU64::new(0);
+
 /// See the module documentation.
 pub(super) struct Session {
+    /// Number of this run.
+    pub run: u64,
     pub config: ArcSwap<Config>,
     pub runtime: Arc<dyn Runtime>,
     pub inbox: &'static Inbox,
@@ -51,6 +56,17 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Gives the inbox to a new run; returns its number.
+    pub fn begin_run() -> u64 {
+        LAST_RUN.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Whether the inbox belongs to a later run. `stop` does not wait longer than its timeout for the drain thread, which may
+    /// thus outlive it.
+    pub fn is_superseded(&self) -> bool {
+        LAST_RUN.load(Ordering::Acquire) != self.run
+    }
+
     /// Whether samples are being taken, or were at the moment of the fork. Takes no lock.
     pub fn is_running(&self) -> bool {
         !self.stopping.load(Ordering::Acquire) && !self.control.has_ended()

@@ -37,6 +37,7 @@ impl Session {
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         reset_inbox_after_fork(inbox);
         context::set_drain_inbox(inbox);
+        let run = Self::begin_run();
         // Discards entries of the previous run.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         sys::use_inbox(inbox);
@@ -70,6 +71,7 @@ impl Session {
         };
         let losses_before = clocks.as_ref().map(|clocks| clocks.counters().reasons).unwrap_or_default();
         let session = Arc::new(Self {
+            run,
             config: ArcSwap::from_pointee(config),
             runtime,
             inbox,

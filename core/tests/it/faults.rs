@@ -1,6 +1,6 @@
 //! Faults inside the profiler do not affect the host, and are counted.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -239,4 +239,66 @@ fn stop_reports_a_lost_window_be_it_the_last_or_an_earlier_one() {
         assert!(!profiler.stop(), "a window was lost");
         assert_eq!(profiler.stats().counter("export.0.dropped_queue_full"), 1);
     }
+}
+
+/// Resolves a frame when the test allows it.
+#[derive(Default)]
+struct StalledRuntime {
+    is_resolving: AtomicBool,
+    may_continue: AtomicBool,
+}
+
+impl Runtime for StalledRuntime {
+    fn resource_attributes(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn capture(&self) -> CaptureFn {
+        walk_one
+    }
+
+    fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<Frame>) {
+        self.is_resolving.store(true, Ordering::Release);
+        while !self.may_continue.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_drain_thread_that_outlives_its_stop_takes_no_sample_and_no_wakeup_of_the_next_run() {
+    let _serial = one_at_a_time();
+    let submit = |profiler: &Profiler| {
+        let sample = RawSample {
+            kind: SampleKind::Lock,
+            flags: SampleFlags(0),
+            thread_id: spanprof::sys::thread_id(),
+            time_ns: spanprof::sys::monotonic_ns(),
+            values: [1000, 1],
+            key: 0,
+            context: Context::None,
+            frames: &[RawFrame { code: 0x7000, at: 1 }],
+        };
+        assert!(profiler.submit(&sample).is_ok());
+    };
+    let stalled = Arc::new(StalledRuntime::default());
+    let config = Config { cpu: false, stop_timeout: Duration::ZERO, ..without_destination() };
+    let first = Profiler::start_with_runtime(config, stalled.clone()).unwrap();
+    submit(&first);
+    let deadline = Instant::now() + TIMEOUT;
+    while !stalled.is_resolving.load(Ordering::Acquire) {
+        assert!(Instant::now() < deadline, "the sample is not resolved");
+        first.flush(Duration::ZERO);
+    }
+    assert!(!first.stop(), "its drain thread still works");
+    let config = Config { cpu: false, ..without_destination() };
+    let next = Profiler::start_with_runtime(config, spanprof::fake::FakeRuntime::new()).unwrap();
+    submit(&next);
+    stalled.may_continue.store(true, Ordering::Release);
+    while next.stats().counter("samples.submitted") == 0 {
+        assert!(Instant::now() < deadline, "the sample of the next run is lost");
+        next.flush(Duration::from_secs(5));
+    }
+    assert_eq!(first.stats().counter("samples.submitted"), 1, "its own sample");
+    assert!(next.stop());
 }
