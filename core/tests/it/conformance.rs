@@ -30,6 +30,7 @@ fn conformance_every_case_holds_in_rust() {
 
 #[test]
 fn conformance_a_failed_case_reports_the_expected_and_the_actual_value() {
+    let _serial = crate::profiler::one_at_a_time();
     let text = "{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, \
                 {close: {at_ms: 10, samples: {cpu: [\"b 1\"]}}}]}";
     let problem = spanprof::conformance::run(text).unwrap_err();

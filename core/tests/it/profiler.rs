@@ -11,9 +11,10 @@ use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, ErrorKind, LogLevel, Profiler};
 use spanprof_profile::{ProfilesData, Value};
 use spanprof_read::decode;
-use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind};
+use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind, MAX_PERIODS_AHEAD};
 
-/// Serializes tests that start the profiler, of which a process has only one.
+/// Serializes tests that start the profiler, of which a process has only one, and those that use CPU: the profiler samples
+/// the threads of all tests.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
     static SERIAL: Mutex<()> = Mutex::new(());
     SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,6 +105,9 @@ fn burn_until(condition: &str, is_true: impl Fn() -> bool) {
     panic!("not after two seconds of CPU time: {condition}");
 }
 
+/// At 100 Hz.
+const MAX_AHEAD_NS: u64 = MAX_PERIODS_AHEAD * 10_000_000;
+
 /// Compares the total of a run's profiles with that of its samples, and the latter with the CPU time of the host.
 fn check_total(profiler: &Profiler, total_ns: i64, host_ns: u64) {
     let stats = profiler.stats();
@@ -111,8 +115,9 @@ fn check_total(profiler: &Profiler, total_ns: i64, host_ns: u64) {
     let sampled_ns = stats.counter("samples.cpu_ns") + unattributed_ns;
     // Remainders: up to a period of 20 ms of each of three threads.
     assert!(total_ns.abs_diff(sampled_ns as i64) < 60_000_000, "{total_ns} ns in profiles, {sampled_ns} in samples");
-    // The time of a thread since its last sample is in no window; it is longer on a loaded machine.
-    assert!(sampled_ns < host_ns + 20_000_000 && sampled_ns > host_ns / 2, "{sampled_ns} of {host_ns} ns");
+    // The time of a thread since its last sample is in no window; it is longer on a loaded machine. Estimated CPU time is ahead
+    // where a hypervisor steals the processor.
+    assert!(sampled_ns < host_ns + MAX_AHEAD_NS && sampled_ns > host_ns / 2, "{sampled_ns} of {host_ns} ns");
 }
 
 /// Uses CPU time of the calling thread.
@@ -142,7 +147,7 @@ fn a_native_program_sends_labelled_stacks_and_exact_totals() {
     let host_before = host_cpu_ns();
     let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("route", "/burn")];
     spanprof::tag_wrapper(trace, || burn(Duration::from_millis(600)));
-    burn(Duration::from_millis(200));
+    burn(Duration::from_millis(400));
     assert!(profiler.stop(), "everything was delivered");
     let host_ns = host_cpu_ns() - host_before;
 
@@ -164,8 +169,12 @@ fn a_native_program_sends_labelled_stacks_and_exact_totals() {
         .collect();
     assert!(labelled.iter().all(|sample| data.dictionary.get_link(sample.link).span_id[7] == 0xb7));
     let labelled_ns: i64 = labelled.iter().map(|sample| profile.weight(sample)).sum();
-    // Less than 600 ms by the interval that ended after the scope, which is longer on a loaded machine.
-    assert!((300_000_000..660_000_000).contains(&labelled_ns), "{labelled_ns} ns carry the label");
+    // Less than 600 ms by the interval that ended after the scope, which is longer on a loaded machine. More by the interval
+    // that began before it, and by estimates.
+    assert!(
+        (300_000_000..620_000_000 + MAX_AHEAD_NS as i64).contains(&labelled_ns),
+        "{labelled_ns} of 1,000,000,000 ns carry the label"
+    );
     // Only the leaf is checked, because the build of this test may lack frame pointers.
     let in_burn = labelled.iter().filter(|sample| {
         let leaf = data.dictionary.get_stack(sample.stack).first().copied().unwrap_or_default();
@@ -268,10 +277,10 @@ fn flush_sends_the_open_window_and_sampling_continues() {
 #[test]
 fn an_unreachable_receiver_delays_stop_at_most_until_its_deadline() {
     let _serial = one_at_a_time();
-    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let before = spanprof_signal::counters::samples();
     let config = Config {
-        endpoint: Some(format!("http://{refused}")),
+        // Nothing listens on port 1.
+        endpoint: Some("http://127.0.0.1:1".to_owned()),
         stop_timeout: Duration::from_millis(300),
         ..Config::default()
     };

@@ -160,6 +160,7 @@ fn qualified(name: &str, main_part: &str) -> String {
 
 #[test]
 fn conformance_the_public_names_equal_the_surface_case() {
+    let _serial = crate::profiler::one_at_a_time();
     let found = PublicNames::of_crate(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src"));
     let expected = parts(&surface(), "rust");
     let all: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
@@ -171,6 +172,7 @@ fn conformance_the_public_names_equal_the_surface_case() {
 
 #[test]
 fn conformance_every_concept_has_a_listed_name_in_every_language() {
+    let _serial = crate::profiler::one_at_a_time();
     let surface = surface();
     let concepts = surface["concepts"].as_sequence().unwrap();
     assert!(concepts.len() >= 9, "only {} concepts", concepts.len());
@@ -189,6 +191,7 @@ fn conformance_every_concept_has_a_listed_name_in_every_language() {
 
 #[test]
 fn conformance_every_listed_name_is_a_concept_or_has_a_reason() {
+    let _serial = crate::profiler::one_at_a_time();
     let surface = surface();
     for (language, main_part) in LANGUAGES {
         let mut explained = Vec::new();
