@@ -12,6 +12,8 @@ import time
 from typing import Iterator
 
 SPANPROF = [sys.executable, "-m", "spanprof"]
+# Sockets of `refused`.
+HELD: list[socket.socket] = []
 
 
 class Receiver:
@@ -60,9 +62,12 @@ def never_answering() -> Iterator[str]:
 
 
 def refused() -> str:
-    """An address that refuses connections."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"http://127.0.0.1:{server.getsockname()[1]}"
+    """An address that refuses connections. Its port stays bound, so no other process gets it; a server may still listen there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    HELD.append(held)
+    return f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
 def wait_until(condition, seconds: float = 30) -> None:
