@@ -23,7 +23,7 @@ function profiled(t, name, ...args) {
 const names = (sample) => sample.stack.map((frame) => frame.name);
 
 test('shares of three functions are those of their CPU time', (t) => {
-  const { output, samples } = profiled(t, 'shares.js', '1');
+  const { output, samples } = profiled(t, 'shares.js', '2');
   const sampled = { half: 0, third: 0, fifth: 0 };
   let all = 0;
   for (const sample of samples) {
@@ -35,8 +35,8 @@ test('shares of three functions are those of their CPU time', (t) => {
   const found = sampled.half + sampled.third + sampled.fifth;
   for (const name of Object.keys(sampled)) {
     const [is, expected] = [sampled[name] / found, output.took[name] / burnt];
-    // Four standard errors of a share among 100 samples: the program's CPU time at 100 Hz.
-    const allowed = 4 * Math.sqrt(expected * (1 - expected) / 100) + output.own / burnt;
+    // Five standard errors of a share among 200 samples: the program's CPU time at 100 Hz.
+    const allowed = 5 * Math.sqrt(expected * (1 - expected) / 200) + output.own / burnt;
     assert.ok(Math.abs(is - expected) < allowed, `${name}: ${is.toFixed(3)}, really ${expected.toFixed(3)} ± ${allowed.toFixed(3)}`);
   }
   // A sample in the code around the functions takes its weight from them, and the reverse.
