@@ -23,15 +23,12 @@ const { fastifyPlugin } = require('./fastify.js');
  * }} PyroscopeOptions
  */
 
-const IGNORED_OPTIONS = new Set(['sourceMapper', 'stripFilenames', 'shortenPaths', 'heap']);
+const IGNORED_OPTIONS = new Set(['sourceMapper', 'stripFilenames', 'shortenPaths']);
 
 /** The options of `init`. @type {lifecycle.Options} */
 let configured = {};
-/** Whether `start` was configured by `init`: Pyroscope then profiles memory too. */
-let heapIsImplied = false;
 /** The error of `init`, which `start` throws. @type {Error | undefined} */
 let unreadable;
-let heapWarned = false;
 
 /**
  * The value of Pyroscope's variable `name`, unless one of `higher` precedence is set. The core reads the other variables.
@@ -51,7 +48,7 @@ function translated(options) {
   const ours = {};
   /** @type {Record<string, string>} */
   const headers = {};
-  const { appName, serverAddress, authToken, basicAuthUser, basicAuthPassword, tenantID, flushIntervalMs, wall, ...rest } =
+  const { appName, serverAddress, authToken, basicAuthUser, basicAuthPassword, tenantID, flushIntervalMs, wall, heap, ...rest } =
     options;
   if (appName !== undefined) ours.serviceName = appName;
   const address = process.env.PYROSCOPE_ADHOC_SERVER_ADDRESS || serverAddress;
@@ -62,6 +59,12 @@ function translated(options) {
   const micros = option ?? variable('PYROSCOPE_WALL_SAMPLING_INTERVAL_MICROS', 'SPANPROF_SAMPLE_RATE');
   if (micros !== undefined && Number(micros) > 0) ours.sampleRate = Math.max(1, Math.round(1e6 / Number(micros)));
   if (typeof wall === 'boolean') ours.wall = wall;
+  if (typeof heap === 'object' && heap !== null) {
+    ours.heap = true;
+    if (heap.samplingIntervalBytes !== undefined) ours.heapInterval = heap.samplingIntervalBytes;
+  } else if (heap !== undefined) {
+    ours.heap = heap;
+  }
   if (authToken) headers.authorization = `Bearer ${authToken}`;
   if (basicAuthUser || basicAuthPassword) {
     const pair = Buffer.from(`${basicAuthUser ?? ''}:${basicAuthPassword ?? ''}`).toString('base64');
@@ -73,19 +76,18 @@ function translated(options) {
   }
   // Some programs pass an unset variable as an empty text.
   if (ours.endpoint === '') delete ours.endpoint;
-  if (rest.heap) startHeapProfiling();
   if (Object.keys(headers).length > 0) ours.headers = { ...headers, ...ours.headers };
   return ours;
 }
 
 /**
- * Stores the configuration for `start`. The wall clock is on unless `wall` is false: it is Pyroscope's first profile.
+ * Stores the configuration for `start`. The wall clock and the heap profile are on unless `wall` or `heap` is false: they are
+ * Pyroscope's profiles.
  * @param {PyroscopeOptions} [options]
  */
 function init(options) {
   try {
-    configured = { wall: true, ...translated(options ?? {}) };
-    heapIsImplied = options?.heap !== false;
+    configured = { wall: true, heap: true, ...translated(options ?? {}) };
     unreadable = undefined;
   } catch (error) {
     unreadable = SpanprofError.unreadable(error);
@@ -99,7 +101,6 @@ function init(options) {
  */
 function start(options) {
   if (unreadable !== undefined) throw unreadable;
-  if (heapIsImplied) startHeapProfiling();
   return lifecycle.start({ ...configured, ...readable(options) });
 }
 
@@ -117,12 +118,9 @@ function startWallProfiling() {
   if (!lifecycle.update({ wall: true })) lifecycle.start({ ...configured, wall: true });
 }
 
-/** Accepted; this version does not profile memory, and warns once. */
+/** Starts CPU and heap profiling. */
 function startHeapProfiling() {
-  if (heapWarned) return;
-  heapWarned = true;
-  hostLog.log('warning', "spanprof: memory is not profiled by this version; Pyroscope's heap profile is left out " +
-    '(`heap: false` in `init` ends this warning)');
+  if (!lifecycle.update({ heap: true })) lifecycle.start({ ...configured, heap: true });
 }
 
 /** @returns {Promise<void>} */
@@ -130,8 +128,10 @@ async function stopWallProfiling() {
   await lifecycle.stop();
 }
 
-/** Without effect, since no memory profile runs. @returns {Promise<void>} */
-async function stopHeapProfiling() {}
+/** Ends the heap profile; the others continue. @returns {Promise<void>} */
+async function stopHeapProfiling() {
+  lifecycle.update({ heap: false });
+}
 
 /**
  * Pyroscope's name of `tagWrapper`: returns the result of `fn`; the labels last across `await`.

@@ -125,6 +125,7 @@ fn enroll(env: &Env) -> std::result::Result<(), Error> {
         }
         if let Ok(event_loop) = env.get_uv_event_loop() {
             runtime::watch_event_loop(event_loop as usize);
+            runtime::begin_heap_profile(env.raw() as usize, event_loop as usize);
         }
     }
     Ok(())
@@ -197,7 +198,7 @@ pub fn stop() -> AsyncTask<BlockingTask> {
 /// As `stop`, on this thread: for `process.on('exit')`.
 #[napi]
 pub fn stop_sync() -> bool {
-    BlockingOperation::Stop.run()
+    runtime::while_waiting(|| BlockingOperation::Stop.run())
 }
 
 /// Closes the open window and sends it; true when everything was delivered within `timeout_ms`.
@@ -209,7 +210,7 @@ pub fn flush(timeout_ms: Option<f64>) -> AsyncTask<BlockingTask> {
 /// As `flush`, on this thread.
 #[napi]
 pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
-    BlockingOperation::Flush(timeout_ms).run()
+    runtime::while_waiting(|| BlockingOperation::Flush(timeout_ms).run())
 }
 
 /// Changes keys of the running profiler; false when none runs.

@@ -49,7 +49,7 @@ test('the options of init are translated', (t) => {
   const stats = settings(t, `
     Pyroscope.init({ serverAddress: 'http://127.0.0.1:9', appName: 'ride', tags: { region: 'eu' }, flushIntervalMs: 5000,
       basicAuthUser: 'u', basicAuthPassword: 'p', tenantID: 't', wall: { samplingIntervalMicros: 20000, collectCpuTime: true },
-      heap: { samplingIntervalBytes: 1 }, shortenPaths: true });
+      heap: { samplingIntervalBytes: 65536 }, shortenPaths: true });
     Pyroscope.start();`);
   assert.equal(stats['config.service_name'], 'ride');
   assert.equal(stats['config.endpoint'], 'http://127.0.0.1:9');
@@ -57,6 +57,7 @@ test('the options of init are translated', (t) => {
   assert.equal(stats['config.sample_rate'], '50');
   assert.equal(stats['config.headers'].includes('dTpw'), false, 'secrets are masked');
   assert.equal(stats['config.warnings'] ?? '', '');
+  assert.deepEqual([stats['config.heap'], stats['config.heap_interval'], stats['heap.interval']], ['true', '65536', 65536]);
 });
 
 test('variables of Pyroscope have lower precedence than those of spanprof', (t) => {
@@ -95,15 +96,10 @@ test('the CommonJS module is its own default export, for compiled imports', () =
   }
 });
 
-test('a requested heap profile is left out with one warning', (t) => {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pyroscope-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const warnings = (options) => {
-    const source = `const Pyroscope = require('spanprof'); Pyroscope.init(${options}); Pyroscope.start(); Pyroscope.startHeapProfiling(); Pyroscope.stop();`;
-    const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder };
-    const done = spawnSync(process.execPath, ['-e', source], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 });
-    assert.equal(done.status, 0, done.stderr);
-    return done.stderr.match(/memory is not profiled/g)?.length;
-  };
-  for (const options of ['', '{ heap: { samplingIntervalBytes: 1 } }', '{ heap: false }']) assert.equal(warnings(options), 1, options);
+test('the heap profile is on after init, unless it is turned off, and starts and stops by its Pyroscope names', (t) => {
+  const interval = (source) => settings(t, source)['heap.interval'];
+  assert.equal(interval('Pyroscope.init({ appName: "ride" }); Pyroscope.start();'), 524288);
+  assert.equal(interval('Pyroscope.init({ appName: "ride", heap: false }); Pyroscope.start();'), 0);
+  assert.equal(interval('Pyroscope.init({ appName: "ride", heap: false }); Pyroscope.startHeapProfiling();'), 524288);
+  assert.equal(interval('Pyroscope.init({ appName: "ride" }); Pyroscope.start(); Pyroscope.stopHeapProfiling();'), 0);
 });

@@ -144,6 +144,10 @@ pub trait Runtime: Send + Sync + 'static {
     /// sampler selects the allocations. On any thread.
     fn heap_sampling_changed(&self) {}
 
+    /// Submits the samples of allocations that the runtime holds back, for a runtime whose own sampler is read at intervals.
+    /// Called before the last drain of a window and before the heap profile stops, on any thread.
+    fn submit_outstanding_samples(&self) {}
+
     /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
     /// in-use profile, on the drain thread.
     fn remove_collected_objects(&self) {}

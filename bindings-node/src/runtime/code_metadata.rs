@@ -56,6 +56,11 @@ pub fn reset() {
     PENDING_LINES.with(|pending_lines| pending_lines.borrow_mut().clear());
 }
 
+/// The number of a described script of this isolate by V8's id; 0 when unknown.
+pub fn known_script(id: i32) -> u32 {
+    SCRIPT_NUMBERS.with(|known| known.borrow().get(&id).map_or(0, |(number, _)| *number))
+}
+
 /// Stores a line table until its code is reported.
 pub fn pending_lines(start: usize, positions: Vec<Position>) {
     PENDING_LINES.with(|pending_lines| {

@@ -60,6 +60,10 @@ pub struct JsThread {
     pub moves_at_collection: AtomicU64,
     /// Start of the outermost collection, monotonic; 0 for none.
     pub collection_started_ns: AtomicU64,
+    /// The last request of the heap profile that this thread has served.
+    pub heap_request_served: AtomicU64,
+    /// The thread waits in a call of the profiler and serves no request.
+    pub is_in_profiler: AtomicBool,
 }
 
 static THREADS: [JsThread; MAX_THREADS] = [const {
@@ -82,6 +86,8 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         collection_context: AtomicU64::new(0),
         moves_at_collection: AtomicU64::new(0),
         collection_started_ns: AtomicU64::new(0),
+        heap_request_served: AtomicU64::new(0),
+        is_in_profiler: AtomicBool::new(false),
     }
 }; MAX_THREADS];
 static USED: AtomicUsize = AtomicUsize::new(0);

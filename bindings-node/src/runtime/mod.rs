@@ -2,6 +2,7 @@
 //! stacks; names come from V8's code events, kept by ring position. Called by the addon's API, the core's handler and its
 //! drain thread.
 
+mod allocations;
 mod bytecode_sizes;
 mod capture_signal;
 mod code_events;
@@ -166,6 +167,7 @@ pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
 pub fn leave_current_thread() {
     let Some(thread) = js_thread_signal::by_thread_id(spanprof::sys::thread_id()) else { return };
     event_loop::end(thread);
+    allocations::end(thread);
     let isolate = thread.isolate.load(Ordering::Relaxed);
     if let Some(v8) = published_v8() {
         thread.address_epoch.fetch_add(1, Ordering::Relaxed);
@@ -196,6 +198,15 @@ pub fn watch_event_loop(event_loop: usize) -> bool {
     current_thread().is_some_and(|thread| event_loop::begin(thread, event_loop))
 }
 
+/// Begins the part of the heap profile in the calling thread, which is enrolled. `env`: the addon's `napi_env`.
+pub fn begin_heap_profile(env: usize, event_loop: usize) {
+    if let Some(thread) = current_thread() {
+        allocations::begin(thread, env, event_loop);
+    }
+}
+
+pub use allocations::while_waiting;
+
 /// Sets the duration above which a turn of an event loop is reported, on every thread; 0 turns this off.
 pub fn report_turns_longer_than(threshold_ns: u64) {
     event_loop::set_threshold_ns(threshold_ns);
@@ -203,8 +214,14 @@ pub fn report_turns_longer_than(threshold_ns: u64) {
 
 const ALL_COLLECTIONS: i32 = 31;
 
-extern "C" fn collection_begins(isolate: usize, _kind: i32, _flags: i32) {
+/// The types of collections that free objects (`GCType` in `v8-callbacks.h`): scavenge, minor mark-sweep, mark-compact.
+const FREEING_COLLECTIONS: i32 = 7;
+
+extern "C" fn collection_begins(isolate: usize, gc_type: i32, _flags: i32) {
     if let Some(thread) = js_thread_signal::by_isolate(isolate) {
+        if gc_type & FREEING_COLLECTIONS != 0 && thread.active_collections.load(Ordering::Relaxed) == 0 {
+            allocations::before_collection();
+        }
         // Read before the collector moves objects.
         if thread.active_collections.load(Ordering::Relaxed) == 0 {
             thread.collection_context.store(context_signal::id(thread), Ordering::Relaxed);
@@ -344,6 +361,18 @@ impl Runtime for NodeRuntime {
         kind == SampleKind::Gc
     }
 
+    fn install_heap_hooks(&self) -> Result<(), String> {
+        allocations::install()
+    }
+
+    fn heap_sampling_changed(&self) {
+        allocations::sampling_changed();
+    }
+
+    fn submit_outstanding_samples(&self) {
+        allocations::submit_outstanding();
+    }
+
     /// `None` without signals: only the thread itself can walk its stack.
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         wall_signal::begin(MAY_SIGNAL.load(Ordering::Relaxed)).then_some(wall_signal::capture_other as CaptureOtherFn)
@@ -392,8 +421,11 @@ impl Runtime for NodeRuntime {
         if let Some(synthetic_frame) = synthetic_frame::resolve(frame) {
             return out.push(synthetic_frame);
         }
-        let (address, position) = ring_position_signal::address_and_position(frame, position);
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        if allocations::resolve(frame, &mut map, out) {
+            return;
+        }
+        let (address, position) = ring_position_signal::address_and_position(frame, position);
         map.frames(address as usize, position, out);
         code_map_stats::publish(&map);
         drop(map);
@@ -425,6 +457,7 @@ impl Runtime for NodeRuntime {
         out.push(("node.code_events", code_events::taken().to_string()));
         out.push(("node.code_events_lost", code_events::lost().to_string()));
         event_loop::stats(out);
+        allocations::statistics(out);
         // The published copy: this runs on a JavaScript thread, and the map itself is locked by the drain.
         code_map_stats::read(out);
         let inlining = [&code_metadata::INLINING_READ, &code_metadata::INLINING_UNREAD];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// The name of a code object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeName {
     pub function: Arc<str>,
     /// Empty for code without a file.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::delivery_log::DeliveryLog;
 use super::first_line::FirstLine;
+use super::heap_profile;
 use super::session::{ConfigChange, KindsToClose, Session};
 use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
@@ -119,6 +120,7 @@ impl<'a> DrainThread<'a> {
         let ending = self.ending();
         if ending != Ending::Nothing {
             self.session.release_wall(ending == Ending::LiveThreads);
+            heap_profile::submit_outstanding(self.session);
         }
         self.check_handlers();
         log_panic();
@@ -209,6 +211,7 @@ impl<'a> DrainThread<'a> {
     /// Delivers the open window after SIGTERM, then terminates the process.
     fn deliver_before_termination(&mut self) {
         self.session.release_wall(true);
+        heap_profile::submit_outstanding(self.session);
         self.up_to = self.session.inbox.ring().head();
         // Taken before the window closes: a receiver may refuse it immediately.
         let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));

@@ -27,9 +27,17 @@ pub(super) fn start(session: &Session, config: &Config) {
     }
 }
 
+/// Before the last drain of a window.
+pub(super) fn submit_outstanding(session: &Session) {
+    if HEAP.is_running() {
+        session.runtime.submit_outstanding_samples();
+    }
+}
+
 /// Stops sampling. The objects stay in the live set for the last window.
 pub(super) fn stop(session: &Session) {
     if HEAP.is_running() {
+        session.runtime.submit_outstanding_samples();
         HEAP.stop();
         session.runtime.heap_sampling_changed();
     }
