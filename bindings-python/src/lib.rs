@@ -17,6 +17,7 @@ pub mod runtime;
 
 use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
+use runtime::suspended_tasks;
 
 /// The extension module.
 #[pymodule]
@@ -44,6 +45,10 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::hook_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(api::watch_greenlet_switches, module)?)?;
     module.add_function(wrap_pyfunction!(api::cli_main, module)?)?;
+
+    module.add_function(wrap_pyfunction!(suspended_tasks::suspended_tasks_interval, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::begin_storing_tasks, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::store_suspended_tasks, module)?)?;
 
     module.add_function(wrap_pyfunction!(host_log::take_log_line, module)?)?;
     module.add_function(wrap_pyfunction!(host_log::log_fetch_failed, module)?)?;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -201,3 +202,52 @@ def test_without_these_profiles_there_is_no_wall_thread(run_target):
         assert not has_wall_thread()
         """
     )
+
+
+def test_suspended_tasks_show_their_awaits_and_their_awaiters(run_target):
+    target = run_target(
+        """
+        import asyncio
+        import spanprof
+
+        async def inner(event):
+            await event.wait()
+
+        async def child(event):
+            await inner(event)
+
+        async def parent(event):
+            await asyncio.gather(child(event), child(event))
+
+        async def labelled(event):
+            with spanprof.tag_wrapper({"endpoint": "/orders"}):
+                await asyncio.get_running_loop().create_task(child(event))
+
+        async def main():
+            event = asyncio.Event()
+            tasks = [asyncio.create_task(parent(event)) for _ in range(3)] + [asyncio.create_task(labelled(event))]
+            await asyncio.sleep(3.5)
+            event.set()
+            for task in tasks:
+                await task
+
+        spanprof.start(threads=True, cpu=False, heap=False, upload_interval=1)
+        asyncio.run(main())
+        spanprof.stop()
+        """
+    )
+    gather = ["wait", "inner", "child", "parent"]
+    counts = []
+    for window in target.profiles("threads").files:
+        stacks = [([frame.rpartition(".")[2] for frame in sample.frames], sample) for sample in window.samples]
+        children = sum(sample.count for frames, sample in stacks if frames == gather)
+        parents = sum(sample.count for frames, sample in stacks if frames == ["parent"])
+        one = [sample for frames, sample in stacks if frames == ["wait", "inner", "child", "labelled"]]
+        main = sum(sample.count for frames, sample in stacks if frames == ["sleep", "main"])
+        counts.append((children, parents, len(one), main))
+        if one and sys.version_info >= (3, 12):
+            assert one[0].labels["endpoint"] == "/orders"
+        # The thread that reads the tasks is not one of the program.
+        assert not any("_run" in frames for frames, _ in stacks)
+    assert counts.count((6, 3, 1, 1)) >= 2, counts
+    assert counts[-1] == (0, 0, 0, 0), "after the tasks ended"

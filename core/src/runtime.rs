@@ -14,7 +14,7 @@
 //! [`crate::Profiler::submit`]). The drain treats both alike.
 
 use spanprof_signal::{
-    CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
+    CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
 };
 
 pub use spanprof_profile::FrameType;
@@ -129,6 +129,12 @@ pub trait Runtime: Send + Sync + 'static {
     /// Appends the threads that run managed code now; called by the wall sampler without a lock.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;
+    }
+
+    /// Calls `submit` with the context and the stack, leaf first, of each task of an event loop that is suspended, for the
+    /// profile of threads. Must not wait for a lock of the language. Called by the wall sampler at the end of a window.
+    fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {
+        let _ = submit;
     }
 
     /// Installs the allocator hooks, which call [`spanprof_signal::heap::HEAP`]. They stay installed, and do nothing while it is

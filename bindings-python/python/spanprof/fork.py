@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 
+from . import tasks
 from .native import native
 
 TYPE_CHECKING = False
@@ -91,6 +92,7 @@ def _after_in_child() -> None:
         return
     _pid = os.getpid()
     native.after_fork_in_child()
+    tasks.follow_settings()
     stop_at_process_exit()
 
 

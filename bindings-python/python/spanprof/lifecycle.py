@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import arrays, exec_calls, fork, greenlets, host_log, otel_link, pyroscope, spawn, threads
+from . import arrays, exec_calls, fork, greenlets, host_log, otel_link, pyroscope, spawn, tasks, threads
 from .errors import SpanprofError
 from .native import native
 
@@ -54,6 +54,7 @@ def _start(config: dict[str, Any]) -> bool:
         exec_calls.install()
         spawn.install(config)
         otel_link.install()
+        tasks.follow_settings()
         if not _at_exit:
             _at_exit = True
             atexit.register(_end)
@@ -71,6 +72,7 @@ def _end() -> None:
 def stop() -> bool:
     """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when every window since the start was
     delivered."""
+    tasks.store_now()
     return host_log.call_and_log(native.stop)
 
 
@@ -93,6 +95,7 @@ def update(**config: Unpack[Options]) -> bool:
     if updated:
         spawn.remember(dict(config))
         threads.install()
+        tasks.follow_settings()
     return updated
 
 

@@ -128,6 +128,18 @@ def cli_main(arguments: list[str]) -> int:
     raise SystemExit("spanprof: the native module of this package could not be loaded; reinstall it for this platform")
 
 
+def suspended_tasks_interval() -> float | None:
+    return None
+
+
+def begin_storing_tasks() -> None:
+    return None
+
+
+def store_suspended_tasks(tasks: list, /) -> None:
+    return None
+
+
 def take_log_line() -> None:
     return None
 

@@ -177,6 +177,16 @@ impl<M: Memory> FrameReader<'_, M> {
         FrameClass::Frame(RawFrame { code, at: FrameWord::new(generation, unit).0 })
     }
 
+    /// The raw frame of the code object at `code`, marked as sampled, at instruction `unit`; `None` for another object. The
+    /// caller holds the GIL and a reference.
+    pub fn frame_of_code(&self, code: usize, unit: i64) -> Option<RawFrame> {
+        let is_code = matches!(self.validate(code), Validity::Alive) && (-1..=FrameWord::MAX_UNIT).contains(&unit);
+        let code = code as u64;
+        let generation =
+            || self.sampled_code.generation_if_marked(code).unwrap_or_else(|| self.sampled_code.mark(code));
+        is_code.then(|| RawFrame { code, at: FrameWord::new(generation(), unit).0 })
+    }
+
     /// Whether there is a code object at `code`. Up to 3.11 a frame may still be linked while its code object ends.
     #[inline(never)]
     fn validate(&self, code: usize) -> Validity {

@@ -41,6 +41,7 @@ mod recording_signal;
 mod resolve;
 mod sampled_code_signal;
 mod self_check;
+pub mod suspended_tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod thread_context_signal;
@@ -54,7 +55,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof::sys;
-use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
 
 use code_lifetime::CodeEndHook;
 use interpreter::Interpreter;
@@ -191,7 +192,13 @@ impl Runtime for PythonRuntime {
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         if self.lists_threads {
             threads::list(self.interpreter, out);
+            let own_thread = suspended_tasks::storing_thread();
+            out.retain(|thread| thread.thread_id != own_thread);
         }
+    }
+
+    fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {
+        suspended_tasks::submit(submit);
     }
 
     fn register_thread(&self) {
@@ -214,6 +221,7 @@ impl Runtime for PythonRuntime {
 
     fn after_fork_in_child(&self) {
         code_lifetime::forget_after_fork();
+        suspended_tasks::forget_after_fork();
         self.resolver.store(new_resolver(), Ordering::Release);
     }
 

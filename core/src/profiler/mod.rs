@@ -13,6 +13,7 @@ mod off_cpu;
 mod outcome;
 mod session;
 mod start_stop;
+mod torn_stack;
 mod wall;
 mod wall_pace;
 mod wall_repeats;

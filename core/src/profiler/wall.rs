@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::off_cpu::{OffCpu, Wait};
+use super::torn_stack::{common_root, place_reason};
 use super::wall_pace::{Elapsed, Pace};
 use super::wall_repeats::{Comparison, Repeat, Repeats};
 use crate::config::Config;
@@ -239,7 +240,7 @@ impl WallSampler {
         self.pace = Pace::new(now_ns);
     }
 
-    /// Submits the stack of each thread, for the profile of threads.
+    /// Submits the stack of each thread and of each suspended task, for the profile of threads.
     pub fn submit_live_threads(&mut self, config: &Config) {
         let now_ns = sys::monotonic_ns();
         if now_ns.saturating_sub(self.live_threads_ns) < LIVE_THREADS_VALID_NS {
@@ -255,12 +256,17 @@ impl WallSampler {
             let is_last = !self.runtime.uses_self_walks() || Instant::now() >= deadline;
             left.retain(|thread| !self.submit_live_thread(*thread, is_last, now_ns));
             if left.is_empty() {
-                return;
+                break;
             }
             if !self.runtime.wait_for_responses(SELF_WALK_TIMEOUT) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        self.runtime.suspended_tasks(&mut |context, frames| {
+            let frames = frames.get(..config.max_stack_depth as usize).unwrap_or(frames);
+            let (kind, values) = (SampleKind::Threads, [1, 0]);
+            self.submit(&RawSample { kind, time_ns: now_ns, values, context, frames, ..empty_sample(0) });
+        });
     }
 
     /// Submits the stack of one live thread; false while its self-walk is pending, unless `is_last`.
@@ -466,28 +472,6 @@ fn choose(threads: &mut [RuntimeThread], at_most: usize, random: &mut Sequence) 
         threads.swap(index, from);
     }
     chosen
-}
-
-/// Number of frames, counted from the root, that two stacks share.
-fn common_root(left: &[RawFrame], right: &[RawFrame]) -> usize {
-    left.iter().rev().zip(right.iter().rev()).take_while(|(left, right)| left == right).count()
-}
-
-/// Puts the reason on the leaf side of the confirmed frames: it replaces the next frame, or is inserted if all frames are
-/// confirmed. The buffer has a capacity of the depth plus one.
-fn place_reason(buffer: &mut [RawFrame], confirmed: Range<usize>, len: usize) -> Range<usize> {
-    let reason = RawFrame::reason(DropReason::MovedDuringWalk);
-    match confirmed.start {
-        0 => {
-            buffer.copy_within(0..len, 1);
-            buffer[0] = reason;
-            0..len + 1
-        }
-        start => {
-            buffer[start - 1] = reason;
-            start - 1..len
-        }
-    }
 }
 
 #[cfg(test)]
