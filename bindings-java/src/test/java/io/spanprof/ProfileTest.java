@@ -191,6 +191,20 @@ class ProfileTest {
         assertEquals(2.0 / 8, (double) works / sleeps, 0.05, output::toString);
         assertLabels(samples, "job", "works", sample -> sample.has(WAITS + "works"));
         assertEquals(0, ProfileFile.sum(samples, sample -> !sample.has(WAITS + "works") && sample.labels().containsKey("job")));
+
+        List<ProfileFile.Sample> offCpu = ProfileFile.readAll(profiles, "off_cpu");
+        for (String[] wait : new String[][] {{"sleeps", "[lock]"}, {"reads", "[I/O]"}}) {
+            long wallNanos = wait[0].equals("sleeps") ? sleeps : reads;
+            long offNanos = ProfileFile.sum(offCpu, sample -> sample.has(WAITS + wait[0]));
+            long withReason = ProfileFile.sum(offCpu, sample -> sample.has(WAITS + wait[0]) && sample.has(wait[1]));
+            assertEquals(wallNanos, offNanos, wallNanos / 50.0, wait[0]);
+            assertTrue(withReason > 0.9 * offNanos, wait[0]);
+        }
+        long scheduledOut = ProfileFile.sum(offCpu, sample -> sample.has(WAITS + "works"));
+        assertTrue(scheduledOut < works, () -> scheduledOut + " of " + works + " ns");
+        List<ProfileFile.Sample> threads = ProfileFile.readAll(profiles, "threads");
+        assertEquals(8, ProfileFile.sum(threads, sample -> sample.has(WAITS + "sleeps")));
+        assertEquals(6, ProfileFile.sum(threads, sample -> sample.has(WAITS + "reads")));
     }
 
     @Test

@@ -74,7 +74,8 @@ public final class Waits {
             // All threads have started; wait until they are in their final state.
             Thread.sleep(200);
             SpanprofConfig.Builder settings = SpanprofConfig.builder()
-                    .serviceName("waits").cpu(false).wall(true).wallRate(50).fileDirectory(args[0]);
+                    .serviceName("waits").cpu(false).wall(true).wallRate(50).fileDirectory(args[0])
+                    .offCpu(true).threads(true);
             if (args.length > 2) {
                 settings.set("stackWalk", args[2]);
             }
