@@ -1,0 +1,48 @@
+'use strict';
+// The time off CPU and the live threads of a program with known waits.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
+const pprof = require('./pprof_file.js');
+
+const PROGRAM = `
+const spanprof = require('spanprof');
+const pause = (source) => new Promise((resolve) => new Worker(source, { eval: true }).on('online', resolve));
+const waits = 'function waiting() { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60000); } waiting();';
+spanprof.start({ serviceName: 'waiting', destinations: [{ type: 'file', directory: process.argv[1] }], cpu: false, offCpu: true, threads: true });
+const { Worker } = require('node:worker_threads');
+Promise.all([pause(waits), pause(waits)]).then(() => {
+  const began = process.hrtime.bigint();
+  setTimeout(() => {
+    const nanoseconds = Number(process.hrtime.bigint() - began);
+    spanprof.stop();
+    console.log(nanoseconds);
+    process.exit();
+  }, 3000);
+});`;
+
+test('waiting threads are off CPU for their wall time, and live threads are counted once', (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-waiting-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const done = spawnSync(process.execPath, ['-e', PROGRAM, folder], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
+  assert.equal(done.status, 0, done.stderr);
+  const nanoseconds = Number(done.stdout);
+  const names = (sample) => sample.stack.map((frame) => frame.name);
+  const offCpu = pprof.readAll(folder, 'off_cpu');
+  const sum = (some) => offCpu.filter(some).reduce((total, sample) => total + sample.values.off_cpu, 0);
+  const ofWorkers = sum((sample) => names(sample).includes('waiting'));
+  assert.ok(Math.abs(ofWorkers / (2 * nanoseconds) - 1) < 0.15, `${ofWorkers} of ${2 * nanoseconds}`);
+  const inLock = sum((sample) => names(sample).includes('waiting') && names(sample)[0] === '[lock]');
+  assert.ok(inLock > 0.9 * ofWorkers, `${inLock} of ${ofWorkers}`);
+  const idle = sum((sample) => names(sample).includes('(idle)'));
+  assert.ok(Math.abs(idle / nanoseconds - 1) < 0.2, `${idle} of ${nanoseconds}`);
+  assert.equal(pprof.readAll(folder, 'wall').length, 0);
+  const threads = pprof.readAll(folder, 'threads');
+  const count = (some) => threads.filter(some).reduce((total, sample) => total + sample.values.threads, 0);
+  assert.equal(count((sample) => names(sample).includes('waiting')), 2);
+  assert.equal(count((sample) => !names(sample).includes('waiting')), 1);
+});
