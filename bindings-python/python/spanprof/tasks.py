@@ -15,9 +15,9 @@ A stack has the frames from the innermost await to the task's coroutine, then th
 
 from __future__ import annotations
 
-import _thread
 import os
 import sys
+from _thread import allocate_lock, start_new_thread
 
 from .native import native
 
@@ -41,20 +41,22 @@ _ATTRIBUTES = (
 
 #: Id of the process whose thread runs.
 _running_in: int | None = None
-_wakeup = _thread.allocate_lock()
+_wakeup = allocate_lock()
+#: False where gevent or eventlet has replaced threads by greenlets, which share their thread with the program.
+_has_threads = type(start_new_thread) is type(len)
 
 
 def follow_settings() -> None:
     """Starts the thread if the profile of threads is on; it ends by itself when the profile is turned off."""
     global _running_in, _wakeup
-    if native.suspended_tasks_interval() is None or _running_in == os.getpid():
+    if not _has_threads or native.suspended_tasks_interval() is None or _running_in == os.getpid():
         return
     _running_in = os.getpid()
     # In a forked child the parent's lock is in any state.
-    _wakeup = _thread.allocate_lock()
+    _wakeup = allocate_lock()
     _wakeup.acquire()
     try:
-        _thread.start_new_thread(_run, ())
+        start_new_thread(_run, ())
     except RuntimeError:  # No more threads.
         _running_in = None
 
