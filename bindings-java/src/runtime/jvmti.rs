@@ -37,6 +37,8 @@ pub enum JvmtiEvent {
     ClassLoad = 55,
     ClassPrepare = 56,
     DynamicCodeGenerated = 70,
+    GarbageCollectionStart = 81,
+    GarbageCollectionFinish = 82,
     SampledObjectAlloc = 86,
     /// From Java 21 on.
     VirtualThreadStart = 87,
@@ -61,6 +63,7 @@ struct ExtensionInfo {
 }
 
 /// Bit indexes in `jvmtiCapabilities`.
+pub(super) const CAN_REPORT_COLLECTIONS: usize = 31;
 pub(super) const CAN_SAMPLE_ALLOCATIONS: usize = 43;
 pub(super) const CAN_SUPPORT_VIRTUAL_THREADS: usize = 44;
 
@@ -70,6 +73,9 @@ const EVENTS: usize = 40;
 /// `jvmtiEventCallbacks`; the VM keeps a copy.
 #[repr(C)]
 pub struct Callbacks([usize; EVENTS]);
+
+/// Called with the environment, at a safepoint: the callback may call neither JNI nor most of JVMTI.
+pub type OnCollection = unsafe extern "system" fn(*mut Environment);
 
 /// Called with the environments and the thread.
 pub type OnThread = unsafe extern "system" fn(*mut Environment, *mut JNIEnv, jobject);
@@ -109,6 +115,10 @@ impl Callbacks {
 
     pub fn on_allocation(&mut self, callback: OnAllocation) {
         self.set(JvmtiEvent::SampledObjectAlloc, callback as usize);
+    }
+
+    pub fn on_collection(&mut self, event: JvmtiEvent, callback: OnCollection) {
+        self.set(event, callback as usize);
     }
 
     fn set(&mut self, event: JvmtiEvent, callback: usize) {

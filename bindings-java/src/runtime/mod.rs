@@ -11,6 +11,7 @@ mod call_trace_signal;
 mod capture_signal;
 mod class_names;
 mod frame_buffers;
+mod gc_pauses;
 pub mod inherited;
 mod instance;
 mod java_threads;
@@ -24,6 +25,7 @@ mod memory_signal;
 mod method_ids;
 mod method_info;
 mod names;
+mod perf_data;
 mod raw_frame;
 #[cfg(feature = "record-stacks")]
 mod record;
@@ -46,10 +48,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jni::sys::{JNIEnv, JavaVM};
-use spanprof::binding::{self_walks_requested, SelfWalks};
-use spanprof::runtime::{EndedCode, Frame, FrameType, Runtime, RuntimeThread};
-use spanprof::{sys, Profiler};
-use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
+use spanprof::binding::{log, self_walks_requested, SelfWalks};
+use spanprof::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
+use spanprof::{sys, LogLevel, Profiler};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
 use java_threads::OsThreadOffsets;
 use layout::VmLayout;
@@ -180,6 +182,7 @@ impl JavaRuntime {
         let jvmti = jvmti().ok_or("it has no JVMTI")?;
         let java_version = jvmti.java_version()?;
         vm_flags::enable_debug_non_safepoints(&structures);
+        gc_pauses::find_perf_data(&structures);
         // From here on the VM calls into the library, and handlers run its code.
         sys::pin_library();
         let offsets = OsThreadOffsets::of(&structures)?;
@@ -312,6 +315,17 @@ impl Runtime for JavaRuntime {
         wall_signal::set_idle(is_idle);
     }
 
+    fn submits(&self, kind: SampleKind) -> bool {
+        kind == SampleKind::Gc
+    }
+
+    fn set_reported_events(&self, events: ReportedEvents) {
+        let Some(jvmti) = jvmti().filter(|_| !vm_has_ended()) else { return };
+        if let Err(error) = gc_pauses::set_reported(jvmti, events.gc) {
+            log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
+        }
+    }
+
     fn install_heap_hooks(&self) -> Result<(), String> {
         allocations::enable()
     }
@@ -367,6 +381,10 @@ impl Runtime for JavaRuntime {
             FrameKind::Class(number) => {
                 out.push(Frame { frame_type: FrameType::Jvm, ..marker_frame(class_names::name(number).to_string()) });
             }
+            FrameKind::Collection(number) => {
+                let name = gc_pauses::name(number);
+                out.push(Frame { frame_type: FrameType::Jvm, ..marker_frame(format!("[{name}]")) });
+            }
             FrameKind::FramesInHeap => out.push(marker_frame("[frames_in_heap]".to_owned())),
         }
     }
@@ -396,5 +414,6 @@ impl Runtime for JavaRuntime {
         out.extend(reasons.filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.to_string())));
         out.push(("java.methods_named", names.to_string()));
         allocations::stats(out);
+        gc_pauses::stats(out);
     }
 }

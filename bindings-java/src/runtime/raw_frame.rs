@@ -23,6 +23,8 @@ pub enum FrameKind {
     MethodId { id: usize, index: u16 },
     /// The class of an allocated object, by its number in `class_names`.
     Class(u32),
+    /// A collector or the cause of a collection, by its number in `gc_pauses`.
+    Collection(u32),
 }
 
 const STUB: u64 = 1 << 48 | 1;
@@ -33,6 +35,7 @@ const FRAMES_IN_HEAP: u64 = 3 << 48 | 1;
 pub const METHOD_ID: u64 = 4 << 48 | 1;
 
 const CLASS: u64 = 5 << 48 | 1;
+const COLLECTION: u64 = 6 << 48 | 1;
 
 /// Encodes a method.
 #[inline]
@@ -61,6 +64,11 @@ pub fn class(number: u32) -> RawFrame {
     RawFrame { code: CLASS, at: u64::from(number) }
 }
 
+/// Encodes a collector or the cause of a collection.
+pub fn collection(number: u32) -> RawFrame {
+    RawFrame { code: COLLECTION, at: u64::from(number) }
+}
+
 pub const IN_HEAP: RawFrame = RawFrame { code: FRAMES_IN_HEAP, at: 0 };
 
 /// Decodes a raw frame.
@@ -70,6 +78,7 @@ pub fn decode(frame: RawFrame) -> FrameKind {
         THREAD => FrameKind::Thread(frame.at as u32),
         FRAMES_IN_HEAP => FrameKind::FramesInHeap,
         CLASS => FrameKind::Class(frame.at as u32),
+        COLLECTION => FrameKind::Collection(frame.at as u32),
         METHOD_ID => FrameKind::MethodId { id: (frame.at >> 16) as usize, index: frame.at as u16 },
         code => FrameKind::Method {
             address: (code & ADDRESS) as usize,
@@ -100,6 +109,7 @@ mod tests {
             (IN_HEAP, FrameKind::FramesInHeap),
             (method_id(0x7f00_1234_5678, 3), by_id),
             (class(9), FrameKind::Class(9)),
+            (collection(3), FrameKind::Collection(3)),
         ] {
             assert!(frame.code >= RawFrame::FIRST_RUNTIME_CODE);
             assert_eq!(decode(frame), kind);

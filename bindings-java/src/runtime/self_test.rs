@@ -90,7 +90,7 @@ fn name_of(layout: &VmLayout, names: &mut MethodNames, frame: RawFrame) -> Optio
         }
         // Stubs are named elsewhere, and frames in the heap are not methods.
         FrameKind::Stub(_) | FrameKind::FramesInHeap => Some(String::new()),
-        FrameKind::Thread(_) | FrameKind::MethodId { .. } | FrameKind::Class(_) => None,
+        FrameKind::Thread(_) | FrameKind::MethodId { .. } | FrameKind::Class(_) | FrameKind::Collection(_) => None,
     }
 }
 

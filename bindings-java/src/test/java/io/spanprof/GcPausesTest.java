@@ -1,0 +1,88 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.spanprof.programs.Collects;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Pauses for garbage collection, compared with the VM's own log of them. */
+class GcPausesTest {
+    private static final Pattern SAFEPOINT = Pattern.compile("\\[(\\d+)ns\\] *Safepoint \"(\\w+)\".*At safepoint: +(\\d+) ns.*");
+    private static final Pattern PAUSE = Pattern.compile("\\[(\\d+)ns\\] *GC\\(\\d+\\) (?:\\w: )?Pause .* ([0-9.]+)ms");
+
+    @TempDir
+    Path directory;
+
+    /** Output of the program; its profiles are in {@code profiles}, the VM's log in {@code vm.log}. */
+    private List<String> run(String collector, String end, String... options) throws Exception {
+        Files.createDirectory(directory.resolve("profiles"));
+        List<String> all = new ArrayList<>(List.of("-XX:+Use" + collector + "GC", "-Xmx128m",
+                "-Xlog:gc*,safepoint:file=" + directory.resolve("vm.log") + ":timenanos"));
+        all.addAll(List.of(options));
+        return Programs.run(Collects.class, all, directory.resolve("profiles").toString(), end);
+    }
+
+    private List<ProfileFile.Sample> samples() throws Exception {
+        return ProfileFile.readAll(directory.resolve("profiles"), "gc");
+    }
+
+    /** The matches of the VM's log lines between the start and the end of the program's report. */
+    private List<Matcher> logged(Pattern pattern, List<String> output) throws Exception {
+        long from = Programs.number(output, "started_ns");
+        long to = Programs.number(output, "ended_ns");
+        return Files.readAllLines(directory.resolve("vm.log")).stream().map(pattern::matcher).filter(Matcher::matches)
+                .filter(line -> Long.parseLong(line.group(1)) > from && Long.parseLong(line.group(1)) < to).toList();
+    }
+
+    @ParameterizedTest
+    @CsvSource({"G1,G1 young collection", "Serial,Serial young collection", "Parallel,Parallel young collection", "Z,''"})
+    void pausesHaveTheirTotalWithCollectorAndCause(String collector, String young) throws Exception {
+        List<String> output = run(collector, "stop");
+        List<ProfileFile.Sample> samples = samples();
+        long total = ProfileFile.sum(samples, sample -> true);
+        assertEquals(Programs.number(output, "pause_ns"), total, "every pause is in the profile");
+        double safepoints = logged(SAFEPOINT, output).stream().filter(line -> !line.group(2).equals("ICBufferFull"))
+                .mapToDouble(line -> Double.parseDouble(line.group(3))).sum();
+        List<Matcher> pauses = logged(PAUSE, output);
+        double logged = pauses.stream().mapToDouble(line -> Double.parseDouble(line.group(2)) * 1e6).sum();
+        assertTrue(total <= safepoints, () -> total + " in safepoints of " + safepoints);
+        // The VM's times of pauses contain those of the JVMTI callbacks, which matter for the short pauses of ZGC.
+        double least = collector.equals("Z") ? 0.05 : 0.95;
+        assertTrue(total >= least * logged, () -> total + " of " + logged + " ns in the VM's log: " + output);
+        for (ProfileFile.Sample sample : samples) {
+            assertEquals(3, sample.frames().size(), sample::toString);
+            assertEquals("[GC]", sample.frames().get(2).function());
+            assertNull(sample.labels().get("endpoint"), "no thread of the program caused the pause");
+        }
+        assertTrue(samples.stream().anyMatch(sample -> sample.leaf().equals("[System.gc()]")), samples::toString);
+        assertTrue(young.isEmpty() || samples.stream().anyMatch(sample -> sample.has("[" + young + "]")), samples::toString);
+    }
+
+    @Test
+    void aVmWithoutPerformanceDataHasPausesWithoutCause() throws Exception {
+        List<String> output = run("G1", "stop", "-XX:-UsePerfData");
+        List<ProfileFile.Sample> samples = samples();
+        assertEquals(Programs.number(output, "pause_ns"), ProfileFile.sum(samples, sample -> true));
+        assertEquals(List.of("[GC]"), samples.stream().map(ProfileFile.Sample::leaf).distinct().toList());
+    }
+
+    @Test
+    void pausesAreReportedOnlyWhileTheKeyIsOn() throws Exception {
+        List<String> output = run("Serial", "update");
+        long pauses = Programs.number(output, "pauses");
+        assertTrue(pauses > 0, output::toString);
+        assertEquals(pauses, Programs.number(output, "pauses_afterwards"));
+        assertTrue(Programs.number(output, "pauses_again") > pauses, output::toString);
+    }
+}

@@ -1,0 +1,61 @@
+package io.spanprof.programs;
+
+import io.spanprof.Spanprof;
+import io.spanprof.SpanprofConfig;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** Allocates until collections have run, requests some, and prints the profiler's count of pauses. */
+public final class Collects {
+    private static volatile Object sink;
+
+    private Collects() {}
+
+    private static void allocate(int rounds) {
+        List<byte[]> kept = new ArrayList<>();
+        for (int i = 0; i < rounds; i++) {
+            sink = new byte[4096];
+            if (i % 100 == 0) {
+                kept.add(new byte[2048]);
+            }
+            if (kept.size() > 10_000) {
+                kept.subList(0, 5_000).clear();
+            }
+        }
+    }
+
+    /** Arguments: directory; what ends the reports: {@code stop} or {@code update}. */
+    public static void main(String[] args) throws Exception {
+        allocate(100_000);
+        Spanprof.start(SpanprofConfig.builder().serviceName("collects").fileDirectory(args[0]).build());
+        System.out.println("started_ns " + System.nanoTime());
+        for (int round = 0; round < 4; round++) {
+            Spanprof.tagWrapper(Map.of("endpoint", "/allocate"), () -> {
+                allocate(150_000);
+                System.gc();
+                return null;
+            });
+        }
+        // A concurrent collection ends.
+        Thread.sleep(300);
+        System.out.println("ended_ns " + System.nanoTime());
+        Map<String, Object> stats = Spanprof.stats();
+        System.out.println("pauses " + stats.get("runtime.java.gc_pauses"));
+        System.out.println("pause_ns " + stats.get("runtime.java.gc_pause_ns"));
+        if (args[1].equals("update")) {
+            Spanprof.update(SpanprofConfig.of(Map.of("gc", false)));
+        } else {
+            Spanprof.stop();
+        }
+        allocate(100_000);
+        System.gc();
+        if (args[1].equals("update")) {
+            System.out.println("pauses_afterwards " + Spanprof.stats().get("runtime.java.gc_pauses"));
+            Spanprof.update(SpanprofConfig.of(Map.of("gc", true)));
+            System.gc();
+            System.out.println("pauses_again " + Spanprof.stats().get("runtime.java.gc_pauses"));
+            Spanprof.stop();
+        }
+    }
+}
