@@ -22,6 +22,8 @@
 //! `tracing-opentelemetry` activate its contexts, or pass `trace_id` and `span_id` as labels.
 #![deny(missing_docs)]
 
+#[cfg(feature = "native")]
+pub mod alloc;
 #[doc(hidden)]
 pub mod binding;
 pub mod config;
@@ -66,3 +68,8 @@ pub use profiler::Profiler;
 pub use spanprof_signal::SampleKind;
 pub use stats::{StatValue, Stats};
 pub use tag::{bind, bind_future, tag_future, tag_wrapper, AsLabels, Labels, TagScope, TaggedFuture};
+
+/// The unit tests run on it; those of `sys::allocator_tests` read its profiles.
+#[cfg(all(test, feature = "native"))]
+#[global_allocator]
+static ALLOCATOR: alloc::Profiled<std::alloc::System> = alloc::Profiled::new(std::alloc::System);

@@ -47,6 +47,16 @@ impl Runtime for NativeRuntime {
         sys::thread_context::current();
     }
 
+    fn install_heap_hooks(&self) -> Result<(), String> {
+        // Walks read the stack by direct loads.
+        sys::install_fault_guard();
+        sys::load_unwind_tables();
+        match sys::probe_allocator() {
+            true => Ok(()),
+            false => Err("the global allocator is not spanprof::alloc::Profiled (see docs/rust.md)".to_owned()),
+        }
+    }
+
     fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
         let guard = SymbolizerGuard::enter();
         // The addresses of programs and libraries are stable. Code of an unloaded library gets the name of the code that now

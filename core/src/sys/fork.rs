@@ -29,6 +29,8 @@ extern "C" fn in_child() {
     super::termination_signal::reset_in_child();
     super::library_copies::reset_in_child();
     spanprof_signal::heap::HEAP.after_fork_in_child();
+    #[cfg(feature = "native")]
+    super::unwind_tables::reset_in_child();
     super::clock_state::reset_in_child();
     super::own_threads::reset_in_child();
 }

@@ -2,6 +2,12 @@
 //! of a second copy of the library. Independent of languages and profiles. Used by the engine, and by bindings for
 //! threads and process data.
 
+#[cfg(all(test, feature = "native"))]
+mod allocator_run;
+#[cfg(all(test, feature = "native"))]
+mod allocator_tests;
+#[cfg(feature = "native")]
+mod calling_thread_walk_signal;
 mod children;
 mod clock_choice;
 mod clock_snapshot;
@@ -33,6 +39,8 @@ mod perf;
 #[cfg(test)]
 mod perf_tests;
 mod process;
+#[cfg(feature = "native")]
+mod profiled_allocator_signal;
 mod quota;
 mod registry;
 mod scan_schedule;
@@ -43,11 +51,15 @@ mod signal_claim_tests;
 mod system_calls;
 mod termination_signal;
 pub mod thread_context;
+#[cfg(feature = "native")]
+mod thread_sampling;
 mod thread_start;
 mod thread_state;
 mod threads;
 mod time;
 mod timer;
+#[cfg(feature = "native")]
+mod unwind_tables;
 mod walk;
 
 pub use children::{children_cut_off, register_child, unregister_child};
@@ -65,6 +77,8 @@ pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use per_process::PerProcess;
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
+#[cfg(feature = "native")]
+pub use profiled_allocator_signal::{probe_allocator, Profiled};
 pub use quota::cpu_quota;
 pub use system_calls::{may_use, SystemCall};
 pub use termination_signal::{
@@ -74,6 +88,8 @@ pub(crate) use thread_start::{start_own_thread, StartedThread};
 pub use thread_state::{run_delay_ns, thread_state, ThreadState};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
+#[cfg(feature = "native")]
+pub use unwind_tables::load_unwind_tables;
 pub use walk::walk_other_thread;
 
 pub use spanprof_signal::{Inbox, WakeReason};

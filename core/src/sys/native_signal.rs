@@ -22,29 +22,33 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
         return Captured::Dropped(DropReason::NoThreadState);
     }
     // SAFETY: the kernel's ucontext on this thread's stack, passed by the handler; checked for null above.
-    let (pc, mut frame_pointer) = unsafe { registers(&*handler.ucontext.cast::<libc::ucontext_t>()) };
+    let (pc, frame_pointer) = unsafe { registers(&*handler.ucontext.cast::<libc::ucontext_t>()) };
     if pc < RawFrame::FIRST_RUNTIME_CODE {
         return Captured::Dropped(DropReason::InvalidFrame);
     }
-    let mut has_space = stack.push(RawFrame { code: pc, at: 0 });
-    while has_space {
-        if frame_pointer == 0 || frame_pointer % 8 != 0 {
-            break;
-        }
-        let Some(next) = guarded::read_u64(frame_pointer as usize) else { break };
-        let Some(return_address) = guarded::read_u64(frame_pointer as usize + 8) else { break };
-        if return_address < RawFrame::FIRST_RUNTIME_CODE {
-            break;
-        }
+    if stack.push(RawFrame { code: pc, at: 0 }) {
         // The return address follows the call instruction, so the address minus one has the line of the call. `at` = 1
         // marks such a frame.
-        has_space = stack.push(RawFrame { code: return_address - 1, at: 1 });
+        walk_frame_pointers(frame_pointer, &mut |return_address| {
+            stack.push(RawFrame { code: return_address - 1, at: 1 })
+        });
+    }
+    Captured::Walked
+}
+
+/// Passes the return addresses of a chain of frame pointers to `push`, leaf first, until it returns false.
+pub(super) fn walk_frame_pointers(mut frame_pointer: u64, push: &mut dyn FnMut(u64) -> bool) {
+    while frame_pointer != 0 && frame_pointer % 8 == 0 {
+        let Some(next) = guarded::read_u64(frame_pointer as usize) else { return };
+        let Some(return_address) = guarded::read_u64(frame_pointer as usize + 8) else { return };
+        if return_address < RawFrame::FIRST_RUNTIME_CODE || !push(return_address) {
+            return;
+        }
         if next <= frame_pointer || next - frame_pointer > MAX_FRAME_BYTES {
-            break;
+            return;
         }
         frame_pointer = next;
     }
-    Captured::Walked
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,10 @@
-//! The profiler's own threads: never sampled, their CPU time counted as the profiler's. Static and lock-free: usable
+//! The profiler's own threads: neither their CPU time nor their allocations are sampled, their CPU time counted as the profiler's. Static and lock-free: usable
 //! before, between and after runs of the clocks, and in a forked child.
 
 use super::system_calls::{self, SystemCall};
 use super::thread_id;
+#[cfg(feature = "native")]
+use super::thread_sampling::set_own_sampling;
 use super::time::{current_thread_cpu_ns, thread_cpu_ns};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,6 +16,8 @@ static ENDED_CPU_NS: AtomicU64 = AtomicU64::new(0);
 pub struct OwnThread {
     entry: Option<&'static AtomicU32>,
     mask_before: libc::sigset_t,
+    #[cfg(feature = "native")]
+    sampling_before: spanprof_signal::ThreadSampling,
     _this_thread_only: PhantomData<*const ()>,
 }
 
@@ -22,13 +26,21 @@ impl OwnThread {
         let me = thread_id();
         let free = |entry: &&AtomicU32| entry.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let entry = if is_own(me) { None } else { OWN.iter().find(free) };
-        Self { entry, mask_before: block_host_signals(), _this_thread_only: PhantomData }
+        Self {
+            entry,
+            mask_before: block_host_signals(),
+            #[cfg(feature = "native")]
+            sampling_before: set_own_sampling(spanprof_signal::ThreadSampling::Excluded),
+            _this_thread_only: PhantomData,
+        }
     }
 }
 
 impl Drop for OwnThread {
     fn drop(&mut self) {
         discard_write_signals(&self.mask_before);
+        #[cfg(feature = "native")]
+        set_own_sampling(self.sampling_before);
         // SAFETY: the mask was read from this thread.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask_before, std::ptr::null_mut()) };
         if let Some(entry) = self.entry {

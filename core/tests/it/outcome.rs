@@ -4,18 +4,23 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use spanprof::fake::FakeRuntime;
-use spanprof::{Config, LogLevel, Profiler};
+use spanprof::runtime::Runtime;
+use spanprof::{Config, LogLevel, NativeRuntime, Profiler};
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 
 /// Runs a short program with this configuration; returns the lines of its log.
 fn lines_of(config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
+    lines_of_runtime(FakeRuntime::new(), config, program)
+}
+
+fn lines_of_runtime(runtime: Arc<dyn Runtime>, config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
     spanprof::set_log_callback(Some(Arc::new(move |level, line: &str| {
         sink.lock().unwrap().push((level, line.to_owned()));
     })));
-    let profiler = Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap();
+    let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
     program();
     profiler.stop();
     profiler.stop();
@@ -110,4 +115,15 @@ fn an_unwritable_output_is_an_error_in_code_and_a_warning_in_a_variable() {
     let variables = [("SPANPROF_OUTPUT".to_owned(), "flame.svg".to_owned())].into_iter().collect();
     let config = Config::load(&[], &variables).unwrap();
     assert!(config.warnings[0].contains("expected a name that ends in .html"), "{:?}", config.warnings);
+}
+
+#[test]
+fn a_heap_profile_without_the_allocator_is_one_warning() {
+    let _serial = one_at_a_time();
+    let config = Config { heap: true, ..without_destination() };
+    let lines = lines_of_runtime(Arc::new(NativeRuntime), config, || {});
+    let warnings: Vec<_> = lines.iter().filter(|(_, line)| line.contains("heap")).collect();
+    assert_eq!(warnings.len(), 1, "{lines:?}");
+    assert_eq!(warnings[0].0, LogLevel::Warning);
+    assert!(warnings[0].1.contains("spanprof::alloc::Profiled"), "{}", warnings[0].1);
 }

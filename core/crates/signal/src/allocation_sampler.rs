@@ -70,9 +70,9 @@ impl AllocationSampler {
     pub fn next(&self) -> u64 {
         let interval = self.interval();
         let drawn_with = self.drawn_with.swap(interval, Ordering::Relaxed);
-        let distance = (-ln(self.uniform()) * interval as f64).min(MAX_DISTANCE);
-        // Truncation is exact: S bytes exceed the truncated distance if and only if they exceed the distance.
-        self.remaining.store(distance as i64, Ordering::Relaxed);
+        let state = self.random.load(Ordering::Relaxed).wrapping_add(split_mix::INCREMENT);
+        self.random.store(state, Ordering::Relaxed);
+        self.remaining.store(exponential_distance(split_mix::mix(state), interval), Ordering::Relaxed);
         drawn_with
     }
 
@@ -97,13 +97,6 @@ impl AllocationSampler {
     pub fn is_due(&self) -> bool {
         self.remaining.load(Ordering::Relaxed) < 0
     }
-
-    /// A uniform number in (0, 1].
-    fn uniform(&self) -> f64 {
-        let state = self.random.load(Ordering::Relaxed).wrapping_add(split_mix::INCREMENT);
-        self.random.store(state, Ordering::Relaxed);
-        ((split_mix::mix(state) >> 11) + 1) as f64 / (1u64 << 53) as f64
-    }
 }
 
 #[cfg(not(loom))]
@@ -111,6 +104,14 @@ impl Default for AllocationSampler {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Bytes until the next sample of a Poisson process with a mean interval of `interval` bytes. `random` has 64 random bits.
+pub(crate) fn exponential_distance(random: u64, interval: u64) -> i64 {
+    // In (0, 1].
+    let uniform = ((random >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    // Truncation is exact: S bytes exceed the truncated distance if and only if they exceed the distance.
+    (-ln(uniform) * interval as f64).min(MAX_DISTANCE) as i64
 }
 
 /// The natural logarithm of a positive normal number, to 12 digits. `core` has none, and the mathematics library is not

@@ -9,12 +9,14 @@
 //!    be allocated again as soon as the allocator has it.
 //! 3. Reallocation: a free of the old object, then an allocation of the new one. If it fails, the old object is live but
 //!    no longer in the set: [`HeapSampling::count_lost`].
-//! 4. A hook stays installed after [`HeapSampling::stop`]: it then selects nothing and finds no address.
+//! 4. Callers that are not serialized count with a `ThreadSampler` each, and record with [`HeapSampling::record_sample`].
+//! 5. A hook stays installed after [`HeapSampling::stop`]: it then selects nothing and finds no address.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use crate::buffer_pool::{claim_buffer, return_all, PooledBuffer};
 use crate::entry::{MAX_FRAMES, NO_FRAME};
+use crate::thread_sampler;
 use crate::{
     AddressFilter, AllocationSampler, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags,
     SampleKind,
@@ -64,7 +66,7 @@ pub struct HeapCounts {
     pub samples: u64,
     /// Sampled objects that were freed.
     pub freed: u64,
-    /// Samples lost because another thread took one at the same time.
+    /// Samples lost because too many other threads took one at the same time.
     pub busy: u64,
     /// Samples that are missing in in-use profiles, because the live set had no free slot or a reallocation failed.
     pub lost_live: u64,
@@ -72,14 +74,9 @@ pub struct HeapCounts {
     pub ring_full: u64,
 }
 
-/// The stack of the one thread that takes a sample.
-struct Scratch {
-    in_use: AtomicBool,
-    frames: UnsafeCell<[RawFrame; MAX_FRAMES]>,
-}
-
-// SAFETY: `frames` is accessed only by the thread that changed `in_use` from false to true, until it stores false.
-unsafe impl Sync for Scratch {}
+/// Threads that may walk their stacks for a sample at the same time. A walk takes microseconds.
+pub const CONCURRENT_WALKS: usize = 16;
+type FrameBuffer = PooledBuffer<[RawFrame; MAX_FRAMES]>;
 
 /// See the module documentation.
 pub struct HeapSampling {
@@ -88,7 +85,7 @@ pub struct HeapSampling {
     inbox: AtomicPtr<Inbox>,
     live: AtomicPtr<LiveSet>,
     depth: AtomicUsize,
-    scratch: Scratch,
+    frames: [FrameBuffer; CONCURRENT_WALKS],
     samples: AtomicU64,
     freed: AtomicU64,
     busy: AtomicU64,
@@ -104,7 +101,7 @@ impl HeapSampling {
             inbox: AtomicPtr::new(core::ptr::null_mut()),
             live: AtomicPtr::new(core::ptr::null_mut()),
             depth: AtomicUsize::new(0),
-            scratch: Scratch { in_use: AtomicBool::new(false), frames: UnsafeCell::new([NO_FRAME; MAX_FRAMES]) },
+            frames: [const { PooledBuffer::new([NO_FRAME; MAX_FRAMES]) }; CONCURRENT_WALKS],
             samples: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -132,36 +129,54 @@ impl HeapSampling {
             return self.sampler.park();
         }
         let interval = self.sampler.next();
+        self.record_sample(address, bytes, interval, capture);
+    }
+
+    /// Records the sample at `address`, 0 if the allocation failed, that a `ThreadSampler` selected with a mean interval of
+    /// `interval` bytes. On any number of threads at once. `capture` walks the calling thread. Preserves errno.
+    #[cold]
+    pub fn record_sample(
+        &self,
+        address: usize,
+        bytes: usize,
+        interval: u64,
+        capture: impl FnOnce(&mut RawStack<'_>) -> Captured,
+    ) {
+        if !self.is_running() {
+            // A change of the interval may have overtaken the stop.
+            return thread_sampler::stop();
+        }
         if address == 0 {
             return;
         }
-        if self.scratch.in_use.swap(true, Ordering::Acquire) {
+        // Threads have different stacks, and rarely the same hint.
+        let marker = 0u8;
+        let Some(mut frames) = claim_buffer(&self.frames, &raw const marker as usize >> 12) else {
             self.busy.fetch_add(1, Ordering::Relaxed);
             return;
-        }
+        };
         // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: as above.
         let saved = unsafe { *errno };
-        // SAFETY: this thread changed `in_use` to true, so it has exclusive access until the store below.
-        let frames = unsafe { &mut *self.scratch.frames.get() };
-        let mut stack = RawStack::new(frames.get_mut(..self.max_stack_depth()).unwrap_or(&mut []));
-        let reason = match capture(&mut stack) {
-            Captured::Walked => None,
-            Captured::Dropped(reason) => Some([RawFrame::reason(reason)]),
-        };
-        self.record_selected(&SelectedObject {
-            address: Some(address),
-            size: bytes as u64,
-            interval,
-            live_interval: interval,
-            context: stack.context,
-            frames: reason.as_ref().map_or(stack.frames(), |reason| reason),
-            truncated: stack.is_truncated(),
+        frames.with(|frames| {
+            let mut stack = RawStack::new(frames.get_mut(..self.max_stack_depth()).unwrap_or(&mut []));
+            let reason = match capture(&mut stack) {
+                Captured::Walked => None,
+                Captured::Dropped(reason) => Some([RawFrame::reason(reason)]),
+            };
+            self.record_selected(&SelectedObject {
+                address: Some(address),
+                size: bytes as u64,
+                interval,
+                live_interval: interval,
+                context: stack.context,
+                frames: reason.as_ref().map_or(stack.frames(), |reason| reason),
+                truncated: stack.is_truncated(),
+            });
         });
         // SAFETY: as above.
         unsafe { *errno = saved };
-        self.scratch.in_use.store(false, Ordering::Release);
     }
 
     /// Records an allocation that the runtime's own sampler selected, on any thread and without [`Self::is_sample`]. Nothing
@@ -229,6 +244,7 @@ impl HeapSampling {
         self.live.store((settings.live as *const LiveSet).cast_mut(), Ordering::Release);
         self.running.store(true, Ordering::Release);
         self.sampler.start(settings.interval, settings.seed);
+        thread_sampler::start(settings.interval, settings.seed);
         self.ensure_sampling();
     }
 
@@ -236,6 +252,8 @@ impl HeapSampling {
     pub fn ensure_sampling(&self) {
         if self.is_running() {
             self.sampler.resume();
+            // A hook that read the state before the start may have stopped the threads' countdowns.
+            thread_sampler::set_interval(self.interval());
         }
     }
 
@@ -248,11 +266,15 @@ impl HeapSampling {
     pub fn stop(&self) {
         self.running.store(false, Ordering::Release);
         self.sampler.park();
+        thread_sampler::stop();
     }
 
     /// Changes the mean interval, bytes, from the next sample on.
     pub fn set_interval(&self, interval: u64) {
         self.sampler.set_interval(interval);
+        if self.is_running() {
+            thread_sampler::set_interval(interval);
+        }
     }
 
     /// The current mean interval, bytes.
@@ -280,7 +302,7 @@ impl HeapSampling {
     /// In the fork hook: stops sampling until the child starts it. The live set keeps the parent's objects.
     pub fn after_fork_in_child(&self) {
         self.stop();
-        self.scratch.in_use.store(false, Ordering::Release);
+        return_all(&self.frames);
     }
 
     /// Numbers since the start of the process.

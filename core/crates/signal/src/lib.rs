@@ -8,6 +8,7 @@ mod address_filter;
 mod allocation_sampler;
 pub mod arm;
 mod atomics;
+pub mod buffer_pool;
 mod capture;
 mod context;
 pub mod counters;
@@ -43,6 +44,8 @@ pub mod slot_table;
 mod slot_tests;
 pub mod split_mix;
 mod synthetic_frame;
+#[cfg(not(loom))]
+mod thread_sampler;
 pub mod walk_fault;
 
 pub use address_filter::AddressFilter;
@@ -58,3 +61,5 @@ pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 pub use slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};
 pub use synthetic_frame::SyntheticFrame;
+#[cfg(not(loom))]
+pub use thread_sampler::{SelectedAllocation, ThreadSampler, ThreadSampling};

@@ -2,6 +2,7 @@
 //! only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
+use crate::buffer_pool::{claim_buffer, PooledBuffer};
 use crate::entry::{Header, FIXED_WORDS};
 use crate::exchange::{Requester, Round, WallRequest};
 use crate::{
@@ -326,5 +327,25 @@ fn model_inserts_of_two_threads_get_different_slots_and_a_reader_sees_whole_obje
         assert_ne!(own, other);
         assert_eq!(set.insert(192, 3, 3), None, "a full set refuses");
         assert_eq!((set.remove(64).unwrap().sample, set.remove(128).unwrap().sample), (other, own));
+    });
+}
+
+#[test]
+fn model_a_buffer_has_one_user_at_a_time_and_passes_on_its_content() {
+    check(3, || {
+        let pool: Arc<[_; 1]> = Arc::new([PooledBuffer::new(0u64)]);
+        let add = |pool: &[PooledBuffer<u64>]| {
+            // Loom fails if two threads access the content at once, or without a happens-before relation.
+            claim_buffer(pool, 0).map(|mut buffer| buffer.with(|value| *value += 1)).is_some()
+        };
+        let other = {
+            let pool = pool.clone();
+            thread::spawn(move || add(&*pool))
+        };
+        let own = add(&*pool);
+        let other = other.join().unwrap();
+        let users = claim_buffer(&*pool, 0).unwrap().with(|value| *value);
+        assert_eq!(users, u64::from(own) + u64::from(other));
+        assert!(own || other);
     });
 }
