@@ -27,6 +27,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("outcome_prefix", ::spanprof::OUTCOME_PREFIX)?;
     module.add("variable", ffi::variable::create(module.py())?)?;
     ffi::scope_calls::add_to(module)?;
+    ffi::lock_types::add_to(module)?;
     host_log::install();
 
     module.add_function(wrap_pyfunction!(api::start, module)?)?;

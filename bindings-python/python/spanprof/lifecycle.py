@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import arrays, exec_calls, fork, greenlets, host_log, otel_link, pyroscope, spawn, tasks, threads
+from . import arrays, exec_calls, fork, greenlets, host_log, locks, otel_link, pyroscope, spawn, tasks, threads
 from .errors import SpanprofError
 from .native import native
 
@@ -55,6 +55,7 @@ def _start(config: dict[str, Any]) -> bool:
         spawn.install(config)
         otel_link.install()
         tasks.follow_settings()
+        locks.measure(native.setting("lock") == "true")
         if not _at_exit:
             _at_exit = True
             atexit.register(_end)
@@ -73,7 +74,9 @@ def stop() -> bool:
     """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when every window since the start was
     delivered."""
     tasks.store_now()
-    return host_log.call_and_log(native.stop)
+    delivered = host_log.call_and_log(native.stop)
+    locks.measure(False)
+    return delivered
 
 
 def flush(timeout: float | None = None) -> bool:
@@ -96,6 +99,7 @@ def update(**config: Unpack[Options]) -> bool:
         spawn.remember(dict(config))
         threads.install()
         tasks.follow_settings()
+        locks.measure(native.setting("lock") == "true")
     return updated
 
 

@@ -1,16 +1,54 @@
 //! Creates heap types, the types that a module creates while it is imported, and static tables of their C methods. Not here:
 //! the methods (the modules of each type).
+//!
+//! Rule: every function runs with the GIL held.
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void, CStr};
+use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use spanprof::binding::ffi_guard;
 
 /// A static table of C methods; the last row is zero.
 pub(super) struct MethodTable<const N: usize>(pub(super) [ffi::PyMethodDef; N]);
 
 // SAFETY: the rows hold pointers to static data and functions only, and are never written.
 unsafe impl<const N: usize> Sync for MethodTable<N> {}
+
+/// `METH_FASTCALL`: the same calling convention on 3.7 to 3.15, but part of the limited API only from 3.10.
+pub(super) const METH_FASTCALL: c_int = 0x0080;
+
+pub(super) type FastCall =
+    unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+pub(super) type FastCallKeywords = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+pub(super) const fn fast(function: FastCall) -> ffi::PyMethodDefPointer {
+    // SAFETY: a function pointer; METH_FASTCALL in the same row declares its true type.
+    unsafe { ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCall, ffi::PyCFunction>(function) } }
+}
+
+pub(super) const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDefPointer {
+    // SAFETY: a function pointer; METH_FASTCALL | METH_KEYWORDS in the same row declare its true type.
+    unsafe {
+        ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCallKeywords, ffi::PyCFunction>(function) }
+    }
+}
+
+/// One row of a method table.
+pub(super) const fn row(
+    name: &'static CStr,
+    meth: ffi::PyMethodDefPointer,
+    flags: c_int,
+    doc: &'static CStr,
+) -> ffi::PyMethodDef {
+    ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: doc.as_ptr() }
+}
 
 /// One row of a type's slots; zero and null end them.
 pub(super) fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
@@ -34,4 +72,43 @@ pub(super) fn new_type<'py>(
     };
     // SAFETY: `slots` ends with a zero row; names, docs and method tables are static, the rest is copied.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec)) }
+}
+
+/// Replaces the metaclass of a new type. The limited API has no function for it before 3.12; an assignment of `__class__` is
+/// refused because `type` is static.
+pub(super) fn set_metaclass(class: &Bound<'_, PyAny>, metaclass: &Bound<'_, PyAny>) {
+    // SAFETY: `class` is new, so nothing has cached its metaclass. The metaclass is a subclass of `type` without fields of its
+    // own (the package's metaclass), as an assignment of `__class__` requires. It becomes immortal.
+    unsafe { (*class.as_ptr()).ob_type = metaclass.clone().into_ptr().cast::<ffi::PyTypeObject>() };
+}
+
+/// An owned reference to `True` or `False`.
+pub(super) fn boolean(value: bool) -> *mut ffi::PyObject {
+    // SAFETY: requires the GIL.
+    unsafe { ffi::PyBool_FromLong(value.into()) }
+}
+
+/// An owned reference to `None`.
+pub(super) fn none() -> *mut ffi::PyObject {
+    // SAFETY: None lives as long as the interpreter.
+    unsafe {
+        let none = ffi::Py_None();
+        ffi::Py_INCREF(none);
+        none
+    }
+}
+
+/// Runs the body of a C function with the GIL; null with the exception set when it fails.
+#[cold]
+pub(super) fn object_or_raise<'py>(
+    body: impl FnOnce(Python<'py>) -> PyResult<*mut ffi::PyObject>,
+) -> *mut ffi::PyObject {
+    ffi_guard(ptr::null_mut(), || {
+        // SAFETY: called by the interpreter with the GIL held.
+        let py = unsafe { Python::assume_attached() };
+        body(py).unwrap_or_else(|error| {
+            error.restore(py);
+            ptr::null_mut()
+        })
+    })
 }

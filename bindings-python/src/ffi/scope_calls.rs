@@ -1,7 +1,7 @@
 //! C entry points of `tag_wrapper` and of the scope type: construction, `with`, `async with`, decoration, deallocation. Each
 //! catches panics with `ffi_guard`. Called by the interpreter only.
 
-use std::ffi::{c_int, c_void, CStr};
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use spanprof::binding::ffi_guard;
 
-use super::heap_type::{new_type, slot, MethodTable};
+use super::heap_type::{fast, fast_keywords, new_type, row, slot, MethodTable, METH_FASTCALL};
 use super::scope::ScopeState;
 use super::scope_method;
 use crate::convert::{self, PreparedLabels};
@@ -26,34 +26,6 @@ static SCOPE_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut()
 static DONE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 /// Wraps a function in a scope; `spanprof.decorate.decorate`, set when the package is imported.
 static DECORATE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
-
-/// `METH_FASTCALL`: the same calling convention on 3.7 to 3.15, but part of the limited API only from 3.10.
-const METH_FASTCALL: c_int = 0x0080;
-
-type FastCall =
-    unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
-type FastCallKeywords = unsafe extern "C" fn(
-    *mut ffi::PyObject,
-    *const *mut ffi::PyObject,
-    ffi::Py_ssize_t,
-    *mut ffi::PyObject,
-) -> *mut ffi::PyObject;
-
-const fn fast(function: FastCall) -> ffi::PyMethodDefPointer {
-    // SAFETY: a function pointer; METH_FASTCALL in the same row declares its true type.
-    unsafe { ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCall, ffi::PyCFunction>(function) } }
-}
-
-const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDefPointer {
-    // SAFETY: a function pointer; METH_FASTCALL | METH_KEYWORDS in the same row declare its true type.
-    unsafe {
-        ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCallKeywords, ffi::PyCFunction>(function) }
-    }
-}
-
-const fn row(name: &'static CStr, meth: ffi::PyMethodDefPointer, flags: c_int, doc: &'static CStr) -> ffi::PyMethodDef {
-    ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: doc.as_ptr() }
-}
 
 static SCOPE_METHODS: MethodTable<5> = MethodTable([
     row(c"__enter__", ffi::PyMethodDefPointer { PyCFunction: enter }, ffi::METH_NOARGS, c"Attach the labels."),

@@ -32,6 +32,7 @@ pub mod gc_pauses;
 mod greenlet_switch_signal;
 mod interpreter;
 mod layout;
+pub mod lock_waits;
 #[cfg(test)]
 mod recorded_stack_tests;
 #[cfg(any(test, feature = "record-stacks"))]
@@ -53,7 +54,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
+use spanprof::runtime::{EndedCode, Frame, ReportedEvents, Runtime, RuntimeThread};
 use spanprof::sys;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
 
@@ -165,7 +166,11 @@ impl Runtime for PythonRuntime {
     }
 
     fn submits(&self, kind: SampleKind) -> bool {
-        kind == SampleKind::Gc
+        matches!(kind, SampleKind::Gc | SampleKind::Lock)
+    }
+
+    fn set_reported_events(&self, events: ReportedEvents) {
+        lock_waits::set_reported(events);
     }
 
     fn delays_termination(&self) -> bool {

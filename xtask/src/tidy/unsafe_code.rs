@@ -12,18 +12,22 @@ const DIRECTORIES: [&str; 5] = [
 ];
 
 /// Files of the bindings' FFI boundary, which declare and export functions.
-const FFI_FILES: [&str; 13] = [
+const FFI_FILES: [&str; 17] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/api.rs",
     "bindings-java/src/natives.rs",
+    "bindings-python/src/ffi/acquire_arguments.rs",
     "bindings-python/src/ffi/heap_type.rs",
+    "bindings-python/src/ffi/lock_type.rs",
     "bindings-python/src/ffi/pending_call.rs",
+    "bindings-python/src/ffi/recursive_lock_type.rs",
     "bindings-python/src/ffi/scope.rs",
     "bindings-python/src/ffi/scope_calls.rs",
     "bindings-python/src/ffi/otel_calls.rs",
     "bindings-python/src/ffi/scope_method.rs",
     "bindings-python/src/ffi/symbols.rs",
     "bindings-python/src/ffi/text.rs",
+    "bindings-python/src/ffi/thread_lock.rs",
     "bindings-python/src/ffi/trace_id.rs",
     "bindings-python/src/ffi/variable.rs",
 ];

@@ -1,0 +1,369 @@
+//! The native replacement of `_thread.lock`: it behaves as the plain lock and reports contended waits. An uncontended acquire
+//! or release is one call of the same C functions that the plain lock uses, and reads no clock. Not here: the replacement in
+//! `threading` (`locks.py`), waits (`thread_lock`), their samples (`runtime::lock_waits`).
+//!
+//! Rule: every function runs with the GIL held, which protects the fields; only a wait releases it. Each field is read again
+//! after a wait.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.12 | `threading.Lock` is a function, and its type creates no instances | `new` calls the plain type, which raises |
+//! | 3.13 | `threading.Lock` is the type (`Modules/_threadmodule.c`) | `new` |
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::acquire_arguments::{self, AcquireMode};
+use super::heap_type::{
+    boolean, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot, MethodTable, METH_FASTCALL,
+};
+use super::thread_lock::{Patience, ThreadLock, WaitOutcome};
+use crate::runtime::lock_waits::{is_reported, LockWait, PendingWaits};
+
+#[repr(C)]
+struct LockObject {
+    head: ffi::PyObject,
+    lock: ThreadLock,
+    waits: PendingWaits,
+    weak_references: *mut ffi::PyObject,
+    is_locked: bool,
+}
+
+static LOCK_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+/// `_thread.lock` and the function that creates its instances; set before the first instance, never released.
+static PLAIN_TYPE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
+static NEW_PLAIN: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether the plain type does.
+static CREATES_INSTANCES: AtomicBool = AtomicBool::new(false);
+
+const ACQUIRE: ffi::PyMethodDefPointer = fast_keywords(acquire);
+const RELEASE: ffi::PyMethodDefPointer = ffi::PyMethodDefPointer { PyCFunction: release };
+const LOCKED: ffi::PyMethodDefPointer = ffi::PyMethodDefPointer { PyCFunction: locked };
+const KEYWORDS: c_int = METH_FASTCALL | ffi::METH_KEYWORDS;
+
+static METHODS: MethodTable<10> = MethodTable([
+    row(c"acquire", ACQUIRE, KEYWORDS, c"acquire($self, /, blocking=True, timeout=-1)\n--\n\nAcquire the lock."),
+    row(c"acquire_lock", ACQUIRE, KEYWORDS, c"acquire_lock($self, /, blocking=True, timeout=-1)\n--\n\nAs acquire."),
+    row(c"release", RELEASE, ffi::METH_NOARGS, c"release($self, /)\n--\n\nRelease the lock."),
+    row(c"release_lock", RELEASE, ffi::METH_NOARGS, c"release_lock($self, /)\n--\n\nAs release."),
+    row(
+        c"locked",
+        LOCKED,
+        ffi::METH_NOARGS,
+        c"locked($self, /)\n--\n\nReturn whether the lock is in the locked state.",
+    ),
+    row(c"locked_lock", LOCKED, ffi::METH_NOARGS, c"locked_lock($self, /)\n--\n\nAs locked."),
+    row(
+        c"__enter__",
+        ffi::PyMethodDefPointer { PyCFunction: enter },
+        ffi::METH_NOARGS,
+        c"__enter__($self, /)\n--\n\nAcquire the lock.",
+    ),
+    row(c"__exit__", fast(exit), METH_FASTCALL, c"__exit__($self, /, *exc_info)\n--\n\nRelease the lock."),
+    row(
+        c"_at_fork_reinit",
+        ffi::PyMethodDefPointer { PyCFunction: reinit_after_fork },
+        ffi::METH_NOARGS,
+        c"_at_fork_reinit($self, /)\n--\n\nReplace the lock in a forked child.",
+    ),
+    ffi::PyMethodDef::zeroed(),
+]);
+
+static ALLOCATE_LOCK: MethodTable<2> = MethodTable([
+    row(
+        c"allocate_lock",
+        ffi::PyMethodDefPointer { PyCFunction: allocate },
+        ffi::METH_NOARGS,
+        c"allocate_lock() -> lock object\n\nCreate a new lock object.",
+    ),
+    ffi::PyMethodDef::zeroed(),
+]);
+
+/// Creates the type, with the metaclass `metaclass`, and the function that replaces `_thread.allocate_lock`. `plain_type` is
+/// `_thread.lock`, `new_plain` creates its instances.
+pub(super) fn create<'py>(
+    metaclass: &Bound<'py, PyAny>,
+    plain_type: &Bound<'py, PyAny>,
+    new_plain: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let py = metaclass.py();
+    let mut members = [
+        ffi::PyMemberDef {
+            name: c"__weaklistoffset__".as_ptr(),
+            type_code: ffi::Py_T_PYSSIZET,
+            offset: std::mem::offset_of!(LockObject, weak_references) as ffi::Py_ssize_t,
+            flags: ffi::Py_READONLY,
+            doc: ptr::null(),
+        },
+        // SAFETY: a row of zeroes ends the table.
+        unsafe { std::mem::zeroed() },
+    ];
+    // The table must outlive the type, which is immortal.
+    let class_property = Box::leak(Box::new([
+        ffi::PyGetSetDef { name: c"__class__".as_ptr(), get: Some(class), ..Default::default() },
+        ffi::PyGetSetDef::default(),
+    ]));
+    let mut slots = [
+        slot(ffi::Py_tp_methods, METHODS.0.as_ptr() as *mut c_void),
+        slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, class_property.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_new, new as *mut c_void),
+        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_repr, repr as *mut c_void),
+        slot(
+            ffi::Py_tp_doc,
+            c"A lock object is a synchronization primitive, as created by threading.Lock().".as_ptr() as *mut c_void,
+        ),
+        slot(0, ptr::null_mut()),
+    ];
+    PLAIN_TYPE.store(plain_type.clone().into_ptr(), Ordering::Release);
+    NEW_PLAIN.store(new_plain.clone().into_ptr(), Ordering::Release);
+    CREATES_INSTANCES.store(plain_type.call0().is_ok(), Ordering::Relaxed);
+    let lock_type = new_type(py, c"_thread.lock", size_of::<LockObject>(), 0, &mut slots)?;
+    set_metaclass(&lock_type, metaclass);
+    LOCK_TYPE.store(lock_type.clone().into_ptr().cast(), Ordering::Release);
+    let module_name = PyString::new(py, "_thread");
+    // SAFETY: the method table is static; the result is a new reference or null with an exception set.
+    let allocate = unsafe {
+        let definition = ALLOCATE_LOCK.0.as_ptr() as *mut ffi::PyMethodDef;
+        Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, ptr::null_mut(), module_name.as_ptr()))?
+    };
+    Ok((lock_type, allocate))
+}
+
+/// Calls `change` with the waits that `lock` keeps until its release; false if it is not a lock of this type.
+pub(super) fn with_pending_waits(lock: &Bound<'_, PyAny>, change: impl FnOnce(&mut PendingWaits)) -> bool {
+    let is_native = lock.get_type_ptr() == LOCK_TYPE.load(Ordering::Acquire);
+    if is_native {
+        // SAFETY: an instance of the type; the GIL is held, and `change` runs no Python code.
+        change(unsafe { &mut (*lock.as_ptr().cast::<LockObject>()).waits });
+    }
+    is_native
+}
+
+/// A new instance; null with MemoryError set when memory is exhausted.
+unsafe fn new_instance() -> *mut ffi::PyObject {
+    let Some(lock) = ThreadLock::new() else {
+        // SAFETY: the GIL is held.
+        return unsafe { ffi::PyErr_NoMemory() };
+    };
+    // SAFETY: the type is immortal; zero is a valid value of the other fields.
+    unsafe {
+        let object = ffi::PyType_GenericAlloc(LOCK_TYPE.load(Ordering::Acquire), 0);
+        if object.is_null() {
+            lock.free();
+        } else {
+            (*object.cast::<LockObject>()).lock = lock;
+        }
+        object
+    }
+}
+
+/// `threading.Lock()` up to 3.12. A plain lock while waits are not reported: the program kept the function.
+unsafe extern "C" fn allocate(_module: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the GIL is held; the function was set before this one was created.
+    unsafe {
+        match is_reported() {
+            true => new_instance(),
+            false => ffi::PyObject_CallObject(NEW_PLAIN.load(Ordering::Acquire), ptr::null_mut()),
+        }
+    }
+}
+
+/// `threading.Lock()` from 3.13 on. The plain type checks the arguments.
+unsafe extern "C" fn new(
+    _type: *mut ffi::PyTypeObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as the interpreter passes them; the plain type is set and immortal.
+    unsafe {
+        // Only the plain type of 3.13 and later creates instances.
+        let is_usual =
+            CREATES_INSTANCES.load(Ordering::Relaxed) && keywords.is_null() && ffi::PyTuple_Size(arguments) == 0;
+        if !is_usual || !is_reported() {
+            let plain = ffi::PyObject_Call(PLAIN_TYPE.load(Ordering::Acquire), arguments, keywords);
+            if plain.is_null() || !is_reported() {
+                return plain;
+            }
+            ffi::Py_DECREF(plain);
+        }
+        new_instance()
+    }
+}
+
+/// `__class__`: that of the plain lock, for `isinstance` with the plain type.
+unsafe extern "C" fn class(_object: *mut ffi::PyObject, _unused: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: set before the first instance, and immortal.
+    unsafe {
+        let plain = PLAIN_TYPE.load(Ordering::Acquire);
+        ffi::Py_INCREF(plain);
+        plain
+    }
+}
+
+unsafe extern "C" fn enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a method of the type receives an instance of it.
+    unsafe {
+        if try_acquire(object) {
+            return boolean(true);
+        }
+        acquire_contended(object, Patience::Forever)
+    }
+}
+
+unsafe extern "C" fn acquire(
+    object: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keyword_names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: a method of the type receives an instance of it; arguments as the interpreter passes them.
+    unsafe {
+        let mode = match positional == 0 && keyword_names.is_null() {
+            true => AcquireMode::Wait(Patience::Forever),
+            false => {
+                let new_plain = NEW_PLAIN.load(Ordering::Acquire);
+                match acquire_arguments::mode(new_plain, arguments, positional, keyword_names) {
+                    Ok(mode) => mode,
+                    Err(()) => return ptr::null_mut(),
+                }
+            }
+        };
+        match mode {
+            _ if try_acquire(object) => boolean(true),
+            AcquireMode::Try => boolean(false),
+            AcquireMode::Wait(patience) => acquire_contended(object, patience),
+        }
+    }
+}
+
+/// # Safety
+/// `object` is an instance of the type; the GIL is held.
+#[inline(always)]
+unsafe fn try_acquire(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: caller's contract; an instance has a lock.
+    unsafe {
+        let this = object.cast::<LockObject>();
+        let is_acquired = (*this).lock.try_acquire();
+        if is_acquired {
+            (*this).is_locked = true;
+        }
+        is_acquired
+    }
+}
+
+/// # Safety
+/// As for [`try_acquire`].
+#[cold]
+unsafe fn acquire_contended(object: *mut ffi::PyObject, patience: Patience) -> *mut ffi::PyObject {
+    // SAFETY: caller's contract; the caller of the method holds a reference to the object while it waits.
+    unsafe {
+        let this = object.cast::<LockObject>();
+        let wait = LockWait::begin(0);
+        let (outcome, ended_ns) = (*this).lock.wait(patience);
+        let recorded = wait.and_then(|wait| wait.end(ended_ns));
+        if outcome == WaitOutcome::Acquired {
+            (*this).is_locked = true;
+        }
+        if let Some(wait) = recorded {
+            let mut waits = PendingWaits::default();
+            match outcome {
+                WaitOutcome::Acquired => (*this).waits.push(wait),
+                WaitOutcome::TimedOut | WaitOutcome::Raised => waits.push(wait),
+            }
+            if !waits.is_empty() {
+                waits.submit(object as u64);
+            }
+        }
+        match outcome {
+            WaitOutcome::Acquired => boolean(true),
+            WaitOutcome::TimedOut => boolean(false),
+            WaitOutcome::Raised => ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn release(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a method of the type receives an instance of it. The lock is acquired, since `is_locked` is set only then.
+    unsafe {
+        let this = object.cast::<LockObject>();
+        if !(*this).is_locked {
+            return object_or_raise(|_| Err(PyRuntimeError::new_err("release unlocked lock")));
+        }
+        let waits = std::mem::take(&mut (*this).waits);
+        (*this).is_locked = false;
+        (*this).lock.release();
+        if !waits.is_empty() {
+            waits.submit(object as u64);
+        }
+        none()
+    }
+}
+
+unsafe extern "C" fn exit(
+    object: *mut ffi::PyObject,
+    _arguments: *const *mut ffi::PyObject,
+    _count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `release`.
+    unsafe { release(object, ptr::null_mut()) }
+}
+
+unsafe extern "C" fn locked(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a method of the type receives an instance of it.
+    boolean(unsafe { (*object.cast::<LockObject>()).is_locked })
+}
+
+/// As the plain lock does: the old lock may be held by a thread of the parent, so it is not freed.
+unsafe extern "C" fn reinit_after_fork(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let Some(lock) = ThreadLock::new() else {
+        return object_or_raise(|_| Err(PyRuntimeError::new_err("failed to reinitialize lock at fork")));
+    };
+    // SAFETY: a method of the type receives an instance of it.
+    unsafe {
+        let this = object.cast::<LockObject>();
+        (*this).lock = lock;
+        (*this).is_locked = false;
+        drop(std::mem::take(&mut (*this).waits));
+    }
+    none()
+}
+
+unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    object_or_raise(|py| {
+        // SAFETY: called with an instance of the type.
+        let state = if unsafe { (*object.cast::<LockObject>()).is_locked } { "locked" } else { "unlocked" };
+        Ok(PyString::new(py, &format!("<{state} _thread.lock object at {object:p}>")).into_any().into_ptr())
+    })
+}
+
+unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
+    // SAFETY: the last reference is gone; instances of a heap type own a reference to it and were allocated by
+    // PyType_GenericAlloc without the GC flag.
+    unsafe {
+        let this = object.cast::<LockObject>();
+        let object_type = ffi::Py_TYPE(object);
+        if !(*this).weak_references.is_null() {
+            ffi::PyObject_ClearWeakRefs(object);
+        }
+        let waits = std::mem::take(&mut (*this).waits);
+        if (*this).is_locked {
+            (*this).lock.release();
+        }
+        (*this).lock.free();
+        ffi::PyObject_Free(object.cast());
+        ffi::Py_DECREF(object_type.cast());
+        if !waits.is_empty() {
+            waits.submit(object as u64);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The lock of CPython's C API (`PyThread_*`, in the limited API of every version), on which the native lock types are built as
+//! the interpreter's own are. Not here: the types (`lock_type`, `recursive_lock_type`) and the measurement
+//! (`runtime::lock_waits`).
+//!
+//! Rule: every function runs with the GIL held; the GIL is released only while a thread waits.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.13 | a daemon thread that waits for the GIL during finalization ends by `pthread_exit`, which would unwind Rust frames | PyO3's `PyEval_RestoreThread` stops the thread instead |
+//! | 3.14 | the interpreter stops such threads (`Python/ceval_gil.c`) | |
+
+use std::ffi::{c_int, c_longlong, c_void};
+
+use pyo3::ffi;
+use spanprof::sys;
+
+/// `PY_LOCK_ACQUIRED` and `PY_LOCK_INTR` of `PyLockStatus` (`Include/pythread.h`, 3.9 to 3.15).
+const ACQUIRED: c_int = 1;
+const INTERRUPTED: c_int = 2;
+
+extern "C" {
+    fn PyThread_allocate_lock() -> *mut c_void;
+    fn PyThread_free_lock(lock: *mut c_void);
+    fn PyThread_acquire_lock(lock: *mut c_void, wait: c_int) -> c_int;
+    fn PyThread_acquire_lock_timed(lock: *mut c_void, microseconds: c_longlong, is_interruptible: c_int) -> c_int;
+    fn PyThread_release_lock(lock: *mut c_void);
+}
+
+/// How long a thread waits at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Until it has the lock. Signal handlers do not run meanwhile.
+    Uninterruptible,
+    /// Until it has the lock or a signal handler raises.
+    Forever,
+    /// At most so many microseconds; not negative.
+    Microseconds(i64),
+}
+
+/// The end of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitOutcome {
+    Acquired,
+    TimedOut,
+    /// A signal handler raised; the exception is set.
+    Raised,
+}
+
+/// A lock; null in zeroed memory. Its owner frees it once.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct ThreadLock(*mut c_void);
+
+impl ThreadLock {
+    /// A new lock, not acquired; `None` when memory is exhausted.
+    pub fn new() -> Option<Self> {
+        // SAFETY: the function has no requirement.
+        let lock = unsafe { PyThread_allocate_lock() };
+        (!lock.is_null()).then_some(Self(lock))
+    }
+
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// # Safety
+    /// The lock is not null, not freed, not acquired and not used again.
+    pub unsafe fn free(self) {
+        // SAFETY: caller's contract.
+        unsafe { PyThread_free_lock(self.0) }
+    }
+
+    /// Acquires the lock if that needs no wait.
+    ///
+    /// # Safety
+    /// The lock is neither null nor freed.
+    #[inline(always)]
+    pub unsafe fn try_acquire(self) -> bool {
+        // SAFETY: caller's contract.
+        unsafe { PyThread_acquire_lock(self.0, 0) == ACQUIRED }
+    }
+
+    /// Waits for the lock as `acquire_timed` of `Modules/_threadmodule.c` does. The second value is the end of the wait,
+    /// monotonic nanoseconds; the wait for the GIL is not part of it.
+    ///
+    /// # Safety
+    /// The lock is neither null nor freed, and stays so while the GIL is released. The GIL is held.
+    pub unsafe fn wait(self, patience: Patience) -> (WaitOutcome, u64) {
+        let limit_us = match patience {
+            Patience::Microseconds(limit) => limit,
+            Patience::Forever | Patience::Uninterruptible => -1,
+        };
+        let is_interruptible = c_int::from(patience != Patience::Uninterruptible);
+        let started_ns = sys::monotonic_ns();
+        let mut remaining_us = limit_us;
+        loop {
+            // SAFETY: caller's contract; the thread state is restored by the thread that released it.
+            let (status, ended_ns) = unsafe {
+                let state = ffi::PyEval_SaveThread();
+                let status = PyThread_acquire_lock_timed(self.0, remaining_us, is_interruptible);
+                let ended_ns = sys::monotonic_ns();
+                ffi::PyEval_RestoreThread(state);
+                (status, ended_ns)
+            };
+            match status {
+                ACQUIRED => return (WaitOutcome::Acquired, ended_ns),
+                INTERRUPTED => {
+                    // SAFETY: the GIL is held.
+                    if unsafe { ffi::Py_MakePendingCalls() } < 0 {
+                        return (WaitOutcome::Raised, ended_ns);
+                    }
+                    if limit_us >= 0 {
+                        let waited_us = sys::monotonic_ns().saturating_sub(started_ns) / 1000;
+                        remaining_us = limit_us.saturating_sub(waited_us as i64);
+                        if remaining_us < 0 {
+                            return (WaitOutcome::TimedOut, ended_ns);
+                        }
+                    }
+                }
+                _ => return (WaitOutcome::TimedOut, ended_ns),
+            }
+        }
+    }
+
+    /// # Safety
+    /// The lock is neither null nor freed, and is acquired.
+    #[inline(always)]
+    pub unsafe fn release(self) {
+        // SAFETY: caller's contract.
+        unsafe { PyThread_release_lock(self.0) }
+    }
+}
