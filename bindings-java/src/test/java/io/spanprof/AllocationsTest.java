@@ -27,7 +27,7 @@ class AllocationsTest {
 
     @ParameterizedTest
     @CsvSource({"G1,auto", "Serial,auto", "Z,auto", "G1,vm"})
-    void allocatedBytesOfEachSiteAreWithinFourDeviationsOfTheTruth(String collector, String walk) throws Exception {
+    void allocatedBytesOfEachSiteAreWithinSixDeviationsOfTheTruth(String collector, String walk) throws Exception {
         List<String> output = Programs.run(Allocates.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString(),
                 "524288", "3000", walk, "2");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "alloc");
@@ -37,8 +37,8 @@ class AllocationsTest {
             double estimate = own.stream().mapToLong(ProfileFile.Sample::bytes).sum();
             double truth = Programs.number(output, site + "_bytes");
             double deviations = (estimate - truth) / Programs.number(output, site + "_deviation");
-            // Of 50 correct estimates, one in a few runs is beyond three.
-            assertTrue(Math.abs(deviations) < 4, () -> site + ": " + estimate + " of " + truth + ", " + deviations
+            // All JDKs together check 60 estimates: of correct ones, one in 250 runs would be beyond four.
+            assertTrue(Math.abs(deviations) < 6, () -> site + ": " + estimate + " of " + truth + ", " + deviations
                     + " standard deviations: " + output);
             for (ProfileFile.Sample sample : own) {
                 assertEquals("byte[]", sample.leaf());
@@ -59,8 +59,8 @@ class AllocationsTest {
         long kept = samples.stream().filter(sample -> sample.has(program + ".kept")).mapToLong(ProfileFile.Sample::bytes).sum();
         long dropped =
                 samples.stream().filter(sample -> sample.has(program + ".dropped")).mapToLong(ProfileFile.Sample::bytes).sum();
-        // About 1000 samples: four standard deviations.
-        assertTrue(Math.abs(kept / truth - 1) < 0.13, () -> kept + " of " + truth + " bytes: " + output);
+        // About 1000 samples: six standard deviations.
+        assertTrue(Math.abs(kept / truth - 1) < 0.19, () -> kept + " of " + truth + " bytes: " + output);
         assertTrue(dropped < 0.01 * truth, () -> dropped + " bytes were collected");
         assertTrue(Programs.number(output, "references") > 500, output::toString);
         assertEquals(0, Programs.number(output, "references_after"), output::toString);
