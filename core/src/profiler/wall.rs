@@ -246,7 +246,6 @@ impl WallSampler {
         if now_ns.saturating_sub(self.live_threads_ns) < LIVE_THREADS_VALID_NS {
             return;
         }
-        self.live_threads_ns = now_ns;
         let mut left = Vec::new();
         self.runtime.threads(&mut left);
         self.set_depth(config);
@@ -267,6 +266,7 @@ impl WallSampler {
             let (kind, values) = (SampleKind::Threads, [1, 0]);
             self.submit(&RawSample { kind, time_ns: now_ns, values, context, frames, ..empty_sample(0) });
         });
+        self.live_threads_ns = sys::monotonic_ns();
     }
 
     /// Submits the stack of one live thread; false while its self-walk is pending, unless `is_last`.

@@ -420,12 +420,15 @@ fn each_live_thread_is_submitted_once_and_a_thread_that_does_not_respond_with_th
         _ => walk_when_running(handle, thread_id, stack),
     };
     let config = Config { threads: true, ..Config::default() };
-    for _ in 0..2 {
-        ticks.sampler.submit_live_threads(&config);
-        // The second call stands for a window that ends right after the first one.
-    }
+    let begun_ns = sys::monotonic_ns();
+    ticks.sampler.submit_live_threads(&config);
     assert_eq!(ticks.samples(), [(leaf(0), 1), (BLOCKED, 1)]);
-    ticks.sampler.live_threads_ns -= LIVE_THREADS_VALID_NS;
+    assert!(ticks.sampler.live_threads_ns > begun_ns + LIVE_THREADS_TIMEOUT.as_nanos() as u64, "after the wait");
+    // A window that ends right after the first one, on a machine of any load.
+    ticks.sampler.live_threads_ns = u64::MAX;
+    ticks.sampler.submit_live_threads(&config);
+    assert_eq!(ticks.samples(), []);
+    ticks.sampler.live_threads_ns = sys::monotonic_ns().saturating_sub(LIVE_THREADS_VALID_NS);
     ticks.sampler.submit_live_threads(&config);
     assert_eq!(ticks.samples().len(), 2);
 }
