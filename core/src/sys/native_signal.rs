@@ -38,7 +38,7 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
 
 /// Passes the return addresses of a chain of frame pointers to `push`, leaf first, until it returns false.
 pub(super) fn walk_frame_pointers(mut frame_pointer: u64, push: &mut dyn FnMut(u64) -> bool) {
-    while frame_pointer != 0 && frame_pointer % 8 == 0 {
+    while frame_pointer != 0 && frame_pointer.is_multiple_of(8) {
         let Some(next) = guarded::read_u64(frame_pointer as usize) else { return };
         let Some(return_address) = guarded::read_u64(frame_pointer as usize + 8) else { return };
         if return_address < RawFrame::FIRST_RUNTIME_CODE || !push(return_address) {
