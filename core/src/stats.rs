@@ -134,6 +134,7 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "heap.samples_freed" "samples" "Sampled objects that were freed.";
     "heap.live_samples" "samples" "Sampled objects in use.";
     "heap.interval" "bytes" "Mean number of bytes between allocation samples now; 0 without a heap profile.";
+    "heap.reason" "" "The reason why this process has no heap profile; absent otherwise.";
     "dropped.heap_busy" "samples" "Allocation samples lost because too many other threads took one at the same time.";
     "dropped.heap_ring_full" "samples" "Allocation samples lost because the ring was full.";
     "dropped.heap_live" "samples" "Sampled objects missing in in-use profiles: the live set had no slot for them, or a "

@@ -80,6 +80,11 @@ impl Config {
         })
     }
 
+    /// Whether a layer set the key.
+    pub(crate) fn is_explicit(&self, key: &str) -> bool {
+        self.sources.get(key).is_some_and(|source| *source != ConfigSource::Default)
+    }
+
     /// Whether the key was set by a variable or a file, so that it must never stop the program.
     pub(crate) fn is_from_environment(&self, key: &str) -> bool {
         matches!(self.sources.get(key), Some(ConfigSource::Environment(_) | ConfigSource::File(_)))

@@ -55,7 +55,7 @@ fn state(session: Option<&Session>, config: &Config) -> String {
 fn session_stats(session: &Session, stats: &mut Stats) {
     session.counters.append_to(stats);
     clock_stats(session, stats);
-    heap_profile::append_stats(stats);
+    heap_profile::append_stats(session, stats);
     stats.count("process.children_cut_off", sys::children_cut_off());
     let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
     for (index, destination) in destinations.iter().enumerate() {

@@ -1,6 +1,8 @@
 //! Starts and stops the heap profile of a session, and collects its statistics. Not here: sampling (`spanprof_signal::heap`),
 //! estimates (`heap`), hooks (the runtimes).
 
+use std::sync::Arc;
+
 use super::session::Session;
 use crate::config::Config;
 use crate::host_log::{log, LogLevel};
@@ -9,11 +11,14 @@ use crate::sys;
 use spanprof_signal::heap::{HeapSettings, HEAP};
 use spanprof_signal::LiveSet;
 
-/// Starts the heap profile; logs a warning if this process has none.
+/// Starts the heap profile. Without one, logs a warning if it was requested explicitly; `stats()` has the reason.
 pub(super) fn start(session: &Session, config: &Config) {
-    let live = sys::live_set(config.heap_live_samples).ok_or_else(|| "no memory for the live objects".to_owned());
-    match live.and_then(|live| session.runtime.install_heap_hooks().map(|()| live)) {
+    let live = session.runtime.install_heap_hooks().and_then(|()| {
+        sys::live_set(config.heap_live_samples).ok_or_else(|| "no memory for the live objects".to_owned())
+    });
+    match live {
         Ok(live) => {
+            session.no_heap_reason.store(None);
             HEAP.start(HeapSettings {
                 interval: config.heap_interval,
                 seed: u64::from_ne_bytes(crate::random::bytes()),
@@ -23,7 +28,12 @@ pub(super) fn start(session: &Session, config: &Config) {
             });
             session.runtime.heap_sampling_changed();
         }
-        Err(reason) => log(LogLevel::Warning, &format!("spanprof: no heap profile: {reason}")),
+        Err(reason) => {
+            if config.is_explicit("heap") {
+                log(LogLevel::Warning, &format!("spanprof: no heap profile: {reason}"));
+            }
+            session.no_heap_reason.store(Some(Arc::new(reason)));
+        }
     }
 }
 
@@ -70,7 +80,10 @@ pub(super) fn update(session: &Session, before: &Config, config: &Config) {
 }
 
 /// Values for `stats()`.
-pub(super) fn append_stats(stats: &mut Stats) {
+pub(super) fn append_stats(session: &Session, stats: &mut Stats) {
+    if let Some(reason) = &*session.no_heap_reason.load() {
+        stats.text("heap.reason", reason.as_str());
+    }
     let counts = HEAP.counts();
     stats.count("heap.samples", counts.samples);
     stats.count("heap.samples_freed", counts.freed);

@@ -42,6 +42,8 @@ pub(super) struct Session {
     pub resource: Resource,
     pub control: DrainControl,
     pub wall: Mutex<Option<WallThread>>,
+    /// Why this process has no heap profile, if it should have one.
+    pub no_heap_reason: ArcSwapOption<String>,
     pub stopping: AtomicBool,
     pub fork_generation: u32,
     /// Whether this run maintains the crash marker. False in forked children, whose marker is the parent's.

@@ -83,6 +83,7 @@ impl Session {
             resource,
             control: DrainControl::default(),
             wall: Mutex::new(None),
+            no_heap_reason: ArcSwapOption::empty(),
             stopping: AtomicBool::new(false),
             fork_generation: sys::fork_generation(),
             marks_crashes,
@@ -300,9 +301,8 @@ fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>
 
 /// One warning for each kind of samples that was enabled explicitly and that this runtime does not submit.
 fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
-    let is_explicit = |key: &str| config.sources.get(key).is_some_and(|source| *source != ConfigSource::Default);
     let warn_unless_submitted = |key: &str, is_enabled: bool, kind: SampleKind| {
-        if is_enabled && is_explicit(key) && !runtime.submits(kind) {
+        if is_enabled && config.is_explicit(key) && !runtime.submits(kind) {
             log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples"));
         }
     };

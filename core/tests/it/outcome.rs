@@ -118,9 +118,11 @@ fn an_unwritable_output_is_an_error_in_code_and_a_warning_in_a_variable() {
 }
 
 #[test]
-fn a_heap_profile_without_the_allocator_is_one_warning() {
+fn a_heap_profile_without_the_allocator_is_one_warning_only_if_it_was_requested() {
     let _serial = one_at_a_time();
-    let config = Config { heap: true, ..without_destination() };
+    let by_default = lines_of_runtime(Arc::new(NativeRuntime), without_destination(), || {});
+    assert!(by_default.iter().all(|(level, _)| *level == LogLevel::Info), "{by_default:?}");
+    let config = Config::builder().service_name("test").heap(true).destinations(Vec::new()).load().unwrap();
     let lines = lines_of_runtime(Arc::new(NativeRuntime), config, || {});
     let warnings: Vec<_> = lines.iter().filter(|(_, line)| line.contains("heap")).collect();
     assert_eq!(warnings.len(), 1, "{lines:?}");
