@@ -32,7 +32,7 @@ pub fn suspended_tasks_interval() -> Option<f64> {
     ffi_guard(None, || {
         let profiler = Profiler::running().filter(Profiler::is_running)?;
         let config = profiler.config();
-        config.threads.then(|| config.upload_interval.as_secs_f64())
+        config.threads.then_some(config.upload_interval.as_secs_f64())
     })
 }
 
@@ -42,14 +42,16 @@ pub fn begin_storing_tasks() {
     STORING_THREAD.store(sys::thread_id(), Ordering::Relaxed);
 }
 
-/// Stores the suspended tasks: the context id of each (0: none), its code objects, leaf first, and the offset of the last
-/// instruction of each, -1 before the first.
+/// A code object, and the offset of the last instruction; -1 before the first.
+type CodeAt<'py> = (Bound<'py, PyAny>, i64);
+
+/// Stores the suspended tasks: the context id of each (0: none), and its frames, leaf first.
 #[pyfunction]
-pub fn store_suspended_tasks(tasks: Vec<(u64, Vec<(Bound<'_, PyAny>, i64)>)>) {
+pub fn store_suspended_tasks(tasks: Vec<(u64, Vec<CodeAt<'_>>)>) {
     ffi_guard((), || {
         let Some(interpreter) = interpreter::current() else { return };
         let reader = FrameReader::of_process(interpreter);
-        let frame = |(code, offset): &(Bound<'_, PyAny>, i64)| {
+        let frame = |(code, offset): &CodeAt<'_>| {
             reader.frame_of_code(code.as_ptr() as usize, if *offset < 0 { -1 } else { offset / 2 })
         };
         let tasks = tasks.iter().map(|(id, stack)| {
