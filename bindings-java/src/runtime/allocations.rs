@@ -24,13 +24,11 @@ use jni::sys::{jclass, jlong, jobject, JNIEnv};
 use spanprof::binding::{ffi_guard, random_fraction};
 use spanprof::sys;
 use spanprof_signal::heap::{SelectedObject, HEAP};
-use spanprof_signal::{Context, LiveSet, ProcessMemory, RawFrame, RawStack};
+use spanprof_signal::{Context, LiveSet};
 
-use super::jvmti::{Environment, Jvmti, JvmtiEvent, CAN_SAMPLE_ALLOCATIONS, CAN_SUPPORT_VIRTUAL_THREADS};
-use super::raw_frame::{self, FrameKind};
+use super::jvmti::{Environment, JvmtiEvent, CAN_SAMPLE_ALLOCATIONS, CAN_SUPPORT_VIRTUAL_THREADS};
 use super::threads_signal::{self, ThreadRow, ROWS};
-use super::walk::walker_signal;
-use super::{attached_thread, class_names, frame_buffers, layout, live_references};
+use super::{attached_thread, class_names, frame_buffers, live_references, own_stack};
 
 /// HotSpot's interval before any agent sets one (`ThreadHeapSampler::_sampling_interval`).
 const DEFAULT_INTERVAL: u32 = 512 * 1024;
@@ -143,7 +141,10 @@ pub unsafe extern "system" fn on_allocation(
         let class = signature.map_or(0, |signature| class_names::number_of(&signature));
         frame_buffers::with_buffer(|frames| {
             let depth = HEAP.max_stack_depth().min(frames.len());
-            let (frames, truncated) = own_stack(jvmti, row, class, frames.get_mut(..depth).unwrap_or(&mut []));
+            let stack = own_stack::below_class(jvmti, row, class, frames.get_mut(..depth).unwrap_or(&mut []));
+            if !stack.has_java {
+                WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
+            }
             let (size, interval) = (size.max(1) as u64, u64::from(interval));
             // SAFETY: the VM passes this thread's environment and a live reference to the object.
             let reference = live_references::choose(sys::monotonic_ns(), random_fraction())
@@ -156,8 +157,8 @@ pub unsafe extern "system" fn on_allocation(
                     live_references::thinned_interval(size, interval, probability)
                 }),
                 context: row.map_or(Context::None, |row| row.scope.context()),
-                frames,
-                truncated,
+                frames: stack.frames,
+                truncated: stack.truncated,
             });
             if let Some((weak, _)) = reference {
                 // SAFETY: as above; the reference was created here.
@@ -165,53 +166,6 @@ pub unsafe extern "system" fn on_allocation(
             }
         });
     });
-}
-
-/// The calling thread's stack in `frames`, below the frame of the class. The VM's allocation stub at the leaf is left out.
-fn own_stack<'a>(
-    jvmti: Jvmti,
-    row: Option<&ThreadRow>,
-    class: u32,
-    frames: &'a mut [RawFrame],
-) -> (&'a [RawFrame], bool) {
-    let (walked, truncated) = {
-        let mut stack = RawStack::new(frames.get_mut(1..).unwrap_or(&mut []));
-        if !walk(jvmti, row, &mut stack) {
-            WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
-            stack.push(raw_frame::thread(sys::thread_id()));
-        }
-        (stack.len(), stack.is_truncated())
-    };
-    let is_stub = |frame: &RawFrame| matches!(raw_frame::decode(*frame), FrameKind::Stub(_));
-    let stubs = frames.iter().skip(1).take(walked.saturating_sub(1)).take_while(|frame| is_stub(frame)).count();
-    if let Some(leaf) = frames.get_mut(stubs) {
-        *leaf = raw_frame::class(class);
-    }
-    (frames.get(stubs..=walked).unwrap_or(&[]), truncated)
-}
-
-/// Walks the calling thread from its frame anchor. False if it has no Java frame.
-fn walk(jvmti: Jvmti, row: Option<&ThreadRow>, stack: &mut RawStack<'_>) -> bool {
-    let java_thread = row.map_or(0, ThreadRow::java_thread);
-    match layout::published() {
-        Some(layout) => {
-            let has_java = java_thread != 0 && walker_signal::walk_waiting(ProcessMemory, layout, java_thread, stack);
-            if has_java {
-                walker_signal::accept_waiting_walk(stack);
-            } else {
-                stack.clear();
-            }
-            has_java
-        }
-        // The frames are those of `AsyncGetCallTrace`, whose method ids are in `method_ids`.
-        None => {
-            let frames = jvmti.stack_trace(HEAP.max_stack_depth()).unwrap_or_default();
-            frames.iter().for_each(|(method, index)| {
-                stack.push(raw_frame::method_id(*method, u16::try_from(*index).unwrap_or(raw_frame::NO_INDEX)));
-            });
-            !frames.is_empty()
-        }
-    }
 }
 
 /// For `stats()`.

@@ -10,7 +10,7 @@ use spanprof::{sys, Profiler};
 use super::jvmti::{Callbacks, Environment, Jvmti, JvmtiEvent};
 use super::memory_signal::{int, pointer};
 use super::vm_structs::VmStructs;
-use super::{allocations, gc_pauses, inherited, method_ids, stub_names, threads_signal, virtual_threads};
+use super::{allocations, gc_pauses, inherited, method_ids, monitors, stub_names, threads_signal, virtual_threads};
 
 /// The field of `java.lang.Thread` with the address of its JavaThread; null before it is looked up.
 static EETOP: AtomicUsize = AtomicUsize::new(0);
@@ -45,6 +45,8 @@ pub fn callbacks(with_classes: bool) -> Callbacks {
     callbacks.on_thread(JvmtiEvent::VirtualThreadEnd, virtual_threads::on_end);
     callbacks.on_code(stub_names::on_code);
     callbacks.on_allocation(allocations::on_allocation);
+    callbacks.on_monitor(JvmtiEvent::MonitorContendedEnter, monitors::on_enter);
+    callbacks.on_monitor(JvmtiEvent::MonitorContendedEntered, monitors::on_entered);
     callbacks.on_collection(JvmtiEvent::GarbageCollectionStart, gc_pauses::on_start);
     callbacks.on_collection(JvmtiEvent::GarbageCollectionFinish, gc_pauses::on_finish);
     callbacks.on_end(on_vm_death);

@@ -37,6 +37,8 @@ pub enum JvmtiEvent {
     ClassLoad = 55,
     ClassPrepare = 56,
     DynamicCodeGenerated = 70,
+    MonitorContendedEnter = 75,
+    MonitorContendedEntered = 76,
     GarbageCollectionStart = 81,
     GarbageCollectionFinish = 82,
     SampledObjectAlloc = 86,
@@ -63,6 +65,7 @@ struct ExtensionInfo {
 }
 
 /// Bit indexes in `jvmtiCapabilities`.
+pub(super) const CAN_REPORT_MONITORS: usize = 28;
 pub(super) const CAN_REPORT_COLLECTIONS: usize = 31;
 pub(super) const CAN_SAMPLE_ALLOCATIONS: usize = 43;
 pub(super) const CAN_SUPPORT_VIRTUAL_THREADS: usize = 44;
@@ -79,6 +82,9 @@ pub type OnCollection = unsafe extern "system" fn(*mut Environment);
 
 /// Called with the environments and the thread.
 pub type OnThread = unsafe extern "system" fn(*mut Environment, *mut JNIEnv, jobject);
+
+/// Called with the environments, the thread and an object.
+pub type OnMonitor = unsafe extern "system" fn(*mut Environment, *mut JNIEnv, jobject, jobject);
 
 /// `VMDeath`, called with the environments.
 pub type OnEnd = unsafe extern "system" fn(*mut Environment, *mut JNIEnv);
@@ -115,6 +121,10 @@ impl Callbacks {
 
     pub fn on_allocation(&mut self, callback: OnAllocation) {
         self.set(JvmtiEvent::SampledObjectAlloc, callback as usize);
+    }
+
+    pub fn on_monitor(&mut self, event: JvmtiEvent, callback: OnMonitor) {
+        self.set(event, callback as usize);
     }
 
     pub fn on_collection(&mut self, event: JvmtiEvent, callback: OnCollection) {
@@ -224,6 +234,17 @@ impl Jvmti {
         }
         self.free(threads.cast());
         Ok(())
+    }
+
+    /// A local reference to the calling thread, which may be virtual.
+    pub fn current_thread(self) -> Option<jobject> {
+        let mut thread: jobject = std::ptr::null_mut();
+        // SAFETY: function 18 is GetCurrentThread(env, jthread*).
+        let call: unsafe extern "system" fn(*mut Environment, *mut jobject) -> jint =
+            unsafe { std::mem::transmute(self.function(18)) };
+        // SAFETY: writes one reference to a local.
+        ok(unsafe { call(self.0, &mut thread) }).ok()?;
+        (!thread.is_null()).then_some(thread)
     }
 
     /// The thread-local word of a thread, or of the calling one (null); 0 if there is none.

@@ -14,6 +14,7 @@ mod frame_buffers;
 mod gc_pauses;
 pub mod inherited;
 mod instance;
+mod java_locks;
 mod java_threads;
 mod jvmti;
 mod jvmti_classes;
@@ -21,10 +22,14 @@ mod layout;
 #[cfg(any(test, feature = "record-stacks"))]
 mod layout_tables;
 mod live_references;
+mod lock_waits;
 mod memory_signal;
 mod method_ids;
 mod method_info;
+mod monitors;
 mod names;
+mod own_stack;
+mod parks;
 mod perf_data;
 mod raw_frame;
 #[cfg(feature = "record-stacks")]
@@ -53,6 +58,7 @@ use spanprof::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime, Ru
 use spanprof::{sys, LogLevel, Profiler};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
+use java_locks::JavaLocks;
 use java_threads::OsThreadOffsets;
 use layout::VmLayout;
 use names::MethodNames;
@@ -183,6 +189,7 @@ impl JavaRuntime {
         let java_version = jvmti.java_version()?;
         vm_flags::enable_debug_non_safepoints(&structures);
         gc_pauses::find_perf_data(&structures);
+        parks::find_method_size(&structures);
         // From here on the VM calls into the library, and handlers run its code.
         sys::pin_library();
         let offsets = OsThreadOffsets::of(&structures)?;
@@ -274,6 +281,29 @@ unsafe fn walk_by_vm(
     Ok(())
 }
 
+/// Starts and stops reporting waits for locks.
+fn report_waits(jvmti: Jvmti, events: ReportedEvents) -> Result<(), String> {
+    let is_changed = lock_waits::are_reported() != events.lock;
+    if is_changed && events.lock {
+        if let Err(error) = parks::install() {
+            if JavaLocks::found().is_none() {
+                return Err(error);
+            }
+            log(LogLevel::Warning, &format!("spanprof: waits in LockSupport.park are not reported: {error}"));
+        }
+    }
+    lock_waits::set_reported(events.lock, events.lock_threshold_ns);
+    if !is_changed {
+        return Ok(());
+    }
+    if events.lock {
+        virtual_threads::enable_for_waits();
+    } else {
+        virtual_threads::disable_unused_events();
+    }
+    monitors::set_reported(jvmti, events.lock)
+}
+
 impl Runtime for JavaRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
         vec![
@@ -316,13 +346,16 @@ impl Runtime for JavaRuntime {
     }
 
     fn submits(&self, kind: SampleKind) -> bool {
-        kind == SampleKind::Gc
+        matches!(kind, SampleKind::Gc | SampleKind::Lock)
     }
 
     fn set_reported_events(&self, events: ReportedEvents) {
         let Some(jvmti) = jvmti().filter(|_| !vm_has_ended()) else { return };
         if let Err(error) = gc_pauses::set_reported(jvmti, events.gc) {
             log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
+        }
+        if let Err(error) = report_waits(jvmti, events) {
+            log(LogLevel::Warning, &format!("spanprof: waits for locks are not reported: {error}"));
         }
     }
 
@@ -415,5 +448,6 @@ impl Runtime for JavaRuntime {
         out.push(("java.methods_named", names.to_string()));
         allocations::stats(out);
         gc_pauses::stats(out);
+        lock_waits::stats(out);
     }
 }

@@ -1,7 +1,7 @@
 //! Context of virtual threads. Each virtual thread has scope words of its own, which Java writes through a direct buffer.
 //! The row of its carrier thread points to them while it is mounted. The VM reports each mount and unmount, at a cost for
-//! every virtual thread. These events are enabled only while the profiler runs and a virtual thread has a context. Not for
-//! signal handlers.
+//! every virtual thread. These events are enabled only while the profiler runs, and a virtual thread has a context or waits
+//! for locks are reported. Not for signal handlers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,7 @@ use spanprof::{sys, Profiler};
 
 use super::jvmti::{Environment, ExtensionEvent, Jvmti, JvmtiEvent};
 use super::threads_signal::{self, ScopeWords, ThreadRow};
+use super::{lock_waits, parks};
 
 /// Scope words are allocated in chunks of this size and never freed: handlers may read them at any time.
 const CHUNK: usize = 1_024;
@@ -97,12 +98,21 @@ pub fn session_begins() {
     }
 }
 
-/// Disables mount events if no virtual thread has a context or the profiler is stopped. Called when the profiler stops, and
+/// Enables mount events for waits of virtual threads; without effect in a VM without virtual threads.
+pub fn enable_for_waits() {
+    let Some(jvmti) = super::jvmti() else { return };
+    let mut scopes = scopes();
+    if scopes.enable_end_events(jvmti).is_some() {
+        scopes.enable_mount_events(jvmti);
+    }
+}
+
+/// Disables mount events if no virtual thread has a context and waits are not reported, or the profiler is stopped. Called when the profiler stops, and
 /// periodically on a thread of the VM.
 pub fn disable_unused_events() {
     let Some(jvmti) = super::jvmti() else { return };
     let mut scopes = scopes();
-    if are_mounts_tracked() && !(is_profiled() && scopes.any_is_set()) {
+    if are_mounts_tracked() && !(is_profiled() && (scopes.any_is_set() || lock_waits::are_reported())) {
         scopes.disable_mount_events(jvmti);
     }
     if !are_mounts_tracked() {
@@ -219,7 +229,9 @@ fn scope_at(word: usize) -> Option<&'static VirtualScope> {
     unsafe { (word as *const VirtualScope).as_ref() }
 }
 
-unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobject) {
+unsafe extern "C" fn on_mount(_: *mut Environment, env: *mut JNIEnv, thread: jobject) {
+    // SAFETY: the VM passes this thread's environment and a live reference to the virtual thread.
+    ffi_guard(None, || unsafe { parks::mounts(env, thread) });
     ffi_guard((), || {
         MOUNTS.fetch_add(1, Ordering::Relaxed);
         let scope = super::jvmti().and_then(|jvmti| jvmti.thread_local_storage(thread)).and_then(scope_at);
@@ -232,7 +244,9 @@ unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobje
     });
 }
 
-unsafe extern "C" fn on_unmount(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
+unsafe extern "C" fn on_unmount(_: *mut Environment, env: *mut JNIEnv, thread: jobject) {
+    // SAFETY: the VM passes this thread's environment and a live reference to the virtual thread.
+    ffi_guard(None, || unsafe { parks::unmounts(env, thread) });
     ffi_guard((), || {
         if let Some(row) = threads_signal::of(sys::thread_id()) {
             row.scope.unmount();
