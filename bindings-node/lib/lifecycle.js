@@ -37,6 +37,7 @@ const workers = require('./workers.js');
  * @property {boolean | undefined} [heap]
  * @property {number | undefined} [heapInterval] bytes
  * @property {number | undefined} [heapLiveSamples]
+ * @property {string | undefined} [heapPeakDirectory]
  * @property {boolean | undefined} [lock]
  * @property {number | undefined} [lockThreshold] seconds
  * @property {boolean | undefined} [offCpu]

@@ -30,6 +30,7 @@ export type Options = {
      */
     heapInterval?: number | undefined;
     heapLiveSamples?: number | undefined;
+    heapPeakDirectory?: string | undefined;
     lock?: boolean | undefined;
     /**
      * seconds

@@ -152,6 +152,12 @@ impl Drain {
         sample.values = self.heap.allocation_weights(size, interval);
     }
 
+    /// Estimated bytes of the live objects.
+    pub fn live_bytes(&mut self) -> u64 {
+        self.runtime.remove_collected_objects();
+        self.heap.live_bytes()
+    }
+
     /// Adds the live objects to `window`.
     pub fn add_in_use(&mut self, now_ns: u64, window: &mut Window, counters: &Counters) {
         self.runtime.remove_collected_objects();

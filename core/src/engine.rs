@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::drain::Drain;
-use crate::heap::HeapEstimator;
+use crate::heap::{encode_peak, HeapEstimator, PeakProfileInput};
 use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
@@ -41,6 +41,13 @@ pub(crate) struct WindowEnd<'a> {
     pub in_use: bool,
 }
 
+/// The live objects, encoded.
+pub(crate) struct HeapAtPeak {
+    pub profile: Vec<u8>,
+    pub objects: u64,
+    pub omitted_stacks: u64,
+}
+
 impl Engine {
     pub fn new(
         config: &Config,
@@ -70,6 +77,26 @@ impl Engine {
     pub fn process(&mut self, position: u64, sample: &spanprof_signal::RawSample<'_>) {
         self.drain.collect_ended_code();
         self.drain.process(position, sample, &mut self.window, &self.counters);
+    }
+
+    /// Number of live objects found so far: without a new one, live bytes do not grow.
+    pub fn live_samples_added(&self) -> u64 {
+        self.drain.heap.added()
+    }
+
+    /// Estimated bytes of the live objects.
+    pub fn live_bytes(&mut self) -> u64 {
+        self.drain.live_bytes()
+    }
+
+    /// The live objects as pprof of at most `max_bytes`; `None` if not even one stack fits.
+    pub fn heap_peak(&mut self, time_unix_ns: u64, max_bytes: usize) -> Option<HeapAtPeak> {
+        let totals = self.drain.heap.in_use();
+        let objects = totals.iter().map(|total| total.values[1]).sum();
+        let interval_bytes = self.drain.heap.interval();
+        let input = PeakProfileInput { resource: &self.resource, time_unix_ns, interval_bytes, max_bytes };
+        let (profile, omitted_stacks) = encode_peak(totals, &input)?;
+        Some(HeapAtPeak { profile, objects, omitted_stacks })
     }
 
     /// Monotonic time at which the window is due; `None` while it is empty.

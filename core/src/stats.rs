@@ -98,6 +98,16 @@ counters! {
     resource_attributes_dropped = "resource.attributes_dropped", "attributes";
     /// Samples of live objects removed because there were more than `heap_live_samples`; the others represent them.
     heap_thinned = "heap.thinned", "samples";
+    /// Writes of the heap at its peak into `heap_peak_directory`.
+    heap_peak_writes = "heap.peak_writes", "writes";
+    /// Duration of these writes.
+    heap_peak_write_ns = "heap.peak_write_ns", "ns";
+    /// Live bytes of the last such write.
+    heap_peak_bytes = "heap.peak_bytes", "bytes";
+    /// Stacks that did not fit into these writes; their bytes are shown as `[too_many_stacks]`.
+    heap_peak_omitted = "heap.peak_omitted_stacks", "stacks";
+    /// Failed writes of the heap at its peak; three in a row end them.
+    heap_peak_errors = "heap.peak_errors", "writes";
     /// Panics caught on the profiler's own threads; the first one stops the profiler.
     panics = "internal.panics", "panics";
     /// Restarts of the profiler in forked children.
@@ -139,6 +149,9 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "dropped.heap_ring_full" "samples" "Allocation samples lost because the ring was full.";
     "dropped.heap_live" "samples" "Sampled objects missing in in-use profiles: the live set had no slot for them, or a "
         "reallocation failed.";
+    "memory.limit_bytes" "bytes" "The smallest memory limit of the process's cgroups; missing without a limit.";
+    "memory.until_limit_bytes" "bytes" "Memory that this cgroup may still use; file cache that was not used recently counts as "
+        "free. Missing without a limit.";
     "process.children_cut_off" "processes" "Profiled processes forked by this one, or by its children, that ended without "
         "delivering their last window.";
     "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads.";
@@ -226,7 +239,7 @@ impl Stats {
         let mut page = String::from(
             "# Statistics\n\nThe values of `stats()`, in every language. Counters start at 0 at `start()`. Counters of labels, contexts and \
              signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) and heap samples start with the process. \
-             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval` and `export.<n>.queue_*` are gauges; all other counters only \
+             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval`, `heap.peak_bytes`, `memory.*` and `export.<n>.queue_*` are gauges; all other counters only \
              grow. `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken.\n\n\
              | name | unit | description |\n|---|---|---|\n",
         );

@@ -28,6 +28,7 @@ class Options(TypedDict, total=False):
     heap: bool
     heap_interval: int
     heap_live_samples: int
+    heap_peak_directory: str | os.PathLike[str] | None
     lock: bool
     lock_threshold: float
     off_cpu: bool

@@ -15,6 +15,7 @@
 //! 65 536 live samples take 8 MiB and their stacks. 1000 live samples take less than 1 MiB.
 
 mod live_stacks;
+mod peak_profile;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use crate::runtime::Frame;
 use spanprof_signal::LiveSet;
 
 pub(crate) use live_stacks::{LiveStack, LiveStacks};
+pub(crate) use peak_profile::{encode_peak, PeakProfileInput};
 
 /// The interval is not doubled beyond this, bytes.
 const MAX_INTERVAL: u64 = 1 << 40;
@@ -71,6 +73,8 @@ pub(crate) struct HeapEstimator {
     /// Fractions of bytes and objects that allocation profiles do not contain yet.
     carry: [f64; 2],
     thinned: u64,
+    /// Number of samples added.
+    added: u64,
 }
 
 impl HeapEstimator {
@@ -87,6 +91,7 @@ impl HeapEstimator {
             random: Sequence::new(seed),
             carry: [0.0; 2],
             thinned: 0,
+            added: 0,
         };
         let inherited = Frame { function: "[inherited]".into(), ..Frame::default() };
         let stack: LiveStack = [Arc::from([inherited])].into();
@@ -138,6 +143,7 @@ impl HeapEstimator {
         // Selected before the last thinning, which did not see it.
         if thin(&mut record, self.interval, &mut self.random) {
             self.records.insert(sample, record);
+            self.added += 1;
         } else {
             self.thinned += u64::from(live.remove_sample(sample));
         }
@@ -179,6 +185,23 @@ impl HeapEstimator {
         }
         self.interval = (self.interval / 2).max(self.configured_interval);
         Some(self.interval)
+    }
+
+    /// Estimated bytes of the live objects. Forgets those that were freed.
+    pub fn live_bytes(&mut self) -> u64 {
+        let Some(live) = self.live else { return 0 };
+        self.records.retain(|sample, _| live.contains(*sample));
+        self.records.values().map(|record| weights(record.size, record.interval)[0]).sum::<f64>().round() as u64
+    }
+
+    /// Number of samples added since the start: without a new one, live bytes do not grow.
+    pub fn added(&self) -> u64 {
+        self.added
+    }
+
+    /// Mean interval of new samples, bytes.
+    pub fn interval(&self) -> u64 {
+        self.interval
     }
 
     /// The live objects by stack and label set. Forgets those that were freed.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::delivery_log::DeliveryLog;
 use super::first_line::FirstLine;
+use super::heap_peak::{self, HeapPeakRecorder};
 use super::heap_profile;
 use super::session::{ConfigChange, KindsToClose, Session};
 use crate::config::Config;
@@ -35,6 +36,9 @@ fn main(session: Arc<Session>, config: Arc<Config>) {
         let mut drain = DrainThread::new(&session, &config);
         if session.marks_crashes {
             sys::sweep_crash_markers();
+        }
+        if let Some(directory) = heap_peak::directory(&config) {
+            heap_peak::recover(&directory, &session.resource);
         }
         while drain.run_once() {}
     }));
@@ -70,6 +74,7 @@ struct DrainThread<'a> {
     first_line: FirstLine,
     delivery_log: DeliveryLog,
     output: Option<OutputFile>,
+    heap_peak: Option<HeapPeakRecorder>,
     /// Address of the clocks of the current CPU account.
     account_clocks: usize,
     /// Monotonic time of the next check of the signal handlers.
@@ -88,12 +93,14 @@ impl<'a> DrainThread<'a> {
             sys::monotonic_ns(),
         );
         let output = session.output.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let peak_file = session.peak_file.lock().unwrap_or_else(PoisonError::into_inner).take();
         Self {
             session,
             engine,
             first_line: FirstLine::default(),
             delivery_log: DeliveryLog::default(),
             output,
+            heap_peak: HeapPeakRecorder::new(config, peak_file),
             account_clocks: 0,
             check_handlers_at_ns: sys::monotonic_ns() + config.upload_interval.as_nanos() as u64,
             up_to: 0,
@@ -153,6 +160,9 @@ impl<'a> DrainThread<'a> {
             return false;
         }
         self.drain_up_to(self.up_to);
+        if let Some(recorder) = &mut self.heap_peak {
+            recorder.check(&mut self.engine, self.session);
+        }
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
         let has_close_request = closes > self.session.control.lock().closes_done;
         if due || close_kinds == KindsToClose::All || self.engine.is_full() {
@@ -222,6 +232,7 @@ impl<'a> DrainThread<'a> {
         if self.session.marks_crashes {
             sys::end_crash_marker();
         }
+        self.heap_peak = None;
         sys::unregister_child();
         sys::raise_termination();
     }
@@ -248,7 +259,8 @@ impl<'a> DrainThread<'a> {
     }
 
     fn sleep_ns(&self) -> Option<u64> {
-        let due_ns = self.engine.due_ns().unwrap_or(u64::MAX).min(self.check_handlers_at_ns);
+        let peak_ns = self.heap_peak.as_ref().and_then(|recorder| recorder.due_ns(self.session));
+        let due_ns = [self.engine.due_ns(), peak_ns].into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
         let left_ns = due_ns.saturating_sub(sys::monotonic_ns()).max(1);
         match self.first_line.is_waiting() {
             true => Some(left_ns.min(FIRST_LINE_POLL.as_nanos() as u64)),

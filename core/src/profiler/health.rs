@@ -56,6 +56,10 @@ fn session_stats(session: &Session, stats: &mut Stats) {
     session.counters.append_to(stats);
     clock_stats(session, stats);
     heap_profile::append_stats(session, stats);
+    if let Some(limit) = sys::memory_limit() {
+        stats.count("memory.limit_bytes", limit.bytes);
+        stats.count("memory.until_limit_bytes", limit.until_bytes);
+    }
     stats.count("process.children_cut_off", sys::children_cut_off());
     let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
     for (index, destination) in destinations.iter().enumerate() {

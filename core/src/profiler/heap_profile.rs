@@ -27,6 +27,8 @@ pub(super) fn start(session: &Session, config: &Config) {
                 live,
             });
             session.runtime.heap_sampling_changed();
+            // The drain thread begins to check for a new peak.
+            session.inbox.wake();
         }
         Err(reason) => {
             if config.is_explicit("heap") {

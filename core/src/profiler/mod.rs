@@ -8,6 +8,7 @@ mod delivery_log;
 mod drain_thread;
 mod first_line;
 mod health;
+mod heap_peak;
 mod heap_profile;
 mod off_cpu;
 mod outcome;

@@ -14,7 +14,7 @@ use crate::output::OutputFile;
 use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
-use crate::sys::{self, Clocks, Inbox};
+use crate::sys::{self, Clocks, Inbox, PeakFile};
 use spanprof_signal::{DropReason, SampleKind};
 
 /// Timeout for the wall sampler to release its held-back samples.
@@ -38,6 +38,8 @@ pub(super) struct Session {
     pub output: Mutex<Option<OutputFile>>,
     /// Result of writing this file, as a message.
     pub written: OnceLock<Result<String, String>>,
+    /// The file of the heap at its peak, until the drain thread takes it.
+    pub peak_file: Mutex<Option<PeakFile>>,
     pub counters: Arc<Counters>,
     pub resource: Resource,
     pub control: DrainControl,

@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::outcome::OutcomeReport;
 use super::session::{DrainControl, Session};
-use super::{drain_thread, heap_profile, wall_thread};
+use super::{drain_thread, heap_peak, heap_profile, wall_thread};
 use crate::config::{Clock, Config, ConfigSource};
 use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
@@ -50,6 +50,7 @@ impl Session {
         }
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather());
         let output = start_output(&mut config)?;
+        let peak_file = heap_peak::start(&mut config, &resource)?;
         let delivery = WindowDelivery::start(&mut config)?;
         let counters = Arc::new(Counters::default());
         counters.resource_attributes_dropped.add(resource.dropped);
@@ -79,6 +80,7 @@ impl Session {
             delivery,
             output: Mutex::new(output),
             written: OnceLock::new(),
+            peak_file: Mutex::new(peak_file),
             counters,
             resource,
             control: DrainControl::default(),

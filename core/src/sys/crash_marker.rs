@@ -8,6 +8,7 @@
 //! Limits: only one process of a program keeps the file (a process lock, not inherited by fork). Without a writable
 //! file there is no breaker. A death that reaches no fault handler of ours is not recorded (decision 17).
 
+use super::state_file::{file_size_allows, lock};
 use spanprof_signal::walk_fault;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -141,7 +142,7 @@ fn open(directory: &Path, program: u64) -> Option<Marker> {
     if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
         return None;
     }
-    if !may_write() {
+    if !file_size_allows(RECORD_BYTES as u64) {
         return None;
     }
     let file = OpenOptions::new()
@@ -159,14 +160,6 @@ fn open(directory: &Path, program: u64) -> Option<Marker> {
     let identity = walk_fault::identity(file.as_raw_fd())?;
     let record = MarkerRecord { started_unix_ns: 0, alive_unix_ns: 0, ended: 1, faulted: 0 };
     Some(Marker { directory: directory.to_owned(), file, identity, record, is_new_file: false })
-}
-
-/// Whether the file size limit permits the file: a write beyond the limit ends the host.
-fn may_write() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes one rlimit to a local.
-    let succeeded = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
-    succeeded && limit.rlim_cur >= RECORD_BYTES as libc::rlim_t
 }
 
 /// Removes old marker files: programs whose arguments change leave one file each. A process that adds a file removes
@@ -195,16 +188,6 @@ fn sweep(directory: &Path) {
             let _ = std::fs::remove_file(file.path());
         }
     }
-}
-
-/// Takes a process-owned lock: not inherited by forked children, released on death.
-fn lock(file: &File) -> bool {
-    // SAFETY: an all-zero flock is a valid value: from the start of the file, its whole length.
-    let mut whole: libc::flock = unsafe { std::mem::zeroed() };
-    whole.l_type = libc::F_WRLCK as libc::c_short;
-    whole.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the descriptor is open; the kernel reads the flock.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &whole) == 0 }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod allocator_run;
 mod allocator_tests;
 #[cfg(feature = "native")]
 mod calling_thread_walk_signal;
+mod cgroups;
 mod children;
 mod clock_choice;
 mod clock_snapshot;
@@ -32,8 +33,10 @@ mod live_sets;
 #[cfg(test)]
 pub(crate) mod live_tests;
 mod mapping;
+mod memory_limit;
 mod native_signal;
 mod own_threads;
+mod peak_file;
 mod per_process;
 mod perf;
 #[cfg(test)]
@@ -48,6 +51,7 @@ mod scan_schedule;
 mod scan_tests;
 #[cfg(test)]
 mod signal_claim_tests;
+mod state_file;
 mod system_calls;
 mod termination_signal;
 pub mod thread_context;
@@ -73,8 +77,13 @@ pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use live_sets::{live_set, new_live_set};
+pub use memory_limit::{memory_limit, MemoryLimit};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
+pub use peak_file::{
+    is_process_running, is_unlocked, peak_files, pid_namespace, process_start_ticks, PeakFile, CRASH_EXTENSION,
+    PEAK_EXTENSION,
+};
 pub use per_process::PerProcess;
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
 #[cfg(feature = "native")]

@@ -1,34 +1,17 @@
 //! The CPU quota of the process's control groups. Reads files; any thread may call it.
 
+use super::cgroups::{group_directories, MOUNT};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-const MOUNT: &str = "/sys/fs/cgroup";
+use std::path::Path;
 
 /// The quota in processors; `None` without a limit. Not cached: a process can move to another group.
 pub fn cpu_quota() -> Option<f64> {
     quota_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(MOUNT))
 }
 
-/// The tightest limit of the groups in `/proc/self/cgroup` and their ancestors. In a container the path may be the
-/// host's and not exist; the mount itself is then the container's group.
+/// The tightest limit of the groups in `/proc/self/cgroup` and their ancestors.
 fn quota_of(groups: &str, mount: &Path) -> Option<f64> {
-    let limits = groups.lines().filter_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let root = match controllers {
-            "" => mount.to_owned(),
-            _ if controllers.split(',').any(|name| name == "cpu") => mount.join(controllers),
-            _ => return None,
-        };
-        tightest(&root, path)
-    });
-    limits.min_by(f64::total_cmp)
-}
-
-fn tightest(root: &Path, path: &str) -> Option<f64> {
-    let group: PathBuf = root.join(path.trim_start_matches('/'));
-    let groups = group.ancestors().take_while(|group| group.starts_with(root));
-    groups.filter_map(limit).min_by(f64::total_cmp)
+    group_directories(groups, mount, "cpu").iter().filter_map(|group| limit(group)).min_by(f64::total_cmp)
 }
 
 /// The limit of one group: `cpu.max` of version 2, `cpu.cfs_quota_us` and `cpu.cfs_period_us` of version 1.
@@ -43,6 +26,7 @@ fn limit(group: &Path) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn mount(files: &[(&str, &str)]) -> PathBuf {
         let mount =

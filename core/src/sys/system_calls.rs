@@ -26,10 +26,12 @@ pub enum SystemCall {
     RtSigpending,
     /// Discarding SIGPIPE of our own threads.
     RtSigtimedwait,
+    /// Allocating the blocks of the file of the heap at its peak.
+    Fallocate,
 }
 
 impl SystemCall {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::PerfEventOpen,
         Self::TimerCreate,
         Self::Prctl,
@@ -38,6 +40,7 @@ impl SystemCall {
         Self::RtTgsigqueueinfo,
         Self::RtSigpending,
         Self::RtSigtimedwait,
+        Self::Fallocate,
     ];
 
     /// The call numbers. All calls have arguments that are invalid or without effect.
@@ -51,6 +54,7 @@ impl SystemCall {
             Self::RtTgsigqueueinfo => &[libc::SYS_rt_tgsigqueueinfo],
             Self::RtSigpending => &[libc::SYS_rt_sigpending],
             Self::RtSigtimedwait => &[libc::SYS_rt_sigtimedwait],
+            Self::Fallocate => &[libc::SYS_fallocate],
         }
     }
 

@@ -248,7 +248,7 @@ impl ProfileBuilder<'_, '_> {
             return *known;
         }
         let frames = self.input.locations.frames(location);
-        let lines: Vec<_> = frames.iter().map(|frame| line(&mut self.dictionary, frame)).collect();
+        let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
         let attributes = self.dictionary.frame_type(frames.first().map(|frame| frame.frame_type).unwrap_or_default());
         let id = self.dictionary.location(Location { lines: &lines, attributes, ..Location::default() });
         self.location_ids.insert(location, id);
@@ -291,7 +291,8 @@ impl ProfileBuilder<'_, '_> {
     }
 }
 
-fn line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
+/// A frame as a line of a location.
+pub(crate) fn frame_line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
     let name = dictionary.string(&frame.function);
     let filename = dictionary.string(&frame.file);
     let start_line = i64::from(frame.start_line);

@@ -12,7 +12,7 @@ use crate::stacks::StackIndex;
 use crate::stats::Counters;
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
-pub(crate) use close::{CloseInput, ClosedWindow};
+pub(crate) use close::{frame_line, CloseInput, ClosedWindow};
 use periods::Periods;
 
 /// Entries at which a window closes early: bounds memory at any rate and number of spans.

@@ -9,6 +9,7 @@ use crate::verbs::check::CheckArguments;
 use crate::verbs::convert::ConvertArguments;
 use crate::verbs::diff::DiffArguments;
 use crate::verbs::flamegraph::FlamegraphArguments;
+use crate::verbs::heap::HeapArguments;
 use crate::verbs::serve::ServeArguments;
 use crate::verbs::top::TopArguments;
 
@@ -38,6 +39,8 @@ pub(crate) enum CliVerb {
     Top(TopArguments),
     /// Compare two profiles by function or line
     Diff(DiffArguments),
+    /// Show the objects in use that a killed process left behind
+    Heap(HeapArguments),
     /// Write a flame graph as one HTML file
     Flamegraph(FlamegraphArguments),
     /// Write profiles in another format

@@ -43,6 +43,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Serve(given) => verbs::serve::run(given),
         CliVerb::Top(given) => verbs::top::run(&given),
         CliVerb::Diff(given) => verbs::diff::run(&given),
+        CliVerb::Heap(given) => verbs::heap::run(&given),
         CliVerb::Flamegraph(given) => verbs::flamegraph::run(&given),
         CliVerb::Convert(given) => verbs::convert::run(&given),
         CliVerb::Check(given) => verbs::check::run(&given),

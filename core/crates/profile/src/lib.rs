@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod encode;
+pub mod heap_peak;
 pub mod model;
 pub mod transform;
 

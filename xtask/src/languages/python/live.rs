@@ -22,6 +22,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
         ("forks", forks),
         ("cycles", cycles),
         ("stray_signals", 10),
+        ("heap_peak", 20),
     ]);
     // The wheel in the profile of the tests: the same code as the release, unoptimized (docs/decisions/0015).
     let wheel = package::build_for_tests()?;

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod convert;
 pub(crate) mod diff;
 pub(crate) mod flamegraph;
+pub(crate) mod heap;
 pub(crate) mod serve;
 mod table;
 pub(crate) mod top;

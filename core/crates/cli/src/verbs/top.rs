@@ -41,8 +41,11 @@ pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
         table.rows.sort_by(|left, right| by_cum(left).cmp(&by_cum(right)).then_with(|| left.at.cmp(&right.at)));
     }
     let limit = given.table.limit();
-    let text =
-        if given.table.json { Value::Object(members(&table, limit)).to_string() + "\n" } else { text(&table, limit) };
+    let text = if given.table.json {
+        Value::Object(members(&table, limit)).to_string() + "\n"
+    } else {
+        table_text(&table, limit)
+    };
     output::print(text.as_bytes())?;
     Ok(0)
 }
@@ -64,7 +67,8 @@ pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
     ])
 }
 
-fn text(table: &TopTable, limit: usize) -> String {
+/// A top table as text.
+pub(super) fn table_text(table: &TopTable, limit: usize) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
     let mut text = format!(
         "{}: {} in {} stacks, {} functions\n",

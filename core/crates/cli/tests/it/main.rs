@@ -3,6 +3,7 @@
 mod client;
 mod command_line;
 mod fixture;
+mod heap;
 mod hostile;
 mod query;
 mod receive;

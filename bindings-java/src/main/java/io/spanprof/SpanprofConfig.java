@@ -131,6 +131,10 @@ public final class SpanprofConfig {
             return set("heapLiveSamples", samples);
         }
 
+        public Builder heapPeakDirectory(String directory) {
+            return set("heapPeakDirectory", directory);
+        }
+
         public Builder lock(boolean value) {
             return set("lock", value);
         }

@@ -1,0 +1,70 @@
+//! `spanprof heap`: the files of ended processes.
+
+use spanprof_profile::encode::pprof;
+use spanprof_profile::heap_peak::{compact, PeakProcess, PeakRecord};
+
+use crate::fixture::{number, spanprof, window, TestDirectory, TestSample};
+
+/// A file of process `process_id`, with 5 MiB of `remember` at `time_s`.
+fn crash_file(process_id: u32, time_s: u64) -> Vec<u8> {
+    let samples =
+        [TestSample(&["main", "remember"], 5 << 20, &[], 0), TestSample(&["main", "fill_cache"], 1 << 20, &[], 0)];
+    let profile = pprof::encode_uncompressed(&window("shop", "inuse_space", &samples));
+    let process = PeakProcess { process_id, start_ticks: 1, pid_namespace: 2, service_name: "shop".to_owned() };
+    let record = PeakRecord {
+        sequence: 1,
+        time_unix_ns: time_s * 1_000_000_000,
+        live_bytes: 6 << 20,
+        live_objects: 60,
+        resident_bytes: 30 << 20,
+        limit_bytes: Some(32 << 20),
+        omitted_stacks: 0,
+        profile: profile.into(),
+    };
+    compact(&process, &record)
+}
+
+#[test]
+fn the_heap_of_the_process_that_ended_last_is_shown_with_its_functions_and_limit() {
+    let home = TestDirectory::new();
+    let older = home.file("heap-1-1.crash", &crash_file(1, 1_700_000_000));
+    home.file("heap-2-1.peak", &crash_file(2, 1_700_000_100));
+    home.file("heap-3-1.crash", b"spanpeak is damaged");
+    home.file("other.txt", b"of the host");
+    let directory = home.path().to_str().unwrap();
+    let shown = spanprof(&["heap", "--last-crash", directory]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.stdout.starts_with("process 2 (shop), heap at its peak on 2023-11-14T22:15:00"), "{shown:?}");
+    assert!(
+        shown.stdout.contains("in use 6.00 MiB in 60 objects, resident 30.0 MiB, memory limit 32.0 MiB"),
+        "{shown:?}"
+    );
+    assert!(
+        shown.stdout.contains("remember") && shown.stderr.contains(&format!("1 older: the latest is {older}")),
+        "{shown:?}"
+    );
+    let json = spanprof(&["heap", "--last-crash", &older, "--json", "-n", "1"]);
+    assert_eq!((number(&json.stdout, "process_id"), number(&json.stdout, "limit_bytes")), (1, 32 << 20), "{json:?}");
+    assert!(json.stdout.contains("remember") && !json.stdout.contains("fill_cache"), "{json:?}");
+}
+
+#[test]
+fn the_objects_can_be_written_as_pprof() {
+    let home = TestDirectory::new();
+    home.file("heap-1-1.crash", &crash_file(1, 1_700_000_000));
+    let file = home.path().join("heap.pb.gz").to_str().unwrap().to_owned();
+    assert_eq!(spanprof(&["heap", "--last-crash", home.path().to_str().unwrap(), "-o", &file]).code, 0);
+    let top = spanprof(&["top", &file, "--type", "inuse_space", "--json"]);
+    assert_eq!(number(&top.stdout, "total"), 6 << 20, "{top:?}");
+}
+
+#[test]
+fn a_directory_without_such_a_file_is_an_error_and_so_is_a_damaged_file() {
+    let home = TestDirectory::new();
+    let empty = spanprof(&["heap", "--last-crash", home.path().to_str().unwrap()]);
+    assert!(empty.code == 1 && empty.stderr.contains("no process left its heap"), "{empty:?}");
+    let damaged = home.file("heap-1-1.crash", &crash_file(1, 1)[..4000]);
+    let shown = spanprof(&["heap", "--last-crash", &damaged]);
+    assert!(shown.code == 1 && shown.stderr.contains("truncated or damaged"), "{shown:?}");
+    assert_eq!(spanprof(&["heap"]).code, 2);
+}
