@@ -194,13 +194,13 @@ fn read() {
     let lost = SAMPLER_RUN.try_with(|cell| {
         let Ok(mut cell) = cell.try_borrow_mut() else { return false };
         let (Some(run), Some(sampler)) = (cell.as_mut(), SAMPLER.get()) else { return false };
-        let begun_ns = sys::monotonic_ns();
+        let begun_ns = cpu_ns();
         let is_active = HandleScope::with(|| {
             // SAFETY: on the isolate's thread, inside a handle scope that outlives the profile.
             let profile = unsafe { sampler.profiler.profile(run.isolate) };
             profile.is_some_and(|profile| run.compare(&profile, sampler.layout))
         });
-        let took_ns = sys::monotonic_ns() - begun_ns;
+        let took_ns = cpu_ns().saturating_sub(begun_ns);
         READS.fetch_add(1, Ordering::Relaxed);
         READ_NS.fetch_add(took_ns, Ordering::Relaxed);
         LONGEST_READ_NS.fetch_max(took_ns, Ordering::Relaxed);
@@ -216,6 +216,11 @@ fn read() {
     if lost == Ok(true) {
         log(LogLevel::Warning, "spanprof: another heap profiler of V8 ended the heap profile of a thread");
     }
+}
+
+/// CPU time of this thread: elapsed time contains preemption.
+fn cpu_ns() -> u64 {
+    sys::thread_cpu_ns(sys::thread_id()).unwrap_or(0)
 }
 
 impl SamplerRun {
