@@ -112,6 +112,19 @@ def hook_arrays() -> None:
     return None
 
 
+class WaitTimer:
+    def end(self, lock: object = None) -> None:
+        return None
+
+
+def begin_wait() -> WaitTimer | None:
+    return None
+
+
+def lock_types(metaclass: type, plain_type: type, new_plain: Callable, plain_recursive: type) -> list:
+    return [plain_type, new_plain, plain_recursive]
+
+
 def suspend_current_thread() -> None:
     return None
 
