@@ -30,17 +30,19 @@ lock = threading.{kind}()
 bounds = {{}}
 
 for number in range(20):
-    is_held, times = threading.Event(), {{}}
+    is_held, is_ready, times = threading.Event(), threading.Event(), {{}}
 
     def hold():
         with lock:
             is_held.set()
+            is_ready.wait()
             time.sleep(0.03)
             times["before release"] = time.monotonic_ns()
 
     def contend():
         is_held.wait()
         with spanprof.tag_wrapper({{"number": str(number)}}):
+            is_ready.set()
             times["before"] = time.monotonic_ns()
             with lock:
                 times["after"] = time.monotonic_ns()
@@ -55,13 +57,17 @@ spanprof.stop()
     assert profiles.files[0].types == [("contentions", "count"), ("delay", "nanoseconds")]
     delays = {sample.labels["number"]: sample for sample in profiles.through("contend") if "number" in sample.labels}
     bounds = json.loads(target.stdout)
-    assert set(delays) == set(bounds), "each wait with its label"
+    assert set(delays) <= set(bounds)
     assert all(sample.count == 1 for sample in delays.values())
-    # Shorter: the time from the clock of the program to the wait. Longer: up to the clock after the wait, with the GIL.
-    exact = [0.99 * low <= delays[number].nanoseconds <= 1.01 * high for number, (low, high) in bounds.items()]
-    assert sum(exact) >= 16, "a thread may be preempted between its clock and its wait"
+    # Shorter: the time from the clock of the program to the wait. Longer: up to the clock after the wait, with the GIL. A
+    # thread that is preempted before its wait waits less, or not at all.
+    exact = [
+        number in delays and 0.99 * low <= delays[number].nanoseconds <= 1.01 * high
+        for number, (low, high) in bounds.items()
+    ]
+    assert sum(exact) >= 10
     total = sum(sample.nanoseconds for sample in delays.values())
-    assert 0.9 * sum(low for low, _ in bounds.values()) <= total <= 1.01 * sum(high for _, high in bounds.values())
+    assert total <= 1.01 * sum(high for _, high in bounds.values())
     leaf = "acquire" if kind == "Semaphore" else "contend"
     assert all(sample.leaf.endswith(leaf) for sample in delays.values())
 
@@ -264,17 +270,67 @@ spanprof.stop()
     assert sum(sample.count for sample in target.profiles("lock").samples if sample.nanoseconds > 50_000_000) == 1
 
 
+def test_no_wait_has_the_labels_of_another_thread_or_task(run_target):
+    target = run_target(
+        PROGRAM
+        + """
+import asyncio
+
+spanprof.start(lock=True, lock_threshold=0)
+locks = [threading.Lock(), threading.RLock(), threading.Semaphore(1)]
+
+def route_a(lock):
+    with lock: time.sleep(0.0002)
+def route_b(lock):
+    with lock: time.sleep(0.0002)
+async def route_c(lock):
+    async with lock: await asyncio.sleep(0.0002)
+async def route_d(lock):
+    async with lock: await asyncio.sleep(0.0002)
+
+def work():
+    for number in range(100):
+        for lock in locks:
+            route = (route_a, route_b)[number % 2]
+            with spanprof.tag_wrapper(route=route.__name__):
+                route(lock)
+
+async def task(lock):
+    for number in range(50):
+        route = (route_c, route_d)[number % 2]
+        with spanprof.tag_wrapper(route=route.__name__):
+            await route(lock)
+
+async def main():
+    lock = asyncio.Lock()
+    await asyncio.gather(*(task(lock) for _ in range(8)))
+
+run(*[work] * 6, lambda: asyncio.run(main()))
+spanprof.stop()
+"""
+    )
+    waits = 0
+    for sample in target.profiles("lock").samples:
+        for route in ("route_a", "route_b", "route_c", "route_d"):
+            if route in sample.frames:
+                assert sample.labels.get("route") == route
+                waits += sample.count
+    assert waits > 500
+
+
+@pytest.mark.parametrize("library", ["gevent", "eventlet"])
 @pytest.mark.parametrize("patched", ["before", "after"])
-def test_programs_patched_by_gevent_work_and_their_waits_are_measured(run_target, patched):
-    pytest.importorskip("gevent")
+def test_programs_with_patched_locks_work_and_their_waits_are_measured(run_target, patched, library):
+    pytest.importorskip(library)
     start = "import spanprof, threading; spanprof.start(lock=True)\nearly = [threading.Lock(), threading.RLock()]\n"
-    patch = "from gevent import monkey; monkey.patch_all()\n"
+    patch = {
+        "gevent": "from gevent import monkey; monkey.patch_all()\n",
+        "eventlet": "import eventlet; eventlet.monkey_patch()\n",
+    }[library]
     target = run_target(
         (start + patch if patched == "after" else patch + start)
         + PROGRAM
         + """
-import gevent
-
 count = 0
 locks = [threading.Lock(), threading.RLock(), threading.Semaphore(1), threading.Condition()]
 
@@ -323,9 +379,9 @@ def put():
 
 run(get, wait, put)
 print(truth)
-assert type(threading.Lock()).__module__.startswith("gevent"), type(threading.Lock())
+patched = type(threading.Lock())
 spanprof.stop()
-assert type(threading.Lock()).__module__.startswith("gevent"), type(threading.Lock())
+assert type(threading.Lock()) is patched and patched.__module__.startswith(("gevent", "eventlet")), patched
 """
     )
     profiles = target.profiles("lock")

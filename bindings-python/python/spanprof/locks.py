@@ -1,5 +1,5 @@
-"""Replaces the locks of ``threading`` and asyncio while waits for locks are reported. Each replacement stays valid after it is
-taken back: its objects then only pass calls through. Not here: the native lock types (native module).
+"""Replaces the locks of ``threading``, asyncio, gevent and eventlet while waits for locks are reported. Each replacement stays
+valid after it is taken back: its objects then only pass calls through. Not here: the native lock types (native module).
 
 The locks that the interpreter creates for itself stay plain: import locks, the locks in which ``Condition.wait`` and
 ``Thread.join`` wait. Waiting there is idle time, not contention.
@@ -60,7 +60,7 @@ def _add(owner: Any, name: str, original: Any, replacement: Any) -> None:
 def _warn_of_other_locks() -> None:
     global _has_warned
     module = type(threading.Lock()).__module__
-    if not _has_warned and module not in ("_thread", "gevent.thread"):
+    if not _has_warned and module not in ("_thread", "gevent.thread", "eventlet.lock"):
         _has_warned = True
         import logging
 
@@ -101,7 +101,8 @@ def _prepare() -> None:
         _add(threading, "RLock", recursive, recursive_lock)
     _prepare_semaphores()
     when_imported("asyncio.locks", _prepare_asyncio)
-    when_imported("gevent.thread", _prepare_gevent)
+    when_imported("gevent.thread", lambda module: _prepare_green(module.LockType))
+    when_imported("eventlet.semaphore", lambda module: _prepare_green(module.Semaphore))
 
 
 def _prepare_semaphores() -> None:
@@ -150,23 +151,27 @@ def _measured(original: Callable, is_free: Callable) -> Callable:
     def acquire(self: Any) -> Coroutine[Any, Any, bool]:
         return original(self) if is_free(self) else wait(self)
 
+    # `inspect` and asyncio recognize a coroutine function by a mark; both are imported here.
+    if sys.version_info >= (3, 12):
+        return sys.modules["inspect"].markcoroutinefunction(acquire)
+    acquire._is_coroutine = sys.modules["asyncio.coroutines"]._is_coroutine  # type: ignore[attr-defined]
     return acquire
 
 
-def _prepare_gevent(module: ModuleType) -> None:
-    # gevent replaces threading.Lock by this class, and threading.RLock by the one in Python that uses it.
-    original, idle = module.LockType.acquire, threading.Condition.wait.__code__
+def _prepare_green(owner: Any) -> None:
+    # The class by which gevent or eventlet replaces threading.Lock; their RLock is the one in Python, which uses this.
+    original, idle = owner.acquire, threading.Condition.wait.__code__
 
     @functools.wraps(original)
-    def acquire(self: Any, blocking: bool = True, timeout: float = -1) -> bool:
-        if not blocking or timeout == 0 or not self.locked() or sys._getframe(1).f_code is idle:
-            return original(self, blocking, timeout)
-        timer = native.begin_wait()
+    def acquire(self: Any, blocking: bool = True, *values: Any, **keywords: Any) -> bool:
+        is_idle = not blocking or not self.locked() or sys._getframe(1).f_code is idle
+        timer = None if is_idle else native.begin_wait()
+        if timer is None:
+            return original(self, blocking, *values, **keywords)
         try:
-            return original(self, blocking, timeout)
+            return original(self, blocking, *values, **keywords)
         finally:
-            if timer is not None:
-                timer.end()
+            timer.end()
 
-    _add(module.LockType, "acquire", original, acquire)
+    _add(owner, "acquire", original, acquire)
     _replace(*_attributes[-1])
