@@ -116,6 +116,9 @@ impl LiveSet {
 
     /// Removes the object at an address, before it is freed. `None`: it is not in the set.
     pub fn remove(&self, address: usize) -> Option<LiveObject> {
+        if !self.filter.confirms(address) {
+            return None;
+        }
         self.probe(address).filter(|(_, slot)| slot.address.load(Ordering::Acquire) == address as u64).find_map(
             |(_, slot)| {
                 let object = LiveObject {
