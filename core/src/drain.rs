@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::context::{sampled_context_row, ContextRow, LabelSetId, Link};
 use crate::heap::HeapEstimator;
 use crate::locations::LocationTable;
-use crate::runtime::{EndedCode, Runtime};
+use crate::runtime::{EndedCode, Frame, Runtime};
 use crate::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::stats::Counters;
 use crate::window::{ResolvedSample, Window};
@@ -120,7 +120,7 @@ impl Drain {
     fn resolve_and_add(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         let truncated = sample.flags.has(SampleFlags::TRUNCATED);
         let before = self.losses;
-        let stack = self.stacks.stack(
+        let mut stack = self.stacks.stack(
             RawStackAt { frames: sample.frames, truncated, position },
             self.max_stacks,
             &mut self.locations,
@@ -136,6 +136,8 @@ impl Drain {
         });
         let mut sample = *sample;
         if sample.kind == SampleKind::Alloc && sample.flags.has(SampleFlags::SIZE_AND_INTERVAL) {
+            let is_of_allocator = |frame: &Frame| self.runtime.is_of_allocator(frame);
+            stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_allocator);
             self.follow_object(&mut sample, stack, row.label_set);
         }
         window.add(ResolvedSample { sample: &sample, stack, label_set: row.label_set, link: row.link }, counters);

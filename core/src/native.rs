@@ -57,6 +57,12 @@ impl Runtime for NativeRuntime {
         }
     }
 
+    /// The crate `alloc` of the standard library: boxes, vectors, strings.
+    fn is_of_allocator(&self, frame: &Frame) -> bool {
+        let name = frame.function.trim_start_matches('<');
+        name.starts_with("alloc::") || frame.file.contains("/library/alloc/src/")
+    }
+
     fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
         let guard = SymbolizerGuard::enter();
         // The addresses of programs and libraries are stable. Code of an unloaded library gets the name of the code that now

@@ -154,6 +154,13 @@ pub trait Runtime: Send + Sync + 'static {
     /// Called before the last drain of a window and before the heap profile stops, on any thread.
     fn submit_outstanding_samples(&self) {}
 
+    /// Whether a function belongs to the language's containers and allocator. Stacks of the heap profile leave such functions
+    /// out at their leaf, so that they begin at the code that needed the memory.
+    fn is_of_allocator(&self, frame: &Frame) -> bool {
+        let _ = frame;
+        false
+    }
+
     /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
     /// in-use profile, on the drain thread.
     fn remove_collected_objects(&self) {}

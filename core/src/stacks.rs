@@ -4,7 +4,7 @@
 
 use crate::hash::{hash_frames, hash_numbers, mixed, WordMap};
 use crate::locations::{truncated_frame, LocationIndex, LocationTable};
-use crate::runtime::Runtime;
+use crate::runtime::{Frame, Runtime};
 use spanprof_signal::{DropReason, RawFrame};
 
 /// Index into the table of stacks.
@@ -130,6 +130,32 @@ impl StackTable {
         }
     }
 
+    /// The stack without the functions at its leaf for which `is_hidden` is true, inlined ones included. Unchanged if it has
+    /// no others.
+    pub fn without_leaf(
+        &mut self,
+        stack: StackIndex,
+        max_stacks: u32,
+        locations: &mut LocationTable,
+        is_hidden: impl Fn(&Frame) -> bool,
+    ) -> StackIndex {
+        for (index, location) in self.locations(stack).iter().enumerate() {
+            let frames = locations.shared_frames(*location);
+            let hidden = frames.iter().take_while(|frame| is_hidden(frame)).count();
+            if hidden == frames.len() {
+                continue;
+            }
+            if index == 0 && hidden == 0 {
+                break;
+            }
+            let leaf = locations.intern(frames.get(hidden..).unwrap_or(&[]));
+            let callers = self.locations(stack).iter().skip(index + 1).copied();
+            let kept: Vec<_> = std::iter::once(leaf).chain(callers).collect();
+            return self.of_locations(&kept, max_stacks, locations);
+        }
+        stack
+    }
+
     /// The stack whose only frame is a drop reason. Not limited by `max_stacks`.
     pub fn reason(&mut self, reason: DropReason, locations: &mut LocationTable) -> StackIndex {
         let location = [locations.reason(reason)];
@@ -219,6 +245,24 @@ mod tests {
         assert_eq!(stack(&[leaf], false), ["leaf"]);
         assert_eq!(stack(&[root], false), ["root"]);
         assert_eq!(stack(&[], false), ["[no_thread_state]"]);
+    }
+
+    #[test]
+    fn hidden_functions_are_left_out_at_the_leaf_only() {
+        let frame = |name: &str| Frame { function: name.into(), ..Frame::default() };
+        let (mut stacks, mut locations) = <(StackTable, LocationTable)>::default();
+        let vec = locations.intern(&[frame("reserve")]);
+        let inlined = locations.intern(&[frame("push"), frame("fill")]);
+        let root = locations.intern(&[frame("main")]);
+        let is_hidden = |frame: &Frame| ["reserve", "push"].contains(&&*frame.function);
+        let mut visible = |stack: &[LocationIndex]| {
+            let stack = stacks.of_locations(stack, MAX_STACKS, &mut locations);
+            let visible = stacks.without_leaf(stack, MAX_STACKS, &mut locations, is_hidden);
+            names(&stacks, &locations, visible)
+        };
+        assert_eq!(visible(&[vec, inlined, root]), ["fill", "main"]);
+        assert_eq!(visible(&[root, vec]), ["main", "reserve"]);
+        assert_eq!(visible(&[vec, vec]), ["reserve", "reserve"]);
     }
 
     #[test]

@@ -57,8 +57,9 @@ fn a_leak_is_in_use_under_its_function_and_label_and_every_allocation_is_counted
                     stack.functions,
                     stack.labels
                 );
-                let own = ["Profiled", "__rust", "count_alloc"].map(|name| stack.functions[0].contains(name));
-                assert_eq!(own, [false; 3], "the leaf is not a function of the allocator: {:?}", stack.functions);
+                // Neither functions of the allocator nor of `Vec`.
+                let leaf = ["leak", "churn"].map(|name| stack.functions[0].ends_with(name));
+                assert!(leaf.contains(&true), "{:?}", stack.functions);
             }
         }
     });
