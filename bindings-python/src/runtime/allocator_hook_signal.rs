@@ -1,19 +1,26 @@
-//! The allocator hooks of CPython's MEM and OBJ domains and of numpy's arrays: select allocations for the heap profile and observe when sampled
-//! objects are freed. Each hook passes its arguments on to the allocator that was there before. Not here: installing the
-//! hooks (`allocator_hooks`, `array_handler`), the profile itself (`spanprof_signal::heap`).
+//! The allocator hooks of CPython's RAW, MEM and OBJ domains and of numpy's arrays: select allocations for the heap profile and
+//! observe when sampled objects are freed. Each hook passes its arguments on to the allocator that was there before. Not here:
+//! installing the hooks (`allocator_hooks`, `array_handler`), the profile itself (`spanprof_signal::heap`).
 //!
 //! # Rules
-//! 1. Callers hold the GIL, which serializes the count of bytes. A caller without it, or an interpreter with a GIL of its own,
-//!    can lose counts, nothing else.
+//! 1. Callers of the RAW domain need no GIL, so hooks run on several threads at once. Their stack is the one of the calling
+//!    thread, or the frame `[no_thread_state]`.
 //! 2. A hook calls no function of the interpreter but the saved allocator and one that reads a pthread key. It does not
 //!    allocate, lock, access thread-local storage or change errno.
 //! 3. The context argument is the saved allocator's own. A thread that reads the interpreter's table while it is replaced
 //!    (cpython#128679) may thus combine old and new fields.
 //! 4. An object is removed from the live set before the saved allocator frees it: its address may be in use again at once.
-//! 5. An allocation is counted once: pymalloc passes large requests to the RAW domain, which has no hook.
+//! 5. An allocation is counted once, although pymalloc passes requests above [`LARGEST_SMALL`] bytes to the RAW domain: with
+//!    `SMALL_ONLY`, the hooks of MEM and OBJ leave these requests to the hook of RAW. pymalloc also passes each resize of
+//!    such an object to RAW, even to a small size: that one is counted by MEM or OBJ ([`RESIZING`]).
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 3.9 to 3.15 | pymalloc serves requests of 1 to 512 bytes (`SMALL_REQUEST_THRESHOLD`, `Objects/obmalloc.c`, since 3.13 `Include/internal/pycore_obmalloc.h`) | `LARGEST_SMALL`; verified at each installation |
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use spanprof_signal::heap::HEAP;
 
@@ -53,30 +60,65 @@ pub struct ArrayAllocator {
     pub free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize),
 }
 
-/// Index of the MEM domain in [`SAVED`].
-pub const MEM: usize = 0;
-/// Index of the OBJ domain in [`SAVED`].
-pub const OBJ: usize = 1;
+/// The RAW domain: `PYMEM_DOMAIN_RAW` and its index in [`SAVED`].
+pub const RAW: usize = 0;
+/// The MEM domain.
+pub const MEM: usize = 1;
+/// The OBJ domain.
+pub const OBJ: usize = 2;
 /// The data of numpy's arrays; its allocator is [`SAVED_ARRAYS`].
-pub const ARRAYS: usize = 2;
+pub const ARRAYS: usize = 3;
+
+/// pymalloc passes larger requests to the RAW domain, bytes.
+pub const LARGEST_SMALL: usize = 512;
 
 /// The allocator below each hook, leaked. Stored before the hook is installed.
-pub static SAVED: [AtomicPtr<DomainAllocator>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+pub static SAVED: [AtomicPtr<DomainAllocator>; 3] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 3];
 /// As [`SAVED`], for numpy's arrays.
 pub static SAVED_ARRAYS: AtomicPtr<ArrayAllocator> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The hooks of a domain, with the context of the allocator below.
-pub fn hooks<const DOMAIN: usize>(context: *mut c_void) -> DomainAllocator {
-    DomainAllocator { functions: allocation_hooks::<DOMAIN>(context), free: free::<DOMAIN> }
+/// The thread whose MEM or OBJ hook passes on a resize to a small size, by `pthread_self`; 0 for none. The GIL serializes
+/// writers; an interpreter with a GIL of its own can make the resize count twice.
+static RESIZING: AtomicUsize = AtomicUsize::new(0);
+
+/// The thread that observes which hooks it reaches, by `pthread_self`; 0 for none.
+static OBSERVER: AtomicUsize = AtomicUsize::new(0);
+/// The domains whose hooks it reached, as bits.
+static REACHED: AtomicUsize = AtomicUsize::new(0);
+
+fn calling_thread() -> usize {
+    // SAFETY: returns a word of the C library that identifies the thread; no other access.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// The domains whose hooks `call` reaches on this thread: bit [`RAW`] and so on. One caller at a time, which holds the GIL.
+/// `call` can run more than once.
+pub fn reached_by(call: impl FnMut()) -> usize {
+    REACHED.store(0, Ordering::Relaxed);
+    OBSERVER.store(calling_thread(), Ordering::Relaxed);
+    HEAP.probe(call);
+    OBSERVER.store(0, Ordering::Relaxed);
+    REACHED.load(Ordering::Relaxed)
+}
+
+/// The hooks of a domain, with the context of the allocator below. `SMALL_ONLY`: that allocator passes larger requests to the
+/// RAW domain, whose hook is installed.
+pub fn hooks<const DOMAIN: usize, const SMALL_ONLY: bool>(context: *mut c_void) -> DomainAllocator {
+    DomainAllocator { functions: allocation_hooks::<DOMAIN, SMALL_ONLY>(context), free: free::<DOMAIN> }
 }
 
 /// The hooks of numpy's arrays, with the context of the allocator below.
 pub fn array_hooks(context: *mut c_void) -> ArrayAllocator {
-    ArrayAllocator { functions: allocation_hooks::<ARRAYS>(context), free: free_array }
+    ArrayAllocator { functions: allocation_hooks::<ARRAYS, false>(context), free: free_array }
 }
 
-fn allocation_hooks<const DOMAIN: usize>(context: *mut c_void) -> AllocationFunctions {
-    AllocationFunctions { context, malloc: malloc::<DOMAIN>, calloc: calloc::<DOMAIN>, realloc: realloc::<DOMAIN> }
+fn allocation_hooks<const DOMAIN: usize, const SMALL_ONLY: bool>(context: *mut c_void) -> AllocationFunctions {
+    AllocationFunctions {
+        context,
+        malloc: malloc::<DOMAIN, SMALL_ONLY>,
+        calloc: calloc::<DOMAIN, SMALL_ONLY>,
+        realloc: realloc::<DOMAIN, SMALL_ONLY>,
+    }
 }
 
 #[inline(always)]
@@ -99,17 +141,31 @@ fn saved_arrays() -> &'static ArrayAllocator {
     unsafe { &*SAVED_ARRAYS.load(Ordering::Acquire) }
 }
 
-unsafe extern "C" fn malloc<const DOMAIN: usize>(context: *mut c_void, bytes: usize) -> *mut c_void {
-    if HEAP.is_sample(bytes) {
+/// Whether this hook counts a request.
+#[inline(always)]
+fn is_own<const SMALL_ONLY: bool>(bytes: usize) -> bool {
+    !SMALL_ONLY || bytes <= LARGEST_SMALL
+}
+
+unsafe extern "C" fn malloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    context: *mut c_void,
+    bytes: usize,
+) -> *mut c_void {
+    if is_own::<SMALL_ONLY>(bytes) && HEAP.is_sample(bytes) {
         return sampled_malloc::<DOMAIN>(context, bytes);
     }
     // SAFETY: the arguments of this call are those of the saved allocator, in the same domain.
     unsafe { (saved::<DOMAIN>().malloc)(context, bytes) }
 }
 
-unsafe extern "C" fn calloc<const DOMAIN: usize>(context: *mut c_void, elements: usize, size: usize) -> *mut c_void {
+unsafe extern "C" fn calloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    context: *mut c_void,
+    elements: usize,
+    size: usize,
+) -> *mut c_void {
     // The caller has checked that the product is at most PY_SSIZE_T_MAX.
-    if HEAP.is_sample(elements.wrapping_mul(size)) {
+    let bytes = elements.wrapping_mul(size);
+    if is_own::<SMALL_ONLY>(bytes) && HEAP.is_sample(bytes) {
         return sampled_calloc::<DOMAIN>(context, elements, size);
     }
     // SAFETY: as in `malloc`.
@@ -117,13 +173,41 @@ unsafe extern "C" fn calloc<const DOMAIN: usize>(context: *mut c_void, elements:
 }
 
 /// A free of the old object and an allocation of the new one.
-unsafe extern "C" fn realloc<const DOMAIN: usize>(context: *mut c_void, old: *mut c_void, bytes: usize) -> *mut c_void {
-    let is_sample = HEAP.is_sample(bytes);
+unsafe extern "C" fn realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    context: *mut c_void,
+    old: *mut c_void,
+    bytes: usize,
+) -> *mut c_void {
+    if DOMAIN == RAW {
+        let resizing = RESIZING.load(Ordering::Relaxed);
+        if resizing != 0 && resizing == calling_thread() {
+            // SAFETY: as in `malloc`.
+            return unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
+        }
+    }
+    let is_sample = is_own::<SMALL_ONLY>(bytes) && HEAP.is_sample(bytes);
     if is_sample || HEAP.may_be_live(old as usize) {
-        return sampled_realloc::<DOMAIN>(context, old, bytes, is_sample);
+        return sampled_realloc::<DOMAIN, SMALL_ONLY>(context, old, bytes, is_sample);
+    }
+    pass_resize::<DOMAIN, SMALL_ONLY>(context, old, bytes)
+}
+
+#[inline(always)]
+fn pass_resize<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    context: *mut c_void,
+    old: *mut c_void,
+    bytes: usize,
+) -> *mut c_void {
+    let is_marked = SMALL_ONLY && bytes <= LARGEST_SMALL;
+    if is_marked {
+        RESIZING.store(calling_thread(), Ordering::Relaxed);
     }
     // SAFETY: as in `malloc`.
-    unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) }
+    let object = unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
+    if is_marked {
+        RESIZING.store(0, Ordering::Relaxed);
+    }
+    object
 }
 
 unsafe extern "C" fn free<const DOMAIN: usize>(context: *mut c_void, object: *mut c_void) {
@@ -148,37 +232,37 @@ unsafe extern "C" fn free_array(context: *mut c_void, data: *mut c_void, bytes: 
 #[cold]
 #[inline(never)]
 extern "C" fn sampled_malloc<const DOMAIN: usize>(context: *mut c_void, bytes: usize) -> *mut c_void {
+    let interval = select::<DOMAIN>();
     // SAFETY: as in `malloc`.
     let object = unsafe { (saved::<DOMAIN>().malloc)(context, bytes) };
-    record(object, bytes)
+    record(object, bytes, interval)
 }
 
 #[cold]
 #[inline(never)]
 extern "C" fn sampled_calloc<const DOMAIN: usize>(context: *mut c_void, elements: usize, size: usize) -> *mut c_void {
+    let bytes = elements.wrapping_mul(size);
+    let interval = select::<DOMAIN>();
     // SAFETY: as in `malloc`.
     let object = unsafe { (saved::<DOMAIN>().calloc)(context, elements, size) };
-    record(object, elements.wrapping_mul(size))
+    record(object, bytes, interval)
 }
 
 #[cold]
 #[inline(never)]
-extern "C" fn sampled_realloc<const DOMAIN: usize>(
+extern "C" fn sampled_realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     context: *mut c_void,
     old: *mut c_void,
     bytes: usize,
     is_sample: bool,
 ) -> *mut c_void {
+    let interval = if is_sample { select::<DOMAIN>() } else { None };
     let was_live = HEAP.freed(old as usize);
-    // SAFETY: as in `malloc`.
-    let object = unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
+    let object = pass_resize::<DOMAIN, SMALL_ONLY>(context, old, bytes);
     if object.is_null() && was_live {
         HEAP.count_lost();
     }
-    if is_sample {
-        record(object, bytes);
-    }
-    object
+    record(object, bytes, interval)
 }
 
 #[cold]
@@ -189,7 +273,19 @@ extern "C" fn sampled_free<const DOMAIN: usize>(context: *mut c_void, object: *m
     unsafe { (saved_domain::<DOMAIN>().free)(context, object) }
 }
 
-fn record(object: *mut c_void, bytes: usize) -> *mut c_void {
-    HEAP.record(object as usize, bytes, walk_calling_thread);
+/// Before the allocation. `None`: it is not a sample.
+fn select<const DOMAIN: usize>() -> Option<u64> {
+    let observer = OBSERVER.load(Ordering::Relaxed);
+    if observer != 0 && observer == calling_thread() {
+        REACHED.fetch_or(1 << DOMAIN, Ordering::Relaxed);
+    }
+    HEAP.select()
+}
+
+/// After the allocation.
+fn record(object: *mut c_void, bytes: usize, interval: Option<u64>) -> *mut c_void {
+    if let Some(interval) = interval {
+        HEAP.record_sample(object as usize, bytes, interval, walk_calling_thread);
+    }
     object
 }

@@ -1,7 +1,8 @@
 //! Installs the allocator hooks of the heap profile. They stay installed until the process ends, because an allocator that was
 //! installed later may have saved them; while the heap profile is stopped, they pass each call on.
 //!
-//! Not hooked: the RAW domain, whose callers need no GIL, and the C library's allocator, which extensions call directly.
+//! Not hooked: the C library's allocator, which extensions call directly, and the RAW domain of an interpreter with debug
+//! allocators (`PYTHONMALLOC=debug`, development mode, debug builds). There the hooks of MEM and OBJ count every request.
 //!
 //! # Changes in CPython
 //! | version | change | handled in |
@@ -10,85 +11,141 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spanprof_signal::heap::HEAP;
+use spanprof::binding;
+use spanprof::LogLevel;
 
-use super::allocator_hook_signal::{hooks, DomainAllocator, MEM, OBJ, SAVED};
+use super::allocator_hook_signal::{hooks, reached_by, DomainAllocator, LARGEST_SMALL, MEM, OBJ, RAW, SAVED};
 use super::{array_handler, interpreter};
 
 type GetAllocator = unsafe extern "C" fn(c_int, *mut DomainAllocator);
 type SetAllocator = unsafe extern "C" fn(c_int, *const DomainAllocator);
+type RawMalloc = unsafe extern "C" fn(usize) -> *mut c_void;
+type RawFree = unsafe extern "C" fn(*mut c_void);
 
-/// `PYMEM_DOMAIN_MEM`.
-const MEM_DOMAIN: c_int = 1;
-/// `PYMEM_DOMAIN_OBJ`.
-const OBJ_DOMAIN: c_int = 2;
+/// The functions of the interpreter.
+struct AllocatorApi {
+    get: GetAllocator,
+    set: SetAllocator,
+    raw_malloc: RawMalloc,
+    raw_free: RawFree,
+}
+
+impl AllocatorApi {
+    fn find() -> Result<Self, String> {
+        let function =
+            |name| interpreter::symbol(name).ok_or_else(|| format!("the interpreter does not export {name:?}"));
+        // SAFETY: CPython 3.9 to 3.15 declare the functions with exactly these C types.
+        Ok(unsafe {
+            Self {
+                get: std::mem::transmute::<*mut c_void, GetAllocator>(function(c"PyMem_GetAllocator")?),
+                set: std::mem::transmute::<*mut c_void, SetAllocator>(function(c"PyMem_SetAllocator")?),
+                raw_malloc: std::mem::transmute::<*mut c_void, RawMalloc>(function(c"PyMem_RawMalloc")?),
+                raw_free: std::mem::transmute::<*mut c_void, RawFree>(function(c"PyMem_RawFree")?),
+            }
+        })
+    }
+
+    /// Whether an allocation of `bytes` in `domain` reaches the hook of `target`, also if another allocator wraps that hook.
+    fn reaches(&self, domain: usize, bytes: usize, target: usize) -> bool {
+        let reached = reached_by(|| {
+            // SAFETY: the caller holds the GIL; each object is freed in the domain in which it was allocated.
+            unsafe {
+                match domain {
+                    RAW => (self.raw_free)((self.raw_malloc)(bytes)),
+                    MEM => ffi::PyMem_Free(ffi::PyMem_Malloc(bytes)),
+                    _ => ffi::PyObject_Free(ffi::PyObject_Malloc(bytes)),
+                }
+            }
+        });
+        reached & 1 << target != 0
+    }
+}
 
 /// Installs the hooks where they are not in use. Called while the heap profile is stopped.
 ///
 /// # Errors
 /// When the interpreter does not export the functions.
 pub fn install(py: Python<'_>) -> Result<(), String> {
-    let function = |name| interpreter::symbol(name).ok_or_else(|| format!("the interpreter does not export {name:?}"));
-    let (get, set) = (function(c"PyMem_GetAllocator")?, function(c"PyMem_SetAllocator")?);
-    // SAFETY: CPython 3.9 to 3.15 declare the functions with exactly these C types.
-    let functions = unsafe {
-        (std::mem::transmute::<*mut c_void, GetAllocator>(get), std::mem::transmute::<*mut c_void, SetAllocator>(set))
-    };
-    install_in::<MEM>(py, functions, MEM_DOMAIN);
-    install_in::<OBJ>(py, functions, OBJ_DOMAIN);
+    let api = AllocatorApi::find()?;
+    // First: the hooks of the other domains leave large requests to it.
+    match has_debug_allocators(py) {
+        true => report_declined_raw(),
+        false => install_in::<RAW>(py, &api),
+    }
+    install_in::<MEM>(py, &api);
+    install_in::<OBJ>(py, &api);
     Ok(())
 }
 
-fn install_in<const DOMAIN: usize>(py: Python<'_>, (get, set): (GetAllocator, SetAllocator), domain: c_int) {
-    if is_in_use::<DOMAIN>(py) {
+fn install_in<const DOMAIN: usize>(_py: Python<'_>, api: &AllocatorApi) {
+    // A second hook above the first would call itself forever.
+    if api.reaches(DOMAIN, 1, DOMAIN) {
         return;
     }
+    let is_passed_on = DOMAIN != RAW && api.reaches(DOMAIN, LARGEST_SMALL + 1, RAW);
     let mut current = MaybeUninit::<DomainAllocator>::uninit();
     // SAFETY: the interpreter fills the whole struct for a valid domain.
     let current = unsafe {
-        get(domain, current.as_mut_ptr());
+        (api.get)(DOMAIN as c_int, current.as_mut_ptr());
         current.assume_init()
     };
     // Leaked: a thread may be in a hook at any time. Stored first: the hook runs as soon as it is set.
     SAVED[DOMAIN].store(Box::leak(Box::new(current)), Ordering::Release);
-    let hooks = hooks::<DOMAIN>(current.functions.context);
-    // SAFETY: the hooks pass each call to the allocator that they replace, with its context. The GIL is held, as for every
-    // caller of this domain.
-    unsafe { set(domain, &hooks) };
+    let hooks = match is_passed_on {
+        true => hooks::<DOMAIN, true>(current.functions.context),
+        false => hooks::<DOMAIN, false>(current.functions.context),
+    };
+    // SAFETY: the hooks pass each call to the allocator that they replace, with its context, which does not change. A thread
+    // that reads the table meanwhile thus finds a valid pair of function and context.
+    unsafe { (api.set)(DOMAIN as c_int, &hooks) };
 }
 
-/// Whether the hook of the domain is called, also if another allocator wraps it: a second hook above it would call itself
-/// forever.
-fn is_in_use<const DOMAIN: usize>(_py: Python<'_>) -> bool {
-    if SAVED[DOMAIN].load(Ordering::Acquire).is_null() {
-        return false;
+/// Whether the interpreter runs with its debug allocators.
+fn has_debug_allocators(py: Python<'_>) -> bool {
+    let is_set = || {
+        let sys = py.import("sys")?;
+        let flags = sys.getattr("flags")?;
+        let ignores_environment = flags.getattr("ignore_environment")?.is_truthy()?;
+        PyResult::Ok(
+            flags.getattr("dev_mode")?.is_truthy()?
+                // A debug build.
+                || sys.hasattr("gettotalrefcount")?
+                || !ignores_environment && std::env::var("PYTHONMALLOC").is_ok_and(|name| name.contains("debug")),
+        )
+    };
+    is_set().unwrap_or(true)
+}
+
+fn report_declined_raw() {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if !REPORTED.swap(true, Ordering::Relaxed) {
+        let message = "spanprof: the heap profile does not see the RAW domain of an interpreter with debug allocators";
+        binding::log(LogLevel::Warning, message);
     }
-    HEAP.make_due();
-    // SAFETY: the GIL is held; each object is freed in the domain in which it was allocated.
-    unsafe {
-        if DOMAIN == MEM {
-            ffi::PyMem_Free(ffi::PyMem_Malloc(1));
-        } else {
-            ffi::PyObject_Free(ffi::PyObject_Malloc(1));
-        }
-    }
-    let is_called = !HEAP.is_due();
-    HEAP.stop();
-    is_called
 }
 
 /// Names of the hooked domains, for `stats()`.
 pub fn hooked_domains() -> String {
-    let mut domains = Vec::new();
-    if !SAVED[OBJ].load(Ordering::Acquire).is_null() {
-        domains.extend(["mem", "obj"]);
+    let is_hooked = |domain: usize| !SAVED[domain].load(Ordering::Acquire).is_null();
+    let domains = [
+        ("raw", is_hooked(RAW)),
+        ("mem", is_hooked(MEM)),
+        ("obj", is_hooked(OBJ)),
+        ("numpy", array_handler::is_seen()),
+    ];
+    domains.iter().filter(|(_, is_hooked)| *is_hooked).map(|(name, _)| *name).collect::<Vec<_>>().join(",")
+}
+
+/// Memory that the heap profile does not see, for `stats()`; empty before its first start.
+pub fn unseen_memory() -> &'static str {
+    let is_hooked = |domain: usize| !SAVED[domain].load(Ordering::Acquire).is_null();
+    match (is_hooked(OBJ), is_hooked(RAW)) {
+        (false, _) => "",
+        (true, true) => "malloc_of_extensions",
+        (true, false) => "malloc_of_extensions,raw",
     }
-    if array_handler::is_known() {
-        domains.push("numpy");
-    }
-    domains.join(",")
 }

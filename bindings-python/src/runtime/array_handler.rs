@@ -6,7 +6,9 @@
 //! 1. The handler and its capsule are leaked: arrays refer to them until the process ends.
 //! 2. Only numpy's default handler is replaced, in the calling context. A program's own handler stays: it may allocate
 //!    in a domain that has hooks, which would count its arrays twice.
-//! 3. The handler stays set after the heap profile stops, and then passes each call on.
+//! 3. Newer versions of numpy allocate the data of arrays in the RAW domain. Where that has a hook, no handler is needed: the hook
+//!    sees the arrays of every context, except small ones that numpy takes from its own cache.
+//! 4. The handler stays set after the heap profile stops, and then passes each call on.
 //!
 //! # Changes in numpy
 //! | version | change | handled in |
@@ -15,13 +17,13 @@
 //! | 2.0 | the package `numpy.core` became `numpy._core`; the table has the same numbers | `MODULES` |
 
 use std::ffi::{c_char, c_uint, c_void, CStr};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use spanprof_signal::heap::HEAP;
 
-use super::allocator_hook_signal::{array_hooks, ArrayAllocator, SAVED_ARRAYS};
+use super::allocator_hook_signal::{array_hooks, reached_by, ArrayAllocator, RAW, SAVED_ARRAYS};
 use super::interpreter;
 
 /// The extension module that holds the table of the C API: since 2.0, and before.
@@ -50,6 +52,11 @@ struct ArrayHandler {
 
 /// The capsule of our handler, immortal. Null before the first call that finds numpy.
 static CAPSULE_OF_HANDLER: AtomicPtr<PyObject> = AtomicPtr::new(std::ptr::null_mut());
+/// numpy's default handler allocates in the RAW domain, whose hook sees the arrays.
+static IS_SEEN_BY_RAW: AtomicBool = AtomicBool::new(false);
+
+/// Size of the allocation that tests this, bytes; numpy caches smaller ones.
+const TESTED_BYTES: usize = 100_000;
 
 /// numpy's functions and its default handler.
 struct ArrayApi {
@@ -94,7 +101,7 @@ impl ArrayApi {
 /// Sets the handler in the calling context, if the heap profile runs, numpy 1.22 or later is loaded, and the context has
 /// numpy's default handler.
 pub fn install(py: Python<'_>) -> PyResult<()> {
-    if !HEAP.is_running() || interpreter::require_main(py).is_err() {
+    if !HEAP.is_running() || IS_SEEN_BY_RAW.load(Ordering::Relaxed) || interpreter::require_main(py).is_err() {
         return Ok(());
     }
     let Some(api) = ArrayApi::find(py)? else { return Ok(()) };
@@ -103,18 +110,17 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
     if current.as_ptr() != api.default_handler {
         return Ok(());
     }
-    let handler = handler(py, &current)?;
-    // SAFETY: the capsule is valid for ever; the function returns a new reference to the earlier one.
-    drop(unsafe { Bound::from_owned_ptr_or_err(py, (api.set)(handler))? });
+    let known = CAPSULE_OF_HANDLER.load(Ordering::Acquire);
+    let capsule = if known.is_null() { new_capsule(py, &current)? } else { known };
+    if !capsule.is_null() {
+        // SAFETY: the capsule is valid for ever; the function returns a new reference to the earlier one.
+        drop(unsafe { Bound::from_owned_ptr_or_err(py, (api.set)(capsule))? });
+    }
     Ok(())
 }
 
-/// The capsule of our handler above the default one.
-fn handler(py: Python<'_>, default_handler: &Bound<'_, PyAny>) -> PyResult<*mut PyObject> {
-    let known = CAPSULE_OF_HANDLER.load(Ordering::Acquire);
-    if !known.is_null() {
-        return Ok(known);
-    }
+/// The capsule of a new handler above the default one; null if the hook of the RAW domain sees the arrays.
+fn new_capsule(py: Python<'_>, default_handler: &Bound<'_, PyAny>) -> PyResult<*mut PyObject> {
     // SAFETY: the GIL is held; the function checks the capsule's name.
     let below = unsafe { ffi::PyCapsule_GetPointer(default_handler.as_ptr(), CAPSULE.as_ptr()) }.cast::<ArrayHandler>();
     if below.is_null() {
@@ -122,6 +128,17 @@ fn handler(py: Python<'_>, default_handler: &Bound<'_, PyAny>) -> PyResult<*mut 
     }
     // SAFETY: the capsule of numpy's default handler holds a static struct of this type.
     let saved: &'static ArrayAllocator = unsafe { &(*below).allocator };
+    let reached = reached_by(|| {
+        // SAFETY: the GIL is held; the data is freed by the functions that allocated it, with its size.
+        unsafe {
+            let data = (saved.functions.malloc)(saved.functions.context, TESTED_BYTES);
+            (saved.free)(saved.functions.context, data, TESTED_BYTES);
+        }
+    });
+    if reached & 1 << RAW != 0 {
+        IS_SEEN_BY_RAW.store(true, Ordering::Relaxed);
+        return Ok(std::ptr::null_mut());
+    }
     // Stored first: the hooks run as soon as the handler is set.
     SAVED_ARRAYS.store(std::ptr::from_ref(saved).cast_mut(), Ordering::Release);
     let mut name = [0; 127];
@@ -130,8 +147,7 @@ fn handler(py: Python<'_>, default_handler: &Bound<'_, PyAny>) -> PyResult<*mut 
     }
     let handler = ArrayHandler { name, version: 1, allocator: array_hooks(saved.functions.context) };
     // SAFETY: the struct is leaked and the name is static. The reference is never released.
-    let capsule =
-        unsafe { ffi::PyCapsule_New(Box::leak(Box::new(handler)) as *mut _ as *mut c_void, CAPSULE.as_ptr(), None) };
+    let capsule = unsafe { ffi::PyCapsule_New(Box::into_raw(Box::new(handler)).cast(), CAPSULE.as_ptr(), None) };
     if capsule.is_null() {
         return Err(PyErr::fetch(py));
     }
@@ -139,7 +155,7 @@ fn handler(py: Python<'_>, default_handler: &Bound<'_, PyAny>) -> PyResult<*mut 
     Ok(capsule)
 }
 
-/// Whether the handler was set in a context.
-pub fn is_known() -> bool {
-    !CAPSULE_OF_HANDLER.load(Ordering::Acquire).is_null()
+/// Whether the profile sees numpy's arrays, at least in some contexts.
+pub fn is_seen() -> bool {
+    IS_SEEN_BY_RAW.load(Ordering::Relaxed) || !CAPSULE_OF_HANDLER.load(Ordering::Acquire).is_null()
 }

@@ -249,6 +249,7 @@ impl Runtime for PythonRuntime {
         out.push(("python.tombstones_kept", resolver.tombstones().to_string()));
         out.push(("python.frames_unresolved", resolver.unresolved().to_string()));
         out.push(("python.heap_domains", allocator_hooks::hooked_domains()));
+        out.push(("python.heap_unseen", allocator_hooks::unseen_memory().into()));
         out.push(("python.degraded", self.degraded().join(",")));
     }
 }

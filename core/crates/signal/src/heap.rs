@@ -3,13 +3,13 @@
 //! thread. Not here: weights, thinning, in-use profiles (the drain thread).
 //!
 //! # Rules of a hook
-//! 1. Allocation: [`HeapSampling::is_sample`] before the allocator is called, then [`HeapSampling::record`] with the new
-//!    address.
+//! 1. Allocation: [`HeapSampling::is_sample`], and if true at once [`HeapSampling::select`], both before the allocator is
+//!    called. Then [`HeapSampling::record_sample`] with the new address. Callers need no lock (`allocation_sampler`).
 //! 2. Free: if [`HeapSampling::may_be_live`], [`HeapSampling::freed`], both before the allocator is called. The address may
 //!    be allocated again as soon as the allocator has it.
 //! 3. Reallocation: a free of the old object, then an allocation of the new one. If it fails, the old object is live but
 //!    no longer in the set: [`HeapSampling::count_lost`].
-//! 4. Callers that are not serialized count with a `ThreadSampler` each, and record with [`HeapSampling::record_sample`].
+//! 4. Callers with thread-local storage count with a `ThreadSampler` each, and record with [`HeapSampling::record_sample`].
 //! 5. A hook stays installed after [`HeapSampling::stop`]: it then selects nothing and finds no address.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -26,6 +26,9 @@ use crate::{
 pub static HEAP: HeapSampling = HeapSampling::new();
 /// The filter of the set in [`HEAP`]; a static of its own, so that its address is a constant in the hook.
 pub static LIVE_ADDRESSES: AddressFilter = AddressFilter::new();
+
+/// Maximum number of calls of a probe.
+const MAX_PROBES: usize = 100;
 
 /// Parameters of a run.
 pub struct HeapSettings {
@@ -82,6 +85,8 @@ type FrameBuffer = PooledBuffer<[RawFrame; MAX_FRAMES]>;
 pub struct HeapSampling {
     sampler: AllocationSampler,
     running: AtomicBool,
+    /// [`HeapSampling::probe`] is in progress.
+    probing: AtomicBool,
     inbox: AtomicPtr<Inbox>,
     live: AtomicPtr<LiveSet>,
     depth: AtomicUsize,
@@ -98,6 +103,7 @@ impl HeapSampling {
         Self {
             sampler: AllocationSampler::new(),
             running: AtomicBool::new(false),
+            probing: AtomicBool::new(false),
             inbox: AtomicPtr::new(core::ptr::null_mut()),
             live: AtomicPtr::new(core::ptr::null_mut()),
             depth: AtomicUsize::new(0),
@@ -110,7 +116,7 @@ impl HeapSampling {
         }
     }
 
-    /// Counts an allocation of `bytes`, which the caller serializes (see [`AllocationSampler`]); true when it is a sample.
+    /// Counts an allocation of `bytes`; true when it is due as a sample.
     #[inline(always)]
     pub fn is_sample(&self, bytes: usize) -> bool {
         self.sampler.take(bytes)
@@ -122,18 +128,22 @@ impl HeapSampling {
         LIVE_ADDRESSES.may_contain(address)
     }
 
-    /// Records the sample at `address`, 0 if the allocation failed. `capture` walks the calling thread. Preserves errno.
+    /// Draws the distance to the next sample. Returns the mean interval of this one, bytes; `None` while stopped or
+    /// probed.
     #[cold]
-    pub fn record(&self, address: usize, bytes: usize, capture: impl FnOnce(&mut RawStack<'_>) -> Captured) {
-        if !self.running.load(Ordering::Acquire) {
-            return self.sampler.park();
+    pub fn select(&self) -> Option<u64> {
+        if self.probing.load(Ordering::Acquire) {
+            return None;
         }
-        let interval = self.sampler.next();
-        self.record_sample(address, bytes, interval, capture);
+        if self.is_running() {
+            return Some(self.sampler.next());
+        }
+        self.sampler.park();
+        None
     }
 
-    /// Records the sample at `address`, 0 if the allocation failed, that a `ThreadSampler` selected with a mean interval of
-    /// `interval` bytes. On any number of threads at once. `capture` walks the calling thread. Preserves errno.
+    /// Records the sample at `address`, 0 if the allocation failed, with the interval of its selection by [`Self::select`] or
+    /// by a `ThreadSampler`. On any number of threads at once. `capture` walks the calling thread. Preserves errno.
     #[cold]
     pub fn record_sample(
         &self,
@@ -288,15 +298,24 @@ impl HeapSampling {
         unsafe { self.live.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Makes the next allocation due, so that a caller can observe whether a hook is called. Only while stopped: the
-    /// hook's [`Self::record`] then parks the sampler, and [`Self::is_due`] turns false.
-    pub fn make_due(&self) {
-        self.sampler.make_due();
-    }
-
-    /// Whether [`Self::make_due`] was called and no hook since.
-    pub fn is_due(&self) -> bool {
-        self.sampler.is_due()
+    /// Calls `call`, during which every hook calls [`Self::select`], so that the caller observes which hooks are called. No
+    /// samples are taken meanwhile. `call` can run more than once.
+    pub fn probe(&self, mut call: impl FnMut()) {
+        self.probing.store(true, Ordering::Release);
+        // A hook on another thread may store a distance over the due one.
+        for _ in 0..MAX_PROBES {
+            self.sampler.make_due();
+            call();
+            if self.sampler.is_due() {
+                break;
+            }
+        }
+        // Before the end of the probe, so that no hook takes the due distance for a sample.
+        match self.is_running() {
+            true => _ = self.sampler.next(),
+            false => self.sampler.park(),
+        }
+        self.probing.store(false, Ordering::Release);
     }
 
     /// In the fork hook: stops sampling until the child starts it. The live set keeps the parent's objects.
