@@ -126,6 +126,7 @@ impl Default for AllocationSampler {
 }
 
 /// Bytes until the next sample of a Poisson process with a mean interval of `interval` bytes. `random` has 64 random bits.
+#[cfg(not(loom))]
 pub(crate) fn exponential_distance(random: u64, interval: u64) -> i64 {
     scaled(unit_distance(random), interval)
 }

@@ -15,7 +15,7 @@ pub struct PooledBuffer<T> {
 }
 
 // SAFETY: `value` is accessed only by the owner of a `ClaimedBuffer`, of which one exists at a time: the thread that
-// changed `in_use` from false to true. Its release store and the acquire swap of the next owner order their accesses.
+// changed `in_use` from false to true. Its release store and the acquire exchange of the next owner order their accesses.
 unsafe impl<T: Send> Sync for PooledBuffer<T> {}
 
 impl<T> PooledBuffer<T> {
@@ -58,8 +58,10 @@ impl<T> Drop for ClaimedBuffer<'_, T> {
 /// different hints rarely share one.
 pub fn claim_buffer<T>(pool: &[PooledBuffer<T>], hint: usize) -> Option<ClaimedBuffer<'_, T>> {
     let (before, after) = pool.split_at_checked(hint.checked_rem(pool.len())?)?;
-    let is_free = |buffer: &&PooledBuffer<T>| !buffer.in_use.swap(true, Ordering::Acquire);
-    after.iter().chain(before).find(is_free).map(ClaimedBuffer)
+    let claim = |buffer: &&PooledBuffer<T>| {
+        buffer.in_use.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    };
+    after.iter().chain(before).find(claim).map(ClaimedBuffer)
 }
 
 /// Returns every buffer, in a forked child: its threads that used one exist only in the parent.
