@@ -127,6 +127,9 @@ impl<'a> DrainThread<'a> {
         let ending = self.ending();
         if ending != Ending::Nothing {
             self.session.release_wall(ending == Ending::LiveThreads);
+        }
+        let is_peak_due = self.heap_peak.as_ref().is_some_and(|recorder| recorder.is_due(self.session));
+        if ending != Ending::Nothing || is_peak_due {
             heap_profile::submit_outstanding(self.session);
         }
         self.check_handlers();
@@ -160,7 +163,7 @@ impl<'a> DrainThread<'a> {
             return false;
         }
         self.drain_up_to(self.up_to);
-        if let Some(recorder) = &mut self.heap_peak {
+        if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
             recorder.check(&mut self.engine, self.session);
         }
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());

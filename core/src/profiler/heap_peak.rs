@@ -111,12 +111,15 @@ impl HeapPeakRecorder {
         (HEAP.is_running() && session.config.load().heap && self.errors < MAX_ERRORS).then_some(self.next_check_ns)
     }
 
-    /// Writes the live objects if they are due and a new maximum. The ring must be drained.
+    /// Whether a check is due.
+    pub fn is_due(&self, session: &Session) -> bool {
+        self.due_ns(session).is_some_and(|due_ns| due_ns <= sys::monotonic_ns())
+    }
+
+    /// Writes the live objects if they are a new maximum. The runtime must have submitted its samples, and the ring must be
+    /// drained.
     pub fn check(&mut self, engine: &mut Engine, session: &Session) {
         let begun_ns = sys::monotonic_ns();
-        if self.due_ns(session).is_none_or(|due_ns| begun_ns < due_ns) {
-            return;
-        }
         let [shortest_ns, longest_ns] = CHECK_INTERVALS_NS;
         self.next_check_ns = begun_ns + shortest_ns;
         let samples = Some(engine.live_samples_added());
