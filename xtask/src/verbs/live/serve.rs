@@ -37,7 +37,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let browser = Browser { program: browser, directory };
     browser.screenshot(&endpoint)?;
     let page = browser.page(&endpoint)?;
-    let types = [("types", ">cpu</button>"), ("types", ">wall</button>")];
+    let types = [("types", ">cpu</button>"), ("types", ">wall</button>"), ("types", ">inuse_space</button>")];
     for (part, expected) in
         [("service", SERVICE), ("range", "Last hour"), ("timeline", "<rect")].into_iter().chain(types)
     {
@@ -57,11 +57,25 @@ pub fn run(_: &LiveArguments) -> StepResult {
             }
         }
     }
+    beside_each_other(&browser, &endpoint)?;
     println!(
         "the page shows the sent profiles, also filtered; screenshot: {}",
         browser.directory.join("page.png").display()
     );
     Ok(())
+}
+
+/// The table of objects in use has columns of the allocated ones, with the amounts of the program.
+fn beside_each_other(browser: &Browser, endpoint: &str) -> StepResult {
+    let page = browser.page(&format!("{endpoint}/?type=inuse_space&view=top&search=main"))?;
+    let head = part_of(&page, "top-head").unwrap_or_default();
+    let rows = part_of(&page, "top-rows").unwrap_or_default();
+    // 20 MB, sampled every 16 KiB.
+    let amounts = rows.matches("\u{a0}MiB").count() + rows.matches("&nbsp;MiB").count();
+    match head.contains("In use, self") && head.contains("Allocated, total") && amounts >= 2 {
+        true => Ok(()),
+        false => Err(browser.wrong(&format!("in use and allocated are not side by side: `{head}`, `{rows}`"))),
+    }
 }
 
 /// Content of the element with this id, up to the next closing tag of its kind.

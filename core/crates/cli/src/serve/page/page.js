@@ -52,7 +52,7 @@ function readAddress() {
   state.to = query.get("to") || "";
   state.view = ["both", "flame", "top", "traces"].includes(query.get("view")) ? query.get("view") : "both";
   state.search = query.get("search") || "";
-  state.sort = ["flat", "cum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
+  state.sort = ["flat", "cum", "besideFlat", "besideCum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
   state.live = query.get("live") === "1";
 }
 /** With `asStep` the browser's Back button returns to this state. */
@@ -62,8 +62,8 @@ function writeAddress(asStep) {
   if (state.search) query.set("search", state.search);
   if (state.sort !== "flat") query.set("sort", state.sort);
   if (state.live) query.set("live", "1");
-  const address = location.pathname + "?" + query;
-  if (asStep && address !== location.pathname + location.search) history.pushState(null, "", address);
+  const address = "?" + query;
+  if (asStep && address !== location.search) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
 }
 /** The filters as query parameters. `asWritten` keeps relative times; otherwise they become absolute, equal in all requests. */
@@ -112,7 +112,7 @@ async function request(name, query) {
 
 let round = 0;
 let isStep = false;
-let shown = { top: null, unit: "" };
+let shown = { top: null, beside: null, rows: [], unit: "" };
 const flamegraph = new Flamegraph(byId("flame"));
 
 async function load() {
@@ -134,16 +134,19 @@ async function load() {
     writeAddress(isStep);
     isStep = true;
     const filters = selection(false);
-    const [labels, timeline, top, flame, traces] = await Promise.all([
+    const besideType = types.some((of) => of.type === BESIDE[state.type]) ? BESIDE[state.type] : null;
+    const besideFilters = new URLSearchParams(filters);
+    besideFilters.set("type", besideType);
+    const [labels, timeline, top, flame, traces, beside] = await Promise.all([
       request("labels", selection(false, "type")), request("timeline", untilNow(filters)), request("top", filters + "&limit=500"),
-      request("flamegraph", filters), request("traces", filters + "&limit=200"),
+      request("flamegraph", filters), request("traces", filters + "&limit=200"), besideType && request("top", besideFilters + "&limit=500"),
     ]);
     if (mine !== round) return;
     showFilters(labels.labels);
     showTimeline(timeline);
+    shown = { top, beside, besideType, rows: joinedRows(top, beside), unit: top.unit };
     showFigures(top, traces);
     showDownloads();
-    shown = { top, unit: top.unit };
     byId("content").hidden = false;
     showView();
     showTop();
@@ -163,6 +166,26 @@ async function load() {
 function problem(text) {
   byId("problem").textContent = text;
   byId("problem").hidden = !text;
+}
+/** The type whose values stand beside those of another one: allocated and in use, number and duration of waits. */
+const BESIDE = {
+  alloc_space: "inuse_space", inuse_space: "alloc_space", alloc_objects: "inuse_objects", inuse_objects: "alloc_objects",
+  contentions: "delay", delay: "contentions",
+};
+const BESIDE_WORDS = {
+  alloc_space: "Allocated", inuse_space: "In use", alloc_objects: "Allocated", inuse_objects: "In use", contentions: "Waits", delay: "Delay",
+};
+/** The rows of a table with the values of the type beside it, and that type's further functions. */
+function joinedRows(top, beside) {
+  if (!beside) return top.rows;
+  const key = (row) => row.function + "\n" + row.file;
+  const others = new Map(beside.rows.map((row) => [key(row), row]));
+  const rows = top.rows.map((row) => {
+    const other = others.get(key(row));
+    others.delete(key(row));
+    return { ...row, besideFlat: other ? other.flat : 0, besideCum: other ? other.cum : 0 };
+  });
+  return rows.concat([...others.values()].map((row) => ({ ...row, flat: 0, cum: 0, besideFlat: row.flat, besideCum: row.cum })));
 }
 const USUAL = ["cpu", "wall", "alloc_space", "inuse_space"];
 function usualType(types) {
@@ -188,8 +211,9 @@ byId("service").addEventListener("change", (event) => {
 function showTypes(types) {
   const names = types.map((of) => of.type);
   if (!names.includes(state.type)) names.push(state.type);
+  const units = Object.fromEntries(types.map((of) => [of.type, of.unit]));
   byId("types").replaceChildren(...names.map((name) => element("button", {
-    role: "radio", "aria-checked": String(name === state.type),
+    role: "radio", "aria-checked": String(name === state.type), title: units[name] && name + " in " + units[name],
     onclick: () => { state.type = name; load(); },
   }, name)));
   const range = byId("range");
@@ -284,6 +308,7 @@ function showFigures(top, traces) {
   const figure = (value, words, kind) => element("span", {}, element("b", { class: kind }, value), " " + words);
   const parts = [
     figure(amount(top.total, top.unit), state.type, "total"),
+    ...(shown.beside ? [figure(amount(shown.beside.total, shown.beside.unit), shown.besideType)] : []),
     figure(top.samples.toLocaleString("en"), "samples"),
     figure(share(traces.linked_total, traces.total), "linked to " + traces.spans.toLocaleString("en") + (traces.spans === 1 ? " span" : " spans")),
     figure(top.windows.toLocaleString("en"), top.windows === 1 ? "window" : "windows"),
@@ -311,6 +336,7 @@ for (const button of byId("views").children) {
 }
 function showView() {
   byId("panes").dataset.view = state.view;
+  byId("panes").classList.toggle("beside", Boolean(shown.beside));
   for (const button of byId("views").children) button.setAttribute("aria-checked", String(button.dataset.view === state.view));
 }
 byId("search").addEventListener("input", (event) => { state.search = event.target.value; writeAddress(); applySearch(); showTop(); });
@@ -319,26 +345,34 @@ function applySearch() {
   flamegraph.search(state.search);
 }
 
-const COLUMNS = [["flat", "Self", "number"], ["cum", "Total", "number"], ["function", "Function", ""]];
+function columns() {
+  const [own, beside] = shown.beside ? [BESIDE_WORDS[state.type] + ", ", BESIDE_WORDS[shown.besideType] + ", "] : ["", ""];
+  const numbers = [["flat", own + "self"], ["cum", own + "total"]];
+  if (shown.beside) numbers.push(["besideFlat", beside + "self"], ["besideCum", beside + "total"]);
+  const words = (text) => text[0].toUpperCase() + text.slice(1);
+  return [...numbers.map(([name, text]) => [name, words(text), "number"]), ["function", "Function", ""]];
+}
 function showTop() {
-  byId("top-head").replaceChildren(element("tr", {}, ...COLUMNS.map(([name, words, kind]) => element("th", {
+  byId("top-head").replaceChildren(element("tr", {}, ...columns().map(([name, words, kind]) => element("th", {
     class: kind, "data-sort": name, tabindex: 0, "aria-sort": state.sort === name ? (name === "function" ? "ascending" : "descending") : null,
     onclick: () => sortBy(name), onkeydown: (event) => { if (event.key === "Enter") sortBy(name); },
   }, words + (state.sort === name ? (name === "function" ? " ↑" : " ↓") : "")))));
-  const { rows, total, functions } = shown.top;
+  const { rows, top, beside } = shown;
+  if (!beside && state.sort.startsWith("beside")) state.sort = "flat";
   // A function selected by click does not filter the table; a search does.
   const searched = rows.some((row) => row.function === state.search) ? "" : state.search.trim();
   const finds = finder(searched);
   const visible = rows.filter((row) => !searched || finds(row.function) || finds(row.file));
   visible.sort((left, right) => state.sort === "function" ? left.function.localeCompare(right.function) : right[state.sort] - left[state.sort]);
-  const number = meter(visible, ["flat", "cum"], total, shown.unit);
+  const number = meter(visible, ["flat", "cum"], top.total, shown.unit);
+  const besideNumber = beside && meter(visible, ["besideFlat", "besideCum"], beside.total, beside.unit);
   const lines = visible.slice(0, 300).map((row) => element("tr", {
     tabindex: 0, class: state.search === row.function ? "chosen" : null,
     onclick: () => choose(row.function), onkeydown: (event) => { if (event.key === "Enter") choose(row.function); },
-  }, number(row, "flat"), number(row, "cum"),
+  }, number(row, "flat"), number(row, "cum"), ...(beside ? [besideNumber(row, "besideFlat"), besideNumber(row, "besideCum")] : []),
   element("td", { class: "name", title: row.function + "\n" + row.file }, element("div", {}, row.function || "(no name)"), element("small", {}, "\u200e" + row.file))));
-  const left = functions - rows.length + Math.max(0, visible.length - 300);
-  if (!searched && left > 0) lines.push(element("tr", {}, element("td", { colspan: 3, class: "name" }, left.toLocaleString("en") + " smaller functions")));
+  const left = top.functions - top.rows.length + Math.max(0, visible.length - 300);
+  if (!searched && left > 0) lines.push(element("tr", {}, element("td", { colspan: columns().length, class: "name" }, left.toLocaleString("en") + " smaller functions")));
   byId("top-rows").replaceChildren(...lines);
 }
 /** Matches as the flame graph does: a substring, or /an expression/. */
