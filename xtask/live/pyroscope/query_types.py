@@ -15,6 +15,8 @@ TYPES = {
     "alloc_objects": "memory:alloc_objects:count:memory:bytes",
     "inuse_space": "memory:inuse_space:bytes:memory:bytes",
     "inuse_objects": "memory:inuse_objects:count:memory:bytes",
+    "contentions": "mutex:contentions:count:mutex:count",
+    "delay": "mutex:delay:nanoseconds:mutex:count",
     "off_cpu": "off_cpu:off_cpu:nanoseconds:off_cpu:nanoseconds",
     "threads": "threads:threads:count:threads:count",
     "gc": "gc:gc:nanoseconds:gc:nanoseconds",
