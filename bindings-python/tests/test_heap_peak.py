@@ -28,9 +28,10 @@ def remember():
 def churn():
     b"x" * 50_000
 
+# Almost every object is a sample, so sums of estimates are within a percent.
 def start(**settings):
     directory = {"heap_peak_directory": os.environ["PEAK"]}
-    return spanprof.start(heap=True, cpu=False, heap_interval=65_536, service_name="leaky", **directory, **settings)
+    return spanprof.start(heap=True, cpu=False, heap_interval=8_192, service_name="leaky", **directory, **settings)
 
 def leak(megabytes, path=kept):
     for _ in range(megabytes * 20):
