@@ -12,7 +12,7 @@ const { fastifyPlugin } = require('./fastify.js');
 
 /**
  * Options of `@pyroscope/nodejs`; those of spanprof are accepted too and take precedence.
- * @typedef {Omit<lifecycle.Options, 'wall'> & {
+ * @typedef {Omit<lifecycle.Options, 'wall' | 'heap'> & {
  *   appName?: string | undefined, serverAddress?: string | undefined, authToken?: string | undefined,
  *   basicAuthUser?: string | undefined, basicAuthPassword?: string | undefined, tenantID?: string | undefined,
  *   flushIntervalMs?: number | undefined, sourceMapper?: unknown, stripFilenames?: string | undefined,

@@ -25,7 +25,7 @@ export = _exports;
 /**
  * Options of `@pyroscope/nodejs`; those of spanprof are accepted too and take precedence.
  */
-type PyroscopeOptions = Omit<lifecycle.Options, "wall"> & {
+type PyroscopeOptions = Omit<lifecycle.Options, "wall" | "heap"> & {
     appName?: string | undefined;
     serverAddress?: string | undefined;
     authToken?: string | undefined;
@@ -47,7 +47,8 @@ type PyroscopeOptions = Omit<lifecycle.Options, "wall"> & {
     } | undefined;
 };
 /**
- * Stores the configuration for `start`. The wall clock is on unless `wall` is false: it is Pyroscope's first profile.
+ * Stores the configuration for `start`. The wall clock and the heap profile are on unless `wall` or `heap` is false: they are
+ * Pyroscope's profiles.
  * @param {PyroscopeOptions} [options]
  */
 declare function init(options?: PyroscopeOptions): void;
@@ -62,9 +63,9 @@ import lifecycle = require("./lifecycle.js");
 declare function startWallProfiling(): void;
 /** @returns {Promise<void>} */
 declare function stopWallProfiling(): Promise<void>;
-/** Accepted; this version does not profile memory, and warns once. */
+/** Starts CPU and heap profiling. */
 declare function startHeapProfiling(): void;
-/** Without effect, since no memory profile runs. @returns {Promise<void>} */
+/** Ends the heap profile; the others continue. @returns {Promise<void>} */
 declare function stopHeapProfiling(): Promise<void>;
 /**
  * Pyroscope's name of `tagWrapper`: returns the result of `fn`; the labels last across `await`.

@@ -34,7 +34,9 @@ class LocksTest {
         long labeled = 0;
         for (ProfileFile.Sample sample : samples) {
             for (int site = 0; site < methods.size(); site++) {
-                if (sample.has(methods.get(site))) {
+                // Threads that first use a class at the same time wait for each other in the class loader.
+                boolean loads = sample.frames().stream().anyMatch(frame -> frame.function().contains("ClassLoader"));
+                if (sample.has(methods.get(site)) && !loads) {
                     // The VM locks an array while it initializes a class: the synchronizer's, on first use.
                     assertTrue(List.of(leaf, "int[]").contains(sample.leaf()), sample::toString);
                     String label = sample.labels().get("site");

@@ -35,7 +35,7 @@ public final class Retains {
         System.out.println("references " + Spanprof.stats().get("runtime.java.live_references"));
         Spanprof.stop();
         System.out.println("bytes " + (long) all.size() * SIZE);
-        Spanprof.start(SpanprofConfig.builder().serviceName("retains").fileDirectory(args[0]).build());
+        Spanprof.start(SpanprofConfig.builder().serviceName("retains").heap(false).fileDirectory(args[0]).build());
         System.out.println("references_after " + Spanprof.stats().get("runtime.java.live_references"));
         Spanprof.stop();
     }
