@@ -226,7 +226,7 @@ def test_suspended_tasks_show_their_awaits_and_their_awaiters(run_target):
         async def main():
             event = asyncio.Event()
             tasks = [asyncio.create_task(parent(event)) for _ in range(3)] + [asyncio.create_task(labelled(event))]
-            await asyncio.sleep(3.5)
+            await asyncio.sleep(6.5)
             event.set()
             for task in tasks:
                 await task
