@@ -37,7 +37,25 @@ pub(super) fn intern_names(py: Python<'_>) {
 ///
 /// # Safety
 /// The arguments of a fast call with keywords; the GIL is held; `new_plain` is alive.
+#[inline(always)]
 pub(super) unsafe fn mode(
+    new_plain: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keyword_names: *mut ffi::PyObject,
+) -> Result<AcquireMode, ()> {
+    if positional == 0 && keyword_names.is_null() {
+        return Ok(AcquireMode::Wait(Patience::Forever));
+    }
+    // SAFETY: caller's contract.
+    unsafe { given_mode(new_plain, arguments, positional, keyword_names) }
+}
+
+/// As [`mode`], with at least one argument.
+///
+/// # Safety
+/// As for [`mode`].
+unsafe fn given_mode(
     new_plain: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
     positional: ffi::Py_ssize_t,

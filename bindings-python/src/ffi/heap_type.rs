@@ -50,6 +50,29 @@ pub(super) const fn row(
     ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
+/// The row that gives a type weak references, in a field at `offset`, and the row that ends the table.
+pub(super) fn weak_references(offset: usize) -> [ffi::PyMemberDef; 2] {
+    [
+        ffi::PyMemberDef {
+            name: c"__weaklistoffset__".as_ptr(),
+            type_code: ffi::Py_T_PYSSIZET,
+            offset: offset as ffi::Py_ssize_t,
+            flags: ffi::Py_READONLY,
+            doc: ptr::null(),
+        },
+        // SAFETY: a row of zeroes ends the table.
+        unsafe { std::mem::zeroed() },
+    ]
+}
+
+/// The table of a type whose only property is `__class__`. Leaked: it must outlive the type, which is immortal.
+pub(super) fn class_property(get: ffi::getter) -> &'static mut [ffi::PyGetSetDef; 2] {
+    Box::leak(Box::new([
+        ffi::PyGetSetDef { name: c"__class__".as_ptr(), get: Some(get), ..Default::default() },
+        ffi::PyGetSetDef::default(),
+    ]))
+}
+
 /// One row of a type's slots; zero and null end them.
 pub(super) fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot { slot, pfunc }

@@ -22,16 +22,16 @@ use pyo3::types::PyString;
 
 use super::acquire_arguments::{self, AcquireMode};
 use super::heap_type::{
-    boolean, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot, MethodTable, METH_FASTCALL,
+    boolean, class_property, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot,
+    weak_references, MethodTable, METH_FASTCALL,
 };
-use super::thread_lock::{Patience, ThreadLock, WaitOutcome};
-use crate::runtime::lock_waits::{is_reported, LockWait, PendingWaits};
+use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
+use crate::runtime::lock_waits::{is_reported, PendingWaits};
 
 #[repr(C)]
 struct LockObject {
     head: ffi::PyObject,
-    lock: ThreadLock,
-    waits: PendingWaits,
+    measured: MeasuredLock,
     weak_references: *mut ffi::PyObject,
     is_locked: bool,
 }
@@ -95,26 +95,11 @@ pub(super) fn create<'py>(
     new_plain: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = metaclass.py();
-    let mut members = [
-        ffi::PyMemberDef {
-            name: c"__weaklistoffset__".as_ptr(),
-            type_code: ffi::Py_T_PYSSIZET,
-            offset: std::mem::offset_of!(LockObject, weak_references) as ffi::Py_ssize_t,
-            flags: ffi::Py_READONLY,
-            doc: ptr::null(),
-        },
-        // SAFETY: a row of zeroes ends the table.
-        unsafe { std::mem::zeroed() },
-    ];
-    // The table must outlive the type, which is immortal.
-    let class_property = Box::leak(Box::new([
-        ffi::PyGetSetDef { name: c"__class__".as_ptr(), get: Some(class), ..Default::default() },
-        ffi::PyGetSetDef::default(),
-    ]));
+    let mut members = weak_references(std::mem::offset_of!(LockObject, weak_references));
     let mut slots = [
         slot(ffi::Py_tp_methods, METHODS.0.as_ptr() as *mut c_void),
         slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
-        slot(ffi::Py_tp_getset, class_property.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, class_property(class).as_mut_ptr().cast()),
         slot(ffi::Py_tp_new, new as *mut c_void),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_repr, repr as *mut c_void),
@@ -144,7 +129,7 @@ pub(super) fn with_pending_waits(lock: &Bound<'_, PyAny>, change: impl FnOnce(&m
     let is_native = lock.get_type_ptr() == LOCK_TYPE.load(Ordering::Acquire);
     if is_native {
         // SAFETY: an instance of the type; the GIL is held, and `change` runs no Python code.
-        change(unsafe { &mut (*lock.as_ptr().cast::<LockObject>()).waits });
+        change(unsafe { &mut (*lock.as_ptr().cast::<LockObject>()).measured.waits });
     }
     is_native
 }
@@ -161,7 +146,7 @@ unsafe fn new_instance() -> *mut ffi::PyObject {
         if object.is_null() {
             lock.free();
         } else {
-            (*object.cast::<LockObject>()).lock = lock;
+            (*object.cast::<LockObject>()).measured.lock = lock;
         }
         object
     }
@@ -228,15 +213,9 @@ unsafe extern "C" fn acquire(
 ) -> *mut ffi::PyObject {
     // SAFETY: a method of the type receives an instance of it; arguments as the interpreter passes them.
     unsafe {
-        let mode = match positional == 0 && keyword_names.is_null() {
-            true => AcquireMode::Wait(Patience::Forever),
-            false => {
-                let new_plain = NEW_PLAIN.load(Ordering::Acquire);
-                match acquire_arguments::mode(new_plain, arguments, positional, keyword_names) {
-                    Ok(mode) => mode,
-                    Err(()) => return ptr::null_mut(),
-                }
-            }
+        let new_plain = NEW_PLAIN.load(Ordering::Acquire);
+        let Ok(mode) = acquire_arguments::mode(new_plain, arguments, positional, keyword_names) else {
+            return ptr::null_mut();
         };
         match mode {
             _ if try_acquire(object) => boolean(true),
@@ -253,7 +232,7 @@ unsafe fn try_acquire(object: *mut ffi::PyObject) -> bool {
     // SAFETY: caller's contract; an instance has a lock.
     unsafe {
         let this = object.cast::<LockObject>();
-        let is_acquired = (*this).lock.try_acquire();
+        let is_acquired = (*this).measured.lock.try_acquire();
         if is_acquired {
             (*this).is_locked = true;
         }
@@ -268,21 +247,9 @@ unsafe fn acquire_contended(object: *mut ffi::PyObject, patience: Patience) -> *
     // SAFETY: caller's contract; the caller of the method holds a reference to the object while it waits.
     unsafe {
         let this = object.cast::<LockObject>();
-        let wait = LockWait::begin(0);
-        let (outcome, ended_ns) = (*this).lock.wait(patience);
-        let recorded = wait.and_then(|wait| wait.end(ended_ns));
+        let outcome = MeasuredLock::wait(&raw mut (*this).measured, patience, object as u64);
         if outcome == WaitOutcome::Acquired {
             (*this).is_locked = true;
-        }
-        if let Some(wait) = recorded {
-            let mut waits = PendingWaits::default();
-            match outcome {
-                WaitOutcome::Acquired => (*this).waits.push(wait),
-                WaitOutcome::TimedOut | WaitOutcome::Raised => waits.push(wait),
-            }
-            if !waits.is_empty() {
-                waits.submit(object as u64);
-            }
         }
         match outcome {
             WaitOutcome::Acquired => boolean(true),
@@ -299,12 +266,8 @@ unsafe extern "C" fn release(object: *mut ffi::PyObject, _unused: *mut ffi::PyOb
         if !(*this).is_locked {
             return object_or_raise(|_| Err(PyRuntimeError::new_err("release unlocked lock")));
         }
-        let waits = std::mem::take(&mut (*this).waits);
         (*this).is_locked = false;
-        (*this).lock.release();
-        if !waits.is_empty() {
-            waits.submit(object as u64);
-        }
+        MeasuredLock::release(&raw mut (*this).measured, object as u64);
         none()
     }
 }
@@ -331,9 +294,9 @@ unsafe extern "C" fn reinit_after_fork(object: *mut ffi::PyObject, _unused: *mut
     // SAFETY: a method of the type receives an instance of it.
     unsafe {
         let this = object.cast::<LockObject>();
-        (*this).lock = lock;
+        (*this).measured.lock = lock;
         (*this).is_locked = false;
-        drop(std::mem::take(&mut (*this).waits));
+        drop(std::mem::take(&mut (*this).measured.waits));
     }
     none()
 }
@@ -355,11 +318,11 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         if !(*this).weak_references.is_null() {
             ffi::PyObject_ClearWeakRefs(object);
         }
-        let waits = std::mem::take(&mut (*this).waits);
+        let waits = std::mem::take(&mut (*this).measured.waits);
         if (*this).is_locked {
-            (*this).lock.release();
+            (*this).measured.lock.release();
         }
-        (*this).lock.free();
+        (*this).measured.lock.free();
         ffi::PyObject_Free(object.cast());
         ffi::Py_DECREF(object_type.cast());
         if !waits.is_empty() {

@@ -20,19 +20,19 @@ use pyo3::types::{PyString, PyTuple};
 
 use super::acquire_arguments::{self, AcquireMode};
 use super::heap_type::{
-    boolean, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot, METH_FASTCALL,
+    boolean, class_property, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot,
+    weak_references, METH_FASTCALL,
 };
-use super::thread_lock::{Patience, ThreadLock, WaitOutcome};
-use crate::runtime::lock_waits::{is_reported, LockWait, PendingWaits};
+use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
+use crate::runtime::lock_waits::is_reported;
 
 #[repr(C)]
 struct RecursiveLockObject {
     head: ffi::PyObject,
-    lock: ThreadLock,
+    measured: MeasuredLock,
     /// The thread that holds the lock, if `count` is not 0.
     owner: c_ulong,
     count: c_ulong,
-    waits: PendingWaits,
     weak_references: *mut ffi::PyObject,
 }
 
@@ -84,26 +84,11 @@ pub(super) fn create<'py>(
         }
     }
     methods.push(ffi::PyMethodDef::zeroed());
-    let mut members = [
-        ffi::PyMemberDef {
-            name: c"__weaklistoffset__".as_ptr(),
-            type_code: ffi::Py_T_PYSSIZET,
-            offset: std::mem::offset_of!(RecursiveLockObject, weak_references) as ffi::Py_ssize_t,
-            flags: ffi::Py_READONLY,
-            doc: ptr::null(),
-        },
-        // SAFETY: a row of zeroes ends the table.
-        unsafe { std::mem::zeroed() },
-    ];
-    // The tables must outlive the type, which is immortal.
-    let class_property = Box::leak(Box::new([
-        ffi::PyGetSetDef { name: c"__class__".as_ptr(), get: Some(class), ..Default::default() },
-        ffi::PyGetSetDef::default(),
-    ]));
+    let mut members = weak_references(std::mem::offset_of!(RecursiveLockObject, weak_references));
     let mut slots = [
         slot(ffi::Py_tp_methods, methods.leak().as_mut_ptr().cast()),
         slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
-        slot(ffi::Py_tp_getset, class_property.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, class_property(class).as_mut_ptr().cast()),
         slot(ffi::Py_tp_new, new as *mut c_void),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_repr, repr as *mut c_void),
@@ -140,7 +125,7 @@ unsafe extern "C" fn new(
         if object.is_null() {
             lock.free();
         } else {
-            (*object.cast::<RecursiveLockObject>()).lock = lock;
+            (*object.cast::<RecursiveLockObject>()).measured.lock = lock;
         }
         object
     }
@@ -186,7 +171,7 @@ unsafe fn try_acquire(object: *mut ffi::PyObject) -> bool {
     // SAFETY: caller's contract; an instance has a lock.
     unsafe {
         let this = object.cast::<RecursiveLockObject>();
-        let is_acquired = (*this).lock.try_acquire();
+        let is_acquired = (*this).measured.lock.try_acquire();
         if is_acquired {
             (*this).owner = current_thread();
             (*this).count = 1;
@@ -230,15 +215,9 @@ unsafe extern "C" fn acquire(
 ) -> *mut ffi::PyObject {
     // SAFETY: a method of the type receives an instance of it; arguments as the interpreter passes them.
     unsafe {
-        let mode = match positional == 0 && keyword_names.is_null() {
-            true => AcquireMode::Wait(Patience::Forever),
-            false => {
-                let new_plain = PLAIN_TYPE.load(Ordering::Acquire);
-                match acquire_arguments::mode(new_plain, arguments, positional, keyword_names) {
-                    Ok(mode) => mode,
-                    Err(()) => return ptr::null_mut(),
-                }
-            }
+        let new_plain = PLAIN_TYPE.load(Ordering::Acquire);
+        let Ok(mode) = acquire_arguments::mode(new_plain, arguments, positional, keyword_names) else {
+            return ptr::null_mut();
         };
         match mode {
             _ if is_own(object) => acquire_again(object),
@@ -258,21 +237,9 @@ unsafe fn acquire_contended(object: *mut ffi::PyObject, patience: Patience, stat
     // SAFETY: caller's contract; the caller of the method holds a reference to the object while it waits.
     unsafe {
         let this = object.cast::<RecursiveLockObject>();
-        let wait = LockWait::begin(0);
-        let (outcome, ended_ns) = (*this).lock.wait(patience);
-        let recorded = wait.and_then(|wait| wait.end(ended_ns));
+        let outcome = MeasuredLock::wait(&raw mut (*this).measured, patience, object as u64);
         if outcome == WaitOutcome::Acquired {
             [(*this).count, (*this).owner] = state;
-        }
-        if let Some(wait) = recorded {
-            let mut waits = PendingWaits::default();
-            match outcome {
-                WaitOutcome::Acquired => (*this).waits.push(wait),
-                WaitOutcome::TimedOut | WaitOutcome::Raised => waits.push(wait),
-            }
-            if !waits.is_empty() {
-                waits.submit(object as u64);
-            }
         }
         match outcome {
             WaitOutcome::Acquired => boolean(true),
@@ -291,13 +258,9 @@ unsafe fn release_entirely(object: *mut ffi::PyObject) {
     // SAFETY: caller's contract.
     unsafe {
         let this = object.cast::<RecursiveLockObject>();
-        let waits = std::mem::take(&mut (*this).waits);
         (*this).count = 0;
         (*this).owner = 0;
-        (*this).lock.release();
-        if !waits.is_empty() {
-            waits.submit(object as u64);
-        }
+        MeasuredLock::release(&raw mut (*this).measured, object as u64);
     }
 }
 
@@ -388,7 +351,7 @@ unsafe extern "C" fn acquire_restore(object: *mut ffi::PyObject, argument: *mut 
     // SAFETY: a method of the type receives an instance of it.
     unsafe {
         let this = object.cast::<RecursiveLockObject>();
-        let result = match (*this).lock.try_acquire() {
+        let result = match (*this).measured.lock.try_acquire() {
             true => {
                 [(*this).count, (*this).owner] = state;
                 boolean(true)
@@ -408,10 +371,10 @@ unsafe extern "C" fn reinit_after_fork(object: *mut ffi::PyObject, _unused: *mut
     // SAFETY: a method of the type receives an instance of it.
     unsafe {
         let this = object.cast::<RecursiveLockObject>();
-        (*this).lock = lock;
+        (*this).measured.lock = lock;
         (*this).owner = 0;
         (*this).count = 0;
-        drop(std::mem::take(&mut (*this).waits));
+        drop(std::mem::take(&mut (*this).measured.waits));
     }
     none()
 }
@@ -442,12 +405,12 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         if !(*this).weak_references.is_null() {
             ffi::PyObject_ClearWeakRefs(object);
         }
-        let waits = std::mem::take(&mut (*this).waits);
-        if !(*this).lock.is_null() {
+        let waits = std::mem::take(&mut (*this).measured.waits);
+        if !(*this).measured.lock.is_null() {
             if (*this).count != 0 {
-                (*this).lock.release();
+                (*this).measured.lock.release();
             }
-            (*this).lock.free();
+            (*this).measured.lock.free();
         }
         let free = ffi::PyType_GetSlot(object_type, ffi::Py_tp_free);
         std::mem::transmute::<*mut c_void, ffi::freefunc>(free)(object.cast());

@@ -1,6 +1,6 @@
 //! The lock of CPython's C API (`PyThread_*`, in the limited API of every version), on which the native lock types are built as
-//! the interpreter's own are. Not here: the types (`lock_type`, `recursive_lock_type`) and the measurement
-//! (`runtime::lock_waits`).
+//! the interpreter's own are, and what both types share: a contended wait, and the release that submits it. Not here: the types
+//! (`lock_type`, `recursive_lock_type`) and the measurement (`runtime::lock_waits`).
 //!
 //! Rule: every function runs with the GIL held; the GIL is released only while a thread waits.
 //!
@@ -14,6 +14,8 @@ use std::ffi::{c_int, c_longlong, c_void};
 
 use pyo3::ffi;
 use spanprof::sys;
+
+use crate::runtime::lock_waits::{LockWait, PendingWaits};
 
 /// `PY_LOCK_ACQUIRED` and `PY_LOCK_INTR` of `PyLockStatus` (`Include/pythread.h`, 3.9 to 3.15).
 const ACQUIRED: c_int = 1;
@@ -129,5 +131,56 @@ impl ThreadLock {
     pub unsafe fn release(self) {
         // SAFETY: caller's contract.
         unsafe { PyThread_release_lock(self.0) }
+    }
+}
+
+/// A lock of either type, with the waits that it keeps until its release.
+#[repr(C)]
+pub(super) struct MeasuredLock {
+    pub lock: ThreadLock,
+    pub waits: PendingWaits,
+}
+
+impl MeasuredLock {
+    /// Waits for the lock; the wait is submitted after the release, or now if the lock was not acquired. `address` identifies
+    /// the lock in samples.
+    ///
+    /// # Safety
+    /// `this` is a field of a live object, which stays alive; its lock is not null. The GIL is held. Other threads change the
+    /// fields while the GIL is released, so there is no reference to them.
+    #[cold]
+    pub unsafe fn wait(this: *mut Self, patience: Patience, address: u64) -> WaitOutcome {
+        let wait = LockWait::begin(0);
+        // SAFETY: caller's contract.
+        let (outcome, ended_ns) = unsafe { (*this).lock.wait(patience) };
+        if let Some(wait) = wait.and_then(|wait| wait.end(ended_ns)) {
+            match outcome {
+                // SAFETY: caller's contract.
+                WaitOutcome::Acquired => unsafe { (*this).waits.push(wait) },
+                WaitOutcome::TimedOut | WaitOutcome::Raised => {
+                    let mut waits = PendingWaits::default();
+                    waits.push(wait);
+                    waits.submit(address);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Releases the lock, then submits the waits it kept.
+    ///
+    /// # Safety
+    /// As for [`Self::wait`], and the lock is acquired. The fields of the object already show it as released.
+    #[inline(always)]
+    pub unsafe fn release(this: *mut Self, address: u64) {
+        // SAFETY: caller's contract.
+        let waits = unsafe {
+            let waits = std::mem::take(&mut (*this).waits);
+            (*this).lock.release();
+            waits
+        };
+        if !waits.is_empty() {
+            waits.submit(address);
+        }
     }
 }

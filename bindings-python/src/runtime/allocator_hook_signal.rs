@@ -101,8 +101,8 @@ pub fn reached_by(call: impl FnMut()) -> usize {
     REACHED.load(Ordering::Relaxed)
 }
 
-/// The hooks of a domain, with the context of the allocator below. `SMALL_ONLY`: that allocator passes larger requests to the
-/// RAW domain, whose hook is installed.
+/// The hooks of a domain, with the context of the allocator below. `SMALL_ONLY`: these hooks count requests of at most
+/// [`LARGEST_SMALL`] bytes. The allocator below passes larger ones to the RAW domain, and the hook there counts them.
 pub fn hooks<const DOMAIN: usize, const SMALL_ONLY: bool>(context: *mut c_void) -> DomainAllocator {
     DomainAllocator { functions: allocation_hooks::<DOMAIN, SMALL_ONLY>(context), free: free::<DOMAIN> }
 }

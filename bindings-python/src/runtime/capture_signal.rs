@@ -21,7 +21,7 @@
 //! | 3.13 | the chain starts in the thread state again (`current_frame`) | `FrameReader::start` |
 //! | 3.15 | a base frame without code is the root of each chain | `FrameClass::Skipped`; `threads` lists no thread that has only this frame |
 
-use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, RawFrame, RawStack};
+use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, RawFrame, RawStack, SampleFlags};
 
 use super::activation_signal::InterruptedRegisters;
 use super::frame_signal::{ChainStart, FrameClass, FrameReader};
@@ -58,6 +58,15 @@ pub fn walk_calling_thread(stack: &mut RawStack<'_>) -> Captured {
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
     let thread = unsafe { (interpreter.current_thread)() } as usize;
     walk(&FrameReader::of_process(interpreter), thread, None, stack)
+}
+
+/// As [`walk_calling_thread`]; a stack that cannot be walked becomes the frame of the reason. Returns the flags of a sample.
+pub fn walk_calling_thread_or_reason(stack: &mut RawStack<'_>) -> SampleFlags {
+    if let Captured::Dropped(reason) = walk_calling_thread(stack) {
+        stack.clear();
+        stack.push(RawFrame::reason(reason));
+    }
+    SampleFlags(if stack.is_truncated() { SampleFlags::TRUNCATED } else { 0 })
 }
 
 /// Walks the thread of the `PyThreadState` at `thread`. `registers`: those of the interrupted code; `None` outside a handler.

@@ -18,9 +18,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 use spanprof::binding::{ffi_guard, sample_event};
 use spanprof::{sys, Profiler};
-use spanprof_signal::{Captured, RawFrame, RawSample, RawStack, SampleFlags, SampleKind, SyntheticFrame};
+use spanprof_signal::{RawFrame, RawSample, RawStack, SampleKind, SyntheticFrame};
 
-use super::capture_signal::walk_calling_thread;
+use super::capture_signal::walk_calling_thread_or_reason;
 use super::interpreter;
 
 /// Shorter pauses are sampled.
@@ -107,16 +107,12 @@ fn submit(pause_ns: u64, now_ns: u64, generation: u64) {
     };
     own.copy_from_slice(&[cause, SyntheticFrame::generation(generation), SyntheticFrame::Gc].map(RawFrame::synthetic));
     let mut stack = RawStack::new(of_thread);
-    if let Captured::Dropped(reason) = walk_calling_thread(&mut stack) {
-        stack.clear();
-        stack.push(RawFrame::reason(reason));
-    }
-    let flags = if stack.is_truncated() { SampleFlags::TRUNCATED } else { 0 };
+    let flags = walk_calling_thread_or_reason(&mut stack);
     let (context, walked) = (stack.context, stack.frames().len());
     // A loss is counted.
     let _ = profiler.submit(&RawSample {
         kind: SampleKind::Gc,
-        flags: SampleFlags(flags),
+        flags,
         thread_id: sys::thread_id(),
         time_ns: now_ns,
         values: [pause_ns, 0],

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use spanprof::binding::{ffi_guard, sample_event};
 use spanprof::runtime::ReportedEvents;
 use spanprof::{sys, Profiler};
-use spanprof_signal::{Captured, Context, RawFrame, RawSample, RawStack, SampleFlags, SampleKind};
+use spanprof_signal::{Context, RawFrame, RawSample, RawStack, SampleFlags, SampleKind};
 
-use super::capture_signal::walk_calling_thread;
+use super::capture_signal::walk_calling_thread_or_reason;
 
 /// The threshold while no waits are reported.
 const OFF: u64 = u64::MAX;
@@ -40,13 +40,13 @@ pub struct LockWait {
     values: [u64; 2],
     thread_id: u32,
     fork_generation: u32,
-    flags: u8,
+    flags: SampleFlags,
     context: Context,
     frames: Vec<RawFrame>,
 }
 
 impl LockWait {
-    /// Begins a wait of the calling thread, whose stack is walked without its `skipped` innermost frames; `None` while waits
+    /// Begins a wait of the calling thread and walks its stack. Leaves out the innermost `skipped` frames. `None` while waits
     /// are not reported.
     #[cold]
     pub fn begin(skipped: usize) -> Option<Box<Self>> {
@@ -58,11 +58,7 @@ impl LockWait {
             let depth = Profiler::running()?.config().max_stack_depth as usize;
             let mut frames = vec![RawFrame::default(); depth + skipped];
             let mut stack = RawStack::new(&mut frames);
-            if let Captured::Dropped(reason) = walk_calling_thread(&mut stack) {
-                stack.clear();
-                stack.push(RawFrame::reason(reason));
-            }
-            let flags = if stack.is_truncated() { SampleFlags::TRUNCATED } else { 0 };
+            let flags = walk_calling_thread_or_reason(&mut stack);
             let (context, walked) = (stack.context, stack.frames().len());
             frames.truncate(walked);
             frames.drain(..skipped.min(walked.saturating_sub(1)));
@@ -135,7 +131,7 @@ impl PendingWaits {
                 }
                 let _ = profiler.submit(&RawSample {
                     kind: SampleKind::Lock,
-                    flags: SampleFlags(wait.flags),
+                    flags: wait.flags,
                     thread_id: wait.thread_id,
                     time_ns: wait.ended_ns,
                     values: wait.values,
