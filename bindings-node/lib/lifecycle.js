@@ -61,6 +61,7 @@ const workers = require('./workers.js');
  * @property {'trace_and_span' | 'span' | 'none' | undefined} [link]
  * @property {boolean | undefined} [instanceAttributes]
  * @property {'as_is' | 'strict' | undefined} [labelNames]
+ * @property {boolean | undefined} [heapAge]
  * @property {readonly object[] | undefined} [destinations]
  * @property {string | undefined} [fileDirectory]
  * @property {number | undefined} [fileKeep]

@@ -63,6 +63,7 @@ export type Options = {
     link?: "trace_and_span" | "span" | "none" | undefined;
     instanceAttributes?: boolean | undefined;
     labelNames?: "as_is" | "strict" | undefined;
+    heapAge?: boolean | undefined;
     destinations?: readonly object[] | undefined;
     fileDirectory?: string | undefined;
     fileKeep?: number | undefined;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from pprof_reader import Profiles
 
 PROGRAM = """
 import os, sys, threading, time
@@ -118,6 +119,93 @@ spanprof.stop()
     )
     assert megabytes(target, "inuse", "grow") == pytest.approx(20, rel=0.2)
     assert megabytes(target, "inuse", "fill") == pytest.approx(8, rel=0.2)
+
+
+def approximately(megabytes: float):
+    return pytest.approx(megabytes, rel=0.15)
+
+
+def ages(samples, function: str) -> dict[str | None, float]:
+    """Megabytes of the stacks through a function, by the label `age`."""
+    found: dict[str | None, float] = {}
+    for sample in samples:
+        if function in sample.frames:
+            age = sample.labels.get("age")
+            found[age] = found.get(age, 0) + sample.bytes / 1e6
+    return found
+
+
+def test_old_objects_are_those_of_the_leak_and_new_objects_those_of_the_churn(run_target):
+    target = run_target(
+        PROGRAM
+        + """
+recent = []
+
+def request():
+    # Freed two requests later.
+    recent.append([bytes(BLOCK) for _ in range(200)])
+    del recent[:-2]
+
+start(heap_interval=4096, upload_interval=3600)
+for window in range(9):
+    leak(2)
+    request()
+    assert window == 8 or spanprof.flush(10)
+spanprof.stop()
+"""
+    )
+    # Nine windows. The objects of the first three were in six earlier profiles or more. Nine of ten objects are sampled.
+    last = target.profiles("inuse").files[-1].samples
+    leaked = {"old": approximately(6), "survived": approximately(10), "new": approximately(2)}
+    assert ages(last, "leak") == leaked
+    assert ages(last, "request") == {"survived": approximately(2), "new": approximately(2)}
+    assert not any("age" in sample.labels for sample in target.profiles("alloc").samples)
+
+
+def test_a_destination_without_the_age_receives_the_same_objects_in_use(run_target):
+    target = run_target(
+        PROGRAM
+        + """
+root = os.environ["SPANPROF_FILE_DIRECTORY"]
+files = [
+    {"type": "file", "directory": os.path.join(root, "by_age")},
+    {"type": "file", "directory": os.path.join(root, "together"), "heap_age": False},
+]
+start(heap_interval=4096, upload_interval=3600, destinations=files)
+leak(2)
+assert spanprof.flush(10)
+leak(2)
+spanprof.stop()
+"""
+    )
+    by_age, together = (
+        Profiles(target.directory / name, "inuse").files[-1].samples for name in ("by_age", "together")
+    )
+    assert ages(by_age, "leak") == {"new": approximately(2), "survived": approximately(2)}
+    assert ages(together, "leak") == {None: sum(ages(by_age, "leak").values())}
+
+
+def test_a_reallocated_object_is_new(run_target):
+    target = run_target(
+        PROGRAM
+        + """
+start(heap_interval=4096, upload_interval=3600)
+
+def make():
+    return [bytearray(1_000_000) for _ in range(2)]
+
+def grow(buffer):
+    buffer.extend(bytes(1_000_000))
+
+buffers = make()
+assert spanprof.flush(10)
+grow(buffers[0])
+spanprof.stop()
+"""
+    )
+    last = target.profiles("inuse").files[-1].samples
+    assert ages(last, "grow") == {"new": pytest.approx(2, rel=0.3)}
+    assert ages(last, "make") == {"survived": approximately(1)}
 
 
 def test_the_profile_can_be_stopped_started_and_switched_while_objects_live(run_target):
@@ -281,6 +369,8 @@ spanprof.stop()
         key=lambda profile: profile["leak"],
     )
     assert child == {"[inherited]": pytest.approx(20, rel=0.2), "leak": pytest.approx(10, rel=0.25)}
+    inherited = [sample for profile in target.profiles("inuse").files for sample in profile.samples]
+    assert set(ages(inherited, "[inherited]")) == {"old"}
     assert parent == {"[inherited]": 0, "leak": pytest.approx(45, rel=0.15)}
 
 

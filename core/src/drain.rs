@@ -4,13 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::context::{sampled_context_row, ContextRow, LabelSetId, Link};
+use crate::context::{labels_of, sampled_context_row, ContextRow, LabelSetId, Link};
+use crate::hash::WordMap;
 use crate::heap::HeapEstimator;
 use crate::locations::LocationTable;
 use crate::runtime::{EndedCode, Frame, Runtime};
 use crate::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::stats::Counters;
 use crate::window::{ResolvedSample, Window};
+use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
 use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
@@ -23,6 +25,8 @@ pub(crate) struct Drain {
     pub locations: LocationTable,
     pub stacks: StackTable,
     pub heap: HeapEstimator,
+    /// Whether objects in use are divided by age.
+    heap_age: bool,
     ended_code: VecDeque<EndedCode>,
     ended_scratch: Vec<EndedCode>,
     losses: StackLosses,
@@ -38,12 +42,18 @@ impl Drain {
             locations: LocationTable::default(),
             stacks: StackTable::default(),
             heap,
+            heap_age: false,
             ended_code: VecDeque::new(),
             ended_scratch: Vec::new(),
             losses: StackLosses::default(),
             max_stacks,
             wait_frames: Vec::new(),
         }
+    }
+
+    /// Whether objects in use are divided by age.
+    pub fn set_heap_age(&mut self, heap_age: bool) {
+        self.heap_age = heap_age;
     }
 
     pub fn set_max_stacks(&mut self, max_stacks: u32) {
@@ -140,7 +150,8 @@ impl Drain {
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_allocator);
             self.follow_object(&mut sample, stack, row.label_set);
         }
-        window.add(ResolvedSample { sample: &sample, stack, label_set: row.label_set, link: row.link }, counters);
+        let ContextRow { label_set, link, .. } = row;
+        window.add(ResolvedSample { sample: &sample, stack, label_set, link, age: None }, counters);
     }
 
     /// Replaces size and interval of a sampled allocation by its weights. Keeps its stack while its object is live.
@@ -163,7 +174,8 @@ impl Drain {
     /// Adds the live objects to `window`.
     pub fn add_in_use(&mut self, now_ns: u64, window: &mut Window, counters: &Counters) {
         self.runtime.remove_collected_objects();
-        for totals in self.heap.in_use() {
+        let mut has_own_age: WordMap<LabelSetId, bool> = WordMap::default();
+        for totals in self.heap.in_use(self.heap_age) {
             let (stacks, locations) = (&mut self.stacks, &mut self.locations);
             let stack = self.heap.stacks.index(&totals.stack, stacks, locations, self.max_stacks);
             let sample = RawSample {
@@ -176,9 +188,13 @@ impl Drain {
                 context: Context::None,
                 frames: &[],
             };
-            let link = Link::default();
-            window.add(ResolvedSample { sample: &sample, stack, label_set: totals.label_set, link }, counters);
+            let label_set = totals.label_set;
+            let mut is_labeled =
+                || *has_own_age.entry(label_set).or_insert_with(|| labels_of(label_set).iter().any(is_age));
+            let age = totals.age.filter(|_| !is_labeled());
+            window.add(ResolvedSample { sample: &sample, stack, label_set, link: Link::default(), age }, counters);
         }
+        self.heap.end_window();
         if let Some(interval) = self.heap.relax() {
             HEAP.set_interval(interval);
         }
@@ -214,6 +230,11 @@ impl Drain {
     }
 }
 
+/// Whether a label or tag has the name of the age of objects in use. It then stays as it is.
+fn is_age((name, _): &(String, String)) -> bool {
+    name == HeapAge::LABEL
+}
+
 /// The row of a sample's context; `None` when it expired.
 fn context_row(context: &Context) -> Option<ContextRow> {
     match context {
@@ -230,7 +251,79 @@ fn context_row(context: &Context) -> Option<ContextRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::engine::window_settings;
     use crate::fake::FakeRuntime;
+    use crate::labels::tables;
+    use crate::sys::new_live_set;
+    use crate::window::{CloseInput, ClosedWindow};
+    use spanprof_signal::{AddressFilter, InlineContext, LiveSet};
+
+    /// Closes the window; labels and bytes of each sample of objects in use.
+    fn in_use(drain: &Drain, window: &mut Window) -> Vec<String> {
+        let ClosedWindow { data, .. } = window
+            .close(CloseInput {
+                locations: &drain.locations,
+                stacks: &drain.stacks,
+                resource: &[],
+                tags: &[],
+                service_name: "",
+                now_monotonic_ns: 10,
+                unix_offset_ns: 0,
+                profile_id: &mut || [1; 16],
+                only: None,
+            })
+            .unwrap();
+        let (_, profile) = data.profiles().find(|(_, profile)| profile.type_name() == "inuse_space").unwrap();
+        let line = |sample: &spanprof_profile::Sample| {
+            let labels: Vec<_> = data.dictionary.attributes_of(sample.attributes).collect();
+            let labels: Vec<_> = labels.iter().map(|label| format!("{}={}", label.key, label.value)).collect();
+            format!("{} {}", labels.join(","), sample.total())
+        };
+        let mut lines: Vec<_> = profile.samples.iter().map(line).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn objects_in_use_carry_their_age_and_a_label_of_the_program_with_that_name_stays() {
+        let filter: &'static AddressFilter = Box::leak(Box::new(AddressFilter::new()));
+        let live: &'static LiveSet = Box::leak(Box::new(new_live_set(1024, filter).unwrap()));
+        let runtime = FakeRuntime::new();
+        let mut drain = Drain::new(runtime.clone(), HeapEstimator::new(Some(live), 1, 1024, 0), 16);
+        drain.set_heap_age(true);
+        let frames = [RawFrame { code: runtime.define("make", "a.fake", 1), at: 0 }];
+        let own = tables().extend(LabelSetId::EMPTY, &[("age", "42")]);
+        let settings = window_settings(&Config::default());
+        let (mut window, counters) = (Window::new(settings, 0), Counters::default());
+        let mut closed = Vec::new();
+        for number in 0..2 {
+            for (offset, label_set) in [LabelSetId::EMPTY, own].into_iter().enumerate() {
+                let address = 4096 + 16 * (2 * number + offset);
+                let context = InlineContext { label_set: label_set.0, ..InlineContext::default() };
+                drain.process(
+                    0,
+                    &RawSample {
+                        kind: SampleKind::Alloc,
+                        flags: SampleFlags(SampleFlags::SIZE_AND_INTERVAL),
+                        thread_id: 1,
+                        time_ns: 1,
+                        values: [1000, 1],
+                        key: live.insert(address, 1000, 1).unwrap(),
+                        context: Context::Inline(context),
+                        frames: &frames,
+                    },
+                    &mut window,
+                    &counters,
+                );
+            }
+            drain.add_in_use(5, &mut window, &counters);
+            closed.push(in_use(&drain, &mut window));
+            drain.between_windows();
+        }
+        assert_eq!(closed[0], ["age=42 1000", "age=new 1000"]);
+        assert_eq!(closed[1], ["age=42 2000", "age=new 1000", "age=survived 1000"]);
+    }
 
     #[test]
     fn ended_code_that_is_reported_late_is_forgotten_at_its_own_position() {

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::drain::Drain;
 use crate::heap::{encode_peak, HeapEstimator, PeakProfileInput};
+use crate::reduction;
 use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
 use crate::sys::CpuAccount;
 use crate::window::{CloseInput, ClosedWindow, Window, WindowSettings};
+use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
 use spanprof_signal::{DropReason, Ring, SampleKind};
 
@@ -56,8 +58,10 @@ impl Engine {
         counters: Arc<Counters>,
         now_ns: u64,
     ) -> Self {
+        let mut drain = Drain::new(runtime, estimator(config), config.max_stacks);
+        drain.set_heap_age(has_heap_age(config));
         Self {
-            drain: Drain::new(runtime, estimator(config), config.max_stacks),
+            drain,
             window: Window::new(window_settings(config), now_ns),
             resource,
             tags: config.tags.clone().into_iter().collect(),
@@ -91,7 +95,7 @@ impl Engine {
 
     /// The live objects as pprof of at most `max_bytes`; `None` if not even one stack fits.
     pub fn heap_peak(&mut self, time_unix_ns: u64, max_bytes: usize) -> Option<HeapAtPeak> {
-        let totals = self.drain.heap.in_use();
+        let totals = self.drain.heap.in_use(false);
         let objects = totals.iter().map(|total| total.values[1]).sum();
         let interval_bytes = self.drain.heap.interval();
         let input = PeakProfileInput { resource: &self.resource, time_unix_ns, interval_bytes, max_bytes };
@@ -180,6 +184,7 @@ impl Engine {
     /// Applies a changed configuration; after `close` where [`Engine::needs_new_window`].
     pub fn apply(&mut self, config: &Config) {
         self.drain.set_max_stacks(config.max_stacks);
+        self.drain.set_heap_age(has_heap_age(config));
         self.drain.heap.set_interval(config.heap_interval);
         self.window.set_settings(window_settings(config));
         self.tags = config.tags.clone().into_iter().collect();
@@ -192,7 +197,11 @@ fn estimator(config: &Config) -> HeapEstimator {
     HeapEstimator::new(HEAP.live_set(), config.heap_interval, config.heap_live_samples as usize, seed)
 }
 
-fn window_settings(config: &Config) -> WindowSettings {
+fn has_heap_age(config: &Config) -> bool {
+    reduction::is_heap_age_used(config) && !config.tags.contains_key(HeapAge::LABEL)
+}
+
+pub(crate) fn window_settings(config: &Config) -> WindowSettings {
     WindowSettings {
         cpu_period_ns: 1_000_000_000 / u64::from(config.sample_rate.max(1)),
         wall_period_ns: 1_000_000_000 / u64::from(config.wall_rate.unwrap_or(config.sample_rate).max(1)),

@@ -1,12 +1,13 @@
-//! A program that leaks: each request adds to a cache that nothing empties. Writes two windows of its heap into a directory.
+//! A program that leaks: each request adds to a cache that nothing empties. Sessions expire after two windows. Writes the heap of
+//! eight windows into a directory.
 //!
 //! ```sh
 //! cargo run -p spanprof --example rust-leak -- profiles
-//! spanprof diff profiles/inuse-*.pb.gz --type inuse_space
+//! spanprof top profiles --type inuse_space --label age=old
 //! ```
 
 use std::alloc::System;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use spanprof::config::{DestinationConfig, DestinationType};
@@ -15,20 +16,34 @@ use spanprof::{Config, Profiler};
 #[global_allocator]
 static ALLOCATOR: spanprof::alloc::Profiled<System> = spanprof::alloc::Profiled::new(System);
 
-type Cache = HashMap<u32, Vec<u8>>;
+const MAX_SESSIONS: usize = 1000;
 
-fn remember(cache: &mut Cache, request: u32) {
-    cache.insert(request, vec![0; 20_000]);
+#[derive(Default)]
+struct Shop {
+    cache: HashMap<u32, Vec<u8>>,
+    sessions: VecDeque<Vec<u8>>,
+}
+
+fn remember(shop: &mut Shop, request: u32) {
+    shop.cache.insert(request, vec![0; 20_000]);
+}
+
+fn open_session(shop: &mut Shop) {
+    if shop.sessions.len() == MAX_SESSIONS {
+        shop.sessions.pop_front();
+    }
+    shop.sessions.push_back(vec![0; 40_000]);
 }
 
 fn render(request: u32) -> String {
     (0..1000).map(|item| format!("<li>{request} {item}</li>")).collect()
 }
 
-fn serve(cache: &mut Cache, requests: std::ops::Range<u32>) {
+fn serve(shop: &mut Shop, requests: std::ops::Range<u32>) {
     for request in requests {
         spanprof::tag_wrapper([("endpoint", "/cart")], || {
-            remember(cache, request);
+            remember(shop, request);
+            open_session(shop);
             render(request)
         });
     }
@@ -44,10 +59,14 @@ fn main() -> Result<(), spanprof::Error> {
         ..Config::default()
     };
     let profiler = Profiler::start(config)?;
-    let mut cache = Cache::new();
-    serve(&mut cache, 0..1000);
-    profiler.flush(Duration::from_secs(10));
-    serve(&mut cache, 1000..4000);
+    let mut shop = Shop::default();
+    for window in 0..8 {
+        if window > 0 {
+            // Ends a window. In a service, one ends every 10 seconds.
+            profiler.flush(Duration::from_secs(10));
+        }
+        serve(&mut shop, 500 * window..500 * window + 500);
+    }
     profiler.stop();
     Ok(())
 }

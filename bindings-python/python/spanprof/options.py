@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     link: Literal["trace_and_span", "span", "none"]
     instance_attributes: bool
     label_names: Literal["strict", "as_is"]
+    heap_age: bool
     destinations: Sequence[Mapping[str, Any]]
     file_directory: str | os.PathLike[str] | None
     file_keep: int

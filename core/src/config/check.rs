@@ -115,6 +115,7 @@ impl Config {
         entry.link.get_or_insert(self.link);
         entry.instance_attributes.get_or_insert(self.instance_attributes);
         entry.label_names.get_or_insert(self.label_names);
+        entry.heap_age = entry.heap_age.or(self.heap_age);
         entry.keep.get_or_insert(self.file_keep);
         entry.headers.get_or_insert_with(|| self.headers.clone());
         entry.certificate = entry.certificate.or_else(|| self.certificate.clone());

@@ -21,6 +21,7 @@ const ENTRY_KEYS: &[(&str, &str)] = &[
     ("link", "link"),
     ("instance_attributes", "instance_attributes"),
     ("label_names", "label_names"),
+    ("heap_age", "heap_age"),
     ("directory", "file_directory"),
     ("file_directory", "file_directory"),
     ("keep", "file_keep"),
@@ -84,6 +85,7 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
             "link" => entry.link = read(name, value)?,
             "instance_attributes" => entry.instance_attributes = read(name, value)?,
             "label_names" => entry.label_names = read(name, value)?,
+            "heap_age" => entry.heap_age = read(name, value)?,
             "directory" | "file_directory" => entry.directory = read(name, value)?,
             "keep" | "file_keep" => entry.keep = read(name, value)?,
             _ => {

@@ -357,6 +357,9 @@ config_keys! {
     /// `strict` replaces label names that Pyroscope 1.x refuses (`user-tier` becomes `user_tier`). One such name makes
     /// Pyroscope 1.x refuse the whole request.
     label_names: LabelNames = LabelNames::AsIs, "", None, false;
+    /// Whether objects in use carry the label `age`: `new` (allocated since the previous window), `survived` (in 1 to 5 earlier
+    /// windows) or `old` (in 6 or more). When not set, files have it and OTLP receivers do not: some store a series for each label.
+    heap_age: Option<bool> = None, "", None, false;
     /// Several destinations, each a map with `type` (otlp or file) and its own keys; an empty list sends nothing.
     destinations: Option<Vec<DestinationConfig>> = None, "", None, false;
     /// Directory for gzip-compressed pprof files. Without `endpoint` it replaces the receiver, else both are served.

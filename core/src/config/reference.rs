@@ -19,7 +19,7 @@ Each entry of `destinations` has a `type` and any of the keys of that type:
 |---|---|
 | `otlp` | `endpoint`, `protocol`, `headers`, `compression`, `timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` |
 | `file` | `directory`, `keep` |
-| both | `link`, `instance_attributes`, `label_names` |
+| both | `link`, `instance_attributes`, `label_names`, `heap_age` |
 
 Missing keys are taken from the table above, `directory` and `keep` from `file_directory` and `file_keep`:
 

@@ -153,6 +153,8 @@ pub struct DestinationConfig {
     pub instance_attributes: Option<bool>,
     /// Label names.
     pub label_names: Option<LabelNames>,
+    /// Whether objects in use carry their age; `None`: files only.
+    pub heap_age: Option<bool>,
     /// Directory of the files.
     pub directory: Option<String>,
     /// Number of files kept.
@@ -176,6 +178,7 @@ impl DestinationConfig {
             link: None,
             instance_attributes: None,
             label_names: None,
+            heap_age: None,
             directory: None,
             keep: None,
         }

@@ -10,6 +10,10 @@
 //! When the live set is full, R doubles and each live sample is kept with probability p(2R)/p(R): it is then as likely in
 //! the set as if it had been selected with 2R. R returns to its configured value in steps when the set is at most a quarter full.
 //!
+//! # Age
+//! The age of a live object is the number of in-use profiles before the current one that contained it ([`HeapAge`]). A moved
+//! object (realloc) is a new object. Objects inherited from the parent process are old.
+//!
 //! # Memory
 //! A live sample takes 64 bytes in the live set (two slots of 32 bytes) and about 64 bytes here; its stack is shared.
 //! 65 536 live samples take 8 MiB and their stacks. 1000 live samples take less than 1 MiB.
@@ -25,6 +29,7 @@ use crate::context::LabelSetId;
 use crate::hash::WordMap;
 use crate::random::Sequence;
 use crate::runtime::Frame;
+use spanprof_profile::HeapAge;
 use spanprof_signal::LiveSet;
 
 pub(crate) use live_stacks::{LiveStack, LiveStacks};
@@ -49,14 +54,18 @@ struct LiveRecord {
     size: u64,
     interval: u64,
     label_set: LabelSetId,
+    /// [`HeapEstimator::windows`] when it was added.
+    added_in: u32,
     stack: LiveStack,
 }
 
-/// Estimate of the live objects of one stack and label set.
+/// Estimate of the live objects of one stack, label set and age.
 #[derive(Debug)]
 pub(crate) struct InUseTotals {
     pub stack: LiveStack,
     pub label_set: LabelSetId,
+    /// `None` for objects of all ages.
+    pub age: Option<HeapAge>,
     /// Bytes and objects.
     pub values: [u64; 2],
 }
@@ -75,6 +84,8 @@ pub(crate) struct HeapEstimator {
     thinned: u64,
     /// Number of samples added.
     added: u64,
+    /// Number of windows with an in-use profile that ended, plus [`HeapAge::OLD_WINDOWS`] for inherited objects.
+    windows: u32,
 }
 
 impl HeapEstimator {
@@ -92,6 +103,7 @@ impl HeapEstimator {
             carry: [0.0; 2],
             thinned: 0,
             added: 0,
+            windows: HeapAge::OLD_WINDOWS,
         };
         let inherited = Frame { function: "[inherited]".into(), ..Frame::default() };
         let stack: LiveStack = [Arc::from([inherited])].into();
@@ -100,6 +112,7 @@ impl HeapEstimator {
                 size: object.size,
                 interval: object.interval,
                 label_set: LabelSetId::EMPTY,
+                added_in: 0,
                 stack: stack.clone(),
             };
             estimator.records.insert(object.sample, record);
@@ -139,7 +152,8 @@ impl HeapEstimator {
     pub fn add(&mut self, sample: u64, [size, interval]: [u64; 2], label_set: LabelSetId, stack: LiveStack) {
         let Some((live, object)) = self.live.and_then(|live| Some((live, live.object(sample)?))) else { return };
         // A runtime may keep fewer objects than it samples.
-        let mut record = LiveRecord { size, interval: object.interval.max(interval), label_set, stack };
+        let interval = object.interval.max(interval);
+        let mut record = LiveRecord { size, interval, label_set, added_in: self.windows, stack };
         // Selected before the last thinning, which did not see it.
         if thin(&mut record, self.interval, &mut self.random) {
             self.records.insert(sample, record);
@@ -204,20 +218,27 @@ impl HeapEstimator {
         self.interval
     }
 
-    /// The live objects by stack and label set. Forgets those that were freed.
-    pub fn in_use(&mut self) -> Vec<InUseTotals> {
+    /// Ends a window: from now on, its objects are no longer new.
+    pub fn end_window(&mut self) {
+        self.windows = self.windows.saturating_add(1);
+    }
+
+    /// The live objects by stack and label set, and with `by_age` by age. Forgets those that were freed.
+    pub fn in_use(&mut self, by_age: bool) -> Vec<InUseTotals> {
         let Some(live) = self.live else { return Vec::new() };
         self.records.retain(|sample, _| live.contains(*sample));
-        let mut sums: WordMap<(usize, u32), (&LiveRecord, [f64; 2])> = WordMap::default();
+        let mut sums: WordMap<(usize, u32, Option<HeapAge>), (&LiveRecord, [f64; 2])> = WordMap::default();
         for record in self.records.values() {
-            let key = (record.stack.as_ptr() as usize, record.label_set.0);
+            let age = by_age.then(|| HeapAge::of_windows(self.windows - record.added_in));
+            let key = (record.stack.as_ptr() as usize, record.label_set.0, age);
             let (_, sum) = sums.entry(key).or_insert((record, [0.0; 2]));
             let weights = weights(record.size, record.interval);
             *sum = [sum[0] + weights[0], sum[1] + weights[1]];
         }
-        let totals = sums.into_values().map(|(record, sum)| InUseTotals {
+        let totals = sums.into_iter().map(|((_, _, age), (record, sum))| InUseTotals {
             stack: record.stack.clone(),
             label_set: record.label_set,
+            age,
             values: sum.map(|value| value.round() as u64),
         });
         let totals = totals.collect();

@@ -130,7 +130,7 @@ mod tests {
             .map(|number| {
                 let leaf = Frame { function: format!("function_{number}").into(), line: 7, ..Frame::default() };
                 let stack = [Arc::from([leaf]), root.clone()].into();
-                InUseTotals { stack, label_set: LabelSetId::EMPTY, values: [1000 + number, 2] }
+                InUseTotals { stack, label_set: LabelSetId::EMPTY, age: None, values: [1000 + number, 2] }
             })
             .collect()
     }

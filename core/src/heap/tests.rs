@@ -58,7 +58,7 @@ impl Simulation {
     }
 
     fn in_use(&mut self) -> [u64; 2] {
-        let totals = self.estimator.in_use();
+        let totals = self.estimator.in_use(false);
         totals.iter().fold([0; 2], |sum, totals| [sum[0] + totals.values[0], sum[1] + totals.values[1]])
     }
 }
@@ -196,11 +196,54 @@ fn objects_that_were_live_before_belong_to_the_parent_process() {
     let freed = parent.allocate(500);
     let mut child = HeapEstimator::new(Some(parent.live), 1, 1024, 2);
     parent.live.remove(freed);
-    let totals = child.in_use();
+    let totals = child.in_use(true);
     assert_eq!(totals.len(), 1);
     assert_eq!((totals[0].values, &*totals[0].stack[0][0].function), ([3000, 1], "[inherited]"));
+    assert_eq!(totals[0].age, Some(HeapAge::Old));
     parent.live.remove(kept);
-    assert!(child.in_use().is_empty());
+    assert!(child.in_use(true).is_empty());
+}
+
+/// Bytes by age.
+fn ages(estimator: &mut HeapEstimator) -> Vec<(&'static str, u64)> {
+    let totals = estimator.in_use(true);
+    let mut ages: Vec<_> = totals.iter().map(|total| (total.age.unwrap().text(), total.values[0])).collect();
+    ages.sort_unstable();
+    ages
+}
+
+#[test]
+fn an_object_is_new_in_its_first_profile_survives_five_more_and_is_old_afterwards() {
+    let mut program = Simulation::new(1, 1024, 1);
+    program.allocate(1000);
+    let mut seen = Vec::new();
+    for _ in 0..8 {
+        let [(age, 1000)] = ages(&mut program.estimator)[..] else { panic!("one object of one age") };
+        seen.push(age);
+        // The heap at its peak is no window.
+        assert_eq!(program.in_use(), [1000, 1]);
+        program.estimator.end_window();
+    }
+    assert_eq!(seen, ["new", "survived", "survived", "survived", "survived", "survived", "old", "old"]);
+}
+
+#[test]
+fn ages_divide_the_objects_of_a_stack_and_leave_its_total() {
+    let mut program = Simulation::new(1, 1024, 1);
+    let leaked: Vec<_> = (0..10)
+        .map(|_| {
+            let leaked = program.allocate(1000);
+            let freed = program.allocate(500);
+            program.estimator.end_window();
+            program.live.remove(freed);
+            leaked
+        })
+        .collect();
+    program.allocate(70);
+    assert_eq!(ages(&mut program.estimator), [("new", 70), ("old", 5000), ("survived", 5000)]);
+    assert_eq!(program.in_use(), [10_070, 11]);
+    program.live.remove(leaked[0]);
+    assert_eq!(ages(&mut program.estimator), [("new", 70), ("old", 4000), ("survived", 5000)]);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use crate::resource::ResourceAttribute;
 use crate::runtime::Frame;
 use crate::stacks::{StackIndex, StackTable};
 use spanprof_profile::{
-    AttributeSetId, Dictionary, Function, Line, LinkId, Location, LocationId, Profile, ProfilesData, ResourceProfiles,
-    Sample, Scope, StackId, Value, ValueType,
+    AttributeSetId, Dictionary, Function, HeapAge, Line, LinkId, Location, LocationId, Profile, ProfilesData,
+    ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
 };
 use spanprof_signal::SampleKind;
 
@@ -188,7 +188,7 @@ struct ProfileBuilder<'a, 'w> {
     dictionary: Dictionary,
     location_ids: WordMap<LocationIndex, LocationId>,
     stack_ids: WordMap<StackIndex, StackId>,
-    attribute_ids: WordMap<(LabelSetId, u32), AttributeSetId>,
+    attribute_ids: WordMap<(LabelSetId, u32, Option<HeapAge>), AttributeSetId>,
 }
 
 impl ProfileBuilder<'_, '_> {
@@ -212,7 +212,7 @@ impl ProfileBuilder<'_, '_> {
         };
         Sample {
             stack: self.stack(key.stack),
-            attributes: self.attributes(key.label_set, key.thread_id),
+            attributes: self.attributes(key),
             link: self.link(key.link),
             values,
             timestamps_unix_nano,
@@ -255,15 +255,16 @@ impl ProfileBuilder<'_, '_> {
         id
     }
 
-    fn attributes(&mut self, label_set: LabelSetId, thread_id: u32) -> AttributeSetId {
-        if let Some(known) = self.attribute_ids.get(&(label_set, thread_id)) {
+    fn attributes(&mut self, key: &SampleKey) -> AttributeSetId {
+        let SampleKey { label_set, thread_id, age, .. } = *key;
+        if let Some(known) = self.attribute_ids.get(&(label_set, thread_id, age)) {
             return *known;
         }
         let labels = labels_of(label_set);
         let is_label = |key: &str| labels.iter().any(|(known, _)| known == key);
         let tags: Vec<_> = self.input.tags.iter().filter(|(key, _)| !is_label(key)).collect();
         let dictionary = &mut self.dictionary;
-        let mut ids = Vec::with_capacity(labels.len() + tags.len() + 3);
+        let mut ids = Vec::with_capacity(labels.len() + tags.len() + 4);
         let service_name = self.input.service_name;
         let has_service_name = is_label("service.name") || tags.iter().any(|(key, _)| key == "service.name");
         if !service_name.is_empty() && !has_service_name {
@@ -285,8 +286,11 @@ impl ProfileBuilder<'_, '_> {
             }
             ids.push(dictionary.attribute(key, Value::String(value), ""));
         }
+        if let Some(age) = age {
+            ids.push(dictionary.attribute(HeapAge::LABEL, Value::String(age.text()), ""));
+        }
         let id = dictionary.attribute_set(&ids);
-        self.attribute_ids.insert((label_set, thread_id), id);
+        self.attribute_ids.insert((label_set, thread_id, age), id);
         id
     }
 }

@@ -1,4 +1,4 @@
-//! The open window: aggregates samples of each kind by (stack, label set, link, thread). Owned by the drain thread. Not
+//! The open window: aggregates samples of each kind by (stack, label set, link, thread, age). Owned by the drain thread. Not
 //! here: draining and resolving (`drain`), profiles of a closed window (`window::close`).
 
 mod close;
@@ -10,6 +10,7 @@ use crate::context::{LabelSetId, Link};
 use crate::hash::WordMap;
 use crate::stacks::StackIndex;
 use crate::stats::Counters;
+use spanprof_profile::HeapAge;
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
 pub(crate) use close::{frame_line, CloseInput, ClosedWindow};
@@ -39,6 +40,8 @@ pub(crate) struct ResolvedSample<'a> {
     pub stack: StackIndex,
     pub label_set: LabelSetId,
     pub link: Link,
+    /// Age of objects in use.
+    pub age: Option<HeapAge>,
 }
 
 /// Identity of an aggregated sample.
@@ -50,6 +53,8 @@ pub(crate) struct SampleKey {
     pub link: u32,
     /// Kernel thread id when samples carry it, else 0.
     pub thread_id: u32,
+    /// Age of objects in use when samples carry it.
+    pub age: Option<HeapAge>,
 }
 
 /// Totals of one aggregated sample.
@@ -150,7 +155,7 @@ impl Window {
 
     /// Adds one sample.
     pub fn add(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) {
-        let ResolvedSample { sample, stack, label_set, link } = resolved;
+        let ResolvedSample { sample, stack, label_set, link, age } = resolved;
         let values = match sample.kind {
             SampleKind::Cpu => {
                 counters.samples_cpu.add(1);
@@ -187,7 +192,7 @@ impl Window {
         if thread_id != 0 && !self.thread_names.contains_key(&thread_id) {
             self.thread_names.insert(thread_id, crate::sys::thread_name(thread_id).unwrap_or_default());
         }
-        let key = SampleKey { stack, label_set, link: self.link_id(link), thread_id };
+        let key = SampleKey { stack, label_set, link: self.link_id(link), thread_id, age };
         if sample.kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
             self.first_of_thread.push(key);
         }
@@ -257,7 +262,8 @@ impl Window {
         counters.unseen_distributed_ns.add(unattributed_ns - left_ns);
         counters.unseen_shown_ns.add(left_ns);
         if left_ns > 0 {
-            let key = SampleKey { stack: unattributed_stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0 };
+            let stack = unattributed_stack;
+            let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0, age: None };
             self.add_share(key, left_ns, now_ns);
         }
     }

@@ -58,7 +58,7 @@ fn sample(kind: SampleKind, time_ns: u64, values: [u64; 2]) -> RawSample<'static
 }
 
 fn add(window: &mut Window, stack: StackIndex, sample: &RawSample<'_>, link: Link) {
-    window.add(ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link }, &Counters::default());
+    window.add(ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link, age: None }, &Counters::default());
 }
 
 #[test]

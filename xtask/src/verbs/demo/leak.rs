@@ -21,7 +21,7 @@ pub fn show(command: &Path, python: &Path) -> StepResult {
         .arg(&profiles)
         .time_limit(Duration::from_secs(60))
         .run()?;
-    let windows = in_use(&profiles)?;
+    let windows = first_and_last(in_use(&profiles)?)?;
     println!("spanprof diff {} {} --type inuse_space", name(&windows[0]), name(&windows[1]));
     let diff = |words: &[&str]| {
         let mut diff = Command::new(command);
@@ -34,16 +34,23 @@ pub fn show(command: &Path, python: &Path) -> StepResult {
     let weights = ["baseline", "comparison"].map(|side| first[side]["flat"].as_i64().unwrap_or_default());
     match first["function"].as_str() == Some(LEAKING) && weights[1] > 2 * weights[0] {
         true => Ok(()),
-        false => Err(StepFailure::new("memory leak", format!("expected {LEAKING} to grow fourfold, got {table}"))),
+        false => Err(StepFailure::new("memory leak", format!("expected {LEAKING} to grow eightfold, got {table}"))),
     }
 }
 
-/// The profiles of objects in use at the end of the two windows.
-fn in_use(directory: &Path) -> StepResult<[PathBuf; 2]> {
+fn first_and_last(windows: Vec<PathBuf>) -> StepResult<[PathBuf; 2]> {
+    match windows.as_slice() {
+        [first, .., last] => Ok([first.clone(), last.clone()]),
+        _ => Err(StepFailure::new("memory leak", format!("expected several windows, got {windows:?}"))),
+    }
+}
+
+/// The profiles of objects in use at the end of each window, in order.
+fn in_use(directory: &Path) -> StepResult<Vec<PathBuf>> {
     let entries = std::fs::read_dir(directory).map_err(|error| StepFailure::new("memory leak", error.to_string()))?;
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_in_use(path)).collect();
     files.sort();
-    files.try_into().map_err(|files| StepFailure::new("memory leak", format!("expected two windows, got {files:?}")))
+    Ok(files)
 }
 
 fn is_in_use(path: &Path) -> bool {

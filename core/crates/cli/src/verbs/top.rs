@@ -22,6 +22,7 @@ Examples:
   spanprof top cpu.pb.gz
   spanprof top worker-1.pb.gz worker-2.pb.gz
   spanprof top ./profiles --service checkout --from -15m --label endpoint=/cart
+  spanprof top ./profiles --type inuse_space --label age=old
   spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json"
 )]
 pub(crate) struct TopArguments {

@@ -7,6 +7,7 @@
 mod attribute;
 mod dictionary;
 mod entry;
+mod heap_age;
 mod id;
 mod profile;
 mod table;
@@ -15,6 +16,7 @@ mod transfer;
 pub use attribute::*;
 pub use dictionary::*;
 pub use entry::*;
+pub use heap_age::HeapAge;
 pub use id::*;
 pub use profile::*;
 pub(crate) use table::TextTable;

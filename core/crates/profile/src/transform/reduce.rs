@@ -1,5 +1,5 @@
-//! Reduces the detail of profiles for one receiver: parts of the span link, resource attributes, label names of Pyroscope
-//! 1.x. Samples that become identical are merged; totals do not change.
+//! Reduces the detail of profiles for one receiver: parts of the span link, resource attributes, the age of objects in use,
+//! label names of Pyroscope 1.x. Samples that become identical are merged; totals do not change.
 
 use hashbrown::HashMap;
 
@@ -18,6 +18,8 @@ pub struct Reduction {
     pub without_attributes: Vec<String>,
     /// Replaces label names that Pyroscope 1.x rejects.
     pub accepted_label_names: bool,
+    /// Removes the label [`HeapAge::LABEL`] of objects in use.
+    pub without_heap_age: bool,
 }
 
 impl Reduction {
@@ -35,6 +37,9 @@ impl Reduction {
         if self.without_trace_ids || self.without_span_ids {
             self.reduce_links(&mut data);
         }
+        if self.without_heap_age {
+            remove_heap_age(&mut data);
+        }
         data
     }
 
@@ -48,14 +53,9 @@ impl Reduction {
             .map(|link| data.dictionary.link(link))
             .collect();
         for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
-            let samples = std::mem::take(&mut profile.samples);
-            let mut merged = Merged::new(std::mem::take(profile));
-            for mut sample in samples {
+            replace_samples(profile, |sample| {
                 sample.link = reduced.get(sample.link.index()).copied().unwrap_or_default();
-                merged.add(sample);
-            }
-            *profile = merged.into_profile();
-            profile.samples.iter_mut().for_each(sort_by_time);
+            });
         }
     }
 
@@ -65,6 +65,38 @@ impl Reduction {
             span_id: if self.without_span_ids { [0; 8] } else { link.span_id },
         }
     }
+}
+
+/// Changes each sample; those that become identical are merged.
+fn replace_samples(profile: &mut Profile, mut change: impl FnMut(&mut Sample)) {
+    let samples = std::mem::take(&mut profile.samples);
+    let mut merged = Merged::new(std::mem::take(profile));
+    for mut sample in samples {
+        change(&mut sample);
+        merged.add(sample);
+    }
+    *profile = merged.into_profile();
+    profile.samples.iter_mut().for_each(sort_by_time);
+}
+
+fn remove_heap_age(data: &mut ProfilesData) {
+    let ProfilesData { dictionary, resources } = data;
+    let mut known: HashMap<AttributeSetId, AttributeSetId> = HashMap::new();
+    let profiles = resources.iter_mut().flat_map(|resource| &mut resource.profiles);
+    for profile in profiles.filter(|profile| profile.type_name().starts_with("inuse_")) {
+        replace_samples(profile, |sample| {
+            sample.attributes = *known.entry(sample.attributes).or_insert_with(|| {
+                let ids = dictionary.get_attribute_set(sample.attributes).to_vec();
+                let kept: Vec<_> = ids.into_iter().filter(|id| !is_heap_age(dictionary, *id)).collect();
+                dictionary.attribute_set(&kept)
+            });
+        });
+    }
+}
+
+fn is_heap_age(dictionary: &Dictionary, id: AttributeId) -> bool {
+    let label = dictionary.get_attribute(id);
+    label.key == HeapAge::LABEL && matches!(label.value, Value::String(text) if HeapAge::from_text(text).is_some())
 }
 
 fn rename_labels<'n>(data: &mut ProfilesData, new_name: impl Fn(&str) -> Option<&'n str>) {
@@ -152,6 +184,40 @@ mod tests {
         assert_eq!((timed.values.as_slice(), timed.timestamps_unix_nano.as_slice()), (&[7, 6][..], &[100, 200][..]));
         assert_eq!(timed.exact_value, 130);
         assert_eq!(summed.link, LinkId::default());
+    }
+
+    #[test]
+    fn objects_in_use_of_all_ages_are_merged_and_other_labels_and_types_stay() {
+        let mut data = ProfilesData::default();
+        let dictionary = &mut data.dictionary;
+        let mut sample = |labels: &[(&str, &str)], value| {
+            let ids: Vec<_> =
+                labels.iter().map(|(key, value)| dictionary.attribute(key, Value::String(value), "")).collect();
+            Sample { attributes: dictionary.attribute_set(&ids), values: vec![value], ..Sample::default() }
+        };
+        let samples = vec![
+            sample(&[("tenant", "a"), ("age", "new")], 1),
+            sample(&[("tenant", "a"), ("age", "old")], 2),
+            sample(&[("age", "survived")], 4),
+            // A label of the program.
+            sample(&[("age", "42")], 8),
+        ];
+        let of_type =
+            |name, samples| Profile { sample_type: ValueType::new(name, "bytes"), samples, ..Profile::default() };
+        let profiles = vec![of_type("inuse_space", samples.clone()), of_type("alloc_space", samples)];
+        data.resources.push(ResourceProfiles { profiles, ..ResourceProfiles::default() });
+        let data = Reduction { without_heap_age: true, ..Reduction::default() }.apply(data);
+        let lines = |profile: &Profile| -> Vec<String> {
+            let line = |sample: &Sample| {
+                let labels = data.dictionary.attributes_of(sample.attributes);
+                let labels: Vec<_> = labels.map(|label| format!("{}={}", label.key, label.value)).collect();
+                format!("{} {}", sample.total(), labels.join(","))
+            };
+            profile.samples.iter().map(line).collect()
+        };
+        let profiles = &data.resources[0].profiles;
+        assert_eq!(lines(&profiles[0]), ["3 tenant=a", "4 ", "8 age=42"]);
+        assert_eq!(lines(&profiles[1]), ["1 tenant=a,age=new", "2 tenant=a,age=old", "4 age=survived", "8 age=42"]);
     }
 
     #[test]

@@ -227,6 +227,10 @@ public final class SpanprofConfig {
             return set("labelNames", value);
         }
 
+        public Builder heapAge(boolean value) {
+            return set("heapAge", value);
+        }
+
         public Builder destinations(List<? extends Map<String, ?>> value) {
             return set("destinations", value == null ? null : new ArrayList<>(value));
         }
