@@ -2,16 +2,17 @@
 
 use serde_json::{json, Map, Value};
 use spanprof_profile::{is_gauge_type, ProfilesData};
-use spanprof_read::query::{self, DiffRow, DiffTable};
+use spanprof_read::query::{self, DiffRow, DiffTable, Filter, TypeSummary};
 
 use super::table::{function_members, function_text, SortColumn, TableArguments};
-use super::{one_type, passing, refuse_repeated_stdin};
+use super::{missing, nothing_passes, one_type, read_all, refuse_repeated_stdin, sources};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
 use crate::quantity::format_quantity;
 use crate::selection::{EndArguments, FilterArguments};
 use crate::serve::unix_ns;
+use crate::source::Source;
 
 /// Windows whose durations differ by more than this share are not of equal length.
 const EQUAL_DURATION_SHARE: f64 = 0.1;
@@ -47,13 +48,16 @@ pub(crate) struct DiffArguments {
 pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
     refuse_repeated_stdin(&[&given.baseline, &given.comparison])?;
     let filter = given.filter.filter(given.end.to.as_deref(), unix_ns())?;
-    let read = |name: &String| passing(std::slice::from_ref(name), &filter, Detail::Stacks);
+    let read = |name: &String| read_side(name, &filter);
     let (baseline, comparison) = (read(&given.baseline)?, read(&given.comparison)?);
+    if baseline.sample_count() + comparison.sample_count() == 0 {
+        return Err(nothing_passes(&given.baseline, &[Source::parse(&given.baseline)?], &filter));
+    }
     let type_name = one_type(&baseline, &filter);
     for (name, data) in [(&given.baseline, &baseline), (&given.comparison, &comparison)] {
-        if !query::types(data).iter().any(|summary| summary.type_name == type_name && summary.samples > 0) {
-            let failure = Failure::new(format!("{name} has no samples of the type {type_name}"));
-            return Err(failure.hint(format!("available: {} (choose with --type)", super::contents(data))));
+        let is_present = |summary: &TypeSummary| summary.samples > 0 || is_gauge_type(&type_name);
+        if !query::types(data).iter().any(|summary| summary.type_name == type_name && is_present(summary)) {
+            return Err(missing(name, &type_name, data));
         }
     }
     if !given.normalize && !is_gauge_type(&type_name) {
@@ -77,6 +81,18 @@ pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
     };
     output::print(text.as_bytes())?;
     Ok(0)
+}
+
+/// One of the two profiles. It may have no sample that passes if it describes a state: nothing was in that state, such as in
+/// use and old.
+fn read_side(name: &String, filter: &Filter) -> Result<ProfilesData, Failure> {
+    let sources = sources(std::slice::from_ref(name))?;
+    let data = read_all(&sources, filter, Detail::Stacks)?;
+    let is_state = data.profiles().next().is_some() && data.profiles().all(|(_, profile)| profile.is_gauge());
+    match data.sample_count() > 0 || is_state {
+        true => Ok(data),
+        false => Err(nothing_passes(name, &sources, filter)),
+    }
 }
 
 /// From the start of the first window of a type to the end of the last.

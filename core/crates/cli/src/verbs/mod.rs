@@ -78,19 +78,40 @@ fn selected(read: &ReadArguments, to: Option<&str>, detail: Detail) -> Result<(P
 /// types.
 fn passing(names: &[String], filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
     let sources = sources(names)?;
-    let names = names.join(", ");
-    let data = read_all(&sources, filter, detail)?;
-    if data.sample_count() > 0 {
-        return Ok(data);
+    match read_all(&sources, filter, detail)? {
+        data if data.sample_count() > 0 => Ok(data),
+        _ => Err(nothing_passes(&names.join(", "), &sources, filter)),
     }
+}
+
+/// The error for sources of which no sample passes the filter.
+fn nothing_passes(names: &str, sources: &[Source], filter: &Filter) -> Failure {
     if *filter == Filter::default() {
-        return Err(Failure::new(format!("no samples in {names}")));
+        return Failure::new(format!("no samples in {names}"));
     }
     let failure = Failure::new(format!("no samples in {names} match"));
-    Err(match read_all(&sources, &Filter::default(), Detail::Stacks) {
-        Ok(all) if all.sample_count() > 0 => failure.hint(format!("available: {}", contents(&all))),
+    match read_all(sources, &Filter::default(), Detail::Stacks) {
+        Ok(all) if all.sample_count() > 0 => match filter.type_name.as_deref() {
+            Some(name) if query::types(&all).iter().all(|summary| summary.type_name != name) => {
+                missing(names, name, &all)
+            }
+            _ => failure.hint(format!("available: {}", contents(&all))),
+        },
         _ => failure.hint("there are no samples yet"),
-    })
+    }
+}
+
+/// The error for a source without samples of a type.
+fn missing(name: &str, type_name: &str, data: &ProfilesData) -> Failure {
+    let key = match type_name {
+        "inuse_space" | "inuse_objects" | "alloc_space" | "alloc_objects" => Some("heap"),
+        "contentions" | "delay" => Some("lock"),
+        "cpu" | "wall" | "off_cpu" | "gc" | "threads" => Some(type_name),
+        _ => None,
+    };
+    let profiled = key.map(|key| format!(", or profile with {key}=true")).unwrap_or_default();
+    Failure::new(format!("{name} has no samples of the type {type_name}"))
+        .hint(format!("available: {}; choose one with --type{profiled}", contents(data)))
 }
 
 /// `checkout (cpu, wall), cart (cpu)`.

@@ -175,6 +175,46 @@ fn a_comparison_names_what_a_source_lacks() {
     assert_eq!((done.code, done.stdout.as_str()), (1, ""));
     assert!(done.stderr.contains("cpu.pb has no samples of the type wall"), "{done:?}");
     assert!(done.stderr.contains("\"cart\" (cpu)"), "{done:?}");
+    let hints = [
+        ("inuse_space", "available: \"cart\" (cpu); choose one with --type, or profile with heap=true"),
+        ("delay", "or profile with lock=true"),
+        ("wall", "or profile with wall=true"),
+        ("event_loop_lag", "choose one with --type\n"),
+    ];
+    for (type_name, hint) in hints {
+        for sides in [["diff", &cpu, &cpu], ["diff", &cpu, &wall]] {
+            let done = spanprof(&[&sides[..], &["--type", type_name]].concat());
+            assert_eq!((done.code, done.stdout.as_str()), (1, ""));
+            assert!(done.stderr.contains(&format!("cpu.pb has no samples of the type {type_name}")), "{done:?}");
+            assert!(done.stderr.contains(hint), "{done:?}");
+        }
+    }
+}
+
+#[test]
+fn old_objects_in_use_are_compared_with_a_window_without_any() {
+    let home = TestDirectory::new();
+    let (new, old) = ([("age", "new")], [("age", "old")]);
+    let sample = |name, bytes, age| TestSample(name, bytes, age, 0);
+    let leak: &[&str] = &["main", "leak"];
+    let request: &[&str] = &["main", "request"];
+    let early = [sample(leak, 10 << 20, &new), sample(request, 50 << 20, &new)];
+    let late = [sample(leak, 30 << 20, &old), sample(leak, 10 << 20, &new), sample(request, 50 << 20, &new)];
+    let file =
+        |name: &str, samples: &[TestSample<'_>]| home.file(name, &encoded(&window("cart", "inuse_space", samples)));
+    let (early, late) = (file("early.pb", &early), file("late.pb", &late));
+    let done = spanprof(&["diff", &early, &late, "--type", "inuse_space", "--label", "age=old"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    assert!(done.stdout.contains("+31.5 ms     new   +31.5 ms  leak") && !done.stdout.contains("request"), "{done:?}");
+    let reversed = spanprof(&["diff", &late, &early, "--label", "age=old", "--json"]);
+    assert!(reversed.stdout.contains(r#""comparison_total":0"#), "{reversed:?}");
+    let top = spanprof(&["top", &late, "--label", "age=old", "--json"]);
+    assert_eq!(number(&top.stdout, "total"), 30 << 20);
+    for arguments in [&["diff", &early, &early, "--label", "age=old"][..], &["top", &early, "--label", "age=old"]] {
+        let none = spanprof(arguments);
+        assert_eq!((none.code, none.stdout.as_str()), (1, ""));
+        assert!(none.stderr.contains("early.pb match"), "{none:?}");
+    }
 }
 
 #[test]

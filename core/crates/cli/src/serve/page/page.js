@@ -66,12 +66,12 @@ function writeAddress(asStep) {
   if (asStep && address !== location.search) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
 }
-/** The filters as query parameters. `asWritten` keeps relative times; otherwise they become absolute, equal in all requests. */
+/** The filters as query parameters. `asWritten` keeps relative times; otherwise they become absolute, equal in all requests. Only objects in use have an age. */
 function selection(asWritten, without) {
   const query = new URLSearchParams();
   if (state.service !== null && (state.service || asWritten)) query.set("service", state.service);
   if (state.type && without !== "type") query.set("type", state.type);
-  for (const label of state.labels) query.append("label", label);
+  for (const label of state.labels) if (without !== "age" || !label.startsWith("age=")) query.append("label", label);
   if (state.trace) query.set("trace_id", state.trace);
   if (state.span) query.set("span_id", state.span);
   if (without !== "time") {
@@ -135,7 +135,7 @@ async function load() {
     isStep = true;
     const filters = selection(false);
     const besideType = types.some((of) => of.type === BESIDE[state.type]) ? BESIDE[state.type] : null;
-    const besideFilters = new URLSearchParams(filters);
+    const besideFilters = selection(false, "age");
     besideFilters.set("type", besideType);
     const [labels, timeline, top, flame, traces, beside] = await Promise.all([
       request("labels", selection(false, "type")), request("timeline", untilNow(filters)), request("top", filters + "&limit=500"),
