@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, text};
 use spanprof_profile::transform;
 use spanprof_read::decode::{self, DecodeLimits};
-use spanprof_read::query;
+use spanprof_read::query::{self, Granularity};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();
@@ -19,7 +19,9 @@ fuzz_target!(|bytes: &[u8]| {
     decode::pprof::decode(&pprof::encode_uncompressed(&data), &limits).expect("encoded profiles are decodable");
     text::encode(&transform::merge([&data, &again]));
     for summary in query::types(&data) {
-        query::top(&data, &summary.type_name);
+        for by in [Granularity::Function, Granularity::Line] {
+            query::top(&data, &summary.type_name, by);
+        }
         let tree = transform::tree(&data, &summary.type_name);
         folded::encode(&tree);
         flamegraph::html(&tree, &summary.service);

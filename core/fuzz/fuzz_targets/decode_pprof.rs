@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use spanprof_profile::encode::{otlp, pprof};
 use spanprof_profile::transform;
 use spanprof_read::decode::{self, DecodeLimits};
-use spanprof_read::query;
+use spanprof_read::query::{self, Granularity};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();
@@ -15,7 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
     let body = otlp::encode(&data, otlp::Revision::One);
     decode::otlp::decode(&body, &limits).expect("encoded profiles are decodable");
     for summary in query::types(&data) {
-        query::top(&data, &summary.type_name);
+        for by in [Granularity::Function, Granularity::Line] {
+            query::top(&data, &summary.type_name, by);
+        }
         transform::tree(&data, &summary.type_name);
     }
 });

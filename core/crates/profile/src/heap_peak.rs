@@ -243,7 +243,8 @@ fn decode_record(half: &[u8]) -> Option<PeakRecord<'_>> {
 }
 
 /// 64 bits, a word at a time. Each step is a bijection of the state, so a change of one word always changes the result.
-fn checksum(parts: &[&[u8]]) -> u64 {
+/// Not private: the fuzz target includes this file.
+pub(crate) fn checksum(parts: &[&[u8]]) -> u64 {
     let step = |hash: u64, word: u64| {
         let product = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         product ^ product >> 29
