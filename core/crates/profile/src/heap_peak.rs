@@ -93,6 +93,9 @@ impl fmt::Display for PeakFormatError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Magic => formatter.write_str("not a file of the heap at its peak"),
+            Self::Version(version) if *version > VERSION => {
+                write!(formatter, "version {version} of the format, of a newer spanprof; this one reads {VERSION}")
+            }
             Self::Version(version) => write!(formatter, "version {version} of the format; expected {VERSION}"),
             Self::Header => formatter.write_str("the header is truncated or damaged"),
         }

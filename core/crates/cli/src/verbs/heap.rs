@@ -1,9 +1,11 @@
 //! `spanprof heap`: the live objects that a killed process left behind in its `heap_peak_directory`.
 
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{fcntl_lock, FlockOperation};
+use rustix::io::Errno;
 use serde_json::{Map, Value};
 use spanprof_profile::encode::pprof;
 use spanprof_profile::heap_peak::{self, PeakContent, PeakProcess, PeakRecord};
@@ -54,16 +56,15 @@ struct CrashedHeap {
 }
 
 pub(crate) fn run(given: &HeapArguments) -> Result<i32, Failure> {
-    let mut found = crashed(&given.last_crash)?;
-    found.sort_by_key(|crashed| crashed.record.time_unix_ns);
-    let directory = given.last_crash.display();
-    let last = found.pop().ok_or_else(|| {
-        Failure::new(format!("no process left its heap in {directory}"))
-            .hint("a process does if it is killed while heap is on and heap_peak_directory names this directory")
-    })?;
-    if let Some(older) = found.last() {
-        let count = found.len();
+    let PeakFiles { mut crashed, others } = PeakFiles::of(&given.last_crash)?;
+    crashed.sort_by_key(|crashed| crashed.record.time_unix_ns);
+    let Some(last) = crashed.pop() else { return Err(none_crashed(&given.last_crash, &others)) };
+    if let Some(older) = crashed.last() {
+        let count = crashed.len();
         output::note(&format!("{count} older: the latest is {} (give it to --last-crash)", older.path.display()));
+    }
+    if !others.is_empty() {
+        output::note(&format!("not shown: {}", joined(&others)));
     }
     let data = decode::pprof::decode(&last.record.profile, &DecodeLimits::default())
         .map_err(|error| Failure::new(format!("{}: {error}", last.path.display())))?;
@@ -81,29 +82,77 @@ pub(crate) fn run(given: &HeapArguments) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// The records of ended processes. An unreadable file is an error only if it is the argument.
-fn crashed(path: &Path) -> Result<Vec<CrashedHeap>, Failure> {
-    let unreadable = |reason: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {reason}", path.display()));
-    if !path.is_dir() {
-        return read(path).map(|found| found.into_iter().collect()).map_err(|reason| unreadable(&reason));
+/// The files of the argument.
+#[derive(Default)]
+struct PeakFiles {
+    crashed: Vec<CrashedHeap>,
+    /// The other files, each with the reason.
+    others: Vec<String>,
+}
+
+impl PeakFiles {
+    /// Reads a file, or the files of a directory. An unreadable file is an error only if it is the argument.
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let unreadable = |reason: &dyn fmt::Display| Failure::new(format!("cannot read {}: {reason}", path.display()));
+        let mut found = Self::default();
+        if !path.is_dir() {
+            found.add(path).map_err(|reason| unreadable(&reason))?;
+            return Ok(found);
+        }
+        let entries = std::fs::read_dir(path).map_err(|error| unreadable(&error))?;
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        files.retain(|file| EXTENSIONS.iter().any(|known| file.extension().is_some_and(|own| own == *known)));
+        files.sort();
+        for file in files {
+            if let Err(reason) = found.add(&file) {
+                found.others.push(format!("{}: {reason}", name(&file)));
+            }
+        }
+        Ok(found)
     }
-    let entries = std::fs::read_dir(path).map_err(|error| unreadable(&error))?;
-    let files = entries.flatten().map(|entry| entry.path());
-    let files = files.filter(|path| EXTENSIONS.iter().any(|known| path.extension().is_some_and(|own| own == *known)));
-    let of_ended = files.filter(|path| !is_of_running_process(path));
-    Ok(of_ended.filter_map(|path| read(&path).ok().flatten()).collect())
+
+    fn add(&mut self, path: &Path) -> Result<(), String> {
+        let is_of_running_process = is_of_running_process(path);
+        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        let PeakContent { process, record } = heap_peak::decode(&bytes).map_err(|error| error.to_string())?;
+        let other = |state| format!("{}: process {} {state}", name(path), process.process_id);
+        match record {
+            _ if is_of_running_process => self.others.push(other("still runs")),
+            None => self.others.push(other("ended before its first record")),
+            Some(record) => {
+                let record = PeakRecord { profile: record.profile.into_owned().into(), ..record };
+                self.crashed.push(CrashedHeap { path: path.to_owned(), process, record });
+            }
+        }
+        Ok(())
+    }
 }
 
-/// A running process holds a lock on its file.
+/// A running process holds a lock on its file. Where the file system has no locks, every process counts as ended.
 fn is_of_running_process(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    let locked = |file: File| fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
+    File::open(path).is_ok_and(|file| matches!(locked(file), Err(Errno::AGAIN | Errno::ACCESS)))
 }
 
-fn read(path: &Path) -> Result<Option<CrashedHeap>, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let PeakContent { process, record } = heap_peak::decode(&bytes).map_err(|error| error.to_string())?;
-    let record = record.map(|record| PeakRecord { profile: record.profile.into_owned().into(), ..record });
-    Ok(record.map(|record| CrashedHeap { path: path.to_owned(), process, record }))
+fn none_crashed(path: &Path, others: &[String]) -> Failure {
+    let none = Failure::new(format!("no process left its heap in {}", path.display()));
+    if others.is_empty() {
+        return none
+            .hint("a process does if it is killed while heap is on and heap_peak_directory names this directory");
+    }
+    none.hint(joined(others))
+}
+
+/// The first few sentences, and the number of the others.
+fn joined(sentences: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let (shown, more) = sentences.split_at(sentences.len().min(SHOWN));
+    let more = if more.is_empty() { String::new() } else { format!("; and {} more", more.len()) };
+    shown.join("; ") + &more
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn json(crashed: &CrashedHeap, data: &ProfilesData, limit: usize) -> Map<String, Value> {

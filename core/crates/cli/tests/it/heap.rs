@@ -29,11 +29,12 @@ fn the_heap_of_the_process_that_ended_last_is_shown_with_its_functions_and_limit
     let home = TestDirectory::new();
     let older = home.file("heap-1-1.crash", &crash_file(1, 1_700_000_000));
     home.file("heap-2-1.peak", &crash_file(2, 1_700_000_100));
-    home.file("heap-3-1.crash", b"spanpeak is damaged");
+    home.file("heap-3-1.crash", &crash_file(3, 1)[..100]);
     home.file("other.txt", b"of the host");
     let directory = home.path().to_str().unwrap();
     let shown = spanprof(&["heap", "--last-crash", directory]);
     assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.stderr.contains("not shown: heap-3-1.crash: the header is truncated or damaged"), "{shown:?}");
     assert!(shown.stdout.starts_with("process 2 (shop), heap at its peak on 2023-11-14T22:15:00"), "{shown:?}");
     assert!(
         shown.stdout.contains("in use 6.00 MiB in 60 objects, resident 30.0 MiB, memory limit 32.0 MiB"),
@@ -66,5 +67,44 @@ fn a_directory_without_such_a_file_is_an_error_and_so_is_a_damaged_file() {
     let damaged = home.file("heap-1-1.crash", &crash_file(1, 1)[..4000]);
     let shown = spanprof(&["heap", "--last-crash", &damaged]);
     assert!(shown.code == 1 && shown.stderr.contains("truncated or damaged"), "{shown:?}");
+    let in_directory = spanprof(&["heap", "--last-crash", home.path().to_str().unwrap()]);
+    let reason = "heap-1-1.crash: the header is truncated or damaged";
+    assert!(in_directory.code == 1 && in_directory.stderr.contains(reason), "{in_directory:?}");
+    let absent = spanprof(&["heap", "--last-crash", home.path().join("absent").to_str().unwrap()]);
+    assert!(absent.code == 1 && absent.stderr.contains("absent: No such file"), "{absent:?}");
     assert_eq!(spanprof(&["heap"]).code, 2);
+}
+
+#[test]
+fn a_file_of_a_newer_version_and_one_without_a_record_are_named_with_the_reason() {
+    let home = TestDirectory::new();
+    let mut newer = crash_file(1, 1);
+    newer[8] = 2;
+    home.file("heap-1-1.crash", &newer);
+    home.file("heap-2-1.peak", &crash_file(2, 1)[..4096]);
+    let shown = spanprof(&["heap", "--last-crash", home.path().to_str().unwrap()]);
+    let newer = "heap-1-1.crash: version 2 of the format, of a newer spanprof; this one reads 1";
+    let early = "heap-2-1.peak: process 2 ended before its first record";
+    assert!(shown.code == 1 && shown.stderr.contains(&format!("{newer}; {early}")), "{shown:?}");
+    home.file("heap-3-1.crash", &crash_file(3, 1));
+    let shown = spanprof(&["heap", "--last-crash", home.path().to_str().unwrap()]);
+    assert!(shown.code == 0 && shown.stdout.starts_with("process 3 (shop)"), "{shown:?}");
+    assert!(shown.stderr.contains(&format!("not shown: {newer}; {early}")), "{shown:?}");
+}
+
+#[test]
+fn the_file_of_a_running_process_is_not_shown() {
+    let home = TestDirectory::new();
+    let path = home.file("heap-5-1.peak", &crash_file(5, 1));
+    // This process holds the lock, as the profiled one does.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    for argument in [path.as_str(), home.path().to_str().unwrap()] {
+        let shown = spanprof(&["heap", "--last-crash", argument]);
+        let reason = "no process left its heap in";
+        assert!(shown.code == 1 && shown.stderr.contains(reason), "{shown:?}");
+        assert!(shown.stderr.contains("heap-5-1.peak: process 5 still runs"), "{shown:?}");
+    }
+    drop(file);
+    assert_eq!(spanprof(&["heap", "--last-crash", &path]).code, 0);
 }
