@@ -202,13 +202,14 @@ impl ProcessStep {
         self.check_status_in_time(status, deadline)
     }
 
-    /// Starts the process with output to `log`; dropping the value terminates it.
-    pub fn start(mut self, log: &Path) -> StepResult<Running> {
+    /// Starts the process with output to `log`; dropping the value terminates it, and so does the end of xtask.
+    pub fn start(self, log: &Path) -> StepResult<Running> {
         let file = std::fs::File::create(log)
             .and_then(|file| Ok((file.try_clone()?, file)))
             .map_err(|error| StepFailure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
-        self.command.stdout(file.0).stderr(file.1);
-        let child = self.command.spawn().map_err(|error| self.not_started(&error))?;
+        let mut command = ending_with_xtask(&self.command);
+        command.stdin(Stdio::null()).stdout(file.0).stderr(file.1);
+        let child = command.spawn().map_err(|error| self.not_started(&error))?;
         Ok(Running { name: self.name, child, log: log.to_owned() })
     }
 
@@ -248,6 +249,30 @@ impl ProcessStep {
         let program = self.command.get_program().to_string_lossy();
         Err(StepFailure::new(&self.name, format!("`{program} {}` ended with {status}", words.join(" "))))
     }
+}
+
+/// The same command, to which the kernel sends SIGTERM when xtask ends, also by a signal. Done by setpriv(1); where it is
+/// missing, an interrupted xtask leaves the process.
+fn ending_with_xtask(command: &Command) -> Command {
+    let mut ending = match Command::new("setpriv").arg("--version").output() {
+        Ok(_) => {
+            let mut setpriv = Command::new("setpriv");
+            setpriv.args(["--pdeathsig", "TERM", "--"]).arg(command.get_program());
+            setpriv
+        }
+        Err(_) => Command::new(command.get_program()),
+    };
+    ending.args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => ending.env(key, value),
+            None => ending.env_remove(key),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        ending.current_dir(directory);
+    }
+    ending
 }
 
 fn read_lines(from: impl Read, mut line: impl FnMut(&str)) {
@@ -374,6 +399,42 @@ mod tests {
         let id = running.id();
         drop(running);
         assert!(!Path::new(&format!("/proc/{id}")).exists());
+        let _ = std::fs::remove_file(log);
+    }
+
+    const LOG: &str = "XTASK_TEST_LOG";
+
+    #[test]
+    fn a_started_process_ends_when_its_parent_is_killed() {
+        if let Some(log) = std::env::var_os(LOG) {
+            // This is the parent.
+            let step = ProcessStep::new("sleeps", "sh").args(["-c", "echo $$; exec sleep 600"]);
+            let mut running = step.start(Path::new(&log)).unwrap();
+            running.wait_until(Duration::from_secs(600), |_| None::<()>).unwrap();
+        }
+        let log = std::env::temp_dir().join(format!("xtask-parent-{}", std::process::id()));
+        let mut parent = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "step::tests::a_started_process_ends_when_its_parent_is_killed"])
+            .env(LOG, &log)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let eventually = |condition: &dyn Fn() -> bool| {
+            let begun = Instant::now();
+            while !condition() && begun.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            condition()
+        };
+        let id = || std::fs::read_to_string(&log).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
+        assert!(eventually(&|| id().is_some()), "it prints its id");
+        let status = format!("/proc/{}/status", id().unwrap());
+        assert!(Path::new(&status).exists());
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        // In a container whose first process does not wait for orphans, it remains as a zombie.
+        let ended = || std::fs::read_to_string(&status).map_or(true, |text| text.contains("State:\tZ"));
+        assert!(eventually(&ended), "it runs without its parent");
         let _ = std::fs::remove_file(log);
     }
 

@@ -342,7 +342,7 @@ impl ProfileQuery {
     }
 }
 
-/// Waits for Ctrl-C, which terminates every process of the terminal's foreground group, this one included.
+/// Waits for Ctrl-C, which ends this process; the services and the server end with it.
 fn wait_for_interrupt(mut services: Vec<LoadedService>) -> StepResult {
     loop {
         std::thread::sleep(Duration::from_secs(1));
