@@ -1,6 +1,6 @@
 //! The native replacement of `_thread.lock`: it behaves as the plain lock and reports contended waits. An uncontended acquire
 //! or release is one call of the same C functions that the plain lock uses, and reads no clock. Not here: the replacement in
-//! `threading` (`locks.py`), waits (`thread_lock`), their samples (`runtime::lock_waits`).
+//! `threading` (`locks.py`), waits (`thread_lock`), their samples (`spanprof::binding::LockWait`).
 //!
 //! Rule: every function runs with the GIL held, which protects the fields; only a wait releases it. Each field is read again
 //! after a wait.
@@ -19,6 +19,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use spanprof::binding::{lock_waits_are_reported, PendingWaits};
 
 use super::acquire_arguments::{self, AcquireMode};
 use super::heap_type::{
@@ -26,7 +27,6 @@ use super::heap_type::{
     weak_references, MethodTable, METH_FASTCALL,
 };
 use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
-use crate::runtime::lock_waits::{is_reported, PendingWaits};
 
 #[repr(C)]
 struct LockObject {
@@ -156,7 +156,7 @@ unsafe fn new_instance() -> *mut ffi::PyObject {
 unsafe extern "C" fn allocate(_module: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the GIL is held; the function was set before this one was created.
     unsafe {
-        match is_reported() {
+        match lock_waits_are_reported() {
             true => new_instance(),
             false => ffi::PyObject_CallObject(NEW_PLAIN.load(Ordering::Acquire), ptr::null_mut()),
         }
@@ -174,9 +174,9 @@ unsafe extern "C" fn new(
         // Only the plain type of 3.13 and later creates instances.
         let is_usual =
             CREATES_INSTANCES.load(Ordering::Relaxed) && keywords.is_null() && ffi::PyTuple_Size(arguments) == 0;
-        if !is_usual || !is_reported() {
+        if !is_usual || !lock_waits_are_reported() {
             let plain = ffi::PyObject_Call(PLAIN_TYPE.load(Ordering::Acquire), arguments, keywords);
-            if plain.is_null() || !is_reported() {
+            if plain.is_null() || !lock_waits_are_reported() {
                 return plain;
             }
             ffi::Py_DECREF(plain);

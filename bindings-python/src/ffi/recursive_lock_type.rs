@@ -17,6 +17,7 @@ use pyo3::exceptions::{PyOverflowError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
+use spanprof::binding::lock_waits_are_reported;
 
 use super::acquire_arguments::{self, AcquireMode};
 use super::heap_type::{
@@ -24,7 +25,6 @@ use super::heap_type::{
     weak_references, METH_FASTCALL,
 };
 use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
-use crate::runtime::lock_waits::is_reported;
 
 #[repr(C)]
 struct RecursiveLockObject {
@@ -112,9 +112,9 @@ unsafe extern "C" fn new(
     unsafe {
         if object_type == RECURSIVE_LOCK_TYPE.load(Ordering::Acquire) {
             let has_arguments = ffi::PyTuple_Size(arguments) != 0 || !keywords.is_null();
-            if has_arguments || !is_reported() {
+            if has_arguments || !lock_waits_are_reported() {
                 let plain = ffi::PyObject_Call(PLAIN_TYPE.load(Ordering::Acquire), arguments, keywords);
-                if plain.is_null() || !is_reported() {
+                if plain.is_null() || !lock_waits_are_reported() {
                     return plain;
                 }
                 ffi::Py_DECREF(plain);

@@ -13,9 +13,10 @@
 use std::ffi::{c_int, c_longlong, c_void};
 
 use pyo3::ffi;
+use spanprof::binding::PendingWaits;
 use spanprof::sys;
 
-use crate::runtime::lock_waits::{LockWait, PendingWaits};
+use crate::runtime::lock_waits::begin_lock_wait;
 
 /// `PY_LOCK_ACQUIRED` and `PY_LOCK_INTR` of `PyLockStatus` (`Include/pythread.h`, 3.9 to 3.15).
 const ACQUIRED: c_int = 1;
@@ -150,7 +151,7 @@ impl MeasuredLock {
     /// fields while the GIL is released, so there is no reference to them.
     #[cold]
     pub unsafe fn wait(this: *mut Self, patience: Patience, address: u64) -> WaitOutcome {
-        let wait = LockWait::begin(0);
+        let wait = begin_lock_wait(0);
         // SAFETY: caller's contract.
         let (outcome, ended_ns) = unsafe { (*this).lock.wait(patience) };
         if let Some(wait) = wait.and_then(|wait| wait.end(ended_ns)) {

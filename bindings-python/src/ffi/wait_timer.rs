@@ -1,10 +1,11 @@
 //! Waits that the package times: of semaphores and of asyncio tasks. Not here: the wait itself (`runtime::lock_waits`).
 
 use pyo3::prelude::*;
+use spanprof::binding::{LockWait, PendingWaits};
 use spanprof::sys;
 
 use super::lock_type;
-use crate::runtime::lock_waits::{LockWait, PendingWaits};
+use crate::runtime::lock_waits::begin_lock_wait;
 
 /// A wait in progress.
 #[pyclass(module = "spanprof._spanprof")]
@@ -15,7 +16,7 @@ pub struct WaitTimer {
 /// Begins a wait in the caller of the Python function that calls this; None while waits are not reported.
 #[pyfunction]
 pub fn begin_wait() -> Option<WaitTimer> {
-    LockWait::begin(1).map(|wait| WaitTimer { wait: Some(wait) })
+    begin_lock_wait(1).map(|wait| WaitTimer { wait: Some(wait) })
 }
 
 #[pymethods]

@@ -54,6 +54,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
+use spanprof::binding::set_lock_waits_reported;
 use spanprof::runtime::{EndedCode, Frame, ReportedEvents, Runtime, RuntimeThread};
 use spanprof::sys;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
@@ -170,7 +171,7 @@ impl Runtime for PythonRuntime {
     }
 
     fn set_reported_events(&self, events: ReportedEvents) {
-        lock_waits::set_reported(events);
+        set_lock_waits_reported(events);
     }
 
     fn delays_termination(&self) -> bool {

@@ -16,13 +16,18 @@ pub struct SampledEvent {
 /// Decides whether an event is recorded; `None` when not. Events of duration 0 are never recorded. Any thread; no lock, no
 /// allocation.
 pub fn sample_event(duration_ns: u64, threshold_ns: u64) -> Option<SampledEvent> {
+    select_event(duration_ns, threshold_ns, random::number())
+}
+
+/// As [`sample_event`], with a uniform random number. If an event is recorded, so is a longer one with the same number.
+pub(super) fn select_event(duration_ns: u64, threshold_ns: u64, random: u64) -> Option<SampledEvent> {
     if duration_ns >= threshold_ns {
         return Some(SampledEvent { duration_ns, events: 1 });
     }
-    select(duration_ns, threshold_ns, random::number())
+    select(duration_ns, threshold_ns, random)
 }
 
-/// As [`sample_event`] below the threshold, with a uniform random number.
+/// As [`select_event`] below the threshold.
 fn select(duration_ns: u64, threshold_ns: u64, random: u64) -> Option<SampledEvent> {
     // Uniform below the threshold.
     let drawn = ((u128::from(random) * u128::from(threshold_ns)) >> 64) as u64;

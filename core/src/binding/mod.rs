@@ -5,6 +5,7 @@ mod description;
 mod event_sampling;
 mod ffi_guard;
 mod lifecycle;
+mod lock_waits;
 mod log_queue;
 mod self_walk;
 
@@ -14,5 +15,6 @@ pub use description::{Binding, KeyCase};
 pub use event_sampling::{sample_event, SampledEvent};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
 pub use lifecycle::{config_keys, flush, is_running, setting, start, stop, update, with_running};
+pub use lock_waits::{lock_waits_are_reported, set_lock_waits_reported, LockWait, PendingWaits, WaitStart};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};
 pub use self_walk::{self_walks_requested, LastStack, SelfWalks, WalkResponse, WalkReview, WalkTarget};

@@ -156,6 +156,11 @@ impl Profiler {
         Config::clone(&config)
     }
 
+    /// The depth limit of stacks.
+    pub(crate) fn max_stack_depth(&self) -> usize {
+        self.config.max_stack_depth as usize
+    }
+
     /// Whether samples are being taken.
     pub fn is_running(&self) -> bool {
         self.session().is_some_and(|session| session.is_running())
