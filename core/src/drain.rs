@@ -150,6 +150,10 @@ impl Drain {
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_allocator);
             self.follow_object(&mut sample, stack, row.label_set);
         }
+        if sample.kind == SampleKind::Lock {
+            let is_of_lock = |frame: &Frame| self.runtime.is_of_lock(frame);
+            stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock);
+        }
         let ContextRow { label_set, link, .. } = row;
         window.add(ResolvedSample { sample: &sample, stack, label_set, link, age: None }, counters);
     }

@@ -45,6 +45,10 @@ mod locations;
 #[cfg(feature = "native")]
 mod native;
 mod native_symbols;
+#[cfg(feature = "native")]
+mod native_threads;
+#[cfg(all(test, feature = "native"))]
+mod native_threads_tests;
 mod output;
 mod profiler;
 mod random;
@@ -53,6 +57,10 @@ mod resource;
 pub mod runtime;
 mod stacks;
 pub mod stats;
+#[cfg(feature = "native")]
+pub mod sync;
+#[cfg(all(test, feature = "native"))]
+mod sync_tests;
 pub mod sys;
 mod tag;
 mod window;

@@ -3,11 +3,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::binding::{set_lock_waits_reported, SelfWalks};
 use crate::config::Config;
-use crate::runtime::{Frame, FrameType, Runtime};
-use crate::{sys, Error, Profiler};
-use spanprof_signal::{CaptureFn, RawFrame};
+use crate::runtime::{Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
+use crate::{native_threads, sys, Error, Profiler};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -27,6 +29,7 @@ impl Profiler {
     /// # Errors
     /// As [`Profiler::start_with_runtime`].
     pub fn start(config: Config) -> Result<Profiler, Error> {
+        native_threads::allow_signals(config.signals);
         Self::start_with_runtime(config, Arc::new(NativeRuntime))
     }
 }
@@ -55,6 +58,47 @@ impl Runtime for NativeRuntime {
             true => Ok(()),
             false => Err("the global allocator is not spanprof::alloc::Profiled (see docs/rust.md)".to_owned()),
         }
+    }
+
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        native_threads::begin(self.fallback_signal()).then_some(native_threads::capture_other as CaptureOtherFn)
+    }
+
+    fn uses_self_walks(&self) -> bool {
+        true
+    }
+
+    fn wait_for_responses(&self, timeout: Duration) -> bool {
+        SelfWalks::of_process().wait(timeout);
+        true
+    }
+
+    /// Code stays at its address, except for that of an unloaded library.
+    fn are_frames_stable(&self) -> bool {
+        true
+    }
+
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        let mut ids = Vec::new();
+        sys::host_thread_ids(&mut ids);
+        out.extend(ids.into_iter().map(|thread_id| RuntimeThread { thread_id, handle: 0 }));
+    }
+
+    fn submits(&self, kind: SampleKind) -> bool {
+        kind == SampleKind::Lock
+    }
+
+    fn set_reported_events(&self, events: ReportedEvents) {
+        if events.lock {
+            sys::install_fault_guard();
+            sys::load_unwind_tables();
+        }
+        set_lock_waits_reported(events);
+    }
+
+    /// The locks of [`crate::sync`].
+    fn is_of_lock(&self, frame: &Frame) -> bool {
+        crate::sync::is_of_lock(frame)
     }
 
     /// The crate `alloc` of the standard library: boxes, vectors, strings.

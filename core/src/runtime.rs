@@ -161,6 +161,12 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
+    /// Whether a function belongs to the implementation of a lock. Stacks of waits leave such functions out at their leaf.
+    fn is_of_lock(&self, frame: &Frame) -> bool {
+        let _ = frame;
+        false
+    }
+
     /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
     /// in-use profile, on the drain thread.
     fn remove_collected_objects(&self) {}

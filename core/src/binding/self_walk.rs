@@ -127,10 +127,12 @@ impl SelfWalks {
         }
     }
 
-    /// The self-walks of this process.
+    /// The self-walks of this process. A forked child has its own: a thread of the parent may have held the lock at the fork.
     pub fn of_process() -> MutexGuard<'static, Self> {
-        static OF_PROCESS: LazyLock<Mutex<SelfWalks>> = LazyLock::new(|| Mutex::new(SelfWalks::new()));
-        OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+        static BY_GENERATION: [LazyLock<Mutex<SelfWalks>>; 16] =
+            [const { LazyLock::new(|| Mutex::new(SelfWalks::new())) }; 16];
+        let own = &BY_GENERATION[sys::fork_generation() as usize % BY_GENERATION.len()];
+        own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A wall sampler starts: discards the state of the previous one, and installs the handler if `may_signal`. Without

@@ -10,16 +10,19 @@ use crate::{Config, ConfigPatch, ConfigValue, Profiler, SampleKind};
 use spanprof_profile::{ProfilesData, Value};
 use spanprof_read::decode;
 
-/// Runs `body` in a child process: this binary with `test` as its only test.
+/// Runs `body` in a child process: this binary with `test` of `allocator_tests` as its only test.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
+    in_process_of_test(&format!("sys::allocator_tests::{test}"), body);
+}
+
+/// As [`in_own_process`], for a test of any module.
+pub fn in_process_of_test(test: &str, body: impl FnOnce()) {
     const IS_CHILD: &str = "SPANPROF_TEST_HEAP_CHILD";
     if std::env::var_os(IS_CHILD).is_some() {
         return body();
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let output =
-        child.args(["--exact", &format!("sys::allocator_tests::{test}"), "--nocapture"]).env(IS_CHILD, "1").output();
-    let output = output.unwrap();
+    let output = child.args(["--exact", test, "--nocapture"]).env(IS_CHILD, "1").output().unwrap();
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(output.status.success() && text[0].contains("1 passed"), "{:?}\n{}", output.status, text.join("\n"));
 }
@@ -45,6 +48,16 @@ impl HeapRun {
     }
 
     pub fn start_with(config: Config) -> Self {
+        let mut run = Self::start_as(Config { heap: true, ..config });
+        // Loads the debug information, which takes seconds in a large program without optimization.
+        first_allocation();
+        run.wait_until_drained();
+        run.lost_before = run.lost();
+        run
+    }
+
+    /// Starts with the kinds of samples in `config`.
+    pub fn start_as(config: Config) -> Self {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let name = format!("spanprof-heap-{}-{run}", std::process::id());
@@ -54,18 +67,12 @@ impl HeapRun {
         let config = Config {
             destinations: Some(vec![files]),
             cpu: false,
-            heap: true,
             stop_timeout: Duration::from_secs(60),
             // Windows end by request only.
             upload_interval: Duration::from_secs(3600),
             ..config
         };
-        let mut run = Self { profiler: Profiler::start(config).unwrap(), directory, lost_before: 0 };
-        // Loads the debug information, which takes seconds in a large program without optimization.
-        first_allocation();
-        run.wait_until_drained();
-        run.lost_before = run.lost();
-        run
+        Self { profiler: Profiler::start(config).unwrap(), directory, lost_before: 0 }
     }
 
     /// Waits until the drain thread has processed all samples, of which the ring holds about two thousand.
@@ -88,8 +95,13 @@ impl HeapRun {
 
     /// Stops the profiler; returns the profiles of in-use objects and of allocations.
     pub fn stop(self) -> [HeapProfiles; 2] {
+        self.stop_with(["inuse", "alloc"])
+    }
+
+    /// Stops the profiler; returns the profiles whose files begin with these names.
+    pub fn stop_with<const N: usize>(self, kinds: [&str; N]) -> [HeapProfiles; N] {
         assert!(self.profiler.stop());
-        ["inuse", "alloc"].map(|kind| {
+        kinds.map(|kind| {
             let mut profiles = Vec::new();
             for file in std::fs::read_dir(&self.directory).unwrap() {
                 let file = file.unwrap();

@@ -1,4 +1,4 @@
-//! Walks the stack of the calling thread inside an allocator hook: by unwind tables, and by frame pointers where an object
+//! Walks the stack of the calling thread, in an allocator hook or before a wait for a lock: by unwind tables, and by frame pointers where an object
 //! has none. No allocation, no lock, no thread-local storage; reads the stack through guarded loads only.
 
 use std::arch::asm;
@@ -22,7 +22,7 @@ static UNWINDER_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Registers of a function of the calling thread, in which a walk starts.
 #[derive(Clone, Copy)]
-pub(super) struct WalkStart {
+pub(crate) struct WalkStart {
     pc: u64,
     stack_pointer: u64,
     frame_pointer: u64,
@@ -71,7 +71,7 @@ impl WalkStart {
 }
 
 /// The callers of the function in which the walk starts, without those of [`set_entry_frames`], and the thread's context.
-pub(super) fn walk_calling_thread(start: &WalkStart, stack: &mut RawStack<'_>) -> Captured {
+pub(crate) fn walk_calling_thread(start: &WalkStart, stack: &mut RawStack<'_>) -> Captured {
     match thread_context::context_of(super::thread_id()) {
         0 => {}
         id => stack.context = Context::Id(id),

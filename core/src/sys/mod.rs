@@ -3,7 +3,7 @@
 //! threads and process data.
 
 #[cfg(all(test, feature = "native"))]
-mod allocator_run;
+pub(crate) mod allocator_run;
 #[cfg(all(test, feature = "native"))]
 mod allocator_tests;
 #[cfg(feature = "native")]
@@ -35,6 +35,8 @@ pub(crate) mod live_tests;
 mod mapping;
 mod memory_limit;
 mod native_signal;
+#[cfg(feature = "native")]
+mod other_thread_walk;
 mod own_threads;
 mod peak_file;
 mod per_process;
@@ -66,6 +68,8 @@ mod timer;
 mod unwind_tables;
 mod walk;
 
+#[cfg(feature = "native")]
+pub(crate) use calling_thread_walk_signal::{walk_calling_thread, WalkStart};
 pub use children::{children_cut_off, register_child, unregister_child};
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
@@ -78,7 +82,11 @@ pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use live_sets::{live_set, new_live_set};
 pub use memory_limit::{memory_limit, MemoryLimit};
-pub use native_signal::capture_native;
+pub use native_signal::{capture_native, copy_stack};
+#[cfg(feature = "native")]
+pub use other_thread_walk::{walk_copied_stack, walk_waiting_thread};
+#[cfg(feature = "native")]
+pub use own_threads::host_thread_ids;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use peak_file::{
     is_process_running, is_unlocked, peak_files, pid_namespace, process_start_ticks, PeakFile, CRASH_EXTENSION,
@@ -94,7 +102,7 @@ pub use termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };
 pub(crate) use thread_start::{start_own_thread, StartedThread};
-pub use thread_state::{run_delay_ns, thread_state, ThreadState};
+pub use thread_state::{run_delay_ns, system_call_wait, thread_state, SystemCallWait, ThreadState};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
 #[cfg(feature = "native")]

@@ -36,6 +36,36 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
     Captured::Walked
 }
 
+/// Copies the registers of the interrupted thread and the leaf end of its stack, which the wall sampler walks: the alternate
+/// signal stack of a Rust thread is too small for unwind tables. The frames are pairs of words: program counter and stack
+/// pointer, frame pointer and link register, and then the stack.
+///
+/// # Safety
+/// The contract of `spanprof_signal::self_walk::WalkSelfFn`.
+pub unsafe fn copy_stack(handler: &HandlerContext, _in_system_call: bool, stack: &mut RawStack<'_>) -> u64 {
+    match thread_context::context_of(handler.thread_id) {
+        0 => {}
+        id => stack.context = Context::Id(id),
+    }
+    if handler.ucontext.is_null() {
+        return 0;
+    }
+    // SAFETY: the kernel's ucontext on this thread's stack, passed by the handler; checked for null above.
+    let context = unsafe { &*handler.ucontext.cast::<libc::ucontext_t>() };
+    let (pc, frame_pointer) = registers(context);
+    let (stack_pointer, link_register) = stack_registers(context);
+    stack.push(RawFrame { code: pc, at: stack_pointer });
+    stack.push(RawFrame { code: frame_pointer, at: link_register });
+    let mut address = stack_pointer as usize;
+    while let (Some(code), Some(at)) = (guarded::read_u64(address), guarded::read_u64(address.wrapping_add(8))) {
+        if !stack.push(RawFrame { code, at }) {
+            break;
+        }
+        address = address.wrapping_add(16);
+    }
+    0
+}
+
 /// Passes the return addresses of a chain of frame pointers to `push`, leaf first, until it returns false.
 pub(super) fn walk_frame_pointers(mut frame_pointer: u64, push: &mut dyn FnMut(u64) -> bool) {
     while frame_pointer != 0 && frame_pointer.is_multiple_of(8) {
@@ -60,4 +90,14 @@ fn registers(context: &libc::ucontext_t) -> (u64, u64) {
 #[cfg(target_arch = "aarch64")]
 fn registers(context: &libc::ucontext_t) -> (u64, u64) {
     (context.uc_mcontext.pc, context.uc_mcontext.regs[29])
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stack_registers(context: &libc::ucontext_t) -> (u64, u64) {
+    (context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64, 0)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn stack_registers(context: &libc::ucontext_t) -> (u64, u64) {
+    (context.uc_mcontext.sp, context.uc_mcontext.regs[30])
 }

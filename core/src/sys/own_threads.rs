@@ -55,6 +55,13 @@ pub(super) fn is_own(thread_id: u32) -> bool {
     OWN.iter().any(|entry| entry.load(Ordering::Acquire) == thread_id)
 }
 
+/// Appends the id of every thread of the process that is not the profiler's own.
+#[cfg(feature = "native")]
+pub fn host_thread_ids(out: &mut Vec<u32>) {
+    super::thread_ids(out);
+    out.retain(|thread_id| !is_own(*thread_id));
+}
+
 /// CPU time of our living and ended threads since the process began.
 pub fn own_cpu_ns() -> u64 {
     let living = OWN.iter().map(|entry| match entry.load(Ordering::Acquire) {

@@ -14,6 +14,17 @@ pub enum ThreadState {
     Waiting(Option<SyntheticFrame>),
 }
 
+/// The system call in which a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemCallWait {
+    /// Number of the call.
+    pub number: libc::c_long,
+    /// The thread's stack pointer.
+    pub stack_pointer: u64,
+    /// The address after the instruction of the call.
+    pub pc: u64,
+}
+
 /// Longest content of a file: ten hexadecimal words, or three decimal ones.
 const MAX_BYTES: usize = 256;
 
@@ -21,6 +32,12 @@ const MAX_BYTES: usize = 256;
 pub fn thread_state(thread_id: u32) -> Option<ThreadState> {
     let mut buffer = [0; MAX_BYTES];
     parse_state(read(thread_id, "syscall", &mut buffer)?)
+}
+
+/// The system call in which a thread waits; `None` if it runs, ended, waits outside of a call, or the kernel does not show it.
+pub fn system_call_wait(thread_id: u32) -> Option<SystemCallWait> {
+    let mut buffer = [0; MAX_BYTES];
+    parse_wait(read(thread_id, "syscall", &mut buffer)?)
 }
 
 /// Time for which a thread could run but had no processor, since its start; `None` when the kernel does not count it.
@@ -47,6 +64,14 @@ fn parse_state(text: &str) -> Option<ThreadState> {
     let mut arguments = words.map(|word| word.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok()));
     let first_two = [arguments.next().flatten(), arguments.next().flatten()];
     Some(ThreadState::Waiting(reason(number, first_two)))
+}
+
+/// Number, six arguments, stack pointer and program counter; -1 and the last two outside of a call.
+fn parse_wait(text: &str) -> Option<SystemCallWait> {
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse::<libc::c_long>().ok().filter(|number| *number >= 0)?;
+    let mut addresses = words.skip(6).map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    Some(SystemCallWait { number, stack_pointer: addresses.next()??, pc: addresses.next()?? })
 }
 
 /// CPU time, run delay and number of runs (fs/proc/base.c, `proc_pid_schedstat`); all are 0 without CONFIG_SCHED_INFO.
@@ -113,6 +138,10 @@ mod tests {
         assert_eq!(call(libc::SYS_ppoll, "0x7f 0x0"), waiting(SyntheticFrame::Sleep));
         assert_eq!(call(libc::SYS_wait4, "0x7f 0x0"), Some(ThreadState::Waiting(None)));
         assert_eq!([parse_state(""), parse_state("0x1")], [None, None]);
+        let wait = parse_wait("202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffc 0x7f4c\n");
+        let expected = SystemCallWait { number: 202, stack_pointer: 0x7ffc, pc: 0x7f4c };
+        assert_eq!(wait, Some(expected));
+        assert_eq!(["running\n", "-1 0x7ffc 0x7f4c\n", "202 0x1", ""].map(parse_wait), [None; 4]);
         assert_eq!(parse_run_delay("47431 50305 4\n"), Some(50305));
         assert_eq!([parse_run_delay("0 0 0\n"), parse_run_delay("1 2")], [None, None]);
     }

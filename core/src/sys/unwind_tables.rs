@@ -23,6 +23,38 @@ pub(super) type WalkCache = CacheNative<MustNotAllocateDuringUnwind>;
 pub(super) struct UnwindTables {
     pub unwinder: UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>,
     pub caches: Vec<PooledBuffer<WalkCache>>,
+    functions: Vec<FunctionIndex>,
+}
+
+/// The functions of an object, sorted by address: its `.eh_frame_hdr`.
+struct FunctionIndex {
+    code: Range<u64>,
+    /// Address of the index in the process.
+    start: u64,
+    index: &'static [u8],
+}
+
+impl UnwindTables {
+    /// The address at which the function of `pc` begins.
+    pub fn function_start(&self, pc: u64) -> Option<u64> {
+        let table = self.functions.iter().find(|table| table.code.contains(&pc))?;
+        function_start(table.index, pc.wrapping_sub(table.start)).map(|offset| table.start.wrapping_add(offset))
+    }
+}
+
+/// The last function that begins at or before `offset`, all relative to the index. `None` for another encoding than that of
+/// every linker: a count of four bytes, then pairs of differences of four bytes to the start of the index
+/// (`DW_EH_PE_datarel | DW_EH_PE_sdata4`; Linux Standard Base, 10.6.2).
+fn function_start(index: &[u8], offset: u64) -> Option<u64> {
+    let word = |at: usize| Some(i32::from_le_bytes(*index.get(at..)?.first_chunk()?));
+    if index.get(2..4)? != [0x03, 0x3b] {
+        return None;
+    }
+    let count = word(8)? as u32 as usize;
+    let (pairs, _) = index.get(12..)?.get(..count.checked_mul(8)?)?.as_chunks::<8>();
+    let start = |pair: &[u8; 8]| i64::from(i32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]));
+    let after = pairs.partition_point(|pair| start(pair) <= offset as i64);
+    pairs.get(after.checked_sub(1)?).map(|pair| start(pair) as u64)
 }
 
 static TABLES: AtomicPtr<UnwindTables> = AtomicPtr::new(null_mut());
@@ -46,23 +78,27 @@ pub fn load_unwind_tables() {
         return;
     }
     let mut unwinder = UnwinderNative::new();
-    for object in loaded_objects() {
+    let mut functions = Vec::new();
+    for (object, table) in loaded_objects() {
         unwinder.add_module(object);
+        functions.push(table);
     }
     let caches = (0..CONCURRENT_WALKS).map(|_| PooledBuffer::new(WalkCache::new_in())).collect();
-    let tables = Box::into_raw(Box::new(UnwindTables { unwinder, caches }));
+    let tables = Box::into_raw(Box::new(UnwindTables { unwinder, caches, functions }));
     // A concurrent second caller leaks its own tables; no thread waits.
     _ = TABLES.compare_exchange(null_mut(), tables, Ordering::AcqRel, Ordering::Acquire);
 }
 
+type LoadedObject = (Module<&'static [u8]>, FunctionIndex);
+
 #[derive(Default)]
 struct Objects {
-    found: Vec<Module<&'static [u8]>>,
+    found: Vec<LoadedObject>,
     visited: usize,
     copied_bytes: usize,
 }
 
-fn loaded_objects() -> Vec<Module<&'static [u8]>> {
+fn loaded_objects() -> Vec<LoadedObject> {
     unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void) -> c_int {
         // SAFETY: the linker passes its description of an object that stays loaded during the call, and our argument.
         let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Objects>()) };
@@ -81,7 +117,7 @@ fn loaded_objects() -> Vec<Module<&'static [u8]>> {
 }
 
 /// An object with unwind tables; `None` without them.
-fn module(info: &libc::dl_phdr_info, is_program: bool, copied_bytes: &mut usize) -> Option<Module<&'static [u8]>> {
+fn module(info: &libc::dl_phdr_info, is_program: bool, copied_bytes: &mut usize) -> Option<LoadedObject> {
     let base = info.dlpi_addr;
     // SAFETY: the linker's own array of this object, which is loaded during this call.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
@@ -121,12 +157,14 @@ fn module(info: &libc::dl_phdr_info, is_program: bool, copied_bytes: &mut usize)
         text_svma: Some(code.clone()),
         eh_frame_svma: Some(table),
         eh_frame: Some(table_bytes),
-        eh_frame_hdr_svma: Some(index),
+        eh_frame_hdr_svma: Some(index.clone()),
         eh_frame_hdr: Some(index_bytes),
         ..ExplicitModuleSectionInfo::default()
     };
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Some(Module::new(name, base.wrapping_add(code.start)..base.wrapping_add(code.end), base, sections))
+    let code = base.wrapping_add(code.start)..base.wrapping_add(code.end);
+    let functions = FunctionIndex { code: code.clone(), start: base.wrapping_add(index.start), index: index_bytes };
+    Some((Module::new(name, code, base, sections), functions))
 }
 
 /// The address of `.eh_frame` in the encoding that every linker writes into `.eh_frame_hdr` (Linux Standard Base, 10.6.2):
@@ -143,6 +181,17 @@ mod tests {
     #[test]
     fn the_program_and_the_c_library_have_unwind_tables() {
         assert!(loaded_objects().len() >= 2);
+    }
+
+    #[test]
+    fn the_start_of_a_function_is_found_from_an_address_in_it() {
+        load_unwind_tables();
+        let tables = unwind_tables().unwrap();
+        for function in [loaded_objects as *const () as u64, libc::epoll_wait as *const () as u64] {
+            assert_eq!([0, 1, 9].map(|offset| tables.function_start(function + offset)), [Some(function); 3]);
+        }
+        assert_eq!(tables.function_start(0), None);
+        assert_eq!(function_start(&[1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 9, 0, 0, 0, 1], 5), None, "truncated");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! The acquisition of a lock that is not free.
+
+use std::sync::{LockResult, TryLockError, TryLockResult};
+
+use spanprof_signal::SampleFlags;
+
+use super::guard::{LockGuard, WaitOfGuard};
+use crate::binding::{LockWait, WaitStart};
+use crate::sys::{self, WalkStart};
+
+/// Attempts before the waiter walks its stack, as many as the standard library makes before it blocks
+/// (library/std/src/sys/sync/mutex/futex.rs, Rust 1.88–1.95). Most waits for short critical sections end meanwhile.
+const ATTEMPTS: u32 = 100;
+
+/// Acquires a lock: without a wait if it is free.
+#[inline(always)]
+pub(super) fn acquire<G>(
+    try_lock: impl Fn() -> TryLockResult<G>,
+    lock: impl FnOnce() -> LockResult<G>,
+) -> LockResult<LockGuard<G>> {
+    match try_lock() {
+        Ok(inner) => Ok(LockGuard::without_wait(inner)),
+        Err(TryLockError::WouldBlock) => acquire_contended(try_lock, lock),
+        Err(TryLockError::Poisoned(poisoned)) => LockGuard::of(Err(poisoned), WaitOfGuard::default()),
+    }
+}
+
+/// The result of an attempt, as that of a successful `lock` or `try_lock`.
+#[inline(always)]
+pub(super) fn attempted<G>(attempt: TryLockResult<G>) -> TryLockResult<LockGuard<G>> {
+    match attempt {
+        Ok(inner) => Ok(LockGuard::without_wait(inner)),
+        Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        Err(TryLockError::Poisoned(poisoned)) => {
+            LockGuard::of(Err(poisoned), WaitOfGuard::default()).map_err(TryLockError::Poisoned)
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn acquire_contended<G>(
+    try_lock: impl Fn() -> TryLockResult<G>,
+    lock: impl FnOnce() -> LockResult<G>,
+) -> LockResult<LockGuard<G>> {
+    let Some(start) = WaitStart::now() else { return LockGuard::of(lock(), WaitOfGuard::default()) };
+    for _ in 0..ATTEMPTS {
+        let attempt = try_lock();
+        if start.is_recorded() {
+            // A lock that was acquired just now is released again: the walk never holds it.
+            break;
+        }
+        match attempt {
+            Ok(inner) => return Ok(LockGuard::without_wait(inner)),
+            Err(TryLockError::Poisoned(poisoned)) => return LockGuard::of(Err(poisoned), WaitOfGuard::default()),
+            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+        }
+    }
+    let wait = begin_wait(start, &WalkStart::here());
+    let acquired = lock();
+    LockGuard::of(acquired, end_wait(wait))
+}
+
+/// Walks the stack of the waiting thread, from the caller of the function of `walk_start`.
+pub(super) fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box<LockWait>> {
+    LockWait::begin_at(start, 0, |stack| {
+        sys::walk_calling_thread(walk_start, stack);
+        SampleFlags(0)
+    })
+}
+
+/// Ends a wait when the lock is acquired.
+pub(super) fn end_wait(wait: Option<Box<LockWait>>) -> WaitOfGuard {
+    let mut ended = WaitOfGuard::default();
+    if let Some(wait) = wait.and_then(|wait| wait.end(sys::monotonic_ns())) {
+        ended.0.push(wait);
+    }
+    ended
+}
