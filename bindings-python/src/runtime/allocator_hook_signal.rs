@@ -92,8 +92,7 @@ fn calling_thread() -> usize {
 }
 
 /// The domains whose hooks `call` reaches on this thread: bit [`RAW`] and so on. One caller at a time, which holds the GIL.
-/// `call` can run more than once.
-pub fn reached_by(call: impl FnMut()) -> usize {
+pub fn reached_by(call: impl FnOnce()) -> usize {
     REACHED.store(0, Ordering::Relaxed);
     OBSERVER.store(calling_thread(), Ordering::Relaxed);
     HEAP.probe(call);
@@ -141,17 +140,17 @@ fn saved_arrays() -> &'static ArrayAllocator {
     unsafe { &*SAVED_ARRAYS.load(Ordering::Acquire) }
 }
 
-/// Whether this hook counts a request.
+/// Counts a request if this hook is the one that counts it; false when it needs [`select`].
 #[inline(always)]
-fn is_own<const SMALL_ONLY: bool>(bytes: usize) -> bool {
-    !SMALL_ONLY || bytes <= LARGEST_SMALL
+fn passes<const SMALL_ONLY: bool>(bytes: usize) -> bool {
+    SMALL_ONLY && bytes > LARGEST_SMALL || HEAP.passes(bytes)
 }
 
 unsafe extern "C" fn malloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     context: *mut c_void,
     bytes: usize,
 ) -> *mut c_void {
-    if is_own::<SMALL_ONLY>(bytes) && HEAP.is_sample(bytes) {
+    if !passes::<SMALL_ONLY>(bytes) {
         return sampled_malloc::<DOMAIN>(context, bytes);
     }
     // SAFETY: the arguments of this call are those of the saved allocator, in the same domain.
@@ -165,7 +164,7 @@ unsafe extern "C" fn calloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
 ) -> *mut c_void {
     // The caller has checked that the product is at most PY_SSIZE_T_MAX.
     let bytes = elements.wrapping_mul(size);
-    if is_own::<SMALL_ONLY>(bytes) && HEAP.is_sample(bytes) {
+    if !passes::<SMALL_ONLY>(bytes) {
         return sampled_calloc::<DOMAIN>(context, elements, size);
     }
     // SAFETY: as in `malloc`.
@@ -185,9 +184,9 @@ unsafe extern "C" fn realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
             return unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
         }
     }
-    let is_sample = is_own::<SMALL_ONLY>(bytes) && HEAP.is_sample(bytes);
-    if is_sample || HEAP.may_be_live(old as usize) {
-        return sampled_realloc::<DOMAIN, SMALL_ONLY>(context, old, bytes, is_sample);
+    let is_counted = passes::<SMALL_ONLY>(bytes);
+    if !is_counted || HEAP.may_be_live(old as usize) {
+        return sampled_realloc::<DOMAIN, SMALL_ONLY>(context, old, bytes, is_counted);
     }
     pass_resize::<DOMAIN, SMALL_ONLY>(context, old, bytes)
 }
@@ -232,7 +231,7 @@ unsafe extern "C" fn free_array(context: *mut c_void, data: *mut c_void, bytes: 
 #[cold]
 #[inline(never)]
 extern "C" fn sampled_malloc<const DOMAIN: usize>(context: *mut c_void, bytes: usize) -> *mut c_void {
-    let interval = select::<DOMAIN>();
+    let interval = select::<DOMAIN>(bytes);
     // SAFETY: as in `malloc`.
     let object = unsafe { (saved::<DOMAIN>().malloc)(context, bytes) };
     record(object, bytes, interval)
@@ -242,7 +241,7 @@ extern "C" fn sampled_malloc<const DOMAIN: usize>(context: *mut c_void, bytes: u
 #[inline(never)]
 extern "C" fn sampled_calloc<const DOMAIN: usize>(context: *mut c_void, elements: usize, size: usize) -> *mut c_void {
     let bytes = elements.wrapping_mul(size);
-    let interval = select::<DOMAIN>();
+    let interval = select::<DOMAIN>(bytes);
     // SAFETY: as in `malloc`.
     let object = unsafe { (saved::<DOMAIN>().calloc)(context, elements, size) };
     record(object, bytes, interval)
@@ -254,9 +253,9 @@ extern "C" fn sampled_realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     context: *mut c_void,
     old: *mut c_void,
     bytes: usize,
-    is_sample: bool,
+    is_counted: bool,
 ) -> *mut c_void {
-    let interval = if is_sample { select::<DOMAIN>() } else { None };
+    let interval = if is_counted { None } else { select::<DOMAIN>(bytes) };
     let was_live = HEAP.freed(old as usize);
     let object = pass_resize::<DOMAIN, SMALL_ONLY>(context, old, bytes);
     if object.is_null() && was_live {
@@ -273,13 +272,13 @@ extern "C" fn sampled_free<const DOMAIN: usize>(context: *mut c_void, object: *m
     unsafe { (saved_domain::<DOMAIN>().free)(context, object) }
 }
 
-/// Before the allocation. `None`: it is not a sample.
-fn select<const DOMAIN: usize>() -> Option<u64> {
+/// Before the allocation that did not pass. `None`: it is not a sample.
+fn select<const DOMAIN: usize>(bytes: usize) -> Option<u64> {
     let observer = OBSERVER.load(Ordering::Relaxed);
     if observer != 0 && observer == calling_thread() {
         REACHED.fetch_or(1 << DOMAIN, Ordering::Relaxed);
     }
-    HEAP.select()
+    HEAP.select(bytes)
 }
 
 /// After the allocation.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::sys::new_live_set;
-use spanprof_signal::{AddressFilter, AllocationSampler};
+use spanprof_signal::{exponential_distance, split_mix, AddressFilter};
 
 const SEEDS: u64 = 20;
 const INTERVAL: u64 = 16_384;
@@ -14,9 +14,41 @@ type Mix = [(u64, u64)];
 /// 60 / 30 / 10 percent of 64 MiB in objects of 64 B, 4 KiB and 1 MiB.
 const MIX: &Mix = &[(64, 629_146), (4096, 4915), (1 << 20, 6)];
 
+/// The countdown of the only thread.
+struct Sampler {
+    random: u64,
+    remaining: i64,
+    drawn_with: u64,
+    interval: u64,
+}
+
+impl Sampler {
+    fn new(interval: u64, seed: u64) -> Self {
+        let mut sampler = Self { random: seed, remaining: 0, drawn_with: 0, interval };
+        sampler.draw();
+        sampler
+    }
+
+    fn draw(&mut self) {
+        self.random = self.random.wrapping_add(split_mix::INCREMENT);
+        self.drawn_with = self.interval;
+        self.remaining = exponential_distance(split_mix::mix(self.random), self.interval);
+    }
+
+    /// The interval with which an allocation was selected.
+    fn select(&mut self, size: u64) -> Option<u64> {
+        self.remaining -= size as i64;
+        let selected = (self.remaining < 0).then_some(self.drawn_with);
+        if selected.is_some() {
+            self.draw();
+        }
+        selected
+    }
+}
+
 /// A program that allocates objects and frees some of them.
 struct Simulation {
-    sampler: AllocationSampler,
+    sampler: Sampler,
     live: &'static LiveSet,
     estimator: HeapEstimator,
     stack: LiveStack,
@@ -29,8 +61,7 @@ impl Simulation {
     fn new(interval: u64, max_samples: u32, seed: u64) -> Self {
         let filter: &'static AddressFilter = Box::leak(Box::new(AddressFilter::new()));
         let live: &'static LiveSet = Box::leak(Box::new(new_live_set(max_samples, filter).unwrap()));
-        let sampler = AllocationSampler::new();
-        sampler.start(interval, seed);
+        let sampler = Sampler::new(interval, seed);
         Self {
             sampler,
             live,
@@ -44,14 +75,13 @@ impl Simulation {
     /// The hook and the drain thread; returns the address.
     fn allocate(&mut self, size: u64) -> usize {
         self.next_address += 16;
-        if self.sampler.take(size as usize) {
-            let interval = self.sampler.next();
+        if let Some(interval) = self.sampler.select(size) {
             let sample = self.live.insert(self.next_address, size, interval).expect("there is a free slot");
             self.estimator.add(sample, [size, interval], LabelSetId::EMPTY, self.stack.clone());
             let weights = self.estimator.allocation_weights(size, interval);
             self.allocated = [self.allocated[0] + weights[0], self.allocated[1] + weights[1]];
             if let Some(interval) = self.estimator.limit() {
-                self.sampler.set_interval(interval);
+                self.sampler.interval = interval;
             }
         }
         self.next_address
@@ -131,7 +161,7 @@ fn thinning_keeps_the_set_below_its_limit_and_the_estimate_unbiased() {
             program.allocate(if number % 1000 == 0 { 1 << 20 } else { 64 });
             assert!(program.live.len() <= 1024);
         }
-        assert!(program.estimator.take_thinned() > 1024 && program.sampler.interval() > 64);
+        assert!(program.estimator.take_thinned() > 1024 && program.sampler.interval > 64);
         program.in_use()
     };
     let runs: Vec<_> = (0..SEEDS).map(run).collect();
@@ -177,7 +207,7 @@ fn freed_objects_leave_the_profile_and_their_stacks_are_freed() {
 fn the_interval_returns_in_steps_to_the_configured_one_when_the_set_empties() {
     let mut program = Simulation::new(64, 1024, 1);
     let addresses: Vec<_> = (0..20_000).map(|_| program.allocate(64)).collect();
-    let grown = program.sampler.interval();
+    let grown = program.sampler.interval;
     assert!(grown >= 1024, "{grown}");
     assert_eq!(program.estimator.relax(), None, "the set is full");
     addresses.iter().for_each(|address| _ = program.live.remove(*address));

@@ -3,32 +3,32 @@
 //! thread. Not here: weights, thinning, in-use profiles (the drain thread).
 //!
 //! # Rules of a hook
-//! 1. Allocation: [`HeapSampling::is_sample`], and if true at once [`HeapSampling::select`], both before the allocator is
-//!    called. Then [`HeapSampling::record_sample`] with the new address. Callers need no lock (`allocation_sampler`).
+//! 1. Allocation: [`HeapSampling::passes`], and if false [`HeapSampling::select`], both before the allocator is called. Then,
+//!    if it was selected, [`HeapSampling::record_sample`] with the new address. Callers need no lock.
 //! 2. Free: if [`HeapSampling::may_be_live`], [`HeapSampling::freed`], both before the allocator is called. The address may
 //!    be allocated again as soon as the allocator has it.
 //! 3. Reallocation: a free of the old object, then an allocation of the new one. If it fails, the old object is live but
 //!    no longer in the set: [`HeapSampling::count_lost`].
-//! 4. Callers with thread-local storage count with a `ThreadSampler` each, and record with [`HeapSampling::record_sample`].
+//! 4. Callers with thread-local storage count with a `ThreadSampler` each instead of rule 1.
 //! 5. A hook stays installed after [`HeapSampling::stop`]: it then selects nothing and finds no address.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::buffer_pool::{claim_buffer, return_all, PooledBuffer};
 use crate::entry::{MAX_FRAMES, NO_FRAME};
+use crate::sampler_table::{thread_pointer, SamplerTable};
 use crate::thread_sampler;
 use crate::{
-    AddressFilter, AllocationSampler, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags,
-    SampleKind,
+    AddressFilter, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
+    SelectedAllocation, ThreadSampler, ThreadSampling,
 };
 
 /// The heap profile of the process.
 pub static HEAP: HeapSampling = HeapSampling::new();
 /// The filter of the set in [`HEAP`]; a static of its own, so that its address is a constant in the hook.
 pub static LIVE_ADDRESSES: AddressFilter = AddressFilter::new();
-
-/// Maximum number of calls of a probe.
-const MAX_PROBES: usize = 100;
+/// The countdowns of threads without thread-local storage.
+static THREAD_SAMPLERS: SamplerTable<ThreadSampler> = SamplerTable::new();
 
 /// Parameters of a run.
 pub struct HeapSettings {
@@ -83,10 +83,9 @@ type FrameBuffer = PooledBuffer<[RawFrame; MAX_FRAMES]>;
 
 /// See the module documentation.
 pub struct HeapSampling {
-    sampler: AllocationSampler,
+    /// Mean interval of the current or next run, bytes.
+    interval: AtomicU64,
     running: AtomicBool,
-    /// [`HeapSampling::probe`] is in progress.
-    probing: AtomicBool,
     inbox: AtomicPtr<Inbox>,
     live: AtomicPtr<LiveSet>,
     depth: AtomicUsize,
@@ -101,9 +100,8 @@ pub struct HeapSampling {
 impl HeapSampling {
     const fn new() -> Self {
         Self {
-            sampler: AllocationSampler::new(),
+            interval: AtomicU64::new(1),
             running: AtomicBool::new(false),
-            probing: AtomicBool::new(false),
             inbox: AtomicPtr::new(core::ptr::null_mut()),
             live: AtomicPtr::new(core::ptr::null_mut()),
             depth: AtomicUsize::new(0),
@@ -116,10 +114,11 @@ impl HeapSampling {
         }
     }
 
-    /// Counts an allocation of `bytes`; true when it is due as a sample.
+    /// Counts an allocation of the calling thread, for libraries without thread-local storage. False when it needs
+    /// [`Self::select`] instead, which then counts it.
     #[inline(always)]
-    pub fn is_sample(&self, bytes: usize) -> bool {
-        self.sampler.take(bytes)
+    pub fn passes(&self, bytes: usize) -> bool {
+        THREAD_SAMPLERS.passes(thread_pointer(), bytes)
     }
 
     /// False when the object at `address` is not in the live set.
@@ -128,18 +127,14 @@ impl HeapSampling {
         LIVE_ADDRESSES.may_contain(address)
     }
 
-    /// Draws the distance to the next sample. Returns the mean interval of this one, bytes; `None` while stopped or
-    /// probed.
+    /// Counts an allocation for which [`Self::passes`] returned false. Returns the mean interval with which it was selected,
+    /// bytes; `None` when it is not a sample.
     #[cold]
-    pub fn select(&self) -> Option<u64> {
-        if self.probing.load(Ordering::Acquire) {
-            return None;
+    pub fn select(&self, bytes: usize) -> Option<u64> {
+        match THREAD_SAMPLERS.select(thread_pointer(), bytes)? {
+            SelectedAllocation::Sample(interval) => Some(interval),
+            SelectedAllocation::Probe => None,
         }
-        if self.is_running() {
-            return Some(self.sampler.next());
-        }
-        self.sampler.park();
-        None
     }
 
     /// Records the sample at `address`, 0 if the allocation failed, with the interval of its selection by [`Self::select`] or
@@ -252,17 +247,15 @@ impl HeapSampling {
         self.depth.store(settings.max_stack_depth, Ordering::Relaxed);
         self.inbox.store((settings.inbox as *const Inbox).cast_mut(), Ordering::Release);
         self.live.store((settings.live as *const LiveSet).cast_mut(), Ordering::Release);
+        self.interval.store(settings.interval.max(1), Ordering::Relaxed);
         self.running.store(true, Ordering::Release);
-        self.sampler.start(settings.interval, settings.seed);
         thread_sampler::start(settings.interval, settings.seed);
-        self.ensure_sampling();
     }
 
-    /// Repeats the start of the sampler if a hook on another thread overwrote it. Called by the drain thread too.
+    /// Repeats the start of the countdowns if a hook that read the state before the start stopped them. Called by the drain
+    /// thread.
     pub fn ensure_sampling(&self) {
         if self.is_running() {
-            self.sampler.resume();
-            // A hook that read the state before the start may have stopped the threads' countdowns.
             thread_sampler::set_interval(self.interval());
         }
     }
@@ -275,13 +268,12 @@ impl HeapSampling {
     /// Takes no samples from now on. Objects stay in the live set until they are freed or the set is cleared.
     pub fn stop(&self) {
         self.running.store(false, Ordering::Release);
-        self.sampler.park();
         thread_sampler::stop();
     }
 
-    /// Changes the mean interval, bytes, from the next sample on.
+    /// Changes the mean interval, bytes, from the next allocation of each thread on.
     pub fn set_interval(&self, interval: u64) {
-        self.sampler.set_interval(interval);
+        self.interval.store(interval.max(1), Ordering::Relaxed);
         if self.is_running() {
             thread_sampler::set_interval(interval);
         }
@@ -289,7 +281,7 @@ impl HeapSampling {
 
     /// The current mean interval, bytes.
     pub fn interval(&self) -> u64 {
-        self.sampler.interval()
+        self.interval.load(Ordering::Relaxed)
     }
 
     /// The set of the current or last run; `None` before the first.
@@ -298,24 +290,16 @@ impl HeapSampling {
         unsafe { self.live.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Calls `call`, during which every hook calls [`Self::select`], so that the caller observes which hooks are called. No
-    /// samples are taken meanwhile. `call` can run more than once.
-    pub fn probe(&self, mut call: impl FnMut()) {
-        self.probing.store(true, Ordering::Release);
-        // A hook on another thread may store a distance over the due one.
-        for _ in 0..MAX_PROBES {
-            self.sampler.make_due();
-            call();
-            if self.sampler.is_due() {
-                break;
-            }
+    /// Calls `call`, during which each hook on the calling thread calls [`Self::select`], so that the caller observes which
+    /// hooks are called.
+    pub fn probe(&self, call: impl FnOnce()) {
+        // A thread without a countdown calls `select` for each allocation anyway.
+        let sampler = THREAD_SAMPLERS.claim(thread_pointer());
+        let before = sampler.map(|sampler| sampler.set_sampling(ThreadSampling::Probe));
+        call();
+        if let (Some(sampler), Some(before)) = (sampler, before) {
+            sampler.set_sampling(before);
         }
-        // Before the end of the probe, so that no hook takes the due distance for a sample.
-        match self.is_running() {
-            true => _ = self.sampler.next(),
-            false => self.sampler.park(),
-        }
-        self.probing.store(false, Ordering::Release);
     }
 
     /// In the fork hook: stops sampling until the child starts it. The live set keeps the parent's objects.

@@ -5,7 +5,6 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
 
 mod address_filter;
-mod allocation_sampler;
 pub mod arm;
 mod atomics;
 pub mod buffer_pool;
@@ -15,6 +14,7 @@ pub mod counters;
 mod drop_reason;
 mod entry;
 pub mod exchange;
+mod exponential_distance;
 pub mod forward;
 pub mod futex;
 pub mod guarded;
@@ -36,6 +36,7 @@ mod ring;
 #[cfg(all(test, not(loom)))]
 mod ring_tests;
 mod sample;
+mod sampler_table;
 pub mod self_walk;
 pub mod signal_claim;
 mod slot;
@@ -49,11 +50,11 @@ mod thread_sampler;
 pub mod walk_fault;
 
 pub use address_filter::AddressFilter;
-pub use allocation_sampler::AllocationSampler;
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use context::{Context, InlineContext};
 pub use drop_reason::DropReason;
 pub use entry::MAX_FRAMES;
+pub use exponential_distance::exponential_distance;
 pub use inbox::{Inbox, WakeReason};
 pub use live_set::{LiveObject, LiveSet, LiveSlot};
 pub use memory::{Memory, ProcessMemory};

@@ -1,10 +1,11 @@
-//! Loom models of the ring, its wakeup, the slot, the exchange of wall requests and the live set, up to the preemption bound. Built
-//! only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
+//! Loom models of the ring, its wakeup, the slot, the exchange of wall requests, the live set and the owners of countdowns, up to
+//! the preemption bound. Built only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::buffer_pool::{claim_buffer, PooledBuffer};
 use crate::entry::{Header, FIXED_WORDS};
 use crate::exchange::{Requester, Round, WallRequest};
+use crate::sampler_table::SamplerTable;
 use crate::{
     AddressFilter, Context, DropReason, EnterOutcome, Inbox, LiveSet, LiveSlot, RawSample, Ring, SampleFlags,
     SampleKind, Slot, SlotInit,
@@ -347,5 +348,33 @@ fn model_a_buffer_has_one_user_at_a_time_and_passes_on_its_content() {
         let users = claim_buffer(&*pool, 0).unwrap().with(|value| *value);
         assert_eq!(users, u64::from(own) + u64::from(other));
         assert!(own || other);
+    });
+}
+
+#[test]
+fn model_a_countdown_has_one_owner_which_loses_no_count() {
+    check(3, || {
+        let table = Arc::new(SamplerTable::with(|| AtomicU64::new(0)));
+        // All three have the same slot.
+        let count = |table: &SamplerTable<AtomicU64>, thread: u64| {
+            let before = table.owned(thread).is_some();
+            let claimed = table.claim(thread);
+            for _ in 0..2 {
+                // As a countdown counts: not atomic.
+                claimed.inspect(|bytes| bytes.store(bytes.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
+            }
+            assert!(!before && table.owned(thread).is_some() == claimed.is_some());
+            claimed.map(|bytes| bytes.load(Ordering::Relaxed))
+        };
+        let threads: Vec<_> = [1, 2]
+            .map(|thread| {
+                let table = table.clone();
+                thread::spawn(move || count(&table, thread))
+            })
+            .into_iter()
+            .collect();
+        let mut counts = vec![count(&table, 3)];
+        counts.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
+        assert_eq!(counts.into_iter().flatten().collect::<Vec<_>>(), [2]);
     });
 }

@@ -1,18 +1,16 @@
-//! Selects allocations like `allocation_sampler`, with one countdown per thread: for allocators whose callers are not
-//! serialized. The merged Poisson processes of all threads are one Poisson process. Called by allocator hooks. Not here:
-//! the storage of the countdown, which belongs to the thread (thread-local storage needs the standard library).
+//! Selects allocations for the heap profile: a Poisson process over allocated bytes, with one countdown per thread. The merged
+//! Poisson processes of all threads are one Poisson process. Called by allocator hooks. Not here: the storage of the
+//! countdown (thread-local storage of a program, `sampler_table` for a library that is loaded at run time).
 //!
 //! # Rules
 //! 1. A countdown counts with the mean interval with which it was drawn. When the interval of the process changes, the
 //!    thread draws again at its next allocation. That is unbiased, because the exponential distribution has no memory.
 //! 2. Interval 0 means stopped: each thread notices it at its next allocation, so no sample is taken in vain.
 //! 3. The frequent case is one load of shared memory that is nearly never written, and one subtraction in the thread's own
-//!    memory.
+//!    memory. Only this thread writes there: loads and stores need no lock prefix.
 
-use core::cell::Cell;
-
-use crate::allocation_sampler::exponential_distance;
-use crate::atomics::{AtomicU64, Ordering};
+use crate::atomics::{AtomicI64, AtomicU64, AtomicU8, Ordering};
+use crate::exponential_distance::exponential_distance;
 use crate::split_mix;
 
 /// Bytes until the next sample of a thread that is not sampled.
@@ -31,6 +29,7 @@ static NEXT_STATE: AtomicU64 = AtomicU64::new(0);
 
 /// Which allocations of a thread are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum ThreadSampling {
     /// A Poisson process over the allocated bytes.
     Enabled,
@@ -38,6 +37,15 @@ pub enum ThreadSampling {
     Excluded,
     /// Each, so that a caller can observe whether a hook is called, and its stack.
     Probe,
+}
+
+impl ThreadSampling {
+    fn from_number(number: u8) -> Self {
+        [Self::Enabled, Self::Excluded, Self::Probe]
+            .into_iter()
+            .find(|sampling| *sampling as u8 == number)
+            .unwrap_or(Self::Enabled)
+    }
 }
 
 /// An allocation that its thread's countdown selected.
@@ -52,22 +60,23 @@ pub enum SelectedAllocation {
 /// The countdown of one thread. See the module documentation.
 pub struct ThreadSampler {
     /// Bytes until the next sample; it is due when the value is negative.
-    remaining: Cell<i64>,
+    remaining: AtomicI64,
     /// Interval with which `remaining` was drawn; 0: not drawn.
-    drawn_with: Cell<u64>,
+    drawn_with: AtomicU64,
     /// State of the random numbers (SplitMix64); 0: none yet.
-    random: Cell<u64>,
-    sampling: Cell<ThreadSampling>,
+    random: AtomicU64,
+    /// A [`ThreadSampling`].
+    sampling: AtomicU8,
 }
 
 impl ThreadSampler {
     /// The countdown of a new thread.
     pub const fn new() -> Self {
         Self {
-            remaining: Cell::new(PARKED),
-            drawn_with: Cell::new(0),
-            random: Cell::new(0),
-            sampling: Cell::new(ThreadSampling::Enabled),
+            remaining: AtomicI64::new(PARKED),
+            drawn_with: AtomicU64::new(0),
+            random: AtomicU64::new(0),
+            sampling: AtomicU8::new(ThreadSampling::Enabled as u8),
         }
     }
 
@@ -75,32 +84,32 @@ impl ThreadSampler {
     #[inline(always)]
     pub fn passes(&self, bytes: usize) -> bool {
         // No allocator provides more than i64::MAX bytes.
-        let left = self.remaining.get().wrapping_sub(bytes as i64);
-        if left < 0 || INTERVAL.0.load(Ordering::Relaxed) != self.drawn_with.get() {
+        let left = self.remaining.load(Ordering::Relaxed).wrapping_sub(bytes as i64);
+        if left < 0 || INTERVAL.0.load(Ordering::Relaxed) != self.drawn_with.load(Ordering::Relaxed) {
             return false;
         }
-        self.remaining.set(left);
+        self.remaining.store(left, Ordering::Relaxed);
         true
     }
 
     /// Counts an allocation for which [`Self::passes`] returned false; `None` when it is not selected.
     pub fn select(&self, bytes: usize) -> Option<SelectedAllocation> {
         let interval = INTERVAL.0.load(Ordering::Relaxed);
-        match self.sampling.get() {
+        match ThreadSampling::from_number(self.sampling.load(Ordering::Relaxed)) {
             ThreadSampling::Probe => return Some(SelectedAllocation::Probe),
             ThreadSampling::Enabled if interval != 0 => {}
             _ => {
-                self.remaining.set(PARKED);
-                self.drawn_with.set(interval);
+                self.remaining.store(PARKED, Ordering::Relaxed);
+                self.drawn_with.store(interval, Ordering::Relaxed);
                 return None;
             }
         }
-        if self.drawn_with.get() != interval {
+        if self.drawn_with.load(Ordering::Relaxed) != interval {
             self.draw(interval);
         }
-        let left = self.remaining.get().wrapping_sub(bytes as i64);
+        let left = self.remaining.load(Ordering::Relaxed).wrapping_sub(bytes as i64);
         if left >= 0 {
-            self.remaining.set(left);
+            self.remaining.store(left, Ordering::Relaxed);
             return None;
         }
         self.draw(interval);
@@ -110,21 +119,23 @@ impl ThreadSampler {
     /// Changes which allocations of the thread are selected; returns the previous value.
     pub fn set_sampling(&self, sampling: ThreadSampling) -> ThreadSampling {
         // The next allocation calls `select`.
-        self.remaining.set(-1);
-        self.drawn_with.set(0);
-        self.sampling.replace(sampling)
+        self.remaining.store(-1, Ordering::Relaxed);
+        self.drawn_with.store(0, Ordering::Relaxed);
+        let before = self.sampling.load(Ordering::Relaxed);
+        self.sampling.store(sampling as u8, Ordering::Relaxed);
+        ThreadSampling::from_number(before)
     }
 
     fn draw(&self, interval: u64) {
-        let mut state = self.random.get();
+        let mut state = self.random.load(Ordering::Relaxed);
         if state == 0 {
             state = split_mix::mix(NEXT_STATE.fetch_add(split_mix::INCREMENT, Ordering::Relaxed));
         }
         state = state.wrapping_add(split_mix::INCREMENT);
-        self.random.set(state);
+        self.random.store(state, Ordering::Relaxed);
         let number = split_mix::mix(state ^ RUN.load(Ordering::Relaxed));
-        self.remaining.set(exponential_distance(number, interval));
-        self.drawn_with.set(interval);
+        self.remaining.store(exponential_distance(number, interval), Ordering::Relaxed);
+        self.drawn_with.store(interval, Ordering::Relaxed);
     }
 }
 
@@ -156,6 +167,7 @@ pub(crate) fn stop() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler_table::SamplerTable;
     use std::sync::{Mutex, PoisonError};
 
     /// Selected allocations of `count`, and their interval.
@@ -199,6 +211,41 @@ mod tests {
                 let expected = 1.0 - (-(size as f64) / 1000.0).exp();
                 let (rate, error) = (f64::from(selected) / rounds, (expected * (1.0 - expected) / rounds).sqrt());
                 assert!((rate - expected).abs() < 5.0 * error, "{size}: {rate} instead of {expected} ± {error}");
+            }
+        });
+    }
+
+    #[test]
+    fn threads_that_do_nothing_but_count_select_with_the_probability_of_each_size_with_and_without_a_slot() {
+        const THREADS: u64 = 6;
+        const ROUNDS: u32 = if cfg!(miri) { 50 } else { 500_000 };
+        const INTERVAL: u64 = 8192;
+        // The last two have no slot.
+        let table = SamplerTable::new();
+        let mut threads: Vec<u64> = (1..10_000).filter(|thread| table.claim(*thread).is_some()).take(4).collect();
+        let without: Vec<u64> = (1..10_000).filter(|thread| table.claim(*thread).is_none()).take(2).collect();
+        threads.extend(without);
+        assert_eq!(threads.len(), if cfg!(miri) { 4 } else { THREADS as usize });
+        one_at_a_time(|| {
+            start(INTERVAL, 3);
+            let count = |thread: u64, bytes: usize| {
+                (0..ROUNDS).filter(|_| !table.passes(thread, bytes) && table.select(thread, bytes).is_some()).count()
+            };
+            let selected: Vec<usize> = std::thread::scope(|scope| {
+                let running: Vec<_> = threads
+                    .iter()
+                    .enumerate()
+                    // A multiple of the size for each thread: a lost count would favor one of them.
+                    .map(|(number, thread)| scope.spawn(move || count(*thread, 8 << number)))
+                    .collect();
+                running.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            for (number, selected) in selected.iter().enumerate() {
+                let probability = 1.0 - (-f64::from(8u32 << number) / INTERVAL as f64).exp();
+                let expected = probability * f64::from(ROUNDS);
+                let errors = (*selected as f64 - expected) / (expected * (1.0 - probability)).sqrt();
+                println!("{} bytes: {selected} instead of {expected:.0}, {errors:+.2} standard errors", 8 << number);
+                assert!(errors.abs() < 4.5, "{} bytes: {selected} instead of {expected}", 8 << number);
             }
         });
     }
