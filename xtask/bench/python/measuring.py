@@ -7,6 +7,7 @@ import math
 import os
 import statistics
 import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -79,3 +80,10 @@ def swallowing_receiver():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
+
+
+if __name__ == "__main__":
+    # As a process of its own: prints its address, ends with its standard input.
+    with swallowing_receiver() as printed:
+        print(printed, flush=True)
+        sys.stdin.read()

@@ -68,3 +68,42 @@ def ddtrace(_rate, address):
         return {}
 
     return stop
+
+
+#: Settings of spanprof in a web service, by the name of its row.
+SERVICE_SETTINGS = {
+    "spanprof, default": {},
+    "spanprof, heap": {"cpu": False, "gc": False},
+    "spanprof, all": {"profiles": "all"},
+}
+#: Prefixes of the counters of samples taken and lost.
+SAMPLES_AND_LOSSES = ("samples.cpu", "samples.wall", "samples.off_cpu", "samples.submitted", "heap.samples", "dropped.", "windows.closed")
+
+
+def start_service(name, address, window):
+    """Starts a profiler with windows of so many seconds; returns its stop function, which returns counters."""
+    if name in SERVICE_SETTINGS:
+        import spanprof
+
+        spanprof.start(service_name="bench", endpoint=address, upload_interval=window, **SERVICE_SETTINGS[name])
+
+        def stop():
+            stats = spanprof.stats()
+            spanprof.stop()
+            return {key: value for key, value in stats.items() if key.startswith(SAMPLES_AND_LOSSES) and isinstance(value, int)}
+
+        return stop
+    if name == "ddtrace":
+        # Stacks, memory and locks, all on by default.
+        os.environ.update(
+            DD_TRACE_AGENT_URL=address,
+            DD_INSTRUMENTATION_TELEMETRY_ENABLED="false",
+            DD_PROFILING_UPLOAD_INTERVAL=str(window),
+            DD_PROFILING_MEMORY_ENABLED="true",
+            DD_PROFILING_LOCK_ENABLED="true",
+        )
+        from ddtrace.profiling import Profiler
+
+        profiler = Profiler(service="bench", env="bench", version="1")
+        profiler.start()
+    return dict

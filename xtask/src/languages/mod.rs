@@ -4,6 +4,7 @@
 pub mod java;
 pub mod node;
 pub mod python;
+pub mod service;
 
 use std::path::{Path, PathBuf};
 

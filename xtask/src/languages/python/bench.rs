@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::runtimes::{self, Python};
 use super::{package, Venv};
+use crate::languages::service::{self, MeasuredService};
 use crate::languages::{BenchRunner, Benchmark};
 use crate::scratch;
 use crate::step::{ProcessStep, StepResult};
@@ -15,14 +16,24 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "overhead", heading: "Python: cost" },
     Benchmark { name: "tags", heading: "Python: tag_wrapper" },
     Benchmark { name: "heap", heading: "Python: allocator hooks" },
+    Benchmark { name: "service", heading: "Python: web service" },
     Benchmark { name: "footprint", heading: "Python: start, memory, size" },
 ];
 
 /// Pinned for reproducible figures.
 const PEERS: [(&str, &str); 3] =
     [("pyroscope", "pyroscope-io==1.4.0"), ("ddtrace", "ddtrace==4.16.0"), ("py-spy", "py-spy==0.4.3")];
-/// Benchmarks that run beside [`PEERS`].
-const BESIDE_PEERS: [&str; 2] = ["overhead", "footprint"];
+/// Profilers of the web service, in the order of its table; the first is none.
+const IN_SERVICE: [&str; 5] = ["none", "spanprof, heap", "spanprof, default", "spanprof, all", "ddtrace"];
+
+/// The peers of a benchmark.
+fn peers(name: &str) -> &'static [&'static str] {
+    match name {
+        "overhead" | "footprint" => &["pyroscope", "ddtrace", "py-spy"],
+        "service" => &["ddtrace"],
+        _ => &[],
+    }
+}
 
 /// Inputs of the benchmarks.
 pub struct PythonBench {
@@ -45,13 +56,21 @@ impl PythonBench {
         let own = Venv::with("bench-spanprof", &self.python, &[])?;
         own.install_wheel(&self.wheel)?;
         let mut environments = vec![("spanprof", own.python())];
-        if BESIDE_PEERS.contains(&name) {
-            for (peer, package) in PEERS {
-                let venv = Venv::with(&format!("bench-{peer}"), &self.python, &[package.to_owned()])?;
-                environments.push((peer, venv.python()));
-            }
+        for (peer, package) in PEERS.into_iter().filter(|(peer, _)| peers(name).contains(peer)) {
+            let venv = Venv::with(&format!("bench-{peer}"), &self.python, &[package.to_owned()])?;
+            environments.push((peer, venv.python()));
         }
         Ok(environments)
+    }
+
+    /// The web service under each profiler.
+    fn service(&self, short: bool) -> StepResult<String> {
+        let environments = self.environments("service")?;
+        let measured = IN_SERVICE.map(|profiler| {
+            let own = environments.iter().find(|(name, _)| *name == profiler).unwrap_or(&environments[0]);
+            MeasuredService::new(profiler, &[&own.1.to_string_lossy(), "xtask/bench/python/service_run.py"])
+        });
+        service::measure("service", &self.python.program, &measured, short)
     }
 }
 
@@ -65,6 +84,9 @@ impl BenchRunner for PythonBench {
     }
 
     fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
+        if name == "service" {
+            return self.service(short);
+        }
         let environments = self.environments(name)?;
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
