@@ -20,13 +20,14 @@ use crate::{scratch, workspace};
 /// service     a web service under load: CPU per request, latency and memory; default, heap alone, all types, ddtrace
 /// footprint   start time, resident memory, size of the wheel
 ///
-/// Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all six, a quarter of an hour:
+/// Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all of them, half an hour:
 /// node-start     cost of a start and of each worker thread, on Node.js 20, 24 and 26
 /// node-cost      CPU of the same work with and without, in pairs; our own CPU per sample
 /// node-pauses    pauses of JavaScript at start and at a window's end; installed size
 /// node-accuracy  shares and totals of a mix; shares of inlined functions
 /// node-lag       blocks of the event loop of 20 to 110 ms
 /// node-labels    cost of labels in a program that awaits
+/// node-service   a web service under load: CPU per request, latency and memory; default, heap alone, all types, @datadog/pprof
 ///
 /// Java, beside async-profiler, the Pyroscope agent and the flight recorder; `java` is all of them:
 /// java-handler   cost of a sample to its thread, beside async-profiler's walk; our own CPU
@@ -34,6 +35,7 @@ use crate::{scratch, workspace};
 /// java-accuracy  shares and totals of a mix, of native code, of inlined methods
 /// java-labels    cost of labels, and the labeled samples, on platform and virtual threads
 /// java-wall      the wall-clock profile of 50 threads; CPU of sampling 500
+/// java-service   a web service under load: CPU per request, latency and memory; default, heap alone, all types, async-profiler
 /// java-start     starts, stops, pauses, memory, samples lost at a stop
 ///
 /// The other profilers are installed in separate environments.
@@ -185,7 +187,7 @@ mod tests {
         let matching = |name: &str| ListedBenchmark::all().iter().filter(|bench| bench.matches(name)).count();
         assert_eq!(
             [matching("engine"), matching("python"), matching("node"), matching("node-lag"), matching("java")],
-            [1, 6, 6, 1, 6]
+            [1, 6, 7, 1, 7]
         );
     }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::package;
 use super::runtimes::{self, Jdk};
-use crate::languages::{BenchRunner, Benchmark};
+use crate::languages::service::{self, MeasuredService};
+use crate::languages::{python, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
@@ -16,12 +17,18 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "java-accuracy", heading: "Java: shares and totals" },
     Benchmark { name: "java-labels", heading: "Java: labels" },
     Benchmark { name: "java-wall", heading: "Java: wall clock" },
+    Benchmark { name: "java-service", heading: "Java: web service" },
     Benchmark { name: "java-start", heading: "Java: start, stop, pauses, memory" },
 ];
 
 /// Pinned for reproducible figures: name in the programs, and Maven coordinates.
 const PEERS: [(&str, &str); 2] =
     [("async-profiler", "tools.profiler:async-profiler:4.6"), ("pyroscope", "io.pyroscope:agent:2.9.2")];
+/// Profilers of the web service, in the order of its table; the first is none.
+const IN_SERVICE: [&str; 5] =
+    ["none", "spanprof, heap", "spanprof, default", "spanprof, all", "async-profiler, cpu, alloc, lock"];
+/// Options of a web service on one processor, where the VM would select another collector.
+const SERVICE_OPTIONS: [&str; 4] = ["-Xms256m", "-Xmx256m", "-XX:+UseG1GC", "-XX:ActiveProcessorCount=2"];
 /// Maven's goal to fetch a JAR.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy";
 /// Default of `--java`.
@@ -46,6 +53,27 @@ impl JavaBench {
         let classes = compiled(&jars)?;
         Ok(Self { jdks, jars, classes })
     }
+
+    /// The newest of the selected JDKs.
+    fn newest(&self) -> StepResult<&Jdk> {
+        self.jdks.last().ok_or_else(|| StepFailure::new("bench", "no JDK"))
+    }
+
+    /// The web service under each profiler.
+    fn service(&self, short: bool) -> StepResult<String> {
+        let newest = self.newest()?;
+        let program = newest.home.join("bin/java");
+        let access: &[&str] = if newest.version >= 22 { &["--enable-native-access=ALL-UNNAMED"] } else { &[] };
+        let measured = IN_SERVICE.map(|profiler| {
+            let jar = self.jars.iter().find(|(name, _)| profiler.starts_with(name)).map(|(_, jar)| jar.display());
+            let class_path =
+                format!("{}:{}", self.classes.display(), jar.map(|jar| jar.to_string()).unwrap_or_default());
+            let java = program.to_string_lossy();
+            let words = [&[&*java], &SERVICE_OPTIONS[..], access, &["-cp", &class_path, "ServiceRun"]].concat();
+            MeasuredService::new(profiler, &words)
+        });
+        service::measure("java-service", &python::runtimes::preferred()?.program, &measured, short)
+    }
 }
 
 impl BenchRunner for JavaBench {
@@ -60,10 +88,12 @@ impl BenchRunner for JavaBench {
     }
 
     fn measure(&self, name: &str, _command: &Path, short: bool) -> StepResult<String> {
+        if name == "java-service" {
+            return self.service(short);
+        }
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
-        let java = self.jdks.last().ok_or_else(|| StepFailure::new("bench", "no JDK"))?;
-        let mut step = ProcessStep::new(format!("bench {name}"), java.home.join("bin/java"))
+        let mut step = ProcessStep::new(format!("bench {name}"), self.newest()?.home.join("bin/java"))
             .args(["-Xmx256m", "-cp"])
             .arg(&self.classes)
             .arg(main_class(name))

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::package;
 use super::runtimes::{self, NodeJs};
-use crate::languages::{BenchRunner, Benchmark};
+use crate::languages::service::{self, MeasuredService};
+use crate::languages::{python, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepResult};
 use crate::{scratch, workspace};
 
@@ -17,10 +18,14 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "node-accuracy", heading: "Node.js: shares and totals" },
     Benchmark { name: "node-lag", heading: "Node.js: blocks of the event loop" },
     Benchmark { name: "node-labels", heading: "Node.js: labels" },
+    Benchmark { name: "node-service", heading: "Node.js: web service" },
 ];
 
 /// Pinned for reproducible figures.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
+/// Profilers of the web service, in the order of its table; the first is none.
+const IN_SERVICE: [&str; 6] =
+    ["none", "spanprof, heap", "spanprof, default", "spanprof, all", "datadog, heap", "datadog, wall and heap"];
 /// Measured in addition: AsyncContextFrame carries labels, and V8 reserves four times the memory for machine code.
 const NEWER: [u32; 2] = [24, 26];
 
@@ -44,6 +49,16 @@ impl NodeBench {
         let modules = runtimes::install(&package, &PEERS, "bench-node")?;
         Ok(Self { node, newer, package, modules })
     }
+
+    /// The web service under each profiler.
+    fn service(&self, short: bool) -> StepResult<String> {
+        let modules = format!("NODE_PATH={}", self.modules.display());
+        let node = self.node.program.to_string_lossy();
+        let measured = IN_SERVICE.map(|profiler| {
+            MeasuredService::new(profiler, &["env", &modules, &node, "xtask/bench/node/service_run.js"])
+        });
+        service::measure("node-service", &python::runtimes::preferred()?.program, &measured, short)
+    }
 }
 
 impl BenchRunner for NodeBench {
@@ -56,6 +71,9 @@ impl BenchRunner for NodeBench {
     }
 
     fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
+        if name == "node-service" {
+            return self.service(short);
+        }
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
         let script = format!("xtask/bench/node/{}.js", name.trim_start_matches("node-"));
