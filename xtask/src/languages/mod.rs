@@ -3,8 +3,8 @@
 
 pub mod java;
 pub mod node;
+pub mod programs;
 pub mod python;
-pub mod service;
 
 use std::path::{Path, PathBuf};
 

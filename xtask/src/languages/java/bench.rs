@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::package;
 use super::runtimes::{self, Jdk};
-use crate::languages::service::{self, MeasuredService};
+use crate::languages::programs::ProgramBenchmark;
 use crate::languages::{python, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
@@ -24,11 +24,15 @@ pub const ALL: &[Benchmark] = &[
 /// Pinned for reproducible figures: name in the programs, and Maven coordinates.
 const PEERS: [(&str, &str); 2] =
     [("async-profiler", "tools.profiler:async-profiler:4.6"), ("pyroscope", "io.pyroscope:agent:2.9.2")];
-/// Profilers of the web service, in the order of its table; the first is none.
-const IN_SERVICE: [&str; 5] =
-    ["none", "spanprof, heap", "spanprof, default", "spanprof, all", "async-profiler, cpu, alloc, lock"];
-/// Options of a web service on one processor, where the VM would select another collector.
-const SERVICE_OPTIONS: [&str; 4] = ["-Xms256m", "-Xmx256m", "-XX:+UseG1GC", "-XX:ActiveProcessorCount=2"];
+/// Those that are the same for every language.
+const OF_PROGRAMS: &[ProgramBenchmark] = &[ProgramBenchmark {
+    name: "java-service",
+    script: "service",
+    program: "ServiceRun",
+    profilers: &["none", "spanprof, heap", "spanprof, default", "spanprof, all", "async-profiler, cpu, alloc, lock"],
+}];
+/// Options of these programs. On one processor, the VM would select another collector.
+const PROGRAM_OPTIONS: [&str; 4] = ["-Xms256m", "-Xmx256m", "-XX:+UseG1GC", "-XX:ActiveProcessorCount=2"];
 /// Maven's goal to fetch a JAR.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy";
 /// Default of `--java`.
@@ -59,20 +63,14 @@ impl JavaBench {
         self.jdks.last().ok_or_else(|| StepFailure::new("bench", "no JDK"))
     }
 
-    /// The web service under each profiler.
-    fn service(&self, short: bool) -> StepResult<String> {
-        let newest = self.newest()?;
-        let program = newest.home.join("bin/java");
+    /// Command of a program of [`OF_PROGRAMS`].
+    fn program(&self, newest: &Jdk, class: &str, profiler: &str) -> Vec<String> {
+        let jar = self.jars.iter().find(|(name, _)| profiler.starts_with(name)).map(|(_, jar)| jar.display());
+        let class_path = format!("{}:{}", self.classes.display(), jar.map(|jar| jar.to_string()).unwrap_or_default());
         let access: &[&str] = if newest.version >= 22 { &["--enable-native-access=ALL-UNNAMED"] } else { &[] };
-        let measured = IN_SERVICE.map(|profiler| {
-            let jar = self.jars.iter().find(|(name, _)| profiler.starts_with(name)).map(|(_, jar)| jar.display());
-            let class_path =
-                format!("{}:{}", self.classes.display(), jar.map(|jar| jar.to_string()).unwrap_or_default());
-            let java = program.to_string_lossy();
-            let words = [&[&*java], &SERVICE_OPTIONS[..], access, &["-cp", &class_path, "ServiceRun"]].concat();
-            MeasuredService::new(profiler, &words)
-        });
-        service::measure("java-service", &python::runtimes::preferred()?.program, &measured, short)
+        let java = newest.home.join("bin/java").display().to_string();
+        let words = [&[java.as_str()], &PROGRAM_OPTIONS[..], access, &["-cp", &class_path, class]].concat();
+        words.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -84,12 +82,14 @@ impl BenchRunner for JavaBench {
     }
 
     fn needs_command(&self) -> bool {
-        false
+        true
     }
 
-    fn measure(&self, name: &str, _command: &Path, short: bool) -> StepResult<String> {
-        if name == "java-service" {
-            return self.service(short);
+    fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
+        if let Some(benchmark) = ProgramBenchmark::named(name, OF_PROGRAMS) {
+            let newest = self.newest()?;
+            let program = |profiler: &str| self.program(newest, benchmark.program, profiler);
+            return benchmark.measure(&python::runtimes::preferred()?.program, command, program, short);
         }
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");

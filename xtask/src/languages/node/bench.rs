@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::package;
 use super::runtimes::{self, NodeJs};
-use crate::languages::service::{self, MeasuredService};
+use crate::languages::programs::ProgramBenchmark;
 use crate::languages::{python, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepResult};
 use crate::{scratch, workspace};
@@ -23,9 +23,20 @@ pub const ALL: &[Benchmark] = &[
 
 /// Pinned for reproducible figures.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
-/// Profilers of the web service, in the order of its table; the first is none.
-const IN_SERVICE: [&str; 6] =
-    ["none", "spanprof, heap", "spanprof, default", "spanprof, all", "datadog, heap", "datadog, wall and heap"];
+/// Those that are the same for every language.
+const OF_PROGRAMS: &[ProgramBenchmark] = &[ProgramBenchmark {
+    name: "node-service",
+    script: "service",
+    program: "service_run.js",
+    profilers: &[
+        "none",
+        "spanprof, heap",
+        "spanprof, default",
+        "spanprof, all",
+        "datadog, heap",
+        "datadog, wall and heap",
+    ],
+}];
 /// Measured in addition: AsyncContextFrame carries labels, and V8 reserves four times the memory for machine code.
 const NEWER: [u32; 2] = [24, 26];
 
@@ -49,16 +60,6 @@ impl NodeBench {
         let modules = runtimes::install(&package, &PEERS, "bench-node")?;
         Ok(Self { node, newer, package, modules })
     }
-
-    /// The web service under each profiler.
-    fn service(&self, short: bool) -> StepResult<String> {
-        let modules = format!("NODE_PATH={}", self.modules.display());
-        let node = self.node.program.to_string_lossy();
-        let measured = IN_SERVICE.map(|profiler| {
-            MeasuredService::new(profiler, &["env", &modules, &node, "xtask/bench/node/service_run.js"])
-        });
-        service::measure("node-service", &python::runtimes::preferred()?.program, &measured, short)
-    }
 }
 
 impl BenchRunner for NodeBench {
@@ -71,8 +72,13 @@ impl BenchRunner for NodeBench {
     }
 
     fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
-        if name == "node-service" {
-            return self.service(short);
+        if let Some(benchmark) = ProgramBenchmark::named(name, OF_PROGRAMS) {
+            let program = |_: &str| {
+                let modules = format!("NODE_PATH={}", self.modules.display());
+                let program = format!("xtask/bench/node/{}", benchmark.program);
+                vec!["env".to_owned(), modules, self.node.program.display().to_string(), program]
+            };
+            return benchmark.measure(&python::runtimes::preferred()?.program, command, program, short);
         }
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::runtimes::{self, Python};
 use super::{package, Venv};
-use crate::languages::service::{self, MeasuredService};
+use crate::languages::programs::ProgramBenchmark;
 use crate::languages::{BenchRunner, Benchmark};
 use crate::scratch;
 use crate::step::{ProcessStep, StepResult};
@@ -16,23 +16,51 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "overhead", heading: "Python: cost" },
     Benchmark { name: "tags", heading: "Python: tag_wrapper" },
     Benchmark { name: "heap", heading: "Python: allocator hooks" },
+    Benchmark { name: "heap-accuracy", heading: "Python: heap against the truth" },
+    Benchmark { name: "heap-cost", heading: "Python: cost of the heap profile" },
+    Benchmark { name: "lock-accuracy", heading: "Python: waits for locks against the truth" },
     Benchmark { name: "service", heading: "Python: web service" },
     Benchmark { name: "footprint", heading: "Python: start, memory, size" },
 ];
 
-/// Pinned for reproducible figures.
-const PEERS: [(&str, &str); 3] =
-    [("pyroscope", "pyroscope-io==1.4.0"), ("ddtrace", "ddtrace==4.16.0"), ("py-spy", "py-spy==0.4.3")];
-/// Profilers of the web service, in the order of its table; the first is none.
-const IN_SERVICE: [&str; 5] = ["none", "spanprof, heap", "spanprof, default", "spanprof, all", "ddtrace"];
+/// Pinned for reproducible figures. ddtrace's files are compressed by zstd.
+const PEERS: [(&str, &str); 3] = [
+    ("pyroscope", "pyroscope-io==1.4.0"),
+    ("ddtrace", "ddtrace==4.16.0 zstandard==0.25.0"),
+    ("py-spy", "py-spy==0.4.3"),
+];
+/// Those that are the same for every language.
+const OF_PROGRAMS: &[ProgramBenchmark] = &[
+    ProgramBenchmark {
+        name: "service",
+        script: "service",
+        program: "service_run.py",
+        profilers: &["none", "spanprof, heap", "spanprof, default", "spanprof, all", "ddtrace"],
+    },
+    ProgramBenchmark {
+        name: "heap-accuracy",
+        script: "truth",
+        program: "allocations_run.py",
+        profilers: &["spanprof, 524288", "spanprof, 16384", "ddtrace"],
+    },
+    ProgramBenchmark {
+        name: "heap-cost",
+        script: "cost",
+        program: "allocations_run.py",
+        profilers: &["none", "spanprof, 524288", "spanprof, 131072", "ddtrace"],
+    },
+    ProgramBenchmark {
+        name: "lock-accuracy",
+        script: "truth",
+        program: "waits_run.py",
+        profilers: &["spanprof", "ddtrace"],
+    },
+];
 
-/// The peers of a benchmark.
-fn peers(name: &str) -> &'static [&'static str] {
-    match name {
-        "overhead" | "footprint" => &["pyroscope", "ddtrace", "py-spy"],
-        "service" => &["ddtrace"],
-        _ => &[],
-    }
+/// Whether a benchmark runs beside a peer.
+fn is_beside(name: &str, peer: &str) -> bool {
+    let of_programs = ProgramBenchmark::named(name, OF_PROGRAMS).is_some_and(|one| one.profilers.contains(&peer));
+    ["overhead", "footprint"].contains(&name) || of_programs
 }
 
 /// Inputs of the benchmarks.
@@ -56,21 +84,12 @@ impl PythonBench {
         let own = Venv::with("bench-spanprof", &self.python, &[])?;
         own.install_wheel(&self.wheel)?;
         let mut environments = vec![("spanprof", own.python())];
-        for (peer, package) in PEERS.into_iter().filter(|(peer, _)| peers(name).contains(peer)) {
-            let venv = Venv::with(&format!("bench-{peer}"), &self.python, &[package.to_owned()])?;
+        for (peer, package) in PEERS.into_iter().filter(|(peer, _)| is_beside(name, peer)) {
+            let packages: Vec<_> = package.split(' ').map(str::to_owned).collect();
+            let venv = Venv::with(&format!("bench-{peer}"), &self.python, &packages)?;
             environments.push((peer, venv.python()));
         }
         Ok(environments)
-    }
-
-    /// The web service under each profiler.
-    fn service(&self, short: bool) -> StepResult<String> {
-        let environments = self.environments("service")?;
-        let measured = IN_SERVICE.map(|profiler| {
-            let own = environments.iter().find(|(name, _)| *name == profiler).unwrap_or(&environments[0]);
-            MeasuredService::new(profiler, &[&own.1.to_string_lossy(), "xtask/bench/python/service_run.py"])
-        });
-        service::measure("service", &self.python.program, &measured, short)
     }
 }
 
@@ -84,10 +103,14 @@ impl BenchRunner for PythonBench {
     }
 
     fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
-        if name == "service" {
-            return self.service(short);
-        }
         let environments = self.environments(name)?;
+        if let Some(benchmark) = ProgramBenchmark::named(name, OF_PROGRAMS) {
+            let program = |profiler: &str| {
+                let own = environments.iter().find(|(name, _)| *name == profiler).unwrap_or(&environments[0]);
+                vec![own.1.display().to_string(), format!("xtask/bench/python/{}", benchmark.program)]
+            };
+            return benchmark.measure(&self.python.program, command, program, short);
+        }
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
         let mut step = ProcessStep::new(format!("bench {name}"), &environments[0].1)

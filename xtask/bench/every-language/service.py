@@ -1,10 +1,7 @@
 """Cost of profilers in a web service: CPU time per request, median latency and resident memory, each beside the same service
 without a profiler; prints Markdown.
 
-    service.py FILE [--short]
-
-FILE has the names and commands of the services, as a JSON array of pairs; the first is the one without a profiler. Each gets the address of a
-receiver and the seconds of a window as further arguments, prints its port, serves until its standard input ends, and prints the
+The first service is the one without a profiler. Each gets the address of a receiver and the seconds of a window, prints its port, serves until its standard input ends, and prints the
 profiler's counters as JSON.
 
 All services of a set run at the same time, and one at a time is under load: every round visits each in random order, with the
@@ -21,9 +18,8 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
-
-import measuring  # noqa: E402
+import programs
+from programs import measuring
 
 CONNECTIONS = 8
 #: Part of a processor that the service without a profiler uses.
@@ -147,9 +143,9 @@ def goal(name):
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        commands = dict(json.load(file))
-    sets, rounds, seconds = (1, 2, 1.0) if "--short" in sys.argv else (3, 7, 3.0)
+    given = programs.arguments()
+    commands = given.commands
+    sets, rounds, seconds = (1, 2, 1.0) if given.short else (3, 7, 3.0)
     processors = sorted(os.sched_getaffinity(0))
     if len(processors) > 1:
         os.sched_setaffinity(0, processors[1:])
