@@ -17,6 +17,9 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "java-accuracy", heading: "Java: shares and totals" },
     Benchmark { name: "java-labels", heading: "Java: labels" },
     Benchmark { name: "java-wall", heading: "Java: wall clock" },
+    Benchmark { name: "java-heap-accuracy", heading: "Java: heap against the truth" },
+    Benchmark { name: "java-heap-cost", heading: "Java: cost of the heap profile" },
+    Benchmark { name: "java-lock-accuracy", heading: "Java: waits for locks against the truth" },
     Benchmark { name: "java-service", heading: "Java: web service" },
     Benchmark { name: "java-start", heading: "Java: start, stop, pauses, memory" },
 ];
@@ -25,12 +28,38 @@ pub const ALL: &[Benchmark] = &[
 const PEERS: [(&str, &str); 2] =
     [("async-profiler", "tools.profiler:async-profiler:4.6"), ("pyroscope", "io.pyroscope:agent:2.9.2")];
 /// Those that are the same for every language.
-const OF_PROGRAMS: &[ProgramBenchmark] = &[ProgramBenchmark {
-    name: "java-service",
-    script: "service",
-    program: "ServiceRun",
-    profilers: &["none", "spanprof, heap", "spanprof, default", "spanprof, all", "async-profiler, cpu, alloc, lock"],
-}];
+const OF_PROGRAMS: &[ProgramBenchmark] = &[
+    ProgramBenchmark {
+        name: "java-service",
+        script: "service",
+        program: "ServiceRun",
+        profilers: &[
+            "none",
+            "spanprof, heap",
+            "spanprof, default",
+            "spanprof, all",
+            "async-profiler, cpu, alloc, lock",
+        ],
+    },
+    ProgramBenchmark {
+        name: "java-heap-accuracy",
+        script: "truth",
+        program: "AllocationsRun",
+        profilers: &["spanprof, 524288", "spanprof, 16384", "async-profiler, alloc", "async-profiler, live"],
+    },
+    ProgramBenchmark {
+        name: "java-heap-cost",
+        script: "cost",
+        program: "AllocationsRun",
+        profilers: &["none", "spanprof, 524288", "spanprof, 131072", "async-profiler, alloc", "async-profiler, live"],
+    },
+    ProgramBenchmark {
+        name: "java-lock-accuracy",
+        script: "truth",
+        program: "WaitsRun",
+        profilers: &["spanprof, lock", "async-profiler, lock"],
+    },
+];
 /// Options of these programs. On one processor, the VM would select another collector.
 const PROGRAM_OPTIONS: [&str; 4] = ["-Xms256m", "-Xmx256m", "-XX:+UseG1GC", "-XX:ActiveProcessorCount=2"];
 /// Maven's goal to fetch a JAR.
