@@ -18,25 +18,41 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "node-accuracy", heading: "Node.js: shares and totals" },
     Benchmark { name: "node-lag", heading: "Node.js: blocks of the event loop" },
     Benchmark { name: "node-labels", heading: "Node.js: labels" },
+    Benchmark { name: "node-heap-accuracy", heading: "Node.js: heap against the truth" },
+    Benchmark { name: "node-heap-cost", heading: "Node.js: cost of the heap profile" },
     Benchmark { name: "node-service", heading: "Node.js: web service" },
 ];
 
 /// Pinned for reproducible figures.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
 /// Those that are the same for every language.
-const OF_PROGRAMS: &[ProgramBenchmark] = &[ProgramBenchmark {
-    name: "node-service",
-    script: "service",
-    program: "service_run.js",
-    profilers: &[
-        "none",
-        "spanprof, heap",
-        "spanprof, default",
-        "spanprof, all",
-        "datadog, heap",
-        "datadog, wall and heap",
-    ],
-}];
+const OF_PROGRAMS: &[ProgramBenchmark] = &[
+    ProgramBenchmark {
+        name: "node-service",
+        script: "service",
+        program: "service_run.js",
+        profilers: &[
+            "none",
+            "spanprof, heap",
+            "spanprof, default",
+            "spanprof, all",
+            "datadog, heap",
+            "datadog, wall and heap",
+        ],
+    },
+    ProgramBenchmark {
+        name: "node-heap-accuracy",
+        script: "truth",
+        program: "allocations_run.js",
+        profilers: &["spanprof, 524288", "spanprof, 16384", "datadog"],
+    },
+    ProgramBenchmark {
+        name: "node-heap-cost",
+        script: "cost",
+        program: "allocations_run.js",
+        profilers: &["none", "spanprof, 524288", "spanprof, 131072", "datadog"],
+    },
+];
 /// Measured in addition: AsyncContextFrame carries labels, and V8 reserves four times the memory for machine code.
 const NEWER: [u32; 2] = [24, 26];
 
