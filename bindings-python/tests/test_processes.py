@@ -262,6 +262,40 @@ assert spanprof.stats()["state"] == "running"
     assert all(seconds == pytest.approx(0.4, rel=0.25) for seconds in found.values())
 
 
+def test_a_log_line_queued_at_a_fork_starts_no_thread_before_the_hook_of_threading_is_complete(run_target):
+    # Its hook is Python code, so the pending call that starts the log thread can run in the middle of it.
+    run_target(
+        BURN
+        + """
+import threading
+import spanprof
+from spanprof import host_log
+
+class Recorded(threading.Thread):
+    started = []
+    def start(self):
+        self.started.append(os.getpid())
+        super().start()
+
+def early():
+    host_log.start_log_thread()
+    before_our_hook.append(list(Recorded.started))
+
+before_our_hook = []
+os.register_at_fork(after_in_child=early)
+spanprof.start()
+threading.Thread = Recorded
+pid = os.fork()
+if pid == 0:
+    assert before_our_hook == [[]], before_our_hook
+    host_log.start_log_thread()
+    assert Recorded.started == [os.getpid()], Recorded.started
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+"""
+    )
+
+
 def test_a_forked_grandchild_profiles_itself_too(run_target):
     target = run_target(
         BURN

@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 
-from . import tasks
+from . import host_log, tasks
 from .native import native
 
 TYPE_CHECKING = False
@@ -91,6 +91,7 @@ def _after_in_child() -> None:
     if _pid == os.getpid() or _execs_immediately():
         return
     _pid = os.getpid()
+    host_log.after_fork_in_child()
     native.after_fork_in_child()
     tasks.follow_settings()
     stop_at_process_exit()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 _WARNING = 30
 #: Id of the process that prints its outcome: that of ``spanprof run``, so that forked children print none.
 _prints_outcome: int | None = None
+#: The process whose fork hooks have run, that is: whose ``threading`` can start threads.
+_process = os.getpid()
 #: Number of running native calls that log their lines themselves.
 _logging_calls = 0
 
@@ -79,9 +81,17 @@ def join_log_thread() -> None:
         log_thread.join(1)
 
 
+def after_fork_in_child() -> None:
+    """Allows log threads again, after the hook of ``threading``."""
+    global _process
+    _process = os.getpid()
+
+
 def start_log_thread() -> None:
     """Starts a short-lived thread that logs the queued lines. Runs as a pending call of the main thread."""
-    if _logging_calls > 0:
+    # In a forked child it can interrupt the hook of `threading`, which would forget the new thread (CPython 3.9 to 3.13,
+    # Lib/threading.py, `_after_fork`).
+    if _logging_calls > 0 or _process != os.getpid():
         native.log_fetch_failed()
         return
     # The main thread may hold this lock, if it was interrupted while starting or listing threads (not reentrant before 3.9.6).
