@@ -37,7 +37,7 @@ def start(clock, rate, **settings):
             sys.exit(0)
         raise
     if not str(spanprof.stats()["clock.name"]).startswith(clock):
-        sys.exit(f"asked for clock {clock}, got {spanprof.stats()['clock']}")
+        sys.exit(f"asked for clock {clock}, got {spanprof.stats()['clock.name']}")
     return folder
 
 

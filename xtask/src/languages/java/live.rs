@@ -11,7 +11,7 @@ use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::{scratch, workspace};
 
 /// Collectors by the name of their VM option.
-static COLLECTORS: [&str; 3] = ["G1GC", "ZGC", "SerialGC"];
+static COLLECTORS: [&str; 4] = ["G1GC", "ZGC", "SerialGC", "ParallelGC"];
 /// Time limit of a program beyond its requested duration.
 const GRACE: Duration = Duration::from_secs(180);
 /// Number of program exits, which cycle through ten kinds.
@@ -47,7 +47,7 @@ fn cells(java: &Jdk, seconds: u64) -> Vec<JavaCell> {
     };
     let mut cells: Vec<JavaCell> = vec![
         ("Stress", words(&[], seconds), &COLLECTORS[..]),
-        ("Pauses", words(&[], brief), &COLLECTORS[..]),
+        ("Pauses", words(&[], brief), &COLLECTORS[..3]),
         ("Labels", words(&["platform"], brief), &COLLECTORS[..1]),
         ("Labels", words(&["executors"], brief), &COLLECTORS[..1]),
         ("Shares", words(&["cpu", "100"], brief), &COLLECTORS[..1]),
@@ -58,7 +58,7 @@ fn cells(java: &Jdk, seconds: u64) -> Vec<JavaCell> {
         ("Idle", words(&[], brief), &COLLECTORS[..1]),
     ];
     if java.version >= VIRTUAL_THREADS {
-        cells.push(("Labels", words(&["virtual"], brief), &COLLECTORS[..]));
+        cells.push(("Labels", words(&["virtual"], brief), &COLLECTORS[..3]));
     }
     cells
 }
@@ -70,7 +70,7 @@ pub fn compiled() -> StepResult<String> {
     let classes = scratch::empty("live-java")?;
     let sources = workspace::root().join("xtask/live");
     let java = &runtimes::preferred()?;
-    let programs = ["Exits", "Idle", "Labels", "Pauses", "Shares", "Stress", "Suite"]
+    let programs = ["Exits", "Idle", "Labels", "Pauses", "Shares", "Stress", "StressWork", "Suite"]
         .map(|name| sources.join(format!("java/{name}.java")));
     ProcessStep::new("compile the programs", java.home.join("bin/javac"))
         .args(["-Xlint:all,-try", "-Werror", "-cp"])

@@ -68,7 +68,8 @@ impl PythonCells {
 }
 
 fn environment(python: &Python, wheel: &Path) -> StepResult<std::path::PathBuf> {
-    let venv = Venv::with("live-python", python, &[])?;
+    // Used by stress.py.
+    let venv = Venv::with("live-python", python, &["numpy".to_owned(), "gevent".to_owned()])?;
     venv.install_wheel(wheel)?;
     Ok(venv.python())
 }
