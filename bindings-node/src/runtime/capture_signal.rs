@@ -61,6 +61,23 @@ pub unsafe fn walk_interrupted(thread: &JsThread, ucontext: *const libc::c_void,
     }
 }
 
+/// Walks the calling thread inside an allocator hook. `leaf` replaces its native frames above JavaScript; all of them remain
+/// below `leaf` when no JavaScript runs.
+pub fn walk_allocation(leaf: RawFrame, stack: &mut RawStack<'_>) -> Captured {
+    let registers = StackRegisters::here();
+    match js_thread_signal::by_thread_id(spanprof::sys::thread_id()) {
+        Some(thread) => {
+            stack.context = context_signal::read(thread);
+            walk_thread(thread, &registers, stack);
+        }
+        None => walk_native(&ProcessMemory, &registers, stack),
+    }
+    // Without JavaScript, the frame of this function is replaced.
+    let native = stack.frames().iter().position(|frame| synthetic_frame::is_code(*frame)).unwrap_or(1);
+    stack.replace_leaf(native, leaf);
+    Captured::Walked
+}
+
 fn walk_thread(thread: &JsThread, registers: &StackRegisters, stack: &mut RawStack<'_>) {
     if thread.is_listing.load(Ordering::Relaxed) {
         stack.push(RawFrame::native(registers.pc as u64));

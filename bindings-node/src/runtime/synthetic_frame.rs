@@ -29,6 +29,9 @@ pub const LISTING: RawFrame = RawFrame { code: CODE, at: 1 << 44 };
 /// Marks the frames of [`GcFrame`].
 const GC: u64 = 1 << 45;
 
+/// Leaf of a heap sample: memory of an array buffer, outside of V8's heap.
+pub const ARRAY_BUFFER: RawFrame = RawFrame { code: CODE, at: 1 << 46 };
+
 /// Frames of a pause for garbage collection: types of collections and causes.
 #[derive(Clone, Copy)]
 pub enum GcFrame {
@@ -79,6 +82,9 @@ pub fn resolve(raw: RawFrame) -> Option<Frame> {
     if let Some(name) = GC_NAMES.get((raw.at ^ GC) as usize) {
         // As the core's frame `[GC]`: no code of the program or a library.
         return Some(Frame { function: (*name).into(), ..Frame::default() });
+    }
+    if raw == ARRAY_BUFFER {
+        return Some(Frame { function: "[ArrayBuffer]".into(), ..Frame::default() });
     }
     let function = match raw.at {
         0 => "(garbage collector)".to_owned(),

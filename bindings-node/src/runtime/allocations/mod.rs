@@ -1,10 +1,14 @@
 //! The heap profile: V8's sampling heap profiler selects allocations and forgets collected objects. Each JavaScript thread reads
 //! its profile before each collection, at the end of a window and when it ends: new samples are allocations, and missing ones were
-//! collected. All allocations are seen, since an object disappears only in a collection.
+//! collected. All allocations are seen, since an object disappears only in a collection. Memory of array buffers is outside of
+//! V8's heap: hooks in its allocator observe each allocation and each free.
 //!
 //! Not here: weights, live set, in-use profiles (the core).
 
+mod array_buffers;
+mod array_buffers_signal;
 mod functions;
+mod node_api;
 mod profile;
 mod requests;
 mod session;

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
@@ -14,13 +13,12 @@ use spanprof_signal::heap::{SelectedObject, HEAP};
 use spanprof_signal::{Context, RawFrame};
 
 use super::super::names::CodeName;
-use super::super::v8;
 use super::super::{code_metadata, published_v8};
+use super::array_buffers;
 use super::functions::{self, AllocatingFunction};
+use super::node_api::{self, text, HandleScope};
 use super::profile::{AllocationProfile, CallSite, HeapProfiler, SampleLayout, SampledObject};
 
-/// Longest name, bytes.
-const MAX_NAME_BYTES: usize = 512;
 /// Frames of call sites kept between two reads.
 const MAX_SITES: usize = 65_536;
 
@@ -61,8 +59,6 @@ struct SamplerRun {
 }
 
 thread_local! {
-    /// The `napi_env` of this thread; 0 outside of an environment.
-    static ENV: Cell<usize> = const { Cell::new(0) };
     static SAMPLER_RUN: RefCell<Option<SamplerRun>> = const { RefCell::new(None) };
     /// The run in which this thread found another sampler.
     static REFUSED_RUN: Cell<u64> = const { Cell::new(0) };
@@ -70,14 +66,14 @@ thread_local! {
 
 /// The calling thread's environment begins.
 pub fn begin(env: usize) {
-    ENV.set(env);
+    node_api::set_environment(env);
 }
 
 /// The calling thread's environment ends: its objects too.
 pub fn end() {
     follow_core();
     stop();
-    ENV.set(0);
+    node_api::set_environment(0);
 }
 
 /// Prepares a start of the core's heap profile, on any thread. Tests the structures of V8 in the first call, which therefore
@@ -96,6 +92,7 @@ pub fn install() -> Result<(), String> {
     if let Some(isolate) = current_isolate() {
         let layout = HandleScope::with(|| self_test(profiler, isolate)).ok_or("Node-API has no handle scope")??;
         let _ = SAMPLER.set(Sampler { profiler, layout });
+        array_buffers::install(isolate);
     }
     match SAMPLER.get() {
         Some(_) => Ok(()),
@@ -104,7 +101,9 @@ pub fn install() -> Result<(), String> {
 }
 
 fn current_isolate() -> Option<usize> {
-    super::super::current_thread().filter(|_| ENV.get() != 0).map(|thread| thread.isolate.load(Ordering::Relaxed))
+    super::super::current_thread()
+        .filter(|_| node_api::has_environment())
+        .map(|thread| thread.isolate.load(Ordering::Relaxed))
 }
 
 /// Samples every allocation of some strings and finds the layout of the samples.
@@ -116,7 +115,7 @@ fn self_test(profiler: HeapProfiler, isolate: usize) -> Result<SampleLayout, Str
             return Err(ANOTHER.to_owned());
         }
         for _ in 0..8 {
-            create_string(ENV.get());
+            node_api::create_string();
         }
         let layout = profiler.profile(isolate).and_then(|profile| profile.find_layout());
         profiler.stop(isolate);
@@ -133,6 +132,9 @@ pub fn follow_core() {
         let Ok(run) = cell else { return true };
         run.as_ref().is_some_and(|run| run.run == RUN.load(Ordering::Acquire) && run.interval <= HEAP.interval())
     });
+    if HEAP.is_running() {
+        current_isolate().into_iter().for_each(array_buffers::install);
+    }
     match HEAP.is_running() {
         true if is_current => {}
         true => start(),
@@ -326,77 +328,6 @@ impl SamplerRun {
     }
 }
 
-/// Node-API's functions, which every Node.js exports.
-struct NodeApi {
-    open_scope: unsafe extern "C" fn(usize, *mut *mut c_void) -> c_int,
-    close_scope: unsafe extern "C" fn(usize, *mut c_void) -> c_int,
-    text: unsafe extern "C" fn(usize, usize, *mut c_char, usize, *mut usize) -> c_int,
-    create: unsafe extern "C" fn(usize, *const c_char, usize, *mut usize) -> c_int,
-}
-
-fn node_api() -> Option<&'static NodeApi> {
-    static FUNCTIONS: OnceLock<Option<NodeApi>> = OnceLock::new();
-    FUNCTIONS
-        .get_or_init(|| {
-            Some(NodeApi {
-                open_scope: v8::function!(c"napi_open_handle_scope")?,
-                close_scope: v8::function!(c"napi_close_handle_scope")?,
-                text: v8::function!(c"napi_get_value_string_utf8")?,
-                create: v8::function!(c"napi_create_string_utf8")?,
-            })
-        })
-        .as_ref()
-}
-
-/// A handle scope of this thread's environment.
-struct HandleScope(*mut c_void);
-
-impl HandleScope {
-    /// Runs `call` in a handle scope; `None` without an environment.
-    fn with<T>(call: impl FnOnce() -> T) -> Option<T> {
-        let (api, env) = (node_api()?, ENV.get());
-        let mut scope = std::ptr::null_mut();
-        // SAFETY: on the environment's thread, before it ends.
-        if env == 0 || unsafe { (api.open_scope)(env, &mut scope) } != 0 {
-            return None;
-        }
-        let _scope = Self(scope);
-        Some(call())
-    }
-}
-
-impl Drop for HandleScope {
-    fn drop(&mut self) {
-        if let Some(api) = node_api() {
-            // SAFETY: as above; the scope was opened last.
-            unsafe { (api.close_scope)(ENV.get(), self.0) };
-        }
-    }
-}
-
-/// The text of a string handle; empty when it is no string.
-fn text(handle: usize) -> String {
-    let mut bytes = [0u8; MAX_NAME_BYTES];
-    let mut len = 0;
-    let Some(api) = node_api().filter(|_| handle != 0) else { return String::new() };
-    // SAFETY: on the environment's thread inside a handle scope; a v8::Local is a napi_value. At most `bytes.len()` are written.
-    let status = unsafe { (api.text)(ENV.get(), handle, bytes.as_mut_ptr().cast(), bytes.len(), &mut len) };
-    match status {
-        0 => String::from_utf8_lossy(bytes.get(..len).unwrap_or(&[])).into_owned(),
-        _ => String::new(),
-    }
-}
-
-/// Allocates a string of V8's heap, for the self-test.
-fn create_string(env: usize) {
-    const TEXT: &[u8] = b"spanprof tests V8's heap profiler";
-    if let Some(api) = node_api() {
-        let mut created = 0;
-        // SAFETY: on the environment's thread inside a handle scope.
-        unsafe { (api.create)(env, TEXT.as_ptr().cast(), TEXT.len(), &mut created) };
-    }
-}
-
 /// Counts threads that did not submit their samples in time. On any thread.
 pub fn count_late(threads: usize) {
     LATE.fetch_add(threads as u64, Ordering::Relaxed);
@@ -409,4 +340,5 @@ pub fn statistics(out: &mut Vec<(&'static str, String)>) {
     out.push(("node.heap_reads_late", value(&LATE, 1)));
     out.push(("node.heap_read_us", value(&READ_NS, 1000)));
     out.push(("node.heap_read_longest_us", value(&LONGEST_READ_NS, 1000)));
+    array_buffers::statistics(out);
 }

@@ -58,6 +58,16 @@ impl<'a> RawStack<'a> {
         self.len == 0
     }
 
+    /// Replaces `count` frames on the leaf side by one frame; nothing if there are fewer, or none is replaced.
+    pub fn replace_leaf(&mut self, count: usize, leaf: RawFrame) {
+        let Some(last) = count.checked_sub(1).filter(|last| *last < self.len) else { return };
+        self.frames.copy_within(last..self.len, 0);
+        self.len -= last;
+        if let Some(first) = self.frames.first_mut() {
+            *first = leaf;
+        }
+    }
+
     /// Removes all frames and keeps the context.
     pub fn clear(&mut self) {
         self.len = 0;
@@ -91,3 +101,25 @@ pub type CaptureFn = unsafe fn(&HandlerContext, &mut RawStack<'_>) -> Captured;
 /// # Safety
 /// Called only by the wall sampler; the thread may run, block or end during the walk.
 pub type CaptureOtherFn = unsafe fn(thread: u64, thread_id: u32, &mut RawStack<'_>) -> Captured;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_on_the_leaf_side_are_replaced_by_one() {
+        let mut frames = [RawFrame::default(); 4];
+        let mut stack = RawStack::new(&mut frames);
+        for at in 1..=3 {
+            stack.push(RawFrame::native(at));
+        }
+        let leaf = RawFrame { code: 1 << 20, at: 0 };
+        stack.replace_leaf(0, leaf);
+        stack.replace_leaf(4, leaf);
+        assert_eq!(stack.frames(), [1, 2, 3].map(RawFrame::native));
+        stack.replace_leaf(2, leaf);
+        assert_eq!(stack.frames(), [leaf, RawFrame::native(3)]);
+        stack.replace_leaf(1, RawFrame::native(9));
+        assert_eq!(stack.frames(), [9, 3].map(RawFrame::native));
+    }
+}
