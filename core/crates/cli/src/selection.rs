@@ -66,6 +66,28 @@ impl FilterArguments {
     }
 }
 
+/// Narrows `filter` by a selector such as `checkout{service.version=1.2,region="eu"}`: a service, attributes, or both.
+pub(crate) fn narrow(filter: &mut Filter, selector: &str) -> Result<(), String> {
+    let expected = || format!("expected a selector such as `checkout{{service.version=1.2}}`, got `{selector}`");
+    let (service, attributes) = match selector.split_once('{') {
+        Some((service, rest)) => (service, rest.strip_suffix('}').ok_or_else(expected)?),
+        None => (selector, ""),
+    };
+    if !service.trim().is_empty() {
+        filter.service = Some(service.trim().to_owned());
+    }
+    for attribute in attributes.split(',').map(str::trim).filter(|attribute| !attribute.is_empty()) {
+        let (key, value) = attribute.split_once('=').ok_or_else(expected)?;
+        let value = value.trim();
+        let unquoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+        if key.trim().is_empty() {
+            return Err(expected());
+        }
+        filter.labels.push((key.trim().to_owned(), unquoted.to_owned()));
+    }
+    Ok(())
+}
+
 /// The query parameters that [`of_parameters`] parses.
 pub(crate) const PARAMETERS: [&str; 7] = ["service", "type", "label", "trace_id", "span_id", "from", "to"];
 
@@ -213,6 +235,22 @@ mod tests {
         assert_eq!(shown(&heap, "elsewhere"), "inuse_space");
         assert_eq!(shown(&["contentions", "delay"], ""), "delay");
         assert_eq!(shown(&["wall", "cpu"], ""), "cpu");
+    }
+
+    #[test]
+    fn a_selector_has_a_service_and_attributes() {
+        let narrowed = |selector: &str| {
+            let mut filter = Filter::default();
+            narrow(&mut filter, selector).map(|()| (filter.service.unwrap_or_default(), filter.labels))
+        };
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(narrowed("checkout"), Ok(("checkout".to_owned(), vec![])));
+        let version = vec![pair("service.version", "1.2"), pair("env", "a b")];
+        assert_eq!(narrowed(r#"checkout{service.version=1.2, env="a b"}"#), Ok(("checkout".to_owned(), version)));
+        assert_eq!(narrowed("{service.version=1.3}"), Ok((String::new(), vec![pair("service.version", "1.3")])));
+        for wrong in ["checkout{", "checkout{version}", "{=1}"] {
+            assert!(narrowed(wrong).unwrap_err().contains(wrong));
+        }
     }
 
     #[test]

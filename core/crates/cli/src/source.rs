@@ -58,79 +58,81 @@ impl Source {
     /// The samples that pass the filter. Unreadable files of a directory are reported and skipped; when all are
     /// unreadable, the first error is returned.
     pub(crate) fn read(&self, filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
-        let limits = DecodeLimits::default();
-        let decoded = |named: &NamedBytes| {
-            decode::any(&named.bytes, &limits)
-                .map(|(_, data)| data)
-                .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
-        };
-        let passing = |data: &ProfilesData| {
-            let mut part = filter.apply(data);
-            detail.reduce(&mut part);
-            part
-        };
-        match self {
-            Source::Server(server) => {
-                let stacks = if detail == Detail::Stacks { "&detail=stacks" } else { "" };
-                let bytes = server.get(&format!("/api/profile?{}{stacks}", merged_query(server, filter)))?.to_vec();
-                if bytes.is_empty() {
-                    return Ok(ProfilesData::default());
+        let Source::Server(server) = self else { return self.read_windows(filter, detail, &mut |_| ()) };
+        let stacks = if detail == Detail::Stacks { "&detail=stacks" } else { "" };
+        let bytes = server.get(&format!("/api/profile?{}{stacks}", merged_query(server, filter)))?.to_vec();
+        if bytes.is_empty() {
+            return Ok(ProfilesData::default());
+        }
+        decoded(&NamedBytes { name: "the server's response".to_owned(), bytes })
+    }
+
+    /// As [`Self::read`]; shows the windows to `observe` before they are merged.
+    pub(crate) fn read_windows(
+        &self,
+        filter: &Filter,
+        detail: Detail,
+        observe: &mut dyn FnMut(&ProfilesData),
+    ) -> Result<ProfilesData, Failure> {
+        let skips_unreadable = matches!(self, Source::Directory(_));
+        let mut merged = ProfilesData::default();
+        let mut batch = Vec::new();
+        let mut readable = 0;
+        let mut first_failure = None;
+        for named in self.parts(filter)? {
+            match named.and_then(|named| decoded(&named)) {
+                Ok(data) => {
+                    readable += 1;
+                    let mut part = filter.apply(&data);
+                    detail.reduce(&mut part);
+                    observe(&part);
+                    batch.push(part);
                 }
-                decoded(&NamedBytes { name: "the server's response".to_owned(), bytes })
-            }
-            Source::Directory(path) => {
-                let mut merged = ProfilesData::default();
-                let mut batch = Vec::new();
-                let mut readable = 0;
-                let mut first_failure = None;
-                for path in list(path)? {
-                    match read_file(&path).and_then(|named| decoded(&named)) {
-                        Ok(data) => {
-                            readable += 1;
-                            batch.push(passing(&data));
-                        }
-                        Err(failure) => {
-                            output::note(&format!("skipped {}", failure.message));
-                            first_failure.get_or_insert(failure);
-                        }
-                    }
-                    if batch.len() == MERGE_BATCH {
-                        merged = transform::merge(std::iter::once(&merged).chain(&batch));
-                        batch.clear();
-                    }
+                Err(failure) if skips_unreadable => {
+                    output::note(&format!("skipped {}", failure.message));
+                    first_failure.get_or_insert(failure);
                 }
-                match first_failure {
-                    Some(failure) if readable == 0 => Err(failure),
-                    _ => Ok(transform::merge(std::iter::once(&merged).chain(&batch))),
-                }
+                Err(failure) => return Err(failure),
             }
-            Source::Stdin | Source::File(_) => {
-                let data = self.raw(filter)?.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
-                let parts: Vec<_> = data.iter().map(passing).collect();
-                Ok(transform::merge(&parts))
+            if batch.len() == MERGE_BATCH {
+                merged = transform::merge(std::iter::once(&merged).chain(&batch));
+                batch.clear();
             }
+        }
+        match first_failure {
+            Some(failure) if readable == 0 => Err(failure),
+            _ => Ok(transform::merge(std::iter::once(&merged).chain(&batch))),
         }
     }
 
-    /// The unmodified bytes, for `check`. A server omits requests that cannot contain samples of the filter.
+    /// The unmodified bytes, for `check`.
     pub(crate) fn raw(&self, filter: &Filter) -> Result<Vec<NamedBytes>, Failure> {
-        match self {
-            Source::Stdin => read_all("stdin".to_owned(), std::io::stdin().lock()).map(|named| vec![named]),
-            Source::File(path) => read_file(path).map(|named| vec![named]),
-            Source::Directory(path) => list(path)?.iter().map(|path| read_file(path)).collect(),
+        self.parts(filter)?.collect()
+    }
+
+    /// The unmodified bytes of each file or request, read one at a time. A server omits requests that cannot contain samples of
+    /// the filter.
+    fn parts(&self, filter: &Filter) -> Result<Box<dyn Iterator<Item = Result<NamedBytes, Failure>> + '_>, Failure> {
+        Ok(match self {
+            Source::Stdin => Box::new(std::iter::once_with(|| read_all("stdin".to_owned(), std::io::stdin().lock()))),
+            Source::File(path) => Box::new(std::iter::once_with(|| read_file(path))),
+            Source::Directory(path) => Box::new(list(path)?.into_iter().map(|path| read_file(&path))),
             Source::Server(server) => {
                 let list = server.get(&format!("/api/windows?{}", merged_query(server, filter)))?;
                 let names = window_names(&String::from_utf8_lossy(&list));
-                names
-                    .into_iter()
-                    .map(|name| {
-                        let bytes = server.get(&format!("/api/windows/{name}"))?.to_vec();
-                        Ok(NamedBytes { name, bytes })
-                    })
-                    .collect()
+                Box::new(names.into_iter().map(|name| {
+                    let bytes = server.get(&format!("/api/windows/{name}"))?.to_vec();
+                    Ok(NamedBytes { name, bytes })
+                }))
             }
-        }
+        })
     }
+}
+
+fn decoded(named: &NamedBytes) -> Result<ProfilesData, Failure> {
+    decode::any(&named.bytes, &DecodeLimits::default())
+        .map(|(_, data)| data)
+        .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
 }
 
 /// The filter as a query string; parameters of the URL fill the fields that the filter leaves open.

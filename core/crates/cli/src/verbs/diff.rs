@@ -1,42 +1,65 @@
-//! `spanprof diff`: compares two profiles by function or line, as text or as JSON.
+//! `spanprof diff`: compares two profiles by function or line. As a gate of CI it also decides whether a function regressed.
 
-use serde_json::{json, Map, Value};
 use spanprof_profile::{is_gauge_type, ProfilesData};
-use spanprof_read::query::{self, DiffRow, DiffTable, Filter, TypeSummary};
+use spanprof_read::query::{self, Compared, DiffSide, DiffTable, Filter, Granularity, TypeSummary, WindowSums};
 
-use super::table::{function_members, function_text, SortColumn, TableArguments};
-use super::{missing, nothing_passes, one_type, read_all, refuse_repeated_stdin, sources};
+use super::diff_report::{self, DiffReport};
+use super::table::{SortColumn, TableArguments};
+use super::{merged, missing, nothing_passes, one_type, refuse_repeated_stdin, sources};
 use crate::detail::Detail;
-use crate::failure::Failure;
-use crate::output;
-use crate::quantity::format_quantity;
-use crate::selection::{EndArguments, FilterArguments};
+use crate::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
+use crate::selection::{self, EndArguments, FilterArguments};
 use crate::serve::unix_ns;
-use crate::source::Source;
+use crate::{moment, output};
 
 /// Windows whose durations differ by more than this share are not of equal length.
 const EQUAL_DURATION_SHARE: f64 = 0.1;
+/// Smallest number of samples of each side from which the gate concludes.
+const MIN_GATE_SAMPLES: f64 = 1_000.0;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "spanprof diff BASELINE COMPARISON [FLAGS]",
+    override_usage = "spanprof diff BASELINE COMPARISON [FLAGS]
+       spanprof diff SOURCE… --baseline SELECTOR --comparison SELECTOR [FLAGS]",
     before_help = "\
-Each of the two is a file, a directory, stdin for `-`, or the address of a running `spanprof serve`, in every format of
-`spanprof top`.",
+Each source is a file, a directory, stdin for `-`, or the address of a running `spanprof serve`, in every format of
+`spanprof top`. A selector is a service, attributes, or both: 'checkout{service.version=1.2}'.
+
+Lists the significant changes: about one in a hundred comparisons of equal programs has any. With five windows or more on each
+side, their variation decides; with fewer, the number of samples.
+
+With --fail-over the exit code is 0 without a regression, 1 with one, and 2 if nothing can be concluded.",
     after_help = "\
 Examples:
   spanprof diff before.pb.gz after.pb.gz
-  spanprof diff before.pb.gz after.pb.gz --type inuse_space --by line
-  spanprof diff ./profiles-1.2 ./profiles-1.3 --normalize --service checkout --type cpu"
+  spanprof diff before.pb.gz after.pb.gz --type inuse_space --by line --all
+  spanprof diff ./profiles-1.2 ./profiles-1.3 --type cpu --fail-over 5% --markdown
+  spanprof diff http://127.0.0.1:4318 --baseline 'checkout{service.version=1.2}' --comparison 'checkout{service.version=1.3}' --time-range 1h --normalize"
 )]
 pub(crate) struct DiffArguments {
-    #[arg(value_name = "BASELINE", hide = true)]
-    pub baseline: String,
-    #[arg(value_name = "COMPARISON", hide = true)]
-    pub comparison: String,
+    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    pub sources: Vec<String>,
+    /// selection of the sources to compare with
+    #[arg(long, value_name = "SELECTOR", requires = "comparison")]
+    pub baseline: Option<String>,
+    /// selection of the sources to compare
+    #[arg(long, value_name = "SELECTOR", requires = "baseline")]
+    pub comparison: Option<String>,
+    /// only the last 1h, 30m, …
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["from", "to"])]
+    pub time_range: Option<String>,
     /// compare shares: scales the comparison to the total of the baseline
     #[arg(long)]
     pub normalize: bool,
+    /// list every difference, also those that may be chance
+    #[arg(long)]
+    pub all: bool,
+    /// fail if a function's own share grew by more than this, with 95 % confidence
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub fail_over: Option<f64>,
+    /// as Markdown, for a comment on a pull request
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
     #[command(flatten)]
     pub table: TableArguments,
     #[command(flatten)]
@@ -45,53 +68,153 @@ pub(crate) struct DiffArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
-    refuse_repeated_stdin(&[&given.baseline, &given.comparison])?;
-    let filter = given.filter.filter(given.end.to.as_deref(), unix_ns())?;
-    let read = |name: &String| read_side(name, &filter);
-    let (baseline, comparison) = (read(&given.baseline)?, read(&given.comparison)?);
-    if baseline.sample_count() + comparison.sample_count() == 0 {
-        return Err(nothing_passes(&given.baseline, &[Source::parse(&given.baseline)?], &filter));
+fn percent(text: &str) -> Result<f64, &'static str> {
+    let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "expected a percentage such as 5%")?;
+    if number.is_finite() && number >= 0.0 {
+        Ok(number / 100.0)
+    } else {
+        Err("expected a percentage of at least 0")
     }
-    let type_name = one_type(&baseline, &filter);
-    for (name, data) in [(&given.baseline, &baseline), (&given.comparison, &comparison)] {
+}
+
+/// One side as the command line names it.
+struct NamedSide {
+    name: String,
+    sources: Vec<String>,
+    filter: Filter,
+}
+
+/// One side as read.
+struct ReadSide {
+    data: ProfilesData,
+    windows: WindowSums,
+}
+
+pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
+    let outcome = compare(given);
+    match given.fail_over {
+        // 1 means a regression, and nothing else.
+        Some(_) => outcome.map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure }),
+        None => outcome,
+    }
+}
+
+fn compare(given: &DiffArguments) -> Result<i32, Failure> {
+    let named = sides(given)?;
+    let by: Granularity = given.table.by.into();
+    let compared = match given.table.sort {
+        SortColumn::Cum if given.fail_over.is_some() => {
+            return Err(Failure::usage("--fail-over compares functions without their callees: not with --sort cum"))
+        }
+        SortColumn::Cum => Compared::Cum,
+        SortColumn::Flat => Compared::Flat,
+    };
+    let [baseline, comparison] = [read(&named[0], by, compared)?, read(&named[1], by, compared)?];
+    if baseline.data.sample_count() + comparison.data.sample_count() == 0 {
+        return Err(no_samples(&named[0]));
+    }
+    let type_name = one_type(&baseline.data, &named[0].filter);
+    for (side, read) in named.iter().zip([&baseline, &comparison]) {
         let is_present = |summary: &TypeSummary| summary.samples > 0 || is_gauge_type(&type_name);
-        if !query::types(data).iter().any(|summary| summary.type_name == type_name && is_present(summary)) {
-            return Err(missing(name, &type_name, data));
+        if !query::types(&read.data).iter().any(|summary| summary.type_name == type_name && is_present(summary)) {
+            return Err(missing(&side.name, &type_name, &read.data));
         }
     }
-    if !given.normalize && !is_gauge_type(&type_name) {
-        let [baseline, comparison] = [&baseline, &comparison].map(|data| duration_s(data, &type_name));
+    let normalize = given.normalize || given.fail_over.is_some();
+    if !normalize && !is_gauge_type(&type_name) {
+        let [baseline, comparison] = [&baseline, &comparison].map(|side| duration_s(&side.data, &type_name));
         if (baseline - comparison).abs() > EQUAL_DURATION_SHARE * baseline.max(comparison) {
             output::note(&format!(
                 "the baseline covers {baseline:.0} s, the comparison {comparison:.0} s: --normalize compares shares"
             ));
         }
     }
-    let mut table = query::diff(&baseline, &comparison, &type_name, given.table.by.into(), given.normalize);
-    if given.table.sort == SortColumn::Cum {
+    let [baseline, comparison] =
+        [&baseline, &comparison].map(|side| DiffSide { data: &side.data, windows: &side.windows });
+    let mut table = query::diff(baseline, comparison, &type_name, by, normalize);
+    if compared == Compared::Cum {
         // Stable: rows of equal `cum` stay in the order of `flat`.
         table.rows.sort_by_key(|row| std::cmp::Reverse(row.difference().cum.unsigned_abs()));
     }
-    let limit = given.table.limit();
-    let text = if given.table.json {
-        json(&table, given.normalize, limit).to_string() + "\n"
-    } else {
-        text(&table, given.normalize, limit)
+    if given.fail_over.is_some() {
+        refuse_too_few_samples(&table)?;
+    }
+    let report = DiffReport::new(&table, normalize, given.fail_over, given.all, given.table.limit());
+    let text = match (given.table.json, given.markdown) {
+        (true, _) => diff_report::json(&report).to_string() + "\n",
+        (_, true) => diff_report::markdown(&report),
+        _ => diff_report::text(&report),
     };
     output::print(text.as_bytes())?;
-    Ok(0)
+    Ok(if report.regressions.is_empty() { 0 } else { EXIT_FAILED })
 }
 
-/// One of the two profiles. It may have no sample that passes if it describes a state: nothing was in that state, such as in
-/// use and old.
-fn read_side(name: &String, filter: &Filter) -> Result<ProfilesData, Failure> {
-    let sources = sources(std::slice::from_ref(name))?;
-    let data = read_all(&sources, filter, Detail::Stacks)?;
+/// The two sides: two sources, or two selections of the same sources.
+fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
+    let mut filter = given.filter.filter(given.end.to.as_deref(), unix_ns())?;
+    if let Some(range) = &given.time_range {
+        let range_ns = moment::parse_duration_ns(range)
+            .ok_or_else(|| Failure::usage(format!("--time-range: expected a duration such as 1h, got `{range}`")))?;
+        filter.from_unix_nano = Some(unix_ns().saturating_sub(range_ns));
+    }
+    if let (Some(baseline), Some(comparison)) = (&given.baseline, &given.comparison) {
+        let side = |flag: &str, selector: &String| {
+            let mut filter = filter.clone();
+            selection::narrow(&mut filter, selector)
+                .map_err(|message| Failure::usage(format!("--{flag}: {message}")))?;
+            Ok(NamedSide { name: selector.clone(), sources: given.sources.clone(), filter })
+        };
+        // It would be read twice.
+        if given.sources.iter().any(|name| name == "-") {
+            return Err(Failure::usage("stdin cannot be read for both sides").hint("name a file"));
+        }
+        return Ok([side("baseline", baseline)?, side("comparison", comparison)?]);
+    }
+    let [baseline, comparison] = &given.sources[..] else {
+        return Err(Failure::usage(format!("expected BASELINE and COMPARISON, got {} sources", given.sources.len()))
+            .hint("several sources need --baseline SELECTOR and --comparison SELECTOR"));
+    };
+    refuse_repeated_stdin(&given.sources)?;
+    let side = |name: &String| NamedSide { name: name.clone(), sources: vec![name.clone()], filter: filter.clone() };
+    Ok([side(baseline), side(comparison)])
+}
+
+/// Reads a side. It may have no sample that passes if it describes a state: nothing was in that state, such as in use and old.
+fn read(side: &NamedSide, by: Granularity, compared: Compared) -> Result<ReadSide, Failure> {
+    let sources = sources(&side.sources)?;
+    let mut windows = WindowSums::new(by, compared);
+    let data = merged(&sources, |source| {
+        source.read_windows(&side.filter, Detail::Stacks, &mut |window| windows.add(window))
+    })?;
     let is_state = data.profiles().next().is_some() && data.profiles().all(|(_, profile)| profile.is_gauge());
-    match data.sample_count() > 0 || is_state {
-        true => Ok(data),
-        false => Err(nothing_passes(name, &sources, filter)),
+    if data.sample_count() == 0 && !is_state {
+        return Err(no_samples(side));
+    }
+    windows.add_state(&data);
+    Ok(ReadSide { data, windows })
+}
+
+fn no_samples(side: &NamedSide) -> Failure {
+    match sources(&side.sources) {
+        Ok(sources) => nothing_passes(&side.sources.join(", "), &sources, &side.filter),
+        Err(failure) => failure,
+    }
+}
+
+/// Too few samples would always pass.
+fn refuse_too_few_samples(table: &DiffTable) -> Result<(), Failure> {
+    let failure = |why: String| Failure::new(format!("nothing can be concluded: {why}"));
+    for (name, samples) in ["baseline", "comparison"].into_iter().zip(table.samples) {
+        if let Some(samples) = samples.filter(|samples| *samples < MIN_GATE_SAMPLES) {
+            return Err(failure(format!(
+                "the {name} has {samples:.0} samples, at least {MIN_GATE_SAMPLES} are needed"
+            ))
+            .hint("profile for longer, or at a higher rate"));
+        }
+    }
+    match table.tested {
+        0 => Err(failure(diff_report::why_not_tested(table))),
+        _ => Ok(()),
     }
 }
 
@@ -103,73 +226,13 @@ fn duration_s(data: &ProfilesData, type_name: &str) -> f64 {
     to.saturating_sub(from) as f64 / 1e9
 }
 
-fn json(table: &DiffTable, is_normalized: bool, limit: usize) -> Value {
-    let rows = table.rows.iter().take(limit).map(|row| {
-        let mut members = function_members(&row.at);
-        for (name, weight) in [("baseline", row.baseline), ("comparison", row.comparison)] {
-            members.insert(name.to_owned(), json!({"flat": weight.flat, "cum": weight.cum}));
-        }
-        members
-    });
-    Value::Object(Map::from_iter([
-        ("type".to_owned(), table.type_name.as_str().into()),
-        ("unit".to_owned(), table.unit.as_str().into()),
-        ("normalized".to_owned(), is_normalized.into()),
-        ("baseline_total".to_owned(), table.baseline_total.into()),
-        ("comparison_total".to_owned(), table.comparison_total.into()),
-        ("changed".to_owned(), table.rows.len().into()),
-        ("equal".to_owned(), table.equal.into()),
-        ("rows".to_owned(), rows.collect()),
-    ]))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn text(table: &DiffTable, is_normalized: bool, limit: usize) -> String {
-    let quantity = |value: i64| format_quantity(value, &table.unit);
-    let signed = |value: i64| if value > 0 { format!("+{}", quantity(value)) } else { quantity(value) };
-    let (baseline, comparison) = (table.baseline_total, table.comparison_total);
-    let mut text = format!(
-        "{}: {} → {}, {} ({})\n",
-        table.type_name,
-        quantity(baseline),
-        quantity(comparison),
-        signed(comparison.saturating_sub(baseline)),
-        relative(baseline, comparison),
-    );
-    if is_normalized {
-        text += "values of the comparison are scaled to the total of the baseline\n";
-    }
-    text += &format!(
-        "{:>10} {:>10} {:>10} {:>7} {:>10}  function\n",
-        "baseline", "comparison", "diff", "diff%", "cum diff"
-    );
-    for row in table.rows.iter().take(limit) {
-        let DiffRow { at, baseline, comparison } = row;
-        let difference = row.difference();
-        text += &format!(
-            "{:>10} {:>10} {:>10} {:>7} {:>10}  {}\n",
-            quantity(baseline.flat),
-            quantity(comparison.flat),
-            signed(difference.flat),
-            relative(baseline.flat, comparison.flat),
-            signed(difference.cum),
-            function_text(at),
-        );
-    }
-    if table.rows.len() > limit {
-        text += &format!("… and {} more (--limit 0 prints all)\n", table.rows.len() - limit);
-    }
-    if table.equal > 0 {
-        text += &format!("{} without a difference\n", table.equal);
-    }
-    text
-}
-
-/// The relative change, or `new`, or `gone`.
-fn relative(baseline: i64, comparison: i64) -> String {
-    match (baseline, comparison) {
-        (0, 0) => "-".to_owned(),
-        (0, _) => "new".to_owned(),
-        (_, 0) => "gone".to_owned(),
-        _ => format!("{:+.1}%", (comparison as f64 - baseline as f64) * 100.0 / baseline as f64),
+    #[test]
+    fn a_threshold_is_a_percentage() {
+        assert_eq!([percent("5%"), percent("5"), percent("0.5%")], [Ok(0.05), Ok(0.05), Ok(0.005)]);
+        assert!(percent("-1%").is_err() && percent("many").is_err() && percent("nan").is_err());
     }
 }

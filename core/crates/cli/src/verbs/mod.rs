@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod convert;
 pub(crate) mod diff;
+mod diff_report;
 pub(crate) mod flamegraph;
 pub(crate) mod heap;
 pub(crate) mod serve;
@@ -61,7 +62,14 @@ fn sources(names: &[String]) -> Result<Vec<Source>, Failure> {
 
 /// The samples of all sources that pass the filter.
 fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
-    let mut parts = sources.iter().map(|source| source.read(filter, detail)).collect::<Result<Vec<_>, _>>()?;
+    merged(sources, |source| source.read(filter, detail))
+}
+
+fn merged(
+    sources: &[Source],
+    read: impl FnMut(&Source) -> Result<ProfilesData, Failure>,
+) -> Result<ProfilesData, Failure> {
+    let mut parts = sources.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     match parts.len() {
         1 => Ok(parts.remove(0)),
         _ => Ok(transform::merge(&parts)),

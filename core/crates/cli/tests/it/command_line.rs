@@ -4,8 +4,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use crate::fixture::{
-    command, encoded, gzip, number, shop, spanprof, spanprof_reading, window, window_at, Serve, TestDirectory,
-    TestSample,
+    command, encoded, gzip, number, shop, spanprof, spanprof_reading, window, Serve, TestDirectory, TestSample,
 };
 
 #[test]
@@ -140,98 +139,6 @@ fn an_empty_selection_lists_what_is_available() {
     let done = spanprof(&["top", &file, "--service", "chekout"]);
     assert_eq!((done.code, done.stdout.as_str()), (1, ""));
     assert!(done.stderr.contains("no samples") && done.stderr.contains("\"checkout\" (cpu)"), "{done:?}");
-}
-
-#[test]
-fn a_comparison_shows_new_gone_and_changed_functions() {
-    let home = TestDirectory::new();
-    let file = |name: &str, samples: &[TestSample<'_>]| home.file(name, &encoded(&window("cart", "wall", samples)));
-    let sample = |stack, ms: i64| TestSample(stack, ms * 1_000_000, &[], 0);
-    let before = file("before.pb", &[sample(&["main", "price"], 100), sample(&["main", "old"], 40)]);
-    let after = file("after.pb", &[sample(&["main", "price"], 250), sample(&["main", "new"], 30)]);
-    let done = spanprof(&["diff", &before, &after]);
-    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
-    let columns: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(columns[0].join(" "), "wall: 140 ms → 280 ms, +140 ms (+100.0%)");
-    let row = |nth: usize| columns[nth].join(" ");
-    assert_eq!(row(2), "100 ms 250 ms +150 ms +150.0% +150 ms price /srv/cart/app.py");
-    assert_eq!(row(3), "40.0 ms 0 -40.0 ms gone -40.0 ms old /srv/cart/app.py");
-    assert_eq!(row(4), "0 30.0 ms +30.0 ms new +30.0 ms new /srv/cart/app.py");
-    assert_eq!(row(5), "0 0 0 - +140 ms main /srv/cart/app.py");
-    let by_line = spanprof(&["diff", &before, &after, "--by", "line", "--sort", "cum", "-n", "1", "--json"]);
-    assert!(by_line.stdout.contains(r#""line":12"#) && by_line.stdout.contains(r#""changed":4"#), "{by_line:?}");
-    let shares = spanprof(&["diff", &before, &after, "--normalize"]);
-    assert!(shares.stdout.contains("1 without a difference"), "main is 100 % of both: {shares:?}");
-    let same = spanprof(&["diff", &before, &before]);
-    assert!(same.stdout.ends_with("3 without a difference\n"), "{same:?}");
-}
-
-#[test]
-fn a_comparison_names_what_a_source_lacks() {
-    let home = TestDirectory::new();
-    let wall = home.file("wall.pb", &encoded(&window("cart", "wall", &[TestSample(&["main"], 5, &[], 0)])));
-    let cpu = home.file("cpu.pb", &encoded(&shop("cart")));
-    let done = spanprof(&["diff", &wall, &cpu]);
-    assert_eq!((done.code, done.stdout.as_str()), (1, ""));
-    assert!(done.stderr.contains("cpu.pb has no samples of the type wall"), "{done:?}");
-    assert!(done.stderr.contains("\"cart\" (cpu)"), "{done:?}");
-    let hints = [
-        ("inuse_space", "available: \"cart\" (cpu); choose one with --type, or profile with heap=true"),
-        ("delay", "or profile with lock=true"),
-        ("wall", "or profile with wall=true"),
-        ("event_loop_lag", "choose one with --type\n"),
-    ];
-    for (type_name, hint) in hints {
-        for sides in [["diff", &cpu, &cpu], ["diff", &cpu, &wall]] {
-            let done = spanprof(&[&sides[..], &["--type", type_name]].concat());
-            assert_eq!((done.code, done.stdout.as_str()), (1, ""));
-            assert!(done.stderr.contains(&format!("cpu.pb has no samples of the type {type_name}")), "{done:?}");
-            assert!(done.stderr.contains(hint), "{done:?}");
-        }
-    }
-}
-
-#[test]
-fn old_objects_in_use_are_compared_with_a_window_without_any() {
-    let home = TestDirectory::new();
-    let (new, old) = ([("age", "new")], [("age", "old")]);
-    let sample = |name, bytes, age| TestSample(name, bytes, age, 0);
-    let leak: &[&str] = &["main", "leak"];
-    let request: &[&str] = &["main", "request"];
-    let early = [sample(leak, 10 << 20, &new), sample(request, 50 << 20, &new)];
-    let late = [sample(leak, 30 << 20, &old), sample(leak, 10 << 20, &new), sample(request, 50 << 20, &new)];
-    let file =
-        |name: &str, samples: &[TestSample<'_>]| home.file(name, &encoded(&window("cart", "inuse_space", samples)));
-    let (early, late) = (file("early.pb", &early), file("late.pb", &late));
-    let done = spanprof(&["diff", &early, &late, "--type", "inuse_space", "--label", "age=old"]);
-    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
-    assert!(done.stdout.contains("+31.5 ms     new   +31.5 ms  leak") && !done.stdout.contains("request"), "{done:?}");
-    let reversed = spanprof(&["diff", &late, &early, "--label", "age=old", "--json"]);
-    assert!(reversed.stdout.contains(r#""comparison_total":0"#), "{reversed:?}");
-    let top = spanprof(&["top", &late, "--label", "age=old", "--json"]);
-    assert_eq!(number(&top.stdout, "total"), 30 << 20);
-    for arguments in [&["diff", &early, &early, "--label", "age=old"][..], &["top", &early, "--label", "age=old"]] {
-        let none = spanprof(arguments);
-        assert_eq!((none.code, none.stdout.as_str()), (1, ""));
-        assert!(none.stderr.contains("early.pb match"), "{none:?}");
-    }
-}
-
-#[test]
-fn windows_of_unequal_length_are_noted_unless_shares_are_compared() {
-    let home = TestDirectory::new();
-    let parts = |starts: &[u64]| {
-        starts
-            .iter()
-            .map(|start_s| window_at("cart", "wall", start_s * 1_000_000_000, &[TestSample(&["main"], 5, &[], 0)]))
-            .collect::<Vec<_>>()
-    };
-    let short = home.file("short.pb", &encoded(&parts(&[1_700_000_000])[0]));
-    let long =
-        home.file("long.pb", &encoded(&spanprof_profile::transform::merge(&parts(&[1_700_000_000, 1_700_000_010]))));
-    let note = "the baseline covers 10 s, the comparison 20 s";
-    assert!(spanprof(&["diff", &short, &long]).stderr.contains(note));
-    assert_eq!(spanprof(&["diff", &short, &long, "--normalize"]).stderr, "");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod client;
 mod command_line;
+mod comparison;
 mod fixture;
 mod heap;
 mod hostile;

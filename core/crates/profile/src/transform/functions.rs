@@ -15,13 +15,20 @@ pub struct FunctionTable<'d> {
     known: HashMap<(String, String, FrameType), u32>,
     /// Functions of each location, innermost first.
     by_location: Vec<Option<Box<[u32]>>>,
+    rename: fn(String) -> String,
 }
 
 impl<'d> FunctionTable<'d> {
     /// A table with only the root.
     pub fn new(dictionary: &'d Dictionary) -> Self {
+        Self::renamed(dictionary, |name| name)
+    }
+
+    /// As [`Self::new`]; functions of one file that `rename` gives the same name are one function.
+    pub fn renamed(dictionary: &'d Dictionary, rename: fn(String) -> String) -> Self {
         Self {
             dictionary,
+            rename,
             rows: vec![("root".to_owned(), String::new(), FrameType::Unspecified)],
             known: HashMap::new(),
             by_location: vec![None; dictionary.lens().locations],
@@ -49,7 +56,7 @@ impl<'d> FunctionTable<'d> {
         } else {
             let of_line = |function: Function| {
                 let name = [function.name, function.system_name].map(text).into_iter().find(|name| !name.is_empty());
-                (name.unwrap_or_else(nameless), text(function.filename), frame_type)
+                ((self.rename)(name.unwrap_or_else(nameless)), text(function.filename), frame_type)
             };
             location.lines.iter().map(|line| of_line(self.dictionary.get_function(line.function))).collect()
         };

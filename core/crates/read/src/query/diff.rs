@@ -1,14 +1,27 @@
-//! The comparison of two profiles: flat and cumulative weight per function or line in both.
+//! The comparison of two profiles: flat and cumulative weight per function or line in both, and which differences are
+//! significant.
 
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
 use spanprof_profile::ProfilesData;
 
-use super::weights::{weights, FunctionLine, Granularity, Weight};
+use super::generated_names;
+use super::growth::{self, Growth, TestedSide};
+use super::weights::{weights_of, FunctionLine, Granularity, Weight, Weights};
+use super::window_sums::{TypeSums, WindowSums};
 
-/// One function or line in both profiles.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct DiffSide<'d> {
+    /// Its profiles, merged.
+    pub data: &'d ProfilesData,
+    /// Its windows.
+    pub windows: &'d WindowSums,
+}
+
+/// One function or line in both profiles. Generated names are those of their family: `Foo$*.run`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct DiffRow {
     /// The function or line.
     pub at: FunctionLine,
@@ -16,10 +29,15 @@ pub struct DiffRow {
     pub baseline: Weight,
     /// Its weight in the comparison; 0 when absent.
     pub comparison: Weight,
+    /// Growth of the weight that is compared; `None` if nothing can be concluded: a share below [`growth::MIN_SHARE`], too few
+    /// samples, or an unknown sampling interval and too few windows.
+    pub growth: Option<Growth>,
+    /// Whether the growth differs from 0 by more than chance, among all rows.
+    pub is_significant: bool,
 }
 
 /// Rows that differ, by descending absolute difference of `flat`, then of `cum`, then name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiffTable {
     /// [`spanprof_profile::Profile::type_name`].
     pub type_name: String,
@@ -33,6 +51,12 @@ pub struct DiffTable {
     pub rows: Vec<DiffRow>,
     /// Number of functions or lines with equal weights.
     pub equal: usize,
+    /// Number of rows with a [`DiffRow::growth`].
+    pub tested: usize,
+    /// Windows of the baseline and of the comparison.
+    pub windows: [usize; 2],
+    /// Samples of the baseline and of the comparison; `None` where the sampling interval is unknown.
+    pub samples: [Option<f64>; 2],
 }
 
 impl DiffRow {
@@ -47,30 +71,33 @@ impl DiffRow {
 
 /// Compares one profile type. With `normalize`, weights of the comparison are scaled to the total of the baseline, which
 /// compares shares: of runs of different length or load. Without samples in the comparison it scales nothing.
-pub fn diff(
-    baseline: &ProfilesData,
-    comparison: &ProfilesData,
-    type_name: &str,
-    by: Granularity,
-    normalize: bool,
-) -> DiffTable {
-    let [baseline, comparison] = [baseline, comparison].map(|data| weights(data, type_name, by));
+pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granularity, normalize: bool) -> DiffTable {
+    let sides = [baseline, comparison];
+    let [baseline, comparison] = sides.map(|side| folded_weights(side.data, type_name, by));
     let scaled = |value: i64| match comparison.total {
         total if normalize && total != 0 => (value as f64 * (baseline.total as f64 / total as f64)).round() as i64,
         _ => value,
     };
-    let mut rows: HashMap<FunctionLine, [Weight; 2]> =
+    let mut both: HashMap<FunctionLine, [Weight; 2]> =
         baseline.rows.into_iter().map(|(at, weight)| (at, [weight, Weight::default()])).collect();
     for (at, weight) in comparison.rows {
         let weight = Weight { flat: scaled(weight.flat), cum: scaled(weight.cum) };
-        rows.entry(at).or_default()[1] = weight;
+        both.entry(at).or_default()[1] = weight;
     }
-    let compared = rows.len();
-    let mut rows: Vec<DiffRow> = rows
+    let default = TypeSums::default();
+    let sums = sides.map(|side| side.windows.of_type(type_name).unwrap_or(&default));
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, normalize));
+    let compared = both.len();
+    let mut rows: Vec<DiffRow> = both
         .into_iter()
-        .filter(|(_, [baseline, comparison])| baseline != comparison)
-        .map(|(at, [baseline, comparison])| DiffRow { at, baseline, comparison })
+        .map(|(at, [baseline, comparison])| {
+            let of_side = sums.map(|sums| sums.rows.get(&at).copied().unwrap_or_default());
+            let growth = growth::growth(tested_sides, of_side);
+            DiffRow { at, baseline, comparison, growth, is_significant: false }
+        })
         .collect();
+    let tested = mark_significant(&mut rows);
+    rows.retain(|row| row.baseline != row.comparison);
     rows.sort_by(|one, other| {
         let key = |row: &DiffRow| {
             let Weight { flat, cum } = row.difference();
@@ -85,5 +112,23 @@ pub fn diff(
         comparison_total: comparison.total,
         equal: compared - rows.len(),
         rows,
+        tested,
+        windows: sums.map(|side| side.windows),
+        samples: sums.map(|side| side.samples),
     }
+}
+
+fn folded_weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
+    let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
+    weights_of(&data.dictionary, profiles, by, generated_names::fold)
+}
+
+/// Marks the significant rows; returns the number of rows that were tested.
+fn mark_significant(rows: &mut [DiffRow]) -> usize {
+    let tested: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].growth.is_some()).collect();
+    let p_values: Vec<f64> = tested.iter().filter_map(|at| Some(rows[*at].growth?.p_value)).collect();
+    for (at, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
+        rows[*at].is_significant = is_significant;
+    }
+    tested.len()
 }

@@ -1,14 +1,20 @@
 //! Queries: filter, list of types, top table, comparison. They return values, which the command line formats.
 
 mod diff;
+mod dispersion;
 mod filter;
+mod generated_names;
+mod growth;
 mod top;
 mod weights;
+mod window_sums;
 
-pub use diff::{diff, DiffRow, DiffTable};
+pub use diff::{diff, DiffRow, DiffSide, DiffTable};
 pub use filter::Filter;
+pub use growth::{Growth, FAMILY_ERROR, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 pub use top::{top, TopRow, TopTable};
 pub use weights::{FunctionLine, Granularity, Weight};
+pub use window_sums::{Compared, WindowSums};
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use spanprof_profile::transform::FunctionTable;
-use spanprof_profile::{FrameType, LocationId, ProfilesData};
+use spanprof_profile::{Dictionary, FrameType, LocationId, Profile, ProfilesData};
 
 /// The rows of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) struct Weights {
 
 /// Row indices of each location, innermost first.
 struct LocationRows<'d> {
-    data: &'d ProfilesData,
+    dictionary: &'d Dictionary,
     by: Granularity,
     functions: FunctionTable<'d>,
     /// (function, line) of each row.
@@ -60,9 +60,9 @@ struct LocationRows<'d> {
 
 impl LocationRows<'_> {
     fn of_location(&mut self, id: LocationId) -> &[usize] {
-        let Self { data, by, functions, rows, known, by_location } = self;
+        let Self { dictionary, by, functions, rows, known, by_location } = self;
         by_location.entry(id).or_insert_with(|| {
-            let lines = data.dictionary.get_location(id).lines.iter().map(|line| line.line);
+            let lines = dictionary.get_location(id).lines.iter().map(|line| line.line);
             let lines = lines.chain(std::iter::repeat(0));
             let of_line = |(function, line): (u32, i64)| {
                 let row = (function, if *by == Granularity::Line { line } else { 0 });
@@ -78,6 +78,17 @@ impl LocationRows<'_> {
 
 /// Adds up the samples of one type.
 pub(super) fn weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
+    let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
+    weights_of(&data.dictionary, profiles, by, |name| name)
+}
+
+/// Adds up the samples of profiles of one type. Functions of one file that `rename` gives the same name are one row.
+pub(super) fn weights_of<'d>(
+    dictionary: &'d Dictionary,
+    profiles: impl Iterator<Item = &'d Profile>,
+    by: Granularity,
+    rename: fn(String) -> String,
+) -> Weights {
     #[derive(Clone, Copy, Default)]
     struct Sum {
         weight: Weight,
@@ -85,16 +96,16 @@ pub(super) fn weights(data: &ProfilesData, type_name: &str, by: Granularity) -> 
         seen_in: usize,
     }
     let mut table = LocationRows {
-        data,
+        dictionary,
         by,
-        functions: FunctionTable::new(&data.dictionary),
+        functions: FunctionTable::renamed(dictionary, rename),
         rows: Vec::new(),
         known: HashMap::new(),
         by_location: HashMap::new(),
     };
     let mut sums: Vec<Sum> = Vec::new();
     let mut result = Weights::default();
-    for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
+    for profile in profiles {
         if result.unit.is_empty() {
             profile.unit().clone_into(&mut result.unit);
         }
@@ -103,7 +114,7 @@ pub(super) fn weights(data: &ProfilesData, type_name: &str, by: Granularity) -> 
             result.samples += 1;
             result.total = result.total.saturating_add(weight);
             let mut is_leaf = true;
-            for location in data.dictionary.get_stack(sample.stack) {
+            for location in dictionary.get_stack(sample.stack) {
                 for row in table.of_location(*location).iter().copied() {
                     if row >= sums.len() {
                         sums.resize(row + 1, Sum::default());

@@ -1,5 +1,6 @@
 //! Properties of the crate through its public API: round trips, merging, untrusted input, text forms.
 
+mod comparison;
 mod heap_peak;
 mod hostile;
 mod otlp;

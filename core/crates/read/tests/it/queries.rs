@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use spanprof_profile::encode::text;
 use spanprof_profile::transform::{merge, tree};
 use spanprof_profile::*;
-use spanprof_read::query::{diff, top, types, DiffRow, Filter, FunctionLine, Granularity, TopRow, Weight};
+use spanprof_read::query::{top, types, Filter, Granularity, TopRow};
 
 use crate::random::{profiles_data, ALL};
 
@@ -215,33 +215,4 @@ fn memory_that_was_freed_does_not_return_through_a_filter() {
     let filter = Filter { labels: vec![("function".into(), "gone".into())], ..Filter::default() };
     assert_eq!(merge([&filter.apply(&old)]).sample_count(), 1);
     assert_eq!(merge([&filter.apply(&old), &filter.apply(&new)]).sample_count(), 0);
-}
-
-#[test]
-fn a_comparison_lists_what_changed_by_its_size() {
-    let baseline = window_of(Some(1), "inuse_space", 10, &[("same", 10), ("leak", 100), ("gone", 40), ("less", 50)]);
-    let comparison = window_of(Some(1), "inuse_space", 10, &[("same", 10), ("leak", 320), ("new", 5), ("less", 45)]);
-    let table = diff(&baseline, &comparison, "inuse_space", Granularity::Function, false);
-    let row = |function: &str, baseline: i64, comparison: i64| DiffRow {
-        at: FunctionLine { function: function.into(), file: "app.py".into(), ..FunctionLine::default() },
-        baseline: Weight { flat: baseline, cum: baseline },
-        comparison: Weight { flat: comparison, cum: comparison },
-    };
-    let expected = [row("leak", 100, 320), row("gone", 40, 0), row("less", 50, 45), row("new", 0, 5)];
-    assert_eq!((&table.rows[..], table.equal), (&expected[..], 1));
-    assert_eq!((table.baseline_total, table.comparison_total, &table.unit[..]), (200, 380, "bytes"));
-}
-
-#[test]
-fn a_normalized_comparison_of_equal_shares_has_no_rows() {
-    let baseline = window_of(Some(1), "alloc_space", 10, &[("a", 10), ("b", 30)]);
-    let longer = window_of(Some(1), "alloc_space", 10, &[("a", 70), ("b", 210)]);
-    let normalized = |comparison| diff(&baseline, comparison, "alloc_space", Granularity::Line, true);
-    let table = normalized(&longer);
-    assert_eq!((table.rows.len(), table.equal, table.comparison_total), (0, 2, 280));
-    let shifted = window_of(Some(1), "alloc_space", 10, &[("a", 20), ("b", 20)]);
-    let differences: Vec<i64> = normalized(&shifted).rows.iter().map(|row| row.difference().flat).collect();
-    assert_eq!(differences, [10, -10]);
-    let empty = window_of(Some(1), "alloc_space", 10, &[]);
-    assert_eq!(normalized(&empty).rows.len(), 2, "everything is gone");
 }

@@ -1,0 +1,185 @@
+//! `spanprof diff`: its rows, its gate, and its sources.
+
+use spanprof_profile::{Attribute, ProfilesData};
+
+use crate::client::post;
+use crate::fixture::{encoded, number, shop, spanprof, window, window_at, Serve, TestDirectory, TestSample, PERIOD_NS};
+
+#[test]
+fn a_comparison_shows_new_gone_and_changed_functions() {
+    let home = TestDirectory::new();
+    let file = |name: &str, samples: &[TestSample<'_>]| home.file(name, &encoded(&window("cart", "wall", samples)));
+    let sample = |stack, ms: i64| TestSample(stack, ms * 1_000_000, &[], 0);
+    let before = file("before.pb", &[sample(&["main", "price"], 100), sample(&["main", "old"], 40)]);
+    let after = file("after.pb", &[sample(&["main", "price"], 250), sample(&["main", "new"], 30)]);
+    let done = spanprof(&["diff", &before, &after, "--all"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    let columns: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(columns[0].join(" "), "wall: 140 ms → 280 ms, +140 ms (+100.0%)");
+    let row = |nth: usize| columns[nth].join(" ");
+    assert_eq!(row(2), "100 ms 250 ms +150 ms +150.0% +20.1 … +420.5% +150 ms price /srv/cart/app.py");
+    assert_eq!(row(3), "40.0 ms 0 -40.0 ms gone - -40.0 ms old /srv/cart/app.py");
+    assert_eq!(row(4), "0 30.0 ms +30.0 ms new - +30.0 ms new /srv/cart/app.py");
+    assert_eq!(row(5), "0 0 0 - - +140 ms main /srv/cart/app.py");
+    let by_line = spanprof(&["diff", &before, &after, "--by", "line", "--sort", "cum", "-n", "1", "--json", "--all"]);
+    assert!(by_line.stdout.contains(r#""line":12"#) && by_line.stdout.contains(r#""changed":4"#), "{by_line:?}");
+    let shares = spanprof(&["diff", &before, &after, "--normalize"]);
+    assert!(shares.stdout.contains("1 without a difference"), "main is 100 % of both: {shares:?}");
+    let same = spanprof(&["diff", &before, &before]);
+    assert!(same.stdout.ends_with("3 without a difference\n"), "{same:?}");
+}
+
+#[test]
+fn a_comparison_names_what_a_source_lacks() {
+    let home = TestDirectory::new();
+    let wall = home.file("wall.pb", &encoded(&window("cart", "wall", &[TestSample(&["main"], 5, &[], 0)])));
+    let cpu = home.file("cpu.pb", &encoded(&shop("cart")));
+    let done = spanprof(&["diff", &wall, &cpu]);
+    assert_eq!((done.code, done.stdout.as_str()), (1, ""));
+    assert!(done.stderr.contains("cpu.pb has no samples of the type wall"), "{done:?}");
+    assert!(done.stderr.contains("\"cart\" (cpu)"), "{done:?}");
+    let hints = [
+        ("inuse_space", "available: \"cart\" (cpu); choose one with --type, or profile with heap=true"),
+        ("delay", "or profile with lock=true"),
+        ("wall", "or profile with wall=true"),
+        ("event_loop_lag", "choose one with --type\n"),
+    ];
+    for (type_name, hint) in hints {
+        for sides in [["diff", &cpu, &cpu], ["diff", &cpu, &wall]] {
+            let done = spanprof(&[&sides[..], &["--type", type_name]].concat());
+            assert_eq!((done.code, done.stdout.as_str()), (1, ""));
+            assert!(done.stderr.contains(&format!("cpu.pb has no samples of the type {type_name}")), "{done:?}");
+            assert!(done.stderr.contains(hint), "{done:?}");
+        }
+    }
+}
+
+#[test]
+fn old_objects_in_use_are_compared_with_a_window_without_any() {
+    let home = TestDirectory::new();
+    let (new, old) = ([("age", "new")], [("age", "old")]);
+    let sample = |name, bytes, age| TestSample(name, bytes, age, 0);
+    let leak: &[&str] = &["main", "leak"];
+    let request: &[&str] = &["main", "request"];
+    let early = [sample(leak, 10 << 20, &new), sample(request, 50 << 20, &new)];
+    let late = [sample(leak, 30 << 20, &old), sample(leak, 10 << 20, &new), sample(request, 50 << 20, &new)];
+    let file =
+        |name: &str, samples: &[TestSample<'_>]| home.file(name, &encoded(&window("cart", "inuse_space", samples)));
+    let (early, late) = (file("early.pb", &early), file("late.pb", &late));
+    let done = spanprof(&["diff", &early, &late, "--type", "inuse_space", "--label", "age=old"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    assert!(
+        done.stdout.contains("+31.5 ms     new                   -   +31.5 ms  leak")
+            && !done.stdout.contains("request"),
+        "{done:?}"
+    );
+    let reversed = spanprof(&["diff", &late, &early, "--label", "age=old", "--json"]);
+    assert!(reversed.stdout.contains(r#""comparison_total":0"#), "{reversed:?}");
+    let top = spanprof(&["top", &late, "--label", "age=old", "--json"]);
+    assert_eq!(number(&top.stdout, "total"), 30 << 20);
+    for arguments in [&["diff", &early, &early, "--label", "age=old"][..], &["top", &early, "--label", "age=old"]] {
+        let none = spanprof(arguments);
+        assert_eq!((none.code, none.stdout.as_str()), (1, ""));
+        assert!(none.stderr.contains("early.pb match"), "{none:?}");
+    }
+}
+
+#[test]
+fn windows_of_unequal_length_are_noted_unless_shares_are_compared() {
+    let home = TestDirectory::new();
+    let parts = |starts: &[u64]| {
+        starts
+            .iter()
+            .map(|start_s| window_at("cart", "wall", start_s * 1_000_000_000, &[TestSample(&["main"], 5, &[], 0)]))
+            .collect::<Vec<_>>()
+    };
+    let short = home.file("short.pb", &encoded(&parts(&[1_700_000_000])[0]));
+    let long =
+        home.file("long.pb", &encoded(&spanprof_profile::transform::merge(&parts(&[1_700_000_000, 1_700_000_010]))));
+    let note = "the baseline covers 10 s, the comparison 20 s";
+    assert!(spanprof(&["diff", &short, &long]).stderr.contains(note));
+    assert_eq!(spanprof(&["diff", &short, &long, "--normalize"]).stderr, "");
+}
+
+/// A CPU window of 20 functions of 2,000 samples each; the first has `factor` times as many.
+fn shop_window(version: &str, factor: f64) -> ProfilesData {
+    let names: Vec<String> = (0..20).map(|number| format!("function_{number}")).collect();
+    let stacks: Vec<[&str; 2]> = names.iter().map(|name| ["main", name.as_str()]).collect();
+    let samples: Vec<_> = stacks
+        .iter()
+        .enumerate()
+        .map(|(number, stack)| {
+            let count = if number == 0 { (2_000.0 * factor) as i64 } else { 2_000 };
+            TestSample(stack, count * PERIOD_NS, &[], 0)
+        })
+        .collect();
+    let mut data = window("shop", "cpu", &samples);
+    data.resources[0].resource.push(Attribute::string("service.version", version));
+    data
+}
+
+#[test]
+fn the_gate_fails_on_a_regression_only() {
+    let home = TestDirectory::new();
+    let file = |version: &str, factor| home.file(&format!("{version}.pb"), &encoded(&shop_window(version, factor)));
+    let (baseline, same, slower) = (file("1.0", 1.0), file("1.1", 1.02), file("1.2", 1.5));
+    let passed = spanprof(&["diff", &baseline, &same, "--fail-over", "5%"]);
+    assert_eq!((passed.code, passed.stderr.as_str()), (0, ""), "{passed:?}");
+    assert!(passed.stdout.ends_with("passed: no function's share grew by more than 5 %\n"), "{passed:?}");
+    let failed = spanprof(&["diff", &baseline, &slower, "--fail-over", "5%"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stdout.contains("function_0 ") && !failed.stdout.contains("function_1 "), "{failed:?}");
+    assert!(failed.stdout.ends_with("failed: the share of 1 function grew by more than 5 %\n"), "{failed:?}");
+    assert_eq!(spanprof(&["diff", &baseline, &slower, "--fail-over", "50"]).code, 0, "it grew by less");
+    assert_eq!(spanprof(&["diff", &slower, &baseline, "--fail-over", "0"]).code, 0, "an improvement is no regression");
+    let json = spanprof(&["diff", &baseline, &slower, "--fail-over", "5%", "--json"]);
+    assert_eq!(
+        (json.code, json.stdout.matches(r#""significant":true"#).count()),
+        (1, 2),
+        "row and regression: {json:?}"
+    );
+    let markdown = spanprof(&["diff", &baseline, &slower, "--fail-over", "5%", "--markdown"]);
+    assert_eq!(markdown.code, 1);
+    assert!(markdown.stdout.contains("| function\\_0  /srv/shop/app.py |"), "{markdown:?}");
+}
+
+#[test]
+fn the_gate_exits_with_two_when_nothing_can_be_concluded() {
+    let home = TestDirectory::new();
+    let baseline = home.file("a.pb", &encoded(&shop_window("1.0", 1.0)));
+    let small = home.file("b.pb", &encoded(&window("shop", "cpu", &[TestSample(&["main"], 900 * PERIOD_NS, &[], 0)])));
+    for (arguments, words) in [
+        (&[baseline.as_str(), small.as_str()][..], "the comparison has 900 samples, at least 1000 are needed"),
+        (&[&baseline, "/nonexistent.pb"], "cannot read /nonexistent.pb"),
+        (&[&baseline, &baseline, "--type", "wall"], "no samples"),
+        (&[&baseline, &baseline, "--sort", "cum"], "--sort cum"),
+    ] {
+        let done = spanprof(&[&["diff", "--fail-over", "5%"], arguments].concat());
+        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{done:?}");
+        assert!(done.stderr.contains(words), "{done:?}");
+    }
+}
+
+#[test]
+fn two_versions_in_one_store_are_compared_by_selectors() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    for (version, factor) in [("1.2", 1.0), ("1.3", 1.5), ("1.3", 1.5)] {
+        assert_eq!(post(&serve.http, &[], &encoded(&shop_window(version, factor))).status, 200);
+    }
+    let selected = ["--baseline", "shop{service.version=1.2}", "--comparison", "shop{service.version=1.3}"];
+    let compare =
+        |source: &str, more: &[&str]| spanprof(&[&["diff", source, "--normalize"], &selected[..], more].concat());
+    for source in [serve.url(), home.path().to_str().unwrap().to_owned()] {
+        let done = compare(&source, &["--time-range", "1h"]);
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+        assert!(done.stdout.contains("20.0 s     29.3 s") && done.stdout.contains("function_0 "), "{done:?}");
+        assert!(!done.stdout.contains("function_1 "), "{done:?}");
+    }
+    let none = compare(&serve.url(), &["--time-range", "1ns"]);
+    assert_eq!(none.code, 1);
+    assert!(none.stderr.contains("\"shop\" (cpu)"), "{none:?}");
+    let wrong = spanprof(&["diff", &serve.url(), "--baseline", "shop{x", "--comparison", "shop"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("--baseline: expected a selector"), "{wrong:?}");
+}
