@@ -53,7 +53,13 @@ test('bytes allocated and in use are those of the program, and each window has i
   assertBytes('kept', total(live, 'keepArrays', 'inuse_space'), allocated.keepArrays, interval);
   // Its last arrays may be alive in a register or in the feedback of the function.
   assert.ok(total(live, 'dropArrays', 'inuse_space') < 0.02 * allocated.dropArrays);
-  for (const sample of [...samples, ...live]) assert.deepEqual(Object.keys(sample.labels), ['service.name']);
+  for (const sample of samples) assert.deepEqual(Object.keys(sample.labels), ['service.name']);
+  for (const sample of live) assert.deepEqual(Object.keys(sample.labels).sort(), ['age', 'service.name']);
+  const second = fs.readdirSync(folder).filter((name) => name.startsWith('inuse-')).sort()[1];
+  for (const age of ['survived', 'new']) {
+    const ofAge = pprof.read(path.join(folder, second)).filter((sample) => sample.labels.age === age);
+    assertBytes(age, total(ofAge, 'keepArrays', 'inuse_space'), allocated.keepArrays / 2, interval);
+  }
   assert.ok(stats['heap.samples_freed'] > 0 && stats['heap.live_samples'] > 0);
   assert.deepEqual([stats['heap.interval'], stats['dropped.heap_ring_full'], stats['dropped.heap_live']], [interval, 0, 0]);
 });

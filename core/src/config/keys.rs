@@ -301,7 +301,8 @@ config_keys! {
     heap: bool = true, "", None, true;
     /// Mean number of allocated bytes between two allocation samples. It doubles while there are more than `heap_live_samples`.
     heap_interval: u64 = 524_288, "bytes", between(1.0, 67_108_864.0), true;
-    /// Maximum number of sampled objects that are in use; with more, the interval doubles and the samples are thinned.
+    /// Maximum number of sampled objects that are in use; with more, the interval doubles and the samples are thinned. Each
+    /// takes about 180 bytes.
     heap_live_samples: u32 = 65_536, "samples", between(1024.0, 1_048_576.0), false;
     /// Directory for the objects in use at the last maximum of their bytes. A killed process leaves them there for `spanprof heap
     /// --last-crash`. Requires `heap`. Each process allocates a file of 128 bytes per `heap_live_samples` and removes it when it stops.

@@ -15,8 +15,9 @@
 //! object (realloc) is a new object. Objects inherited from the parent process are old.
 //!
 //! # Memory
-//! A live sample takes 64 bytes in the live set (two slots of 32 bytes) and about 64 bytes here; its stack is shared.
-//! 65 536 live samples take 8 MiB and their stacks. 1000 live samples take less than 1 MiB.
+//! A live sample takes 64 bytes in the live set (two slots of 32 bytes) and 49 bytes per bucket of a table here, of which 44 to
+//! 88 % are used; its stack is shared. 65 536 live samples take 10 MiB and their stacks. Measured: 179 bytes per sample with
+//! 100,338 live samples of one stack.
 
 mod live_stacks;
 mod peak_profile;
@@ -58,6 +59,9 @@ struct LiveRecord {
     added_in: u32,
     stack: LiveStack,
 }
+
+/// Address of the stack, label set, age.
+type InUseKey = (usize, u32, Option<HeapAge>);
 
 /// Estimate of the live objects of one stack, label set and age.
 #[derive(Debug)]
@@ -227,7 +231,7 @@ impl HeapEstimator {
     pub fn in_use(&mut self, by_age: bool) -> Vec<InUseTotals> {
         let Some(live) = self.live else { return Vec::new() };
         self.records.retain(|sample, _| live.contains(*sample));
-        let mut sums: WordMap<(usize, u32, Option<HeapAge>), (&LiveRecord, [f64; 2])> = WordMap::default();
+        let mut sums: WordMap<InUseKey, (&LiveRecord, [f64; 2])> = WordMap::default();
         for record in self.records.values() {
             let age = by_age.then(|| HeapAge::of_windows(self.windows - record.added_in));
             let key = (record.stack.as_ptr() as usize, record.label_set.0, age);

@@ -62,6 +62,7 @@ class AllocationsTest {
         // About 1000 samples: six standard deviations.
         assertTrue(Math.abs(kept / truth - 1) < 0.19, () -> kept + " of " + truth + " bytes: " + output);
         assertTrue(dropped < 0.01 * truth, () -> dropped + " bytes were collected");
+        assertTrue(samples.stream().allMatch(sample -> sample.labels().containsKey("age")), "objects in use have an age");
         assertTrue(Programs.number(output, "references") > 500, output::toString);
         assertEquals(0, Programs.number(output, "references_after"), output::toString);
     }
