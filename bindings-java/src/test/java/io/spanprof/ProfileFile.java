@@ -75,10 +75,13 @@ public final class ProfileFile {
     }
 
     private static List<Sample> read(Path file) throws IOException {
-        byte[] bytes;
         try (InputStream in = new GZIPInputStream(Files.newInputStream(file))) {
-            bytes = in.readAllBytes();
+            return parse(in.readAllBytes());
         }
+    }
+
+    /** The samples of a profile without compression. */
+    static List<Sample> parse(byte[] bytes) {
         List<byte[]> samples = new ArrayList<>();
         List<String> texts = new ArrayList<>();
         Map<Long, List<long[]>> locations = new HashMap<>();

@@ -42,20 +42,9 @@ final class Programs {
 
     static List<String> run(String program, String classPath, List<String> options, String... args)
             throws IOException, InterruptedException {
-        List<String> command = new ArrayList<>();
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.add("-Xmx256m");
-        if (Runtime.version().feature() >= 22) {
-            command.add("--enable-native-access=ALL-UNNAMED");
-        }
-        command.addAll(options);
-        command.addAll(List.of("-cp", classPath, program));
-        command.addAll(List.of(args));
         File output = File.createTempFile("program", ".txt");
-        ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output);
-        // The machine's environment must not affect a test.
-        builder.environment().keySet().removeIf(name -> name.matches("(SPANPROF|OTEL|PYROSCOPE)_.*"));
-        Process process = builder.start();
+        Process process =
+                builder(program, classPath, options, args).redirectErrorStream(true).redirectOutput(output).start();
         boolean ended = process.waitFor(LIMIT_SECONDS, TimeUnit.SECONDS);
         if (!ended) {
             process.destroyForcibly().waitFor();
@@ -70,6 +59,28 @@ final class Programs {
             throw new AssertionError(program + " " + how + ":\n" + text);
         }
         return text.lines().toList();
+    }
+
+    /** Starts a program with the output of this process; the caller ends it. */
+    static Process start(Class<?> program, List<String> options, String... args) throws IOException {
+        return builder(program.getName(), System.getProperty("java.class.path"), options, args)
+                .redirectError(ProcessBuilder.Redirect.INHERIT).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
+    }
+
+    private static ProcessBuilder builder(String program, String classPath, List<String> options, String... args) {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.add("-Xmx256m");
+        if (Runtime.version().feature() >= 22) {
+            command.add("--enable-native-access=ALL-UNNAMED");
+        }
+        command.addAll(options);
+        command.addAll(List.of("-cp", classPath, program));
+        command.addAll(List.of(args));
+        ProcessBuilder builder = new ProcessBuilder(command);
+        // The machine's environment must not affect a test.
+        builder.environment().keySet().removeIf(name -> name.matches("(SPANPROF|OTEL|PYROSCOPE)_.*"));
+        return builder;
     }
 
     /** The number after {@code name} in lines of the form {@code name number}. */
