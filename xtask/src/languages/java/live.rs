@@ -63,8 +63,8 @@ fn cells(java: &Jdk, seconds: u64) -> Vec<JavaCell> {
     cells
 }
 
-/// Class path of the programs: the JAR for tests, the programs, the classes shared with the benchmarks, and the tests' reader
-/// of pprof.
+/// Class path of the programs: the JAR for tests, the programs, the classes shared with the benchmarks, the tests' reader
+/// of pprof, and one program of the tests.
 pub fn compiled() -> StepResult<String> {
     let jar = package::for_tests()?;
     let classes = scratch::empty("live-java")?;
@@ -81,7 +81,10 @@ pub fn compiled() -> StepResult<String> {
         .arg(sources.join("collector/Program.java"))
         .arg(sources.join("pyroscope/Requests.java"))
         .arg(workspace::root().join("xtask/bench/java/Threads.java"))
-        .arg(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"))
+        .args(
+            ["ProfileFile.java", "programs/Retains.java"]
+                .map(|file| workspace::root().join("bindings-java/src/test/java/io/spanprof").join(file)),
+        )
         .run()?;
     Ok(format!("{}:{}", jar.display(), classes.display()))
 }

@@ -1,11 +1,12 @@
-//! google/pprof reads our files: the same total of each function as `spanprof top`, the same labels and spans, and no error.
+//! google/pprof reads our files: the same total of each function as `spanprof top`, the same labels and spans, and no error;
+//! heap profiles of every language too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::go_program;
 use crate::arguments::LiveArguments;
-use crate::languages::python;
+use crate::languages::{java, node, python};
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 
@@ -35,29 +36,55 @@ pub fn run(_: &LiveArguments) -> StepResult {
         ("inuse", "inuse_space", "B"),
         ("gc", "gc", "ns"),
     ] {
-        let file = newest(&directory, name)?;
+        let file = first(&directory, name)?;
         ProcessStep::new(format!("google/pprof -raw of {name}"), &pprof).arg("-raw").arg(&file).capture()?;
         same_totals(&pprof, &command, &file, sample_type, unit)?;
     }
-    labels_and_spans(&pprof, &newest(&directory, "cpu")?)
+    labels_and_spans(&pprof, &first(&directory, "cpu")?)?;
+    heap_of_other_languages(&pprof, &command)
 }
 
-fn newest(directory: &Path, kind: &str) -> StepResult<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{kind}-"))))
-        .collect();
-    files.sort();
+/// Programs that write their heap profiles into a directory.
+fn heap_of_other_languages(pprof: &Path, command: &Path) -> StepResult {
+    let node = ProcessStep::new("heap profiles of Node.js", node::runtimes::preferred()?.program)
+        .env("NODE_PATH", node::live::installed()?)
+        .arg("bindings-node/tests/programs/heap.js");
+    let java = java::live::program(&java::runtimes::preferred()?, "heap profiles of Java", &java::live::compiled()?)
+        .arg("io.spanprof.programs.Retains");
+    let rust = ProcessStep::cargo("heap profiles of Rust").args([
+        "run",
+        "--quiet",
+        "-p",
+        "spanprof",
+        "--example",
+        "rust-leak",
+        "--",
+    ]);
+    for (language, program, scenario) in [("node", node, Some("windows")), ("java", java, None), ("rust", rust, None)] {
+        let directory = scratch::empty(&format!("live-pprof-{language}"))?;
+        program.arg(&directory).args(scenario).capture()?;
+        for (name, sample_type) in [("alloc", "alloc_space"), ("inuse", "inuse_space")] {
+            same_totals(pprof, command, &first(&directory, name)?, sample_type, "B")?;
+        }
+    }
+    Ok(())
+}
+
+/// The file of the first window, which `flush()` ended. The window that `stop()` ends has little in it.
+fn first(directory: &Path, kind: &str) -> StepResult<PathBuf> {
+    let files =
+        std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{kind}-")))
+        });
     files
-        .pop()
+        .min()
         .ok_or_else(|| StepFailure::new("find the profile", format!("no {kind}-*.pb.gz in {}", directory.display())))
 }
 
 fn same_totals(pprof: &Path, command: &Path, file: &Path, sample_type: &str, unit: &str) -> StepResult {
     let theirs = ProcessStep::new("google/pprof -top", pprof)
+        // Without it, google/pprof shortens Rust's names.
+        .arg("-symbolize=none")
         .args(["-top", "-nodefraction=0", "-edgefraction=0", "-nodecount=100000"])
         .arg(format!("-unit={unit}"))
         .arg(format!("-sample_index={sample_type}"))
