@@ -15,9 +15,10 @@ fn walk_one(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     Captured::Walked
 }
 
-struct PanickingRuntime;
+/// Calls a function when a frame is resolved.
+struct ResolvingRuntime<F>(F);
 
-impl Runtime for PanickingRuntime {
+impl<F: Fn() + Send + Sync + 'static> Runtime for ResolvingRuntime<F> {
     fn resource_attributes(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -27,14 +28,28 @@ impl Runtime for PanickingRuntime {
     }
 
     fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<Frame>) {
-        panic!("on purpose, to test that it does not propagate");
+        self.0();
+    }
+}
+
+fn sample(kind: SampleKind, frames: &[RawFrame]) -> RawSample<'_> {
+    RawSample {
+        kind,
+        flags: SampleFlags(0),
+        thread_id: spanprof::sys::thread_id(),
+        time_ns: spanprof::sys::monotonic_ns(),
+        values: [1000, 1],
+        key: 7,
+        context: Context::None,
+        frames,
     }
 }
 
 #[test]
 fn a_panic_on_a_thread_of_the_profiler_ends_profiling_only() {
     let _serial = one_at_a_time();
-    let profiler = Profiler::start_with_runtime(without_destination(), Arc::new(PanickingRuntime)).unwrap();
+    let panicking = ResolvingRuntime(|| panic!("on purpose, to test that it does not propagate"));
+    let profiler = Profiler::start_with_runtime(without_destination(), Arc::new(panicking)).unwrap();
     let deadline = Instant::now() + TIMEOUT;
     while profiler.is_running() && Instant::now() < deadline {
         burn(Duration::from_millis(20));
@@ -171,18 +186,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
         SampleKind::Gc,
         SampleKind::Threads,
     ] {
-        let frames = [RawFrame { code, at: 3 }];
-        let sample = RawSample {
-            kind,
-            flags: SampleFlags(0),
-            thread_id: spanprof::sys::thread_id(),
-            time_ns: spanprof::sys::monotonic_ns(),
-            values: [1000, 1],
-            key: 7,
-            context: Context::None,
-            frames: &frames,
-        };
-        assert!(profiler.submit(&sample).is_ok());
+        assert!(profiler.submit(&sample(kind, &[RawFrame { code, at: 3 }])).is_ok());
     }
     assert!(profiler.flush_kind(SampleKind::Lock, TIMEOUT));
     assert_eq!((windows_closed(), profiler.stats().counter("samples.submitted")), (1, 6));
@@ -192,18 +196,8 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
     assert!(profiler.flush(TIMEOUT));
     assert_eq!(windows_closed(), 2, "the window of the other kinds was open");
     profiler.stop();
-    let frames = [RawFrame { code, at: 3 }];
-    let late = RawSample {
-        kind: SampleKind::Alloc,
-        flags: SampleFlags(0),
-        thread_id: 1,
-        time_ns: 1,
-        values: [1, 1],
-        key: 0,
-        context: Context::None,
-        frames: &frames,
-    };
-    assert!(profiler.submit(&late).is_err(), "submit fails after stop");
+    let late = [RawFrame { code, at: 3 }];
+    assert!(profiler.submit(&sample(SampleKind::Alloc, &late)).is_err(), "submit fails after stop");
 }
 
 #[test]
@@ -222,17 +216,7 @@ fn stop_reports_a_lost_window_be_it_the_last_or_an_earlier_one() {
     };
     for is_an_earlier_one in [false, true] {
         let profiler = Profiler::start_with_runtime(config.clone(), runtime.clone()).unwrap();
-        let sample = RawSample {
-            kind: SampleKind::Alloc,
-            flags: SampleFlags(0),
-            thread_id: spanprof::sys::thread_id(),
-            time_ns: spanprof::sys::monotonic_ns(),
-            values: [1000, 1],
-            key: 0,
-            context: Context::None,
-            frames: &frames,
-        };
-        assert!(profiler.submit(&sample).is_ok());
+        assert!(profiler.submit(&sample(SampleKind::Alloc, &frames)).is_ok());
         if is_an_earlier_one {
             assert!(!profiler.flush(Duration::from_secs(5)), "the window was lost");
         }
@@ -241,52 +225,25 @@ fn stop_reports_a_lost_window_be_it_the_last_or_an_earlier_one() {
     }
 }
 
-/// Resolves a frame when the test allows it.
-#[derive(Default)]
-struct StalledRuntime {
-    is_resolving: AtomicBool,
-    may_continue: AtomicBool,
-}
-
-impl Runtime for StalledRuntime {
-    fn resource_attributes(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn capture(&self) -> CaptureFn {
-        walk_one
-    }
-
-    fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<Frame>) {
-        self.is_resolving.store(true, Ordering::Release);
-        while !self.may_continue.load(Ordering::Acquire) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
-
 #[test]
 fn a_drain_thread_that_outlives_its_stop_takes_no_sample_and_no_wakeup_of_the_next_run() {
     let _serial = one_at_a_time();
     let submit = |profiler: &Profiler| {
-        let sample = RawSample {
-            kind: SampleKind::Lock,
-            flags: SampleFlags(0),
-            thread_id: spanprof::sys::thread_id(),
-            time_ns: spanprof::sys::monotonic_ns(),
-            values: [1000, 1],
-            key: 0,
-            context: Context::None,
-            frames: &[RawFrame { code: 0x7000, at: 1 }],
-        };
-        assert!(profiler.submit(&sample).is_ok());
+        assert!(profiler.submit(&sample(SampleKind::Lock, &[RawFrame { code: 0x7000, at: 1 }])).is_ok());
     };
-    let stalled = Arc::new(StalledRuntime::default());
+    let [is_resolving, may_continue] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (resolving, allowed) = (is_resolving.clone(), may_continue.clone());
+    let stalled = ResolvingRuntime(move || {
+        resolving.store(true, Ordering::Release);
+        while !allowed.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
     let config = Config { cpu: false, stop_timeout: Duration::ZERO, ..without_destination() };
-    let first = Profiler::start_with_runtime(config, stalled.clone()).unwrap();
+    let first = Profiler::start_with_runtime(config, Arc::new(stalled)).unwrap();
     submit(&first);
     let deadline = Instant::now() + TIMEOUT;
-    while !stalled.is_resolving.load(Ordering::Acquire) {
+    while !is_resolving.load(Ordering::Acquire) {
         assert!(Instant::now() < deadline, "the sample is not resolved");
         first.flush(Duration::ZERO);
     }
@@ -294,7 +251,7 @@ fn a_drain_thread_that_outlives_its_stop_takes_no_sample_and_no_wakeup_of_the_ne
     let config = Config { cpu: false, ..without_destination() };
     let next = Profiler::start_with_runtime(config, spanprof::fake::FakeRuntime::new()).unwrap();
     submit(&next);
-    stalled.may_continue.store(true, Ordering::Release);
+    may_continue.store(true, Ordering::Release);
     while next.stats().counter("samples.submitted") == 0 {
         assert!(Instant::now() < deadline, "the sample of the next run is lost");
         next.flush(Duration::from_secs(5));
