@@ -14,7 +14,7 @@ def main():
         rows.append([name, f"{bare:.1f}", f"{added:+.1f} ({low:+.1f} … {high:+.1f})"])
     print(
         f"Blocks of {rounds} calls with and without the hooks in turn, {blocks} pairs in each of {processes} processes: median "
-        "difference, and its 95 % interval over the processes. The interval of samples is 512 KiB.\n"
+        "difference of processor time, and its 95 % interval over the processes. The interval of samples is 512 KiB.\n"
     )
     measuring.table(["allocation and free", "ns without hooks", "ns added"], rows)
 

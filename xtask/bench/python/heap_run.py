@@ -1,5 +1,5 @@
-"""One run of the heap benchmark: time per allocation and free with and without the allocator hooks, in turn in one process;
-prints nanoseconds by object as JSON.
+"""One run of the heap benchmark: processor time per allocation and free with and without the allocator hooks, in turn in one
+process; prints nanoseconds by object as JSON.
 
     heap_run.py BLOCKS ROUNDS
 """
@@ -12,8 +12,10 @@ import time
 
 import spanprof
 
-# PYMEM_DOMAIN_MEM and PYMEM_DOMAIN_OBJ.
-DOMAINS = (1, 2)
+# PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM and PYMEM_DOMAIN_OBJ.
+DOMAINS = (0, 1, 2)
+# Size of a bytes object without its contents, bytes.
+HEADER = sys.getsizeof(b"")
 
 
 class Allocator(ctypes.Structure):
@@ -36,12 +38,12 @@ def install(allocators):
 
 
 def block(make, rounds):
-    """Nanoseconds per call."""
+    """Nanoseconds of processor time per call."""
     repeated = range(rounds)
-    begun = time.perf_counter_ns()
+    begun = time.thread_time_ns()
     for _ in repeated:
         make()
-    return (time.perf_counter_ns() - begun) / rounds
+    return (time.thread_time_ns() - begun) / rounds
 
 
 def main():
@@ -51,11 +53,11 @@ def main():
     hooks = installed()
     assert any(bare[domain].malloc != hooks[domain].malloc for domain in DOMAINS)
     result = {}
-    for name, make in {
-        "bytes of 95": lambda source=bytearray(95): bytes(source),
-        "bytes of 600": lambda source=bytearray(600): bytes(source),
-        "object": object,
-    }.items():
+    # Requests above 512 bytes pass the hooks of two domains.
+    requests = {"object": object}
+    for size in (100, 500, 600, 4096):
+        requests[f"bytes, request of {size}"] = lambda source=bytearray(size - HEADER): bytes(source)
+    for name, make in requests.items():
         times = {"bare": [], "hooks": []}
         for _ in range(blocks):
             for mode, allocators in (("bare", bare), ("hooks", hooks)):
