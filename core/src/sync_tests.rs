@@ -2,13 +2,15 @@
 //! of its own.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{mpsc, Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex, RwLock, TryLockError};
+use crate::sys;
 use crate::sys::allocator_run::{in_process_of_test, HeapProfiles, HeapRun};
 use crate::{Config, ConfigValue};
+use spanprof_signal::SyntheticFrame;
 
 fn start(lock_threshold: Duration) -> HeapRun {
     HeapRun::start_as(Config { lock: true, lock_threshold, heap: false, ..Config::default() })
@@ -95,7 +97,8 @@ fn the_delay_of_each_labeled_thread_is_the_time_that_it_waited_for_the_mutex() {
         for (worker, truth) in WORKERS.into_iter().zip(truths) {
             let [delay, contentions] = of_worker(&waits, worker, "take_stock");
             assert_close(delay, truth.delay_ns, 0.01, worker);
-            assert_close(contentions, truth.waits, 0.02, worker);
+            // A thread that loses its processor just before it acquires a free lock did not wait for it.
+            assert_close(contentions, truth.waits, 0.05, worker);
         }
         let all: f64 = waits.stacks("delay").iter().map(|stack| stack.value).sum();
         let labeled: f64 = WORKERS.iter().map(|worker| of_worker(&waits, worker, "take_stock")[0]).sum();
@@ -168,15 +171,22 @@ fn a_wait_is_submitted_after_the_release_and_only_while_waits_are_reported() {
             let before = submitted();
             let held = lock.lock().unwrap();
             std::thread::scope(|scope| {
-                let waiter = scope.spawn(|| {
-                    let guard = take_stock(&lock);
+                let (sender, receiver) = mpsc::channel();
+                let (lock, run) = (&lock, &run);
+                let waiter = scope.spawn(move || {
+                    sender.send(sys::thread_id()).unwrap();
+                    let guard = take_stock(lock);
                     run.wait_until_drained();
                     let while_held = submitted();
                     drop(guard);
                     run.wait_until_drained();
                     [while_held - before, submitted() - while_held]
                 });
-                std::thread::sleep(Duration::from_millis(50));
+                let (waiter_id, deadline) = (receiver.recv().unwrap(), Instant::now() + Duration::from_secs(60));
+                let waits = Some(sys::ThreadState::Waiting(Some(SyntheticFrame::Lock)));
+                while sys::thread_state(waiter_id) != waits && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 drop(held);
                 waiter.join().unwrap()
             })
@@ -205,7 +215,7 @@ fn the_idle_wait_of_a_condition_variable_is_no_contention() {
                 assert_eq!(*guard, 5);
             });
             for _ in 0..5 {
-                std::thread::sleep(Duration::from_millis(40));
+                std::thread::sleep(Duration::from_millis(100));
                 *state.lock().unwrap() += 1;
                 notified.notify_all();
             }
@@ -219,8 +229,8 @@ fn the_idle_wait_of_a_condition_variable_is_no_contention() {
         drop(guard);
         let [waits] = run.stop_with(["lock"]);
         let delay: f64 = waits.stacks("delay").iter().map(|stack| stack.value).sum();
-        // Two threads compete for the mutex for a moment at each notification; the idle time is 300 ms.
-        assert!(delay < 100e6, "{delay}");
+        // Two threads compete for the mutex for a moment at each notification; the idle time is 600 ms.
+        assert!(delay < 250e6, "{delay}");
     });
 }
 
@@ -276,5 +286,5 @@ fn the_locks_behave_as_those_of_the_standard_library() {
     *DONE.0.lock().unwrap() = true;
     DONE.1.notify_one();
     assert!(waiter.join().unwrap());
-    assert_eq!(*Mutex::<AtomicBool>::default().lock().unwrap().get_mut(), false);
+    assert!(!*Mutex::<bool>::default().lock().unwrap());
 }
