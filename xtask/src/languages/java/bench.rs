@@ -60,8 +60,10 @@ const OF_PROGRAMS: &[ProgramBenchmark] = &[
         profilers: &["spanprof, lock", "async-profiler, lock"],
     },
 ];
-/// Options of these programs. On one processor, the VM would select another collector.
-const PROGRAM_OPTIONS: [&str; 4] = ["-Xms256m", "-Xmx256m", "-XX:+UseG1GC", "-XX:ActiveProcessorCount=2"];
+/// Options of these programs. On one processor, the VM would select another collector. Resident memory does not depend on the
+/// part of the heap in use.
+const PROGRAM_OPTIONS: [&str; 5] =
+    ["-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", "-XX:+UseG1GC", "-XX:ActiveProcessorCount=2"];
 /// Maven's goal to fetch a JAR.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy";
 /// Default of `--java`.
