@@ -16,3 +16,8 @@ mod convert;
 mod host_log;
 mod natives;
 mod runtime;
+
+/// Programs survive a failed allocation; the standard library does not.
+#[global_allocator]
+static ALLOCATOR: spanprof::binding::ReserveAllocator<std::alloc::System> =
+    spanprof::binding::ReserveAllocator::new(std::alloc::System);

@@ -20,3 +20,8 @@ mod inspector;
 mod positions;
 mod runtime;
 mod source_map;
+
+/// Programs survive a failed allocation; the standard library does not.
+#[global_allocator]
+static ALLOCATOR: spanprof::binding::ReserveAllocator<std::alloc::System> =
+    spanprof::binding::ReserveAllocator::new(std::alloc::System);

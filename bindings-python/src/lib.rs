@@ -19,6 +19,11 @@ use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
 use runtime::suspended_tasks;
 
+/// Programs survive a failed allocation; the standard library does not.
+#[global_allocator]
+static ALLOCATOR: ::spanprof::binding::ReserveAllocator<std::alloc::System> =
+    ::spanprof::binding::ReserveAllocator::new(std::alloc::System);
+
 /// The extension module.
 #[pymodule]
 #[pyo3(name = "_spanprof")]

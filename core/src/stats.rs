@@ -152,6 +152,8 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "memory.limit_bytes" "bytes" "The smallest memory limit of the process's cgroups; missing without a limit.";
     "memory.until_limit_bytes" "bytes" "Memory that this cgroup may still use; file cache that was not used recently counts as "
         "free. Missing without a limit.";
+    "memory.reserve_bytes" "bytes" "Memory that the profiler took from its reserve of 8 MiB because the system had none; more "
+        "than half of the reserve in use ends profiling.";
     "process.children_cut_off" "processes" "Profiled processes forked by this one, or by its children, that ended without "
         "delivering their last window.";
     "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads.";
@@ -238,8 +240,8 @@ impl Stats {
     pub fn reference_markdown() -> String {
         let mut page = String::from(
             "# Statistics\n\nThe values of `stats()`, in every language. Counters start at 0 at `start()`. Counters of labels, contexts and \
-             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) and heap samples start with the process. \
-             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval`, `heap.peak_bytes`, `memory.*` and `export.<n>.queue_*` are gauges; all other counters only \
+             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) and heap samples and `memory.reserve_bytes` start with the process. \
+             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval`, `heap.peak_bytes`, `memory.limit_bytes`, `memory.until_limit_bytes` and `export.<n>.queue_*` are gauges; all other counters only \
              grow. `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken.\n\n\
              | name | unit | description |\n|---|---|---|\n",
         );

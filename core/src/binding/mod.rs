@@ -11,6 +11,7 @@ mod self_walk;
 
 pub use crate::host_log::log;
 pub use crate::random::fraction as random_fraction;
+pub use crate::sys::ReserveAllocator;
 pub use description::{Binding, KeyCase};
 pub use event_sampling::{sample_event, SampledEvent};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};

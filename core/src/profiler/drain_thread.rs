@@ -40,8 +40,20 @@ fn main(session: Arc<Session>, config: Arc<Config>) {
         if let Some(directory) = heap_peak::directory(&config) {
             heap_peak::recover(&directory, &session.resource);
         }
-        while drain.run_once() {}
+        while drain.run_once() {
+            if sys::is_reserve_low() {
+                return true;
+            }
+        }
+        false
     }));
+    if outcome.as_ref().is_ok_and(|is_out_of_memory| *is_out_of_memory) {
+        session.stop_clocks();
+        log(
+            LogLevel::Warning,
+            "spanprof: no memory is left for the profiler, which ended profiling; the program continues",
+        );
+    }
     if outcome.is_err() {
         session.counters.panics.add(1);
         session.stop_clocks();

@@ -60,6 +60,7 @@ fn session_stats(session: &Session, stats: &mut Stats) {
         stats.count("memory.limit_bytes", limit.bytes);
         stats.count("memory.until_limit_bytes", limit.until_bytes);
     }
+    stats.count("memory.reserve_bytes", sys::reserve_bytes_served());
     stats.count("process.children_cut_off", sys::children_cut_off());
     let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
     for (index, destination) in destinations.iter().enumerate() {

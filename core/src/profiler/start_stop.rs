@@ -30,9 +30,11 @@ const RING_ENTRIES: usize = 64;
 
 impl Session {
     pub fn start(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
-        let no_memory = || {
-            Error::new(ErrorKind::System, "no memory for the ring of samples", "raise the memory limit of the process")
-        };
+        let no_memory =
+            || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
+        if !sys::has_address_space(START_BYTES) {
+            return Err(no_memory());
+        }
         let cpu_before_ns = [sys::process_cpu_ns(), sys::own_cpu_ns()];
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         reset_inbox_after_fork(inbox);
@@ -217,6 +219,9 @@ impl Session {
         }
     }
 }
+
+/// Least address space for a start: the tables, the ring, the stacks of the threads and their first allocations.
+const START_BYTES: usize = 48 << 20;
 
 const SAFE_MODE: &str =
     "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \

@@ -42,7 +42,7 @@ impl Clocks {
         if state.run.is_some() {
             return Err(error("the clocks of this process already run", "stop the other profiler first"));
         }
-        let no_memory = || error("no memory for the ring of samples", "raise the memory limit of the process");
+        let no_memory = || error("no memory for the profiler", "raise the memory limit of the process");
         let inbox = inboxes::inbox(settings.ring_bytes).ok_or_else(no_memory)?;
         if !inboxes::map_slots() {
             return Err(no_memory());

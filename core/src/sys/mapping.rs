@@ -21,6 +21,18 @@ fn map_as(sharing: libc::c_int, bytes: usize, name: &CStr) -> Option<*mut libc::
     Some(start)
 }
 
+/// Whether the system has this much address space for the process now. Under a limit (`ulimit -v`), a start with less would
+/// succeed in part, and the C library ends the process when it has no memory for a thread's storage (glibc,
+/// elf/dl-tls.c, "cannot allocate memory for thread-local data").
+pub fn has_address_space(bytes: usize) -> bool {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: maps new anonymous memory, untouched, and unmaps exactly that.
+    unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        start != libc::MAP_FAILED && libc::munmap(start, bytes) == 0
+    }
+}
+
 /// Names anonymous memory. Kernels without the feature return an error without effect.
 pub(super) fn name_mapping(start: *mut libc::c_void, bytes: usize, name: &CStr) -> bool {
     const PR_SET_VMA: libc::c_int = 0x5356_4d41;

@@ -48,6 +48,7 @@ mod process;
 mod profiled_allocator_signal;
 mod quota;
 mod registry;
+mod reserve_allocator;
 mod scan_schedule;
 #[cfg(test)]
 mod scan_tests;
@@ -81,6 +82,7 @@ pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use live_sets::{live_set, new_live_set};
+pub use mapping::has_address_space;
 pub use memory_limit::{memory_limit, MemoryLimit};
 pub use native_signal::{capture_native, copy_stack};
 #[cfg(feature = "native")]
@@ -97,6 +99,7 @@ pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, Nativ
 #[cfg(feature = "native")]
 pub use profiled_allocator_signal::{probe_allocator, Profiled};
 pub use quota::cpu_quota;
+pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
 pub use system_calls::{may_use, SystemCall};
 pub use termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
