@@ -61,8 +61,8 @@ pub unsafe fn walk_interrupted(thread: &JsThread, ucontext: *const libc::c_void,
     }
 }
 
-/// Walks the calling thread inside an allocator hook. `leaf` replaces its native frames above JavaScript; all of them remain
-/// below `leaf` when no JavaScript runs.
+/// Walks the calling thread inside an allocator hook. `leaf` replaces its native frames above JavaScript. Where no JavaScript
+/// runs it is the only frame: native frames would begin with those of the hook.
 pub fn walk_allocation(leaf: RawFrame, stack: &mut RawStack<'_>) -> Captured {
     let registers = StackRegisters::here();
     match js_thread_signal::by_thread_id(spanprof::sys::thread_id()) {
@@ -72,8 +72,7 @@ pub fn walk_allocation(leaf: RawFrame, stack: &mut RawStack<'_>) -> Captured {
         }
         None => walk_native(&ProcessMemory, &registers, stack),
     }
-    // Without JavaScript, the frame of this function is replaced.
-    let native = stack.frames().iter().position(|frame| synthetic_frame::is_code(*frame)).unwrap_or(1);
+    let native = stack.frames().iter().position(|frame| synthetic_frame::is_code(*frame)).unwrap_or(stack.len());
     stack.replace_leaf(native, leaf);
     Captured::Walked
 }

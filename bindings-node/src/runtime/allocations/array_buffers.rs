@@ -18,7 +18,7 @@
 use std::ffi::CStr;
 use std::mem::transmute;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use spanprof::binding::log;
 use spanprof::LogLevel;
@@ -45,6 +45,8 @@ struct HookTable {
 
 static TABLE: OnceLock<Result<HookTable, &'static str>> = OnceLock::new();
 static IS_TESTED: AtomicBool = AtomicBool::new(false);
+/// Held during the self-test.
+static TESTING: Mutex<()> = Mutex::new(());
 /// Why an allocator has no hooks; the first reason.
 static REFUSED: OnceLock<&'static str> = OnceLock::new();
 static HOOKED: AtomicU64 = AtomicU64::new(0);
@@ -90,6 +92,7 @@ fn try_install(isolate: usize) -> Result<(), &'static str> {
 
 /// Whether a known allocation calls a hook once; `None` when it cannot be made now.
 fn test() -> Option<bool> {
+    let _testing = TESTING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut is_made = true;
     let calls = HandleScope::with(|| hooks::hook_calls(TESTED_BYTES, || is_made &= create_array_buffer(TESTED_BYTES)))?;
     is_made.then_some(calls == 1)
