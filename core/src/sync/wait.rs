@@ -12,7 +12,8 @@ use crate::sys::{self, WalkStart};
 /// (library/std/src/sys/sync/mutex/futex.rs, Rust 1.88–1.95). Most waits for short critical sections end meanwhile.
 const ATTEMPTS: u32 = 100;
 
-/// Acquires a lock: without a wait if it is free.
+/// Acquires a lock: without a wait if it is free. The rare cases are functions whose results fit into registers, so that the
+/// guard of a free lock is not in memory.
 #[inline(always)]
 pub(super) fn acquire<G>(
     try_lock: impl Fn() -> TryLockResult<G>,
@@ -20,8 +21,15 @@ pub(super) fn acquire<G>(
 ) -> LockResult<LockGuard<G>> {
     match try_lock() {
         Ok(inner) => Ok(LockGuard::without_wait(inner)),
-        Err(TryLockError::WouldBlock) => acquire_contended(try_lock, lock),
         Err(TryLockError::Poisoned(poisoned)) => LockGuard::of(Err(poisoned), WaitOfGuard::default()),
+        Err(TryLockError::WouldBlock) => {
+            let mut wait = None;
+            if let Some(inner) = attempt_again(&try_lock, &mut wait) {
+                return Ok(LockGuard::without_wait(inner));
+            }
+            let acquired = lock();
+            LockGuard::of(acquired, end_wait(wait))
+        }
     }
 }
 
@@ -37,13 +45,11 @@ pub(super) fn attempted<G>(attempt: TryLockResult<G>) -> TryLockResult<LockGuard
     }
 }
 
+/// Attempts to acquire a lock until the wait is recorded, and then begins `wait`.
 #[cold]
 #[inline(never)]
-fn acquire_contended<G>(
-    try_lock: impl Fn() -> TryLockResult<G>,
-    lock: impl FnOnce() -> LockResult<G>,
-) -> LockResult<LockGuard<G>> {
-    let Some(start) = WaitStart::now() else { return LockGuard::of(lock(), WaitOfGuard::default()) };
+fn attempt_again<G>(try_lock: &impl Fn() -> TryLockResult<G>, wait: &mut Option<Box<LockWait>>) -> Option<G> {
+    let start = WaitStart::now()?;
     for _ in 0..ATTEMPTS {
         let attempt = try_lock();
         if start.is_recorded() {
@@ -51,18 +57,17 @@ fn acquire_contended<G>(
             break;
         }
         match attempt {
-            Ok(inner) => return Ok(LockGuard::without_wait(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => return LockGuard::of(Err(poisoned), WaitOfGuard::default()),
+            Ok(inner) => return Some(inner),
+            Err(TryLockError::Poisoned(_)) => break,
             Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
         }
     }
-    let wait = begin_wait(start, &WalkStart::here());
-    let acquired = lock();
-    LockGuard::of(acquired, end_wait(wait))
+    *wait = begin_wait(start, &WalkStart::here());
+    None
 }
 
 /// Walks the stack of the waiting thread, from the caller of the function of `walk_start`.
-pub(super) fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box<LockWait>> {
+fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box<LockWait>> {
     LockWait::begin_at(start, 0, |stack| {
         sys::walk_calling_thread(walk_start, stack);
         SampleFlags(0)
@@ -70,7 +75,9 @@ pub(super) fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box
 }
 
 /// Ends a wait when the lock is acquired.
-pub(super) fn end_wait(wait: Option<Box<LockWait>>) -> WaitOfGuard {
+#[cold]
+#[inline(never)]
+fn end_wait(wait: Option<Box<LockWait>>) -> WaitOfGuard {
     let mut ended = WaitOfGuard::default();
     if let Some(wait) = wait.and_then(|wait| wait.end(sys::monotonic_ns())) {
         ended.0.push(wait);
