@@ -16,7 +16,7 @@ from programs import measuring
 
 def main():
     given = programs.arguments()
-    rounds = 3 if given.short else 15
+    rounds = 3 if given.short else 11
     names = list(given.commands)
     results = {name: [] for name in names}
     processors = sorted(os.sched_getaffinity(0))
