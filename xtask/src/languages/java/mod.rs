@@ -47,7 +47,8 @@ impl Toolchain for JavaToolchain {
     }
 
     fn test(&self, tally: &mut Tally) -> StepResult {
-        suite::junit(&[], tally)
+        suite::junit(&[], tally)?;
+        suite::junit_between(tally)
     }
 
     fn conformance(&self, tally: &mut Tally) -> StepResult {

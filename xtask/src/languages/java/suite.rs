@@ -1,11 +1,32 @@
-//! The JUnit suite of `bindings-java` on every installed JDK.
+//! The JUnit suite of `bindings-java` on every installed JDK, and the part that depends on the VM on the version between them.
 
 use super::package::{path_properties, Libraries};
-use super::runtimes;
+use super::runtimes::{self, Jdk};
 use crate::deadline::at_most;
 use crate::scratch;
 use crate::step::{StepFailure, StepResult};
 use crate::tally::Tally;
+
+/// The tests of walks, heap, collectors, locks, threads and virtual threads, whose outcome depends on the VM's version.
+const OF_THE_VM: &str = "-Dtest=AllocationsTest,GcPausesTest,InheritedTest,LocksTest,MountsTest,VmThreadsTest,\
+    ProfileTest#stacksAreCompleteWhileTheCollector*+labelsFollowVirtual*+wallTimeCovers*";
+
+/// Runs the tests that depend on the VM's version on the Java from PyPI, which is between the usual installed ones. It has
+/// no compiler: the oldest installed JDK compiles. Without PyPI these tests are left out, with one line.
+pub fn junit_between(tally: &mut Tally) -> StepResult {
+    let installed = runtimes::all()?;
+    let java = match runtimes::between(&installed) {
+        Ok(Some(java)) => java,
+        Ok(None) => return Ok(()),
+        Err(failure) => {
+            println!("Java tests of the VM are left out: the Java from PyPI is missing: {failure}");
+            return Ok(());
+        }
+    };
+    let program = format!("-Djvm={}", java.home.join("bin/java").display());
+    let compiler = Jdk { home: installed[0].home.clone(), ..java };
+    run_on(&compiler, &[OF_THE_VM, &program], &Libraries::for_tests()?, tally)
+}
 
 /// Runs the JUnit suite, or the classes that `words` select, on every installed JDK with the library for tests.
 pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
@@ -13,19 +34,21 @@ pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
     let jdks = runtimes::all()?;
     let list: Vec<_> = jdks.iter().map(|java| java.version.to_string()).collect();
     println!("Java tests run on JDK {}", list.join(", "));
-    for java in &jdks {
-        let build = scratch::empty(&format!("java-{}", java.version))?;
-        let before = *tally;
-        let outcome = runtimes::maven(format!("tests on Java {}", java.version), java)
-            .args(["test", "-Dsurefire.rerunFailingTestsCount=1"])
-            .args(words)
-            .args(path_properties(&libraries, &build))
-            .time_limit(at_most(10))
-            .run_with_lines(|line| tally.read(line));
-        if outcome.is_ok() && tally.passed == before.passed {
-            return Err(StepFailure::new("JUnit", "no test ran"));
-        }
-        tally.add_outcome(before, outcome);
+    jdks.iter().try_for_each(|java| run_on(java, words, &libraries, tally))
+}
+
+fn run_on(java: &Jdk, words: &[&str], libraries: &Libraries, tally: &mut Tally) -> StepResult {
+    let build = scratch::empty(&format!("java-{}", java.version))?;
+    let before = *tally;
+    let outcome = runtimes::maven(format!("tests on Java {}", java.version), java)
+        .args(["test", "-Dsurefire.rerunFailingTestsCount=1"])
+        .args(words)
+        .args(path_properties(libraries, &build))
+        .time_limit(at_most(10))
+        .run_with_lines(|line| tally.read(line));
+    if outcome.is_ok() && tally.passed == before.passed {
+        return Err(StepFailure::new("JUnit", "no test ran"));
     }
+    tally.add_outcome(before, outcome);
     Ok(())
 }
