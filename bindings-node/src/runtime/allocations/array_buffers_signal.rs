@@ -65,7 +65,7 @@ fn node() -> &'static NodeAllocator {
 }
 
 pub extern "C" fn allocate(allocator: *mut c_void, bytes: usize) -> *mut c_void {
-    if HEAP.is_sample(bytes) {
+    if !HEAP.passes(bytes) {
         return sampled_allocate(node().allocate, allocator, bytes);
     }
     // SAFETY: the arguments of this call, which V8 or Node.js makes to the function that the hook replaces.
@@ -73,7 +73,7 @@ pub extern "C" fn allocate(allocator: *mut c_void, bytes: usize) -> *mut c_void 
 }
 
 pub extern "C" fn allocate_uninitialized(allocator: *mut c_void, bytes: usize) -> *mut c_void {
-    if HEAP.is_sample(bytes) {
+    if !HEAP.passes(bytes) {
         return sampled_allocate(node().allocate_uninitialized, allocator, bytes);
     }
     // SAFETY: as above.
@@ -89,7 +89,7 @@ pub extern "C" fn free(allocator: *mut c_void, data: *mut c_void, bytes: usize) 
 }
 
 pub extern "C" fn reallocate(allocator: *mut c_void, data: *mut c_void, old_bytes: usize, bytes: usize) -> *mut c_void {
-    let selected = if HEAP.is_sample(bytes) { select(bytes) } else { None };
+    let selected = if HEAP.passes(bytes) { None } else { select(bytes) };
     let was_live = HEAP.may_be_live(data as usize) && HEAP.freed(data as usize);
     // SAFETY: as above. Without this function in Node.js, this hook is not installed.
     let Some(new) = node().reallocate.map(|reallocate| unsafe { reallocate(allocator, data, old_bytes, bytes) }) else {
@@ -124,7 +124,7 @@ fn select(bytes: usize) -> Option<u64> {
     if observed != 0 && observed == bytes && OBSERVER.load(Ordering::Relaxed) == calling_thread() {
         OBSERVED.fetch_add(1, Ordering::Relaxed);
     }
-    HEAP.select()
+    HEAP.select(bytes)
 }
 
 /// After the allocation.

@@ -184,7 +184,7 @@ impl HeapSampling {
         unsafe { *errno = saved };
     }
 
-    /// Records an allocation that the runtime's own sampler selected, on any thread and without [`Self::is_sample`]. Nothing
+    /// Records an allocation that the runtime's own sampler selected, on any thread and without [`Self::passes`]. Nothing
     /// while stopped. Returns the id of its sample in the live set, or 0.
     pub fn record_selected(&self, object: &SelectedObject<'_>) -> u64 {
         if !self.is_running() {
