@@ -34,7 +34,7 @@ pub struct RuntimeArguments {
 pub struct LiveArguments {
     /// suites, all by default
     pub names: Vec<String>,
-    /// seconds of stress per cell of `python`, `node` and `java` (60), of load of `outage` (30)
+    /// seconds of stress per cell of `python`, `node`, `java` and `rust` (60), of load of `outage` (30)
     #[arg(long)]
     pub seconds: Option<u64>,
     #[command(flatten)]

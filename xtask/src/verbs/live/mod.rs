@@ -1,5 +1,5 @@
 //! `cargo xtask live`: suites with real programs: the OpenTelemetry Collector, Pyroscope, google/pprof, every installed
-//! CPython, Node.js and Java, a browser, failing receivers. Longer than `test`; prints the duration of each suite.
+//! CPython, Node.js and Java, a Rust program, a browser, failing receivers. Longer than `test`; prints the duration of each suite.
 
 mod collector;
 mod field;
@@ -10,12 +10,15 @@ mod serve;
 mod system_calls;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::arguments::LiveArguments;
 use crate::languages;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::workspace;
+
+/// Time limit of the Rust program beyond its requested duration: its build, and the end of its last run.
+const RUST_GRACE: Duration = Duration::from_secs(300);
 
 /// A suite: its name and its function.
 type Suite = (&'static str, Box<dyn Fn(&LiveArguments) -> StepResult>);
@@ -35,7 +38,7 @@ fn suites() -> Vec<Suite> {
     for language in languages::ALL {
         suites.push((language.name(), Box::new(|given| language.live(given))));
     }
-    suites.extend([suite("field", field::run), suite("system-calls", system_calls::run)]);
+    suites.extend([suite("rust", rust_stress), suite("field", field::run), suite("system-calls", system_calls::run)]);
     suites
 }
 
@@ -100,6 +103,15 @@ fn go_program(name: &str, package: &str, version: &str) -> StepResult<PathBuf> {
 /// Runs a subcommand of `spanprof-live`.
 fn run_spanprof_live(name: &str, words: &[&str]) -> StepResult {
     ProcessStep::cargo(name).args(["run", "--quiet", "-p", "spanprof-live", "--"]).args(words).run()
+}
+
+/// Stress of a Rust program with every profile on.
+fn rust_stress(given: &LiveArguments) -> StepResult {
+    let seconds = given.seconds.unwrap_or(60);
+    ProcessStep::cargo("Rust stress")
+        .args(["run", "--quiet", "-p", "spanprof-live", "--bin", "rust-stress", "--", &seconds.to_string()])
+        .time_limit(Duration::from_secs(seconds) + RUST_GRACE)
+        .run()
 }
 
 /// Builds the `spanprof` command in the profile of the workspace's tests.
