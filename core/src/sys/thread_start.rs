@@ -2,11 +2,15 @@
 //! under a lock (`thread_info` in its sys/pal/unix/stack_overflow): at their end, and in Rust programs at their
 //! start. A parent's thread may hold that lock at the fork.
 
-use super::{name_current_thread, Clocks};
+use super::{has_address_space, name_current_thread, Clocks};
 use std::ffi::CStr;
 use std::io::Error;
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// Least address space for a start: a stack, and the first allocations of the thread. The C library ends a process that has no
+/// memory for the storage of a thread that runs (see [`has_address_space`]).
+const LEAST_BYTES: usize = 8 << 20;
 
 /// A started thread. Detached when dropped.
 #[derive(Debug)]
@@ -38,6 +42,9 @@ fn start_thread(
     stack_bytes: usize,
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<StartedThread, Error> {
+    if !has_address_space(LEAST_BYTES) {
+        return Err(Error::from_raw_os_error(libc::ENOMEM));
+    }
     let start = Box::into_raw(Box::new(Start { name, body }));
     let mut outcome = libc::EINVAL;
     for stack_bytes in [Some(stack_bytes), None] {
