@@ -298,9 +298,14 @@ mod tests {
             entry(DestinationType::Otlp, Some(LinkDetail::Span)),
             entry(DestinationType::File, None),
         ];
-        let groups = groups(&destinations, &Config::default());
-        let indexes: Vec<_> = groups.iter().map(|group| (group.otlp.as_slice(), group.files.as_slice())).collect();
-        assert_eq!(indexes, [(&[0][..], &[2][..]), (&[1][..], &[][..])]);
+        let indexes = |config: Config| {
+            let groups = groups(&destinations, &config);
+            groups.iter().map(|group| (group.otlp.clone(), group.files.clone())).collect::<Vec<_>>()
+        };
+        let with_age = Config { heap_age: Some(true), ..Config::default() };
+        assert_eq!(indexes(with_age), [(vec![0], vec![2]), (vec![1], vec![])]);
+        let files_alone = [(vec![0], vec![]), (vec![1], vec![]), (vec![], vec![2])];
+        assert_eq!(indexes(Config::default()), files_alone, "only files have the age of objects in use");
     }
 
     #[test]
