@@ -51,17 +51,17 @@ print("continued")
     assert "continued" in target.stdout
 
 
-@pytest.mark.parametrize("headroom", [16, 64])
-def test_memory_errors_of_the_program_are_raised_and_its_memory_is_usable_afterwards(run_target, headroom):
+@pytest.mark.parametrize("headroom", [2, 16, 64])
+def test_memory_errors_of_the_program_are_raised_and_its_memory_is_usable_afterwards(run_target, headroom, tmp_path):
     target = run_target(
         PROGRAM
         + """
-# Without a destination: the C library ends the process when it has no memory for the storage of a new thread, and exports start
-# threads.
-assert start(destinations=[])
+# Exports start threads.
+assert start(destinations=[{"type": "file", "directory": sys.argv[2]}])
 limit(headroom)
-for size in (10_000, 300, 40, 5_000_000) * 3:
+for size in (10_000, 300, 40, 5_000_000) * 2:
     allocate_all(size)
+    spanprof.flush(1)
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 assert len(bytes(100_000_000)) == 100_000_000
 stats = spanprof.stats()
@@ -70,6 +70,7 @@ print(stats["state"], stats["memory.reserve_bytes"])
 spanprof.stop()
 """,
         str(headroom),
+        str(tmp_path),
     )
     print(target.stdout)
 
