@@ -20,9 +20,9 @@
 //! | 3.9 to 3.15 | pymalloc serves requests of 1 to 512 bytes (`SMALL_REQUEST_THRESHOLD`, `Objects/obmalloc.c`, since 3.13 `Include/internal/pycore_obmalloc.h`) | `LARGEST_SMALL`; verified at each installation |
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use spanprof_signal::heap::HEAP;
+use spanprof_signal::heap::{thread_pointer, HEAP};
 
 use super::capture_signal::walk_calling_thread;
 
@@ -77,24 +77,19 @@ pub static SAVED: [AtomicPtr<DomainAllocator>; 3] = [const { AtomicPtr::new(std:
 /// As [`SAVED`], for numpy's arrays.
 pub static SAVED_ARRAYS: AtomicPtr<ArrayAllocator> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The thread whose MEM or OBJ hook passes on a resize to a small size, by `pthread_self`; 0 for none. The GIL serializes
+/// The thread whose MEM or OBJ hook passes on a resize to a small size, by its thread pointer; 0 for none. The GIL serializes
 /// writers; an interpreter with a GIL of its own can make the resize count twice.
-static RESIZING: AtomicUsize = AtomicUsize::new(0);
+static RESIZING: AtomicU64 = AtomicU64::new(0);
 
-/// The thread that observes which hooks it reaches, by `pthread_self`; 0 for none.
-static OBSERVER: AtomicUsize = AtomicUsize::new(0);
+/// The thread that observes which hooks it reaches, by its thread pointer; 0 for none.
+static OBSERVER: AtomicU64 = AtomicU64::new(0);
 /// The domains whose hooks it reached, as bits.
 static REACHED: AtomicUsize = AtomicUsize::new(0);
-
-fn calling_thread() -> usize {
-    // SAFETY: returns a word of the C library that identifies the thread; no other access.
-    unsafe { libc::pthread_self() as usize }
-}
 
 /// The domains whose hooks `call` reaches on this thread: bit [`RAW`] and so on. One caller at a time, which holds the GIL.
 pub fn reached_by(call: impl FnOnce()) -> usize {
     REACHED.store(0, Ordering::Relaxed);
-    OBSERVER.store(calling_thread(), Ordering::Relaxed);
+    OBSERVER.store(thread_pointer(), Ordering::Relaxed);
     HEAP.probe(call);
     OBSERVER.store(0, Ordering::Relaxed);
     REACHED.load(Ordering::Relaxed)
@@ -179,7 +174,7 @@ unsafe extern "C" fn realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
 ) -> *mut c_void {
     if DOMAIN == RAW {
         let resizing = RESIZING.load(Ordering::Relaxed);
-        if resizing != 0 && resizing == calling_thread() {
+        if resizing != 0 && resizing == thread_pointer() {
             // SAFETY: as in `malloc`.
             return unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
         }
@@ -199,7 +194,7 @@ fn pass_resize<const DOMAIN: usize, const SMALL_ONLY: bool>(
 ) -> *mut c_void {
     let is_marked = SMALL_ONLY && bytes <= LARGEST_SMALL;
     if is_marked {
-        RESIZING.store(calling_thread(), Ordering::Relaxed);
+        RESIZING.store(thread_pointer(), Ordering::Relaxed);
     }
     // SAFETY: as in `malloc`.
     let object = unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
@@ -275,7 +270,7 @@ extern "C" fn sampled_free<const DOMAIN: usize>(context: *mut c_void, object: *m
 /// Before the allocation that did not pass. `None`: it is not a sample.
 fn select<const DOMAIN: usize>(bytes: usize) -> Option<u64> {
     let observer = OBSERVER.load(Ordering::Relaxed);
-    if observer != 0 && observer == calling_thread() {
+    if observer != 0 && observer == thread_pointer() {
         REACHED.fetch_or(1 << DOMAIN, Ordering::Relaxed);
     }
     HEAP.select(bytes)

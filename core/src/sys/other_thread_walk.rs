@@ -154,8 +154,8 @@ fn frame_bytes(prologue: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether `code`, the eight bytes before the return address `caller`, ends with a call of `function`: a direct one, or one
-/// through a register or memory (`ff /2`), whose target is not known.
+/// Whether `code`, the eight bytes before the return address `caller`, ends with a direct call of `function`, or with an
+/// indirect call (`ff /2`), whose target cannot be read from the code.
 #[cfg(target_arch = "x86_64")]
 fn is_call_of(code: &[u8; 8], caller: u64, function: u64) -> bool {
     if let [.., 0xe8, a, b, c, d] = code {

@@ -10,9 +10,9 @@
 //! 4. The rare cases are functions of their own, so that the frequent case needs no stack frame.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use spanprof_signal::heap::HEAP;
+use spanprof_signal::heap::{thread_pointer, HEAP};
 
 use super::super::capture_signal::walk_allocation;
 use super::super::synthetic_frame;
@@ -36,19 +36,14 @@ pub static NODE_ALLOCATOR: AtomicPtr<NodeAllocator> = AtomicPtr::new(std::ptr::n
 
 /// Size of the allocations that a self-test counts, bytes; 0 for none.
 static OBSERVED_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// The thread of the self-test, by `pthread_self`.
-static OBSERVER: AtomicUsize = AtomicUsize::new(0);
+/// The thread pointer of the self-test's thread.
+static OBSERVER: AtomicU64 = AtomicU64::new(0);
 static OBSERVED: AtomicUsize = AtomicUsize::new(0);
-
-fn calling_thread() -> usize {
-    // SAFETY: returns a word of the C library that identifies the thread; no other access.
-    unsafe { libc::pthread_self() as usize }
-}
 
 /// Number of hook calls on this thread with this size during the last run of `call`, which can run more than once. One caller
 /// at a time.
 pub fn hook_calls(bytes: usize, mut call: impl FnMut()) -> usize {
-    OBSERVER.store(calling_thread(), Ordering::Relaxed);
+    OBSERVER.store(thread_pointer(), Ordering::Relaxed);
     OBSERVED_BYTES.store(bytes, Ordering::Relaxed);
     HEAP.probe(|| {
         OBSERVED.store(0, Ordering::Relaxed);
@@ -121,7 +116,7 @@ extern "C" fn sampled_free(allocator: *mut c_void, data: *mut c_void, bytes: usi
 /// Before the allocation. `None`: it is not a sample.
 fn select(bytes: usize) -> Option<u64> {
     let observed = OBSERVED_BYTES.load(Ordering::Relaxed);
-    if observed != 0 && observed == bytes && OBSERVER.load(Ordering::Relaxed) == calling_thread() {
+    if observed != 0 && observed == bytes && OBSERVER.load(Ordering::Relaxed) == thread_pointer() {
         OBSERVED.fetch_add(1, Ordering::Relaxed);
     }
     HEAP.select(bytes)

@@ -16,7 +16,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 
 use crate::buffer_pool::{claim_buffer, return_all, PooledBuffer};
 use crate::entry::{MAX_FRAMES, NO_FRAME};
-use crate::sampler_table::{thread_pointer, SamplerTable};
+pub use crate::sampler_table::thread_pointer;
+use crate::sampler_table::SamplerTable;
 use crate::thread_sampler;
 use crate::{
     AddressFilter, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,

@@ -85,20 +85,20 @@ impl<T> SamplerTable<T> {
     }
 }
 
-/// The thread pointer of the calling thread.
+/// The thread pointer of the calling thread: identifies it among the running threads, and is never 0.
 #[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
 #[inline(always)]
-pub(crate) fn thread_pointer() -> u64 {
+pub fn thread_pointer() -> u64 {
     let pointer;
     // SAFETY: the x86-64 ABI (ELF Handling For Thread-Local Storage, 3.4.6) has the thread pointer at %fs:0 in each thread.
     unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
     pointer
 }
 
-/// The identity of the calling thread.
+/// The identity of the calling thread among the running threads, never 0.
 #[cfg(all(not(loom), any(miri, not(target_arch = "x86_64"))))]
 #[inline(always)]
-pub(crate) fn thread_pointer() -> u64 {
+pub fn thread_pointer() -> u64 {
     // SAFETY: returns a word of the C library that identifies the thread; no other access.
     unsafe { libc::pthread_self() as u64 }
 }

@@ -1,5 +1,5 @@
-//! Selects allocations for the heap profile: a Poisson process over allocated bytes, with one countdown per thread. The merged
-//! Poisson processes of all threads are one Poisson process. Called by allocator hooks. Not here: the storage of the
+//! Selects allocations for the heap profile: a Poisson process over allocated bytes, with one countdown per thread. The samples
+//! of all threads together are again a Poisson process. Called by allocator hooks. Not here: the storage of the
 //! countdown (thread-local storage of a program, `sampler_table` for a library that is loaded at run time).
 //!
 //! # Rules

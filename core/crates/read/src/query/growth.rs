@@ -14,7 +14,7 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use super::dispersion::CommonDispersion;
 use super::window_sums::{RowSums, TypeSums};
 
-/// Smallest number of windows whose variation is used.
+/// With fewer windows on a side, the number of its samples decides: they are too few to estimate how much a value varies.
 pub const MIN_WINDOWS: usize = 5;
 /// Smallest share of the total, on either side, of a row that is tested.
 pub const MIN_SHARE: f64 = 0.01;
