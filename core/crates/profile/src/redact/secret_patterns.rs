@@ -1,0 +1,230 @@
+//! The default patterns: texts that are secrets by their form. Patterns for all texts match nothing that occurs in names of
+//! functions and files of ordinary programs; the others apply to values only.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use regex_lite::Regex;
+
+use super::sensitive_key::is_secret;
+use super::REDACTED;
+
+struct SecretPattern {
+    /// One of these occurs in every text that matches; searched first, since most texts contain none.
+    needles: &'static [&'static str],
+    pattern: &'static str,
+    replacement: &'static str,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+const fn pattern(needles: &'static [&'static str], pattern: &'static str, replacement: &'static str) -> SecretPattern {
+    SecretPattern { needles, pattern, replacement, compiled: OnceLock::new() }
+}
+
+/// For every text.
+static ANYWHERE: [SecretPattern; 5] = [
+    // User and password of a URL (RFC 3986, 3.2.1).
+    pattern(&["://"], r"(://)[^\s/?#@]*@(?:[^\s/?#@]*@)*", "${1}[REDACTED]@"),
+    // JSON Web Token (RFC 7519): base64url of `{"`.
+    pattern(&["eyJ"], r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*", REDACTED),
+    // Access key ids of AWS (IAM user guide, "Unique identifiers").
+    pattern(&["AKIA", "ASIA"], r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", REDACTED),
+    // Private keys (RFC 7468).
+    pattern(&["PRIVATE KEY"], r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*", REDACTED),
+    // Tokens of GitHub, GitLab, Slack, Stripe and Google, by their documented prefixes.
+    pattern(
+        &["gh", "glpat-", "xox", "k_live_", "AIza"],
+        r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}|[rs]k_live_[A-Za-z0-9]{16,}|AIza[A-Za-z0-9_-]{35})",
+        REDACTED,
+    ),
+];
+
+/// For values: of labels, of resource attributes, and arguments of the command line. The needles are in lower case.
+static IN_VALUES: [SecretPattern; 2] = [
+    // HTTP authentication (RFC 6750, RFC 7617).
+    pattern(&["bearer "], r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{12,}=*", "${1}[REDACTED]"),
+    pattern(&["basic "], r"(?i)\b(basic\s+)(?:[A-Za-z0-9+/]{6,}={1,2}|[A-Za-z0-9+/]{20,})", "${1}[REDACTED]"),
+];
+
+/// `key=value`, `key: value` and `"key": "value"` inside a text, where the key contains a word of `sensitive_key`. The value
+/// ends at white space, `&` or its quote. `Token::new` is a path of code.
+const PAIR: &str = concat!(
+    r"(?is)([a-z0-9_.-]*(?:pass(?:word|wd|phrase|code)|pwd|secret|credential|token|(?:api|access|private)[_.-]?key",
+    r#"|authorization|cookie)[a-z0-9_.-]*)(["']?\s*[=:]\s*)"#,
+    r#"("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?:(?:bearer|basic)\s+)?[^\s&"':][^\s&"']*)"#
+);
+/// String literals of SQL, in a text that starts like a statement.
+const SQL_LITERAL: &str = r"'(?:[^']|'')*'?";
+const SQL_VERBS: [&str; 9] =
+    ["select ", "insert ", "update ", "delete ", "merge ", "replace ", "with ", "call ", "exec "];
+
+/// `text` without secrets that its form shows, in a name: a function, a file, a label's key.
+pub(super) fn of_name(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    for pattern in &ANYWHERE {
+        if pattern.needles.iter().any(|needle| text.contains(needle)) {
+            replace(&mut text, pattern.regex(), pattern.replacement);
+        }
+    }
+    if text.contains('\'') && is_statement(&text) {
+        static LITERAL: OnceLock<Option<Regex>> = OnceLock::new();
+        replace(&mut text, compiled(&LITERAL, SQL_LITERAL), "'[REDACTED]'");
+    }
+    text
+}
+
+/// `text` without secrets that its form shows, in a value or a message: also `password=…` and credentials of HTTP.
+pub fn without_secrets(text: &str) -> Cow<'_, str> {
+    let mut found = of_name(text);
+    let lower = found.to_ascii_lowercase();
+    for pattern in &IN_VALUES {
+        if pattern.needles.iter().any(|needle| lower.contains(needle)) {
+            replace(&mut found, pattern.regex(), pattern.replacement);
+        }
+    }
+    if found.contains(['=', ':']) && may_have_secret_key(&lower) {
+        static PAIRS: OnceLock<Option<Regex>> = OnceLock::new();
+        if let Some(pairs) = compiled(&PAIRS, PAIR) {
+            let replaced = pairs.replace_all(&found, |pair: &regex_lite::Captures<'_>| {
+                let [all, key, separator, value] =
+                    [0, 1, 2, 3].map(|group| pair.get(group).map_or("", |part| part.as_str()));
+                if value.starts_with(REDACTED) || !is_secret(key, value.trim_matches(['"', '\''])) {
+                    return all.to_owned();
+                }
+                format!("{key}{separator}{REDACTED}")
+            });
+            if let Cow::Owned(replaced) = replaced {
+                if replaced != *found {
+                    found = Cow::Owned(replaced);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn may_have_secret_key(lower: &str) -> bool {
+    // Each secret key contains one of these.
+    ["pass", "pwd", "secret", "cred", "token", "key", "auth", "cookie"].iter().any(|part| lower.contains(part))
+}
+
+fn is_statement(text: &str) -> bool {
+    let start = text.trim_start().as_bytes();
+    SQL_VERBS.iter().any(|verb| start.len() > verb.len() && start[..verb.len()].eq_ignore_ascii_case(verb.as_bytes()))
+}
+
+impl SecretPattern {
+    fn regex(&self) -> Option<&Regex> {
+        compiled(&self.compiled, self.pattern)
+    }
+}
+
+/// Compiled at the first text with a needle, since most programs have none. The tests compile every pattern.
+fn compiled<'r>(cell: &'r OnceLock<Option<Regex>>, pattern: &str) -> Option<&'r Regex> {
+    cell.get_or_init(|| Regex::new(pattern).ok()).as_ref()
+}
+
+fn replace(text: &mut Cow<'_, str>, regex: Option<&Regex>, replacement: &str) {
+    if let Some(Cow::Owned(replaced)) = regex.map(|regex| regex.replace_all(text, replacement)) {
+        if replaced != **text {
+            *text = Cow::Owned(replaced);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JWT: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVPmB92K27uhbUJU1p1r_wW1g";
+
+    #[test]
+    fn every_pattern_compiles() {
+        assert!(ANYWHERE.iter().chain(&IN_VALUES).all(|pattern| pattern.regex().is_some()));
+        assert!(Regex::new(PAIR).is_ok() && Regex::new(SQL_LITERAL).is_ok());
+    }
+
+    #[test]
+    fn secrets_are_found_by_their_form() {
+        let github = format!("ghp_{}", "a1".repeat(18));
+        for (text, expected) in [
+            ("postgres://shop:hunter2@db:5432/x", "postgres://[REDACTED]@db:5432/x"),
+            ("https://a@b:p@host/x?y@z", "https://[REDACTED]@host/x?y@z"),
+            (JWT, "[REDACTED]"),
+            ("id AKIAIOSFODNN7EXAMPLE.", "id [REDACTED]."),
+            ("-----BEGIN RSA PRIVATE KEY-----\nMII\nEvQ", "[REDACTED]"),
+            (&github, "[REDACTED]"),
+            (
+                "SELECT * FROM users WHERE mail = 'a@b.c' AND x = 'it''s'",
+                "SELECT * FROM users WHERE mail = '[REDACTED]' AND x = '[REDACTED]'",
+            ),
+        ] {
+            assert_eq!(of_name(text), expected);
+            assert_eq!(without_secrets(text), expected);
+        }
+    }
+
+    #[test]
+    fn values_are_searched_for_pairs_and_http_credentials_too() {
+        for (text, expected) in [
+            ("password=hunter2", "password=[REDACTED]"),
+            ("user=a&password=hunter2&x=1", "user=a&password=[REDACTED]&x=1"),
+            (
+                "{\"user\": \"a\", \"api_key\": \"k 1\\\" 2\", \"n\": 1}",
+                "{\"user\": \"a\", \"api_key\": [REDACTED], \"n\": 1}",
+            ),
+            ("Authorization: Bearer abcdef123456789", "Authorization: [REDACTED]"),
+            ("Authorization: Basic dXNlcjpwYXNz", "Authorization: [REDACTED]"),
+            ("sent Bearer abcdef123456789.x", "sent Bearer [REDACTED]"),
+            ("--token=abc --level=3", "--token=[REDACTED] --level=3"),
+            ("dsn=password=hunter2", "dsn=password=[REDACTED]"),
+            ("Server=db;Password='a b';Pool=3", "Server=db;Password=[REDACTED];Pool=3"),
+        ] {
+            assert_eq!(without_secrets(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn ordinary_texts_stay() {
+        for text in [
+            "refresh_token",
+            "validate_password",
+            "shop::auth::set_password::{closure#0}",
+            "com.example.TokenService$Secret.rotate(Password)",
+            "/srv/app/secrets/token.py",
+            "file:///srv/app/auth.js",
+            "https://host/script.js?v=1",
+            "operator delete(void*)",
+            "<impl core::ops::FnOnce<&'a str> for auth::Token>::call",
+        ] {
+            assert_eq!(of_name(text), text);
+            assert!(matches!(of_name(text), Cow::Borrowed(_)));
+        }
+        for text in [
+            "/cart",
+            "basic authentication",
+            "GET /token?id=7",
+            "12:30:45",
+            "max_tokens=512",
+            "SELECT 1",
+            "auth::Token::call",
+        ] {
+            assert_eq!(without_secrets(text), text);
+        }
+    }
+
+    #[test]
+    fn redacted_texts_are_not_redacted_again() {
+        for text in [
+            "password=hunter2",
+            "a://u:p@h",
+            "Authorization: Bearer abcdef123456789",
+            JWT,
+            "SELECT 'x'",
+            "\"token\":\"x\"",
+        ] {
+            let once = without_secrets(text).into_owned();
+            assert_eq!(without_secrets(&once), once);
+        }
+    }
+}
