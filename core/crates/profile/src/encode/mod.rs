@@ -1,4 +1,5 @@
-//! Encoders: OTLP, pprof, folded, flame graph, text. Pure functions of a [`crate::ProfilesData`] or of its stack tree.
+//! Encoders: OTLP, pprof, Pyroscope's push protocol, folded, flame graph, speedscope, SVG, text. Pure functions of a
+//! [`crate::ProfilesData`] or of its stack tree.
 
 pub mod flamegraph;
 pub mod folded;
@@ -6,4 +7,7 @@ mod message_writer;
 mod numbering;
 pub mod otlp;
 pub mod pprof;
+pub mod pyroscope;
+pub mod speedscope;
+pub mod svg;
 pub mod text;

@@ -120,6 +120,14 @@ impl Dictionary {
         StringId(self.strings.intern(text))
     }
 
+    /// Removes the texts of strings that no other entry refers to. Their ids read as the empty string.
+    pub(crate) fn erase_strings(&mut self, mut erased: Vec<StringId>) {
+        erased.sort_unstable();
+        erased.dedup();
+        let erased: Vec<u32> = erased.into_iter().map(|id| id.0).filter(|id| *id != 0).collect();
+        self.strings.erase(&erased);
+    }
+
     /// Interns a function.
     pub fn function(&mut self, function: Function) -> FunctionId {
         FunctionId(self.functions.intern(function))
@@ -263,6 +271,11 @@ impl Dictionary {
                 _ => None,
             })
             .unwrap_or_default()
+    }
+
+    /// Whether an attribute marks the frame type of a location.
+    pub(crate) fn is_frame_type(&self, id: AttributeId) -> bool {
+        self.get_string(self.attributes.get(id.index()).key) == FrameType::KEY
     }
 
     /// All strings with their ids, ascending.

@@ -154,6 +154,31 @@ impl TextTable {
         self.index.find(hash, |&at| text_at(&self.text, &self.ends, at as usize) == string).copied()
     }
 
+    /// Replaces strings by the empty one. `erased` is sorted.
+    pub fn erase(&mut self, erased: &[u32]) {
+        let Self { text, ends, index, hasher } = self;
+        for id in erased {
+            let hash = hasher.hash_one(text_at(text, ends, *id as usize));
+            if let Ok(entry) = index.find_entry(hash, |at| at == id) {
+                entry.remove();
+            }
+        }
+        let mut kept = String::with_capacity(text.len());
+        let (mut start, mut removed, mut next) = (0, 0, erased.iter().peekable());
+        let mut previous_end = 0;
+        for (at, end) in ends.iter_mut().enumerate() {
+            if next.next_if(|id| **id as usize == at).is_some() {
+                kept.push_str(&text[start..previous_end]);
+                removed += *end - previous_end;
+                start = *end;
+            }
+            previous_end = *end;
+            *end -= removed;
+        }
+        kept.push_str(&text[start..previous_end]);
+        *text = kept;
+    }
+
     pub fn get(&self, at: usize) -> &str {
         text_at(&self.text, &self.ends, at)
     }
@@ -210,6 +235,21 @@ mod tests {
             assert_eq!(table.intern(&expected), ids[n as usize]);
         }
         assert_eq!(table.get(usize::MAX), &[] as &[u32]);
+    }
+
+    #[test]
+    fn erased_strings_are_empty_and_can_be_interned_again() {
+        let mut table = TextTable::new();
+        let ids: Vec<u32> = ["one", "two", "three", "four"].iter().map(|text| table.intern(text)).collect();
+        table.erase(&[ids[0], ids[2]]);
+        let texts: Vec<_> = ids.iter().map(|id| table.get(*id as usize)).collect();
+        assert_eq!(texts, ["", "two", "", "four"]);
+        assert_eq!((table.find("three"), table.find("four")), (None, Some(ids[3])));
+        assert_eq!(table.text_bytes(), "twofour".len());
+        assert_eq!(table.intern("three"), 5);
+        table.erase(&[5]);
+        table.erase(&[]);
+        assert_eq!((table.get(5), table.get(ids[1] as usize)), ("", "two"));
     }
 
     #[test]

@@ -71,7 +71,12 @@ impl<'d> FunctionTable<'d> {
         })
     }
 
-    /// (name, file, frame type) of every function.
+    /// (name, file, frame type) of every function so far.
+    pub fn rows(&self) -> &[(String, String, FrameType)] {
+        &self.rows
+    }
+
+    /// As [`Self::rows`].
     pub fn into_rows(self) -> Vec<(String, String, FrameType)> {
         self.rows
     }

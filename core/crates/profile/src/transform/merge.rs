@@ -28,7 +28,7 @@ struct SampleIdentity {
 
 /// A profile whose samples have distinct identities.
 #[derive(Default)]
-pub(super) struct Merged {
+pub(crate) struct Merged {
     profile: Profile,
     samples: HashMap<SampleIdentity, usize>,
 }
@@ -115,6 +115,12 @@ impl Merged {
 
     /// The profile with the samples added.
     pub fn into_profile(self) -> Profile {
+        self.profile
+    }
+
+    /// As [`Merged::into_profile`], with the timestamps of each sample in order.
+    pub fn into_sorted_profile(mut self) -> Profile {
+        self.profile.samples.iter_mut().for_each(sort_by_time);
         self.profile
     }
 

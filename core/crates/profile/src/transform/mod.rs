@@ -10,5 +10,6 @@ mod tree;
 pub use functions::FunctionTable;
 pub use label_names::{is_accepted_label_name, refused_label_names};
 pub use merge::merge;
+pub(crate) use merge::Merged;
 pub use reduce::Reduction;
-pub use tree::{tree, StackNode, StackTree};
+pub use tree::{depth_first, tree, tree_of, StackNode, StackTree};

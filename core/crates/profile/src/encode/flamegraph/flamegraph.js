@@ -241,21 +241,26 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
   }
 
   fillTip(node) {
-    const { nodes, tree, zoomed } = this;
     const heading = element("b", "");
     heading.textContent = this.name(node);
     const source = element("small", "");
     source.textContent = [this.file(node), this.kind(node)].filter(Boolean).join(" · ");
     const table = element("table", "");
-    const row = (label, value) => {
-      const cells = [label, amount(value, tree.unit), percent(value, nodes.total[0])];
-      if (zoomed && nodes.level[node] >= nodes.level[zoomed]) cells.push(percent(value, nodes.total[zoomed]) + " of zoom");
+    for (const cells of this.tipRows(node)) {
       const added = table.insertRow();
       for (const cell of cells) added.insertCell().textContent = cell;
-    };
-    row("total", nodes.total[node]);
-    row("self", nodes.self[node]);
+    }
     this.tip.replaceChildren(heading, source, table);
+  }
+
+  /** Cells of the rows of the tooltip. */
+  tipRows(node) {
+    const { nodes, tree, zoomed } = this;
+    return [["total", nodes.total[node]], ["self", nodes.self[node]]].map(([label, value]) => {
+      const cells = [label, amount(value, tree.unit), percent(value, nodes.total[0])];
+      if (zoomed && nodes.level[node] >= nodes.level[zoomed]) cells.push(percent(value, nodes.total[zoomed]) + " of zoom");
+      return cells;
+    });
   }
 
   placeTip(left, below, above) {
@@ -387,6 +392,9 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     return color;
   }
 
+  /** Color of a node. */
+  fill(node) { return this.color(this.nodes.fn[node]); }
+
   redraw() {
     if (this.frameRequest) return;
     this.frameRequest = requestAnimationFrame(() => {
@@ -415,7 +423,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
       const y = nodes.level[node] * ROW - top;
       const hit = matched && matched[fn];
       pen.globalAlpha = isAbove ? 0.55 : matched && !hit ? 0.35 : 1;
-      pen.fillStyle = hit ? (dark ? "#c2255c" : "#f783ac") : this.color(fn);
+      pen.fillStyle = hit ? (dark ? "#c2255c" : "#f783ac") : this.fill(node);
       pen.fillRect(x, y, Math.max(MIN_VISIBLE_WIDTH, wide - (wide > 3 ? 1 : 0)), ROW - 1);
       if (node === this.hovered || node === this.selected) {
         pen.globalAlpha = 1;
@@ -455,5 +463,8 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
   }
 }
 
+Flamegraph.amount = amount;
+Flamegraph.percent = percent;
+Flamegraph.element = element;
 return Flamegraph;
 })();

@@ -11,13 +11,36 @@ use crate::transform::StackTree;
 pub const STYLE: &str = include_str!("flamegraph.css");
 
 /// The renderer: `new Flamegraph(element)` has `.show(tree)` with the value of [`json`], `.search(text)`, `.reset()` and
-/// `.resize()`. It follows `data-theme` of the document's root, else the system's color scheme.
-pub const SCRIPT: &str = include_str!("flamegraph.js");
+/// `.resize()`. It follows `data-theme` of the document's root, else the system's color scheme. `DiffFlamegraph` is the same for the
+/// value of [`diff_json`].
+pub const SCRIPT: &str = concat!(include_str!("flamegraph.js"), include_str!("diff.js"));
 
 const PAGE: &str = include_str!("page.html");
 
+/// Weights of the two sides of a comparison and the outcome of its tests, by node of a tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DiffColumns {
+    /// Self weights of the baseline.
+    pub baseline: Vec<i64>,
+    /// Self weights of the comparison.
+    pub comparison: Vec<i64>,
+    /// 95 % interval of the growth of the total weight; `None` where nothing can be concluded.
+    pub intervals: Vec<Option<(f64, f64)>>,
+    /// Whether the growth is significant.
+    pub significant: Vec<bool>,
+}
+
 /// A complete page that works offline.
 pub fn html(tree: &StackTree, title: &str) -> String {
+    page_of(tree, None, title)
+}
+
+/// A complete page of a comparison.
+pub fn diff_html(tree: &StackTree, diff: &DiffColumns, title: &str) -> String {
+    page_of(tree, Some(diff), title)
+}
+
+fn page_of(tree: &StackTree, diff: Option<&DiffColumns>, title: &str) -> String {
     let title = escape_markup(title);
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + tree.nodes.len() * 12);
     // One pass over the template: inserted text is not searched for placeholders.
@@ -29,7 +52,7 @@ pub fn html(tree: &StackTree, title: &str) -> String {
             "title" => page.push_str(&title),
             "style" => page.push_str(STYLE),
             "script" => page.push_str(SCRIPT),
-            "tree" => write_json(&mut page, tree),
+            "tree" => write_json(&mut page, tree, diff),
             _ => {}
         }
         page.push_str(rest);
@@ -41,11 +64,18 @@ pub fn html(tree: &StackTree, title: &str) -> String {
 /// function; `nodes` has level, function and self weight of each node, depth first.
 pub fn json(tree: &StackTree) -> String {
     let mut out = String::with_capacity(tree.nodes.len() * 12);
-    write_json(&mut out, tree);
+    write_json(&mut out, tree, None);
     out
 }
 
-fn write_json(out: &mut String, tree: &StackTree) {
+/// As [`json`], with the member `diff`: the columns of a comparison by node. The self weights of `nodes` are those of `tree`.
+pub fn diff_json(tree: &StackTree, diff: &DiffColumns) -> String {
+    let mut out = String::with_capacity(tree.nodes.len() * 40);
+    write_json(&mut out, tree, Some(diff));
+    out
+}
+
+fn write_json(out: &mut String, tree: &StackTree, diff: Option<&DiffColumns>) {
     let mut files: Vec<&str> = Vec::new();
     let mut kinds: Vec<&str> = Vec::new();
     let mut known = HashMap::new();
@@ -79,6 +109,34 @@ fn write_json(out: &mut String, tree: &StackTree) {
     let nodes = tree.nodes.iter().zip(levels);
     let triples = nodes.flat_map(|(node, level)| [level, i64::from(node.function), node.self_weight]);
     write_numbers(out, "nodes", triples);
+    if let Some(diff) = diff {
+        write_diff(out, diff);
+    }
+    out.push('}');
+}
+
+fn write_diff(out: &mut String, diff: &DiffColumns) {
+    out.push_str(",\"diff\":{\"significant\":[");
+    for (nth, significant) in diff.significant.iter().enumerate() {
+        let _ = write!(out, "{}{}", if nth > 0 { "," } else { "" }, u8::from(*significant));
+    }
+    out.push(']');
+    write_numbers(out, "baseline", diff.baseline.iter().copied());
+    write_numbers(out, "comparison", diff.comparison.iter().copied());
+    let mut write_ends = |name, end: fn((f64, f64)) -> f64| {
+        begin_list(out, name);
+        for (nth, interval) in diff.intervals.iter().enumerate() {
+            let separator = if nth > 0 { "," } else { "" };
+            // JSON has no infinity: the growth of a new path has no upper end.
+            let _ = match interval.map(end).filter(|end| end.is_finite()) {
+                Some(end) => write!(out, "{separator}{end:.4}"),
+                None => write!(out, "{separator}null"),
+            };
+        }
+        out.push(']');
+    };
+    write_ends("low", |(low, _)| low);
+    write_ends("high", |(_, high)| high);
     out.push('}');
 }
 
@@ -93,7 +151,8 @@ fn write_texts<'t>(out: &mut String, name: &str, texts: impl Iterator<Item = &'t
     out.push(']');
 }
 
-fn write_numbers(out: &mut String, name: &str, numbers: impl Iterator<Item = i64>) {
+/// A member with a list of numbers, after another member.
+pub(super) fn write_numbers(out: &mut String, name: &str, numbers: impl Iterator<Item = i64>) {
     begin_list(out, name);
     for (nth, number) in numbers.enumerate() {
         // Writing to a String cannot fail.
@@ -110,7 +169,7 @@ fn begin_list(out: &mut String, name: &str) {
 
 /// A JSON string that is safe inside a script element: `<` is escaped, and so are U+2028 and U+2029, which end a line
 /// in ECMAScript before 2019.
-fn write_text(out: &mut String, text: &str) {
+pub(super) fn write_text(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
         match character {
@@ -125,7 +184,7 @@ fn write_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-fn escape_markup(text: &str) -> String {
+pub(super) fn escape_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -161,6 +220,23 @@ mod tests {
         assert_eq!(json(&tree()), expected);
         let read: serde_json::Value = serde_json::from_str(expected).expect("valid JSON");
         assert_eq!(read["names"][2], "a \"<b>\" \\ \u{1}");
+    }
+
+    #[test]
+    fn a_comparison_adds_a_column_per_property() {
+        let diff = DiffColumns {
+            baseline: vec![0, 10, 0],
+            comparison: vec![0, 5, 20],
+            intervals: vec![None, Some((-0.75, -0.25)), Some((2.0, f64::INFINITY))],
+            significant: vec![false, true, true],
+        };
+        let read: serde_json::Value = serde_json::from_str(&diff_json(&tree(), &diff)).expect("valid JSON");
+        let expected = serde_json::json!({
+            "significant": [0, 1, 1], "baseline": [0, 10, 0], "comparison": [0, 5, 20],
+            "low": [null, -0.75, 2.0], "high": [null, -0.25, null],
+        });
+        assert_eq!(read["diff"], expected);
+        assert!(diff_html(&tree(), &diff, "title").contains("\"diff\":{\"significant\":[0,1,1]"));
     }
 
     #[test]

@@ -40,6 +40,12 @@ pub fn encode(data: &ProfilesData, revision: Revision) -> Vec<u8> {
     }
 }
 
+/// Whether any sample has a value. Samples of 0 are not written: CPU time below one period is in a later window.
+pub fn has_values(data: &ProfilesData) -> bool {
+    let mut samples = data.profiles().flat_map(|(_, profile)| &profile.samples);
+    samples.any(|sample| shape::shape(sample) != shape::SampleShape::Nothing)
+}
+
 /// A request body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedRequest {

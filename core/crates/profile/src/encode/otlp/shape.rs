@@ -19,7 +19,7 @@ pub(super) fn shape(sample: &Sample) -> SampleShape<'_> {
     let (values, times) = (&sample.values[..], &sample.timestamps_unix_nano[..]);
     if values.is_empty() && !times.is_empty() {
         SampleShape::Timestamps(times)
-    } else if !times.is_empty() && values.len() == times.len() {
+    } else if !times.is_empty() && values.len() == times.len() && values.iter().any(|value| *value != 0) {
         SampleShape::Timed(values, times)
     } else {
         match sample.total() {

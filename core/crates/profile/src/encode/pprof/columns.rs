@@ -4,12 +4,14 @@ use hashbrown::HashMap;
 
 use crate::*;
 
-/// Identity of a sample in the file: stack, labels and link, with the service if the file has several.
+/// Identity of a sample in the file: stack, labels, link and time, with the service if the file has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SampleRow {
     pub stack: StackId,
     pub attributes: AttributeSetId,
     pub link: LinkId,
+    /// Time of a sample that was not aggregated, Unix nanoseconds.
+    pub time_unix_nano: Option<u64>,
     /// Position of the first resource with its service, when services differ.
     pub service: Option<usize>,
 }
@@ -45,8 +47,12 @@ impl Columns {
             let service = if one_service { None } else { services.iter().position(|name| *name == services[nth]) };
             for (profile, target) in resource.profiles.iter().zip(targets.by_ref()) {
                 for sample in &profile.samples {
-                    let row =
-                        SampleRow { stack: sample.stack, attributes: sample.attributes, link: sample.link, service };
+                    let time_unix_nano = match sample.timestamps_unix_nano[..] {
+                        [time] if sample.values.len() == 1 && time > 0 => Some(time),
+                        _ => None,
+                    };
+                    let Sample { stack, attributes, link, .. } = *sample;
+                    let row = SampleRow { stack, attributes, link, time_unix_nano, service };
                     let at = *known.entry(row).or_insert_with(|| {
                         columns.rows.push(row);
                         columns.values.resize(columns.values.len() + width, 0);

@@ -1,5 +1,7 @@
 //! Writes the messages of google/pprof's `profile.proto`. Ids are positions plus one, so none is 0.
 
+use std::borrow::Cow;
+
 use super::super::numbering::WireNumbering;
 use super::columns::{Columns, SampleRow};
 use super::names;
@@ -7,12 +9,16 @@ use crate::encode::message_writer::MessageWriter;
 use crate::model::TextTable;
 use crate::*;
 
+/// The name of a label in the file, by its key; `None` omits the label.
+pub(super) type LabelName<'n> = &'n dyn Fn(&str) -> Option<Cow<'_, str>>;
+
 /// The file, uncompressed.
-pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
+pub(super) fn write(data: &ProfilesData, label_name: LabelName<'_>) -> Vec<u8> {
     let columns = Columns::of(data);
     let lens = data.dictionary.lens();
     let mut file = PprofEncoder {
         dictionary: &data.dictionary,
+        label_name,
         out: MessageWriter::default(),
         strings: TextTable::new(),
         locations: WireNumbering::new(lens.locations),
@@ -36,6 +42,7 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
 
 struct PprofEncoder<'d> {
     dictionary: &'d Dictionary,
+    label_name: LabelName<'d>,
     out: MessageWriter,
     strings: TextTable,
     locations: WireNumbering,
@@ -83,8 +90,10 @@ impl PprofEncoder<'_> {
         let mut labels = Vec::new();
         let mut text_label = |strings: &mut TextTable, key: &str, text: &str| {
             // String index 0 would be decoded as the number 0.
-            if !text.is_empty() {
-                labels.push([u64::from(strings.intern(key)), u64::from(strings.intern(text)), 0, 0]);
+            let key = u64::from(strings.intern(key));
+            // Two keys may have one name.
+            if !text.is_empty() && labels.iter().all(|known: &[u64; 4]| known[0] != key) {
+                labels.push([key, u64::from(strings.intern(text)), 0, 0]);
             }
         };
         let mut numbers = Vec::new();
@@ -93,13 +102,14 @@ impl PprofEncoder<'_> {
             if attribute.key == "service.name" {
                 service = None;
             }
+            let Some(key) = (self.label_name)(attribute.key) else { continue };
             match attribute.value {
                 Value::Int(number) => {
-                    let (key, unit) = (self.strings.intern(attribute.key), self.strings.intern(attribute.unit));
+                    let (key, unit) = (self.strings.intern(&key), self.strings.intern(attribute.unit));
                     numbers.push([u64::from(key), 0, number as u64, u64::from(unit)]);
                 }
-                Value::String(text) => text_label(&mut self.strings, attribute.key, text),
-                other => text_label(&mut self.strings, attribute.key, &other.to_string()),
+                Value::String(text) => text_label(&mut self.strings, &key, text),
+                other => text_label(&mut self.strings, &key, &other.to_string()),
             }
         }
         if let Some(service) = service {
@@ -111,6 +121,11 @@ impl PprofEncoder<'_> {
         }
         if span_id != [0; 8] {
             text_label(&mut self.strings, names::SPAN_ID, &hex::encode(span_id));
+        }
+        if let Some(time) = row.time_unix_nano {
+            let (key, unit) =
+                (self.strings.intern(names::END_TIMESTAMP), self.strings.intern(names::END_TIMESTAMP_UNIT));
+            numbers.push([u64::from(key), 0, time, u64::from(unit)]);
         }
         labels.extend(numbers);
         labels

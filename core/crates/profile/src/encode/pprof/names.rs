@@ -5,6 +5,10 @@
 pub const TRACE_ID: &str = "trace_id";
 /// Label of the span id, in hex digits.
 pub const SPAN_ID: &str = "span_id";
+/// Numeric label of the time of a sample that was not aggregated, Unix nanoseconds; the name that other profilers use.
+pub const END_TIMESTAMP: &str = "end_timestamp_ns";
+/// Unit of that label.
+pub const END_TIMESTAMP_UNIT: &str = "nanoseconds";
 /// Attribute of a mapping's build id.
 pub const BUILD_ID: &str = "process.executable.build_id.gnu";
 /// Attribute of `Location.is_folded`.
