@@ -1,12 +1,34 @@
 //! Queries: merging is commutative and associative, totals agree, filters select the right samples.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use proptest::prelude::*;
 use spanprof_profile::encode::text;
-use spanprof_profile::transform::{merge, tree};
+use spanprof_profile::transform::{merge, tree, FunctionTable};
 use spanprof_profile::*;
-use spanprof_read::query::{top, types, Filter, Granularity, TopRow};
+use spanprof_read::query::{
+    call_tree, labels, neighbors, top, types, Filter, FunctionLine, Granularity, StackFilter, TopRow,
+};
 
 use crate::random::{profiles_data, ALL};
+
+/// Weight and stack, leaf first, of each sample.
+fn stacks(data: &ProfilesData, type_name: &str) -> Vec<(i64, Vec<FunctionLine>)> {
+    let mut table = FunctionTable::new(&data.dictionary);
+    let mut found = Vec::new();
+    for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
+        for sample in &profile.samples {
+            let locations = data.dictionary.get_stack(sample.stack).iter();
+            let functions: Vec<u32> = locations.flat_map(|at| table.of_location(*at).collect::<Vec<_>>()).collect();
+            let row = |function: u32| {
+                let (function, file, frame_type) = table.rows()[function as usize].clone();
+                FunctionLine { function, file, line: 0, frame_type }
+            };
+            found.push((profile.weight(sample), functions.into_iter().map(row).collect()));
+        }
+    }
+    found
+}
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: if cfg!(miri) { 1 } else { 40 }, failure_persistence: None, ..ProptestConfig::default() }
@@ -53,6 +75,91 @@ proptest! {
             }
             for row in &table.rows {
                 prop_assert!(row.weight.flat <= row.weight.cum && row.weight.cum <= total);
+            }
+        }
+    }
+
+    #[test]
+    fn callers_and_callees_are_those_of_the_samples(data in profiles_data(ALL)) {
+        for name in ["cpu", "alloc_space"] {
+            let mut calls: BTreeMap<(FunctionLine, FunctionLine), i64> = BTreeMap::new();
+            for (weight, stack) in stacks(&data, name) {
+                let distinct: BTreeSet<_> = stack.windows(2).map(|pair| (pair[1].clone(), pair[0].clone())).collect();
+                for call in distinct {
+                    *calls.entry(call).or_default() += weight;
+                }
+            }
+            let table = top(&data, name, Granularity::Function);
+            let found = neighbors(&tree(&data, name), |_| true);
+            prop_assert_eq!(found.len(), table.rows.len());
+            for function in &found {
+                let row = table.rows.iter().find(|row| row.at == function.at).expect("a row of the table");
+                prop_assert_eq!(row.weight, function.weight);
+                for (callee, weight) in &function.callees {
+                    prop_assert_eq!(calls.get(&(function.at.clone(), callee.clone())), Some(weight));
+                }
+                let callers = function.callers.iter().filter(|(caller, _)| caller.function != "root");
+                for (caller, weight) in callers {
+                    prop_assert_eq!(calls.get(&(caller.clone(), function.at.clone())), Some(weight));
+                }
+            }
+            let callees: usize = found.iter().map(|function| function.callees.len()).sum();
+            prop_assert_eq!(callees, calls.len());
+        }
+    }
+
+    #[test]
+    fn focus_and_ignore_divide_the_samples(data in profiles_data(ALL)) {
+        let total = |data: &ProfilesData| types(data).iter().map(|row| row.total).sum::<i64>();
+        let pattern = regex_lite::Regex::new("[aeiou]").unwrap();
+        let mut focused = data.clone();
+        StackFilter { focus: Some(pattern.clone()), ignore: None }.apply(&mut focused);
+        let mut rest = data.clone();
+        StackFilter { focus: None, ignore: Some(pattern.clone()) }.apply(&mut rest);
+        prop_assert_eq!(total(&focused) + total(&rest), total(&data));
+        let has_match = |stack: &[FunctionLine]| {
+            stack.iter().any(|at| pattern.is_match(&at.function) || pattern.is_match(&at.file))
+        };
+        for name in ["cpu", "wall", "alloc_space"] {
+            prop_assert!(stacks(&focused, name).iter().all(|(_, stack)| has_match(stack)));
+            prop_assert!(!stacks(&rest, name).iter().any(|(_, stack)| has_match(stack)));
+        }
+    }
+
+    #[test]
+    fn the_whole_call_tree_has_all_nodes_and_a_pruned_one_counts_the_others(data in profiles_data(ALL)) {
+        let tree = tree(&data, "cpu");
+        let all = call_tree(&tree, i64::MIN, u32::MAX);
+        prop_assert_eq!(all.len(), tree.nodes.len() - 1);
+        prop_assert!(all.iter().all(|row| row.omitted == 0));
+        let some = call_tree(&tree, tree.nodes[0].total_weight / 4, 3);
+        prop_assert!(some.iter().all(|row| row.depth <= 3 && row.cum >= tree.nodes[0].total_weight / 4));
+        for (nth, row) in all.iter().enumerate() {
+            let callees = all[nth + 1..].iter().take_while(|other| other.depth > row.depth);
+            let direct = callees.filter(|other| other.depth == row.depth + 1);
+            prop_assert!(direct.clone().map(|callee| callee.cum).is_sorted_by(|one, other| one >= other));
+            prop_assert_eq!(direct.map(|callee| callee.cum).sum::<i64>() + row.flat, row.cum);
+        }
+    }
+
+    #[test]
+    fn labels_have_the_weight_of_their_samples(data in profiles_data(ALL)) {
+        for name in ["cpu", "wall", "alloc_space"] {
+            let table = labels(&data, name);
+            let of_type = Filter { type_name: Some(name.to_owned()), ..Filter::default() };
+            for key in table.keys.iter().filter(|key| !key.is_resource && key.key != "service.name") {
+                for (value, weight) in &key.values {
+                    let filter = Filter { labels: vec![(key.key.clone(), value.clone())], ..of_type.clone() };
+                    let mut kept = filter.apply(&data);
+                    // A resource may have an attribute of the same name.
+                    let ProfilesData { dictionary, resources } = &mut kept;
+                    for profile in resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+                        profile.samples.retain(|sample| {
+                            dictionary.attributes_of(sample.attributes).any(|label| label.key == key.key)
+                        });
+                    }
+                    prop_assert_eq!(types(&kept).iter().map(|row| row.total).sum::<i64>(), *weight);
+                }
             }
         }
     }

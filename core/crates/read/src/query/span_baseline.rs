@@ -1,0 +1,274 @@
+//! One span, or one trace, against the mean of the others of its endpoint, by function.
+//!
+//! A span has few samples, so the tests are exact for small counts. Given equal rates, the samples of the span are a binomial part
+//! of those of all spans of the endpoint. Intervals of one count are those of Garwood (1936), combined to that of a difference by
+//! recovered variances (Zou and Donner 2008). Where the other spans vary more than counts do, the baseline counts as
+//! correspondingly fewer spans. A test shows that chance of sampling is no explanation. It does not show that the span is unusual:
+//! for that, a row has the number of other spans with as much.
+
+use std::cmp::Reverse;
+
+use hashbrown::HashMap;
+use spanprof_profile::Link;
+use statrs::distribution::{ContinuousCDF, Gamma};
+use statrs::function::beta::beta_reg;
+
+use super::growth;
+use super::spans::{SpanSums, SpanTotals};
+use super::weights::FunctionLine;
+use super::window_sums::Compared;
+
+/// Smallest number of samples of a tested row: those of the span and of the mean span together.
+pub const MIN_SPAN_SAMPLES: f64 = 3.0;
+/// From this number of spans on, their variation counts.
+const MIN_SPANS: usize = 5;
+const TAIL: f64 = 0.025;
+
+/// The span or trace to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanSubject {
+    /// A span, whose trace may be left out: all zeros.
+    Span(Link),
+    /// All spans of a trace.
+    Trace([u8; 16]),
+}
+
+/// The difference between a span and the mean of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SpanDifference {
+    /// Weight of the span.
+    pub weight: i64,
+    /// Mean weight of the others, 0 without any.
+    pub mean: f64,
+    /// 95 % interval of the difference; `None` where the sampling interval is unknown or there is no other span.
+    pub interval: Option<(f64, f64)>,
+    /// Probability of at least this difference if the span equals the mean; `None` where nothing can be concluded.
+    pub p_value: Option<f64>,
+    /// Other spans with at least the weight of this one.
+    pub as_much: usize,
+}
+
+/// A function or line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanBaselineRow {
+    /// The function or line.
+    pub at: FunctionLine,
+    /// The difference in the compared weight.
+    pub difference: SpanDifference,
+    /// Whether it is more than chance, among all rows.
+    pub is_significant: bool,
+}
+
+/// Rows by descending absolute difference.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanBaseline {
+    /// [`spanprof_profile::Profile::type_name`].
+    pub type_name: String,
+    /// Unit of the weights.
+    pub unit: String,
+    /// `service.name`.
+    pub service: String,
+    /// Endpoint of the span.
+    pub endpoint: String,
+    /// Number of other spans, or traces, of the endpoint that have samples of this type.
+    pub others: usize,
+    /// Samples of the span and of all others; `None` where the sampling interval is unknown.
+    pub samples: Option<[f64; 2]>,
+    /// The difference of all functions together.
+    pub total: SpanDifference,
+    /// The functions of the span and of the others.
+    pub rows: Vec<SpanBaselineRow>,
+    /// Rows with a [`SpanDifference::p_value`].
+    pub tested: usize,
+}
+
+/// Why a span cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSpanBaseline {
+    /// No sample of the type belongs to it.
+    NotFound,
+    /// None of its samples has a label that names an endpoint.
+    NoEndpoint,
+}
+
+/// One span or trace: the sum of its functions, and of everything.
+#[derive(Clone, Default)]
+struct SpanUnit {
+    functions: HashMap<u32, i64>,
+    total: i64,
+}
+
+impl SpanUnit {
+    fn add(&mut self, span: &SpanSums, compared: Compared) {
+        for (function, weight) in &span.functions {
+            let sum = self.functions.entry(*function).or_default();
+            *sum = sum.saturating_add(compared.of(*weight));
+            self.total = self.total.saturating_add(weight.flat);
+        }
+    }
+}
+
+/// Compares a span or trace with the others of its service and endpoint. `totals` are those of [`SpanTotals::with_functions`].
+pub fn span_baseline(
+    totals: &SpanTotals,
+    subject: SpanSubject,
+    compared: Compared,
+) -> Result<SpanBaseline, NoSpanBaseline> {
+    let is_subject = |link: &Link| match subject {
+        SpanSubject::Span(span) => {
+            link.span_id == span.span_id && (span.trace_id == [0; 16] || link.trace_id == span.trace_id)
+        }
+        SpanSubject::Trace(trace_id) => link.trace_id == trace_id,
+    };
+    let of_subject: Vec<(&Link, &SpanSums)> =
+        totals.spans().iter().filter(|(link, span)| is_subject(link) && !span.functions.is_empty()).collect();
+    if of_subject.is_empty() {
+        return Err(NoSpanBaseline::NotFound);
+    }
+    let named = of_subject.iter().filter(|(_, span)| span.has_endpoint());
+    let (_, best) =
+        named.max_by_key(|(link, span)| (span.named_by(), Reverse(**link))).ok_or(NoSpanBaseline::NoEndpoint)?;
+    let mut own = SpanUnit::default();
+    of_subject.iter().for_each(|(_, span)| own.add(span, compared));
+    // A trace is of the endpoint if one of its spans is; then all of its spans count.
+    let of_endpoint = |span: &SpanSums| span.has_endpoint() && span.endpoint == best.endpoint;
+    let mut others: HashMap<Link, SpanUnit> = HashMap::new();
+    let key = |link: &Link| match subject {
+        SpanSubject::Span(_) => *link,
+        SpanSubject::Trace(_) => Link { span_id: [0; 8], ..*link },
+    };
+    let spans = || totals.spans().iter().filter(|(link, span)| !is_subject(link) && !span.functions.is_empty());
+    for (link, _) in spans().filter(|(_, span)| of_endpoint(span)) {
+        others.entry(key(link)).or_default();
+    }
+    for (link, span) in spans() {
+        if let Some(unit) = others.get_mut(&key(link)) {
+            unit.add(span, compared);
+        }
+    }
+    let (functions, interval) = totals.functions();
+    let others: Vec<SpanUnit> = others.into_values().collect();
+    let total = difference(own.total, others.iter().map(|unit| unit.total), others.len(), interval);
+    // Weights of the others, by function.
+    let mut of_others: HashMap<u32, Vec<i64>> = own.functions.keys().map(|function| (*function, Vec::new())).collect();
+    for (function, weight) in others.iter().flat_map(|unit| &unit.functions) {
+        of_others.entry(*function).or_default().push(*weight);
+    }
+    let mut rows: Vec<SpanBaselineRow> = of_others
+        .into_iter()
+        .map(|(function, weights)| {
+            let weight = own.functions.get(&function).copied().unwrap_or_default();
+            let difference = difference(weight, weights.into_iter(), others.len(), interval);
+            SpanBaselineRow { at: functions[function as usize].clone(), difference, is_significant: false }
+        })
+        .filter(|row| row.difference.weight != 0 || row.difference.mean != 0.0)
+        .collect();
+    let tested: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].difference.p_value.is_some()).collect();
+    let p_values: Vec<f64> = tested.iter().filter_map(|at| rows[*at].difference.p_value).collect();
+    for (at, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
+        rows[*at].is_significant = is_significant;
+    }
+    rows.sort_by(|one, other| {
+        let size = |row: &SpanBaselineRow| (row.difference.weight as f64 - row.difference.mean).abs();
+        size(other).total_cmp(&size(one)).then_with(|| one.at.cmp(&other.at))
+    });
+    let (type_name, unit) = totals.tracked_type();
+    let (service, endpoint) = totals.endpoint(best.endpoint);
+    let all: i64 = others.iter().fold(0, |sum, unit| sum.saturating_add(unit.total));
+    Ok(SpanBaseline {
+        type_name: type_name.to_owned(),
+        unit: unit.to_owned(),
+        service: service.to_owned(),
+        endpoint: endpoint.to_owned(),
+        others: others.len(),
+        samples: interval.map(|interval| [own.total, all].map(|weight| weight as f64 / interval)),
+        total,
+        rows,
+        tested: tested.len(),
+    })
+}
+
+/// The difference between a weight and the mean of `count` others, of which those that are not in `others` are 0.
+fn difference(weight: i64, others: impl Iterator<Item = i64>, count: usize, interval: Option<f64>) -> SpanDifference {
+    let (mut sum, mut squares, mut as_much) = (0.0, 0.0, 0);
+    for other in others {
+        sum += other as f64;
+        squares += (other as f64).powi(2);
+        as_much += usize::from(other >= weight && weight > 0);
+    }
+    if count == 0 {
+        return SpanDifference { weight, ..SpanDifference::default() };
+    }
+    let spans = count as f64;
+    let mean = sum / spans;
+    let found = SpanDifference { weight, mean, interval: None, p_value: None, as_much };
+    let Some(interval) = interval else { return found };
+    let (own, other) = (weight as f64 / interval, mean / interval);
+    // Variance between the spans relative to that of a count.
+    let dispersion = match count >= MIN_SPANS && mean > 0.0 {
+        true => (((squares - sum * mean) / (spans - 1.0)) / (mean * interval)).max(1.0),
+        false => 1.0,
+    };
+    let spans = spans / dispersion;
+    let (low, high) = count_interval(own);
+    let (mean_low, mean_high) = count_interval(other * spans);
+    let (mean_low, mean_high) = (mean_low / spans, mean_high / spans);
+    let below = ((own - low).powi(2) + (mean_high - other).powi(2)).sqrt();
+    let above = ((high - own).powi(2) + (other - mean_low).powi(2)).sqrt();
+    let difference = own - other;
+    SpanDifference {
+        interval: Some(((difference - below) * interval, (difference + above) * interval)),
+        p_value: (own + other >= MIN_SPAN_SAMPLES).then(|| p_value(own, other * spans, spans)),
+        ..found
+    }
+}
+
+/// Ends of the 95 % interval of a Poisson mean from one count.
+fn count_interval(count: f64) -> (f64, f64) {
+    let quantile = |shape: f64, probability| Gamma::new(shape, 1.0).map_or(0.0, |gamma| gamma.inverse_cdf(probability));
+    (if count > 0.0 { quantile(count, TAIL) } else { 0.0 }, quantile(count + 1.0, 1.0 - TAIL))
+}
+
+/// Two-sided probability of `own` samples of one span given `others` samples of `spans` spans of the same rate.
+fn p_value(own: f64, others: f64, spans: f64) -> f64 {
+    let share = 1.0 / (1.0 + spans);
+    // Tails of the binomial distribution as incomplete beta functions, which accept fractions of samples.
+    let tail = match own > others / spans {
+        true if own > 0.0 => beta_reg(own, others + 1.0, share),
+        false if others > 0.0 => beta_reg(others, own + 1.0, 1.0 - share),
+        _ => 1.0,
+    };
+    (2.0 * tail).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_a_count_is_that_of_garwood() {
+        for (count, low, high) in [(0.0, 0.0, 3.689), (1.0, 0.0253, 5.572), (10.0, 4.795, 18.39)] {
+            let found = count_interval(count);
+            assert!((found.0 - low).abs() < 1e-3 && (found.1 - high).abs() < 6e-3, "{count}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_probability_is_that_of_the_binomial_distribution() {
+        // Three samples in one span, none in ten: (1/11)³, twice.
+        assert!((p_value(3.0, 0.0, 10.0) - 2.0 / 1331.0).abs() < 1e-9);
+        // None in the span, 20 in ten: (10/11)²⁰, twice.
+        assert!((p_value(0.0, 20.0, 10.0) - 2.0 * (10.0f64 / 11.0).powi(20)).abs() < 1e-9);
+        assert_eq!(p_value(2.0, 20.0, 10.0), 1.0);
+    }
+
+    #[test]
+    fn spans_that_vary_more_than_counts_make_a_weaker_baseline() {
+        let difference = |others: &[i64]| difference(12, others.iter().copied(), others.len(), Some(1.0));
+        let (even, uneven) = (difference(&[2; 10]), difference(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 20]));
+        assert_eq!((even.mean, uneven.mean), (2.0, 2.0));
+        assert!(uneven.p_value.unwrap() > 10.0 * even.p_value.unwrap(), "{even:?} {uneven:?}");
+        assert!(uneven.interval.unwrap().0 < even.interval.unwrap().0);
+        assert_eq!((even.as_much, uneven.as_much), (0, 1));
+    }
+}

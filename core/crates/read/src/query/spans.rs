@@ -1,0 +1,384 @@
+//! Traces, spans and endpoints by the weight of their samples: CPU time, allocated bytes, waits. Windows are added one at a time.
+//!
+//! A span belongs to one endpoint, that of its heaviest sample with an endpoint label: a middleware has the route only after
+//! the framework resolved it, so the first samples of a request have no such label.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use spanprof_profile::{AttributeSetId, Link, Profile, ProfilesData, ResourceProfiles};
+
+use super::generated_names;
+use super::weights::{visit_samples, FunctionLine, Granularity, Weight};
+use super::window_sums::sampling_interval;
+
+/// Spans in memory; samples of further ones are counted as left out. About 200 bytes each.
+const MAX_SPANS: usize = 200_000;
+/// Labels that name an endpoint, best first: those of the middlewares, of Pyroscope's users, and of local root spans.
+const ENDPOINT_LABELS: [&str; 3] = ["http.route", "endpoint", "span_name"];
+const METHOD_LABEL: &str = "http.request.method";
+
+/// The unit of a row of [`SpanTable`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpanGrouping {
+    /// One span.
+    #[default]
+    Span,
+    /// All spans of one trace.
+    Trace,
+    /// All spans of one endpoint of a service, and samples that have its label but no span.
+    Endpoint,
+}
+
+/// The samples of one profile type in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TypeTotal {
+    /// Sum of the weights, in the unit of the type.
+    pub weight: i64,
+    /// Number of samples: the weight by the sampling interval, or without one the number of aggregated samples.
+    pub samples: f64,
+}
+
+/// One trace, span or endpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanRow {
+    /// Trace and span; of a trace without the span, of an endpoint without both.
+    pub link: Link,
+    /// `service.name` of the endpoint, "" when unknown.
+    pub service: String,
+    /// Such as `GET /cart`, "" when unknown.
+    pub endpoint: String,
+    /// Number of spans that have samples.
+    pub spans: usize,
+    /// By profile type; types without samples are absent.
+    pub types: BTreeMap<String, TypeTotal>,
+}
+
+impl SpanRow {
+    /// Weight of one type, 0 without samples.
+    pub fn weight(&self, type_name: &str) -> i64 {
+        self.types.get(type_name).map_or(0, |total| total.weight)
+    }
+}
+
+/// Rows by descending weight of one type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanTable {
+    /// The rows.
+    pub rows: Vec<SpanRow>,
+    /// All samples by type, also those without a span.
+    pub totals: BTreeMap<String, TypeTotal>,
+    /// Weight of the samples with a span, by type.
+    pub linked: BTreeMap<String, i64>,
+    /// Unit of the weights, by type.
+    pub units: BTreeMap<String, String>,
+    /// Number of spans that have samples.
+    pub spans: usize,
+    /// Samples of spans beyond the limit of 200,000.
+    pub left_out: usize,
+}
+
+/// The functions of the spans: of one type, for the comparison of spans.
+#[derive(Clone, Debug)]
+struct TrackedFunctions {
+    type_name: String,
+    by: Granularity,
+    rows: Vec<FunctionLine>,
+    known: HashMap<FunctionLine, u32>,
+    /// Weight of a sample; `None` once a window does not state it, 0 before the first.
+    interval: Option<f64>,
+}
+
+/// Sums of the spans of all windows.
+#[derive(Clone, Debug, Default)]
+pub struct SpanTotals {
+    endpoint_label: Option<String>,
+    tracked: Option<TrackedFunctions>,
+    types: Vec<String>,
+    units: Vec<String>,
+    totals: Vec<TypeTotal>,
+    /// Services and endpoints; the names of a span's are stored once.
+    endpoints: Vec<(String, String)>,
+    known_endpoints: HashMap<(String, String), u32>,
+    spans: HashMap<Link, SpanSums>,
+    /// Samples without a span, by endpoint.
+    unlinked: HashMap<u32, Vec<TypeTotal>>,
+    left_out: usize,
+}
+
+/// The sums of one span.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SpanSums {
+    /// Index of its endpoint.
+    pub endpoint: u32,
+    /// Quality of the label that named the endpoint, then the weight of that sample.
+    named_by: (u8, i64),
+    totals: Vec<TypeTotal>,
+    /// Of the tracked type, by index of the function.
+    pub functions: HashMap<u32, Weight>,
+}
+
+impl SpanTotals {
+    /// No windows yet. `endpoint_label` replaces the labels `http.route`, `endpoint` and `span_name`.
+    pub fn new(endpoint_label: Option<String>) -> Self {
+        Self { endpoint_label, ..Self::default() }
+    }
+
+    /// As [`Self::new`]; also sums the functions of each span, of one profile type.
+    pub fn with_functions(endpoint_label: Option<String>, type_name: &str, by: Granularity) -> Self {
+        let tracked = TrackedFunctions {
+            type_name: type_name.to_owned(),
+            by,
+            rows: Vec::new(),
+            known: HashMap::new(),
+            interval: Some(0.0),
+        };
+        Self { tracked: Some(tracked), ..Self::new(endpoint_label) }
+    }
+
+    /// Adds the samples of a window. Profiles of a state, such as memory in use, belong to no span.
+    pub fn add(&mut self, data: &ProfilesData) {
+        for resource in &data.resources {
+            // Endpoint of each label set, with the quality of its label.
+            let mut endpoints: HashMap<AttributeSetId, (u32, u8)> = HashMap::new();
+            for profile in resource.profiles.iter().filter(|profile| !profile.is_gauge()) {
+                self.add_profile(data, resource, profile, &mut endpoints);
+            }
+        }
+    }
+
+    fn add_profile(
+        &mut self,
+        data: &ProfilesData,
+        resource: &ResourceProfiles,
+        profile: &Profile,
+        endpoints: &mut HashMap<AttributeSetId, (u32, u8)>,
+    ) {
+        let at = self.type_index(profile);
+        let interval = sampling_interval(profile);
+        for sample in &profile.samples {
+            let weight = profile.weight(sample);
+            let samples = interval.map_or(1.0, |interval| weight as f64 / interval);
+            add_to(&mut self.totals, at, weight, samples);
+            let set = sample.attributes;
+            let (endpoint, quality) = match endpoints.get(&set) {
+                Some(known) => *known,
+                None => *endpoints.entry(set).or_insert(self.endpoint_of(data, resource, set)),
+            };
+            if sample.link.is_empty() {
+                add_to(self.unlinked.entry(endpoint).or_default(), at, weight, samples);
+                continue;
+            }
+            let link = data.dictionary.get_link(sample.link);
+            let Some(span) = span_entry(&mut self.spans, link) else {
+                self.left_out += 1;
+                continue;
+            };
+            add_to(&mut span.totals, at, weight, samples);
+            if (quality, weight) >= span.named_by {
+                (span.endpoint, span.named_by) = (endpoint, (quality, weight));
+            }
+        }
+        let Some(tracked) = self.tracked.as_mut().filter(|tracked| tracked.type_name == profile.type_name()) else {
+            return;
+        };
+        tracked.interval = match (tracked.interval, interval) {
+            (Some(known), Some(interval)) if known == 0.0 || known == interval => Some(interval),
+            _ => None,
+        };
+        let mut by_link: HashMap<Link, HashMap<usize, Weight>> = HashMap::new();
+        let rows = visit_samples(
+            &data.dictionary,
+            std::iter::once(profile),
+            tracked.by,
+            generated_names::fold,
+            |profile, sample, rows| {
+                if sample.link.is_empty() {
+                    return;
+                }
+                let weight = profile.weight(sample);
+                let functions = by_link.entry(data.dictionary.get_link(sample.link)).or_default();
+                for (nth, row) in rows.iter().enumerate() {
+                    let sum = functions.entry(*row).or_default();
+                    sum.cum = sum.cum.saturating_add(weight);
+                    if nth == 0 {
+                        sum.flat = sum.flat.saturating_add(weight);
+                    }
+                }
+            },
+        );
+        let numbers: Vec<u32> = rows.into_iter().map(|row| tracked.number(row)).collect();
+        for (link, functions) in by_link {
+            let Some(span) = self.spans.get_mut(&link) else { continue };
+            for (row, weight) in functions {
+                let sum = span.functions.entry(numbers[row]).or_default();
+                sum.flat = sum.flat.saturating_add(weight.flat);
+                sum.cum = sum.cum.saturating_add(weight.cum);
+            }
+        }
+    }
+
+    fn type_index(&mut self, profile: &Profile) -> usize {
+        match self.types.iter().position(|known| known == profile.type_name()) {
+            Some(at) => at,
+            None => {
+                self.types.push(profile.type_name().to_owned());
+                self.units.push(profile.unit().to_owned());
+                self.types.len() - 1
+            }
+        }
+    }
+
+    /// Index of the endpoint that a label set names, and the quality of its label: 0 for none.
+    fn endpoint_of(&mut self, data: &ProfilesData, resource: &ResourceProfiles, set: AttributeSetId) -> (u32, u8) {
+        let label = |key: &str| {
+            let found = data.dictionary.attributes_of(set).find(|attribute| attribute.key == key);
+            found.map(|attribute| attribute.value.to_string())
+        };
+        let service = label("service.name").unwrap_or_else(|| resource.service_name().to_owned());
+        let keys = self.endpoint_label.as_deref().map_or(ENDPOINT_LABELS.to_vec(), |key| vec![key]);
+        let named = keys.iter().enumerate().find_map(|(nth, key)| Some(((keys.len() - nth) as u8, *key, label(key)?)));
+        let (quality, endpoint) = match named {
+            None => (0, String::new()),
+            Some((quality, "http.route", route)) => match label(METHOD_LABEL) {
+                Some(method) if !route.starts_with(&format!("{method} ")) => (quality, format!("{method} {route}")),
+                _ => (quality, route),
+            },
+            Some((quality, _, name)) => (quality, name),
+        };
+        let endpoints = &mut self.endpoints;
+        let index = *self.known_endpoints.entry((service, endpoint)).or_insert_with_key(|names| {
+            endpoints.push(names.clone());
+            endpoints.len() as u32 - 1
+        });
+        (index, quality)
+    }
+
+    /// The profile types of all windows.
+    pub fn type_names(&self) -> Vec<String> {
+        self.types.clone()
+    }
+
+    /// The table of one grouping, by descending `order`.
+    pub fn table(&self, grouping: SpanGrouping, order: impl Fn(&SpanRow) -> i64) -> SpanTable {
+        let named = |totals: &[TypeTotal]| {
+            let with_samples = self.types.iter().zip(totals).filter(|(_, total)| total.samples != 0.0);
+            with_samples.map(|(name, total)| (name.clone(), *total)).collect::<BTreeMap<_, _>>()
+        };
+        let mut linked = vec![TypeTotal::default(); self.types.len()];
+        let mut groups: HashMap<(Link, u32), GroupSums> = HashMap::new();
+        for (link, span) in &self.spans {
+            merge_into(&mut linked, &span.totals);
+            let key = match grouping {
+                SpanGrouping::Span => (*link, 0),
+                SpanGrouping::Trace => (Link { span_id: [0; 8], ..*link }, 0),
+                SpanGrouping::Endpoint => (Link::default(), span.endpoint),
+            };
+            let group = groups.entry(key).or_default();
+            group.spans += 1;
+            merge_into(&mut group.totals, &span.totals);
+            // The smaller index decides between equals, since the order of a map is random.
+            let named_by = (span.named_by, Reverse(span.endpoint));
+            if group.named_by.is_none_or(|known| named_by > known) {
+                group.named_by = Some(named_by);
+            }
+        }
+        if grouping == SpanGrouping::Endpoint {
+            for (endpoint, totals) in &self.unlinked {
+                let group = groups.entry((Link::default(), *endpoint)).or_default();
+                merge_into(&mut group.totals, totals);
+                group.named_by.get_or_insert(((0, 0), Reverse(*endpoint)));
+            }
+        }
+        let row = |((link, _), group): ((Link, u32), GroupSums)| {
+            let endpoint = group.named_by.and_then(|(_, Reverse(at))| self.endpoints.get(at as usize));
+            let (service, endpoint) = endpoint.cloned().unwrap_or_default();
+            SpanRow { link, service, endpoint, spans: group.spans, types: named(&group.totals) }
+        };
+        let mut rows: Vec<SpanRow> = groups.into_iter().map(row).collect();
+        rows.sort_by_cached_key(|row| (Reverse(order(row)), row.link, row.service.clone(), row.endpoint.clone()));
+        SpanTable {
+            rows,
+            totals: named(&self.totals),
+            linked: named(&linked).into_iter().map(|(name, total)| (name, total.weight)).collect(),
+            units: self.types.iter().cloned().zip(self.units.iter().cloned()).collect(),
+            spans: self.spans.len(),
+            left_out: self.left_out,
+        }
+    }
+
+    pub(super) fn spans(&self) -> &HashMap<Link, SpanSums> {
+        &self.spans
+    }
+
+    pub(super) fn endpoint(&self, at: u32) -> (&str, &str) {
+        self.endpoints.get(at as usize).map_or(("", ""), |(service, endpoint)| (service, endpoint))
+    }
+
+    /// Functions of the tracked type, and the weight of one sample, where it is known and equal in all windows.
+    pub(super) fn functions(&self) -> (&[FunctionLine], Option<f64>) {
+        let tracked = self.tracked.as_ref();
+        let interval = tracked.and_then(|tracked| tracked.interval).filter(|interval| *interval > 0.0);
+        (tracked.map_or(&[], |tracked| &tracked.rows), interval)
+    }
+
+    /// Name and unit of the tracked type.
+    pub(super) fn tracked_type(&self) -> (&str, &str) {
+        let name = self.tracked.as_ref().map_or("", |tracked| tracked.type_name.as_str());
+        let at = self.types.iter().position(|known| known == name);
+        (name, at.map_or("", |at| self.units[at].as_str()))
+    }
+}
+
+impl TrackedFunctions {
+    fn number(&mut self, row: FunctionLine) -> u32 {
+        let rows = &mut self.rows;
+        *self.known.entry(row).or_insert_with_key(|row| {
+            rows.push(row.clone());
+            rows.len() as u32 - 1
+        })
+    }
+}
+
+impl SpanSums {
+    /// Whether a label named its endpoint.
+    pub fn has_endpoint(&self) -> bool {
+        self.named_by.0 > 0
+    }
+
+    /// Quality of the label that named the endpoint, then the weight of that sample.
+    pub fn named_by(&self) -> (u8, i64) {
+        self.named_by
+    }
+}
+
+/// The sums of a row.
+#[derive(Default)]
+struct GroupSums {
+    spans: usize,
+    totals: Vec<TypeTotal>,
+    /// The best name of an endpoint in it, and that endpoint.
+    named_by: Option<((u8, i64), Reverse<u32>)>,
+}
+
+fn span_entry(spans: &mut HashMap<Link, SpanSums>, link: Link) -> Option<&mut SpanSums> {
+    if spans.len() >= MAX_SPANS && !spans.contains_key(&link) {
+        return None;
+    }
+    Some(spans.entry(link).or_default())
+}
+
+fn add_to(totals: &mut Vec<TypeTotal>, at: usize, weight: i64, samples: f64) {
+    if totals.len() <= at {
+        totals.resize(at + 1, TypeTotal::default());
+    }
+    totals[at].weight = totals[at].weight.saturating_add(weight);
+    totals[at].samples += samples;
+}
+
+fn merge_into(totals: &mut Vec<TypeTotal>, more: &[TypeTotal]) {
+    for (at, total) in more.iter().enumerate() {
+        add_to(totals, at, total.weight, total.samples);
+    }
+}

@@ -1,0 +1,132 @@
+//! One span against the others of its endpoint: how often equal spans differ, and which differences are found.
+
+use spanprof_profile::{
+    Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType,
+};
+use spanprof_read::query::{span_baseline, Compared, Granularity, SpanBaseline, SpanSubject, SpanTotals};
+
+const INTERVAL_NS: i64 = 10_000_000;
+const FUNCTIONS: [(&str, f64); 6] =
+    [("parse", 1.0), ("query", 6.0), ("price", 4.0), ("render", 2.0), ("log", 0.3), ("send", 0.7)];
+
+/// A Poisson count, by Knuth's method, of a sequence that is the same in each run (xorshift64*).
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn count(&mut self, mean: f64) -> i64 {
+        let (limit, mut product, mut count) = ((-mean).exp(), self.next(), 0);
+        while product > limit {
+            product *= self.next();
+            count += 1;
+        }
+        count
+    }
+
+    /// Spans 1, 2, … of one endpoint with counts of the means; span 1 has `extra` samples more in `retry`. `load` is how much the
+    /// cost of a span varies.
+    fn totals(&mut self, spans: u64, extra: i64, load: f64) -> SpanTotals {
+        let mut data = ProfilesData::default();
+        let dictionary = &mut data.dictionary;
+        let route = dictionary.attribute("http.route", Value::String("/cart"), "");
+        let attributes = dictionary.attribute_set(&[route]);
+        let mut samples = Vec::new();
+        for span in 1..=spans {
+            let link = dictionary.link(link(span));
+            let cost = 1.0 + load * (2.0 * self.next() - 1.0);
+            let mut counts: Vec<(&str, i64)> =
+                FUNCTIONS.iter().map(|(name, mean)| (*name, self.count(mean * cost))).collect();
+            counts.push(("retry", if span == 1 { extra } else { 0 }));
+            for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+                let function = Function { name: dictionary.string(name), ..Function::default() };
+                let lines = [Line { function: dictionary.function(function), line: 1, column: 0 }];
+                let location = dictionary.location(Location { lines: &lines, ..Location::default() });
+                let stack = dictionary.stack(&[location]);
+                samples.push(Sample {
+                    stack,
+                    link,
+                    attributes,
+                    values: vec![count * INTERVAL_NS],
+                    ..Sample::default()
+                });
+            }
+        }
+        let value_type = ValueType::new("cpu", "nanoseconds");
+        let profile = Profile {
+            sample_type: value_type.clone(),
+            period_type: value_type,
+            period: INTERVAL_NS,
+            samples,
+            ..Profile::default()
+        };
+        data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+        let mut totals = SpanTotals::with_functions(None, "cpu", Granularity::Function);
+        totals.add(&data);
+        totals
+    }
+}
+
+fn link(span: u64) -> Link {
+    Link { trace_id: u128::from(span).to_be_bytes(), span_id: span.to_be_bytes() }
+}
+
+fn compared(totals: &SpanTotals, span: u64) -> SpanBaseline {
+    span_baseline(totals, SpanSubject::Span(link(span)), Compared::Flat).expect("a span with samples")
+}
+
+fn significant(baseline: &SpanBaseline) -> Vec<&str> {
+    baseline.rows.iter().filter(|row| row.is_significant).map(|row| row.at.function.as_str()).collect()
+}
+
+#[test]
+fn spans_of_equal_cost_rarely_have_a_significant_function() {
+    let mut draws = Draws(11);
+    let mut alarms = 0;
+    for others in [4, 20, 200] {
+        for _ in 0..(1_000 / others) {
+            let totals = draws.totals(others + 1, 0, 0.0);
+            alarms += (1..=others).filter(|span| !significant(&compared(&totals, *span)).is_empty()).count();
+        }
+    }
+    // 0.5 % of 3,000 are 15; exact tests have fewer.
+    assert!(alarms <= 20, "{alarms} of 3000");
+}
+
+#[test]
+fn an_extra_function_of_eight_samples_is_found_and_the_interval_contains_it() {
+    let mut draws = Draws(12);
+    let found = (0..100)
+        .filter(|_| {
+            let totals = draws.totals(21, 8, 0.5);
+            let baseline = compared(&totals, 1);
+            let row = baseline.rows.iter().find(|row| row.at.function == "retry").expect("retry");
+            let (low, high) = row.difference.interval.expect("an interval");
+            assert!(low > 0.0 && low < 8.0 * INTERVAL_NS as f64 && high > 8.0 * INTERVAL_NS as f64);
+            assert_eq!((row.difference.as_much, row.difference.mean), (0, 0.0));
+            significant(&baseline).contains(&"retry")
+        })
+        .count();
+    assert_eq!(found, 100);
+}
+
+#[test]
+fn the_interval_covers_the_difference_in_95_of_100_spans() {
+    let mut draws = Draws(13);
+    let mut covered = 0;
+    for _ in 0..20 {
+        let totals = draws.totals(51, 0, 0.0);
+        for span in 1..=50 {
+            let baseline = compared(&totals, span);
+            let row = baseline.rows.iter().find(|row| row.at.function == "price").expect("price");
+            let (low, high) = row.difference.interval.expect("an interval");
+            covered += usize::from(low <= 0.0 && high >= 0.0);
+        }
+    }
+    assert!((930..=995).contains(&covered), "{covered} of 1000");
+}
