@@ -168,7 +168,7 @@ fn check_profile(
         }),
         _ => {}
     }
-    let mut identities: HashMap<(i32, Vec<i32>, i32), usize> = HashMap::new();
+    let mut identities: HashMap<(i32, Vec<i32>, i32, Vec<u64>), usize> = HashMap::new();
     for (nth, sample) in profile.samples.iter().enumerate() {
         let path = |field: &str| format!("{at}.samples[{nth}]{field}");
         used.stacks.mark(sample.stack_index, || path(".stack_index"), findings);
@@ -184,7 +184,9 @@ fn check_profile(
         }
         let mut attributes = sample.attribute_indices.clone();
         attributes.sort_unstable();
-        let first = *identities.entry((sample.stack_index, attributes, sample.link_index)).or_insert(nth);
+        // Samples that are not aggregated differ in their times.
+        let times = sample.timestamps_unix_nano.clone();
+        let first = *identities.entry((sample.stack_index, attributes, sample.link_index, times)).or_insert(nth);
         if first != nth {
             findings.warn(path(""), "identity", || {
                 format!("Stack, attributes and link equal those of sample {first}; merge the values into one sample.")

@@ -239,8 +239,10 @@ impl PprofDecoder<'_> {
                     }
                 }
             }
-            let (attributes, link) = self.labels(&sample, dictionary, at)?;
-            let identity = Sample { stack: dictionary.stack(&stack), attributes, link, ..Sample::default() };
+            let (attributes, link, time) = self.labels(&sample, dictionary, at)?;
+            let timestamps_unix_nano = time.into_iter().collect();
+            let stack = dictionary.stack(&stack);
+            let identity = Sample { stack, attributes, link, timestamps_unix_nano, ..Sample::default() };
             for (nth, column) in columns.iter().enumerate() {
                 let Column::Value(profile) = column else { continue };
                 let has_exact = columns.get(nth + 1) == Some(&Column::Exact);
@@ -260,14 +262,15 @@ impl PprofDecoder<'_> {
         sample: &wire::Sample,
         dictionary: &mut Dictionary,
         at: impl Fn(&str) -> String,
-    ) -> Result<(AttributeSetId, LinkId), DecodeError> {
-        let mut link = Link::default();
+    ) -> Result<(AttributeSetId, LinkId, Option<u64>), DecodeError> {
+        let (mut link, mut time) = (Link::default(), None);
         let mut keys: Vec<StringId> = Vec::with_capacity(sample.label.len().min(64));
         let mut attributes = Vec::with_capacity(sample.label.len().min(64));
         for (nth, label) in sample.label.iter().enumerate() {
             let at = |field: &str| at(&format!("label[{nth}].{field}"));
             let key = self.string(label.key, || at("key"))?;
             let value = self.string(label.str, || at("str"))?;
+            let unit = self.string(label.num_unit, || at("num_unit"))?;
             let id = match dictionary.get_string(key) {
                 names::TRACE_ID | names::SPAN_ID => parse_id(dictionary.get_string(value)),
                 _ => None,
@@ -275,13 +278,15 @@ impl PprofDecoder<'_> {
             match id {
                 Some(Id::Trace(id)) if dictionary.get_string(key) == names::TRACE_ID => link.trace_id = id,
                 Some(Id::Span(id)) if dictionary.get_string(key) == names::SPAN_ID => link.span_id = id,
+                _ if time.is_none() && is_time(label, dictionary.get_string(key), dictionary.get_string(unit)) => {
+                    time = u64::try_from(label.num).ok()
+                }
                 _ if key.is_empty() || keys.contains(&key) => {}
                 _ if keys.len() >= MAX_LABELS => {
                     return Err(decode_error(at("key"), format!("at most {MAX_LABELS} labels"), "more"));
                 }
                 _ => {
                     keys.push(key);
-                    let unit = self.string(label.num_unit, || at("num_unit"))?;
                     attributes.push(dictionary.stored_attribute(if label.str != 0 {
                         StoredAttribute { key, value: StoredValue::String(value), unit: StringId::EMPTY }
                     } else {
@@ -290,7 +295,7 @@ impl PprofDecoder<'_> {
                 }
             }
         }
-        Ok((dictionary.attribute_set(&attributes), dictionary.link(link)))
+        Ok((dictionary.attribute_set(&attributes), dictionary.link(link), time))
     }
 
     /// Converts comments of the form that our encoder writes to resource attributes; other comments and settings become
@@ -364,6 +369,11 @@ enum Column {
 enum Id {
     Trace([u8; 16]),
     Span([u8; 8]),
+}
+
+/// Whether a label is the time of its sample.
+fn is_time(label: &wire::Label, key: &str, unit: &str) -> bool {
+    label.str == 0 && label.num > 0 && key == names::END_TIMESTAMP && unit == names::END_TIMESTAMP_UNIT
 }
 
 fn parse_id(text: &str) -> Option<Id> {

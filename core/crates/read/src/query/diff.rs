@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use spanprof_profile::ProfilesData;
 
 use super::generated_names;
-use super::growth::{self, Growth, TestedSide};
+use super::growth::{self, Growth, TestedSide, MIN_SHARE};
 use super::weights::{weights_of, FunctionLine, Granularity, Weight, Weights};
 use super::window_sums::{TypeSums, WindowSums};
 
@@ -34,6 +34,8 @@ pub struct DiffRow {
     pub growth: Option<Growth>,
     /// Whether the growth differs from 0 by more than chance, among all rows.
     pub is_significant: bool,
+    /// Whether it grew by more than chance, among all rows: one-sided, for a gate.
+    pub has_grown: bool,
 }
 
 /// Rows that differ, by descending absolute difference of `flat`, then of `cum`, then name.
@@ -55,6 +57,8 @@ pub struct DiffTable {
     pub tested: usize,
     /// Windows of the baseline and of the comparison.
     pub windows: [usize; 2],
+    /// Processes of the baseline and of the comparison, if their variation decides; otherwise that of the windows does.
+    pub processes: Option<[usize; 2]>,
     /// Samples of the baseline and of the comparison; `None` where the sampling interval is unknown.
     pub samples: [Option<f64>; 2],
 }
@@ -86,14 +90,15 @@ pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granu
     }
     let default = TypeSums::default();
     let sums = sides.map(|side| side.windows.of_type(type_name).unwrap_or(&default));
-    let tested_sides = sums.map(|sums| TestedSide::new(sums, normalize));
+    let by_process = growth::compares_processes(sums);
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), normalize, by_process));
     let compared = both.len();
     let mut rows: Vec<DiffRow> = both
         .into_iter()
         .map(|(at, [baseline, comparison])| {
-            let of_side = sums.map(|sums| sums.rows.get(&at).copied().unwrap_or_default());
-            let growth = growth::growth(tested_sides, of_side);
-            DiffRow { at, baseline, comparison, growth, is_significant: false }
+            let of_side = tested_sides.map(|side| side.row_of(|sums| sums.rows.get(&at)));
+            let growth = growth::growth(tested_sides, of_side, MIN_SHARE);
+            DiffRow { at, baseline, comparison, growth, is_significant: false, has_grown: false }
         })
         .collect();
     let tested = mark_significant(&mut rows);
@@ -114,6 +119,7 @@ pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granu
         rows,
         tested,
         windows: sums.map(|side| side.windows),
+        processes: by_process.then(|| sums.map(|side| side.processes())),
         samples: sums.map(|side| side.samples),
     }
 }
@@ -129,6 +135,15 @@ fn mark_significant(rows: &mut [DiffRow]) -> usize {
     let p_values: Vec<f64> = tested.iter().filter_map(|at| Some(rows[*at].growth?.p_value)).collect();
     for (at, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
         rows[*at].is_significant = is_significant;
+    }
+    let grew = |at: &usize| rows[*at].growth.is_some_and(|growth| growth.estimate > 0.0);
+    let one_sided: Vec<f64> = tested
+        .iter()
+        .zip(&p_values)
+        .map(|(at, p_value)| if grew(at) { p_value / 2.0 } else { 1.0 - p_value / 2.0 })
+        .collect();
+    for (at, has_grown) in tested.iter().zip(growth::significant(&one_sided)) {
+        rows[*at].has_grown = has_grown;
     }
     tested.len()
 }

@@ -7,12 +7,12 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex_lite::Regex;
 
 static NUMBERS: LazyLock<Regex> = LazyLock::new(|| {
     let forms = [
         // `Foo$$Lambda/0x00007f0c`, `LambdaForm$MH/0x1c`, `Foo$$Lambda$14/1234`: hidden classes.
-        r"/0x[0-9a-f]+(?-u:\b)",
+        r"/0x[0-9a-f]+\b",
         r"\$\$Lambda\$[0-9]+(?:/[0-9]+)?",
         // `Foo$$EnhancerBySpringCGLIB$$1a2b3c4d`, `Foo$ByteBuddy$aBcD1234`
         r"CGLIB\$\$[0-9a-f]{6,8}",
@@ -34,7 +34,7 @@ pub(super) fn fold(name: String) -> String {
     if !name.contains(['$', '/', ':']) && !name.contains("Generated") {
         return name;
     }
-    let folded = NUMBERS.replace_all(&name, |found: &regex::Captures<'_>| {
+    let folded = NUMBERS.replace_all(&name, |found: &regex_lite::Captures<'_>| {
         let found = &found[0];
         let letters = [("/", "/*"), ("$$Lambda", "$$Lambda*"), ("CGLIB", "CGLIB$$*"), ("ByteBuddy", "ByteBuddy$*")];
         match letters.iter().find(|(start, _)| found.starts_with(start)) {

@@ -12,7 +12,7 @@
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::dispersion::CommonDispersion;
-use super::window_sums::{RowSums, TypeSums};
+use super::window_sums::{Exposure, RowSums, SummedRow, TypeSums};
 
 /// With fewer windows on a side, the number of its samples decides: they are too few to estimate how much a value varies.
 pub const MIN_WINDOWS: usize = 5;
@@ -45,22 +45,68 @@ pub struct Growth {
 pub(super) struct TestedSide<'s> {
     sums: &'s TypeSums,
     normalize: bool,
+    by_process: bool,
+    replicates: usize,
+    total: Exposure,
+    duration: Exposure,
     common: CommonDispersion,
 }
 
+/// Whether the processes of both sides are the replicates: each has enough of them. Windows of one process resemble each other
+/// more than those of two: addresses and the order of allocations differ between runs (decision 43).
+pub(super) fn compares_processes(sums: [&TypeSums; 2]) -> bool {
+    sums.iter().all(|side| side.process_groups() >= MIN_WINDOWS)
+}
+
 impl<'s> TestedSide<'s> {
-    pub fn new(sums: &'s TypeSums, normalize: bool) -> Self {
-        let mut side = Self { sums, normalize, common: CommonDispersion::default() };
-        if sums.windows >= MIN_WINDOWS {
-            let tested = sums.rows.values().filter(|row| row.weight >= MIN_SHARE * sums.total.sum);
-            let dispersions: Vec<f64> = tested.filter_map(|row| side.dispersion(*row)).collect();
+    /// The side whose `rows` are compared; `by_process` is that of [`compares_processes`].
+    pub fn new<'r>(
+        sums: &'s TypeSums,
+        rows: impl Iterator<Item = &'r SummedRow>,
+        normalize: bool,
+        by_process: bool,
+    ) -> Self {
+        let mut side = Self {
+            sums,
+            normalize,
+            by_process,
+            replicates: sums.windows,
+            total: sums.total,
+            duration: sums.duration,
+            common: CommonDispersion::default(),
+        };
+        if by_process {
+            (side.total, side.duration) = (Exposure::default(), Exposure::default());
+            side.replicates = sums.group_totals.len();
+            for (total, duration) in &sums.group_totals {
+                side.total.add(*total);
+                side.duration.add(*duration);
+            }
+        }
+        if side.replicates >= MIN_WINDOWS {
+            let rows = rows.map(|row| side.row(row));
+            let tested = rows.filter(|row| row.weight >= MIN_SHARE * sums.total.sum);
+            let dispersions: Vec<f64> = tested.filter_map(|row| side.dispersion(row)).collect();
             side.common = CommonDispersion::fit(&dispersions, side.freedom());
         }
         side
     }
 
+    /// The sums of a row over the replicates.
+    pub fn row(&self, row: &SummedRow) -> RowSums {
+        match self.by_process {
+            true => row.by_process(&self.sums.group_totals),
+            false => row.sums,
+        }
+    }
+
+    /// As [`Self::row`], of a row that may be absent.
+    pub fn row_of(&self, find: impl FnOnce(&'s TypeSums) -> Option<&'s SummedRow>) -> RowSums {
+        find(self.sums).map_or_else(RowSums::default, |row| self.row(row))
+    }
+
     fn freedom(&self) -> f64 {
-        self.sums.windows as f64 - 1.0
+        self.replicates as f64 - 1.0
     }
 
     /// The square of the relative standard error of a count of 1.
@@ -72,11 +118,11 @@ impl<'s> TestedSide<'s> {
         }
     }
 
-    /// The variance between windows relative to that of a count, in the unit of the weight; `None` for a row without any.
+    /// The variance between replicates relative to that of a count, in the unit of the weight; `None` for a row without any.
     fn dispersion(&self, row: RowSums) -> Option<f64> {
         let (exposure, product) = match self.normalize {
-            true => (self.sums.total, row.by_total),
-            false => (self.sums.duration, row.by_duration),
+            true => (self.total, row.by_total),
+            false => (self.duration, row.by_duration),
         };
         let of_one = self.variance_of_one(row);
         if row.weight <= 0.0 || exposure.sum <= 0.0 || of_one <= 0.0 {
@@ -84,8 +130,8 @@ impl<'s> TestedSide<'s> {
         }
         let ratio = row.weight / exposure.sum;
         let residuals = row.squares - 2.0 * ratio * product + ratio * ratio * exposure.squares;
-        let windows = self.sums.windows as f64;
-        Some(windows / (windows - 1.0) * residuals.max(0.0) / (row.weight * of_one))
+        let replicates = self.replicates as f64;
+        Some(replicates / (replicates - 1.0) * residuals.max(0.0) / (row.weight * of_one))
     }
 }
 
@@ -97,9 +143,9 @@ struct Estimate {
     freedom: f64,
 }
 
-/// The growth of a row from the baseline to the comparison; `None` if nothing can be concluded.
-pub(super) fn growth(sides: [TestedSide; 2], rows: [RowSums; 2]) -> Option<Growth> {
-    let is_small = |side: usize| rows[side].weight < MIN_SHARE * sides[side].sums.total.sum;
+/// The growth of a row from the baseline to the comparison; `None` if nothing can be concluded, as below `min_share` of the total.
+pub(super) fn growth(sides: [TestedSide; 2], rows: [RowSums; 2], min_share: f64) -> Option<Growth> {
+    let is_small = |side: usize| rows[side].weight < min_share * sides[side].sums.total.sum;
     let samples = sides.iter().all(|side| side.sums.samples.is_some()).then(|| rows[0].samples + rows[1].samples);
     if is_small(0) && is_small(1) || samples.is_some_and(|samples| samples < MIN_SAMPLES) {
         return None;
@@ -112,7 +158,8 @@ pub(super) fn growth(sides: [TestedSide; 2], rows: [RowSums; 2]) -> Option<Growt
     let of_side = |side: Estimate| side.relative_variance.powi(2) / side.freedom;
     let freedom = (variances[0] + variances[1]).powi(2) / (of_side(baseline) + of_side(comparison));
     let logarithm = (comparison.value / baseline.value).ln();
-    let margin = quantile(0.5 + CONFIDENCE / 2.0, freedom) * error;
+    // A row that is all of both sides has no error.
+    let margin = if error == 0.0 { 0.0 } else { quantile(0.5 + CONFIDENCE / 2.0, freedom) * error };
     let [low, high] = [logarithm - margin, logarithm + margin].map(|end| end.exp() - 1.0);
     Some(Growth {
         estimate: match rows.map(|row| row.weight == 0.0) {
@@ -140,7 +187,7 @@ fn estimate(side: TestedSide, row: RowSums, adds_half: bool) -> Option<Estimate>
     };
     let of_one = side.variance_of_one(row);
     let by_samples = sums.samples.map(|_| of_one / (row.samples + half));
-    let dispersion = (sums.windows >= MIN_WINDOWS).then(|| side.dispersion(row)).flatten();
+    let dispersion = (side.replicates >= MIN_WINDOWS).then(|| side.dispersion(row)).flatten();
     let (relative_variance, freedom) = match (dispersion, by_samples) {
         (Some(dispersion), counted) => {
             let (dispersion, freedom) = side.common.moderate(dispersion, side.freedom());
@@ -148,7 +195,7 @@ fn estimate(side: TestedSide, row: RowSums, adds_half: bool) -> Option<Estimate>
         }
         (None, Some(counted)) => (counted, f64::INFINITY),
         // Absent, and the weight of a sample is unknown.
-        (None, None) if sums.windows >= MIN_WINDOWS && half > 0.0 => (1.0 / half, side.freedom()),
+        (None, None) if side.replicates >= MIN_WINDOWS && half > 0.0 => (1.0 / half, side.freedom()),
         (None, None) => return None,
     };
     Some(Estimate { value: if side.normalize { weight / sums.total.sum } else { weight }, relative_variance, freedom })

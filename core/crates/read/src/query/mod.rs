@@ -1,17 +1,34 @@
-//! Queries: filter, list of types, top table, comparison. They return values, which the command line formats.
+//! Queries: filters, list of types and labels, top table, call tree, callers and callees, comparison, spans. They return values,
+//! which the command line formats.
 
+mod call_tree;
 mod diff;
+mod diff_tree;
 mod dispersion;
 mod filter;
 mod generated_names;
 mod growth;
+mod label_values;
+mod neighbors;
+mod span_baseline;
+mod spans;
+mod stack_filter;
 mod top;
 mod weights;
 mod window_sums;
 
+pub use call_tree::{call_tree, CallRow};
 pub use diff::{diff, DiffRow, DiffSide, DiffTable};
+pub use diff_tree::{diff_tree, DiffNode, DiffTree, OneSidedPath};
 pub use filter::Filter;
 pub use growth::{Growth, FAMILY_ERROR, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
+pub use label_values::{labels, LabelKey, LabelTable};
+pub use neighbors::{neighbors, Neighbors};
+pub use span_baseline::{
+    span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, SpanSubject, MIN_SPAN_SAMPLES,
+};
+pub use spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
+pub use stack_filter::StackFilter;
 pub use top::{top, TopRow, TopTable};
 pub use weights::{FunctionLine, Granularity, Weight};
 pub use window_sums::{Compared, WindowSums};

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use spanprof_profile::transform::FunctionTable;
-use spanprof_profile::{Dictionary, FrameType, LocationId, Profile, ProfilesData};
+use spanprof_profile::{Dictionary, FrameType, LocationId, Profile, ProfilesData, Sample};
 
 /// The rows of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,12 +89,40 @@ pub(super) fn weights_of<'d>(
     by: Granularity,
     rename: fn(String) -> String,
 ) -> Weights {
-    #[derive(Clone, Copy, Default)]
-    struct Sum {
-        weight: Weight,
-        /// Number of the last sample that added to `cum`: recursion counts once.
-        seen_in: usize,
-    }
+    let mut sums: Vec<Weight> = Vec::new();
+    let mut result = Weights::default();
+    let rows = visit_samples(dictionary, profiles, by, rename, |profile, sample, rows| {
+        if result.unit.is_empty() {
+            profile.unit().clone_into(&mut result.unit);
+        }
+        let weight = profile.weight(sample);
+        result.samples += 1;
+        result.total = result.total.saturating_add(weight);
+        for (nth, row) in rows.iter().copied().enumerate() {
+            if row >= sums.len() {
+                sums.resize(row + 1, Weight::default());
+            }
+            let sum = &mut sums[row];
+            if nth == 0 {
+                sum.flat = sum.flat.saturating_add(weight);
+            }
+            sum.cum = sum.cum.saturating_add(weight);
+        }
+    });
+    sums.resize(rows.len(), Weight::default());
+    result.rows = rows.into_iter().zip(sums).collect();
+    result
+}
+
+/// Calls `visit` with each sample and the numbers of its rows, leaf first, each once: recursion counts once. Returns the rows by
+/// number, in order of first use.
+pub(super) fn visit_samples<'d>(
+    dictionary: &'d Dictionary,
+    profiles: impl Iterator<Item = &'d Profile>,
+    by: Granularity,
+    rename: fn(String) -> String,
+    mut visit: impl FnMut(&'d Profile, &'d Sample, &[usize]),
+) -> Vec<FunctionLine> {
     let mut table = LocationRows {
         dictionary,
         by,
@@ -103,33 +131,26 @@ pub(super) fn weights_of<'d>(
         known: HashMap::new(),
         by_location: HashMap::new(),
     };
-    let mut sums: Vec<Sum> = Vec::new();
-    let mut result = Weights::default();
+    // Number of the last sample that contained the row.
+    let mut seen_in: Vec<usize> = Vec::new();
+    let mut number = 0;
+    let mut distinct = Vec::new();
     for profile in profiles {
-        if result.unit.is_empty() {
-            profile.unit().clone_into(&mut result.unit);
-        }
         for sample in &profile.samples {
-            let weight = profile.weight(sample);
-            result.samples += 1;
-            result.total = result.total.saturating_add(weight);
-            let mut is_leaf = true;
+            number += 1;
+            distinct.clear();
             for location in dictionary.get_stack(sample.stack) {
                 for row in table.of_location(*location).iter().copied() {
-                    if row >= sums.len() {
-                        sums.resize(row + 1, Sum::default());
+                    if row >= seen_in.len() {
+                        seen_in.resize(row + 1, 0);
                     }
-                    let sum = &mut sums[row];
-                    if is_leaf {
-                        sum.weight.flat = sum.weight.flat.saturating_add(weight);
-                        is_leaf = false;
-                    }
-                    if sum.seen_in != result.samples {
-                        sum.seen_in = result.samples;
-                        sum.weight.cum = sum.weight.cum.saturating_add(weight);
+                    if seen_in[row] != number {
+                        seen_in[row] = number;
+                        distinct.push(row);
                     }
                 }
             }
+            visit(profile, sample, &distinct);
         }
     }
     let LocationRows { functions, rows, .. } = table;
@@ -138,6 +159,5 @@ pub(super) fn weights_of<'d>(
         let (function, file, frame_type) = functions[function as usize].clone();
         FunctionLine { function, file, line, frame_type }
     };
-    result.rows = rows.into_iter().map(identity).zip(sums.into_iter().map(|sum| sum.weight)).collect();
-    result
+    rows.into_iter().map(identity).collect()
 }

@@ -1,13 +1,17 @@
-//! Sums of one side of a comparison over its windows: the windows are the replicates from which [`super::growth`] estimates how
-//! much a value varies by chance. Windows are added one at a time; memory depends on the number of rows only.
+//! Sums of one side of a comparison over its windows, and over its processes: the replicates from which [`super::growth`] estimates
+//! how much a value varies by chance. Windows are added one at a time; memory depends on the number of rows only.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
-use spanprof_profile::{Profile, ProfilesData};
+use spanprof_profile::{transform, Attribute, FrameType, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY};
 
 use super::generated_names;
 use super::weights::{weights_of, FunctionLine, Granularity, Weight};
+
+/// Groups of processes as replicates; further processes join these groups in turn, which bounds memory.
+const MAX_GROUPS: usize = 32;
 
 /// Which weight of a row is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,7 @@ impl Compared {
 pub struct WindowSums {
     by: Granularity,
     compared: Compared,
+    has_paths: bool,
     by_type: BTreeMap<String, TypeSums>,
 }
 
@@ -44,7 +49,30 @@ pub(super) struct TypeSums {
     pub samples: Option<f64>,
     pub total: Exposure,
     pub duration: Exposure,
-    pub rows: HashMap<FunctionLine, RowSums>,
+    pub rows: HashMap<FunctionLine, SummedRow>,
+    /// Call paths with their callees, by [`path_keys`].
+    pub paths: HashMap<u64, SummedRow>,
+    /// Group of each process; profiles without a process identity are in none.
+    groups: HashMap<u64, usize>,
+    /// Total and duration of each group.
+    pub group_totals: Vec<(f64, f64)>,
+    has_unidentified: bool,
+}
+
+/// A row over all windows, and its weight in each group of processes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SummedRow {
+    pub sums: RowSums,
+    pub groups: Vec<f64>,
+}
+
+/// A window of one side, as the exposure of its rows.
+#[derive(Clone, Copy)]
+struct WindowExposure {
+    total: f64,
+    duration: f64,
+    interval: Option<f64>,
+    group: Option<usize>,
 }
 
 /// Sum and sum of squares of y or of d.
@@ -65,7 +93,7 @@ pub(super) struct RowSums {
 }
 
 impl Exposure {
-    fn add(&mut self, value: f64) {
+    pub fn add(&mut self, value: f64) {
         self.sum += value;
         self.squares += value * value;
     }
@@ -74,7 +102,12 @@ impl Exposure {
 impl WindowSums {
     /// No windows yet.
     pub fn new(by: Granularity, compared: Compared) -> Self {
-        Self { by, compared, by_type: BTreeMap::new() }
+        Self { by, compared, has_paths: false, by_type: BTreeMap::new() }
+    }
+
+    /// As [`Self::new`]; also sums call paths, for [`super::diff_tree()`].
+    pub fn with_paths(by: Granularity, compared: Compared) -> Self {
+        Self { has_paths: true, ..Self::new(by, compared) }
     }
 
     /// Adds windows: each profile is one. Profiles of a state ([`Profile::is_gauge`]) are no replicates, since most of the state
@@ -89,12 +122,23 @@ impl WindowSums {
     }
 
     fn add_if(&mut self, data: &ProfilesData, is_added: impl Fn(&Profile) -> bool) {
-        for (_, profile) in data.profiles().filter(|(_, profile)| is_added(profile)) {
+        for (resource, profile) in data.profiles().filter(|(_, profile)| is_added(profile)) {
             let sums = self
                 .by_type
                 .entry(profile.type_name().to_owned())
                 .or_insert_with(|| TypeSums { samples: Some(0.0), ..TypeSums::default() });
-            sums.add(profile, data, self.by, self.compared);
+            let window = sums.add_window(profile, resource);
+            let weights = weights_of(&data.dictionary, std::iter::once(profile), self.by, generated_names::fold);
+            for (at, weight) in weights.rows {
+                sums.rows.entry(at).or_default().add(self.compared.of(weight), window);
+            }
+            if self.has_paths {
+                let tree = transform::tree_of(&data.dictionary, std::iter::once(profile), generated_names::fold, true);
+                let edges = tree.nodes.iter().map(|node| (node.parent, node.function));
+                for (key, node) in path_keys(&tree.functions, edges).into_iter().zip(&tree.nodes) {
+                    sums.paths.entry(key).or_default().add(node.total_weight, window);
+                }
+            }
         }
     }
 
@@ -104,29 +148,115 @@ impl WindowSums {
 }
 
 impl TypeSums {
-    fn add(&mut self, profile: &Profile, data: &ProfilesData, by: Granularity, compared: Compared) {
-        let weights = weights_of(&data.dictionary, std::iter::once(profile), by, generated_names::fold);
-        let (total, duration) = (weights.total as f64, profile.duration_nano as f64);
-        let interval = sampling_interval(profile);
+    /// Number of replicates if processes are these, at most [`MAX_GROUPS`]; 0 if a process is unknown.
+    pub fn process_groups(&self) -> usize {
+        if self.has_unidentified {
+            0
+        } else {
+            self.group_totals.len()
+        }
+    }
+
+    /// Number of processes.
+    pub fn processes(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn add_window(&mut self, profile: &Profile, resource: &ResourceProfiles) -> WindowExposure {
+        let total = profile.samples.iter().fold(0i64, |sum, sample| sum.saturating_add(profile.weight(sample))) as f64;
+        let (duration, interval) = (profile.duration_nano as f64, sampling_interval(profile));
         self.windows += 1;
         self.total.add(total);
         self.duration.add(duration);
         self.samples = self.samples.zip(interval).map(|(samples, interval)| samples + total / interval);
-        for (at, weight) in weights.rows {
-            let weight = compared.of(weight) as f64;
-            let row = self.rows.entry(at).or_default();
-            row.weight += weight;
-            row.squares += weight * weight;
-            row.by_total += weight * total;
-            row.by_duration += weight * duration;
-            row.samples += interval.map_or(0.0, |interval| weight / interval);
+        let group = process_identity(resource).map(|identity| {
+            let number = self.groups.len();
+            *self.groups.entry(identity).or_insert(number % MAX_GROUPS)
+        });
+        match group {
+            None => self.has_unidentified = true,
+            Some(group) => {
+                if group >= self.group_totals.len() {
+                    self.group_totals.resize(group + 1, (0.0, 0.0));
+                }
+                let (of_group, duration_of_group) = &mut self.group_totals[group];
+                *of_group += total;
+                *duration_of_group += duration;
+            }
+        }
+        WindowExposure { total, duration, interval, group }
+    }
+}
+
+impl SummedRow {
+    fn add(&mut self, weight: i64, window: WindowExposure) {
+        let weight = weight as f64;
+        let sums = &mut self.sums;
+        sums.weight += weight;
+        sums.squares += weight * weight;
+        sums.by_total += weight * window.total;
+        sums.by_duration += weight * window.duration;
+        sums.samples += window.interval.map_or(0.0, |interval| weight / interval);
+        if let Some(group) = window.group {
+            if group >= self.groups.len() {
+                self.groups.resize(group + 1, 0.0);
+            }
+            self.groups[group] += weight;
         }
     }
+
+    /// The sums with groups of processes in place of windows.
+    pub fn by_process(&self, group_totals: &[(f64, f64)]) -> RowSums {
+        let mut sums = RowSums { squares: 0.0, by_total: 0.0, by_duration: 0.0, ..self.sums };
+        for (weight, (total, duration)) in self.groups.iter().zip(group_totals) {
+            sums.squares += weight * weight;
+            sums.by_total += weight * total;
+            sums.by_duration += weight * duration;
+        }
+        sums
+    }
+}
+
+/// A hash of the attributes that identify a process.
+fn process_identity(resource: &ResourceProfiles) -> Option<u64> {
+    let is_identity = |attribute: &&Attribute| PROCESS_IDENTITY.contains(&attribute.key.as_str());
+    let identity: Vec<&Attribute> = resource.resource.iter().filter(is_identity).collect();
+    if identity.is_empty() {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    for attribute in identity {
+        (&attribute.key, attribute.value.as_ref().to_string()).hash(&mut hasher);
+    }
+    Some(hasher.finish())
+}
+
+/// A number per call path, equal in all windows: a hash of its functions. Nodes are parents and functions, parents first.
+pub(super) fn path_keys(
+    functions: &[(String, String, FrameType)],
+    nodes: impl Iterator<Item = (u32, u32)>,
+) -> Vec<u64> {
+    let hash_of = |value: &dyn Fn(&mut DefaultHasher)| {
+        // Fixed keys, unlike those of maps.
+        let mut hasher = DefaultHasher::new();
+        value(&mut hasher);
+        hasher.finish()
+    };
+    let functions: Vec<u64> = functions.iter().map(|function| hash_of(&|hasher| function.hash(hasher))).collect();
+    let mut keys: Vec<u64> = Vec::new();
+    for (parent, function) in nodes {
+        let key = match keys.get(parent as usize) {
+            Some(caller) => hash_of(&|hasher| (caller, functions[function as usize]).hash(hasher)),
+            None => 0,
+        };
+        keys.push(key);
+    }
+    keys
 }
 
 /// The weight of one sample. Of allocations it is the mean interval: samples of larger objects weigh more, so the number of
 /// samples is estimated too high only where the weight is nearly exact.
-fn sampling_interval(profile: &Profile) -> Option<f64> {
+pub(super) fn sampling_interval(profile: &Profile) -> Option<f64> {
     let counts_samples = profile.sample_type.kind == "samples" && profile.unit() == "count";
     match profile.period_type.unit == profile.unit() && profile.period > 0 {
         true => Some(profile.period as f64),

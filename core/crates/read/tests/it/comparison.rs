@@ -1,7 +1,9 @@
 //! The comparison of two profiles: its rows, and which differences are significant.
 
 use spanprof_profile::transform::merge;
-use spanprof_profile::{Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, ValueType};
+use spanprof_profile::{
+    Attribute, Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, ValueType,
+};
 use spanprof_read::query::{
     diff, Compared, DiffRow, DiffSide, DiffTable, FunctionLine, Granularity, Weight, WindowSums,
 };
@@ -106,6 +108,33 @@ fn with_regression(at: usize, factor: f64) -> Vec<f64> {
     shares
 }
 
+/// Runs of one program: windows of one process share a factor per function, as those of equal addresses do.
+fn runs(draws: &mut Draws, count: usize) -> Vec<ProfilesData> {
+    let of_run = |number: usize| {
+        let shares: Vec<f64> = shares().iter().map(|share| share * (1.0 + 0.3 * (draws.next() - 0.5))).collect();
+        let mut windows = draws.windows(4, 1_500, &shares, 0.0);
+        for window in &mut windows {
+            window.resources[0].resource.push(Attribute::int("process.pid", number as i64));
+        }
+        windows
+    };
+    (0..count).flat_map(of_run).collect()
+}
+
+#[test]
+fn processes_that_differ_make_no_significant_row_of_one_program() {
+    let mut draws = Draws(5);
+    let mut alarms = 0;
+    for _ in 0..30 {
+        let sides = [runs(&mut draws, 8), runs(&mut draws, 8)];
+        let table = compared(&sides[0], &sides[1], true);
+        assert_eq!((table.windows, table.processes), ([32, 32], Some([8, 8])));
+        alarms += usize::from(!significant(&table).is_empty());
+    }
+    // With the windows as replicates, more than half of them are alarms.
+    assert!(alarms <= 2, "{alarms} of 30");
+}
+
 #[test]
 fn a_comparison_lists_what_changed_by_its_size() {
     let baseline = heap(&[("same", 10), ("leak", 100), ("gone", 40), ("less", 50)]);
@@ -117,6 +146,7 @@ fn a_comparison_lists_what_changed_by_its_size() {
         comparison: Weight { flat: comparison, cum: comparison },
         growth: None,
         is_significant: false,
+        has_grown: false,
     };
     let expected = [row("leak", 100, 320), row("gone", 40, 0), row("less", 50, 45), row("new", 0, 5)];
     assert_eq!((&table.rows[..], table.equal), (&expected[..], 1), "without a sampling interval nothing is concluded");

@@ -5,6 +5,8 @@ mod heap_peak;
 mod hostile;
 mod otlp;
 mod pprof;
+mod pyroscope;
 mod queries;
 mod random;
 mod snapshots;
+mod spans;

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use spanprof_profile::encode::otlp::{encode, encode_split, split_encoded, Revision, MAX_SAMPLES_PER_PROFILE};
+use spanprof_profile::encode::otlp::{
+    encode, encode_split, has_values, split_encoded, Revision, MAX_SAMPLES_PER_PROFILE,
+};
 use spanprof_profile::encode::text;
 use spanprof_profile::transform::merge;
 use spanprof_profile::*;
@@ -118,6 +120,7 @@ fn more_samples_than_receivers_accept_become_several_profiles() {
         .collect();
     let profile = Profile { samples, profile_id: [1; 16], ..Profile::default() };
     data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+    assert!(has_values(&data));
     let requests = encode_split(data, Revision::One, usize::MAX);
     let parts: Vec<ProfilesData> = requests.iter().map(|request| decoded(&request.body)).collect();
     let profiles: Vec<&Profile> = parts.iter().flat_map(ProfilesData::profiles).map(|(_, profile)| profile).collect();
@@ -137,6 +140,7 @@ fn empty_profiles_and_zero_samples_are_not_encoded() {
     let mut data = ProfilesData::default();
     let profile = Profile { samples: vec![Sample { values: vec![0], ..Sample::default() }], ..Profile::default() };
     data.resources.push(ResourceProfiles { profiles: vec![profile, Profile::default()], ..Default::default() });
+    assert!(!has_values(&data));
     assert_eq!(decoded(&encode(&data, Revision::One)).sample_count(), 0);
     assert!(decoded(&encode(&data, Revision::One)).resources.is_empty());
 }

@@ -124,3 +124,18 @@ fn services_of_one_file_are_distinguished_by_labels() {
         .collect();
     assert_eq!(services, ["a", "b"]);
 }
+
+#[test]
+fn samples_with_one_timestamp_keep_it_and_are_not_merged() {
+    let times = [1_700_000_000_000_000_001u64, 1_700_000_000_000_000_002];
+    let sample = |time: u64| Sample { values: vec![7], timestamps_unix_nano: vec![time], ..Sample::default() };
+    let plain = Sample { values: vec![5], ..Sample::default() };
+    let samples = vec![sample(times[0]), sample(times[1]), plain.clone(), plain];
+    let data =
+        one_sample(Profile { sample_type: ValueType::new("wall", "nanoseconds"), samples, ..Profile::default() });
+    let again = decoded(&pprof::encode(&data));
+    let (_, profile) = again.profiles().next().unwrap();
+    let found: Vec<_> =
+        profile.samples.iter().map(|sample| (sample.total(), &sample.timestamps_unix_nano[..])).collect();
+    assert_eq!(found, [(7, &times[..1]), (7, &times[1..]), (10, &[][..])]);
+}

@@ -1,0 +1,188 @@
+//! The comparison of two profiles by call path: the tree of both sides, which paths grew or shrank significantly, and which are
+//! new or vanished.
+//!
+//! Paths of both sides are tested together as functions are, with their callees. A path on one side only is tested without a
+//! smallest share: code that runs in one version only may be a small part. Its callees are as significant as itself.
+
+use std::cmp::Reverse;
+
+use hashbrown::HashMap;
+use spanprof_profile::{transform, FrameType, Profile};
+
+use super::diff::DiffSide;
+use super::generated_names;
+use super::growth::{self, Growth, TestedSide, MIN_SHARE};
+use super::window_sums::{path_keys, TypeSums};
+
+/// The last function of a call path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiffNode {
+    /// Index of the caller; the root is its own parent.
+    pub parent: u32,
+    /// Index into [`DiffTree::functions`].
+    pub function: u32,
+    /// Weight of stacks that end here, in the baseline and the comparison.
+    pub self_weights: [i64; 2],
+    /// Weight of stacks that contain this path.
+    pub total_weights: [i64; 2],
+    /// Growth of the total weight; `None` if nothing can be concluded, and below the first node of a path on one side only.
+    pub growth: Option<Growth>,
+    /// Whether the growth differs from 0 by more than chance, among all paths.
+    pub is_significant: bool,
+}
+
+/// Nodes in depth-first preorder, siblings by name, as in [`transform::StackTree`]. Recursion is folded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DiffTree {
+    /// [`spanprof_profile::Profile::type_name`].
+    pub type_name: String,
+    /// Unit of all weights.
+    pub unit: String,
+    /// (function, file, frame type); entry 0 is the root's.
+    pub functions: Vec<(String, String, FrameType)>,
+    /// The nodes.
+    pub nodes: Vec<DiffNode>,
+    /// Paths on one side only whose callers are on both, heaviest first.
+    pub one_sided: Vec<OneSidedPath>,
+}
+
+/// A call path on one side only.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OneSidedPath {
+    /// Index of its last node.
+    pub node: u32,
+    /// Whether it is absent from the baseline; otherwise it vanished.
+    pub is_new: bool,
+    /// Number of its samples; `None` where the sampling interval is unknown.
+    pub samples: Option<f64>,
+}
+
+impl DiffTree {
+    /// Functions of a path, root first, as indices into [`Self::functions`].
+    pub fn path(&self, node: u32) -> Vec<u32> {
+        let mut path = Vec::new();
+        let mut at = node;
+        while at != 0 {
+            path.push(self.nodes[at as usize].function);
+            at = self.nodes[at as usize].parent;
+        }
+        path.reverse();
+        path
+    }
+}
+
+/// Compares one profile type; the sides have sums of [`super::WindowSums::with_paths`]. `normalize` as in [`super::diff()`].
+pub fn diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, normalize: bool) -> DiffTree {
+    let sides = [baseline, comparison];
+    let trees = sides.map(|side| {
+        let of_type = |profile: &&Profile| profile.type_name() == type_name;
+        let profiles = side.data.profiles().map(|(_, profile)| profile).filter(of_type);
+        transform::tree_of(&side.data.dictionary, profiles, generated_names::fold, true)
+    });
+    let totals = trees.each_ref().map(|tree| tree.nodes[0].total_weight);
+    let scale = match normalize && totals[1] != 0 {
+        true => totals[0] as f64 / totals[1] as f64,
+        false => 1.0,
+    };
+    let mut functions: Vec<(String, String, FrameType)> = Vec::new();
+    let mut known: HashMap<(String, String, FrameType), u32> = HashMap::new();
+    let mut children: HashMap<(u32, u32), u32> = HashMap::new();
+    let mut nodes: Vec<DiffNode> = Vec::new();
+    for (side, tree) in trees.iter().enumerate() {
+        let scaled = |weight: i64| if side == 1 { (weight as f64 * scale).round() as i64 } else { weight };
+        let numbers: Vec<u32> = tree
+            .functions
+            .iter()
+            .map(|function| {
+                *known.entry(function.clone()).or_insert_with_key(|function| {
+                    functions.push(function.clone());
+                    functions.len() as u32 - 1
+                })
+            })
+            .collect();
+        // Node of both for each node of the side.
+        let mut merged: Vec<u32> = Vec::with_capacity(tree.nodes.len());
+        for (at, node) in tree.nodes.iter().enumerate() {
+            let parent = if at == 0 { 0 } else { merged[node.parent as usize] };
+            let function = numbers[node.function as usize];
+            // The root has no caller: no other node is its own parent.
+            let key = if at == 0 { (u32::MAX, 0) } else { (parent, function) };
+            let both = *children.entry(key).or_insert_with(|| {
+                let weights = [0; 2];
+                let node = DiffNode {
+                    parent,
+                    function,
+                    self_weights: weights,
+                    total_weights: weights,
+                    growth: None,
+                    is_significant: false,
+                };
+                nodes.push(node);
+                nodes.len() as u32 - 1
+            });
+            nodes[both as usize].self_weights[side] = scaled(node.self_weight);
+            nodes[both as usize].total_weights[side] = scaled(node.total_weight);
+            merged.push(both);
+        }
+    }
+    let edges: Vec<(u32, u32)> = nodes.iter().map(|node| (node.parent, node.function)).collect();
+    let order = transform::depth_first(&edges, &functions);
+    let nodes = order.into_iter().map(|(at, parent)| DiffNode { parent, ..nodes[at as usize] }).collect();
+    let unit = trees.iter().map(|tree| &tree.unit).find(|unit| !unit.is_empty()).cloned().unwrap_or_default();
+    let mut tree = DiffTree { type_name: type_name.to_owned(), unit, functions, nodes, one_sided: Vec::new() };
+    let none = TypeSums::default();
+    test(&mut tree, sides.map(|side| side.windows.of_type(type_name).unwrap_or(&none)), normalize);
+    tree
+}
+
+/// Tests the paths of both sides, and the topmost of those on one side.
+fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], normalize: bool) {
+    let by_process = growth::compares_processes(sums);
+    let sides = sums.map(|sums| TestedSide::new(sums, sums.paths.values(), normalize, by_process));
+    let edges: Vec<(u32, u32)> = tree.nodes.iter().map(|node| (node.parent, node.function)).collect();
+    let keys = path_keys(&tree.functions, edges.iter().copied());
+    let rows = |at: usize| sides.map(|side| side.row_of(|sums| sums.paths.get(&keys[at])));
+    let is_one_sided = |node: &DiffNode| (node.total_weights[0] == 0) != (node.total_weights[1] == 0);
+    let mut of_both = Vec::new();
+    let mut topmost = Vec::new();
+    for at in 1..tree.nodes.len() {
+        let (node, caller) = (&tree.nodes[at], &tree.nodes[tree.nodes[at].parent as usize]);
+        let (family, min_share) = match is_one_sided(node) {
+            false => (&mut of_both, MIN_SHARE),
+            true if !is_one_sided(caller) => {
+                // Without a sampling interval, the share is the only measure of what is small.
+                let min_share = if sums.iter().all(|sums| sums.samples.is_some()) { 0.0 } else { MIN_SHARE };
+                (&mut topmost, min_share)
+            }
+            true => continue,
+        };
+        tree.nodes[at].growth = growth::growth(sides, rows(at), min_share);
+        family.push(at);
+    }
+    for family in [&of_both, &topmost] {
+        let tested: Vec<(usize, f64)> =
+            family.iter().filter_map(|at| Some((*at, tree.nodes[*at].growth?.p_value))).collect();
+        let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
+        for ((at, _), is_significant) in tested.iter().zip(growth::significant(&p_values)) {
+            tree.nodes[*at].is_significant = is_significant;
+        }
+    }
+    // Preorder: a caller precedes its callees.
+    for at in 1..tree.nodes.len() {
+        let caller = tree.nodes[tree.nodes[at].parent as usize];
+        if is_one_sided(&tree.nodes[at]) && is_one_sided(&caller) {
+            tree.nodes[at].is_significant = caller.is_significant;
+        }
+    }
+    tree.one_sided = topmost
+        .into_iter()
+        .map(|at| {
+            let is_new = tree.nodes[at].total_weights[0] == 0;
+            let side = usize::from(is_new);
+            let samples = sums[side].samples.map(|_| rows(at)[side].samples);
+            OneSidedPath { node: at as u32, is_new, samples }
+        })
+        .collect();
+    let nodes = &tree.nodes;
+    tree.one_sided.sort_by_key(|path| Reverse(nodes[path.node as usize].total_weights.iter().sum::<i64>()));
+}
