@@ -20,6 +20,11 @@ impl<T: AsFd + IntoRawFd> OwnedDescriptor<T> {
         Ok(Self { inner: Some(inner), identity })
     }
 
+    /// Device and inode of the file.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
     /// The descriptor, after checking the identity of its file.
     pub fn get(&self) -> io::Result<&T> {
         let inner = self.inner.as_ref().filter(|inner| identity(*inner).is_ok_and(|now| now == self.identity));

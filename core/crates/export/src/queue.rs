@@ -1,9 +1,10 @@
 //! The bounded queue of one destination, and its counters. One short lock: the facade takes it to enqueue, the export thread
 //! to dequeue and to count results. Network, files and retries belong to the senders and to `delivery`.
 
+use crate::buffered_request::StoredRequest;
 use crate::clock::Clock;
 use crate::payload::{ExportPayload, SplitFn};
-use crate::settings::ExporterSettings;
+use crate::settings::{BufferSettings, ExporterSettings};
 use crate::stats::{DestinationStats, DiscardReason};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -19,7 +20,10 @@ pub(crate) struct QueuedPayload {
     pub time_unix_ms: u64,
     pub samples: u64,
     pub split: Option<SplitFn>,
-    pub enqueued_at: Duration,
+    /// Reading of the monotonic clock after which it is no longer retried.
+    pub expires_at: Duration,
+    /// Its file in the disk buffer. The body may then be empty until it is loaded.
+    pub stored: Option<StoredRequest>,
 }
 
 /// Final result of a payload.
@@ -47,18 +51,37 @@ impl QueueMark {
     }
 }
 
+/// Maximum number of payloads of one destination in the disk buffer: bounds the memory of the list of their names.
+const MAX_STORED_PAYLOADS: usize = 16_384;
+
+/// A payload in the queue.
+struct WaitingPayload {
+    sequence: u64,
+    /// False until the disk buffer has stored the payload or failed to. Always true without a disk buffer.
+    is_ready: bool,
+    payload: QueuedPayload,
+}
+
 pub(crate) struct DestinationQueue {
     max_bytes: usize,
     max_payloads: usize,
+    max_age: Duration,
+    buffer_max_bytes: Option<u64>,
     clock: Arc<dyn Clock>,
     state: Mutex<QueueState>,
     settled: Condvar,
     arrived: Notify,
+    /// Notified when a payload became ready; used with a disk buffer only.
+    ready: Notify,
 }
 
 struct QueueState {
-    waiting: VecDeque<(u64, QueuedPayload)>,
+    waiting: VecDeque<WaitingPayload>,
+    /// Bytes of bodies in memory.
     waiting_bytes: usize,
+    /// Waiting payloads in the disk buffer, and the bytes of their bodies there.
+    stored_payloads: usize,
+    stored_bytes: u64,
     in_flight: Option<InFlightPayload>,
     next_sequence: u64,
     /// Set when the queue closes: later payloads are discarded for this reason.
@@ -71,6 +94,8 @@ struct InFlightPayload {
     /// Parts that are not counted yet.
     payloads: usize,
     bytes: usize,
+    /// Bytes of the body in the disk buffer.
+    stored_bytes: Option<u64>,
 }
 
 impl DestinationQueue {
@@ -79,21 +104,36 @@ impl DestinationQueue {
         Self {
             max_bytes: settings.queue_max_bytes,
             max_payloads: settings.queue_max_payloads.max(1),
+            max_age: settings.retry_max_age,
+            buffer_max_bytes: None,
             clock: settings.clock.clone(),
             state: Mutex::new(QueueState {
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
+                stored_payloads: 0,
+                stored_bytes: 0,
                 in_flight: None,
-                next_sequence: 0,
+                // Adopted payloads have the number 0, so that `flush` waits for them.
+                next_sequence: 1,
                 closed: None,
                 stats,
             }),
             settled: Condvar::new(),
             arrived: Notify::new(),
+            ready: Notify::new(),
         }
     }
 
-    /// Appends a payload; when it does not fit, the oldest are discarded.
+    /// With a disk buffer, payloads wait until they are stored.
+    pub fn with_buffer(mut self, buffer: Option<&BufferSettings>) -> Self {
+        if let Some(buffer) = buffer {
+            self.buffer_max_bytes = Some(buffer.max_bytes);
+            self.max_age = buffer.max_age;
+        }
+        self
+    }
+
+    /// Appends a payload; when it does not fit, the oldest in memory are discarded.
     pub fn enqueue(&self, payload: ExportPayload) {
         let now_unix_ms = self.unix_ms();
         let payload = QueuedPayload {
@@ -102,7 +142,8 @@ impl DestinationQueue {
             time_unix_ms: payload.time_unix_ms,
             samples: payload.samples,
             split: payload.split,
-            enqueued_at: self.clock.monotonic(),
+            expires_at: self.clock.monotonic().saturating_add(self.max_age),
+            stored: None,
         };
         // Declared before the lock guard, so that evicted payloads are freed after the lock is released.
         let mut evicted = Vec::new();
@@ -124,16 +165,18 @@ impl DestinationQueue {
             evicted.push(payload);
             return;
         }
-        while state.waiting.len() >= self.max_payloads || state.waiting_bytes + payload.body.len() > self.max_bytes {
-            let Some((_, oldest)) = state.waiting.pop_front() else { break };
-            state.waiting_bytes -= oldest.body.len();
+        while state.waiting.len() - state.stored_payloads >= self.max_payloads
+            || state.waiting_bytes + payload.body.len() > self.max_bytes
+        {
+            let Some(oldest) = state.waiting.iter().position(|waiting| waiting.payload.stored.is_none()) else { break };
+            let Some(oldest) = state.remove(oldest) else { break };
             state.count_discarded(DiscardReason::QueueFull, oldest.samples);
             evicted.push(oldest);
         }
         let sequence = state.next_sequence;
         state.next_sequence += 1;
         state.waiting_bytes += payload.body.len();
-        state.waiting.push_back((sequence, payload));
+        state.waiting.push_back(WaitingPayload { sequence, is_ready: self.buffer_max_bytes.is_none(), payload });
         drop(state);
         self.arrived.notify_one();
     }
@@ -143,14 +186,87 @@ impl DestinationQueue {
         self.arrived.notified().await;
     }
 
-    /// Dequeues the oldest payload; it is in flight until [`DestinationQueue::settle`].
+    /// Resolves when a payload may have become ready.
+    pub async fn readiness(&self) {
+        match self.buffer_max_bytes {
+            Some(_) => self.ready.notified().await,
+            None => self.arrived.notified().await,
+        }
+    }
+
+    /// Dequeues the oldest payload if it is ready; it is in flight until [`DestinationQueue::settle`].
     pub fn take(&self) -> Option<QueuedPayload> {
         let mut state = self.lock();
-        let (sequence, payload) = state.waiting.pop_front()?;
+        let WaitingPayload { sequence, .. } = state.waiting.front().filter(|oldest| oldest.is_ready)?;
+        let sequence = *sequence;
+        let payload = state.remove(0)?;
+        let stored_bytes = payload.stored.as_ref().map(|stored| stored.bytes);
         let bytes = payload.body.len();
-        state.waiting_bytes -= bytes;
-        state.in_flight = Some(InFlightPayload { sequence, payloads: 1, bytes });
+        state.in_flight = Some(InFlightPayload { sequence, payloads: 1, bytes, stored_bytes });
         Some(payload)
+    }
+
+    /// The oldest payload that the disk buffer has not stored.
+    pub fn next_to_store(&self) -> Option<(u64, QueuedPayload)> {
+        let state = self.lock();
+        let waiting = state.waiting.iter().rev().take_while(|waiting| !waiting.is_ready).last()?;
+        Some((waiting.sequence, waiting.payload.clone()))
+    }
+
+    /// Marks a payload as stored and frees its body, except that of the oldest, which is sent next. Returns the requests to
+    /// remove: the oldest beyond the bounds, or this one when the queue has discarded it meanwhile.
+    pub fn mark_stored(&self, sequence: u64, stored: StoredRequest) -> Vec<StoredRequest> {
+        let mut state = self.lock();
+        let Some(at) = state.waiting_at(sequence) else { return vec![stored] };
+        let is_next = at == 0 && state.in_flight.is_none();
+        state.stored_payloads += 1;
+        state.stored_bytes += stored.bytes;
+        let waiting = &mut state.waiting[at];
+        waiting.is_ready = true;
+        waiting.payload.stored = Some(stored);
+        if !is_next {
+            let body = std::mem::take(&mut waiting.payload.body);
+            state.waiting_bytes -= body.len();
+        }
+        let evicted = state.evict_stored(self.buffer_max_bytes);
+        drop(state);
+        self.ready.notify_one();
+        evicted
+    }
+
+    /// Marks a payload as ready that could not be stored: it is sent from memory.
+    pub fn mark_not_stored(&self, sequence: u64, error: &std::io::Error) {
+        let now_unix_ms = self.unix_ms();
+        let mut state = self.lock();
+        state.stats.buffer_errors += 1;
+        state.record_failure(format!("a request stays in memory, since it cannot be buffered: {error}"), now_unix_ms);
+        if let Some(at) = state.waiting_at(sequence) {
+            state.waiting[at].is_ready = true;
+        }
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    /// Puts the requests of exited processes before all others. Returns those beyond the bounds, which are to be removed.
+    pub fn adopt(&self, payloads: Vec<QueuedPayload>, torn: u64) -> Vec<StoredRequest> {
+        let mut state = self.lock();
+        state.stats.enqueued += payloads.len() as u64 + torn;
+        state.stats.buffer_adopted += payloads.len() as u64;
+        state.stats.dropped[DiscardReason::Torn as usize].payloads += torn;
+        for payload in payloads.into_iter().rev() {
+            state.stored_payloads += 1;
+            state.stored_bytes += payload.stored.as_ref().map_or(0, |stored| stored.bytes);
+            state.waiting.push_front(WaitingPayload { sequence: 0, is_ready: true, payload });
+        }
+        let evicted = state.evict_stored(self.buffer_max_bytes);
+        drop(state);
+        self.ready.notify_one();
+        evicted
+    }
+
+    /// Whether nothing waits, ready or not.
+    pub fn is_empty(&self) -> bool {
+        self.lock().waiting.is_empty()
     }
 
     /// Counts the split of the payload in flight.
@@ -207,22 +323,35 @@ impl DestinationQueue {
         }
     }
 
+    /// Counts a part in flight that stays in the disk buffer for another process.
+    pub fn count_left(&self, payload: &QueuedPayload) {
+        let mut state = self.lock();
+        if let Some(in_flight) = &mut state.in_flight {
+            in_flight.payloads = in_flight.payloads.saturating_sub(1);
+            in_flight.bytes = in_flight.bytes.saturating_sub(payload.body.len());
+        }
+        state.stats.buffer_left += 1;
+    }
+
     /// Marks the payload of the last [`DestinationQueue::take`] as settled.
     pub fn settle(&self) {
         self.lock().in_flight = None;
         self.settled.notify_all();
     }
 
-    /// Closes the queue: waiting and later payloads are discarded for `reason`. The payload in flight is counted by
-    /// `InFlightParts`. The first reason remains.
+    /// Closes the queue: waiting and later payloads are discarded for `reason`, except those in the disk buffer. The payload in
+    /// flight is counted by `InFlightParts`. The first reason remains.
     pub fn close(&self, reason: DiscardReason) {
         let waiting = {
             let mut state = self.lock();
             state.closed.get_or_insert(reason);
-            state.waiting_bytes = 0;
+            (state.waiting_bytes, state.stored_payloads, state.stored_bytes) = (0, 0, 0);
             let waiting = std::mem::take(&mut state.waiting);
-            for (_, payload) in &waiting {
-                state.count_discarded(reason, payload.samples);
+            for WaitingPayload { payload, .. } in &waiting {
+                match payload.stored {
+                    Some(_) => state.stats.buffer_left += 1,
+                    None => state.count_discarded(reason, payload.samples),
+                }
             }
             waiting
         };
@@ -245,7 +374,7 @@ impl DestinationQueue {
     /// Position and losses of the queue at this moment.
     pub fn mark(&self) -> QueueMark {
         let state = self.lock();
-        QueueMark { next_sequence: state.next_sequence, dropped: state.stats.dropped_total().payloads }
+        QueueMark { next_sequence: state.next_sequence, dropped: state.undelivered() }
     }
 
     /// Waits until all payloads enqueued before the mark are settled, at most until `until`; `true` when none was lost.
@@ -258,15 +387,18 @@ impl DestinationQueue {
             }
             state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.stats.dropped_total().payloads == mark.dropped && !state.stats.disabled
+        state.undelivered() == mark.dropped && !state.stats.disabled
     }
 
     pub fn stats(&self) -> DestinationStats {
         let state = self.lock();
         let mut stats = state.stats.clone();
         let (payloads, bytes) = state.in_flight.as_ref().map_or((0, 0), |flight| (flight.payloads, flight.bytes));
+        let stored_in_flight = state.in_flight.as_ref().and_then(|flight| flight.stored_bytes);
         stats.queue_payloads = state.waiting.len() + payloads;
         stats.queue_bytes = state.waiting_bytes + bytes;
+        stats.buffer_payloads = state.stored_payloads + usize::from(stored_in_flight.is_some());
+        stats.buffer_bytes = state.stored_bytes + stored_in_flight.unwrap_or(0);
         stats
     }
 
@@ -295,127 +427,44 @@ impl QueueState {
     fn oldest_sequence(&self) -> Option<u64> {
         match &self.in_flight {
             Some(in_flight) => Some(in_flight.sequence),
-            None => self.waiting.front().map(|(sequence, _)| *sequence),
+            None => self.waiting.front().map(|waiting| waiting.sequence),
         }
+    }
+
+    /// Position of a payload of this process.
+    fn waiting_at(&self, sequence: u64) -> Option<usize> {
+        self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence).ok()
+    }
+
+    /// Discards the oldest stored payloads beyond the bounds of the disk buffer.
+    fn evict_stored(&mut self, max_bytes: Option<u64>) -> Vec<StoredRequest> {
+        let mut evicted = Vec::new();
+        while self.stored_bytes > max_bytes.unwrap_or(u64::MAX) || self.stored_payloads > MAX_STORED_PAYLOADS {
+            let Some(oldest) = self.waiting.iter().position(|waiting| waiting.payload.stored.is_some()) else { break };
+            let Some(oldest) = self.remove(oldest) else { break };
+            self.count_discarded(DiscardReason::QueueFull, oldest.samples);
+            evicted.extend(oldest.stored);
+        }
+        evicted
+    }
+
+    /// Payloads that were not delivered by this process.
+    fn undelivered(&self) -> u64 {
+        self.stats.dropped_total().payloads + self.stats.buffer_left
+    }
+
+    /// Removes a waiting payload.
+    fn remove(&mut self, at: usize) -> Option<QueuedPayload> {
+        let payload = self.waiting.remove(at)?.payload;
+        self.waiting_bytes -= payload.body.len();
+        if let Some(stored) = &payload.stored {
+            self.stored_payloads -= 1;
+            self.stored_bytes -= stored.bytes;
+        }
+        Some(payload)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{DeliveryResult, DestinationQueue};
-    use crate::payload::ExportPayload;
-    use crate::settings::ExporterSettings;
-    use crate::stats::{DiscardReason, Discarded};
-    use std::sync::Arc;
-    use std::time::{Duration, Instant};
-
-    fn queue(max_bytes: usize, max_payloads: usize) -> Arc<DestinationQueue> {
-        let settings = ExporterSettings {
-            queue_max_bytes: max_bytes,
-            queue_max_payloads: max_payloads,
-            ..ExporterSettings::default()
-        };
-        Arc::new(DestinationQueue::new("file", "target".to_owned(), &settings))
-    }
-
-    fn payload(bytes: usize, samples: u64) -> ExportPayload {
-        ExportPayload { body: vec![0; bytes], samples, ..ExportPayload::default() }
-    }
-
-    fn deliver_one(queue: &DestinationQueue) -> bool {
-        let Some(payload) = queue.take() else { return false };
-        queue.count_result(&payload, DeliveryResult::Sent { warning: None });
-        queue.settle();
-        true
-    }
-
-    #[test]
-    fn the_oldest_are_discarded_for_the_newest_and_counted() {
-        let queue = queue(10, 100);
-
-        for samples in 1..=4 {
-            queue.enqueue(payload(4, samples));
-        }
-
-        let stats = queue.stats();
-        assert_eq!((stats.queue_payloads, stats.queue_bytes), (2, 8));
-        assert_eq!(stats.dropped(DiscardReason::QueueFull), Discarded { payloads: 2, samples: 3 });
-        assert_eq!(queue.take().unwrap().samples, 3);
-    }
-
-    #[test]
-    fn a_large_payload_evicts_as_many_as_it_needs_and_none_when_it_exceeds_the_queue() {
-        let queue = queue(10, 100);
-        for _ in 0..5 {
-            queue.enqueue(payload(2, 1));
-        }
-
-        queue.enqueue(payload(5, 1));
-        assert_eq!(queue.stats().queue_bytes, 9);
-        queue.enqueue(payload(11, 7));
-
-        let stats = queue.stats();
-        assert_eq!((stats.queue_bytes, stats.dropped(DiscardReason::QueueFull).payloads), (9, 4));
-        assert!(stats.last_error.unwrap().contains("11 bytes"));
-    }
-
-    #[test]
-    fn a_closed_queue_counts_waiting_and_later_payloads_under_the_first_reason() {
-        let queue = queue(10, 100);
-        queue.enqueue(payload(1, 2));
-
-        queue.close(DiscardReason::Deadline);
-        queue.close(DiscardReason::Disabled);
-        queue.enqueue(payload(1, 3));
-
-        let stats = queue.stats();
-        assert_eq!(stats.dropped(DiscardReason::Deadline), Discarded { payloads: 2, samples: 5 });
-        assert_eq!((stats.queue_payloads, stats.queue_bytes, queue.take().is_none()), (0, 0, true));
-    }
-
-    #[test]
-    fn waiting_ends_when_the_payloads_before_the_mark_are_settled() {
-        let queue = queue(1000, 100);
-        queue.enqueue(payload(1, 1));
-        let mark = queue.mark();
-        queue.enqueue(payload(1, 1));
-
-        assert!(!queue.wait_until_settled(queue.mark(), Instant::now()));
-        assert!(deliver_one(&queue));
-
-        assert!(queue.wait_until_settled(mark, Instant::now()));
-        assert_eq!(queue.stats().queue_payloads, 1);
-    }
-
-    #[test]
-    fn waiting_reports_a_loss_after_the_mark() {
-        let queue = queue(1, 100);
-        queue.enqueue(payload(1, 1));
-        let mark = queue.mark();
-        queue.enqueue(payload(1, 1));
-
-        assert!(!queue.wait_until_settled(mark, Instant::now() + Duration::from_secs(5)));
-    }
-
-    #[test]
-    fn every_payload_of_many_threads_is_counted_once() {
-        let queue = queue(2000, 100);
-        let producers: Vec<_> = (0..4)
-            .map(|_| {
-                let queue = queue.clone();
-                std::thread::spawn(move || (0..2000).for_each(|_| queue.enqueue(payload(100, 3))))
-            })
-            .collect();
-        while producers.iter().any(|producer| !producer.is_finished()) {
-            deliver_one(&queue);
-            let stats = queue.stats();
-            assert!(stats.queue_bytes <= 2000 && stats.queue_payloads <= 20, "{stats:?}");
-        }
-        while deliver_one(&queue) {}
-
-        let stats = queue.stats();
-        assert_eq!(stats.enqueued, 8000);
-        assert_eq!(stats.sent + stats.dropped(DiscardReason::QueueFull).payloads, 8000);
-        assert_eq!(stats.sent_samples + stats.dropped(DiscardReason::QueueFull).samples, 24_000);
-    }
-}
+#[path = "queue_tests.rs"]
+mod tests;

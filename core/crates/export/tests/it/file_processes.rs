@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 const DIRECTORY: &str = "SPANPROF_TEST_DIRECTORY";
 
 /// In a child process: the directory to write.
-fn directory_to_write() -> Option<PathBuf> {
+pub fn directory_to_write() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
 /// Starts this binary again for one test, after a line of shell.
-fn start(test: &str, directory: &Path, shell: &str) -> Child {
+pub fn start(test: &str, directory: &Path, shell: &str) -> Child {
     Command::new("sh")
         .args(["-c", &format!("{shell} exec \"$0\" \"$@\"")])
         .arg(env::current_exe().unwrap())
