@@ -1,0 +1,185 @@
+//! HTTP/1.1 messages of the listener: requests with limits, responses that end their connection. Pure. Not here: sockets
+//! (`http_listener`).
+
+use std::fmt::Write;
+
+/// Maximum size of a request's first line and headers.
+const MAX_HEAD_BYTES: usize = 8 << 10;
+/// Maximum number of a request's headers.
+const MAX_HEADERS: usize = 32;
+/// Maximum size of a request's body, bytes.
+pub const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// A complete request.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// Method, in upper case as sent.
+    pub method: String,
+    /// Path and query as sent.
+    pub target: String,
+    /// Names in lower case, and values. Values may be secrets.
+    pub headers: Vec<(String, String)>,
+    /// Body of at most [`MAX_BODY_BYTES`].
+    pub body: Vec<u8>,
+}
+
+/// Leaves out the values of the headers, which may be secrets.
+impl std::fmt::Debug for HttpRequest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {} ({} headers)", self.method, self.target, self.headers.len())
+    }
+}
+
+/// A response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpResponse {
+    /// Status code.
+    pub status: u16,
+    /// Headers except for `Content-Length`, `Connection` and `Date`.
+    pub headers: Vec<(&'static str, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl HttpResponse {
+    /// A response with a line of plain text.
+    pub fn text(status: u16, text: &str) -> Self {
+        let headers = vec![("Content-Type", "text/plain; charset=utf-8".to_owned())];
+        Self { status, headers, body: format!("{text}\n").into_bytes() }
+    }
+
+    /// The bytes to send. A response to `HEAD` has no body.
+    pub(crate) fn encode(&self, is_head: bool) -> Vec<u8> {
+        let reason = http::StatusCode::from_u16(self.status).ok().and_then(|status| status.canonical_reason());
+        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason.unwrap_or("Unknown"));
+        for (name, value) in &self.headers {
+            // A value never contains line breaks that would begin another header. Writing to a String cannot fail.
+            let _ = write!(head, "{name}: {}\r\n", value.replace(['\r', '\n'], " "));
+        }
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        let _ = write!(head, "Date: {date}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", self.body.len());
+        let mut bytes = head.into_bytes();
+        if !is_head {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
+    }
+}
+
+/// Result of parsing the bytes received so far.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ParsedRequest {
+    /// More bytes are needed.
+    Partial,
+    /// A whole request.
+    Complete(HttpRequest),
+    /// The request is refused with this response.
+    Refused(HttpResponse),
+}
+
+/// Parses a request.
+pub(crate) fn parse(bytes: &[u8]) -> ParsedRequest {
+    let refused = |status, text| ParsedRequest::Refused(HttpResponse::text(status, text));
+    // Only a complete head is parsed: a client that sends single bytes costs no CPU time.
+    let Some(head_end) = bytes.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4) else {
+        return match bytes.len() > MAX_HEAD_BYTES {
+            true => refused(431, "the headers are too large"),
+            false => ParsedRequest::Partial,
+        };
+    };
+    if head_end > MAX_HEAD_BYTES {
+        return refused(431, "the headers are too large");
+    }
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    match head.parse(&bytes[..head_end]) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) => return refused(400, "the request is malformed"),
+        Err(httparse::Error::TooManyHeaders) => return refused(431, "there are too many headers"),
+        Err(_) => return refused(400, "the request is malformed"),
+    }
+    let mut request = HttpRequest {
+        method: head.method.unwrap_or_default().to_owned(),
+        target: head.path.unwrap_or_default().to_owned(),
+        ..HttpRequest::default()
+    };
+    for header in head.headers.iter() {
+        let Ok(value) = std::str::from_utf8(header.value) else { return refused(400, "a header is not UTF-8") };
+        request.headers.push((header.name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let values = |name: &str| -> Vec<&str> {
+        request.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
+    };
+    if !values("transfer-encoding").is_empty() {
+        return refused(411, "send the body with Content-Length");
+    }
+    let length = match values("content-length")[..] {
+        [] => 0,
+        // Two lengths, or one with a sign, are a known way to smuggle a second request.
+        [text] if text.bytes().all(|byte| byte.is_ascii_digit()) => match text.parse::<usize>() {
+            Ok(length) => length,
+            Err(_) => return refused(400, "Content-Length is not a number"),
+        },
+        _ => return refused(400, "Content-Length is not a number"),
+    };
+    if length > MAX_BODY_BYTES {
+        return refused(413, "the body is too large");
+    }
+    match bytes.get(head_end..head_end + length) {
+        Some(body) => {
+            request.body = body.to_vec();
+            ParsedRequest::Complete(request)
+        }
+        None => ParsedRequest::Partial,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(request: &str) -> u16 {
+        match parse(request.as_bytes()) {
+            ParsedRequest::Partial => 0,
+            ParsedRequest::Complete(_) => 200,
+            ParsedRequest::Refused(response) => response.status,
+        }
+    }
+
+    #[test]
+    fn a_request_is_complete_with_its_body() {
+        let text = "POST /a?b=1 HTTP/1.1\r\nHost: h\r\nX-A:  v \r\nContent-Length: 3\r\n\r\nabc";
+        for length in 0..text.len() {
+            assert_eq!(parse(&text.as_bytes()[..length]), ParsedRequest::Partial, "{length}");
+        }
+        let ParsedRequest::Complete(request) = parse(text.as_bytes()) else { panic!("not complete") };
+        assert_eq!((&*request.method, &*request.target, &*request.body), ("POST", "/a?b=1", &b"abc"[..]));
+        assert_eq!(request.headers[1], ("x-a".to_owned(), "v".to_owned()));
+        assert_eq!(format!("{request:?}"), "POST /a?b=1 (3 headers)");
+    }
+
+    #[test]
+    fn malformed_and_oversized_requests_are_refused() {
+        assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), 200);
+        assert_eq!(status("nonsense\r\n\r\n"), 400);
+        assert_eq!(status("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), 400);
+        assert_eq!(status("GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\n"), 400);
+        assert_eq!(status("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"), 411);
+        assert_eq!(status("GET / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n"), 413);
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(MAX_HEAD_BYTES))), 431);
+        assert_eq!(status(&"a".repeat(MAX_HEAD_BYTES + 1)), 431);
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1))), 431);
+    }
+
+    #[test]
+    fn a_header_value_cannot_begin_another_header() {
+        let headers = vec![("X-A", "a\r\nSet-Cookie: b".to_owned())];
+        let response = HttpResponse { status: 200, headers, body: b"body".to_vec() };
+        let text = String::from_utf8(response.encode(false)).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\nX-A: a  Set-Cookie: b\r\nDate: "), "{text}");
+        assert!(text.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\nbody"), "{text}");
+        assert!(String::from_utf8(response.encode(true))
+            .unwrap()
+            .ends_with("Content-Length: 4\r\nConnection: close\r\n\r\n"));
+    }
+}
