@@ -2,12 +2,15 @@
 //! retried, split or discarded. The senders perform the attempts, the queue counts the results.
 
 use crate::backoff::{Backoff, RetryDelay};
+use crate::buffered_request::StoredRequest;
 use crate::clock::Clock;
+use crate::disk_buffer::LoadFailure;
 use crate::file::FileSender;
+use crate::http_sender::HttpSender;
 use crate::otlp_grpc::OtlpGrpcSender;
-use crate::otlp_http::OtlpHttpSender;
 use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::queue::{DeliveryResult, DestinationQueue, QueuedPayload};
+use crate::spool::{BufferedFiles, Spool};
 use crate::stats::DiscardReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +31,7 @@ pub(crate) struct DeliveryControl {
 pub(crate) enum Sender {
     File(FileSender),
     OtlpGrpc(Box<OtlpGrpcSender>),
-    OtlpHttp(Box<OtlpHttpSender>),
+    Http(Box<HttpSender>),
 }
 
 impl Sender {
@@ -36,7 +39,7 @@ impl Sender {
         match self {
             Self::File(sender) => sender.attempt(payload).await,
             Self::OtlpGrpc(sender) => sender.attempt(payload).await,
-            Self::OtlpHttp(sender) => sender.attempt(payload, clock.unix()).await,
+            Self::Http(sender) => sender.attempt(payload, clock.unix()).await,
         }
     }
 
@@ -44,7 +47,7 @@ impl Sender {
         match self {
             Self::File(_) => {}
             Self::OtlpGrpc(sender) => sender.forget_payload(),
-            Self::OtlpHttp(sender) => sender.forget_payload(),
+            Self::Http(sender) => sender.forget_payload(),
         }
     }
 }
@@ -55,7 +58,10 @@ pub(crate) struct DeliveryTask {
     pub sender: Sender,
     pub clock: Arc<dyn Clock>,
     pub max_request_bytes: usize,
-    pub retry_max_age: Duration,
+    /// Stores payloads on disk until they are settled.
+    pub spool: Option<Spool>,
+    /// The files of `spool`, which is moved out of this struct when the task runs.
+    pub buffer: Option<BufferedFiles>,
     pub control: watch::Receiver<DeliveryControl>,
 }
 
@@ -87,9 +93,21 @@ impl DeliveryTask {
     pub async fn run(mut self) {
         let mut stopping = self.control.clone();
         let mut retries = RetryState { backoff: Backoff::new(), delay: None };
+        let mut spool = self.spool.take();
+        let store_arrivals = async {
+            match &mut spool {
+                Some(spool) => spool.run().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = stop_reached(&mut stopping) => {}
             () = self.deliver_all(&mut retries) => {}
+            () = store_arrivals => {}
+        }
+        if let Some(spool) = &mut spool {
+            let stop_at = self.control.borrow().stop_at;
+            spool.finish(stop_at).await;
         }
         // The drop of `InFlightParts` has counted the payload that was in flight.
         self.queue.close(DiscardReason::Deadline);
@@ -105,11 +123,11 @@ impl DeliveryTask {
                 }
                 return;
             }
-            if self.control.borrow_and_update().stop_at.is_some() {
+            if self.control.borrow_and_update().stop_at.is_some() && self.queue.is_empty() {
                 return;
             }
             tokio::select! {
-                () = self.queue.arrival() => {}
+                () = self.queue.readiness() => {}
                 changed = self.control.changed() => if changed.is_err() { return },
             }
         }
@@ -117,8 +135,16 @@ impl DeliveryTask {
 
     /// Delivers one payload, in parts if it must be split; `false` when the task must end.
     async fn deliver(&mut self, payload: QueuedPayload, retries: &mut RetryState) -> bool {
-        let mut in_flight =
-            InFlightParts { queue: self.queue.clone(), parts: VecDeque::from([payload]), may_split: true };
+        let stored = payload.stored.clone();
+        let mut in_flight = InFlightParts {
+            queue: self.queue.clone(),
+            parts: VecDeque::from([payload]),
+            may_split: true,
+            is_stored: stored.is_some(),
+        };
+        if let Some(stored) = &stored {
+            self.load_front(&mut in_flight, stored).await;
+        }
         while let Some(part) = in_flight.parts.front().cloned() {
             let result = if part.body.len() > self.max_request_bytes {
                 let (bytes, limit) = (part.body.len(), self.max_request_bytes);
@@ -134,14 +160,35 @@ impl DeliveryTask {
                 PartResult::GiveUp => return false,
             }
         }
+        if let (Some(buffer), Some(stored)) = (&self.buffer, stored) {
+            buffer.remove(vec![stored]).await;
+        }
         true
+    }
+
+    /// Reads the body from the disk buffer, unless it is in memory or too old.
+    async fn load_front(&self, in_flight: &mut InFlightParts, stored: &StoredRequest) {
+        let (Some(buffer), Some(payload)) = (&self.buffer, in_flight.parts.front_mut()) else { return };
+        if self.clock.monotonic() > payload.expires_at {
+            in_flight.settle_front(DeliveryResult::Discarded { reason: DiscardReason::Expired, message: None });
+            return;
+        }
+        if payload.body.len() as u64 == stored.bytes {
+            return;
+        }
+        match buffer.load(stored.clone()).await {
+            Ok(body) => payload.body = body,
+            Err(LoadFailure::Missing) => in_flight.leave_all(),
+            Err(LoadFailure::Torn(message)) => in_flight
+                .settle_front(DeliveryResult::Discarded { reason: DiscardReason::Torn, message: Some(message) }),
+        }
     }
 
     async fn try_until_settled(&mut self, payload: &QueuedPayload, retries: &mut RetryState) -> PartResult {
         let mut is_retry = false;
         loop {
             if let Some(delay) = retries.delay.take() {
-                if delay.until.saturating_sub(payload.enqueued_at) > self.retry_max_age {
+                if delay.until > payload.expires_at {
                     retries.delay = Some(delay);
                     return PartResult::Settled(DeliveryResult::Discarded {
                         reason: DiscardReason::Expired,
@@ -234,9 +281,18 @@ struct InFlightParts {
     queue: Arc<DestinationQueue>,
     parts: VecDeque<QueuedPayload>,
     may_split: bool,
+    /// Whether the disk buffer has the whole payload.
+    is_stored: bool,
 }
 
 impl InFlightParts {
+    /// Counts the remaining parts as left in the disk buffer.
+    fn leave_all(&mut self) {
+        for part in self.parts.drain(..) {
+            self.queue.count_left(&part);
+        }
+    }
+
     fn settle_front(&mut self, result: DeliveryResult) {
         if let Some(part) = self.parts.pop_front() {
             self.queue.count_result(&part, result);
@@ -262,6 +318,9 @@ impl InFlightParts {
 impl Drop for InFlightParts {
     fn drop(&mut self) {
         let reason = if std::thread::panicking() { DiscardReason::Disabled } else { DiscardReason::Deadline };
+        if self.is_stored && !std::thread::panicking() {
+            self.leave_all();
+        }
         while !self.parts.is_empty() {
             self.settle_front(DeliveryResult::Discarded { reason, message: None });
         }

@@ -2,13 +2,16 @@
 
 use crate::blocking::THREAD_NAME;
 use crate::delivery::{DeliveryControl, DeliveryTask, Sender};
+use crate::disk_buffer::DiskBuffer;
 use crate::error::ExportError;
 use crate::file::FileSender;
+use crate::http_response::HttpProtocol;
+use crate::http_sender::HttpSender;
 use crate::otlp_grpc::OtlpGrpcSender;
-use crate::otlp_http::OtlpHttpSender;
 use crate::payload::ExportPayload;
 use crate::queue::{DestinationQueue, QueueMark};
-use crate::settings::{Destination, ExporterSettings};
+use crate::settings::{BufferSettings, Destination, ExporterSettings};
+use crate::spool::{BufferedFiles, Spool};
 use crate::stats::{DestinationStats, DiscardReason};
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -26,6 +29,8 @@ const GRACE: Duration = Duration::from_millis(50);
 /// its thread stayed in the parent: call [`Exporter::forget_after_fork`] and start another.
 pub struct Exporter {
     queues: Vec<Arc<DestinationQueue>>,
+    /// Of the destinations that have one.
+    buffers: Vec<Arc<DiskBuffer>>,
     control: watch::Sender<DeliveryControl>,
     completion: Arc<ThreadCompletion>,
 }
@@ -44,16 +49,36 @@ impl Exporter {
         let (control, controlled) = watch::channel(DeliveryControl::default());
         let mut queues = Vec::with_capacity(destinations.len());
         let mut deliveries = Vec::with_capacity(destinations.len());
+        let mut buffers = Vec::new();
         for destination in &destinations {
             let (kind, shown, sender) = sender_for(destination, &settings)?;
-            let queue = Arc::new(DestinationQueue::new(kind, shown, &settings));
+            let buffer = settings.buffer.as_ref().filter(|_| !matches!(destination, Destination::File(_)));
+            let identity = format!("{shown}\0{}", same_target_before(&queues, kind, &shown));
+            let queue = Arc::new(DestinationQueue::new(kind, shown, &settings).with_buffer(buffer));
             queues.push(queue.clone());
+            let mut spool = None;
+            if let Some(buffer) = buffer {
+                let disk_buffer = DiskBuffer::start(buffer, kind, &identity)?;
+                buffers.push(disk_buffer.clone());
+                spool = Some(Spool {
+                    queue: queue.clone(),
+                    files: BufferedFiles::new(disk_buffer, settings.start_thread),
+                    clock: settings.clock.clone(),
+                    // Requests of Pyroscope are never split: their encoder bounds each profile.
+                    settings: BufferSettings {
+                        split: buffer.split.filter(|_| !matches!(destination, Destination::Pyroscope(_))),
+                        ..buffer.clone()
+                    },
+                    stuck: None,
+                });
+            }
             deliveries.push(DeliveryTask {
                 queue,
                 sender,
                 clock: settings.clock.clone(),
                 max_request_bytes: settings.max_request_bytes,
-                retry_max_age: settings.retry_max_age,
+                buffer: spool.as_ref().map(|spool| spool.files.clone()),
+                spool,
                 control: controlled.clone(),
             });
         }
@@ -82,7 +107,7 @@ impl Exporter {
             thread_completion.complete();
         };
         (settings.start_thread)(THREAD_NAME, Box::new(body)).map_err(|error| cannot_start("a thread", error))?;
-        Ok(Self { queues, control, completion })
+        Ok(Self { queues, buffers, control, completion })
     }
 
     /// Enqueues a payload for the destination at `destination_index` of those given to `start`. Never waits. An index out
@@ -140,6 +165,12 @@ impl Exporter {
         self.queues.iter().map(|queue| queue.stats()).collect()
     }
 
+    /// For a forked child: closes its copies of the descriptors that lock the parent's directories in the disk buffer.
+    /// Otherwise the child would hold the locks after the parent's end.
+    pub fn release_locks_in_child(&self) {
+        self.buffers.iter().for_each(|buffer| buffer.release_lock_in_child());
+    }
+
     /// For a forked child: leaks the exporter. Its locks may be held by a thread that does not exist in the child, and its
     /// connections belong to the parent.
     pub fn forget_after_fork(self) {
@@ -185,10 +216,23 @@ fn sender_for(
             ("otlp_grpc", sender.shown(), Sender::OtlpGrpc(Box::new(sender)))
         }
         Destination::OtlpHttp(endpoint) => {
-            let sender = OtlpHttpSender::start(endpoint, settings)?;
-            ("otlp_http", sender.shown(), Sender::OtlpHttp(Box::new(sender)))
+            let sender = HttpSender::start(endpoint, HttpProtocol::Otlp, settings)?;
+            ("otlp_http", sender.shown(), Sender::Http(Box::new(sender)))
+        }
+        Destination::Pyroscope(endpoint) => {
+            let sender = HttpSender::start(endpoint, HttpProtocol::PyroscopePush, settings)?;
+            ("pyroscope", sender.shown(), Sender::Http(Box::new(sender)))
         }
     })
+}
+
+/// Number of earlier destinations with the same address, which differ in headers only.
+fn same_target_before(queues: &[Arc<DestinationQueue>], kind: &str, shown: &str) -> usize {
+    let is_same = |queue: &&Arc<DestinationQueue>| {
+        let stats = queue.stats();
+        (stats.kind, stats.target.as_str()) == (kind, shown)
+    };
+    queues.iter().filter(is_same).count()
 }
 
 /// The instant at which a timeout that starts now ends; the timeout is clamped to one year.

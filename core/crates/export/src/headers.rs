@@ -6,7 +6,7 @@ use crate::settings::OtlpEndpoint;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// Header with the development revision of the profiles schema that the body follows.
-const DEVELOPMENT_VERSION: HeaderName = HeaderName::from_static("otlp-profiles-development-version");
+pub(crate) const DEVELOPMENT_VERSION: HeaderName = HeaderName::from_static("otlp-profiles-development-version");
 
 /// Headers of the exporter; a user's value for one of them would break the request or desynchronize the connection.
 const OWN: [HeaderName; 7] = [

@@ -1,6 +1,6 @@
 //! Classifies an HTTP response: status, Retry-After, partial success, error text. Reads no socket and no clock.
 
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, PROFILES_NOT_ENABLED};
+use crate::outcome::{AttemptOutcome, Redactor, RetryReason, NO_PUSH_SERVICE, PROFILES_NOT_ENABLED};
 use crate::wire::{ExportProfilesServiceResponse, RpcStatus};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
@@ -15,6 +15,15 @@ pub(crate) const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
 /// Limit of an error text: a server's list of 30 labels of 2 KiB each, and the reason after it.
 const MAX_ERROR_TEXT_BYTES: usize = 128 << 10;
+
+/// Protocol of the bodies and responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpProtocol {
+    /// OTLP/HTTP with protobuf.
+    Otlp,
+    /// A unary call of the Connect protocol with protobuf: `push.v1.PusherService/Push`.
+    PyroscopePush,
+}
 
 /// A response, as far as it was received.
 pub(crate) struct ReceiverResponse {
@@ -33,6 +42,7 @@ pub(crate) enum ResponseBody {
 /// Applies the retry table of OTLP/HTTP (OTLP specification, section "OTLP/HTTP Response").
 pub(crate) fn classify(
     response: ReceiverResponse,
+    protocol: HttpProtocol,
     receiver: &str,
     redactor: &Redactor,
     unix_now: Duration,
@@ -43,6 +53,10 @@ pub(crate) fn classify(
         Err(why) => return AttemptOutcome::Rejected { message: format!("{receiver} answered {status} with {why}") },
     };
     if status.is_success() {
+        // The response of `Push` has no fields.
+        if protocol == HttpProtocol::PyroscopePush && media_type(&response.headers) == "application/proto" {
+            return AttemptOutcome::Accepted { warning: None };
+        }
         return classify_success(&response, body.as_deref(), receiver, redactor);
     }
     let body = body.unwrap_or_default();
@@ -68,7 +82,13 @@ pub(crate) fn classify(
         413 => AttemptOutcome::TooLarge { message },
         // The Collector's response to a body over its limit.
         400 if error_text.contains("request body too large") => AttemptOutcome::TooLarge { message },
-        404 => AttemptOutcome::Rejected { message: format!("{message}; {PROFILES_NOT_ENABLED}") },
+        404 => {
+            let hint = match protocol {
+                HttpProtocol::Otlp => PROFILES_NOT_ENABLED,
+                HttpProtocol::PyroscopePush => NO_PUSH_SERVICE,
+            };
+            AttemptOutcome::Rejected { message: format!("{message}; {hint}") }
+        }
         401 | 403 => AttemptOutcome::Rejected { message: format!("{message}; check the headers that authenticate") },
         300..=399 => {
             let to =

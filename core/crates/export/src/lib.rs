@@ -1,8 +1,8 @@
-//! Delivery of encoded profiles: the only crate that uses the network and files.
+//! Delivery of encoded profiles, and the listener of pull requests: the only crate that uses the network and files.
 //!
 //! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and the counters of every [`ExportPayload`]. It
 //! handles encoded bytes and reads no environment variable. After [`Exporter::start`] no call blocks beyond its deadline or
-//! returns an error. The facade is its only caller.
+//! returns an error. Its callers are the facade and `spanprof scrape`.
 //!
 //! ```no_run
 //! use spanprof_export::{Destination, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};
@@ -18,10 +18,12 @@
 
 mod backoff;
 mod blocking;
+mod buffered_request;
 mod clock;
 mod compressed_body;
 mod connect;
 mod delivery;
+mod disk_buffer;
 mod endpoint;
 mod error;
 mod exporter;
@@ -29,9 +31,11 @@ mod file;
 mod file_name;
 mod grpc_status;
 mod headers;
+mod http_listener;
+mod http_message;
 mod http_response;
+mod http_sender;
 mod otlp_grpc;
-mod otlp_http;
 mod outcome;
 mod owned_descriptor;
 mod payload;
@@ -40,17 +44,23 @@ mod queue;
 mod secret;
 mod settings;
 mod socket;
+mod spool;
 mod stats;
 mod tls;
+mod tls_client;
 mod wire;
 
 pub use clock::{Clock, SystemClock};
 pub use endpoint::{check_url, shown as shown_url};
 pub use error::ExportError;
 pub use exporter::{Exporter, LossBaseline};
+pub use http_listener::{HttpHandler, HttpListener, ListenerCounts, OnBound};
+pub use http_message::{HttpRequest, HttpResponse, MAX_BODY_BYTES};
 pub use payload::{ExportPayload, SplitFn};
 pub use secret::Secret;
 pub use settings::{
-    Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings, StartThread, TlsFiles,
+    BufferSettings, Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings,
+    StartThread, TlsFiles,
 };
 pub use stats::{DestinationStats, DiscardReason, Discarded};
+pub use tls_client::TlsClient;

@@ -8,7 +8,7 @@ use crate::error::ExportError;
 use crate::grpc_status::{classify_message, classify_status};
 use crate::headers::request_headers;
 use crate::http_response::MAX_RESPONSE_BYTES;
-use crate::otlp_http::{redactor, MAX_IDLE};
+use crate::http_sender::{redactor, MAX_IDLE};
 use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_HTTP};
 use crate::queue::QueuedPayload;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};

@@ -33,6 +33,10 @@ pub(crate) const PROFILES_NOT_ENABLED: &str =
     "profiles are not enabled at the receiver: check the path and port, and for \
      an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline";
 
+/// Most frequent cause of a 404 from Pyroscope's push protocol.
+pub(crate) const NO_PUSH_SERVICE: &str =
+    "the receiver has no push.v1.PusherService: give the base URL of Pyroscope, Grafana Cloud Profiles or Alloy as endpoint";
+
 /// Appended when the bytes of a response are not HTTP/1: a gRPC server sends HTTP/2 frames, a TLS server an alert.
 pub(crate) const HINT_GRPC_OR_TLS: &str =
     "if it is a gRPC port (4317 of an OpenTelemetry Collector), set protocol=grpc; if it expects TLS, write https://";

@@ -1,6 +1,7 @@
 //! Settings of the exporter as typed values. Reads no environment variable and no configuration file.
 
 use crate::clock::{Clock, SystemClock};
+use crate::payload::SplitFn;
 use crate::secret::Secret;
 use std::ffi::CStr;
 use std::fmt;
@@ -24,6 +25,8 @@ pub struct ExporterSettings {
     pub max_request_bytes: usize,
     /// Time after `enqueue` in which a body is retried; then it is discarded as `expired`. Default 15 minutes.
     pub retry_max_age: Duration,
+    /// Stores the requests of every destination except files on disk until they are settled. Default none.
+    pub buffer: Option<BufferSettings>,
     /// `User-Agent` of every request.
     pub user_agent: String,
     /// Starts each thread of the exporter: its own, and those for connections, name resolution and files.
@@ -39,6 +42,7 @@ impl Default for ExporterSettings {
             queue_max_payloads: 1024,
             max_request_bytes: 64 << 20,
             retry_max_age: Duration::from_secs(15 * 60),
+            buffer: None,
             user_agent: concat!("spanprof/", env!("CARGO_PKG_VERSION")).to_owned(),
             start_thread: |name, body| {
                 let name = name.to_string_lossy().into_owned();
@@ -57,9 +61,26 @@ impl fmt::Debug for ExporterSettings {
             .field("queue_max_payloads", &self.queue_max_payloads)
             .field("max_request_bytes", &self.max_request_bytes)
             .field("retry_max_age", &self.retry_max_age)
+            .field("buffer", &self.buffer)
             .field("user_agent", &self.user_agent)
             .finish_non_exhaustive()
     }
+}
+
+/// A directory for requests that are not settled. Requests of an exited process are sent by the next exporter with the same
+/// directory, service and destination.
+#[derive(Clone, Debug)]
+pub struct BufferSettings {
+    /// On a local disk, since processes lock their directories with `flock`. Created with mode 0700 when absent.
+    pub directory: PathBuf,
+    /// Separates services that share the directory.
+    pub service: String,
+    /// Maximum number of bytes of stored bodies per exporter and destination; beyond it the oldest are discarded.
+    pub max_bytes: u64,
+    /// Age since the start of the window at which a request is discarded as `expired`. Replaces `retry_max_age`.
+    pub max_age: Duration,
+    /// Splits requests of exited processes, whose own function is unknown.
+    pub split: Option<SplitFn>,
 }
 
 /// One destination. Payloads are enqueued by its index.
@@ -71,6 +92,8 @@ pub enum Destination {
     OtlpGrpc(OtlpEndpoint),
     /// OTLP over HTTP/1.1 with protobuf bodies; the endpoint is the full URL, path included.
     OtlpHttp(OtlpEndpoint),
+    /// Pyroscope's push protocol over HTTP/1.1; the endpoint is the full URL, path included. Bodies are `push.v1.PushRequest`.
+    Pyroscope(OtlpEndpoint),
 }
 
 /// A receiver of OTLP profiles.

@@ -28,7 +28,7 @@ discard_reasons! {
     Deadline = "deadline";
     /// The destination is off after an internal error.
     Disabled = "disabled";
-    /// It was retried until its maximum age of 15 minutes.
+    /// It was retried until its maximum age: 15 minutes, or `buffer_max_age` in a disk buffer.
     Expired = "expired";
     /// The receiver accepted the request and rejected profiles inside it.
     Partial = "partial";
@@ -38,6 +38,8 @@ discard_reasons! {
     QueueFull = "queue_full";
     /// Larger than the receiver or OTLP allows, and it could not be split further.
     TooLarge = "too_large";
+    /// Its file in the disk buffer had a wrong length or checksum, or could not be read. Its samples are unknown.
+    Torn = "torn";
 }
 
 /// Loss of one reason.
@@ -52,7 +54,7 @@ pub struct Discarded {
 /// One destination at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationStats {
-    /// `otlp_http`, `otlp_grpc` or `file`.
+    /// `otlp_http`, `otlp_grpc`, `pyroscope` or `file`.
     pub kind: &'static str,
     /// URL without userinfo and query, or the directory.
     pub target: String,
@@ -84,6 +86,16 @@ pub struct DestinationStats {
     pub queue_payloads: usize,
     /// Bytes of their bodies.
     pub queue_bytes: usize,
+    /// Requests in the disk buffer, waiting or in flight.
+    pub buffer_payloads: usize,
+    /// Bytes of their bodies.
+    pub buffer_bytes: u64,
+    /// Requests of exited processes taken from the disk buffer; `enqueued` includes them.
+    pub buffer_adopted: u64,
+    /// Requests left in the disk buffer for another process, by `stop`.
+    pub buffer_left: u64,
+    /// Requests that could not be stored in the disk buffer and stayed in memory.
+    pub buffer_errors: u64,
     /// Panics caught; the destination is disabled after one.
     pub panics: u64,
     /// Whether it is disabled.

@@ -1,11 +1,11 @@
-//! OTLP over HTTP/1.1: one POST per payload on a persistent connection. Redirects are not followed, so no header ever
-//! reaches another host.
+//! OTLP, or Pyroscope's push protocol, over HTTP/1.1: one POST per payload on a persistent connection. Redirects are not
+//! followed, so no header ever reaches another host.
 
 use crate::compressed_body::{CompressedBody, Framing};
 use crate::connect::{root_cause, Connector, Transport};
 use crate::error::ExportError;
-use crate::headers::request_headers;
-use crate::http_response::{classify, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
+use crate::headers::{request_headers, DEVELOPMENT_VERSION};
+use crate::http_response::{classify, HttpProtocol, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
 use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_GRPC_OR_TLS};
 use crate::queue::QueuedPayload;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
@@ -22,7 +22,8 @@ use tokio::time::Instant;
 /// A connection idle for longer is not reused: a middlebox may have dropped its state without a reset.
 pub(crate) const MAX_IDLE: Duration = Duration::from_secs(60);
 
-pub(crate) struct OtlpHttpSender {
+pub(crate) struct HttpSender {
+    protocol: HttpProtocol,
     connector: Connector,
     headers: HeaderMap,
     target: Uri,
@@ -38,13 +39,25 @@ struct Http1Connection {
     used_at: Instant,
 }
 
-impl OtlpHttpSender {
-    pub fn start(settings: &OtlpEndpoint, common: &ExporterSettings) -> Result<Self, ExportError> {
+impl HttpSender {
+    pub fn start(
+        settings: &OtlpEndpoint,
+        protocol: HttpProtocol,
+        common: &ExporterSettings,
+    ) -> Result<Self, ExportError> {
         let mut connector = Connector::start(settings, b"http/1.1", common.start_thread)?;
         let mut headers = request_headers(settings, &connector.endpoint, &common.user_agent)?;
         let host = HeaderValue::from_str(&connector.endpoint.authority).map_err(|_| not_usable(&connector))?;
         headers.insert(header::HOST, host);
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        let content_type = match protocol {
+            HttpProtocol::Otlp => "application/x-protobuf",
+            HttpProtocol::PyroscopePush => {
+                headers.remove(DEVELOPMENT_VERSION);
+                headers.insert("connect-protocol-version", HeaderValue::from_static("1"));
+                "application/proto"
+            }
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         if settings.compression == Compression::Gzip {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         } else {
@@ -66,6 +79,7 @@ impl OtlpHttpSender {
         let redactor = redactor(settings, &connector);
         connector.refresh_generation();
         Ok(Self {
+            protocol,
             connector,
             headers,
             target,
@@ -154,7 +168,7 @@ impl OtlpHttpSender {
             self.idle = Some(connection);
         }
         let response = ReceiverResponse { status: parts.status, headers: parts.headers, body };
-        Ok(classify(response, &self.shown(), &self.redactor, unix_now))
+        Ok(classify(response, self.protocol, &self.shown(), &self.redactor, unix_now))
     }
 
     async fn open(&mut self) -> Result<SendRequest<Full<Bytes>>, String> {
