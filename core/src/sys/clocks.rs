@@ -112,7 +112,7 @@ impl Clocks {
     /// Scans if a scan is due; returns whether it was. The drain thread calls this on [`WakeReason::ScanDue`].
     pub fn scan_if_due(&self) -> bool {
         let Some((mut state, _)) = self.running() else { return false };
-        let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
+        let (threads, now_ns) = (threads::thread_count(), time::process_cpu_ns());
         let requested = self.shared.scan_requested.swap(false, Ordering::AcqRel);
         let due = requested || state.schedule.is_scan_due(threads, now_ns);
         if due {
@@ -130,7 +130,7 @@ impl Clocks {
     #[cfg(test)]
     pub fn scan(&self) {
         if let Some((mut state, _)) = self.running() {
-            scan(&mut state, threads::count());
+            scan(&mut state, threads::thread_count());
             self.shared.snapshot.publish_threads(&state.registry);
         }
     }
@@ -203,7 +203,7 @@ impl Clocks {
             }
             self.shared.scan_thread.store(0, Ordering::Release);
         }
-        let threads = threads::count();
+        let threads = threads::thread_count();
         if outcome != ClaimStatus::Installed || state.schedule.has_changed(threads) {
             scan(&mut state, threads);
         }
@@ -213,8 +213,15 @@ impl Clocks {
 
     /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows late signals.
     pub fn stop(&self) {
-        let Some((mut state, _)) = self.running() else { return };
+        self.stop_with_account();
+    }
+
+    /// As [`Clocks::stop`]; returns the account at the stop. No sample will account for its `waiting_ns`, which is 0: that time is
+    /// unattributed.
+    pub fn stop_with_account(&self) -> CpuAccount {
+        let Some((mut state, run)) = self.running() else { return CpuAccount::default() };
         handler::set_session(None);
+        let account = CpuAccount { waiting_ns: 0, ..account_of(&state, &run) };
         state.registry.close_all();
         if let Some(timer) = state.scan_timer.take() {
             timer::delete(timer);
@@ -222,6 +229,12 @@ impl Clocks {
         self.shared.scan_thread.store(0, Ordering::Release);
         self.shared.snapshot.publish_run(None);
         state.run = None;
+        account
+    }
+
+    /// Number of this run of the clocks; unique in the process.
+    pub fn run_number(&self) -> u64 {
+        self.number
     }
 
     /// The counters of the clocks. Takes no lock.
@@ -264,17 +277,7 @@ impl Clocks {
 
     /// Accounts for the CPU time since start.
     pub fn account(&self) -> CpuAccount {
-        let Some((state, run)) = self.running() else { return CpuAccount::default() };
-        // The total is read before its parts: the parts may be slightly too large, the remainder never.
-        let process_ns = time::process_cpu_ns().saturating_sub(run.process_ns);
-        let waiting = state.registry.threads().map(|(thread_id, slot)| {
-            let accounted = slot.accounted_cpu_ns();
-            let running = time::thread_cpu_ns(thread_id).map_or(0, |cpu_ns| cpu_ns.saturating_sub(accounted));
-            running + slot.lost_cpu_ns()
-        });
-        let waiting_ns = waiting.sum();
-        let sampled_ns = counters::sampled_cpu_ns().saturating_sub(run.sampled_ns);
-        CpuAccount { process_ns, own_ns: own_cpu_ns().saturating_sub(run.own_ns), sampled_ns, waiting_ns }
+        self.running().map(|(state, run)| account_of(&state, &run)).unwrap_or_default()
     }
 
     /// Waits for a wake reason, on the drain thread. Without a timeout the first sample wakes it. With a timeout,
@@ -317,6 +320,19 @@ impl Clocks {
     pub fn inbox(&self) -> &'static Inbox {
         self.inbox
     }
+}
+
+fn account_of(state: &ClockState, run: &ClockRun) -> CpuAccount {
+    // The total is read before its parts: the parts may be slightly too large, the remainder never.
+    let process_ns = time::process_cpu_ns().saturating_sub(run.process_ns);
+    let waiting = state.registry.threads().map(|(thread_id, slot)| {
+        let accounted = slot.accounted_cpu_ns();
+        let running = time::thread_cpu_ns(thread_id).map_or(0, |cpu_ns| cpu_ns.saturating_sub(accounted));
+        running + slot.lost_cpu_ns()
+    });
+    let waiting_ns = waiting.sum();
+    let sampled_ns = counters::sampled_cpu_ns().saturating_sub(run.sampled_ns);
+    CpuAccount { process_ns, own_ns: own_cpu_ns().saturating_sub(run.own_ns), sampled_ns, waiting_ns }
 }
 
 impl Drop for Clocks {

@@ -33,4 +33,5 @@ extern "C" fn in_child() {
     super::unwind_tables::reset_in_child();
     super::clock_state::reset_in_child();
     super::own_threads::reset_in_child();
+    super::inherited_listener::reset_in_child();
 }

@@ -180,6 +180,56 @@ fn a_program_that_replaces_every_descriptor_keeps_its_files_and_its_profiler() {
     assert!(parent.stop());
 }
 
+#[test]
+fn a_child_buffers_in_its_own_directory_and_does_not_keep_the_parents_lock() {
+    let _turn = one_at_a_time();
+    let directory = TemporaryDirectory(std::env::temp_dir().join(format!("spanprof-buffer-{}", std::process::id())));
+    let runtime = FakeRuntime::new();
+    let code = runtime.code_of("waiting");
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = Config {
+        buffer_directory: Some(directory.0.to_string_lossy().into_owned()),
+        ..delivering_to(format!("http://{unused}"))
+    };
+    let locks = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        links
+            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+            .filter(|path| path.starts_with(&directory.0))
+            .count()
+    };
+    let parent = Profiler::start_with_runtime(config, runtime).unwrap();
+    // No thread works on the files any more once the request is stored. Such a thread would keep the descriptor in the child.
+    assert!(submit(&parent, code, 1) && !parent.flush(Duration::from_millis(100)));
+    let until = std::time::Instant::now() + TIMEOUT;
+    while parent.stats().counter("export.0.buffer_payloads") != 1 {
+        assert!(std::time::Instant::now() < until, "{:?}", parent.stats());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = in_forked_child(|| {
+        if locks() != 1 {
+            return 1;
+        }
+        let Some(own) = Profiler::after_fork_in_child() else { return 2 };
+        // The search for requests of exited processes opens further directories for a moment.
+        let until = std::time::Instant::now() + TIMEOUT;
+        while locks() != 1 {
+            if std::time::Instant::now() > until {
+                return 3;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // The receiver refuses the connection, so the request stays on disk.
+        i32::from(!submit(&own, code, 10) || own.stop() || own.stats().counter("export.0.buffer_left") != 1) * 4
+    });
+    assert_eq!(ended, Some(0));
+    assert!(submit(&parent, code, 1) && !parent.stop());
+    let stats = parent.stats();
+    assert_eq!((stats.counter("export.0.buffer_left"), stats.counter("export.0.buffer_adopted")), (2, 0));
+    let shared = std::fs::read_dir(&directory.0).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(std::fs::read_dir(shared).unwrap().count(), 2, "one directory per process");
+}
+
 /// A directory that is removed on drop.
 struct TemporaryDirectory(std::path::PathBuf);
 

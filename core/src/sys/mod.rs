@@ -28,6 +28,7 @@ mod fork_live_tests;
 #[cfg(test)]
 pub(crate) mod fork_tests;
 mod inboxes;
+mod inherited_listener;
 mod library_copies;
 mod live_sets;
 #[cfg(test)]
@@ -80,6 +81,7 @@ pub use crash_marker::{
 pub use file_symbols::FileSymbols;
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::{inbox, inbox_in_use, use_inbox};
+pub use inherited_listener::{close_in_children, forget_close_in_children};
 pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use live_sets::{live_set, new_live_set};
 pub use mapping::has_address_space;
@@ -98,7 +100,7 @@ pub use per_process::PerProcess;
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
 #[cfg(feature = "native")]
 pub use profiled_allocator_signal::{probe_allocator, Profiled};
-pub use quota::cpu_quota;
+pub use quota::{allowed_processors, cpu_group, cpu_quota, CpuGroup};
 pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
 pub use system_calls::{may_use, SystemCall};
 pub use termination_signal::{
@@ -106,7 +108,7 @@ pub use termination_signal::{
 };
 pub(crate) use thread_start::{start_own_thread, StartedThread};
 pub use thread_state::{run_delay_ns, system_call_wait, thread_state, SystemCallWait, ThreadState};
-pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
+pub use threads::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
 #[cfg(feature = "native")]
 pub use unwind_tables::load_unwind_tables;

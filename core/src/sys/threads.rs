@@ -20,7 +20,7 @@ pub fn thread_ids(out: &mut Vec<u32>) -> bool {
 
 /// The number of threads, by one cheap call; `None` when /proc is hidden. The task directory has a link for each
 /// thread and two of its own (`proc_task_getattr` in the kernel's fs/proc/base.c).
-pub(super) fn count() -> Option<u64> {
+pub fn thread_count() -> Option<u64> {
     fs::metadata("/proc/self/task").ok().map(|directory| directory.nlink())
 }
 
@@ -82,14 +82,14 @@ mod tests {
     fn the_thread_count_includes_waiting_threads() {
         let _turn = super::super::live_tests::one_at_a_time();
         // Other tests start and end threads meanwhile, fewer than three hundred.
-        let before = count().unwrap();
+        let before = thread_count().unwrap();
         let mutex = std::sync::Mutex::new(());
         std::thread::scope(|scope| {
             let held = mutex.lock().unwrap();
             for _ in 0..300 {
                 scope.spawn(|| drop(mutex.lock()));
             }
-            let now = count();
+            let now = thread_count();
             drop(held);
             assert!(now.unwrap() > before + 200, "{now:?} after {before}");
         });

@@ -26,4 +26,6 @@ pub struct InlineContext {
     pub span_id: [u8; 8],
     /// Span id of the local root span, all zero when unknown.
     pub local_root_span_id: [u8; 8],
+    /// Number of the capture of one request, which nested contexts inherit; 0 for none.
+    pub capture: u32,
 }

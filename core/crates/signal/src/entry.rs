@@ -105,6 +105,7 @@ impl Header {
                 low.copy_from_slice(&words[2].to_ne_bytes());
                 Context::Inline(InlineContext {
                     label_set: words[0] as u32,
+                    capture: (words[0] >> 32) as u32,
                     trace_id,
                     span_id: words[3].to_ne_bytes(),
                     local_root_span_id: words[4].to_ne_bytes(),
@@ -123,7 +124,7 @@ pub(crate) fn context_words(context: &Context) -> ([u64; INLINE_CONTEXT_WORDS], 
         Context::Inline(inline) => {
             let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = inline.trace_id;
             let words = [
-                inline.label_set as u64,
+                inline.label_set as u64 | (inline.capture as u64) << 32,
                 u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
                 u64::from_ne_bytes([i, j, k, l, m, n, o, p]),
                 u64::from_ne_bytes(inline.span_id),

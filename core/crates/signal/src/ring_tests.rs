@@ -33,6 +33,7 @@ fn any_sample<'a>(random: &mut Random, frames: &'a mut Vec<RawFrame>, deepest: u
             trace_id: core::array::from_fn(|_| random.below(256) as u8),
             span_id: core::array::from_fn(|_| random.below(256) as u8),
             local_root_span_id: core::array::from_fn(|_| random.below(256) as u8),
+            capture: random.below(u32::MAX as u64) as u32,
         }),
     };
     RawSample {

@@ -27,11 +27,14 @@ pub enum SampleKind {
     Gc = 8,
     /// Live threads at the end of a window: `values[0]` = threads it represents.
     Threads = 9,
+    /// The end of a request, which is in no profile: `values[0]` = its duration in nanoseconds, `values[1]` = 1 after an error;
+    /// key = hash of its endpoint. The context has its trace and local root span.
+    RequestEnd = 10,
 }
 
 impl SampleKind {
     /// Every kind; the code of each is its position plus one.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cpu,
         Self::Wall,
         Self::Alloc,
@@ -41,6 +44,7 @@ impl SampleKind {
         Self::OffCpu,
         Self::Gc,
         Self::Threads,
+        Self::RequestEnd,
     ];
 
     /// The kind of a code read from the ring; `None` for an unknown code.
@@ -116,6 +120,8 @@ impl SampleFlags {
     pub const TRUNCATED: u8 = 2;
     /// An allocation that was selected by its size: `values` are its size and the mean interval, both in bytes.
     pub const SIZE_AND_INTERVAL: u8 = 4;
+    /// Taken for a pull only: not part of the open window.
+    pub const ON_DEMAND: u8 = 8;
 
     /// Whether `flag` is set.
     pub const fn has(self, flag: u8) -> bool {
