@@ -72,7 +72,7 @@ impl OptionValues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, ConfigPatch, Environment};
+    use crate::config::{Config, ConfigSource, Environment};
 
     static OPTIONS: [BindingOption; 2] = [
         BindingOption {
@@ -116,7 +116,8 @@ mod tests {
         );
         let error = load(&[("event_loop_block", ConfigValue::Int(-1))], &[]).unwrap_err();
         assert_eq!(error.message, "event_loop_block (code) must be a number between 0 and 1000 ms, got -1");
-        let patch = ConfigPatch(vec![("stack_walk".to_owned(), "own".into())]);
-        assert!(load(&[], &[]).unwrap().patched(&patch).unwrap_err().message.contains("cannot change"));
+        let changes = [("stack_walk".to_owned(), ConfigValue::from("own"))];
+        let error = load(&[], &[]).unwrap().patched(&changes, &ConfigSource::Update).unwrap_err();
+        assert!(error.message.contains("cannot change"));
     }
 }

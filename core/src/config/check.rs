@@ -1,10 +1,13 @@
 //! Checks that the values of a configuration are consistent, and derives values from several keys. Called at the end of
 //! loading and by `Profiler`, since a program can fill the struct itself.
 
+use super::duty_cycle::DutyCycle;
 use super::endpoint::{self, final_url, EndpointForm};
 use super::keys::{check_output, Config};
-use super::types::{ConfigSource, DestinationConfig, DestinationType, Profiles, Protocol};
+use super::pull::{check_pull, PullAddress};
+use super::types::{ConfigSource, DestinationConfig, DestinationType, LinkDetail, Profiles, Protocol};
 use crate::{Error, ErrorKind};
+use spanprof_signal::SampleKind;
 
 impl Config {
     /// Checks the loaded configuration. Conflicting values are an error when all come from code; a value of a variable or a
@@ -22,6 +25,10 @@ impl Config {
                 self.warnings.push(format!("{}; {half} is ignored", problem.message));
             }
         }
+        if let Some(problem) = self.pull_without_token().filter(|_| self.is_from_environment("pull")) {
+            self.reset("pull");
+            self.warnings.push(format!("{}; pull is ignored", problem.message));
+        }
         self.check()?;
         Ok(self)
     }
@@ -31,7 +38,8 @@ impl Config {
         if let Some((key, shown)) = self.out_of_bounds() {
             return Err(key.out_of_bounds(&shown, ""));
         }
-        if let Some(problem) = self.cpu_without_signals().or_else(|| self.half_of_mutual_tls()) {
+        let conflict = self.cpu_without_signals().or_else(|| self.half_of_mutual_tls());
+        if let Some(problem) = conflict.or_else(|| self.pull_without_token()) {
             return Err(problem);
         }
         let entries = self.destinations.iter().flatten().filter_map(|entry| entry.endpoint.as_ref());
@@ -39,6 +47,7 @@ impl Config {
             endpoint::check(endpoint).map_err(|problem| problem.into_error("endpoint"))?;
         }
         self.output.as_deref().map_or(Ok(()), check_output).map_err(|problem| problem.into_error("output"))?;
+        self.pull.as_deref().map_or(Ok(()), check_pull).map_err(|problem| problem.into_error("pull"))?;
         Ok(())
     }
 
@@ -71,6 +80,19 @@ impl Config {
         })
     }
 
+    /// The parsed address of `pull`.
+    pub(crate) fn pull_address(&self) -> Option<PullAddress> {
+        PullAddress::parse(self.pull.as_deref()?).ok()
+    }
+
+    /// Profiles contain names of functions and values of labels: other hosts need the token.
+    fn pull_without_token(&self) -> Option<Error> {
+        let address = self.pull_address().filter(|address| !address.is_loopback() && self.pull_token.is_none())?;
+        let shown = address.shown();
+        let message = format!("pull={shown} can be reached from other hosts and requires pull_token");
+        Some(invalid(&message, "set pull_token, or use localhost"))
+    }
+
     fn half_of_mutual_tls(&self) -> Option<Error> {
         (self.client_key.is_some() != self.client_certificate.is_some()).then(|| {
             invalid(
@@ -101,7 +123,7 @@ impl Config {
             if self.file_directory.is_some() {
                 implied.push(DestinationConfig::new(DestinationType::File));
             }
-            if self.endpoint.is_some() || (implied.is_empty() && self.output.is_none()) {
+            if self.endpoint.is_some() || (implied.is_empty() && self.output.is_none() && self.pull.is_none()) {
                 implied.push(DestinationConfig::new(DestinationType::Otlp));
             }
             implied
@@ -112,7 +134,10 @@ impl Config {
     fn completed(&self, mut entry: DestinationConfig) -> DestinationConfig {
         entry.compression.get_or_insert(self.compression);
         entry.timeout.get_or_insert(self.timeout);
-        entry.link.get_or_insert(self.link);
+        let is_pyroscope = entry.destination_type == DestinationType::Pyroscope;
+        // Versions up to 2.0 store a series for each trace id.
+        let is_link_set = self.link != LinkDetail::TraceAndSpan || self.sources.contains_key("link");
+        entry.link.get_or_insert(if is_pyroscope && !is_link_set { LinkDetail::Span } else { self.link });
         entry.instance_attributes.get_or_insert(self.instance_attributes);
         entry.label_names.get_or_insert(self.label_names);
         entry.heap_age = entry.heap_age.or(self.heap_age);
@@ -124,6 +149,9 @@ impl Config {
         entry.directory = entry.directory.or_else(|| self.file_directory.clone());
         let has_own_endpoint = entry.endpoint.is_some();
         let endpoint = entry.endpoint.take().or_else(|| self.endpoint.clone());
+        if is_pyroscope {
+            entry.protocol = Some(Protocol::HttpProtobuf);
+        }
         let protocol = *entry.protocol.get_or_insert_with(|| self.protocol_for(endpoint.as_deref()));
         // A value set in the struct has no source.
         let is_insecure_set = self.insecure || self.sources.contains_key("insecure");
@@ -133,12 +161,16 @@ impl Config {
             return entry;
         }
         let default = match protocol {
+            _ if is_pyroscope => "http://localhost:4040",
             Protocol::HttpProtobuf => "http://localhost:4318",
             Protocol::Grpc => "http://localhost:4317",
         };
         let form = if has_own_endpoint { EndpointForm::Guessed } else { self.endpoint_form() };
-        let endpoint = endpoint.unwrap_or_else(|| default.to_owned());
-        entry.endpoint = Some(final_url(&endpoint::with_scheme(&endpoint, protocol, &entry), protocol, form));
+        let endpoint = endpoint::with_scheme(&endpoint.unwrap_or_else(|| default.to_owned()), protocol, &entry);
+        entry.endpoint = Some(match is_pyroscope {
+            true => endpoint::push_url(&endpoint),
+            false => final_url(&endpoint, protocol, form),
+        });
         entry
     }
 
@@ -166,6 +198,85 @@ impl Config {
     }
 }
 
+impl Config {
+    /// The duty cycle of each kind that has one.
+    pub(crate) fn duty_cycles(&self) -> Vec<(SampleKind, DutyCycle)> {
+        let cycles = [
+            (SampleKind::Cpu, self.cpu, self.cpu_duty_cycle),
+            (SampleKind::Wall, self.wall, self.wall_duty_cycle),
+            (SampleKind::OffCpu, self.off_cpu, self.off_cpu_duty_cycle),
+            (SampleKind::Alloc, self.heap, self.heap_duty_cycle),
+            (SampleKind::Lock, self.lock, self.lock_duty_cycle),
+        ];
+        let of_kind =
+            |(kind, is_on, cycle): (SampleKind, bool, Option<DutyCycle>)| Some((kind, cycle.filter(|_| is_on)?));
+        cycles.into_iter().filter_map(of_kind).filter(|(_, cycle)| cycle.on < cycle.every).collect()
+    }
+
+    /// Turns off the kinds that pause at this time. Returns the time of the next change; `None` without duty cycles.
+    pub(crate) fn pause_by_duty_cycle(&mut self, now_ns: u64, phase: f64) -> Option<u64> {
+        let mut next_ns = None;
+        for (kind, cycle) in self.duty_cycles() {
+            let (is_on, change_ns) = cycle.at(now_ns, phase);
+            next_ns = Some(next_ns.map_or(change_ns, |next_ns: u64| next_ns.min(change_ns)));
+            match kind {
+                _ if is_on => {}
+                SampleKind::Cpu => self.cpu = false,
+                SampleKind::Wall => self.wall = false,
+                SampleKind::OffCpu => self.off_cpu = false,
+                SampleKind::Alloc => self.heap = false,
+                _ => self.lock = false,
+            }
+        }
+        next_ns
+    }
+}
+
 fn invalid(message: &str, hint: &str) -> Error {
     Error::new(ErrorKind::InvalidConfig, message, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanprof_export::Secret;
+    use std::time::Duration;
+
+    #[test]
+    fn only_loopback_addresses_need_no_token() {
+        let config = |pull: &str, token: Option<&str>| Config {
+            pull: Some(pull.to_owned()),
+            pull_token: token.map(Secret::from),
+            ..Config::default()
+        };
+        for pull in ["localhost:0", "127.0.0.1:6060", "127.8.0.1:1", "[::1]:6060"] {
+            assert!(config(pull, None).check().is_ok(), "{pull}");
+        }
+        for pull in ["0.0.0.0:6060", "[::]:6060", "10.0.0.1:6060", "shop:6060"] {
+            let problem = config(pull, None).check().unwrap_err();
+            assert!(problem.message.contains(pull) && problem.hint.contains("pull_token"), "{problem:?}");
+            assert!(config(pull, Some("marker")).check().is_ok(), "{pull}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_never_shown() {
+        let config = Config { pull_token: Some(Secret::from("marker")), ..Config::default() };
+        assert!(!format!("{config:?} {:?}", config.entries()).contains("marker"));
+        assert!(config.entries().iter().any(|(name, text, _)| *name == "pull_token" && text == "***"));
+    }
+
+    #[test]
+    fn only_kinds_with_a_duty_cycle_pause() {
+        let wall_duty_cycle = Some(DutyCycle { on: Duration::from_secs(1), every: Duration::from_secs(10) });
+        let config = Config { wall: true, wall_duty_cycle, ..Config::default() };
+        let at = |now_ns| {
+            let mut active = config.clone();
+            let next_ns = active.pause_by_duty_cycle(now_ns, 0.0);
+            (active.cpu, active.wall, next_ns)
+        };
+        assert_eq!(at(0), (true, true, Some(1_000_000_000)));
+        assert_eq!(at(1_000_000_000), (true, false, Some(10_000_000_000)));
+        assert_eq!(Config::default().pause_by_duty_cycle(0, 0.0), None);
+    }
 }

@@ -2,16 +2,21 @@
 //! with the same types and bounds.
 
 use super::endpoint;
+use super::environment::base64;
 use super::keys::{nearest, KEYS};
 use super::types::{DestinationConfig, DestinationType};
 use super::value::{with_article, ConfigType, ConfigValue};
+use super::yaml::list_of;
 
 /// Keys of an entry, with the corresponding key of the top level.
-const ENTRY_KEYS: &[(&str, &str)] = &[
+pub(super) const ENTRY_KEYS: &[(&str, &str)] = &[
     ("type", ""),
     ("endpoint", "endpoint"),
     ("protocol", "protocol"),
     ("headers", "headers"),
+    ("tenant_id", ""),
+    ("basic_auth_user", ""),
+    ("basic_auth_password", ""),
     ("compression", "compression"),
     ("timeout", "timeout"),
     ("certificate", "certificate"),
@@ -46,18 +51,6 @@ impl ConfigType for Vec<DestinationConfig> {
     }
 }
 
-/// The list. Text is parsed as YAML, for environment variables.
-fn list_of(value: &ConfigValue) -> Option<Vec<ConfigValue>> {
-    match value {
-        ConfigValue::List(list) => Some(list.clone()),
-        ConfigValue::Text(text) => match super::yaml_value(&serde_norway::from_str(text).ok()?) {
-            ConfigValue::List(list) => Some(list),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 fn entries(list: &[ConfigValue]) -> Result<Vec<DestinationConfig>, String> {
     let numbered = list.iter().enumerate();
     numbered.map(|(i, value)| entry(value).map_err(|problem| format!("entry {}: {problem}", i + 1))).collect()
@@ -70,12 +63,16 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
         return Err(format!("`type` must be {}", DestinationType::TYPE));
     };
     let mut entry = DestinationConfig::new(destination_type);
+    let (mut tenant_id, mut user, mut password) = (None, None, None);
     for (name, value) in pairs.iter().filter(|(_, value)| *value != ConfigValue::Null) {
         match name.as_str() {
             "type" => {}
             "endpoint" => entry.endpoint = read(name, value)?,
             "protocol" => entry.protocol = read(name, value)?,
             "headers" => entry.headers = read(name, value)?,
+            "tenant_id" => tenant_id = read::<String>(name, value)?,
+            "basic_auth_user" => user = read::<String>(name, value)?,
+            "basic_auth_password" => password = read::<String>(name, value)?,
             "compression" => entry.compression = read(name, value)?,
             "timeout" => entry.timeout = read(name, value)?,
             "certificate" => entry.certificate = read(name, value)?,
@@ -93,6 +90,18 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
                 let hint = hint.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
                 return Err(format!("unknown key `{name}`{hint}"));
             }
+        }
+    }
+    if user.is_none() && password.is_some() {
+        return Err("`basic_auth_password` requires `basic_auth_user`".to_owned());
+    }
+    let basic = user.map(|user| {
+        let credentials = format!("{user}:{}", password.unwrap_or_default());
+        format!("Basic {}", base64(credentials.as_bytes()))
+    });
+    for (name, value) in [("x-scope-orgid", tenant_id), ("authorization", basic)] {
+        if let Some(value) = value {
+            entry.headers.get_or_insert_default().insert(name, value);
         }
     }
     Ok(entry)
@@ -137,15 +146,27 @@ mod tests {
             problem("[{type: otlp}, {type: file, directry: d}]"),
             "entry 2: unknown key `directry`; did you mean `directory`?"
         );
-        assert_eq!(problem("[{directory: d}]"), "entry 1: `type` must be otlp or file");
+        assert_eq!(problem("[{directory: d}]"), "entry 1: `type` must be otlp, pyroscope or file");
         assert_eq!(problem("[{type: otlp, headers: marker}]"), "entry 1: `headers` must be a map of text");
         assert_eq!(problem("[{type: otlp, timeout: 0}]"), "entry 1: `timeout` must lie between 0.001 and 600 s, got 0");
         assert_eq!(problem("[otlp]"), "entry 1: it must be a map");
     }
 
     #[test]
+    fn tenant_and_basic_authentication_become_headers_whose_values_are_not_shown() {
+        let text =
+            "[{type: pyroscope, tenant_id: team, basic_auth_user: '7', basic_auth_password: marker, headers: {a: b}}]";
+        let entry = list(text).unwrap().remove(0);
+        let headers: Vec<_> = entry.headers.iter().flat_map(|headers| headers.reveal()).collect();
+        assert_eq!(headers, [("a", "b"), ("authorization", "Basic NzptYXJrZXI="), ("x-scope-orgid", "team")]);
+        assert!(!format!("{entry:?}").contains("NzptYXJrZXI"));
+        let problem = list("[{type: pyroscope, basic_auth_password: marker}]").unwrap_err();
+        assert_eq!(problem, "entry 1: `basic_auth_password` requires `basic_auth_user`");
+    }
+
+    #[test]
     fn every_key_of_an_entry_has_a_key_of_the_top_level() {
-        for (name, top_level) in ENTRY_KEYS.iter().filter(|(name, _)| *name != "type") {
+        for (name, top_level) in ENTRY_KEYS.iter().filter(|(_, top_level)| !top_level.is_empty()) {
             assert!(KEYS.iter().any(|key| key.name == *top_level), "{name}");
             assert!(!list(&format!("[{{type: otlp, {name}: [1]}}]")).unwrap_err().contains("unknown"), "{name}");
         }

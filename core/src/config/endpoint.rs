@@ -6,6 +6,8 @@ use crate::{Error, ErrorKind};
 
 /// Path of profiles at OTLP/HTTP receivers.
 pub(super) const PROFILES_PATH: &str = "/v1development/profiles";
+/// Path of the only method of Pyroscope's push service (Connect protocol).
+const PUSH_PATH: &str = "/push.v1.PusherService/Push";
 /// Port of OTLP/gRPC (OTLP specification, "OTLP/gRPC Default Port").
 pub(super) const GRPC_PORT: u16 = 4317;
 const HTTPS_PORT: u16 = 443;
@@ -101,6 +103,12 @@ pub(super) fn final_url(endpoint: &str, protocol: Protocol, form: EndpointForm) 
     format!("{trimmed}{PROFILES_PATH}")
 }
 
+/// The URL of Pyroscope's push service below a base URL.
+pub(super) fn push_url(base: &str) -> String {
+    let base = base.trim_end_matches('/');
+    format!("{}{PUSH_PATH}", base.strip_suffix(PUSH_PATH).unwrap_or(base))
+}
+
 /// A URL without user and password, for display.
 pub(crate) fn without_userinfo(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
@@ -155,6 +163,27 @@ mod tests {
         assert_eq!(url(&[token]), "https://collector:4317");
         assert_eq!(url(&[("OTEL_EXPORTER_OTLP_INSECURE", "false")]), "https://collector:4317");
         assert_eq!(url(&[token, ("OTEL_EXPORTER_OTLP_INSECURE", "true")]), "http://collector:4317");
+    }
+
+    #[test]
+    fn a_pyroscope_destination_has_the_url_of_the_push_service_and_links_without_trace_ids() {
+        let of = |endpoint: Option<&str>| {
+            let entry = DestinationConfig {
+                endpoint: endpoint.map(str::to_owned),
+                ..DestinationConfig::new(DestinationType::Pyroscope)
+            };
+            let config = Config { destinations: Some(vec![entry]), ..Config::default() };
+            config.effective_destinations().remove(0)
+        };
+        let push = |base: &str| Some(format!("{base}/push.v1.PusherService/Push"));
+        assert_eq!(of(None).endpoint, push("http://localhost:4040"));
+        assert_eq!(of(Some("pyroscope:4040")).endpoint, push("http://pyroscope:4040"));
+        let cloud = "https://profiles-prod-001.grafana.net";
+        assert_eq!(of(Some("https://profiles-prod-001.grafana.net/")).endpoint, push(cloud));
+        assert_eq!(of(push("http://alloy:4041/base").as_deref()).endpoint, push("http://alloy:4041/base"));
+        assert_eq!(of(None).link, Some(crate::config::LinkDetail::Span));
+        // Port 4317 does not select gRPC.
+        assert_eq!(of(Some("pyroscope:4317")).protocol, Some(Protocol::HttpProtobuf));
     }
 
     #[test]

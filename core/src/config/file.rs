@@ -1,66 +1,75 @@
 //! The YAML configuration file: one map of keys. Values are typed by the key table.
 
+use super::nested::{flattened, nested_names};
 use super::types::ConfigSource;
 use super::value::{ConfigValue, Setting};
+use super::yaml::value;
 use crate::{Error, ErrorKind};
 use serde_norway::Value;
+use std::path::Path;
 
 /// Maximum size of the file; a configuration is far smaller.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The settings of the file at `path`.
-pub(crate) fn settings(path: &str) -> Result<Vec<Setting>, Error> {
+/// The settings of the file at `path`. Appends a warning for each key that is set twice.
+pub(crate) fn settings(path: &str, warnings: &mut Vec<String>) -> Result<Vec<Setting>, Error> {
     let hint = "correct config_file or SPANPROF_CONFIG_FILE, or remove it";
     let unreadable = |cause: String| {
         Error::new(ErrorKind::ConfigFile, format!("the configuration file `{path}` could not be read: {cause}"), hint)
     };
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    let (pairs, conflicts) = read_settings(Path::new(path)).map_err(unreadable)?;
+    warnings
+        .extend(conflicts.into_iter().map(|conflict| format!("{conflict} (file {path}); the nested one is ignored")));
+    let source = ConfigSource::File(path.to_owned());
+    Ok(pairs.into_iter().map(|(key, value)| Setting { key, value, source: source.clone() }).collect())
+}
+
+/// Keys with their values, and the keys that are set twice.
+type KeysAndConflicts = (Vec<(String, ConfigValue)>, Vec<String>);
+
+/// Keys and values of the file; the error is the reason why it cannot be read.
+pub(crate) fn read_settings(path: &Path) -> Result<KeysAndConflicts, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         // Reading a pipe would block the start of the program.
-        return Err(unreadable("it is not a regular file".to_owned()));
+        return Err("it is not a regular file".to_owned());
     }
     let size = metadata.len();
     if size > MAX_FILE_BYTES {
-        return Err(unreadable(format!("it has {size} bytes, expected at most {MAX_FILE_BYTES}")));
+        return Err(format!("it has {size} bytes, expected at most {MAX_FILE_BYTES}"));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    parse(&text, path).map_err(unreadable)
+    Ok(flattened(parse(&std::fs::read_to_string(path).map_err(|error| error.to_string())?)?))
 }
 
-fn parse(text: &str, path: &str) -> Result<Vec<Setting>, String> {
-    let document: Value = serde_norway::from_str(text).map_err(|error| error.to_string())?;
-    let pairs = match value(&document) {
-        ConfigValue::Null => Vec::new(),
-        ConfigValue::Map(pairs) => pairs,
-        other => return Err(format!("expected a map of keys, got {}", other.shown())),
+/// The number of the line that sets a key, in either spelling.
+pub(crate) fn line_of_key(path: &Path, key: &str) -> Option<usize> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let name_of = |line: &str| {
+        let name = line.split_once(':').map_or("", |(name, _)| name.trim_end());
+        name.trim_matches(['"', '\'']).to_owned()
     };
-    Ok(pairs
-        .into_iter()
-        .map(|(key, value)| Setting { key, value, source: ConfigSource::File(path.to_owned()) })
-        .collect())
+    let top_level = |wanted: &str| text.lines().position(|line| name_of(line) == wanted);
+    let nested = || {
+        let (section, name, _) = nested_names().find(|(_, _, known)| *known == key)?;
+        let first = top_level(section)?;
+        let mut lines = text.lines().enumerate().skip(first + 1);
+        lines.find(|(_, line)| name_of(line.trim_start()) == name).map(|(index, _)| index)
+    };
+    // A section may have the name of its switch: `cpu: {enabled: true}`.
+    let index = if nested_names().any(|known| known.0 == key) {
+        nested().or_else(|| top_level(key))
+    } else {
+        top_level(key).or_else(nested)
+    };
+    index.map(|index| index + 1)
 }
 
-pub(crate) fn value(yaml: &Value) -> ConfigValue {
-    match yaml {
-        Value::Null => ConfigValue::Null,
-        Value::Bool(value) => ConfigValue::Bool(*value),
-        Value::Number(number) => match number.as_i64() {
-            Some(value) => ConfigValue::Int(value),
-            None => ConfigValue::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Value::String(text) => ConfigValue::Text(text.clone()),
-        Value::Sequence(list) => ConfigValue::List(list.iter().map(value).collect()),
-        Value::Mapping(map) => ConfigValue::Map(map.iter().map(|(key, item)| (key_text(key), value(item))).collect()),
-        Value::Tagged(tagged) => value(&tagged.value),
-    }
-}
-
-fn key_text(key: &Value) -> String {
-    match key {
-        Value::String(text) => text.clone(),
-        Value::Bool(value) => value.to_string(),
-        Value::Number(number) => number.to_string(),
-        _ => String::new(),
+fn parse(text: &str) -> Result<Vec<(String, ConfigValue)>, String> {
+    let document: Value = serde_norway::from_str(text).map_err(|error| error.to_string())?;
+    match value(&document) {
+        ConfigValue::Null => Ok(Vec::new()),
+        ConfigValue::Map(pairs) => Ok(pairs),
+        other => Err(format!("expected a map of keys, got {}", other.shown())),
     }
 }
 
@@ -70,16 +79,16 @@ mod tests {
 
     #[test]
     fn a_file_is_one_map_of_keys() {
-        let settings = parse("sample_rate: 19\ntags: {team: a}\nservice_name: 12\n", "f").unwrap();
-        assert_eq!(settings[0].value, ConfigValue::Int(19));
-        assert_eq!(settings[1].value, ConfigValue::Map(vec![("team".to_owned(), "a".into())]));
-        assert!(parse("", "f").unwrap().is_empty());
-        assert_eq!(parse("- a\n- b", "f").err().unwrap(), "expected a map of keys, got a list of 2");
+        let settings = parse("sample_rate: 19\ntags: {team: a}\nservice_name: 12\n").unwrap();
+        assert_eq!(settings[0].1, ConfigValue::Int(19));
+        assert_eq!(settings[1].1, ConfigValue::Map(vec![("team".to_owned(), "a".into())]));
+        assert!(parse("").unwrap().is_empty());
+        assert_eq!(parse("- a\n- b").err().unwrap(), "expected a map of keys, got a list of 2");
     }
 
     #[test]
     fn a_missing_file_is_an_error_with_its_path() {
-        let error = settings("/nonexistent/spanprof.yaml").err().unwrap();
+        let error = settings("/nonexistent/spanprof.yaml", &mut Vec::new()).err().unwrap();
         assert_eq!(error.kind, ErrorKind::ConfigFile);
         assert!(error.message.contains("/nonexistent/spanprof.yaml"), "{}", error.message);
     }

@@ -5,12 +5,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::binding_options::BindingOption;
+use super::duty_cycle::DutyCycle;
 use super::endpoint::{self, UnusableText};
+use super::pull::check_pull;
+use super::redaction::{RedactionRules, SecretText};
+use super::retention::{CpuShare, SampleRetention, TailDuration};
 use super::types::{
     Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Profiles, Protocol, Proxies,
 };
 use super::value::{with_article, ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
+use spanprof_export::Secret;
+use spanprof_profile::redact::RedactionTarget;
 
 /// Smallest and largest value of a key, in its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,13 +150,15 @@ const fn between(min: f64, max: f64) -> Option<Bounds> {
     Some(Bounds { min, max })
 }
 
-/// A value for `stats()`, without secrets: user, password and query of a URL.
+/// A value for `stats()`, without secrets: user, password and query of a URL, path of the private key.
 fn shown(name: &str, text: String) -> String {
     match name {
         "endpoint" => {
             let url = endpoint::without_userinfo(&text);
             url.split_once('?').map_or(url.clone(), |(address, _)| address.to_owned())
         }
+        // The place of a private key.
+        "client_key" if !text.is_empty() => "***".to_owned(),
         _ => text,
     }
 }
@@ -158,7 +166,7 @@ fn shown(name: &str, text: String) -> String {
 macro_rules! config_keys {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr, $unit:literal, $bounds:expr, $live:literal;)+) => {
         /// Every setting of the profiler, typed. [`Config::load`] loads the layers; `Config::default()` has the defaults only.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, PartialEq)]
         pub struct Config {
             $($(#[doc = $doc])+ pub $name: $type,)+
             /// Source of each value; a missing key has its default.
@@ -173,6 +181,13 @@ macro_rules! config_keys {
             pub options: &'static [BindingOption],
             /// Values of these settings that a layer set, as text.
             pub option_values: BTreeMap<&'static str, String>,
+        }
+
+        /// Keys and values as in `stats()`, without secrets.
+        impl std::fmt::Debug for Config {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.debug_map().entries(self.entries().into_iter().map(|(key, text, _)| (key, text))).finish()
+            }
         }
 
         impl Default for Config {
@@ -212,6 +227,7 @@ macro_rules! config_keys {
                 match (name, value) {
                     ("endpoint", ConfigValue::Text(text)) => endpoint::check(text).map_err(InvalidSetting::Unusable)?,
                     ("output", ConfigValue::Text(text)) => check_output(text).map_err(InvalidSetting::Unusable)?,
+                    ("pull", ConfigValue::Text(text)) => check_pull(text).map_err(InvalidSetting::Unusable)?,
                     _ => {}
                 }
                 match name {
@@ -232,12 +248,19 @@ macro_rules! config_keys {
 
             /// Resets one key to its default.
             pub(crate) fn reset(&mut self, name: &str) {
-                let default = Config::default();
+                self.reset_to(name, &Config::default());
+            }
+
+            /// Sets one key, and its source, to those of another configuration.
+            pub(crate) fn reset_to(&mut self, name: &str, other: &Config) {
                 match name {
-                    $(stringify!($name) => self.$name = default.$name,)+
+                    $(stringify!($name) => self.$name = other.$name.clone(),)+
                     _ => {}
                 }
-                self.sources.remove(name);
+                match other.sources.get_key_value(name) {
+                    Some((name, source)) => drop(self.sources.insert(name, source.clone())),
+                    None => drop(self.sources.remove(name)),
+                }
             }
 
             /// The first key whose value is outside its bounds.
@@ -256,6 +279,12 @@ macro_rules! config_keys {
             /// Each key with its value as text (secrets masked) and its source.
             pub fn entries(&self) -> Vec<(&'static str, String, ConfigSource)> {
                 let source = |name| self.sources.get(name).cloned().unwrap_or(ConfigSource::Default);
+                let shown = |name, text: String| match name {
+                    "tags" => self.shown_pairs(&self.tags, RedactionTarget::LabelValue),
+                    "resource_attributes" => self.shown_pairs(&self.resource_attributes, RedactionTarget::Resource),
+                    "service_name" => self.shown_service_name(),
+                    _ => shown(name, text),
+                };
                 vec![$((stringify!($name), shown(stringify!($name), self.$name.to_text()), source(stringify!($name))),)+]
             }
         }
@@ -271,8 +300,9 @@ macro_rules! config_keys {
 }
 
 config_keys! {
-    /// Whether to profile at all.
-    enabled: bool = true, "", None, false;
+    /// Whether to profile. With `false` the profiler takes no samples and waits until `update`, the control endpoint or the watched
+    /// file sets it to `true`.
+    enabled: bool = true, "", None, true;
     /// `service.name` of the resource; empty: the program's name.
     service_name: String = String::new(), "", None, false;
     /// Additional attributes of the resource, at most 15 in total.
@@ -327,8 +357,34 @@ config_keys! {
     max_contexts: u32 = 65_536, "contexts", between(256.0, 262_144.0), true;
     /// Maximum length of a label value; longer values are truncated and counted.
     max_label_value_bytes: u32 = 1024, "bytes", between(8.0, 2048.0), true;
+    /// Takes CPU samples for a part of each period, such as `15s/5m`: totals are those of this part. The phase is random.
+    cpu_duty_cycle: Option<DutyCycle> = None, "", None, true;
+    /// As `cpu_duty_cycle`, for wall-clock samples.
+    wall_duty_cycle: Option<DutyCycle> = None, "", None, true;
+    /// As `cpu_duty_cycle`, for the time off CPU.
+    off_cpu_duty_cycle: Option<DutyCycle> = None, "", None, true;
+    /// As `cpu_duty_cycle`, for allocation samples. Objects in use are those allocated since the last pause.
+    heap_duty_cycle: Option<DutyCycle> = None, "", None, true;
+    /// As `cpu_duty_cycle`, for waits for locks.
+    lock_duty_cycle: Option<DutyCycle> = None, "", None, true;
     /// Whether each sample keeps its timestamp (larger profiles).
     keep_timestamps: bool = false, "", None, true;
+    /// `tail` decides at the end of each request whether its samples keep their timestamps and their span. The samples of other
+    /// requests have neither, and count fully in the totals. `all` treats all samples alike.
+    retention: SampleRetention = SampleRetention::All, "", None, true;
+    /// With `retention=tail`: keeps requests of at least this duration; `p99`: longer than the 99th percentile of their endpoint.
+    tail_duration: TailDuration = TailDuration::Percentile, "s", between(0.0, 86_400.0), true;
+    /// With `retention=tail`: keeps requests with at least this CPU time per second of their duration.
+    tail_cpu_share: Option<CpuShare> = None, "", between(0.001, 1_000.0), true;
+    /// With `retention=tail`: keeps requests that allocate at least this, as estimated from the allocation samples.
+    tail_allocated_bytes: Option<u64> = None, "bytes", between(1.0, 1_099_511_627_776.0), true;
+    /// With `retention=tail`: keeps requests that end with an error.
+    tail_errors: bool = true, "", None, true;
+    /// With `retention=tail`: whether the samples of other requests keep their span.
+    tail_keep_links: bool = false, "", None, true;
+    /// With `retention=tail`: maximum memory for samples of unfinished requests. Beyond it, the oldest requests are not kept and
+    /// are counted.
+    tail_max_bytes: u64 = 8 << 20, "bytes", between(65_536.0, 1_073_741_824.0), true;
     /// URL of the OTLP receiver, or `host:port`; `/v1development/profiles` is added to a URL without a path. Without it and without
     /// `file_directory`: `http://localhost:4318`, with gRPC `http://localhost:4317`.
     endpoint: Option<String> = None, "", None, false;
@@ -361,17 +417,38 @@ config_keys! {
     /// Whether objects in use carry the label `age`: `new` (allocated since the previous window), `survived` (in 1 to 5 earlier
     /// windows) or `old` (in 6 or more). When not set, files have it and OTLP receivers do not: some store a series for each label.
     heap_age: Option<bool> = None, "", None, false;
-    /// Several destinations, each a map with `type` (otlp or file) and its own keys; an empty list sends nothing.
+    /// Several destinations, each a map with `type` (otlp, pyroscope or file) and its own keys; an empty list sends nothing.
     destinations: Option<Vec<DestinationConfig>> = None, "", None, false;
     /// Directory for gzip-compressed pprof files. Without `endpoint` it replaces the receiver, else both are served.
     file_directory: Option<String> = None, "", None, false;
     /// Number of files kept in the directory; the oldest files are removed.
     file_keep: u32 = 100, "files", between(1.0, 1_000_000.0), false;
+    /// Whether the default patterns replace passwords, secrets, credentials and tokens by `[REDACTED]`.
+    redaction: bool = true, "", None, false;
+    /// Rules that remove or replace names, paths, labels and attributes before anything leaves the process. Each is a map with
+    /// `where`, `match`, `action`, `with` and `key`. Rules of all sources apply.
+    redaction_rules: RedactionRules = RedactionRules::default(), "", None, false;
+    /// Key of the hashes of redaction rules. Without it, equal texts have different hashes in each process.
+    redaction_hash_key: Option<SecretText> = None, "", None, false;
     /// File for the whole run, written at its end: a flame graph (`.html`), pprof (`.pb.gz`) or folded stacks (`.folded`). Without
     /// `endpoint` it replaces the receiver. Child processes write their own files, with their process id in the name.
     output: Option<String> = None, "", None, false;
+    /// Address (`host:port`) at which `go tool pprof` and collectors pull profiles under `/debug/pprof/`; port 0 is any free one.
+    /// Without `endpoint` it replaces the receiver. Other addresses than those of this host require `pull_token`.
+    pull: Option<String> = None, "", None, false;
+    /// Token that each pull must present, as a bearer token or as the password of basic authentication; never shown.
+    pull_token: Option<Secret> = None, "", None, false;
     /// Maximum number of bytes queued for a destination; beyond it, the oldest requests are dropped and counted.
     queue_max_bytes: u64 = 16 << 20, "bytes", between(65_536.0, 1_073_741_824.0), false;
+    /// Directory in which requests wait on disk until a receiver has accepted them: an outage and the end of the process lose
+    /// none. On a local disk, for this user only. When not set, requests wait in memory.
+    buffer_directory: Option<String> = None, "", None, false;
+    /// Maximum number of bytes that a process keeps in `buffer_directory` for a destination, before compression; beyond it,
+    /// the oldest requests are dropped and counted.
+    buffer_max_bytes: u64 = 256 << 20, "bytes", between(65_536.0, 1_099_511_627_776.0), false;
+    /// Age of a profile at which its request is removed from `buffer_directory` and counted. Pyroscope refuses profiles older
+    /// than 1 hour.
+    buffer_max_age: Duration = Duration::from_secs(3000), "s", between(60.0, 604_800.0), false;
     /// Maximum size of a request before compression; larger requests are split without loss.
     max_profile_size: u64 = 2 << 20, "bytes", between(16_384.0, 4_128_768.0), true;
     /// Maximum duration of `stop`, also at the end of the program.
@@ -384,8 +461,27 @@ config_keys! {
     inherit_threads: bool = false, "", None, false;
     /// Whether signals may be used; without them only wall-clock samples are possible.
     signals: bool = true, "", None, false;
+    /// Maximum CPU time of the profiler as a share of one core, or of the CPU quota where that is below one processor: its own
+    /// threads and its signal handler. Above it, the rates fall, down to 10 Hz, and the profiles cover longer windows. 0: no limit.
+    cpu_budget: f64 = 0.01, "", between(0.0, 1.0), true;
+    /// Maximum of the adaptive rate. When set, the CPU rate rises from `sample_rate` up to this value while the CPU and the memory
+    /// use are below `adaptive_cpu_threshold` and `adaptive_memory_threshold`, and within `cpu_budget`.
+    sample_rate_max: Option<u32> = None, "Hz", between(1.0, 10_000.0), true;
+    /// CPU use above which the adaptive rate is `sample_rate`: share of the CPU quota, or of all processors without one.
+    adaptive_cpu_threshold: f64 = 0.7, "", between(0.0, 1.0), true;
+    /// Memory use above which the adaptive rate is `sample_rate`: share of the memory limit.
+    adaptive_memory_threshold: f64 = 0.8, "", between(0.0, 1.0), true;
+    /// CPU use above which the profiler sheds load: share of the CPU quota, or of all processors without one. The profiles `wall`,
+    /// `off_cpu`, `threads` and `lock` pause, `heap_interval` grows 16 times, and the CPU rate falls to 10 Hz. When not set, it never
+    /// sheds.
+    load_shedding_cpu_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
+    /// As `load_shedding_cpu_threshold`, for the memory use as a share of the memory limit.
+    load_shedding_memory_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
     /// YAML file with these keys, read at start.
     config_file: Option<String> = None, "", None, false;
+    /// Whether changes of the configuration file are applied while the profiler runs: within a second in a process that uses the
+    /// CPU, within `upload_interval` in an idle one.
+    config_watch: bool = true, "", None, false;
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use super::binding_options::BindingOption;
 use super::environment::{self, process_environment, Environment};
 use super::file;
 use super::keys::{nearest_key, Config, ConfigBuilder, InvalidSetting, KEYS};
+use super::nested::{flattened, nearest_nested};
+use super::redaction::RedactionRules;
 use super::types::ConfigSource;
 use super::value::{ConfigType, ConfigValue, Setting};
 use crate::{Error, ErrorKind};
@@ -18,7 +20,7 @@ pub struct ConfigPatch(pub Vec<(String, ConfigValue)>);
 /// Whether an invalid value of this source is an error. In variables and files it is a warning: the environment of a program
 /// never stops it.
 fn is_strict(source: &ConfigSource) -> bool {
-    matches!(source, ConfigSource::Code | ConfigSource::Update)
+    *source == ConfigSource::Code
 }
 
 impl Config {
@@ -48,9 +50,10 @@ impl Config {
         self.option_values.get(name).map_or_else(default, String::as_str)
     }
 
-    /// Whether a start takes no samples: `enabled` is false, or the environment has a kill switch.
+    /// Whether the environment has a kill switch: the process is not profiled, and nothing can enable the profiler while it
+    /// runs. Unlike `enabled=false`, which prepares the profiler without samples.
     pub fn is_disabled(&self) -> bool {
-        !self.enabled || self.disabled_by.is_some()
+        self.disabled_by.is_some()
     }
 
     /// Merges the layers and validates each value separately.
@@ -63,22 +66,25 @@ impl Config {
         let from_environment = environment::settings(environment, options, &mut config.warnings);
         let mut settings = config.file_settings(code, environment)?;
         settings.extend(from_environment);
-        settings.extend(code.iter().map(|(key, value)| Setting {
-            key: key.clone(),
-            value: value.clone(),
-            source: ConfigSource::Code,
-        }));
+        let code = in_code(code, &ConfigSource::Code)?;
+        settings.extend(code.into_iter().map(|(key, value)| Setting { key, value, source: ConfigSource::Code }));
         let mut ignored = Vec::new();
         for setting in &settings {
             if let Err(problem) = config.apply(setting) {
                 if is_strict(&setting.source) {
                     return Err(problem);
                 }
+                if setting.key == "redaction_rules" {
+                    config.add_redaction_rules(RedactionRules::without_invalid(&setting.value));
+                }
                 ignored.push((&setting.key, problem));
             }
         }
         for (key, problem) in ignored {
-            let effective = config.effective_value_text(key);
+            let effective = match key.as_str() {
+                "redaction_rules" => config.redaction_rules.fallback_text(),
+                _ => config.effective_value_text(key),
+            };
             config.warnings.push(format!("{}; {effective}", problem.message));
         }
         config.disabled_by = environment::kill_switch(environment);
@@ -93,12 +99,20 @@ impl Config {
         environment: &Environment,
     ) -> Result<Vec<Setting>, Error> {
         if let Some(path) = last_text(code, "config_file").filter(|path| !path.is_empty()) {
-            return file::settings(&path);
+            return file::settings(&path, &mut self.warnings);
         }
         let by_variable = environment.get("SPANPROF_CONFIG_FILE").filter(|path| !path.trim().is_empty());
         let Some(path) = by_variable else { return Ok(Vec::new()) };
-        Ok(file::settings(path).unwrap_or_else(|error| {
-            self.warnings.push(format!("{} (environment SPANPROF_CONFIG_FILE); it is ignored", error.message));
+        let mut warnings = Vec::new();
+        let settings = file::settings(path, &mut warnings);
+        self.warnings.append(&mut warnings);
+        Ok(settings.unwrap_or_else(|error| {
+            let mut warning = format!("{} (environment SPANPROF_CONFIG_FILE); it is ignored", error.message);
+            if std::fs::read_to_string(path).is_ok_and(|text| text.contains("redaction")) {
+                self.add_redaction_rules(RedactionRules::everything());
+                warning = format!("{warning}; {}", self.redaction_rules.fallback_text());
+            }
+            self.warnings.push(warning);
             Vec::new()
         }))
     }
@@ -122,43 +136,59 @@ impl Config {
         ConfigBuilder::default()
     }
 
-    /// The configuration with `patch` applied, for `update`.
-    pub(crate) fn patched(&self, patch: &ConfigPatch) -> Result<Config, Error> {
+    /// The configuration with keys of a running profiler changed by `source`. Warnings are those of the change.
+    pub(crate) fn patched(&self, changes: &[(String, ConfigValue)], source: &ConfigSource) -> Result<Config, Error> {
         let mut config = self.clone();
         config.warnings.clear();
-        for (key, value) in &patch.0 {
-            let known = KEYS.iter().find(|known| known.name == key);
-            let is_option = self.options.iter().any(|option| option.name == key);
-            if is_option || known.is_some_and(|known| !known.live) {
-                {
-                    return Err(Error::new(
-                        ErrorKind::InvalidConfig,
-                        format!("{key} cannot change while the profiler runs"),
-                        format!("call stop(), then start() with the new {key}"),
-                    ));
-                }
+        for (key, value) in &in_code(changes, source)? {
+            if !self.can_change(key) {
+                return Err(Error::new(
+                    ErrorKind::InvalidConfig,
+                    format!("{key} cannot change while the profiler runs"),
+                    format!("call stop(), then start() with the new {key}"),
+                ));
             }
-            config.apply(&Setting { key: key.clone(), value: value.clone(), source: ConfigSource::Update })?;
+            config.apply_without_merge(&Setting { key: key.clone(), value: value.clone(), source: source.clone() })?;
         }
         config.check()?;
         Ok(config)
     }
 
+    /// Whether a key may change while the profiler runs. True for unknown keys, which are a warning.
+    pub(crate) fn can_change(&self, key: &str) -> bool {
+        let is_option = self.options.iter().any(|option| option.name == key);
+        !is_option && KEYS.iter().find(|known| known.name == key).is_none_or(|known| known.live)
+    }
+
     /// Applies one value; an invalid value leaves the configuration unchanged. An unknown key is a warning.
     fn apply(&mut self, setting: &Setting) -> Result<(), Error> {
+        match self.merged_with(setting) {
+            Some(value) => {
+                self.apply_without_merge(&Setting { value, key: setting.key.clone(), source: setting.source.clone() })
+            }
+            None => self.apply_without_merge(setting),
+        }
+    }
+
+    /// As [`Config::apply`]; maps replace the value of the lower layers.
+    fn apply_without_merge(&mut self, setting: &Setting) -> Result<(), Error> {
         if setting.value == ConfigValue::Null {
             return Ok(());
         }
-        let merged = self.merged_with(setting);
-        match self.set(&setting.key, merged.as_ref().unwrap_or(&setting.value)) {
+        let lower_rules = (setting.key == "redaction_rules").then(|| self.redaction_rules.clone());
+        match self.set(&setting.key, &setting.value) {
             Ok(()) => {
+                if let Some(lower) = lower_rules {
+                    self.redaction_rules = lower.and(std::mem::take(&mut self.redaction_rules));
+                }
                 if let Some(key) = KEYS.iter().find(|key| key.name == setting.key) {
                     self.sources.insert(key.name, setting.source.clone());
                 }
                 Ok(())
             }
             Err(InvalidSetting::UnknownKey) => {
-                let nearest = nearest_key(&setting.key, self.options);
+                let nearest =
+                    nearest_nested(&setting.key).or_else(|| nearest_key(&setting.key, self.options).map(str::to_owned));
                 let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 self.warnings.push(format!("unknown key `{}` ({}) is ignored{hint}", setting.key, setting.source));
                 Ok(())
@@ -189,17 +219,19 @@ impl Config {
 }
 
 impl Config {
+    /// Adds rules to those of the lower layers: no layer removes a rule of another one.
+    fn add_redaction_rules(&mut self, rules: RedactionRules) {
+        self.redaction_rules = std::mem::take(&mut self.redaction_rules).and(rules);
+    }
+
     /// Merges attributes and labels of several layers by key, as OpenTelemetry does with resources; the higher layer wins.
-    /// `service.name` among the attributes sets `service_name`. `None` for other keys, and for `update`, which replaces.
+    /// `service.name` among the attributes sets `service_name`. `None` for other keys.
     fn merged_with(&mut self, setting: &Setting) -> Option<ConfigValue> {
         let lower = match setting.key.as_str() {
             "resource_attributes" => self.resource_attributes.clone(),
             "tags" => self.tags.clone(),
             _ => return None,
         };
-        if setting.source == ConfigSource::Update {
-            return None;
-        }
         let mut upper = BTreeMap::from_value(&setting.value)?;
         if setting.key == "resource_attributes" {
             if let Some(name) = upper.remove("service.name") {
@@ -210,6 +242,21 @@ impl Config {
         let mut merged = lower;
         merged.extend(upper);
         Some(ConfigValue::Map(merged.into_iter().map(|(key, value)| (key, ConfigValue::Text(value))).collect()))
+    }
+}
+
+/// Settings in code with flat keys.
+///
+/// # Errors
+/// When a key is set in both spellings.
+fn in_code(pairs: &[(String, ConfigValue)], source: &ConfigSource) -> Result<Vec<(String, ConfigValue)>, Error> {
+    let (pairs, conflicts) = flattened(pairs.to_vec());
+    match conflicts.first() {
+        None => Ok(pairs),
+        Some(conflict) => {
+            let message = format!("{conflict} ({source})");
+            Err(Error::new(ErrorKind::InvalidConfig, message, "remove one of them"))
+        }
     }
 }
 
@@ -235,7 +282,11 @@ impl ConfigBuilder {
         let file = in_code.config_file.map(|path| ("config_file".to_owned(), ConfigValue::Text(path)));
         let mut config = Config::layered(&file.into_iter().collect::<Vec<_>>(), environment, &[])?;
         for (key, assignment) in &self.assignments {
+            let lower_rules = config.redaction_rules.clone();
             assignment(&mut config);
+            if *key == "redaction_rules" {
+                config.redaction_rules = lower_rules.and(std::mem::take(&mut config.redaction_rules));
+            }
             config.sources.insert(key, ConfigSource::Code);
         }
         config.finish()

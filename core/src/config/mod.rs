@@ -5,29 +5,45 @@
 mod binding_options;
 mod check;
 mod destinations;
+mod duty_cycle;
 mod endpoint;
 mod environment;
 mod file;
-#[cfg(feature = "json")]
 mod json;
 mod key_case;
 mod keys;
 mod load;
+mod nested;
+mod pull;
+mod redacted_values;
+mod redaction;
 mod reference;
+mod retention;
+mod running_config;
+mod schema;
+mod share;
 mod types;
 mod value;
+mod yaml;
 
 pub use binding_options::{BindingOption, OptionValues};
+pub use duty_cycle::DutyCycle;
 pub(crate) use environment::kill_switch;
 pub use environment::{process_environment, Environment};
-pub(crate) use file::value as yaml_value;
-#[cfg(feature = "json")]
+pub(crate) use file::{line_of_key, read_settings};
 pub use json::from_json;
 pub use key_case::{camel_case, in_camel_case, snake_case};
+pub(crate) use keys::nearest_key;
 pub use keys::{Bounds, Config, ConfigBuilder, Key, KEYS};
 pub use load::ConfigPatch;
+pub(crate) use nested::{flattened, nearest_nested};
+pub use redaction::{RedactionRules, SecretText};
+pub use retention::{CpuShare, SampleRetention, TailDuration};
+pub(crate) use running_config::{Burst, RunningConfig};
 pub use types::{
     Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LabelNames, LinkDetail, Profiles,
     Protocol, Proxies,
 };
 pub use value::ConfigValue;
+#[cfg(feature = "conformance")]
+pub(crate) use yaml::value as yaml_value;

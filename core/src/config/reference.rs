@@ -1,6 +1,7 @@
 //! The reference page of the configuration, generated from the key table.
 
 use super::keys::{Config, KEYS};
+use super::nested::nested_names;
 use std::fmt::Write;
 
 /// Text below the table.
@@ -8,9 +9,35 @@ const NOTES: &str = "
 ## Text values
 In variables and in the options of agents, values are text:
 - `true` may be `1`, `yes` or `on`, and `false` may be `0`, `no` or `off`.
-- Bytes may end in `KiB` or `MiB`, seconds in `s` or `ms`.
+- Bytes may end in `KiB`, `MiB` or `GiB`; `KB`, `MB` and `GB` mean the same. Durations may end in `us`, `ms`, `s`, `m` or `h`.
 - A map is `key=value,other=value`, percent-encoded where needed.
-- `destinations` is YAML or JSON.
+- `destinations` and `redaction_rules` are YAML or JSON.
+
+## Sections of the file
+In the file, related keys may be written as sections. Each nested name is the spelling of one key:
+
+```yaml
+service_name: checkout
+upload_interval: 10s
+max_stack_depth: 128
+max_profile_size: 2MB
+cpu:
+  enabled: true
+  sample_rate: 100
+memory:
+  enabled: true
+  sample_rate: 512KB
+lock:
+  enabled: true
+  threshold: 10us
+```
+
+If both spellings of a key are set, the flat one is used, with a warning; in code that is an error. [schema.json](schema.json) is the
+JSON schema of the file, for editors and deployments: `# yaml-language-server: $schema=…/schema.json`.
+
+| nested name | key |
+|---|---|
+NESTED
 
 ## Destinations
 Each entry of `destinations` has a `type` and any of the keys of that type:
@@ -18,8 +45,10 @@ Each entry of `destinations` has a `type` and any of the keys of that type:
 | `type` | keys |
 |---|---|
 | `otlp` | `endpoint`, `protocol`, `headers`, `compression`, `timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` |
+| `pyroscope` | `endpoint`, `headers`, `timeout`, `certificate`, `client_key`, `client_certificate` |
+| `otlp`, `pyroscope` | `tenant_id` (header `X-Scope-OrgID`), `basic_auth_user`, `basic_auth_password` |
 | `file` | `directory`, `keep` |
-| both | `link`, `instance_attributes`, `label_names`, `heap_age` |
+| all | `link`, `instance_attributes`, `label_names`, `heap_age` |
 
 Missing keys are taken from the table above, `directory` and `keep` from `file_directory` and `file_keep`:
 
@@ -38,12 +67,17 @@ destinations:
 An `endpoint` without a scheme gets `https://` for port 443, else `http://`. With gRPC it also gets `https://` if headers or
 certificates are configured and `insecure` is not set. Port 4317 selects gRPC unless `protocol` is set.
 
+## Redaction
+[redaction.md](redaction.md) explains `redaction`, `redaction_rules` and `redaction_hash_key`.
+
 ## Invalid values
 An invalid value in code is an error. In a variable or the file it is a warning. The value of the next source in the order of
-precedence is then used, or the default.
+precedence is then used, or the default. An invalid rule of `redaction_rules` is replaced by one that removes every text of its
+`where`.
 
 ## Kill switches
-`SPANPROF_DISABLED=1` and `OTEL_SDK_DISABLED=true` turn the profiler off. `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
+`SPANPROF_DISABLED=1` and `OTEL_SDK_DISABLED=true` turn the profiler off for the life of the process. `enabled=false` prepares it, so that
+it can be enabled while it runs ([control](control.md)). `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
 ";
 
 impl Config {
@@ -74,7 +108,8 @@ impl Config {
                 key.doc.trim(),
             );
         }
-        page.push_str(NOTES);
+        let nested = nested_names().map(|(section, name, key)| format!("| `{section}.{name}` | `{key}` |"));
+        page.push_str(&NOTES.replace("NESTED", &nested.collect::<Vec<_>>().join("\n")));
         page
     }
 }

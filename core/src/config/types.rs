@@ -16,6 +16,9 @@ macro_rules! choices {
                 match self { $(Self::$variant => $text,)+ }
             }
 
+            /// The texts of all choices.
+            pub const TEXTS: &'static [&'static str] = &[$($text,)+];
+
             /// The choice of a text.
             pub fn from_text(text: &str) -> Option<Self> {
                 match text.trim().to_ascii_lowercase().as_str() { $($text => Some(Self::$variant),)+ _ => None }
@@ -77,6 +80,8 @@ choices! {
     DestinationType {
         /// An OTLP receiver.
         Otlp = "otlp",
+        /// Pyroscope's own protocol: Pyroscope, Grafana Cloud Profiles, Grafana Alloy.
+        Pyroscope = "pyroscope",
         /// A directory of gzip-compressed pprof files.
         File = "file",
     }
@@ -125,7 +130,7 @@ impl fmt::Debug for Headers {
 
 /// One entry of `destinations`: a receiver or a directory with its own settings. Missing settings are taken from the keys of
 /// the same name at the top level.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct DestinationConfig {
     /// Receiver or directory.
     pub destination_type: DestinationType,
@@ -159,6 +164,16 @@ pub struct DestinationConfig {
     pub directory: Option<String>,
     /// Number of files kept.
     pub keep: Option<u32>,
+}
+
+/// Without user, password and query of the endpoint, headers and paths of keys.
+impl fmt::Debug for DestinationConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoint = self.endpoint.as_deref().map(spanprof_export::shown_url);
+        let mut shown = formatter.debug_struct("DestinationConfig");
+        shown.field("type", &self.destination_type.text()).field("endpoint", &endpoint);
+        shown.field("directory", &self.directory).finish_non_exhaustive()
+    }
 }
 
 impl DestinationConfig {
@@ -198,6 +213,12 @@ pub enum ConfigSource {
     Code,
     /// `update` while running.
     Update,
+    /// The overhead governor, which limits the value of another source.
+    Governor,
+    /// The control endpoint.
+    Endpoint,
+    /// A burst, which ends by itself.
+    Burst,
 }
 
 impl fmt::Display for ConfigSource {
@@ -208,6 +229,9 @@ impl fmt::Display for ConfigSource {
             Self::Environment(name) => write!(formatter, "environment {name}"),
             Self::Code => formatter.write_str("code"),
             Self::Update => formatter.write_str("update"),
+            Self::Governor => formatter.write_str("governor"),
+            Self::Endpoint => formatter.write_str("endpoint"),
+            Self::Burst => formatter.write_str("burst"),
         }
     }
 }

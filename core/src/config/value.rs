@@ -42,6 +42,18 @@ impl From<&str> for ConfigValue {
     }
 }
 
+impl From<i32> for ConfigValue {
+    fn from(value: i32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<bool> for ConfigValue {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
 impl ConfigValue {
     /// The value in an error message. Maps may contain secrets, so only their keys are shown.
     pub(crate) fn shown(&self) -> String {
@@ -50,7 +62,7 @@ impl ConfigValue {
             Self::Bool(value) => value.to_string(),
             Self::Int(value) => value.to_string(),
             Self::Float(value) => value.to_string(),
-            Self::Text(text) => format!("`{text}`"),
+            Self::Text(text) => format!("`{}`", spanprof_profile::redact::without_secrets(text)),
             Self::List(list) => format!("a list of {}", list.len()),
             Self::Map(pairs) => {
                 let keys: Vec<_> = pairs.iter().map(|(key, _)| key.as_str()).collect();
@@ -59,7 +71,7 @@ impl ConfigValue {
         }
     }
 
-    fn scalar_text(&self) -> Option<String> {
+    pub(super) fn scalar_text(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
             Self::Bool(value) => Some(value.to_string()),
@@ -141,16 +153,17 @@ macro_rules! whole_numbers {
 
 whole_numbers!(u32, u64);
 
-/// A number with an optional suffix KiB or MiB.
+/// Units of byte counts. `KB` is 1024 bytes, as in the settings of other profilers.
+const BYTE_UNITS: [(&str, u32); 6] = [("kib", 10), ("mib", 20), ("gib", 30), ("kb", 10), ("mb", 20), ("gb", 30)];
+/// Units of durations, per second.
+const TIME_UNITS: [(&str, f64); 7] =
+    [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0), ("m", 1.0 / 60.0), ("h", 1.0 / 3600.0), ("", 1.0)];
+
+/// A number with an optional unit of bytes.
 fn whole_number(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let (digits, factor) = if let Some(digits) = text.strip_suffix("MiB") {
-        (digits, 1 << 20)
-    } else if let Some(digits) = text.strip_suffix("KiB") {
-        (digits, 1 << 10)
-    } else {
-        (text, 1)
-    };
+    let text = text.trim().to_ascii_lowercase();
+    let with_unit = BYTE_UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, 1i64 << shift)));
+    let (digits, factor) = with_unit.unwrap_or((&text, 1));
     digits.trim().parse::<i64>().ok()?.checked_mul(factor)
 }
 
@@ -163,8 +176,7 @@ impl ConfigType for Duration {
             ConfigValue::Float(number) => *number,
             ConfigValue::Text(text) => {
                 let text = text.trim();
-                let units = [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0), ("", 1.0)];
-                let (number, per_second) = units
+                let (number, per_second) = TIME_UNITS
                     .iter()
                     .find_map(|(unit, per_second)| text.strip_suffix(unit).map(|number| (number, per_second)))?;
                 number.trim().parse::<f64>().ok()? / per_second
@@ -242,7 +254,7 @@ choice_types!(
     Compression = "gzip or none",
     LinkDetail = "trace_and_span, span or none",
     LabelNames = "as_is or strict",
-    DestinationType = "otlp or file",
+    DestinationType = "otlp, pyroscope or file",
 );
 
 impl ConfigType for BTreeMap<String, String> {
@@ -333,7 +345,11 @@ mod tests {
     #[test]
     fn sizes_and_durations_may_have_a_unit() {
         assert_eq!(u64::from_value(&"16 MiB".into()), Some(16 << 20));
+        assert_eq!(u64::from_value(&"512KB".into()), Some(512 << 10));
+        assert_eq!(u64::from_value(&"2MB".into()), Some(2 << 20));
         assert_eq!(Duration::from_value(&"250ms".into()), Some(Duration::from_millis(250)));
+        assert_eq!(Duration::from_value(&"5m".into()), Some(Duration::from_secs(300)));
+        assert_eq!(Duration::from_value(&"1.5h".into()), Some(Duration::from_secs(5400)));
         assert_eq!(Duration::from_value(&"2s".into()), Some(Duration::from_secs(2)));
         assert_eq!(Duration::from_value(&"15 us".into()), Some(Duration::from_micros(15)));
         assert_eq!(Duration::from_value(&ConfigValue::Float(-1.0)), None);

@@ -1,0 +1,131 @@
+//! The nested spelling of keys in files and in code: `cpu: {sample_rate: 50}` is `sample_rate: 50`. Each nested name is one key
+//! of the table. Not here: the values (`value`), the layers (`load`).
+
+use super::keys::KEYS;
+use super::value::ConfigValue;
+
+/// Sections, with the first word of their keys.
+const SECTIONS: &[(&str, &str)] = &[
+    ("cpu", "cpu"),
+    ("wall", "wall"),
+    ("memory", "heap"),
+    ("lock", "lock"),
+    ("off_cpu", "off_cpu"),
+    ("threads", "threads"),
+    ("gc", "gc"),
+    ("conditional", "tail"),
+    ("load_shedding", "load_shedding"),
+];
+
+/// Nested names that are not the section's first word and the name.
+const IRREGULAR: &[(&str, &str, &str)] = &[
+    ("cpu", "enabled", "cpu"),
+    ("cpu", "sample_rate", "sample_rate"),
+    ("cpu", "max_sample_rate", "sample_rate_max"),
+    ("cpu", "clock", "clock"),
+    ("wall", "enabled", "wall"),
+    ("wall", "sample_rate", "wall_rate"),
+    ("memory", "enabled", "heap"),
+    ("memory", "sample_rate", "heap_interval"),
+    ("lock", "enabled", "lock"),
+    ("off_cpu", "enabled", "off_cpu"),
+    ("threads", "enabled", "threads"),
+    ("gc", "enabled", "gc"),
+    ("conditional", "enabled", "retention"),
+    ("conditional", "duration_threshold", "tail_duration"),
+];
+
+/// Every nested name with its key: section, name, key.
+pub(crate) fn nested_names() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let is_key = |name: &str| KEYS.iter().any(|key| key.name == name);
+    let irregular = IRREGULAR.iter().copied().filter(move |(_, _, key)| is_key(key));
+    let is_irregular = |section: &str, key: &str| IRREGULAR.iter().any(|it| it.0 == section && it.2 == key);
+    let regular = SECTIONS.iter().flat_map(move |(section, first_word)| {
+        KEYS.iter().filter_map(move |key| {
+            let name = key.name.strip_prefix(first_word)?.strip_prefix('_')?;
+            (!is_irregular(section, key.name)).then_some((*section, name, key.name))
+        })
+    });
+    irregular.chain(regular)
+}
+
+/// The pairs with sections replaced by their keys, and a message for each key that has two spellings, of which the first one in
+/// the order of the table of keys (not nested) is used. Unknown names keep their section: `cpu.sampel_rate`.
+pub(crate) fn flattened(pairs: Vec<(String, ConfigValue)>) -> (Vec<(String, ConfigValue)>, Vec<String>) {
+    let mut flat: Vec<(String, ConfigValue)> = Vec::new();
+    let mut nested: Vec<(String, String, ConfigValue)> = Vec::new();
+    for (key, value) in pairs {
+        match value {
+            ConfigValue::Map(names) if SECTIONS.iter().any(|(section, _)| *section == key) => {
+                for (name, value) in names {
+                    let spelling = format!("{key}.{name}");
+                    let known = nested_names().find(|known| known.0 == key && known.1 == name);
+                    let of_table = known.map_or_else(|| spelling.clone(), |(_, _, key)| key.to_owned());
+                    let value = converted(&of_table, &name, value);
+                    nested.push((spelling, of_table, value));
+                }
+            }
+            value => flat.push((key, value)),
+        }
+    }
+    let mut conflicts = Vec::new();
+    for (spelling, key, value) in nested {
+        match flat.iter().any(|(known, _)| *known == key) {
+            true => conflicts.push(format!("{spelling} and {key} are the same key, and both are set")),
+            false => flat.push((key, value)),
+        }
+    }
+    (flat, conflicts)
+}
+
+/// `conditional.enabled` selects one of the two values of its key.
+fn converted(key: &str, name: &str, value: ConfigValue) -> ConfigValue {
+    match (key, name, &value) {
+        ("retention", "enabled", ConfigValue::Bool(true)) => "tail".into(),
+        ("retention", "enabled", ConfigValue::Bool(false)) => "all".into(),
+        _ => value,
+    }
+}
+
+/// The nested spelling closest to a misspelt one.
+pub(crate) fn nearest_nested(name: &str) -> Option<String> {
+    let (section, name) = name.split_once('.')?;
+    let known = nested_names().filter(|known| known.0 == section).map(|(_, name, _)| name);
+    super::keys::nearest(name, known).map(|name| format!("{section}.{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, ConfigValue)]) -> ConfigValue {
+        ConfigValue::Map(pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
+    }
+
+    #[test]
+    fn each_nested_name_is_one_key_and_each_key_has_one_nested_name() {
+        let names: Vec<_> = nested_names().collect();
+        for (index, (section, name, key)) in names.iter().enumerate() {
+            let others = names.iter().skip(index + 1);
+            for other in others {
+                assert!((other.0, other.1) != (*section, *name), "{section}.{name}");
+                assert!(other.2 != *key, "{key}");
+            }
+        }
+        assert!(names.contains(&("memory", "sample_rate", "heap_interval")));
+        assert!(names.contains(&("wall", "max_threads", "wall_max_threads")));
+    }
+
+    #[test]
+    fn a_section_becomes_its_keys_and_a_flat_key_takes_precedence() {
+        let cpu = map(&[("enabled", true.into()), ("sample_rate", ConfigValue::Int(50)), ("sampel_rate", 1.into())]);
+        let pairs = vec![("cpu".to_owned(), cpu), ("sample_rate".to_owned(), ConfigValue::Int(70))];
+        let (flat, conflicts) = flattened(pairs);
+        let expected = [("sample_rate", ConfigValue::Int(70)), ("cpu", true.into()), ("cpu.sampel_rate", 1.into())];
+        assert_eq!(flat, expected.map(|(key, value)| (key.to_owned(), value)));
+        assert_eq!(conflicts, ["cpu.sample_rate and sample_rate are the same key, and both are set"]);
+        assert_eq!(nearest_nested("cpu.sampel_rate").as_deref(), Some("cpu.sample_rate"));
+        let (flat, _) = flattened(vec![("cpu".to_owned(), true.into()), ("tags".to_owned(), map(&[("a", 1.into())]))]);
+        assert_eq!(flat.len(), 2, "neither a switch nor a map of the user is a section");
+    }
+}

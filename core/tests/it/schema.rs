@@ -1,0 +1,95 @@
+//! The published JSON schema: equal to its source, accepts documented files, refuses wrong ones.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use spanprof::config::Environment;
+use spanprof::{Config, ConfigValue};
+
+fn documents() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+}
+
+fn validator() -> jsonschema::Validator {
+    let text = std::fs::read_to_string(documents().join("schema.json")).unwrap();
+    jsonschema::draft202012::new(&serde_json::from_str(&text).unwrap()).unwrap()
+}
+
+fn value(yaml: &str) -> Value {
+    serde_norway::from_str(yaml).unwrap()
+}
+
+/// The YAML blocks of a document.
+fn blocks(document: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(documents().join(document)).unwrap();
+    let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    // Other programs have configuration files too.
+    blocks.filter(|block| !block.contains("receivers:")).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_documented_file_is_valid_and_loads_without_a_warning() {
+    let validator = validator();
+    let path = std::env::temp_dir().join(format!("spanprof-schema-{}.yaml", std::process::id()));
+    let mut count = 0;
+    for block in blocks("configuration.md").into_iter().chain(blocks("control.md")) {
+        let errors: Vec<_> = validator.iter_errors(&value(&block)).map(|error| error.to_string()).collect();
+        assert_eq!(errors, [""; 0], "{block}");
+        std::fs::write(&path, &block).unwrap();
+        let file = ("config_file".to_owned(), ConfigValue::Text(path.to_string_lossy().into_owned()));
+        assert_eq!(Config::load(&[file], &Environment::new()).unwrap().warnings, [""; 0], "{block}");
+        count += 1;
+    }
+    std::fs::remove_file(path).unwrap();
+    assert!(count >= 3, "{count} examples");
+}
+
+#[test]
+fn values_of_the_wrong_type_and_unknown_names_are_refused() {
+    let validator = validator();
+    let accepted = |yaml: &str| validator.is_valid(&value(yaml));
+    for valid in [
+        "sample_rate: 100",
+        "sample_rate: '100'",
+        "upload_interval: 1.5",
+        "upload_interval: 5m",
+        "wall: on",
+        "wall: {enabled: true}",
+        "memory: {sample_rate: 512KB}",
+        "clock: perf",
+        "tags: {team: a, rack: 7}",
+        "sample_rate:",
+        "event_loop_block: 20",
+        "destinations: [{type: otlp, endpoint: 'https://c:4318'}]",
+    ] {
+        assert!(accepted(valid), "{valid}");
+    }
+    for wrong in [
+        "sample_rate: fast",
+        "sample_rate: 0",
+        "sampel_rate: 100",
+        "upload_interval: soon",
+        "wall: maybe",
+        "clock: sundial",
+        "cpu: {sampel_rate: 5}",
+        "memory: {sample_rate: 512XB}",
+        "tags: [a]",
+        "destinations: [{type: pigeon}]",
+        "destinations: [{endpoint: x}]",
+        "destinations: [{type: otlp, directry: d}]",
+        "[a]",
+    ] {
+        assert!(!accepted(wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn every_key_is_in_the_schema_with_its_description() {
+    let text = std::fs::read_to_string(documents().join("schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    for key in spanprof::config::KEYS {
+        let property = &schema["properties"][key.name];
+        let property = property["anyOf"].get(0).filter(|switch| switch["description"].is_string()).unwrap_or(property);
+        assert_eq!(property["description"], key.doc.trim(), "{}", key.name);
+    }
+}
