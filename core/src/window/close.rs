@@ -1,13 +1,15 @@
 //! Turns an open window into immutable profiles over a dictionary without unused entries. Pure: times and random ids
 //! are arguments.
 
-use super::{SampleKey, SampleTotals, Series, Window, KINDS};
+use super::{DetailedSample, SampleKey, SampleTotals, Series, Window, KINDS};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::locations::{LocationIndex, LocationTable};
 use crate::resource::ResourceAttribute;
 use crate::runtime::Frame;
 use crate::stacks::{StackIndex, StackTable};
+use spanprof_profile::encode::pprof::names;
+use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
     AttributeSetId, Dictionary, Function, HeapAge, Line, LinkId, Location, LocationId, Profile, ProfilesData,
     ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
@@ -23,19 +25,23 @@ pub(crate) struct CloseInput<'a> {
     pub tags: &'a [(String, String)],
     /// Added to every sample when not empty.
     pub service_name: &'a str,
+    /// Comment on each profile; empty for none.
+    pub comment: &'a str,
     pub now_monotonic_ns: u64,
     /// Unix time minus monotonic time.
     pub unix_offset_ns: i128,
     /// Generates a random id for each profile.
-    pub profile_id: &'a mut dyn FnMut() -> [u8; 16],
+    pub profile_id: fn() -> [u8; 16],
+    /// Text of the duty cycle of each kind that has one.
+    pub duty_cycles: &'a [(SampleKind, String)],
     /// Closes this kind only; `None`: all kinds.
     pub only: Option<SampleKind>,
 }
 
-/// A closed window.
+/// A closed window. Its profiles can be encoded after [`ClosedWindow::redacted`] only.
 #[derive(Clone, Debug)]
-pub(crate) struct ClosedWindow {
-    pub data: ProfilesData,
+pub(crate) struct ClosedWindow<Data = ProfilesData> {
+    pub data: Data,
     pub start_unix_ns: u64,
     pub duration_ns: u64,
     /// Number of raw samples.
@@ -44,14 +50,22 @@ pub(crate) struct ClosedWindow {
     pub stacks: u64,
 }
 
+impl ClosedWindow<UnredactedProfiles> {
+    /// The window without the texts that the redactor removes.
+    pub fn redacted(self, redactor: &mut ProfileRedactor) -> ClosedWindow {
+        let Self { data, start_unix_ns, duration_ns, samples, stacks } = self;
+        ClosedWindow { data: data.redacted(redactor), start_unix_ns, duration_ns, samples, stacks }
+    }
+}
+
 /// One profile type of a sample kind.
-struct ProfileType {
-    sample_type: (&'static str, &'static str),
-    period_type: (&'static str, &'static str),
+pub(super) struct ProfileType {
+    pub sample_type: (&'static str, &'static str),
+    pub period_type: (&'static str, &'static str),
     /// Index of its value in [`SampleTotals::values`].
     value: usize,
     /// Type of the other value, if that is the exact measurement.
-    exact_type: Option<(&'static str, &'static str)>,
+    pub exact_type: Option<(&'static str, &'static str)>,
 }
 
 const fn profile_type(
@@ -62,7 +76,7 @@ const fn profile_type(
     ProfileType { sample_type, period_type: period, value, exact_type: None }
 }
 
-fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
+pub(super) fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
     const NS: &str = "nanoseconds";
     const CPU: &[ProfileType] = &[ProfileType {
         sample_type: ("samples", "count"),
@@ -98,12 +112,13 @@ fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
         SampleKind::OffCpu => OFF_CPU,
         SampleKind::Gc => GC,
         SampleKind::Threads => THREADS,
+        SampleKind::RequestEnd => &[],
     }
 }
 
 impl Window {
     /// Closes the window, or one kind of it; `None` when it has no samples.
-    pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow> {
+    pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow<UnredactedProfiles>> {
         let opened_ns = self.opened_ns?;
         let now_ns = input.now_monotonic_ns;
         let mut first_start_ns = now_ns;
@@ -120,7 +135,7 @@ impl Window {
         let mut profiles = Vec::new();
         for code in 1..KINDS as u8 {
             let Some(kind) = SampleKind::from_code(code) else { continue };
-            if builder.input.only.is_some_and(|only| only != kind) || self.series[code as usize].entries.is_empty() {
+            if builder.input.only.is_some_and(|only| only != kind) || self.series[code as usize].is_empty() {
                 continue;
             }
             let series = std::mem::take(&mut self.series[code as usize]);
@@ -132,25 +147,37 @@ impl Window {
             // A kind that was closed separately begins at that close.
             let start_ns = opened_ns.max(std::mem::replace(&mut self.closed_ns[code as usize], now_ns));
             first_start_ns = first_start_ns.min(start_ns);
-            let period = match kind {
-                SampleKind::Cpu => self.settings.cpu_period_ns,
-                SampleKind::Wall => self.settings.wall_period_ns,
-                SampleKind::Alloc | SampleKind::InUse => self.settings.heap_interval_bytes,
-                _ => 1,
-            };
+            let period = self.settings.period(kind);
+            let attributes = builder.profile_attributes(kind);
+            // Samples that were held since an earlier window.
+            let detailed_start_ns =
+                series.detailed.iter().map(|sample| sample.time_ns).min().map_or(start_ns, |first| first.min(start_ns));
             for profile_type in profile_types(kind) {
-                let samples = builder.samples(&series, profile_type);
-                profiles.push(Profile {
-                    sample_type: value_type(profile_type.sample_type),
-                    period_type: value_type(profile_type.period_type),
-                    period: period as i64,
-                    time_unix_nano: builder.unix_ns(start_ns),
-                    duration_nano: now_ns.saturating_sub(start_ns).max(1),
-                    profile_id: (builder.input.profile_id)(),
-                    samples,
-                    exact_type: profile_type.exact_type.map(value_type),
-                    ..Profile::default()
-                });
+                let mut add_profile = |samples: Vec<Sample>, start_ns: u64, profile_id: [u8; 16], unix_ns: u64| {
+                    profiles.push(Profile {
+                        sample_type: value_type(profile_type.sample_type),
+                        period_type: value_type(profile_type.period_type),
+                        period: period as i64,
+                        time_unix_nano: unix_ns,
+                        duration_nano: now_ns.saturating_sub(start_ns).max(1),
+                        profile_id,
+                        samples,
+                        exact_type: profile_type.exact_type.map(value_type),
+                        attributes,
+                        ..Profile::default()
+                    });
+                };
+                if !series.entries.is_empty() {
+                    let samples = builder.samples(&series, profile_type);
+                    let id = (builder.input.profile_id)();
+                    add_profile(samples, start_ns, id, builder.unix_ns(start_ns));
+                }
+                // A profile of their own, because all samples of a profile should have timestamps, or none.
+                if !series.detailed.is_empty() {
+                    let samples = builder.detailed_samples(&series, profile_type);
+                    let id = (builder.input.profile_id)();
+                    add_profile(samples, detailed_start_ns, id, builder.unix_ns(detailed_start_ns));
+                }
             }
         }
         let resource = builder.input.resource.iter().map(Into::into).collect();
@@ -160,8 +187,8 @@ impl Window {
         let duration_ns = now_ns.saturating_sub(first_start_ns).max(1);
         let data = ProfilesData { dictionary: builder.dictionary, resources: vec![resource] };
         self.after_close(now_ns);
-        (data.sample_count() > 0).then_some(ClosedWindow {
-            data,
+        (data.sample_count() > 0).then(|| ClosedWindow {
+            data: UnredactedProfiles::new(data),
             start_unix_ns,
             duration_ns,
             samples: raw_samples,
@@ -170,7 +197,7 @@ impl Window {
     }
 
     fn after_close(&mut self, now_ns: u64) {
-        if self.series.iter().all(|series| series.entries.is_empty()) {
+        if self.series.iter().all(Series::is_empty) {
             self.opened_ns = None;
             self.links.truncate(1);
             self.link_ids.retain(|_, id| *id == 0);
@@ -192,6 +219,20 @@ struct ProfileBuilder<'a, 'w> {
 }
 
 impl ProfileBuilder<'_, '_> {
+    /// The attributes of the profiles of a kind. pprof files write these attributes as comments.
+    fn profile_attributes(&mut self, kind: SampleKind) -> AttributeSetId {
+        let duty_cycle = self.input.duty_cycles.iter().find(|(known, _)| *known == kind);
+        let duty_cycle = duty_cycle.map(|(_, text)| format!("duty_cycle={text}"));
+        let comments = [self.input.comment, duty_cycle.as_deref().unwrap_or_default()];
+        match comments.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join("; ").as_str() {
+            "" => AttributeSetId::default(),
+            comment => {
+                let comment = self.dictionary.attribute(names::COMMENT, Value::String(comment), "");
+                self.dictionary.attribute_set(&[comment])
+            }
+        }
+    }
+
     fn samples(&mut self, series: &Series, profile_type: &ProfileType) -> Vec<Sample> {
         let mut entries: Vec<_> = series.entries.iter().collect();
         // Sorted, so that equal windows have equal bytes.
@@ -222,6 +263,26 @@ impl ProfileBuilder<'_, '_> {
                 0
             },
         }
+    }
+
+    /// One sample for each raw sample: some receivers refuse several values with timestamps in one sample.
+    fn detailed_samples(&mut self, series: &Series, profile_type: &ProfileType) -> Vec<Sample> {
+        let mut detailed: Vec<_> = series.detailed.iter().collect();
+        detailed.sort_by_key(|sample| (sample.key, sample.time_ns));
+        let has_exact = profile_type.exact_type.is_some();
+        let is_present = |sample: &&DetailedSample| {
+            sample.values[profile_type.value] > 0 || (has_exact && sample.values[1 - profile_type.value] > 0)
+        };
+        detailed.retain(is_present);
+        let sample = |sample: &DetailedSample| Sample {
+            stack: self.stack(sample.key.stack),
+            attributes: self.attributes(&sample.key),
+            link: self.link(sample.key.link),
+            values: vec![signed(sample.values[profile_type.value])],
+            timestamps_unix_nano: vec![self.unix_ns(sample.time_ns)],
+            exact_value: if has_exact { signed(sample.values[1 - profile_type.value]) } else { 0 },
+        };
+        detailed.into_iter().map(sample).collect()
     }
 
     fn unix_ns(&self, monotonic_ns: u64) -> u64 {
@@ -304,7 +365,7 @@ pub(crate) fn frame_line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
     Line { function, line: i64::from(frame.line), column: i64::from(frame.column) }
 }
 
-fn value_type((kind, unit): (&str, &str)) -> ValueType {
+pub(super) fn value_type((kind, unit): (&str, &str)) -> ValueType {
     ValueType::new(kind, unit)
 }
 

@@ -2,6 +2,7 @@
 //! here: draining and resolving (`drain`), profiles of a closed window (`window::close`).
 
 mod close;
+mod collection;
 mod periods;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use spanprof_profile::HeapAge;
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
 pub(crate) use close::{frame_line, CloseInput, ClosedWindow};
+pub(crate) use collection::{SampleCollection, SampleCollections};
 use periods::Periods;
 
 /// Entries at which a window closes early: bounds memory at any rate and number of spans.
@@ -32,9 +34,24 @@ pub(crate) struct WindowSettings {
     pub thread_labels: bool,
     /// Whether samples of the wall sampler are in the wall profile. They may be taken for the off-CPU profile only.
     pub wall: bool,
+    /// Whether samples without full detail lose their link.
+    pub strips_links: bool,
+}
+
+impl WindowSettings {
+    /// The period of the profiles of a kind.
+    fn period(&self, kind: SampleKind) -> u64 {
+        match kind {
+            SampleKind::Cpu => self.cpu_period_ns,
+            SampleKind::Wall => self.wall_period_ns,
+            SampleKind::Alloc | SampleKind::InUse => self.heap_interval_bytes,
+            _ => 1,
+        }
+    }
 }
 
 /// A resolved sample for the window.
+#[derive(Clone, Copy)]
 pub(crate) struct ResolvedSample<'a> {
     pub sample: &'a RawSample<'a>,
     pub stack: StackIndex,
@@ -42,6 +59,28 @@ pub(crate) struct ResolvedSample<'a> {
     pub link: Link,
     /// Age of objects in use.
     pub age: Option<HeapAge>,
+}
+
+/// A sample with its weight, before it is aggregated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeighedSample {
+    pub kind: SampleKind,
+    pub values: [u64; 2],
+    pub time_ns: u64,
+    pub stack: StackIndex,
+    pub label_set: LabelSetId,
+    pub link: Link,
+    /// Kernel thread id when samples carry it, else 0.
+    pub thread_id: u32,
+    pub age: Option<HeapAge>,
+}
+
+/// A sample that is not aggregated: its time and its two values.
+#[derive(Debug)]
+pub(crate) struct DetailedSample {
+    pub key: SampleKey,
+    pub time_ns: u64,
+    pub values: [u64; 2],
 }
 
 /// Identity of an aggregated sample.
@@ -70,9 +109,15 @@ pub(crate) struct SampleTotals {
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     pub entries: WordMap<SampleKey, SampleTotals>,
+    /// Samples of requests that are kept in full detail.
+    pub detailed: Vec<DetailedSample>,
 }
 
 impl Series {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.detailed.is_empty()
+    }
+
     fn add(&mut self, key: SampleKey, values: [u64; 2], time_ns: Option<u64>) {
         let entry = self.entries.entry(key).or_default();
         entry.values[0] = entry.values[0].saturating_add(values[0]);
@@ -155,6 +200,12 @@ impl Window {
 
     /// Adds one sample.
     pub fn add(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) {
+        let weighed = self.weigh(resolved, counters);
+        self.insert(&weighed);
+    }
+
+    /// Computes the weight of a sample and counts it. It is not in the window yet.
+    pub fn weigh(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) -> WeighedSample {
         let ResolvedSample { sample, stack, label_set, link, age } = resolved;
         let values = match sample.kind {
             SampleKind::Cpu => {
@@ -176,7 +227,8 @@ impl Window {
             | SampleKind::Lock
             | SampleKind::EventLoop
             | SampleKind::Gc
-            | SampleKind::Threads => {
+            | SampleKind::Threads
+            | SampleKind::RequestEnd => {
                 counters.samples_submitted.add(1);
                 sample.values
             }
@@ -189,14 +241,38 @@ impl Window {
         }
         self.open_at(sample.time_ns, self.reach_back_ns(sample));
         let thread_id = if self.settings.thread_labels { sample.thread_id } else { 0 };
+        let (kind, time_ns) = (sample.kind, sample.time_ns);
+        let weighed = WeighedSample { kind, values, time_ns, stack, label_set, link, thread_id, age };
+        if kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
+            let key = self.key(&weighed, !self.settings.strips_links);
+            self.first_of_thread.push(key);
+        }
+        weighed
+    }
+
+    /// Aggregates a sample.
+    pub fn insert(&mut self, sample: &WeighedSample) {
+        let key = self.key(sample, !self.settings.strips_links);
+        self.open_at(sample.time_ns, 0);
+        self.add_to(sample.kind, key, sample.values, sample.time_ns);
+    }
+
+    /// Adds a sample with its timestamp and its link.
+    pub fn insert_detailed(&mut self, sample: &WeighedSample) {
+        let (key, code) = (self.key(sample, true), sample.kind as usize);
+        self.open_at(sample.time_ns, 0);
+        self.timestamps[code] += 1;
+        self.samples[code] += 1;
+        self.series[code].detailed.push(DetailedSample { key, time_ns: sample.time_ns, values: sample.values });
+    }
+
+    fn key(&mut self, sample: &WeighedSample, has_link: bool) -> SampleKey {
+        let WeighedSample { stack, label_set, thread_id, age, .. } = *sample;
         if thread_id != 0 && !self.thread_names.contains_key(&thread_id) {
             self.thread_names.insert(thread_id, crate::sys::thread_name(thread_id).unwrap_or_default());
         }
-        let key = SampleKey { stack, label_set, link: self.link_id(link), thread_id, age };
-        if sample.kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
-            self.first_of_thread.push(key);
-        }
-        self.add_to(sample.kind, key, values, sample.time_ns);
+        let link = if has_link { self.link_id(sample.link) } else { 0 };
+        SampleKey { stack, label_set, link, thread_id, age }
     }
 
     /// Time from the beginning of a sample's period to its timestamp.
@@ -205,6 +281,13 @@ impl Window {
             SampleKind::Cpu => sample.values[0].min(2 * self.settings.cpu_period_ns),
             SampleKind::Wall | SampleKind::OffCpu => self.settings.wall_period_ns,
             _ => 0,
+        }
+    }
+
+    /// Lets an empty window begin no earlier than now: no samples were taken before.
+    pub fn begin_at(&mut self, now_ns: u64) {
+        if self.opened_ns.is_none() {
+            self.previous_end_ns = now_ns;
         }
     }
 

@@ -13,6 +13,7 @@ const SETTINGS: WindowSettings = WindowSettings {
     keep_timestamps: false,
     thread_labels: false,
     wall: true,
+    strips_links: false,
 };
 
 struct StackTables {
@@ -30,17 +31,23 @@ impl StackTables {
     }
 
     fn close(&self, window: &mut Window, now_ns: u64, only: Option<SampleKind>) -> Option<ClosedWindow> {
-        window.close(CloseInput {
-            locations: &self.locations,
-            stacks: &self.stacks,
-            resource: &[],
-            tags: &[],
-            service_name: "",
-            now_monotonic_ns: now_ns,
-            unix_offset_ns: 0,
-            profile_id: &mut || [1; 16],
-            only,
-        })
+        let settings = crate::config::Config::default().redaction_settings();
+        let mut redactor = spanprof_profile::redact::ProfileRedactor::new(settings);
+        window
+            .close(CloseInput {
+                locations: &self.locations,
+                stacks: &self.stacks,
+                resource: &[],
+                tags: &[],
+                service_name: "",
+                comment: "",
+                now_monotonic_ns: now_ns,
+                unix_offset_ns: 0,
+                profile_id: || [1; 16],
+                duty_cycles: &[],
+                only,
+            })
+            .map(|closed| closed.redacted(&mut redactor))
     }
 }
 
@@ -76,6 +83,17 @@ fn one_kind_can_close_while_the_others_stay_open() {
     assert_eq!(rest.data.profiles().map(|(_, profile)| profile.type_name().to_owned()).collect::<Vec<_>>(), ["cpu"]);
     assert!(window.is_empty());
     assert!(tables.close(&mut window, 300, None).is_none());
+}
+
+#[test]
+fn a_window_after_a_pause_does_not_begin_before_its_end() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    window.begin_at(90);
+    add(&mut window, stack, &sample(SampleKind::Lock, 95, [7, 1]), Link::default());
+    let closed = tables.close(&mut window, 100, None).unwrap();
+    assert_eq!((closed.start_unix_ns, closed.duration_ns), (90, 10));
 }
 
 #[test]

@@ -1,0 +1,209 @@
+//! Tests of collections for pulls: they take the same samples as the open window, and change nothing of it.
+
+use crate::config::Config;
+use crate::engine::{CollectionTime, Engine, WindowEnd};
+use crate::fake::FakeRuntime;
+use crate::resource::Resource;
+use crate::stats::{Counters, Stats};
+use crate::sys::CpuAccount;
+use spanprof_profile::encode::text;
+use spanprof_profile::redact::ProfileRedactor;
+use spanprof_profile::ProfilesData;
+use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind};
+use std::sync::Arc;
+
+struct Run {
+    engine: Engine,
+    runtime: Arc<FakeRuntime>,
+    counters: Arc<Counters>,
+    windows: Vec<String>,
+    unattributed_ns: u64,
+    now_ns: u64,
+}
+
+impl Run {
+    fn new() -> Self {
+        let (runtime, counters) = (FakeRuntime::new(), Arc::new(Counters::default()));
+        let config = Config { pull: Some("localhost:0".to_owned()), ..Config::default() };
+        let redactor = ProfileRedactor::new(config.redaction_settings());
+        let engine = Engine::new(&config, runtime.clone(), Resource::default(), redactor, counters.clone(), 0);
+        Self { engine, runtime, counters, windows: Vec::new(), unattributed_ns: 0, now_ns: 0 }
+    }
+
+    /// One sample of each kind, of varying stack, thread, span and value.
+    fn step(&mut self, number: u64) {
+        self.now_ns += 7_000_000;
+        self.unattributed_ns += 100_000;
+        let names = ["leaf", "other", "third"].map(|name| self.runtime.code_of(name));
+        let frames =
+            [names[number as usize % 3], self.runtime.code_of("root")].map(|code| RawFrame { code, at: number % 5 });
+        for (kind, values) in [
+            (SampleKind::Cpu, [9_700_001 + number, 0]),
+            (SampleKind::Wall, [10_000_000, 0]),
+            (SampleKind::Lock, [1000 + number, 1]),
+        ] {
+            let span_id = [number as u8 % 4; 8];
+            self.engine.process(
+                number,
+                &RawSample {
+                    kind,
+                    flags: SampleFlags(if number.is_multiple_of(10) { SampleFlags::FIRST_OF_THREAD } else { 0 }),
+                    thread_id: 1 + number as u32 % 3,
+                    time_ns: self.now_ns,
+                    values,
+                    key: 0,
+                    context: Context::Inline(InlineContext { trace_id: [1; 16], span_id, ..InlineContext::default() }),
+                    frames: &frames,
+                },
+            );
+        }
+    }
+
+    fn close(&mut self, only: Option<SampleKind>) {
+        let account = CpuAccount { process_ns: self.unattributed_ns, ..CpuAccount::default() };
+        let closed = self.engine.close(WindowEnd {
+            now_monotonic_ns: self.now_ns,
+            unix_offset_ns: 0,
+            account: Some(account),
+            is_alive: &mut |_| true,
+            only,
+            in_use: true,
+        });
+        if let Some(mut closed) = closed {
+            // Random.
+            closed.data.resources[0].profiles.iter_mut().for_each(|profile| profile.profile_id = [0; 16]);
+            self.windows.push(text::encode(&closed.data));
+        }
+    }
+
+    fn time(&self) -> CollectionTime {
+        let (now_monotonic_ns, unattributed_ns) = (self.now_ns, self.unattributed_ns);
+        CollectionTime { now_monotonic_ns, unix_offset_ns: 0, unattributed_ns }
+    }
+
+    fn begin(&mut self, kind: SampleKind) {
+        self.engine.begin_collection(vec![kind], self.time());
+    }
+
+    fn end(&mut self, kinds: &[SampleKind]) -> ProfilesData {
+        self.engine.end_collection(kinds, self.time())
+    }
+
+    fn counted(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.counters.append_to(&mut stats);
+        stats
+    }
+}
+
+/// 200 steps with windows of 30 steps, one of them of one kind only. `pulls` adds its own calls before each step.
+fn run(mut pulls: impl FnMut(&mut Run, u64)) -> Run {
+    let mut run = Run::new();
+    for number in 0..200 {
+        pulls(&mut run, number);
+        run.step(number);
+        match number {
+            45 => run.close(Some(SampleKind::Cpu)),
+            _ if number % 30 == 29 => run.close(None),
+            _ => {}
+        }
+    }
+    run.close(None);
+    run
+}
+
+fn total(data: &ProfilesData, type_name: &str) -> i64 {
+    let (_, profile) = data.profiles().find(|(_, profile)| profile.type_name() == type_name).unwrap();
+    profile.samples.iter().map(|sample| profile.weight(sample)).sum()
+}
+
+#[test]
+fn pulls_change_neither_the_windows_nor_the_counters() {
+    let without = run(|_, _| {});
+    let with = run(|run, number| {
+        let kind = [SampleKind::Cpu, SampleKind::Wall, SampleKind::Lock][number as usize / 20 % 3];
+        match number % 20 {
+            3 => run.begin(kind),
+            11 if number == 31 => run.engine.cancel_collection(),
+            17 => drop(run.end(&[kind])),
+            18 => drop(run.end(&[SampleKind::Alloc, SampleKind::InUse])),
+            _ => {}
+        }
+    });
+    assert_eq!(without.windows.len(), 8);
+    assert_eq!(with.windows, without.windows);
+    assert_eq!(with.counted(), without.counted());
+}
+
+#[test]
+fn a_collection_over_several_windows_has_exactly_the_samples_of_its_time() {
+    let mut collected = None;
+    run(|run, number| match number {
+        20 => run.begin(SampleKind::Cpu),
+        150 => collected = Some(run.end(&[SampleKind::Cpu])),
+        _ => {}
+    });
+    let data = collected.unwrap();
+    let sampled: i64 = (20..150).map(|number| 9_700_001 + number).sum();
+    // Each step uses 0.1 ms that no sample accounts for.
+    assert_eq!(total(&data, "cpu"), sampled + 130 * 100_000);
+    let (_, profile) = data.profiles().next().unwrap();
+    assert_eq!((profile.time_unix_nano, profile.duration_nano), (20 * 7_000_000, 130 * 7_000_000));
+    assert!(profile.samples.iter().any(|sample| sample.link.index() != 0), "spans are kept");
+}
+
+#[test]
+fn lock_waits_since_the_start_are_read_at_any_time_without_a_span() {
+    let mut totals = Vec::new();
+    let mut links = 0;
+    run(|run, number| {
+        if [0, 40, 130].contains(&number) {
+            let data = run.end(&[SampleKind::Lock]);
+            totals.push(total(&data, "delay"));
+            let samples = data.profiles().flat_map(|(_, profile)| &profile.samples);
+            links += samples.filter(|sample| sample.link.index() != 0).count();
+        }
+    });
+    let until = |end: i64| (0..end).map(|number| 1000 + number).sum::<i64>();
+    assert_eq!(totals, [0, until(40), until(130)]);
+    assert_eq!(links, 0);
+}
+
+#[test]
+fn live_threads_on_demand_are_in_their_pull_only() {
+    let mut run = Run::new();
+    let threads = |run: &mut Run, flags| {
+        let frames = [RawFrame { code: run.runtime.code_of("waits"), at: 0 }];
+        run.engine.process(
+            1,
+            &RawSample {
+                kind: SampleKind::Threads,
+                flags: SampleFlags(flags),
+                thread_id: 1,
+                time_ns: 5,
+                values: [1, 0],
+                key: 0,
+                context: Context::None,
+                frames: &frames,
+            },
+        );
+    };
+    run.begin(SampleKind::Threads);
+    threads(&mut run, 0);
+    (0..3).for_each(|_| threads(&mut run, SampleFlags::ON_DEMAND));
+    assert_eq!(total(&run.end(&[SampleKind::Threads]), "threads"), 3);
+    run.close(None);
+    assert_eq!(run.windows.len(), 1);
+    assert!(run.windows[0].contains("threads/count") && run.windows[0].contains(" 1"), "{}", run.windows[0]);
+    assert_eq!(run.counted().counter("samples.submitted"), 1);
+}
+
+#[test]
+fn a_profile_without_samples_has_its_types_and_duration() {
+    let mut run = Run::new();
+    run.begin(SampleKind::Wall);
+    run.now_ns += 5_000_000_000;
+    let data = run.end(&[SampleKind::Wall]);
+    let (_, profile) = data.profiles().next().unwrap();
+    assert_eq!((profile.type_name(), profile.duration_nano, profile.samples.len()), ("wall", 5_000_000_000, 0));
+}
