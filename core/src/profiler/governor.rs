@@ -1,0 +1,155 @@
+//! Runs the overhead governor on the drain thread: measures each interval and applies changed limits. Not here: the decisions
+//! (`crate::governor`).
+
+use std::sync::Arc;
+
+use super::session::Session;
+use super::try_with_lifecycle_lock;
+use crate::governor::{budget_share, Limit, LoadInterval, OverheadCost, INTERVAL_NS};
+use crate::host_log::{log, LogLevel};
+use crate::stats::Stats;
+use crate::sys;
+
+/// An interval may end this much early: at the end of a window, so that each interval has the cost of one.
+const TOLERANCE_NS: u64 = INTERVAL_NS / 10;
+/// Minimum time between two log lines.
+const LOG_INTERVAL_NS: u64 = 300_000_000_000;
+
+/// See the module documentation.
+pub(super) struct OverheadMonitor {
+    last: Readings,
+    /// Number of processors that the process may use.
+    processors: f64,
+    has_start: bool,
+    /// The last limit that was logged, and when.
+    logged: Option<Limit>,
+    logged_at_ns: Option<u64>,
+}
+
+/// Counters at the beginning of an interval.
+struct Readings {
+    time_ns: u64,
+    cost: OverheadCost,
+    process_ns: u64,
+    group_ns: Option<u64>,
+}
+
+impl OverheadMonitor {
+    pub fn new(session: &Session) -> Self {
+        Self {
+            last: Readings::now(session, None),
+            processors: f64::from(sys::allowed_processors()),
+            has_start: true,
+            logged: None,
+            logged_at_ns: None,
+        }
+    }
+
+    /// Monotonic time at which the interval ends.
+    pub fn due_ns(&self) -> u64 {
+        self.last.time_ns + INTERVAL_NS
+    }
+
+    /// Ends the interval if it is due. `window_due_ns`: the end of the open window, which is awaited if it is near.
+    pub fn check(&mut self, session: &Session, window_due_ns: Option<u64>) {
+        let now_ns = sys::monotonic_ns();
+        let is_window_near = window_due_ns.is_some_and(|due_ns| due_ns > now_ns && due_ns - now_ns < TOLERANCE_NS);
+        if now_ns + TOLERANCE_NS < self.due_ns() || (is_window_near && now_ns < self.due_ns() + TOLERANCE_NS) {
+            return;
+        }
+        // `stop` holds the lock while it waits for this thread; `update` holds it briefly.
+        try_with_lifecycle_lock(|| self.end_interval(session));
+    }
+
+    fn end_interval(&mut self, session: &Session) {
+        let requested = session.effective.load_full();
+        let group = sys::cpu_group();
+        let readings = Readings::now(session, group.and_then(|group| group.used_ns));
+        let last = std::mem::replace(&mut self.last, readings);
+        let elapsed_ns = self.last.time_ns.saturating_sub(last.time_ns).max(1);
+        let quota = group.map(|group| group.quota);
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        let cost = OverheadCost {
+            handler_ns: since(self.last.cost.handler_ns, last.cost.handler_ns),
+            wall_ns: since(self.last.cost.wall_ns, last.cost.wall_ns),
+            other_ns: since(self.last.cost.other_ns, last.cost.other_ns),
+        };
+        let used_by_process_ns = since(self.last.process_ns, last.process_ns);
+        let used_by_group_ns = self.last.group_ns.zip(last.group_ns).map_or(0, |(now, then)| since(now, then));
+        let available = quota.map_or(self.processors, |quota| quota.min(self.processors));
+        let has_memory_threshold =
+            requested.load_shedding_memory_threshold.is_some() || requested.sample_rate_max.is_some();
+        let limit = has_memory_threshold.then(sys::memory_limit).flatten();
+        let load = LoadInterval {
+            elapsed_ns,
+            cost,
+            quota,
+            cpu_use: used_by_process_ns.max(used_by_group_ns) as f64 / (elapsed_ns as f64 * available),
+            memory_use: limit.map_or(0.0, |limit| 1.0 - limit.until_bytes as f64 / limit.bytes.max(1) as f64),
+            threads: sys::thread_count().unwrap_or(1),
+            has_start: std::mem::take(&mut self.has_start),
+        };
+        let counters = &session.counters;
+        let before = **session.governor.load();
+        if before.limit().is_some_and(|limit| limit != Limit::AdaptiveRate) {
+            counters.governor_limited_seconds.add((elapsed_ns + 500_000_000) / 1_000_000_000);
+        }
+        let mut governor = before;
+        let has_exceeded = governor.step(&requested, &load);
+        counters.governor_exceeded_intervals.add(u64::from(has_exceeded));
+        counters.governor_cost_ppm.set(ppm(cost.total_ns() as f64 / elapsed_ns as f64));
+        counters.governor_budget_ppm.set(budget_share(&requested, quota).map_or(0, ppm));
+        session.governor.store(Arc::new(governor));
+        if governor.limited(&requested) != before.limited(&requested) || governor.limit() != before.limit() {
+            counters.governor_changes.add(1);
+            session.apply_limits();
+            self.log(governor.limit(), governor.comment(&requested));
+        }
+    }
+
+    /// Logs that a limit began or ended, not more often than [`LOG_INTERVAL_NS`].
+    fn log(&mut self, limit: Option<Limit>, comment: String) {
+        let limit = limit.filter(|limit| *limit != Limit::AdaptiveRate);
+        let is_recent = self.logged_at_ns.is_some_and(|at_ns| self.last.time_ns < at_ns + LOG_INTERVAL_NS);
+        if limit == self.logged || is_recent {
+            return;
+        }
+        (self.logged, self.logged_at_ns) = (limit, Some(self.last.time_ns));
+        match limit {
+            Some(_) => log(LogLevel::Info, &comment),
+            None => log(LogLevel::Info, "spanprof governor: the configured rates apply again"),
+        }
+    }
+}
+
+impl Readings {
+    fn now(session: &Session, group_ns: Option<u64>) -> Self {
+        let clocks = session.clocks.load();
+        let handler_ns = clocks.as_ref().map_or(0, |clocks| {
+            let counted = clocks.counters();
+            counted.handler_ns + counted.delivery_ns
+        });
+        let wall_ns = session.counters.wall_cpu_ns.value();
+        let other_ns = sys::own_cpu_ns().saturating_sub(wall_ns);
+        Self {
+            time_ns: sys::monotonic_ns(),
+            cost: OverheadCost { handler_ns, wall_ns, other_ns },
+            process_ns: sys::process_cpu_ns(),
+            group_ns,
+        }
+    }
+}
+
+fn ppm(share: f64) -> u64 {
+    (share * 1e6) as u64
+}
+
+/// The governor's values of `stats()` that are not counters.
+pub(super) fn append_stats(session: &Session, stats: &mut Stats) {
+    let (governor, requested) = (session.governor.load(), session.effective.load());
+    let config = session.config.load();
+    stats.text("governor.limited_by", governor.limit().map_or("", Limit::key));
+    stats.text("governor.shed", governor.shed_types(&requested).join(","));
+    stats.count("governor.sample_rate", u64::from(config.sample_rate));
+    stats.count("governor.wall_rate", u64::from(crate::governor::wall_rate(&config)));
+}
