@@ -1,0 +1,204 @@
+//! The control operations over a running profiler: status, enable, disable, changed keys, bursts, and their refusals.
+
+use std::time::{Duration, Instant};
+
+use super::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
+use super::pull;
+use serde_json::Value;
+use spanprof::control::{respond, ControlRequest, ControlResponse, TokenCheck};
+use spanprof::fake::FakeRuntime;
+use spanprof::{Config, ConfigPatch, ConfigValue, Profiler};
+
+/// The body of Alertmanager 0.28 (`webhook_config`, version 4).
+const FIRING: &str = r#"{"receiver":"profile","status":"firing","alerts":[{"status":"firing","labels":{"alertname":"HighLatency",
+"service":"checkout","severity":"page"},"annotations":{"summary":"p99 above 2 s"},"startsAt":"2026-11-23T21:04:05.678Z",
+"endsAt":"0001-01-01T00:00:00Z","generatorURL":"http://prometheus:9090/graph?g0.expr=x","fingerprint":"6e3b1d2f4a5c6789"}],
+"groupLabels":{"alertname":"HighLatency"},"commonLabels":{"alertname":"HighLatency","service":"checkout","severity":"page"},
+"commonAnnotations":{"summary":"p99 above 2 s"},"externalURL":"http://alertmanager:9093","version":"4",
+"groupKey":"{}:{alertname=\"HighLatency\"}","truncatedAlerts":0}"#;
+
+fn request(
+    method: &'static str,
+    path: &'static str,
+    query: &'static str,
+    body: &'static str,
+) -> ControlRequest<'static> {
+    let token = TokenCheck::Accepted;
+    ControlRequest { method, path, query, body: body.as_bytes(), token, is_from_browser: false }
+}
+
+fn send(method: &'static str, path: &'static str, query: &'static str, body: &'static str) -> (u16, Value) {
+    let ControlResponse { status, body, .. } = respond(&request(method, path, query, body));
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+const CONTROL: &str = "/debug/spanprof";
+const BURST: &str = "/debug/spanprof/burst";
+
+fn start(config: Config) -> Profiler {
+    Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap()
+}
+
+fn wait_until(condition: &str, is_true: impl Fn() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
+    while !is_true() {
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {condition}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_status_has_state_sources_and_statistics_and_no_secret() {
+    let _serial = one_at_a_time();
+    let headers = spanprof::config::Headers::new([("authorization".to_owned(), "Bearer marker".to_owned())]);
+    let profiler = start(Config { headers, ..without_destination() });
+    let (status, body) = send("GET", CONTROL, "", "");
+    assert_eq!((status, &body["state"], &body["enabled"]), (200, &Value::from("running"), &Value::Bool(true)));
+    assert_eq!(body["config"]["sample_rate"]["value"], "100");
+    assert_eq!(body["config"]["sample_rate"]["source"], "default");
+    assert!(body["stats"]["windows.closed"].is_u64() && body["burst"].is_null());
+    assert!(!body.to_string().contains("marker"), "{body}");
+    profiler.stop();
+    assert_eq!(send("GET", CONTROL, "", "").0, 409);
+}
+
+#[test]
+fn changes_by_requests_are_those_of_update_with_the_source_endpoint() {
+    let _serial = one_at_a_time();
+    let profiler = start(without_destination());
+    let (status, body) = send("DELETE", CONTROL, "", "");
+    assert_eq!((status, &body["enabled"], profiler.is_running()), (200, &Value::Bool(false), false));
+    assert_eq!(body["config"]["enabled"]["source"], "endpoint");
+    assert_eq!(send("POST", CONTROL, "", "").1["state"], "running");
+    let (status, body) = send("PATCH", CONTROL, "", r#"{"sample_rate": 50, "wall": true}"#);
+    assert_eq!((status, &body["config"]["sample_rate"]["value"]), (200, &Value::from("50")));
+    assert!(profiler.config().wall);
+    let (status, body) = send("PATCH", CONTROL, "", r#"{"sample_rate": 70, "sampel_rate": 60}"#);
+    assert_eq!((status, &body["hint"]), (400, &Value::from("did you mean `sample_rate`?")));
+    for refused in [r#"{"sample_rate": 0}"#, r#"{"endpoint": "http://x"}"#, "[]", "{", r#"{"wall": "maybe"}"#] {
+        assert_eq!(send("PATCH", CONTROL, "", refused).0, 400, "{refused}");
+    }
+    assert_eq!(profiler.config().sample_rate, 50, "a refused request changes nothing");
+    profiler.stop();
+}
+
+#[test]
+fn a_change_requires_a_token_and_is_refused_when_a_browser_sends_it() {
+    let _serial = one_at_a_time();
+    let profiler = start(without_destination());
+    for method in ["POST", "DELETE", "PATCH"] {
+        let with = |token, is_from_browser| {
+            respond(&ControlRequest { token, is_from_browser, ..request(method, CONTROL, "", "{}") }).status
+        };
+        assert_eq!(with(TokenCheck::NotConfigured, false), 403, "{method}");
+        assert_eq!(with(TokenCheck::Refused, false), 401, "{method}");
+        assert_eq!(with(TokenCheck::Accepted, true), 403, "{method}");
+    }
+    assert!(profiler.is_running());
+    let get = |token| respond(&ControlRequest { token, ..request("GET", CONTROL, "", "") }).status;
+    assert_eq!((get(TokenCheck::NotConfigured), get(TokenCheck::Refused)), (200, 401));
+    assert_eq!(respond(&request("PUT", CONTROL, "", "")).allow, Some("GET, POST, DELETE, PATCH"));
+    assert_eq!((send("GET", BURST, "", "").0, send("POST", "/debug/spanprof/x", "", "").0), (405, 404));
+    profiler.stop();
+}
+
+#[test]
+fn the_webhook_of_an_alert_begins_a_burst_that_ends_by_itself() {
+    let _serial = one_at_a_time();
+    let profiler = start(Config { sample_rate: 40, ..without_destination() });
+    let (status, body) = send("POST", BURST, "seconds=2&rate=1000", FIRING);
+    assert_eq!((status, &body["config"]["sample_rate"]["value"]), (200, &Value::from("1000")));
+    assert_eq!(body["config"]["sample_rate"]["source"], "burst");
+    assert!(body["burst"]["seconds_left"].is_u64());
+    let patch = ConfigPatch(vec![("gc".to_owned(), ConfigValue::Bool(false))]);
+    profiler.update(&patch).unwrap();
+    assert_eq!((profiler.config().sample_rate, profiler.config().wall_rate), (1000, Some(40)), "other keys may change");
+    wait_until("the burst ends", || profiler.config().sample_rate == 40);
+    let config = profiler.config();
+    assert_eq!((config.wall_rate, config.gc), (None, false));
+    let resolved = FIRING.replacen("firing", "resolved", 1);
+    let ended = respond(&ControlRequest { body: resolved.as_bytes(), ..request("POST", BURST, "", "") });
+    assert_eq!((ended.status, profiler.config().sample_rate), (200, 40));
+    assert_eq!(send("POST", BURST, "rate=5000", FIRING).0, 400);
+    send("DELETE", CONTROL, "", "");
+    assert_eq!(send("POST", BURST, "", FIRING).0, 409, "an alert does not enable a disabled profiler");
+    profiler.stop();
+}
+
+/// Sends a request to the profiler's own listener.
+fn over_socket(address: &str, method: &str, path: &str, token: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
+    let (status, _, body) = pull::exchange(address, &format!("{head}Content-Length: {length}\r\n\r\n{body}"));
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[test]
+fn the_pull_server_performs_the_operations_also_while_disabled() {
+    let _serial = one_at_a_time();
+    let profiler = start(Config { enabled: false, ..pull::config(Some("marker")) });
+    let address = pull::address(&profiler);
+    let (status, body) = over_socket(&address, "GET", CONTROL, "marker", "");
+    assert_eq!((status, &body["enabled"]), (200, &Value::Bool(false)));
+    assert!(!body.to_string().contains("marker"), "{body}");
+    assert_eq!(over_socket(&address, "POST", CONTROL, "wrong", "").0, 401);
+    assert!(!profiler.is_running());
+    assert_eq!(over_socket(&address, "POST", CONTROL, "marker", "").0, 200);
+    assert!(profiler.is_running());
+    let (status, body) = over_socket(&address, "PATCH", CONTROL, "marker", r#"{"cpu": {"sample_rate": 20}}"#);
+    assert_eq!((status, &body["config"]["sample_rate"]["value"]), (200, &Value::from("20")));
+    assert_eq!(over_socket(&address, "POST", "/debug/spanprof/burst?seconds=5&rate=500", "marker", FIRING).0, 200);
+    assert_eq!(profiler.config().sample_rate, 500);
+    assert_eq!(over_socket(&address, "PATCH", CONTROL, "marker", r#"{"cpu": {"sampel_rate": 20}}"#).0, 400);
+    profiler.stop();
+    let profiler = start(pull::config(None));
+    let address = pull::address(&profiler);
+    assert_eq!(over_socket(&address, "DELETE", CONTROL, "", "").0, 403, "no token is configured");
+    assert!(profiler.is_running());
+    profiler.stop();
+}
+
+#[test]
+fn changes_by_api_file_and_requests_at_once_leave_a_running_profiler_and_the_last_writer_wins() {
+    let _serial = one_at_a_time();
+    let file = std::env::temp_dir().join(format!("spanprof-toggles-{}.yaml", std::process::id()));
+    std::fs::write(&file, "sample_rate: 100\n").unwrap();
+    let name = file.to_string_lossy().into_owned();
+    let profiler = start(Config { config_file: Some(name), ..pull::config(Some("t")) });
+    let address = pull::address(&profiler);
+    let rounds = 15;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..rounds {
+                let enabled = ConfigValue::Bool(round % 2 == 0);
+                profiler.update(&ConfigPatch(vec![("enabled".to_owned(), enabled)])).unwrap();
+                burn(Duration::from_millis(50));
+            }
+        });
+        scope.spawn(|| {
+            for round in 0..rounds {
+                let method = if round % 2 == 0 { "DELETE" } else { "POST" };
+                assert_eq!(over_socket(&address, method, CONTROL, "t", "").0, 200);
+                burn(Duration::from_millis(50));
+            }
+        });
+        scope.spawn(|| {
+            for round in 0..rounds {
+                let text = format!("sample_rate: {}\nenabled: {}\n", 10 + round, round % 2 == 0);
+                std::fs::write(file.with_extension("new"), text).unwrap();
+                std::fs::rename(file.with_extension("new"), &file).unwrap();
+                burn(Duration::from_millis(50));
+            }
+        });
+    });
+    std::fs::write(&file, "sample_rate: 77\nenabled: true\n").unwrap();
+    wait_until("the file is the last writer", || {
+        burn(Duration::from_millis(5));
+        profiler.config().sample_rate == 77
+    });
+    over_socket(&address, "POST", CONTROL, "t", "");
+    assert!(profiler.is_running());
+    assert_eq!(profiler.stats().counter("internal.panics"), 0);
+    assert!(profiler.stop());
+    std::fs::remove_file(file).unwrap();
+}
