@@ -13,19 +13,27 @@ use crate::sys;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
-    Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory, LossBaseline,
-    OtlpEndpoint, ProxySettings, Secret, TlsFiles,
+    BufferSettings, Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory,
+    LossBaseline, OtlpEndpoint, ProxySettings, Secret, SplitFn, TlsFiles,
 };
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
-use spanprof_profile::encode::pprof;
+use spanprof_profile::encode::{pprof, pyroscope};
 use spanprof_profile::transform::{refused_label_names, Reduction};
 use spanprof_profile::{ProfilesData, ResourceProfiles};
 
 /// Stack size of each exporter thread, which runs the system's resolver and TLS.
 const STACK_BYTES: usize = 2 << 20;
 /// Keys whose invalid values are detected only when the destinations are set up.
-const FALLIBLE_KEYS: [&str; 7] =
-    ["certificate", "client_certificate", "client_key", "headers", "file_directory", "endpoint", "destinations"];
+const FALLIBLE_KEYS: [&str; 8] = [
+    "certificate",
+    "client_certificate",
+    "client_key",
+    "headers",
+    "file_directory",
+    "buffer_directory",
+    "endpoint",
+    "destinations",
+];
 /// Keys that are only valid together.
 const MUTUAL_TLS: [&str; 2] = ["client_certificate", "client_key"];
 
@@ -43,6 +51,7 @@ struct DestinationGroup {
     reduction: Reduction,
     files: Vec<usize>,
     otlp: Vec<usize>,
+    pyroscope: Vec<usize>,
 }
 
 impl WindowDelivery {
@@ -51,8 +60,8 @@ impl WindowDelivery {
     ///
     /// # Errors
     /// When a value in code is invalid, or the system refuses a thread.
-    pub fn start(config: &mut Config) -> Result<Option<Self>, Error> {
-        let problem = match Self::start_as_configured(config) {
+    pub fn start(config: &mut Config, service_name: &str) -> Result<Option<Self>, Error> {
+        let problem = match Self::start_as_configured(config, service_name) {
             Ok(delivery) => return Ok(delivery),
             Err(problem) => problem,
         };
@@ -77,14 +86,16 @@ impl WindowDelivery {
             }) {
                 reduced.reset(key);
             }
-            if let Ok(delivery) = Self::start_as_configured(&reduced) {
+            if let Ok(delivery) = Self::start_as_configured(&reduced, service_name) {
                 log(LogLevel::Warning, &format!("spanprof: {}; {names} is ignored", problem.message));
                 *config = reduced;
                 return Ok(delivery);
             }
         }
         let without_proxy = Config { proxy: Proxies::default(), ..config.clone() };
-        if let (true, Ok(delivery)) = (config.proxy != without_proxy.proxy, Self::start_as_configured(&without_proxy)) {
+        if let (true, Ok(delivery)) =
+            (config.proxy != without_proxy.proxy, Self::start_as_configured(&without_proxy, service_name))
+        {
             log(LogLevel::Warning, &format!("spanprof: {}; the variables for proxies are ignored", problem.message));
             *config = without_proxy;
             return Ok(delivery);
@@ -92,7 +103,7 @@ impl WindowDelivery {
         Err(problem)
     }
 
-    fn start_as_configured(config: &Config) -> Result<Option<Self>, Error> {
+    fn start_as_configured(config: &Config, service_name: &str) -> Result<Option<Self>, Error> {
         let configured = config.effective_destinations();
         if configured.is_empty() {
             return Ok(None);
@@ -101,6 +112,13 @@ impl WindowDelivery {
         let destinations = configured.into_iter().map(|destination| export_destination(destination, config)).collect();
         let settings = ExporterSettings {
             queue_max_bytes: config.queue_max_bytes as usize,
+            buffer: config.buffer_directory.as_ref().map(|directory| BufferSettings {
+                directory: directory.into(),
+                service: service_name.to_owned(),
+                max_bytes: config.buffer_max_bytes,
+                max_age: config.buffer_max_age,
+                split: Some(otlp::split_encoded),
+            }),
             start_thread: |name, body| sys::start_own_thread(name, STACK_BYTES, body).map(drop),
             ..ExporterSettings::default()
         };
@@ -128,17 +146,31 @@ impl WindowDelivery {
                 self.exporter.enqueue(*index, file);
             }
         }
-        if group.otlp.is_empty() {
-            return;
+        if !group.pyroscope.is_empty() {
+            let requests = pyroscope::encode(data.clone(), max_profile_size);
+            self.enqueue_requests(&group.pyroscope, requests, time_unix_ms, None);
         }
-        for EncodedRequest { body, samples } in otlp::encode_split(data, Revision::One, max_profile_size) {
-            for index in &group.otlp {
+        if !group.otlp.is_empty() && otlp::has_values(&data) {
+            let requests = otlp::encode_split(data, Revision::One, max_profile_size);
+            self.enqueue_requests(&group.otlp, requests, time_unix_ms, Some(otlp::split_encoded));
+        }
+    }
+
+    fn enqueue_requests(
+        &self,
+        destinations: &[usize],
+        requests: Vec<EncodedRequest>,
+        time_unix_ms: u64,
+        split: Option<SplitFn>,
+    ) {
+        for EncodedRequest { body, samples } in requests {
+            for index in destinations {
                 let payload = ExportPayload {
                     body: body.clone(),
                     profile_type: None,
                     time_unix_ms,
                     samples: samples as u64,
-                    split: Some(otlp::split_encoded),
+                    split,
                 };
                 self.exporter.enqueue(*index, payload);
             }
@@ -178,6 +210,11 @@ impl WindowDelivery {
         self.exporter.stats()
     }
 
+    /// See [`Exporter::release_locks_in_child`].
+    pub fn release_locks_in_child(&self) {
+        self.exporter.release_locks_in_child();
+    }
+
     /// See [`Exporter::forget_after_fork`].
     pub fn forget_after_fork(self) {
         self.exporter.forget_after_fork();
@@ -189,12 +226,13 @@ fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Destinatio
     for (index, destination) in destinations.iter().enumerate() {
         let reduction = reduction::of_destination(destination, config);
         let at = groups.iter().position(|group| group.reduction == reduction).unwrap_or_else(|| {
-            groups.push(DestinationGroup { reduction, files: Vec::new(), otlp: Vec::new() });
+            groups.push(DestinationGroup { reduction, files: Vec::new(), otlp: Vec::new(), pyroscope: Vec::new() });
             groups.len() - 1
         });
         match destination.destination_type {
             DestinationType::File => groups[at].files.push(index),
             DestinationType::Otlp => groups[at].otlp.push(index),
+            DestinationType::Pyroscope => groups[at].pyroscope.push(index),
         }
     }
     groups
@@ -280,6 +318,11 @@ fn export_destination(destination: DestinationConfig, config: &Config) -> Destin
         .for_url(&endpoint.url)
         .map(|url| ProxySettings { url: url.to_owned(), no_proxy: config.proxy.no_proxy.clone() });
     match protocol {
+        _ if destination.destination_type == DestinationType::Pyroscope => {
+            // The profiles inside are compressed.
+            endpoint.compression = spanprof_export::Compression::None;
+            Destination::Pyroscope(endpoint)
+        }
         Protocol::HttpProtobuf => Destination::OtlpHttp(endpoint),
         Protocol::Grpc => Destination::OtlpGrpc(endpoint),
     }

@@ -4,14 +4,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::captured::CapturedWindows;
 use crate::context::{labels_of, sampled_context_row, ContextRow, LabelSetId, Link};
 use crate::hash::WordMap;
-use crate::heap::HeapEstimator;
+use crate::heap::{HeapEstimator, InUseTotals};
 use crate::locations::LocationTable;
+use crate::retention::{EndOfRequest, RequestKey, TailBuffer, TailPolicy};
 use crate::runtime::{EndedCode, Frame, Runtime};
 use crate::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::stats::Counters;
-use crate::window::{ResolvedSample, Window};
+use crate::window::{ResolvedSample, SampleCollections, Window};
 use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
 use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
@@ -31,8 +33,13 @@ pub(crate) struct Drain {
     ended_scratch: Vec<EndedCode>,
     losses: StackLosses,
     max_stacks: u32,
+    /// Samples of unfinished requests, with tail-based retention.
+    tail: Option<TailBuffer>,
+    pub captures: CapturedWindows,
     /// Frames of a wait, with its reason as the leaf.
     wait_frames: Vec<RawFrame>,
+    /// Take the same samples as the window.
+    pub collections: SampleCollections,
 }
 
 impl Drain {
@@ -47,8 +54,62 @@ impl Drain {
             ended_scratch: Vec::new(),
             losses: StackLosses::default(),
             max_stacks,
+            tail: None,
+            captures: CapturedWindows::default(),
             wait_frames: Vec::new(),
+            collections: SampleCollections::default(),
         }
+    }
+
+    /// Starts, changes or ends tail-based retention. Samples that are no longer held go into `window`.
+    pub fn set_retention(&mut self, policy: Option<TailPolicy>, window: &mut Window, counters: &Counters) {
+        match (policy, &mut self.tail) {
+            (Some(policy), Some(tail)) => tail.set_policy(policy),
+            (Some(policy), None) => self.tail = Some(TailBuffer::new(policy)),
+            (None, _) => {
+                self.release_held(None, window, counters);
+                self.tail = None;
+            }
+        }
+    }
+
+    /// Whether samples of unfinished requests are held.
+    pub fn has_held(&self) -> bool {
+        self.tail.as_ref().is_some_and(TailBuffer::has_held)
+    }
+
+    /// Moves the samples of idle requests into `window`; without a time, those of all requests.
+    pub fn release_held(&mut self, now_ns: Option<u64>, window: &mut Window, counters: &Counters) {
+        let Some(tail) = &mut self.tail else { return };
+        match now_ns {
+            Some(now_ns) => tail.release_idle(now_ns, counters),
+            None => tail.release_all(counters),
+        }
+        self.add_released(window);
+    }
+
+    /// Adds the released samples to `window`.
+    fn add_released(&mut self, window: &mut Window) {
+        let Some(tail) = &mut self.tail else { return };
+        for released in tail.released.drain(..) {
+            let mut sample = released.held.sample;
+            if let Some(stack) = &released.held.stack {
+                sample.stack = tail.stacks.index(stack, &mut self.stacks, &mut self.locations, self.max_stacks);
+            }
+            match released.is_detailed {
+                true => window.insert_detailed(&sample),
+                false => window.insert(&sample),
+            }
+        }
+    }
+
+    fn request_ended(&mut self, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
+        let Some(tail) = &mut self.tail else { return };
+        let Some(request) = context_row(&sample.context).as_ref().and_then(RequestKey::of) else { return };
+        let [duration_ns, error] = sample.values;
+        let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
+        tail.end(request, &end, counters);
+        self.add_released(window);
     }
 
     /// Whether objects in use are divided by age.
@@ -104,6 +165,9 @@ impl Drain {
     /// Resolves one sample from ring position `position` and adds it to `window`.
     pub fn process(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         self.forget_ended_code(position);
+        if sample.kind == SampleKind::RequestEnd {
+            return self.request_ended(sample, window, counters);
+        }
         if sample.kind == SampleKind::Wall {
             if sample.values[1] > 0 {
                 self.process_wait(position, sample, window, counters);
@@ -155,7 +219,23 @@ impl Drain {
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock);
         }
         let ContextRow { label_set, link, .. } = row;
-        window.add(ResolvedSample { sample: &sample, stack, label_set, link, age: None }, counters);
+        let resolved = ResolvedSample { sample: &sample, stack, label_set, link, age: None };
+        self.collections.add(&resolved);
+        if sample.flags.has(SampleFlags::ON_DEMAND) {
+            return;
+        }
+        let weighed = window.weigh(resolved, counters);
+        if row.capture != 0 && !self.captures.add(row.capture, &weighed) {
+            counters.capture_dropped.add(1);
+        }
+        match (&mut self.tail, RequestKey::of(&row)) {
+            // Live threads belong to the end of this window.
+            (Some(tail), Some(request)) if sample.kind != SampleKind::Threads => {
+                tail.add(request, weighed, counters);
+                self.add_released(window);
+            }
+            _ => window.insert(&weighed),
+        }
     }
 
     /// Replaces size and interval of a sampled allocation by its weights. Keeps its stack while its object is live.
@@ -175,11 +255,16 @@ impl Drain {
         self.heap.live_bytes()
     }
 
+    /// The live objects. Does not end the window of their ages.
+    pub fn in_use(&mut self) -> Vec<InUseTotals> {
+        self.runtime.remove_collected_objects();
+        self.heap.in_use(self.heap_age)
+    }
+
     /// Adds the live objects to `window`.
     pub fn add_in_use(&mut self, now_ns: u64, window: &mut Window, counters: &Counters) {
-        self.runtime.remove_collected_objects();
         let mut has_own_age: WordMap<LabelSetId, bool> = WordMap::default();
-        for totals in self.heap.in_use(self.heap_age) {
+        for totals in self.in_use() {
             let (stacks, locations) = (&mut self.stacks, &mut self.locations);
             let stack = self.heap.stacks.index(&totals.stack, stacks, locations, self.max_stacks);
             let sample = RawSample {
@@ -210,7 +295,10 @@ impl Drain {
     }
 
     /// Clears the tables. Called when no open window holds an index into them.
-    pub fn between_windows(&mut self) {
+    pub fn between_windows(&mut self, counters: &Counters) {
+        if let Some(tail) = &mut self.tail {
+            tail.outlive_window(&self.stacks, &self.locations, counters);
+        }
         self.stacks.clear();
         self.heap.stacks.forget_window();
         if self.locations.is_half_full() {
@@ -248,6 +336,7 @@ fn context_row(context: &Context) -> Option<ContextRow> {
             label_set: LabelSetId(inline.label_set),
             link: Link { trace_id: inline.trace_id, span_id: inline.span_id },
             local_root_span_id: inline.local_root_span_id,
+            capture: inline.capture,
         }),
     }
 }
@@ -261,6 +350,7 @@ mod tests {
     use crate::labels::tables;
     use crate::sys::new_live_set;
     use crate::window::{CloseInput, ClosedWindow};
+    use spanprof_profile::redact::ProfileRedactor;
     use spanprof_signal::{AddressFilter, InlineContext, LiveSet};
 
     /// Closes the window; labels and bytes of each sample of objects in use.
@@ -272,12 +362,15 @@ mod tests {
                 resource: &[],
                 tags: &[],
                 service_name: "",
+                comment: "",
                 now_monotonic_ns: 10,
                 unix_offset_ns: 0,
-                profile_id: &mut || [1; 16],
+                profile_id: || [1; 16],
+                duty_cycles: &[],
                 only: None,
             })
-            .unwrap();
+            .unwrap()
+            .redacted(&mut ProfileRedactor::new(Config::default().redaction_settings()));
         let (_, profile) = data.profiles().find(|(_, profile)| profile.type_name() == "inuse_space").unwrap();
         let line = |sample: &spanprof_profile::Sample| {
             let labels: Vec<_> = data.dictionary.attributes_of(sample.attributes).collect();
@@ -323,7 +416,7 @@ mod tests {
             }
             drain.add_in_use(5, &mut window, &counters);
             closed.push(in_use(&drain, &mut window));
-            drain.between_windows();
+            drain.between_windows(&counters);
         }
         assert_eq!(closed[0], ["age=42 1000", "age=new 1000"]);
         assert_eq!(closed[1], ["age=42 2000", "age=new 1000", "age=survived 1000"]);

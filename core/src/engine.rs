@@ -3,16 +3,20 @@
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, SampleRetention};
 use crate::drain::Drain;
-use crate::heap::{encode_peak, HeapEstimator, PeakProfileInput};
+use crate::heap::{encode_peak, in_use_profiles, HeapEstimator, InUseProfileInput, PeakProfileInput};
+use crate::locations::LocationTable;
 use crate::reduction;
 use crate::resource::Resource;
+use crate::retention::TailPolicy;
 use crate::runtime::Runtime;
+use crate::stacks::StackTable;
 use crate::stats::Counters;
 use crate::sys::CpuAccount;
-use crate::window::{CloseInput, ClosedWindow, Window, WindowSettings};
-use spanprof_profile::HeapAge;
+use crate::window::{CloseInput, ClosedWindow, SampleCollection, Window, WindowSettings};
+use spanprof_profile::redact::ProfileRedactor;
+use spanprof_profile::{transform, HeapAge, ProfilesData};
 use spanprof_signal::heap::HEAP;
 use spanprof_signal::{DropReason, Ring, SampleKind};
 
@@ -20,12 +24,44 @@ use spanprof_signal::{DropReason, Ring, SampleKind};
 pub(crate) struct Engine {
     drain: Drain,
     window: Window,
-    resource: Resource,
-    tags: Vec<(String, String)>,
-    service_name_attribute: bool,
+    identity: Identity,
+    redactor: ProfileRedactor,
     counters: Arc<Counters>,
     /// Unattributed CPU time that windows already contain.
     unattributed_added_ns: u64,
+}
+
+/// The resource and the static labels of every profile.
+struct Identity {
+    resource: Resource,
+    tags: Vec<(String, String)>,
+    service_name_attribute: bool,
+    /// The governor's comment on profiles; empty for none.
+    comment: String,
+    /// Text of the duty cycle of each kind that has one.
+    duty_cycles: Vec<(SampleKind, String)>,
+}
+
+/// The input for closing a window; `times` are the monotonic time and the offset of Unix time.
+fn close_input<'a>(
+    locations: &'a LocationTable,
+    stacks: &'a StackTable,
+    identity: &'a Identity,
+    times: (u64, i128),
+) -> CloseInput<'a> {
+    CloseInput {
+        locations,
+        stacks,
+        resource: &identity.resource.attributes,
+        tags: &identity.tags,
+        service_name: if identity.service_name_attribute { &identity.resource.service_name } else { "" },
+        now_monotonic_ns: times.0,
+        unix_offset_ns: times.1,
+        comment: &identity.comment,
+        duty_cycles: &identity.duty_cycles,
+        profile_id: crate::random::bytes,
+        only: None,
+    }
 }
 
 /// Time and CPU account at the end of a window.
@@ -43,6 +79,19 @@ pub(crate) struct WindowEnd<'a> {
     pub in_use: bool,
 }
 
+/// Kinds whose samples are also collected since the start, as other programs that serve `/debug/pprof` do.
+const SINCE_START: [SampleKind; 2] = [SampleKind::Alloc, SampleKind::Lock];
+
+/// Time and CPU account at the begin or the end of a collection.
+#[derive(Clone, Copy)]
+pub(crate) struct CollectionTime {
+    pub now_monotonic_ns: u64,
+    /// Unix time minus monotonic time.
+    pub unix_offset_ns: i128,
+    /// Unattributed CPU time of the process so far.
+    pub unattributed_ns: u64,
+}
+
 /// The live objects, encoded.
 pub(crate) struct HeapAtPeak {
     pub profile: Vec<u8>,
@@ -55,17 +104,30 @@ impl Engine {
         config: &Config,
         runtime: Arc<dyn Runtime>,
         resource: Resource,
+        redactor: ProfileRedactor,
         counters: Arc<Counters>,
         now_ns: u64,
     ) -> Self {
         let mut drain = Drain::new(runtime, estimator(config), config.max_stacks);
         drain.set_heap_age(has_heap_age(config));
+        if config.pull.is_some() {
+            let kinds = SINCE_START.to_vec();
+            let since_start = SampleCollection::since_start(window_settings(config), kinds, now_ns, config.max_stacks);
+            drain.collections.since_start = Some(since_start);
+        }
+        let mut window = Window::new(window_settings(config), now_ns);
+        drain.set_retention(TailPolicy::of(config), &mut window, &counters);
         Self {
             drain,
-            window: Window::new(window_settings(config), now_ns),
-            resource,
-            tags: config.tags.clone().into_iter().collect(),
-            service_name_attribute: config.service_name_attribute,
+            window,
+            identity: Identity {
+                resource,
+                tags: config.tags.clone().into_iter().collect(),
+                service_name_attribute: config.service_name_attribute,
+                comment: String::new(),
+                duty_cycles: duty_cycle_texts(config),
+            },
+            redactor,
             counters,
             unattributed_added_ns: 0,
         }
@@ -73,7 +135,11 @@ impl Engine {
 
     /// Drains the ring below the position `up_to`. Stops early when the window is full; true when entries may be left.
     pub fn drain(&mut self, ring: &Ring, up_to: u64) -> bool {
-        self.drain.drain(ring, up_to, &mut self.window, &self.counters)
+        let is_left = self.drain.drain(ring, up_to, &mut self.window, &self.counters);
+        if self.drain.collections.iter_mut().any(|collection| collection.is_full()) {
+            self.close_collections();
+        }
+        is_left
     }
 
     /// Processes one scripted sample.
@@ -98,8 +164,8 @@ impl Engine {
         let totals = self.drain.heap.in_use(false);
         let objects = totals.iter().map(|total| total.values[1]).sum();
         let interval_bytes = self.drain.heap.interval();
-        let input = PeakProfileInput { resource: &self.resource, time_unix_ns, interval_bytes, max_bytes };
-        let (profile, omitted_stacks) = encode_peak(totals, &input)?;
+        let input = PeakProfileInput { resource: &self.identity.resource, time_unix_ns, interval_bytes, max_bytes };
+        let (profile, omitted_stacks) = encode_peak(totals, &input, &mut self.redactor)?;
         Some(HeapAtPeak { profile, objects, omitted_stacks })
     }
 
@@ -113,6 +179,11 @@ impl Engine {
         self.window.is_full()
     }
 
+    /// Lets an empty window begin no earlier than now.
+    pub fn begin_at(&mut self, now_ns: u64) {
+        self.window.begin_at(now_ns);
+    }
+
     /// Opens a window.
     pub fn open(&mut self, now_ns: u64) {
         self.window.open(now_ns);
@@ -122,6 +193,16 @@ impl Engine {
     pub fn open_for_unattributed(&mut self, account: &CpuAccount, now_ns: u64) {
         if self.unattributed_ns(account) >= self.window.settings().cpu_period_ns {
             self.window.open(now_ns);
+        }
+    }
+
+    /// Adds the unattributed CPU time of clocks that ended, however short it is.
+    pub fn add_unattributed_at_end(&mut self, account: &CpuAccount, now_ns: u64) {
+        let unattributed_ns = self.unattributed_ns(account);
+        if unattributed_ns > 0 {
+            let stack = self.drain.reason_stack(DropReason::UnseenThread);
+            self.window.add_unattributed(unattributed_ns, now_ns, stack, &self.counters);
+            self.unattributed_added_ns += unattributed_ns;
         }
     }
 
@@ -150,35 +231,121 @@ impl Engine {
             self.drain.add_in_use(end.now_monotonic_ns, &mut self.window, &self.counters);
         }
         HEAP.ensure_sampling();
-        let closed = self.window.close(CloseInput {
-            locations: &self.drain.locations,
-            stacks: &self.drain.stacks,
-            resource: &self.resource.attributes,
-            tags: &self.tags,
-            service_name: if self.service_name_attribute { &self.resource.service_name } else { "" },
-            now_monotonic_ns: end.now_monotonic_ns,
-            unix_offset_ns: end.unix_offset_ns,
-            profile_id: &mut crate::random::bytes,
-            only: end.only,
-        });
+        let times = (end.now_monotonic_ns, end.unix_offset_ns);
+        self.drain.release_held(Some(end.now_monotonic_ns), &mut self.window, &self.counters);
+        let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times);
+        let closed = self.window.close(CloseInput { only: end.only, ..input });
         if self.window.is_empty() {
-            self.drain.between_windows();
+            self.close_collections();
+            for number in self.drain.captures.numbers() {
+                let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times);
+                self.drain.captures.close_part(number, input, &mut self.redactor);
+            }
+            self.drain.between_windows(&self.counters);
+            if self.drain.has_held() {
+                // Held samples are released by a later window, even if no other sample opens it.
+                self.window.open(end.now_monotonic_ns);
+            }
         }
         if let Some(closed) = &closed {
             self.counters.windows_closed.add(1);
             self.counters.stacks_unique.set(closed.stacks);
         }
-        closed
+        closed.map(|closed| closed.redacted(&mut self.redactor))
+    }
+
+    /// Begins to collect samples of `kinds` beside the open window. Replaces an earlier collection.
+    pub fn begin_collection(&mut self, kinds: Vec<SampleKind>, at: CollectionTime) {
+        let settings = self.window.settings();
+        let collection = SampleCollection::of_pull(settings, kinds, at.now_monotonic_ns, at.unattributed_ns);
+        self.drain.collections.requested = Some(collection);
+    }
+
+    /// Ends the collection without a result.
+    pub fn cancel_collection(&mut self) {
+        self.drain.collections.requested = None;
+    }
+
+    /// Ends the collection, or reads those since the start, and adds the objects in use if `kinds` contains them.
+    pub fn end_collection(&mut self, kinds: &[SampleKind], at: CollectionTime) -> ProfilesData {
+        let collected: Vec<_> = kinds.iter().copied().filter(|kind| *kind != SampleKind::InUse).collect();
+        let stack = self.drain.reason_stack(DropReason::UnseenThread);
+        let mut collections = std::mem::take(&mut self.drain.collections);
+        let mut requested = collections.requested.take();
+        if let Some(requested) = &mut requested {
+            requested.add_unattributed(at.unattributed_ns, at.now_monotonic_ns, stack);
+        }
+        let times = (at.now_monotonic_ns, at.unix_offset_ns);
+        let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times);
+        let input = CloseInput { profile_id: NO_PROFILE_ID, ..input };
+        let mut data = match requested.as_mut().or(collections.since_start.as_mut()) {
+            Some(collection) => collection.profiles(&collected, input, &mut self.redactor),
+            None => ProfilesData::default(),
+        };
+        self.drain.collections = collections;
+        if kinds.contains(&SampleKind::InUse) {
+            let labels = self.static_labels();
+            let input = InUseProfileInput {
+                resource: &self.identity.resource,
+                labels: &labels,
+                time_unix_ns: (i128::from(at.now_monotonic_ns) + at.unix_offset_ns).max(0) as u64,
+                interval_bytes: self.drain.heap.interval(),
+            };
+            data = transform::merge([&data, &in_use_profiles(&self.drain.in_use(), &input, &mut self.redactor)]);
+        }
+        data
+    }
+
+    /// Closes a part of each collection, before the tables of its stacks are cleared or its settings change. The parts have no
+    /// times; the collection has.
+    fn close_collections(&mut self) {
+        let mut collections = std::mem::take(&mut self.drain.collections);
+        for collection in collections.iter_mut() {
+            let times = (crate::sys::monotonic_ns(), 0);
+            let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times);
+            collection.close_part(CloseInput { profile_id: NO_PROFILE_ID, ..input }, &mut self.redactor);
+        }
+        self.drain.collections = collections;
+    }
+
+    /// Labels of every sample.
+    fn static_labels(&self) -> Vec<(String, String)> {
+        let Identity { resource, tags, service_name_attribute, .. } = &self.identity;
+        let has_service_name = *service_name_attribute && !tags.iter().any(|(key, _)| key == "service.name");
+        let service_name = has_service_name.then(|| ("service.name".to_owned(), resource.service_name.clone()));
+        service_name.into_iter().chain(tags.iter().cloned()).collect()
+    }
+
+    /// Begins a capture.
+    pub fn begin_capture(&mut self, number: u32, now_ns: u64) {
+        self.drain.captures.begin(number, self.window.settings(), now_ns);
+    }
+
+    /// Ends a capture; `unix_offset_ns` as in [`WindowEnd`].
+    pub fn end_capture(&mut self, number: u32, now_ns: u64, unix_offset_ns: i128) -> ProfilesData {
+        let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, (now_ns, unix_offset_ns));
+        self.drain.captures.end(number, input, &mut self.redactor)
+    }
+
+    /// Moves the samples of unfinished requests into the window, which is the last one.
+    pub fn release_all_held(&mut self) {
+        self.drain.release_held(None, &mut self.window, &self.counters);
     }
 
     /// Whether `config` requires the open window to close first.
     pub fn needs_new_window(&self, config: &Config) -> bool {
         let (old, new) = (self.window.settings(), window_settings(config));
-        let are_tags_equal =
-            || config.tags.iter().map(|(key, value)| (key.clone(), value.clone())).eq(self.tags.iter().cloned());
+        let are_tags_equal = || {
+            config.tags.iter().map(|(key, value)| (key.clone(), value.clone())).eq(self.identity.tags.iter().cloned())
+        };
         let periods =
             |settings: &WindowSettings| (settings.cpu_period_ns, settings.wall_period_ns, settings.heap_interval_bytes);
         periods(&old) != periods(&new) || !are_tags_equal()
+    }
+
+    /// Sets the comment on profiles, for the open window too.
+    pub fn set_comment(&mut self, comment: String) {
+        self.identity.comment = comment;
     }
 
     /// Applies a changed configuration; after `close` where [`Engine::needs_new_window`].
@@ -187,9 +354,22 @@ impl Engine {
         self.drain.set_heap_age(has_heap_age(config));
         self.drain.heap.set_interval(config.heap_interval);
         self.window.set_settings(window_settings(config));
-        self.tags = config.tags.clone().into_iter().collect();
-        self.service_name_attribute = config.service_name_attribute;
+        self.close_collections();
+        for collection in self.drain.collections.iter_mut() {
+            collection.set_settings(window_settings(config));
+        }
+        self.identity.tags = config.tags.clone().into_iter().collect();
+        self.identity.service_name_attribute = config.service_name_attribute;
+        self.drain.set_retention(TailPolicy::of(config), &mut self.window, &self.counters);
+        self.identity.duty_cycles = duty_cycle_texts(config);
     }
+}
+
+/// pprof has no id of a profile.
+const NO_PROFILE_ID: fn() -> [u8; 16] = || [0; 16];
+
+fn duty_cycle_texts(config: &Config) -> Vec<(SampleKind, String)> {
+    config.duty_cycles().into_iter().map(|(kind, cycle)| (kind, cycle.text())).collect()
 }
 
 fn estimator(config: &Config) -> HeapEstimator {
@@ -210,5 +390,6 @@ pub(crate) fn window_settings(config: &Config) -> WindowSettings {
         keep_timestamps: config.keep_timestamps,
         thread_labels: config.thread_labels,
         wall: config.wall || !config.off_cpu,
+        strips_links: config.retention == SampleRetention::Tail && !config.tail_keep_links,
     }
 }

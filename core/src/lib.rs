@@ -26,6 +26,10 @@
 pub mod alloc;
 #[doc(hidden)]
 pub mod binding;
+mod capture;
+mod captured;
+#[cfg(all(test, feature = "conformance"))]
+mod collection_tests;
 pub mod config;
 #[cfg(feature = "conformance")]
 #[doc(hidden)]
@@ -37,6 +41,7 @@ mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fake;
+mod governor;
 mod hash;
 mod heap;
 mod host_log;
@@ -51,9 +56,13 @@ mod native_threads;
 mod native_threads_tests;
 mod output;
 mod profiler;
+#[doc(hidden)]
+pub mod pull;
 mod random;
 mod reduction;
+mod request;
 mod resource;
+mod retention;
 pub mod runtime;
 mod stacks;
 pub mod stats;
@@ -64,7 +73,9 @@ mod sync_tests;
 pub mod sys;
 mod tag;
 mod window;
+mod window_sum;
 
+pub use capture::{capture, capture_future, CapturedProfile, OpenCapture};
 pub use config::{Config, ConfigPatch, ConfigValue};
 pub use error::{Error, ErrorKind};
 pub use host_log::{set_log_callback, LogCallback, LogLevel, OUTCOME_PREFIX};
@@ -72,7 +83,11 @@ pub use host_log::{set_log_callback, LogCallback, LogLevel, OUTCOME_PREFIX};
 pub use native::NativeRuntime;
 #[doc(hidden)]
 pub use native_symbols::native_frame;
+#[doc(hidden)]
+pub use profiler::control;
 pub use profiler::Profiler;
+pub use request::RequestEnd;
+pub use spanprof_export::Secret;
 pub use spanprof_signal::SampleKind;
 pub use stats::{StatValue, Stats};
 pub use tag::{bind, bind_future, tag_future, tag_wrapper, AsLabels, Labels, TagScope, TaggedFuture};

@@ -5,13 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use spanprof_profile::encode::{flamegraph, folded, pprof};
-use spanprof_profile::{transform, Function, Line, LinkId, Location, ProfilesData, Sample};
+use spanprof_profile::{transform, LinkId, ProfilesData};
 
+use crate::window_sum::WindowSum;
 use crate::{Error, ErrorKind};
 
-/// Pending windows are merged at this number, or earlier when they have half as many samples as the merged run.
-const MAX_PENDING_WINDOWS: usize = 32;
-const MIN_PENDING_SAMPLES: usize = 512;
 /// The profile type of a flame graph or of folded stacks: the first of these that has samples.
 const PREFERRED_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
 
@@ -38,16 +36,46 @@ impl OutputFormat {
     }
 }
 
+impl OutputFormat {
+    fn encode(self, data: &ProfilesData) -> Vec<u8> {
+        match self {
+            Self::Pprof => pprof::encode(data),
+            Self::FlameGraph => flame_graph(data).into_bytes(),
+            Self::Folded => folded_stacks(data).into_bytes(),
+        }
+    }
+}
+
+/// The content of a file whose name selects the format; `None` for an unknown one.
+pub(crate) fn encode_file(name: &str, data: &ProfilesData) -> Option<Vec<u8>> {
+    OutputFormat::of(name).map(|format| format.encode(data))
+}
+
+/// The folded stacks of the most important type.
+pub(crate) fn folded_stacks(data: &ProfilesData) -> String {
+    folded::encode(&transform::tree(data, &type_shown(data)))
+}
+
+/// The flame graph of the most important type.
+pub(crate) fn flame_graph(data: &ProfilesData) -> String {
+    let tree = transform::tree(data, &type_shown(data));
+    let service = data.resources.first().map_or("", |resource| resource.service_name());
+    flamegraph::html(&tree, &format!("{service} · {}", tree.type_name))
+}
+
+fn type_shown(data: &ProfilesData) -> String {
+    let types: BTreeSet<&str> = data.profiles().map(|(_, profile)| profile.type_name()).collect();
+    let preferred = PREFERRED_TYPES.into_iter().find(|name| types.contains(name));
+    preferred.or(types.first().copied()).unwrap_or_default().to_owned()
+}
+
 /// See the module documentation.
 pub(crate) struct OutputFile {
     path: PathBuf,
     /// Temporary file beside `path`: reserves the name, and is renamed to `path` when it is complete.
     claim: PathBuf,
     format: OutputFormat,
-    max_samples: usize,
-    merged: ProfilesData,
-    pending: Vec<ProfilesData>,
-    pending_samples: usize,
+    run: WindowSum,
 }
 
 impl OutputFile {
@@ -76,41 +104,23 @@ impl OutputFile {
         if is_forked || is_claimed_by_another(&path) {
             path = with_process_id(&path, std::process::id());
         }
-        let merged = ProfilesData::default();
-        let max_samples = max_stacks as usize;
-        Ok(Self { path, claim, format, max_samples, merged, pending: Vec::new(), pending_samples: 0 })
+        Ok(Self { path, claim, format, run: WindowSum::new(max_stacks as usize) })
     }
 
     /// Adds a window.
     pub fn add(&mut self, window: &ProfilesData) {
         let window = self.reduced(window);
-        if window.profiles().any(|(_, profile)| profile.is_gauge()) {
-            self.forget_gauges();
-        }
-        self.pending_samples += window.sample_count();
-        self.pending.push(window);
-        let batch = (self.merged.sample_count() / 2).max(MIN_PENDING_SAMPLES);
-        if self.pending.len() >= MAX_PENDING_WINDOWS || self.pending_samples >= batch {
-            self.merge_pending();
-        }
+        self.run.add(window);
     }
 
     /// Writes the file. Returns a message for the outcome line, as `Ok` or as `Err` with the reason.
     pub fn write(&mut self) -> Result<String, String> {
-        self.merge_pending();
+        let merged = self.run.merged();
         let shown = self.path.display().to_string();
-        if self.merged.sample_count() == 0 {
+        if merged.sample_count() == 0 {
             return Err(format!("{shown} not written: there are no samples"));
         }
-        let bytes = match self.format {
-            OutputFormat::Pprof => pprof::encode(&self.merged),
-            OutputFormat::FlameGraph => {
-                let tree = transform::tree(&self.merged, &self.type_shown());
-                let service = self.merged.resources.first().map_or("", |resource| resource.service_name());
-                flamegraph::html(&tree, &format!("{service} · {}", tree.type_name)).into_bytes()
-            }
-            OutputFormat::Folded => folded::encode(&transform::tree(&self.merged, &self.type_shown())).into_bytes(),
-        };
+        let bytes = self.format.encode(merged);
         self.replace(&bytes)
             .map(|()| format!("{shown} written"))
             .map_err(|error| format!("{shown} not written: {error}"))
@@ -119,12 +129,6 @@ impl OutputFile {
     /// Replaces the file atomically: a process killed meanwhile leaves the previous file.
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
         std::fs::write(&self.claim, bytes).and_then(|()| std::fs::rename(&self.claim, &self.path))
-    }
-
-    fn type_shown(&self) -> String {
-        let types: BTreeSet<&str> = self.merged.profiles().map(|(_, profile)| profile.type_name()).collect();
-        let preferred = PREFERRED_TYPES.into_iter().find(|name| types.contains(name));
-        preferred.or(types.first().copied()).unwrap_or_default().to_owned()
     }
 
     /// Removes links and timestamps, which grow with the run and occur in none of the formats; only pprof has labels.
@@ -142,54 +146,6 @@ impl OutputFile {
         }
         window
     }
-
-    /// Removes the gauges of earlier windows, such as the objects in use: the file has those of the last one.
-    fn forget_gauges(&mut self) {
-        let windows = std::iter::once(&mut self.merged).chain(&mut self.pending);
-        for resource in windows.flat_map(|window| &mut window.resources) {
-            resource.profiles.retain(|profile| !profile.is_gauge());
-        }
-    }
-
-    fn merge_pending(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let pending = std::mem::take(&mut self.pending);
-        self.pending_samples = 0;
-        let merged = transform::merge(std::iter::once(&self.merged).chain(&pending));
-        self.merged = bounded(merged, self.max_samples);
-    }
-}
-
-/// Keeps the heaviest samples. The others become one sample with the stack `[too_many_stacks]`, so that totals are exact.
-fn bounded(mut data: ProfilesData, max_samples: usize) -> ProfilesData {
-    let profiles = data.profiles().count().max(1);
-    if data.sample_count() <= max_samples {
-        return data;
-    }
-    let name = data.dictionary.string("[too_many_stacks]");
-    let function = data.dictionary.function(Function { name, ..Function::default() });
-    let lines = [Line { function, ..Line::default() }];
-    let location = data.dictionary.location(Location { lines: &lines, ..Location::default() });
-    let stack = data.dictionary.stack(&[location]);
-    for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
-        let keep = (max_samples / profiles).max(1);
-        if profile.samples.len() <= keep {
-            continue;
-        }
-        let mut samples = std::mem::take(&mut profile.samples);
-        samples.sort_by_key(|sample| std::cmp::Reverse(profile.weight(sample)));
-        let mut rest = Sample { stack, values: vec![0], ..Sample::default() };
-        for sample in samples.split_off(keep) {
-            rest.values[0] += sample.total();
-            rest.exact_value += sample.exact_value;
-        }
-        samples.push(rest);
-        profile.samples = samples;
-    }
-    // Removes dictionary entries without references.
-    transform::merge([&data])
 }
 
 impl Drop for OutputFile {
@@ -238,7 +194,8 @@ fn with_process_id(path: &Path, process_id: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanprof_profile::{Profile, ResourceProfiles, ValueType};
+    use crate::window_sum::MIN_PENDING_SAMPLES;
+    use spanprof_profile::{Function, Line, Location, Profile, ResourceProfiles, Sample, ValueType};
 
     /// A window with one sample of `ns` nanoseconds for each number.
     fn window(stacks: std::ops::Range<u32>, ns: i64) -> ProfilesData {
@@ -265,7 +222,7 @@ mod tests {
         let mut output = OutputFile::start(path.to_str().unwrap(), max_stacks, false).unwrap();
         for window in windows {
             output.add(&window);
-            let stored = output.merged.sample_count() + output.pending_samples;
+            let stored = output.run.stored_samples();
             assert!(stored <= 2 * max_stacks as usize + 2 * MIN_PENDING_SAMPLES, "{stored} samples are stored");
         }
         output.write().unwrap();

@@ -2,6 +2,7 @@
 //! per start; a forked child builds its own.
 
 use crate::config::Config;
+use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::Attribute;
 
 /// Receivers store each attribute as a label of every series; some refuse more labels.
@@ -71,8 +72,27 @@ fn container_id(text: &str) -> Option<String> {
 }
 
 impl Resource {
-    /// The resource of this process. Attributes of the user come first, so the limit drops detected ones only.
-    pub fn new(config: &Config, runtime: Vec<(String, String)>, system: &SystemProperties) -> Self {
+    /// The resource of this process, redacted: the attributes as they were detected leave this function nowhere.
+    pub fn new(
+        config: &Config,
+        runtime: Vec<(String, String)>,
+        system: &SystemProperties,
+        redactor: &mut ProfileRedactor,
+    ) -> Self {
+        let mut resource = Self::unredacted(config, runtime, system);
+        let attributes = resource.attributes.iter().map(Into::into).collect();
+        let text = |attribute: Attribute| ResourceAttribute {
+            value: attribute.value.as_ref().to_string(),
+            key: attribute.key,
+        };
+        resource.attributes = redactor.resource(attributes).into_iter().map(text).collect();
+        let name = resource.attributes.iter().find(|attribute| attribute.key == "service.name");
+        resource.service_name = name.map(|name| name.value.clone()).unwrap_or_default();
+        resource
+    }
+
+    /// Attributes of the user come first, so the limit drops detected ones only.
+    fn unredacted(config: &Config, runtime: Vec<(String, String)>, system: &SystemProperties) -> Self {
         let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let service_name = [
             Some(config.service_name.clone()),
@@ -137,21 +157,25 @@ mod tests {
         }
     }
 
+    fn resource_of(config: &Config, runtime: Vec<(String, String)>) -> Resource {
+        Resource::new(config, runtime, &system(), &mut ProfileRedactor::new(config.redaction_settings()))
+    }
+
     #[test]
     fn a_service_without_a_name_has_the_name_of_its_program() {
-        let resource = Resource::new(&Config::default(), Vec::new(), &system());
+        let resource = resource_of(&Config::default(), Vec::new());
         assert_eq!(resource.service_name, "shop");
         let runtime = vec![("service.name".to_owned(), "shop.main".to_owned())];
-        assert_eq!(Resource::new(&Config::default(), runtime, &system()).service_name, "shop.main");
+        assert_eq!(resource_of(&Config::default(), runtime).service_name, "shop.main");
         let config = Config { service_name: "checkout".to_owned(), ..Config::default() };
-        assert_eq!(Resource::new(&config, Vec::new(), &system()).text("service.name"), Some("checkout"));
+        assert_eq!(resource_of(&config, Vec::new()).text("service.name"), Some("checkout"));
     }
 
     #[test]
     fn attributes_of_the_user_are_kept_and_detected_ones_fill_up_to_fifteen() {
         let attributes = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
         let config = Config { resource_attributes: attributes, ..Config::default() };
-        let resource = Resource::new(&config, Vec::new(), &system());
+        let resource = resource_of(&config, Vec::new());
         assert_eq!(resource.attributes.len(), 15);
         assert_eq!(resource.text("deployment.key13"), Some("v"));
         assert_eq!(resource.dropped, 6);
@@ -161,7 +185,7 @@ mod tests {
     fn an_attribute_of_the_user_replaces_the_detected_one() {
         let attributes = [("host.name".to_owned(), "mine".to_owned())].into_iter().collect();
         let config = Config { resource_attributes: attributes, ..Config::default() };
-        assert_eq!(Resource::new(&config, Vec::new(), &system()).text("host.name"), Some("mine"));
+        assert_eq!(resource_of(&config, Vec::new()).text("host.name"), Some("mine"));
     }
 
     #[test]

@@ -126,6 +126,10 @@ pub trait Runtime: Send + Sync + 'static {
         let _ = events;
     }
 
+    /// Called after the control endpoint, the watched file or the end of a burst changed the configuration, for a runtime with
+    /// hooks that only its own threads may install. On any thread; must not wait for a lock of the language.
+    fn settings_changed(&self) {}
+
     /// Appends the threads that run managed code now; called by the wall sampler without a lock.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;

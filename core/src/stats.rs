@@ -94,6 +94,18 @@ counters! {
     wall_without_stack = "wall.without_stack", "samples";
     /// Wall-clock and submitted samples dropped because the ring was full.
     submit_dropped = "dropped.submit_ring_full", "samples";
+    /// CPU time of the wall sampler, part of `cost.own_cpu_ns`.
+    wall_cpu_ns = "cost.wall_cpu_ns", "ns";
+    /// Changes of the governor's limits.
+    governor_changes = "governor.changes", "changes";
+    /// Intervals of 10 s in which the profiler exceeded `cpu_budget`.
+    governor_exceeded_intervals = "governor.exceeded_intervals", "intervals";
+    /// Time in which a rate was below the configured one, or a profile type was shed.
+    governor_limited_seconds = "governor.limited_seconds", "s";
+    /// CPU time of the profiler in the last interval, its handlers included, in millionths of one core.
+    governor_cost_ppm = "governor.cost_ppm", "ppm";
+    /// `cpu_budget` in millionths of one core, with a CPU quota below one processor of the quota; 0 without a budget.
+    governor_budget_ppm = "governor.budget_ppm", "ppm";
     /// Resource attributes dropped beyond the limit of 15.
     resource_attributes_dropped = "resource.attributes_dropped", "attributes";
     /// Samples of live objects removed because there were more than `heap_live_samples`; the others represent them.
@@ -108,8 +120,38 @@ counters! {
     heap_peak_omitted = "heap.peak_omitted_stacks", "stacks";
     /// Failed writes of the heap at its peak; three in a row end them.
     heap_peak_errors = "heap.peak_errors", "writes";
+    /// Requests for profiles, of the pull listener and of the program's web framework.
+    pull_requests = "pull.requests", "requests";
+    /// Those that were answered.
+    pull_answered = "pull.answered", "requests";
+    /// Those refused for a missing or wrong token, a foreign `Host` header or a foreign web site (401, 403).
+    pull_refused_access = "pull.refused_access", "requests";
+    /// Those refused because another profile was being collected (429).
+    pull_refused_busy = "pull.refused_busy", "requests";
+    /// Those refused for another reason: an unknown path, a wrong parameter, a profile that is off, the end of the profiler.
+    pull_refused_other = "pull.refused_other", "requests";
+    /// Ends of requests, with `retention=tail`.
+    tail_requests = "tail.requests", "requests";
+    /// Requests whose samples were kept in full detail because of their duration.
+    tail_kept_duration = "tail.kept_duration", "requests";
+    /// The same, because they were longer than the 99th percentile of their endpoint.
+    tail_kept_p99 = "tail.kept_p99", "requests";
+    /// The same, because of their share of CPU time.
+    tail_kept_cpu_share = "tail.kept_cpu_share", "requests";
+    /// The same, because of the bytes that they allocated.
+    tail_kept_allocated_bytes = "tail.kept_allocated_bytes", "requests";
+    /// The same, because of an error.
+    tail_kept_error = "tail.kept_error", "requests";
+    /// Requests released without a decision: beyond `tail_max_bytes`, without a sample for 5 minutes, or at `stop`.
+    tail_undecided = "tail.undecided", "requests";
+    /// Memory of the samples of unfinished requests.
+    tail_held_bytes = "tail.held_bytes", "bytes";
+    /// Samples that are missing in the profile of a capture, because it was full. The continuous profile has them.
+    capture_dropped = "capture.dropped", "samples";
     /// Panics caught on the profiler's own threads; the first one stops the profiler.
     panics = "internal.panics", "panics";
+    /// Changes of `enabled` to true while running.
+    times_enabled = "control.times_enabled", "changes";
     /// Restarts of the profiler in forked children.
     forks = "process.fork_restarts", "forks";
 }
@@ -149,6 +191,11 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "dropped.heap_ring_full" "samples" "Allocation samples lost because the ring was full.";
     "dropped.heap_live" "samples" "Sampled objects missing in in-use profiles: the live set had no slot for them, or a "
         "reallocation failed.";
+    "governor.sample_rate" "Hz" "CPU rate in effect.";
+    "governor.wall_rate" "Hz" "Wall rate in effect.";
+    "governor.limited_by" "" "The key because of which the values in effect differ from the configured ones: `cpu_budget`, \
+        `load_shedding_cpu_threshold`, `load_shedding_memory_threshold`, or `sample_rate_max` for a higher rate. Empty otherwise.";
+    "governor.shed" "" "Profile types that are paused, or thinned (`heap`), separated by commas; empty when there are none.";
     "memory.limit_bytes" "bytes" "The smallest memory limit of the process's cgroups; missing without a limit.";
     "memory.until_limit_bytes" "bytes" "Memory that this cgroup may still use; file cache that was not used recently counts as "
         "free. Missing without a limit.";
@@ -166,7 +213,7 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "labels.values_truncated" "values" "Values truncated at `max_label_value_bytes`.";
     "labels.values_replaced" "values" "Values replaced by `other` beyond a cap.";
     "labels.dropped" "labels" "Labels dropped: too many keys, or an empty key.";
-    "export.<n>.kind" "" "`otlp_http`, `otlp_grpc` or `file`.";
+    "export.<n>.kind" "" "`otlp_http`, `otlp_grpc`, `pyroscope` or `file`.";
     "export.<n>.target" "" "Address without user and query, or directory.";
     "export.<n>.enqueued" "requests" "Requests queued for the destination.";
     "export.<n>.sent" "requests" "Requests accepted by the destination.";
@@ -179,9 +226,19 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "export.<n>.dropped_samples" "samples" "Samples not delivered.";
     "export.<n>.queue_payloads" "requests" "Queued requests.";
     "export.<n>.queue_bytes" "bytes" "Bytes of queued requests.";
+    "export.<n>.buffer_payloads" "requests" "Requests in `buffer_directory`.";
+    "export.<n>.buffer_bytes" "bytes" "Bytes of these requests.";
+    "export.<n>.buffer_adopted" "requests" "Requests of exited processes taken from `buffer_directory`; part of `enqueued`.";
+    "export.<n>.buffer_left" "requests" "Requests left in `buffer_directory` for the next process of the service.";
+    "export.<n>.buffer_errors" "requests" "Requests that could not be written to `buffer_directory` and stayed in memory.";
     "export.<n>.last_error" "" "The last failure, without secrets; empty when there was none.";
     "export.<n>.last_warning" "" "The last message of a receiver that accepted a request completely; empty when there was "
         "none.";
+    "pull.address" "" "Bound address of the pull listener; absent without one.";
+    "pull.connections" "connections" "Connections accepted by the pull listener.";
+    "pull.incomplete" "connections" "Connections closed without a complete, well-formed request within 5 s.";
+    "pull.overloaded" "requests" "Requests refused because too many were being handled (503).";
+    "pull.rebound" "sockets" "Sockets of the pull listener bound again because the program had closed the previous one.";
     "runtime.<name>" "" "Counters and properties of the language runtime; see the page of the language.";
     "config.<key>" "" "Effective value of each key; secrets are masked.";
     "config.<key>.source" "" "Source of the value.";
@@ -241,7 +298,7 @@ impl Stats {
         let mut page = String::from(
             "# Statistics\n\nThe values of `stats()`, in every language. Counters start at 0 at `start()`. Counters of labels, contexts and \
              signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) and heap samples and `memory.reserve_bytes` start with the process. \
-             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval`, `heap.peak_bytes`, `memory.limit_bytes`, `memory.until_limit_bytes` and `export.<n>.queue_*` are gauges; all other counters only \
+             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval`, `heap.peak_bytes`, `governor.sample_rate`, `governor.wall_rate`, `governor.cost_ppm`, `governor.budget_ppm`, `tail.held_bytes`, `memory.limit_bytes`, `memory.until_limit_bytes`, `export.<n>.queue_*`, `export.<n>.buffer_payloads` and `export.<n>.buffer_bytes` are gauges; all other counters only \
              grow. `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken.\n\n\
              | name | unit | description |\n|---|---|---|\n",
         );

@@ -26,6 +26,11 @@ impl Labels {
     pub fn new(labels: &[(&str, &str)]) -> Self {
         Self(with_labels(ContextRow::default(), labels))
     }
+
+    /// No label, but the number of a capture.
+    pub(crate) fn of_capture(number: u32) -> Self {
+        Self(ContextRow { capture: number, ..ContextRow::default() })
+    }
 }
 
 /// A value that labels a scope: [`Labels`], or pairs of key and value.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::KEYS;
+use crate::pull::{PullRequest, PullResponse, PullTransport};
 use crate::runtime::{DisabledRuntime, Runtime};
-use crate::{Config, ConfigPatch, ConfigValue, Error, Profiler};
+use crate::{Config, ConfigPatch, ConfigValue, Error, Profiler, RequestEnd};
 
 /// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled
 /// profiler does not inspect the program.
@@ -27,12 +28,33 @@ pub fn flush(timeout: Option<Duration>) -> bool {
     Profiler::running().is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
 }
 
+/// Answers a request for a profile (`/debug/pprof/…`) that the program's web framework received. Blocks for the duration that it
+/// requests: call it on a thread that may block. `has_left` reports whether the client has left.
+pub fn pull(request: &PullRequest, has_left: &dyn Fn() -> bool) -> PullResponse {
+    match Profiler::running() {
+        Some(profiler) => profiler.pull(request, PullTransport::Framework, has_left),
+        None => {
+            PullResponse { status: 503, body: b"the profiler is not running\n".to_vec(), ..PullResponse::default() }
+        }
+    }
+}
+
 /// Changes keys of the running profiler; false when none runs.
 ///
 /// # Errors
 /// As [`Profiler::update`].
 pub fn update(changes: Vec<(String, ConfigValue)>) -> Result<bool, Error> {
     Profiler::running().map_or(Ok(false), |profiler| profiler.update(&ConfigPatch(changes)).map(|()| true))
+}
+
+/// Reports the end of a request; without effect when no profiler runs.
+pub fn request_ended(end: &RequestEnd<'_>) {
+    with_running(|profiler| profiler.request_ended(end));
+}
+
+/// The keys of the profiles that are on, for the attribute `profile.type` of spans; empty when no profiler runs.
+pub fn profile_types() -> Vec<&'static str> {
+    Profiler::running().map(|profiler| profiler.profile_types()).unwrap_or_default()
 }
 
 /// Calls a function of the running profiler; without effect when none runs.

@@ -19,6 +19,7 @@ use crate::runtime::Runtime;
 use crate::stats::{Counters, Stats};
 use crate::sys::CpuAccount;
 use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::transform::Reduction;
 use spanprof_profile::ProfilesData;
 use spanprof_read::decode;
@@ -72,9 +73,10 @@ impl ScriptedEngine {
             container_id: None,
             instance_id: "instance".to_owned(),
         };
-        let resource = Resource::new(config, runtime.resource_attributes(), &system);
+        let mut redactor = ProfileRedactor::new(config.redaction_settings());
+        let resource = Resource::new(config, runtime.resource_attributes(), &system, &mut redactor);
         let counters = Arc::new(Counters::default());
-        let engine = Engine::new(config, runtime.clone(), resource, counters.clone(), 0);
+        let engine = Engine::new(config, runtime.clone(), resource, redactor, counters.clone(), 0);
         let destination = config.effective_destinations().into_iter().next();
         let reduction = destination.map(|first| reduction::of_destination(&first, config)).unwrap_or_default();
         Self { engine, reduction, runtime, counters, position: 0, account: CpuAccount::default() }

@@ -24,11 +24,13 @@ pub struct ContextRow {
     pub link: Link,
     /// Span id of the local root span; all zero when unknown.
     pub local_root_span_id: [u8; 8],
+    /// Number of the capture ([`crate::capture`]) that the code runs in, which nested contexts inherit; 0 for none.
+    pub capture: u32,
 }
 
 impl ContextRow {
     fn is_labels_only(&self) -> bool {
-        self.link == Link::default() && self.local_root_span_id == [0; 8]
+        self.link == Link::default() && self.local_root_span_id == [0; 8] && self.capture == 0
     }
 }
 
@@ -87,6 +89,8 @@ pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
 /// the parent's trace. Called by `tag_wrapper` for prepared labels.
 pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     let label_set = merge_label_sets(parent.label_set, child.label_set);
+    let capture = if child.capture == 0 { parent.capture } else { child.capture };
+    let child = ContextRow { capture: 0, ..child };
     let (link, local_root_span_id) = if child.is_labels_only() {
         (parent.link, parent.local_root_span_id)
     } else if child.link.trace_id == [0; 16] && child.local_root_span_id == [0; 8] {
@@ -94,7 +98,7 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     } else {
         (child.link, child.local_root_span_id)
     };
-    ContextRow { label_set, link, local_root_span_id }
+    ContextRow { label_set, link, local_root_span_id, capture }
 }
 
 /// Ids of label sets start above the integers that languages cache as shared objects (up to a few hundred), so that a

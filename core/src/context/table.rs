@@ -36,7 +36,7 @@ const MAX_REFERENCED_SKIPPED: u64 = 8;
 
 /// See the module documentation.
 pub(super) struct ContextTable {
-    /// Per row: state word, label set, trace id (2), span id, local root span id.
+    /// Per row: state word, label set and capture, trace id (2), span id, local root span id.
     words: &'static [AtomicU64],
     rows_in_use: AtomicU32,
     /// Position of the clock hand: half the next id.
@@ -113,7 +113,7 @@ impl ContextTable {
             // Release: a reader that sees a word of the new row also sees the changed state.
             fence(Ordering::Release);
             let trace = u128::from_be_bytes(row.link.trace_id);
-            label_set.store(u64::from(row.label_set.0), Ordering::Relaxed);
+            label_set.store(u64::from(row.label_set.0) | u64::from(row.capture) << 32, Ordering::Relaxed);
             trace_high.store((trace >> 64) as u64, Ordering::Relaxed);
             trace_low.store(trace as u64, Ordering::Relaxed);
             span.store(u64::from_be_bytes(row.link.span_id), Ordering::Relaxed);
@@ -162,6 +162,7 @@ impl ContextTable {
             label_set: LabelSetId(label_set as u32),
             link: Link { trace_id: trace.to_be_bytes(), span_id: span.to_be_bytes() },
             local_root_span_id: local_root.to_be_bytes(),
+            capture: (label_set >> 32) as u32,
         })
     }
 
@@ -207,6 +208,7 @@ mod tests {
             label_set: LabelSetId(n as u32),
             link: Link { trace_id: (u128::from(n) << 64 | u128::from(n)).to_be_bytes(), span_id: n.to_be_bytes() },
             local_root_span_id: n.to_be_bytes(),
+            capture: n as u32,
         }
     }
 

@@ -64,6 +64,12 @@ impl LiveStacks {
         self.indices.clear();
     }
 
+    /// Memory of the stacks, without that of their frames, which the window's tables have too.
+    pub fn bytes(&self) -> usize {
+        let of_stack = |stack: &LiveStack| size_of::<LiveStack>() + size_of_val::<[_]>(stack) + 32;
+        self.known.iter().map(of_stack).sum()
+    }
+
     /// Frees the stacks that no object and no index of this window uses.
     pub fn forget_unused(&mut self) {
         self.known.retain(|stack| Arc::strong_count(stack) > 1);

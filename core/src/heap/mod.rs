@@ -34,7 +34,7 @@ use spanprof_profile::HeapAge;
 use spanprof_signal::LiveSet;
 
 pub(crate) use live_stacks::{LiveStack, LiveStacks};
-pub(crate) use peak_profile::{encode_peak, PeakProfileInput};
+pub(crate) use peak_profile::{encode_peak, in_use_profiles, InUseProfileInput, PeakProfileInput};
 
 /// The interval is not doubled beyond this, bytes.
 const MAX_INTERVAL: u64 = 1 << 40;

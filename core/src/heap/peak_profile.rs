@@ -8,9 +8,10 @@ use crate::resource::Resource;
 use crate::runtime::Frame;
 use crate::window::frame_line;
 use spanprof_profile::encode::pprof;
+use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
-    AttributeSetId, Dictionary, Location, LocationId, Profile, ProfilesData, ResourceProfiles, Sample, Scope, StackId,
-    Value, ValueType,
+    AttributeSetId, Dictionary, HeapAge, Location, LocationId, Profile, ProfilesData, ResourceProfiles, Sample, Scope,
+    StackId, Value, ValueType,
 };
 
 /// Stacks encoded at most, so that the time of a write is bounded: 3 µs per stack of 30 frames.
@@ -24,13 +25,32 @@ pub(crate) struct PeakProfileInput<'a> {
     pub max_bytes: usize,
 }
 
+/// As [`PeakProfileInput`], for a pull.
+pub(crate) struct InUseProfileInput<'a> {
+    pub resource: &'a Resource,
+    /// Labels of every sample.
+    pub labels: &'a [(String, String)],
+    pub time_unix_ns: u64,
+    pub interval_bytes: u64,
+}
+
 /// The encoded profile and the number of stacks that did not fit. Their bytes and objects have the stack `[too_many_stacks]`.
 /// `None` if not even one stack fits.
-pub(crate) fn encode_peak(mut totals: Vec<InUseTotals>, input: &PeakProfileInput<'_>) -> Option<(Vec<u8>, u64)> {
+pub(crate) fn encode_peak(
+    mut totals: Vec<InUseTotals>,
+    input: &PeakProfileInput<'_>,
+    redactor: &mut ProfileRedactor,
+) -> Option<(Vec<u8>, u64)> {
     totals.sort_unstable_by_key(|total| std::cmp::Reverse(total.values));
     let mut keep = totals.len().min(MAX_STACKS);
     loop {
-        let bytes = pprof::encode_uncompressed(&profile(&totals, keep, input));
+        let input_of_profile = InUseProfileInput {
+            resource: input.resource,
+            labels: &[],
+            time_unix_ns: input.time_unix_ns,
+            interval_bytes: input.interval_bytes,
+        };
+        let bytes = pprof::encode_uncompressed(&profile(&totals, keep, &input_of_profile).redacted(redactor));
         if bytes.len() <= input.max_bytes {
             return Some((bytes, (totals.len() - keep) as u64));
         }
@@ -40,12 +60,21 @@ pub(crate) fn encode_peak(mut totals: Vec<InUseTotals>, input: &PeakProfileInput
     }
 }
 
-fn profile(totals: &[InUseTotals], keep: usize, input: &PeakProfileInput<'_>) -> ProfilesData {
+/// The profiles of all live objects.
+pub(crate) fn in_use_profiles(
+    totals: &[InUseTotals],
+    input: &InUseProfileInput<'_>,
+    redactor: &mut ProfileRedactor,
+) -> ProfilesData {
+    profile(totals, totals.len(), input).redacted(redactor)
+}
+
+fn profile(totals: &[InUseTotals], keep: usize, input: &InUseProfileInput<'_>) -> UnredactedProfiles {
     let (kept, omitted) = totals.split_at(keep.min(totals.len()));
-    let mut builder = PeakBuilder::default();
+    let mut builder = PeakBuilder { labels: input.labels.to_vec(), ..PeakBuilder::default() };
     let mut rows: Vec<_> = kept
         .iter()
-        .map(|total| (builder.stack(&total.stack), builder.attributes(total.label_set), total.values))
+        .map(|total| (builder.stack(&total.stack), builder.attributes(total.label_set, total.age), total.values))
         .collect();
     if !omitted.is_empty() {
         let rest = omitted.iter().fold([0; 2], |sum: [u64; 2], total| {
@@ -75,7 +104,7 @@ fn profile(totals: &[InUseTotals], keep: usize, input: &PeakProfileInput<'_>) ->
     let profiles = vec![of_type(0, "inuse_space", "bytes"), of_type(1, "inuse_objects", "count")];
     let resource = input.resource.attributes.iter().map(Into::into).collect();
     let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles };
-    ProfilesData { dictionary: builder.dictionary, resources: vec![resource] }
+    UnredactedProfiles::new(ProfilesData { dictionary: builder.dictionary, resources: vec![resource] })
 }
 
 #[derive(Default)]
@@ -83,7 +112,9 @@ struct PeakBuilder {
     dictionary: Dictionary,
     /// By address of the frames, which live stacks share.
     locations: WordMap<usize, LocationId>,
-    attributes: WordMap<LabelSetId, AttributeSetId>,
+    attributes: WordMap<(LabelSetId, Option<HeapAge>), AttributeSetId>,
+    /// Labels of every sample.
+    labels: Vec<(String, String)>,
 }
 
 impl PeakBuilder {
@@ -104,15 +135,23 @@ impl PeakBuilder {
         id
     }
 
-    fn attributes(&mut self, label_set: LabelSetId) -> AttributeSetId {
-        if let Some(known) = self.attributes.get(&label_set) {
+    fn attributes(&mut self, label_set: LabelSetId, age: Option<HeapAge>) -> AttributeSetId {
+        if let Some(known) = self.attributes.get(&(label_set, age)) {
             return *known;
         }
-        let labels = labels_of(label_set);
+        let mut labels = labels_of(label_set);
+        // Labels of the program have precedence.
+        let others =
+            self.labels.iter().cloned().chain(age.map(|age| (HeapAge::LABEL.to_owned(), age.text().to_owned())));
+        for (key, value) in others.collect::<Vec<_>>() {
+            if !labels.iter().any(|(known, _)| *known == key) {
+                labels.push((key, value));
+            }
+        }
         let ids: Vec<_> =
             labels.iter().map(|(key, value)| self.dictionary.attribute(key, Value::String(value), "")).collect();
         let id = self.dictionary.attribute_set(&ids);
-        self.attributes.insert(label_set, id);
+        self.attributes.insert((label_set, age), id);
         id
     }
 }
@@ -120,6 +159,7 @@ impl PeakBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use spanprof_read::decode::{self, DecodeLimits};
     use spanprof_read::query::{self, Granularity};
     use std::sync::Arc;
@@ -138,12 +178,16 @@ mod tests {
     fn encoded(stacks: u64, max_bytes: usize) -> (ProfilesData, usize, u64) {
         let input =
             PeakProfileInput { resource: &Resource::default(), time_unix_ns: 5, interval_bytes: 512, max_bytes };
-        let (bytes, omitted) = encode_peak(totals(stacks), &input).unwrap();
+        let (bytes, omitted) = encode_peak(totals(stacks), &input, &mut redactor()).unwrap();
         (decode::pprof::decode(&bytes, &DecodeLimits::default()).unwrap(), bytes.len(), omitted)
     }
 
     fn sum(stacks: u64) -> i64 {
         totals(stacks).iter().map(|total| total.values[0] as i64).sum()
+    }
+
+    fn redactor() -> ProfileRedactor {
+        ProfileRedactor::new(Config::default().redaction_settings())
     }
 
     #[test]
@@ -172,6 +216,6 @@ mod tests {
     fn no_stack_is_encoded_into_no_space() {
         let input =
             PeakProfileInput { resource: &Resource::default(), time_unix_ns: 5, interval_bytes: 512, max_bytes: 10 };
-        assert!(encode_peak(totals(3), &input).is_none());
+        assert!(encode_peak(totals(3), &input, &mut redactor()).is_none());
     }
 }

@@ -6,15 +6,18 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::delivery_log::DeliveryLog;
+use super::due_changes::DueChanges;
 use super::first_line::FirstLine;
+use super::governor::OverheadMonitor;
 use super::heap_peak::{self, HeapPeakRecorder};
 use super::heap_profile;
-use super::session::{ConfigChange, KindsToClose, Session};
+use super::session::{CollectionStep, ConfigChange, KindsToClose, Session};
 use crate::config::Config;
-use crate::engine::{Engine, WindowEnd};
+use crate::engine::{CollectionTime, Engine, WindowEnd};
 use crate::host_log::{log, take_panic, LogLevel};
 use crate::output::OutputFile;
 use crate::sys::{self, Clocks, WakeReason};
+use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::SampleKind;
 
@@ -83,12 +86,14 @@ enum Ending {
 struct DrainThread<'a> {
     session: &'a Session,
     engine: Engine,
+    due_changes: DueChanges,
     first_line: FirstLine,
     delivery_log: DeliveryLog,
     output: Option<OutputFile>,
     heap_peak: Option<HeapPeakRecorder>,
-    /// Address of the clocks of the current CPU account.
-    account_clocks: usize,
+    overhead: OverheadMonitor,
+    /// Run number of the clocks of the current CPU account; 0: none.
+    account_clocks: u64,
     /// Monotonic time of the next check of the signal handlers.
     check_handlers_at_ns: u64,
     /// Ring position up to which samples belong to the current configuration.
@@ -101,6 +106,7 @@ impl<'a> DrainThread<'a> {
             config,
             session.runtime.clone(),
             session.resource.clone(),
+            ProfileRedactor::new(session.redaction.clone()),
             session.counters.clone(),
             sys::monotonic_ns(),
         );
@@ -109,10 +115,12 @@ impl<'a> DrainThread<'a> {
         Self {
             session,
             engine,
+            due_changes: DueChanges::default(),
             first_line: FirstLine::default(),
             delivery_log: DeliveryLog::default(),
             output,
             heap_peak: HeapPeakRecorder::new(config, peak_file),
+            overhead: OverheadMonitor::new(session),
             account_clocks: 0,
             check_handlers_at_ns: sys::monotonic_ns() + config.upload_interval.as_nanos() as u64,
             up_to: 0,
@@ -132,6 +140,7 @@ impl<'a> DrainThread<'a> {
         if self.session.is_superseded() {
             // Samples and wakeups are those of the later run.
             self.session.inbox.wake();
+            self.engine.release_all_held();
             self.close(None, None, false);
             self.write_output();
             return false;
@@ -141,21 +150,34 @@ impl<'a> DrainThread<'a> {
             self.session.release_wall(ending == Ending::LiveThreads);
         }
         let is_peak_due = self.heap_peak.as_ref().is_some_and(|recorder| recorder.is_due(self.session));
-        if ending != Ending::Nothing || is_peak_due {
+        let (collects, collects_heap) = {
+            let requests = self.session.control.lock();
+            (requests.collection.is_requested(), requests.collection.has_allocations())
+        };
+        // Only for pulls of the heap: in some runtimes the threads of the program read their allocations.
+        if ending != Ending::Nothing || is_peak_due || collects_heap {
             heap_profile::submit_outstanding(self.session);
         }
         self.check_handlers();
+        self.due_changes.poll(self.session, sys::monotonic_ns());
         log_panic();
         if sys::is_terminating() {
             self.deliver_before_termination();
         }
-        let (closes, close_kinds, changes, stop) = {
+        let (closes, close_kinds, changes, captures_ended, stop) = {
             let mut requests = self.session.control.lock();
             // Read under the lock: later changes have no position below this one.
             self.up_to = self.session.inbox.ring().head();
             let close_kinds = std::mem::take(&mut requests.close_kinds);
-            (requests.closes, close_kinds, std::mem::take(&mut requests.changes), requests.stop)
+            for number in std::mem::take(&mut requests.captures_begun) {
+                self.engine.begin_capture(number, sys::monotonic_ns());
+            }
+            let captures_ended = std::mem::take(&mut requests.captures_ended);
+            (requests.closes, close_kinds, std::mem::take(&mut requests.changes), captures_ended, requests.stop)
         };
+        for change in &changes {
+            self.reconfigure(change);
+        }
         let clocks = self.session.clocks.load_full();
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
@@ -166,15 +188,18 @@ impl<'a> DrainThread<'a> {
                 }
             }
         }
-        for change in &changes {
-            self.reconfigure(change);
-        }
         if stop {
+            self.drain_up_to(self.up_to);
+            self.end_captures(&captures_ended);
             self.close_and_send(true);
             self.write_output();
             return false;
         }
         self.drain_up_to(self.up_to);
+        if collects {
+            self.follow_collection();
+        }
+        self.end_captures(&captures_ended);
         if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
             recorder.check(&mut self.engine, self.session);
         }
@@ -192,10 +217,58 @@ impl<'a> DrainThread<'a> {
         if has_close_request {
             self.session.control.complete(|requests| requests.closes_done = closes);
         }
+        self.overhead.check(self.session, self.engine.due_ns());
         if let Some(reported) = self.first_line.poll(self.session) {
             self.delivery_log.begin(now(), &reported);
         }
         true
+    }
+
+    /// Does the requested step of a collection, after the samples before it were drained.
+    fn follow_collection(&mut self) {
+        let clocks = self.session.clocks.load_full();
+        let at = || CollectionTime {
+            now_monotonic_ns: sys::monotonic_ns(),
+            unix_offset_ns: unix_offset_ns(),
+            unattributed_ns: clocks.as_ref().map_or(0, |clocks| clocks.account().unattributed_ns()),
+        };
+        let step = self.session.control.lock().collection.requested();
+        let is_cancel = matches!(step, CollectionStep::Cancel);
+        let next = match step {
+            CollectionStep::Begin(kinds) => {
+                self.engine.begin_collection(kinds, at());
+                CollectionStep::Running
+            }
+            CollectionStep::End(kinds) => CollectionStep::Done(Box::new(self.engine.end_collection(&kinds, at()))),
+            _ => {
+                self.engine.cancel_collection();
+                CollectionStep::Idle
+            }
+        };
+        self.session.control.complete(|requests| {
+            // A cancellation that arrived meanwhile is done at the next wakeup.
+            if is_cancel || !matches!(requests.collection, CollectionStep::Cancel) {
+                requests.collection = next;
+            }
+        });
+    }
+
+    /// Completes captures, whose samples are drained.
+    fn end_captures(&mut self, numbers: &[u32]) {
+        if numbers.is_empty() {
+            return;
+        }
+        let (now_ns, offset_ns) = (sys::monotonic_ns(), unix_offset_ns());
+        let profiles: Vec<_> =
+            numbers.iter().map(|number| (*number, self.engine.end_capture(*number, now_ns, offset_ns))).collect();
+        self.session.control.complete(|requests| {
+            for (number, profile) in profiles {
+                // Absent if its thread does not wait any longer.
+                if let Some(captured) = requests.captured.get_mut(&number) {
+                    *captured = Some(profile);
+                }
+            }
+        });
     }
 
     /// Writes the file of the whole run, at its end.
@@ -238,6 +311,8 @@ impl<'a> DrainThread<'a> {
         self.session.release_wall(true);
         heap_profile::submit_outstanding(self.session);
         self.up_to = self.session.inbox.ring().head();
+        self.drain_up_to(self.up_to);
+        self.engine.release_all_held();
         // Taken before the window closes: a receiver may refuse it immediately.
         let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
         self.close_and_send(false);
@@ -260,22 +335,30 @@ impl<'a> DrainThread<'a> {
             KindsToClose::All => Ending::LiveThreads,
             KindsToClose::Some(kinds) if kinds.contains(&SampleKind::Threads) => Ending::LiveThreads,
             KindsToClose::Some(_) if requests.closes > requests.closes_done => Ending::OtherKinds,
+            KindsToClose::Some(_) if !requests.captures_ended.is_empty() => Ending::OtherKinds,
             KindsToClose::Some(_) => Ending::Nothing,
         }
     }
 
     /// Resets the account when the clocks were restarted.
     fn follow_account_of(&mut self, clocks: &Option<Arc<Clocks>>) {
-        let address = clocks.as_ref().map_or(0, |clocks| Arc::as_ptr(clocks) as usize);
-        if address != self.account_clocks {
-            self.account_clocks = address;
+        self.follow_account(clocks.as_ref().map_or(0, |clocks| clocks.run_number()));
+    }
+
+    fn follow_account(&mut self, run_number: u64) {
+        if run_number != self.account_clocks {
+            self.account_clocks = run_number;
             self.engine.reset_account();
         }
     }
 
     fn sleep_ns(&self) -> Option<u64> {
         let peak_ns = self.heap_peak.as_ref().and_then(|recorder| recorder.due_ns(self.session));
-        let due_ns = [self.engine.due_ns(), peak_ns].into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
+        let change_ns = self.due_changes.due_ns(self.session);
+        // An idle process, which has no window, has no wakeup for the governor.
+        let overhead_ns = self.engine.due_ns().map(|_| self.overhead.due_ns());
+        let due_ns = [self.engine.due_ns(), peak_ns, change_ns, overhead_ns];
+        let due_ns = due_ns.into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
         let left_ns = due_ns.saturating_sub(sys::monotonic_ns()).max(1);
         match self.first_line.is_waiting() {
             true => Some(left_ns.min(FIRST_LINE_POLL.as_nanos() as u64)),
@@ -294,11 +377,20 @@ impl<'a> DrainThread<'a> {
     /// Applies a change between the samples before and after its position.
     fn reconfigure(&mut self, change: &ConfigChange) {
         self.drain_up_to(change.position);
-        if self.engine.needs_new_window(&change.config) {
-            let account = self.session.clocks.load().as_ref().map(|clocks| clocks.account());
-            self.close(account, None, true);
+        if let Some((run_number, account)) = change.ended_clocks {
+            self.follow_account(run_number);
+            self.engine.add_unattributed_at_end(&account, sys::monotonic_ns());
+            self.close(None, None, true);
+        } else if change.ends_window || self.engine.needs_new_window(&change.config) {
+            let clocks = self.session.clocks.load_full();
+            self.follow_account_of(&clocks);
+            self.close(clocks.map(|clocks| clocks.account()), None, true);
+        }
+        if change.ends_window {
+            self.engine.begin_at(sys::monotonic_ns());
         }
         self.engine.apply(&change.config);
+        self.engine.set_comment(change.comment.clone());
         self.session.update_wall();
     }
 
@@ -316,6 +408,9 @@ impl<'a> DrainThread<'a> {
         let up_to = if last { u64::MAX } else { self.up_to };
         while self.engine.drain(session.inbox.ring(), up_to) && last {
             self.close(None, None, false);
+        }
+        if last {
+            self.engine.release_all_held();
         }
         self.close(account, None, true);
     }

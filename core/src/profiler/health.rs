@@ -1,7 +1,7 @@
 //! Collects the values of `stats()`: counters of engine, clocks, destinations and tables, and the configuration.
 
-use super::heap_profile;
 use super::session::Session;
+use super::{governor, heap_profile, pull};
 use crate::config::Config;
 use crate::context::opened_and_refused;
 use crate::labels;
@@ -19,8 +19,8 @@ pub(super) fn stats(session: Option<&Session>, config: &Config) -> Stats {
         None => Counters::default().append_to(&mut stats),
     }
     table_stats(&mut stats);
-    let effective = session.map(|session| session.config.load_full());
-    config_stats(effective.as_deref().unwrap_or(config), &mut stats);
+    let effective = session.map(|session| session.governor.load().limited(&session.effective.load()));
+    config_stats(effective.as_ref().unwrap_or(config), &mut stats);
     stats
 }
 
@@ -44,11 +44,11 @@ fn state(session: Option<&Session>, config: &Config) -> String {
         (Some(session), _) if session.counters.panics.value() > 0 => "failed".to_owned(),
         (Some(session), _) if session.safe_mode => "safe_mode".to_owned(),
         (Some(session), _) if session.is_running() => "running".to_owned(),
+        (Some(session), _) if session.is_alive() => "disabled by enabled=false".to_owned(),
         (Some(_), _) => "stopped".to_owned(),
         (None, Some(switch)) => format!("disabled by {switch}"),
         // A handle of the parent in a forked child.
-        (None, None) if config.enabled => "stopped".to_owned(),
-        (None, None) => "disabled by enabled=false".to_owned(),
+        (None, None) => "stopped".to_owned(),
     }
 }
 
@@ -56,6 +56,8 @@ fn session_stats(session: &Session, stats: &mut Stats) {
     session.counters.append_to(stats);
     clock_stats(session, stats);
     heap_profile::append_stats(session, stats);
+    pull::append_stats(session, stats);
+    governor::append_stats(session, stats);
     if let Some(limit) = sys::memory_limit() {
         stats.count("memory.limit_bytes", limit.bytes);
         stats.count("memory.until_limit_bytes", limit.until_bytes);
@@ -105,13 +107,10 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
         let of_clocks = counted.reasons.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
         stats.count(format!("dropped.{}", reason.name()), of_clocks);
     }
-    let (own_ns, process_ns) = match clocks.filter(|_| session.is_running()) {
-        Some(clocks) => clocks.own_and_process_ns(),
-        None => {
-            let [process_before, own_before] = session.cpu_before_ns;
-            (sys::own_cpu_ns().saturating_sub(own_before), sys::process_cpu_ns().saturating_sub(process_before))
-        }
-    };
+    // Not those of the clocks, which restart with `enabled` and `cpu`.
+    let [process_before, own_before] = session.cpu_before_ns;
+    let own_ns = sys::own_cpu_ns().saturating_sub(own_before);
+    let process_ns = sys::process_cpu_ns().saturating_sub(process_before);
     stats.count("cost.own_cpu_ns", own_ns);
     stats.count("cost.process_cpu_ns", process_ns);
 }
@@ -133,6 +132,11 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
     stats.count(name("dropped_samples"), destination.dropped_total().samples);
     stats.count(name("queue_payloads"), destination.queue_payloads as u64);
     stats.count(name("queue_bytes"), destination.queue_bytes as u64);
+    stats.count(name("buffer_payloads"), destination.buffer_payloads as u64);
+    stats.count(name("buffer_bytes"), destination.buffer_bytes);
+    stats.count(name("buffer_adopted"), destination.buffer_adopted);
+    stats.count(name("buffer_left"), destination.buffer_left);
+    stats.count(name("buffer_errors"), destination.buffer_errors);
     stats.text(name("last_error"), destination.last_error.clone().unwrap_or_default());
     stats.text(name("last_warning"), destination.last_warning.clone().unwrap_or_default());
     if destination.panics > 0 {

@@ -31,7 +31,8 @@ pub(super) fn start(session: &Session, config: &Config) {
             session.inbox.wake();
         }
         Err(reason) => {
-            if config.is_explicit("heap") {
+            let is_known = session.no_heap_reason.load().as_ref().is_some_and(|known| **known == reason);
+            if config.is_explicit("heap") && !is_known {
                 log(LogLevel::Warning, &format!("spanprof: no heap profile: {reason}"));
             }
             session.no_heap_reason.store(Some(Arc::new(reason)));

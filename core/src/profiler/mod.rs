@@ -4,14 +4,22 @@
 //! Rules: after `start` nothing is raised into the host. A forked child takes no lock that a thread of the parent could hold:
 //! it replaces the lifecycle lock, and reads only lock-free fields of the parent's session.
 
+mod active_kinds;
+pub mod control;
 mod delivery_log;
 mod drain_thread;
+mod due_changes;
 mod first_line;
+mod governor;
+#[cfg(test)]
+mod governor_tests;
 mod health;
 mod heap_peak;
 mod heap_profile;
 mod off_cpu;
 mod outcome;
+mod pull;
+mod reconfigure;
 mod session;
 mod start_stop;
 mod torn_stack;
@@ -19,21 +27,23 @@ mod wall;
 mod wall_pace;
 mod wall_repeats;
 mod wall_thread;
+mod watched_file;
 
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 
-use crate::config::{Config, ConfigPatch};
+use crate::config::{Config, ConfigPatch, ConfigSource, RunningConfig, SampleRetention};
 use crate::host_log::{log, LogLevel};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
 use crate::sys::PerProcess;
 use crate::{config, context, labels, sys};
 use crate::{Error, ErrorKind};
-use session::Session;
+use session::{Inherited, Session};
+use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, RawSample, SampleKind};
 
 /// The running session.
@@ -48,6 +58,25 @@ fn with_lifecycle_lock<T>(body: impl FnOnce() -> T) -> T {
     })
 }
 
+/// As [`with_lifecycle_lock`]; does nothing while another thread holds the lock. For the profiler's own threads, for which
+/// `stop` waits under the lock.
+fn try_with_lifecycle_lock(body: impl FnOnce()) {
+    LIFECYCLE_LOCK.with(|lock| {
+        let guard = match lock.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        body();
+        drop(guard);
+    });
+}
+
+/// The session of this process.
+fn current_session() -> Option<Arc<Session>> {
+    CURRENT.load_full().filter(|session| session.is_of_this_process())
+}
+
 /// A handle to the profiler of this process. Clones refer to the same profiler; dropping a handle stops nothing.
 #[derive(Clone)]
 pub struct Profiler {
@@ -58,7 +87,8 @@ pub struct Profiler {
 
 impl Profiler {
     /// Starts the profiler for a language runtime. If it is already running, returns the running profiler and logs a warning.
-    /// If disabled (`enabled=false` or a kill switch), returns a profiler that does nothing.
+    /// With `enabled=false` it takes no samples until [`Profiler::update`] enables it; the next start replaces it. With a kill
+    /// switch, returns a profiler that does nothing.
     ///
     /// # Errors
     /// When the configuration is invalid, the system allows no clock, or another copy of the library profiles the process.
@@ -67,20 +97,26 @@ impl Profiler {
         let by_variable = || config::kill_switch(&config::process_environment());
         config.disabled_by = config.disabled_by.or_else(by_variable);
         with_lifecycle_lock(|| {
-            if let Some(session) = CURRENT.load_full().filter(|session| session.is_of_this_process()) {
-                log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
-                let config = session.config.load_full();
-                return Ok(Profiler { session: Some(session), config });
+            if let Some(session) = current_session() {
+                if !session.was_never_enabled() {
+                    log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
+                    let config = session.effective.load_full();
+                    return Ok(Profiler { session: Some(session), config });
+                }
+                // It has taken no samples.
+                CURRENT.store(None);
+                session.stop(Duration::MAX);
+                sys::withdraw_copy();
             }
             forget_parent_session();
-            start_session(config, runtime)
+            start_session(config, Inherited::default(), runtime)
         })
     }
 
     /// The running profiler of this process, if any.
     pub fn running() -> Option<Profiler> {
-        let session = CURRENT.load_full().filter(|session| session.is_of_this_process())?;
-        let config = session.config.load_full();
+        let session = current_session()?;
+        let config = session.effective.load_full();
         Some(Profiler { session: Some(session), config })
     }
 
@@ -130,19 +166,47 @@ impl Profiler {
                 .is_none_or(|(delivery, before)| delivery.flush(&before, deadline - Instant::now().min(deadline)))
     }
 
-    /// Changes live keys while running.
+    /// Changes live keys while running; `enabled` too. The last writer of a key wins.
     ///
     /// # Errors
     /// When a key cannot change while running, or its value is invalid. No key is changed then.
     pub fn update(&self, patch: &ConfigPatch) -> Result<(), Error> {
-        let Some(session) = self.session() else { return self.config.patched(patch).map(|_| ()) };
+        let source = ConfigSource::Update;
+        if self.session().is_none() {
+            return self.config.patched(&patch.0, &source).map(drop);
+        }
+        self.replace_running(|running| running.changed(&patch.0, &source))
+    }
+
+    /// Replaces the running configuration on behalf of another writer than the program.
+    pub(crate) fn reconfigure(
+        &self,
+        change: impl FnOnce(&RunningConfig) -> Result<RunningConfig, Error>,
+    ) -> Result<(), Error> {
+        let outcome = self.replace_running(change);
+        if let Some(session) = self.session() {
+            session.runtime.settings_changed();
+        }
+        outcome
+    }
+
+    fn replace_running(
+        &self,
+        change: impl FnOnce(&RunningConfig) -> Result<RunningConfig, Error>,
+    ) -> Result<(), Error> {
+        let Some(session) = self.session() else { return Ok(()) };
         with_lifecycle_lock(|| {
-            let config = session.config.load().patched(patch)?;
-            for warning in &config.warnings {
+            let running = change(&session.running.load())?;
+            for warning in &running.lasting().warnings {
                 log(LogLevel::Warning, &format!("spanprof: {warning}"));
             }
-            session.update(config)
+            session.reconfigure(running)
         })
+    }
+
+    /// Monotonic time at which the current burst ends.
+    pub(crate) fn burst_end_ns(&self) -> Option<u64> {
+        Some(self.session()?.running.load().burst()?.until_ns)
     }
 
     /// Statistics of the profiler itself.
@@ -150,9 +214,10 @@ impl Profiler {
         health::stats(self.session().map(|session| &**session), &self.config)
     }
 
-    /// The effective configuration, with the source of each value.
+    /// The configuration of `start` and `update`, with the source of each value. [`Profiler::stats`] has the values in effect,
+    /// which the governor may limit.
     pub fn config(&self) -> Config {
-        let config = self.session().map_or_else(|| self.config.clone(), |session| session.config.load_full());
+        let config = self.session().map_or_else(|| self.config.clone(), |session| session.effective.load_full());
         Config::clone(&config)
     }
 
@@ -197,6 +262,37 @@ impl Profiler {
         session.inbox.submit(sample).inspect_err(|_| session.counters.submit_dropped.add(1))
     }
 
+    pub(crate) fn begin_capture(&self, number: u32) -> bool {
+        self.session().is_some_and(|session| session.is_running() && session.control.begin_capture(number))
+    }
+
+    /// See `DrainControl::end_capture`.
+    pub(crate) fn end_capture(&self, number: u32, deadline: Option<Instant>) -> Option<ProfilesData> {
+        let session = self.session()?;
+        session.control.end_capture(number, deadline, session.inbox)
+    }
+
+    /// The keys of the profiles that are on.
+    pub(crate) fn profile_types(&self) -> Vec<&'static str> {
+        let Some(session) = self.session().filter(|session| session.is_running()) else { return Vec::new() };
+        let config = session.config.load();
+        let keys = [
+            ("cpu", config.cpu),
+            ("wall", config.wall),
+            ("heap", config.heap && session.no_heap_reason.load().is_none()),
+            ("lock", config.lock),
+            ("off_cpu", config.off_cpu),
+            ("gc", config.gc),
+            ("threads", config.threads),
+        ];
+        keys.into_iter().filter(|(_, is_on)| *is_on).map(|(key, _)| key).collect()
+    }
+
+    /// Whether samples are taken with this retention. Takes no lock.
+    pub(crate) fn is_retention(&self, retention: SampleRetention) -> bool {
+        self.session().is_some_and(|session| session.config.load().retention == retention)
+    }
+
     /// The ring position to report for code that ends now; 0 when not running.
     pub fn ring_position(&self) -> u64 {
         self.session().map_or(0, |session| session.inbox.ring().head())
@@ -216,11 +312,13 @@ impl Profiler {
         // Needed if the parent forked during its first start, before it could detect forks.
         LIFECYCLE_LOCK.reset();
         let parent_session = forget_parent_session()?;
-        if !parent_session.is_running() {
+        if !parent_session.is_alive() {
             return None;
         }
-        let (config, runtime) = (parent_session.config.load_full(), parent_session.runtime.clone());
-        let started = with_lifecycle_lock(|| start_session(Config::clone(&config), runtime));
+        let (running, runtime) = (parent_session.running.load_full(), parent_session.runtime.clone());
+        let inherited = Inherited { burst: running.burst().cloned(), watched: parent_session.watched.load_full() };
+        let config = running.lasting().clone();
+        let started = with_lifecycle_lock(|| start_session(config, inherited, runtime));
         match started {
             Ok(profiler) => {
                 if let Some(session) = &profiler.session {
@@ -241,11 +339,14 @@ impl Profiler {
 fn forget_parent_session() -> Option<ManuallyDrop<Arc<Session>>> {
     let parent_session = ManuallyDrop::new(CURRENT.swap(None)?);
     parent_session.runtime.after_fork_in_child();
+    if let Some(delivery) = &parent_session.delivery {
+        delivery.release_locks_in_child();
+    }
     Some(parent_session)
 }
 
 /// Starts a session and makes it the current one. Requires the lifecycle lock.
-fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
+fn start_session(config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
     config.check()?;
     let config = start_stop::effective(config);
     for warning in &config.warnings {
@@ -265,10 +366,10 @@ fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, 
     })?;
     labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
     context::set_max_contexts(config.max_contexts);
-    let session = Session::start(config, runtime)?;
+    let session = Session::start(config, inherited, runtime)?;
     sys::register_child();
     CURRENT.store(Some(session.clone()));
-    let config = session.config.load_full();
+    let config = session.effective.load_full();
     Ok(Profiler { session: Some(session), config })
 }
 

@@ -123,6 +123,14 @@ fn delivered(destination: &DestinationStats) -> (bool, String) {
     let (count, reasons) = lost(&Default::default(), &destination.dropped);
     let queued = destination.queue_payloads as u64;
     match (destination.sent, count + queued) {
+        (sent, 0) if destination.buffer_left > 0 => {
+            let left = counted(destination.buffer_left, destination);
+            let text = match sent {
+                0 => format!("nothing delivered to {target}"),
+                _ => format!("{} delivered to {target}", counted(sent, destination)),
+            };
+            (sent > 0, format!("{text}: {}; {left} stay in buffer_directory for the next start", reason(destination)))
+        }
         (0, 0) => (true, format!("nothing to deliver to {target}")),
         (sent, 0) => (true, format!("{} delivered to {target}", counted(sent, destination))),
         (sent, missing) => {
@@ -132,7 +140,11 @@ fn delivered(destination: &DestinationStats) -> (bool, String) {
                 0 => format!("nothing delivered to {target}: {why}; {lost}"),
                 _ => format!("{} delivered to {target}; {lost}: {why}", counted(sent, destination)),
             };
-            (false, text)
+            let left = match destination.buffer_left {
+                0 => String::new(),
+                count => format!("; {} stay in buffer_directory", counted(count, destination)),
+            };
+            (false, text + &left)
         }
     }
 }
@@ -192,6 +204,23 @@ mod tests {
         let (level, line) = outcome.line();
         assert_eq!(level, LogLevel::Warning);
         assert!(line.ends_with("2 windows delivered to http://receiver; 1 window lost (expired 1): 503"), "{line}");
+    }
+
+    #[test]
+    fn windows_left_in_the_buffer_are_not_reported_as_lost() {
+        let mut outcome = outcome();
+        outcome.destinations[0].buffer_left = 3;
+        outcome.destinations[0].last_error = Some("refused".to_owned());
+        let end =
+            "2 windows delivered to http://receiver: refused; 3 windows stay in buffer_directory for the next start";
+        let (level, line) = outcome.line();
+        assert!(level == LogLevel::Info && line.ends_with(end), "{line}");
+        outcome.destinations[0].sent = 0;
+        let (level, line) = outcome.line();
+        assert!(
+            level == LogLevel::Warning && line.contains("nothing delivered to http://receiver: refused; 3"),
+            "{line}"
+        );
     }
 
     #[test]

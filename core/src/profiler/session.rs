@@ -8,13 +8,20 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::wall_thread::WallThread;
-use crate::config::Config;
+use super::watched_file::WatchedFile;
+use crate::capture::MAX_CAPTURES;
+use crate::config::{Burst, Config, RunningConfig};
 use crate::delivery::WindowDelivery;
+use crate::governor::Governor;
+use crate::hash::WordMap;
 use crate::output::OutputFile;
 use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
-use crate::sys::{self, Clocks, Inbox, PeakFile};
+use crate::sys::{self, Clocks, CpuAccount, Inbox, PeakFile};
+use spanprof_export::HttpListener;
+use spanprof_profile::redact::RedactionSettings;
+use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, SampleKind};
 
 /// Timeout for the wall sampler to release its held-back samples.
@@ -25,11 +32,36 @@ const LIVE_THREADS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Number of the last run. All runs share one inbox, which belongs to this one.
 static LAST_RUN: AtomicU64 = AtomicU64::new(0);
 
+/// State of the parent's session that a forked child continues.
+#[derive(Default)]
+pub(super) struct Inherited {
+    pub burst: Option<Burst>,
+    pub watched: Option<Arc<WatchedFile>>,
+}
+
 /// See the module documentation.
 pub(super) struct Session {
     /// Number of this run.
     pub run: u64,
+    /// The configuration of `start` and of the changes since.
+    pub effective: ArcSwap<Config>,
+    /// As `effective`, within the governor's limits, without the kinds of samples that are off now: all of them while disabled
+    /// and in safe mode.
     pub config: ArcSwap<Config>,
+    /// The sources of `effective`. Changed with the lifecycle lock only.
+    pub running: ArcSwap<RunningConfig>,
+    /// The configuration file, if it is watched.
+    pub watched: ArcSwapOption<WatchedFile>,
+    /// Phase of the duty cycles, from 0 to 1.
+    pub duty_phase: f64,
+    /// Monotonic time at which the duty cycles were evaluated last.
+    pub evaluated_ns: AtomicU64,
+    /// Monotonic time of the next change that time causes; 0: none.
+    pub next_change_ns: AtomicU64,
+    /// Whether a thread applies changes now.
+    pub is_applying: AtomicBool,
+    /// Written by the drain thread.
+    pub governor: ArcSwap<Governor>,
     pub runtime: Arc<dyn Runtime>,
     pub inbox: &'static Inbox,
     pub clocks: ArcSwapOption<Clocks>,
@@ -42,8 +74,11 @@ pub(super) struct Session {
     pub peak_file: Mutex<Option<PeakFile>>,
     pub counters: Arc<Counters>,
     pub resource: Resource,
+    /// The redaction of this run; its random key is that of the resource too.
+    pub redaction: RedactionSettings,
     pub control: DrainControl,
     pub wall: Mutex<Option<WallThread>>,
+    pub pull: PullState,
     /// Why this process has no heap profile, if it should have one.
     pub no_heap_reason: ArcSwapOption<String>,
     pub stopping: AtomicBool,
@@ -57,6 +92,13 @@ pub(super) struct Session {
     /// CPU time of the process, and of the profiler's threads, before this run.
     pub cpu_before_ns: [u64; 2],
     pub begun: Instant,
+}
+
+/// The listener of pulls, and whether one is being answered.
+#[derive(Default)]
+pub(super) struct PullState {
+    pub listener: OnceLock<HttpListener>,
+    pub is_collecting: AtomicBool,
 }
 
 impl Session {
@@ -73,6 +115,11 @@ impl Session {
 
     /// Whether samples are being taken, or were at the moment of the fork. Takes no lock.
     pub fn is_running(&self) -> bool {
+        self.is_alive() && self.config.load().enabled
+    }
+
+    /// As [`Session::is_running`], also while disabled.
+    pub fn is_alive(&self) -> bool {
         !self.stopping.load(Ordering::Acquire) && !self.control.has_ended()
     }
 
@@ -101,6 +148,14 @@ impl Session {
         if let Some(control) = control {
             let live_threads = live_threads && self.config.load().threads;
             control.release(if live_threads { LIVE_THREADS_TIMEOUT } else { WALL_RELEASE_TIMEOUT }, live_threads);
+        }
+    }
+
+    /// Makes the wall sampler submit the live threads for a pull.
+    pub fn submit_threads_on_demand(&self) {
+        let control = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(WallThread::control);
+        if let Some(control) = control {
+            control.submit_threads_on_demand(LIVE_THREADS_TIMEOUT);
         }
     }
 }
@@ -132,6 +187,12 @@ pub(super) struct DrainControl {
 pub(super) struct ConfigChange {
     pub position: u64,
     pub config: Arc<Config>,
+    /// The governor's comment on profiles.
+    pub comment: String,
+    /// Whether the open window ends at this position in any case.
+    pub ends_window: bool,
+    /// The clocks that ended at this position, by the number of their run, with their account.
+    pub ended_clocks: Option<(u64, CpuAccount)>,
 }
 
 /// The sample kinds that a request closes.
@@ -157,6 +218,42 @@ impl KindsToClose {
     }
 }
 
+/// State of the samples that are collected for a pull.
+#[derive(Debug, Default)]
+pub(super) enum CollectionStep {
+    #[default]
+    Idle,
+    /// Requested.
+    Begin(Vec<SampleKind>),
+    Running,
+    /// Requested; without an earlier `Begin` for those since the start.
+    End(Vec<SampleKind>),
+    Done(Box<ProfilesData>),
+    /// Requested.
+    Cancel,
+}
+
+impl CollectionStep {
+    /// A copy of the request.
+    pub fn requested(&self) -> Self {
+        match self {
+            Self::Begin(kinds) => Self::Begin(kinds.clone()),
+            Self::End(kinds) => Self::End(kinds.clone()),
+            _ => Self::Cancel,
+        }
+    }
+
+    /// Whether the request is about allocations.
+    pub fn has_allocations(&self) -> bool {
+        matches!(self, Self::Begin(kinds) | Self::End(kinds) if kinds.contains(&SampleKind::Alloc))
+    }
+
+    /// Whether the drain thread has something to do.
+    pub fn is_requested(&self) -> bool {
+        matches!(self, Self::Begin(_) | Self::End(_) | Self::Cancel)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct DrainRequests {
     /// Number of requests to close the window, and of those that are done.
@@ -165,6 +262,13 @@ pub(super) struct DrainRequests {
     pub close_kinds: KindsToClose,
     /// In the order of the requests.
     pub changes: Vec<ConfigChange>,
+    pub collection: CollectionStep,
+    /// Captures to begin before the next samples, and to end after them.
+    pub captures_begun: Vec<u32>,
+    pub captures_ended: Vec<u32>,
+    /// The profiles of ended captures whose threads wait; `None` until they are complete.
+    pub captured: WordMap<u32, Option<ProfilesData>>,
+    pub open_captures: usize,
     pub stop: bool,
     pub ended: bool,
 }
@@ -203,6 +307,32 @@ impl DrainControl {
         self.wait(deadline, |requests| requests.closes_done >= number)
     }
 
+    /// Begins a capture, before its first sample; false with too many.
+    pub fn begin_capture(&self, number: u32) -> bool {
+        let mut requests = self.lock();
+        let is_begun = !requests.ended && requests.open_captures < MAX_CAPTURES;
+        if is_begun {
+            requests.open_captures += 1;
+            requests.captures_begun.push(number);
+        }
+        is_begun
+    }
+
+    /// Ends a capture and returns its samples; `None` when they are not complete in time. Without a deadline it does not wait.
+    pub fn end_capture(&self, number: u32, deadline: Option<Instant>, inbox: &Inbox) -> Option<ProfilesData> {
+        {
+            let mut requests = self.lock();
+            requests.open_captures = requests.open_captures.saturating_sub(1);
+            requests.captures_ended.push(number);
+            if deadline.is_some() {
+                requests.captured.insert(number, None);
+            }
+        }
+        inbox.wake();
+        self.wait(deadline?, |requests| requests.captured.get(&number).is_some_and(Option::is_some));
+        self.lock().captured.remove(&number)?
+    }
+
     /// Ends the drain thread; true when it closed its last window and ended in time.
     pub fn stop(&self, deadline: Instant, inbox: &Inbox) -> bool {
         self.lock().stop = true;
@@ -210,9 +340,50 @@ impl DrainControl {
         self.wait(deadline, |requests| requests.ended)
     }
 
-    pub fn change_config(&self, config: Arc<Config>, inbox: &Inbox) {
+    /// Requests a step of the collection; true when the drain thread has done it in time.
+    pub fn collect(&self, step: CollectionStep, timeout: Duration, inbox: &Inbox) -> bool {
+        {
+            let mut requests = self.lock();
+            if requests.ended || requests.stop {
+                return false;
+            }
+            requests.collection = step;
+        }
+        inbox.wake();
+        self.wait(Instant::now() + timeout, |requests| !requests.collection.is_requested())
+    }
+
+    /// Ends the collection; its samples are discarded.
+    pub fn cancel_collection(&self, inbox: &Inbox) {
         let mut requests = self.lock();
-        requests.changes.push(ConfigChange { position: inbox.ring().head(), config });
+        if !matches!(requests.collection, CollectionStep::Idle) {
+            requests.collection = CollectionStep::Cancel;
+            drop(requests);
+            inbox.wake();
+        }
+    }
+
+    /// The collected profiles, once.
+    pub fn take_collected(&self) -> Option<ProfilesData> {
+        let mut requests = self.lock();
+        match std::mem::take(&mut requests.collection) {
+            CollectionStep::Done(data) => Some(*data),
+            other => {
+                requests.collection = other;
+                None
+            }
+        }
+    }
+
+    /// Sleeps until the deadline; false if the drain thread ends or is about to.
+    pub fn sleep_while_running(&self, deadline: Instant) -> bool {
+        !self.wait(deadline, |requests| requests.ended || requests.stop)
+    }
+
+    /// Adds a change at the current position of the ring.
+    pub fn change_config(&self, change: ConfigChange, inbox: &Inbox) {
+        let mut requests = self.lock();
+        requests.changes.push(ConfigChange { position: inbox.ring().head(), ..change });
         drop(requests);
         inbox.wake();
     }

@@ -1,26 +1,29 @@
 //! Starts, changes and stops a session: its clocks, threads and destinations in their order. Requires the lifecycle lock,
 //! which `profiler` holds.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
+use super::active_kinds::{sampling_config, walks_threads};
 use super::outcome::OutcomeReport;
-use super::session::{DrainControl, Session};
-use super::{drain_thread, heap_peak, heap_profile, wall_thread};
-use crate::config::{Clock, Config, ConfigSource};
+use super::session::{DrainControl, Inherited, PullState, Session};
+use super::watched_file::WatchedFile;
+use super::{drain_thread, heap_peak, heap_profile, pull};
+use crate::config::{Clock, Config, ConfigSource, RunningConfig};
+use crate::context;
 use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
 use crate::host_log::{log, LogLevel};
 use crate::output::OutputFile;
 use crate::resource::{Resource, SystemProperties};
-use crate::runtime::{ReportedEvents, Runtime};
+use crate::runtime::Runtime;
 use crate::stats::Counters;
 use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
-use crate::{context, labels};
 use crate::{Error, ErrorKind};
+use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::SampleKind;
 
 /// Size of the ring: thousands of samples at the default depth, and a small part of the memory budget.
@@ -29,7 +32,8 @@ const RING_BYTES: usize = 1 << 20;
 const RING_ENTRIES: usize = 64;
 
 impl Session {
-    pub fn start(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
+    /// Starts a session. With `enabled=false` it has its threads, and no clock and no hook.
+    pub fn start(mut config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
         let no_memory =
             || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
         if !sys::has_address_space(START_BYTES) {
@@ -47,35 +51,52 @@ impl Session {
         let safe_mode =
             marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_hash(), sys::unix_ns());
         if safe_mode {
-            turn_off_sampling(&mut config);
             log(LogLevel::Warning, SAFE_MODE);
         }
-        let resource = Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather());
+        let redaction = config.redaction_settings();
+        let mut redactor = ProfileRedactor::new(redaction.clone());
+        let resource =
+            Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather(), &mut redactor);
         let output = start_output(&mut config)?;
         let peak_file = heap_peak::start(&mut config, &resource)?;
-        let delivery = WindowDelivery::start(&mut config)?;
+        let delivery = WindowDelivery::start(&mut config, &resource.service_name)?;
         let counters = Arc::new(Counters::default());
         counters.resource_attributes_dropped.add(resource.dropped);
         warn_of_unsupported_kinds(&config, &*runtime);
-        let mut started = start_clocks(&config, &*runtime);
+        let mut running = RunningConfig::new(config.clone(), inherited.burst);
+        let duty_phase = crate::random::fraction();
+        let evaluated_ns = sys::monotonic_ns();
+        let (mut active, change_ns) = sampling_config(&running.effective(), safe_mode, evaluated_ns, duty_phase);
+        let mut started = start_clocks(&active, &*runtime);
         if let (Err(error), true) = (&started, config.is_from_environment("clock")) {
             let source = config.sources["clock"].clone();
             log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
             config.reset("clock");
-            started = start_clocks(&config, &*runtime);
+            running = RunningConfig::new(config.clone(), running.burst().cloned());
+            active.reset("clock");
+            started = start_clocks(&active, &*runtime);
         }
         let clocks = match started {
             Ok(clocks) => clocks.map(Arc::new),
-            Err(error) if config.wall => {
+            Err(error) if active.wall => {
                 log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
                 None
             }
             Err(error) => return Err(error),
         };
+        let watched = inherited.watched.or_else(|| WatchedFile::new(&config).map(Arc::new));
         let losses_before = clocks.as_ref().map(|clocks| clocks.counters().reasons).unwrap_or_default();
         let session = Arc::new(Self {
             run,
-            config: ArcSwap::from_pointee(config),
+            effective: ArcSwap::from_pointee(running.effective()),
+            config: ArcSwap::from_pointee(active),
+            next_change_ns: AtomicU64::new(earliest(running.next_change_ns(), change_ns)),
+            duty_phase,
+            evaluated_ns: AtomicU64::new(evaluated_ns),
+            running: ArcSwap::from_pointee(running),
+            watched: ArcSwapOption::new(watched),
+            is_applying: AtomicBool::new(false),
+            governor: ArcSwap::default(),
             runtime,
             inbox,
             clocks: ArcSwapOption::new(clocks),
@@ -85,8 +106,10 @@ impl Session {
             peak_file: Mutex::new(peak_file),
             counters,
             resource,
+            redaction,
             control: DrainControl::default(),
             wall: Mutex::new(None),
+            pull: PullState::default(),
             no_heap_reason: ArcSwapOption::empty(),
             stopping: AtomicBool::new(false),
             fork_generation: sys::fork_generation(),
@@ -110,9 +133,8 @@ impl Session {
             heap_profile::start(&session, &session.config.load_full());
         }
         session.set_reported_events();
-        if session.clocks.load().is_some() && session.runtime.delays_termination() {
-            sys::install_termination_handler();
-        }
+        pull::start(&session);
+        session.delay_termination();
         Ok(session)
     }
 
@@ -135,6 +157,7 @@ impl Session {
         let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
         self.set_reported_events();
+        pull::stop(self);
         self.stop_wall();
         heap_profile::stop(self);
         let ended = self.control.stop(deadline, self.inbox);
@@ -149,75 +172,11 @@ impl Session {
         sys::unregister_child();
         (delivered, ended)
     }
+}
 
-    /// Applies a changed configuration. Requires the lifecycle lock.
-    pub fn update(&self, mut config: Config) -> Result<(), Error> {
-        if self.safe_mode {
-            turn_off_sampling(&mut config);
-        }
-        labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
-        context::set_max_contexts(config.max_contexts);
-        let before = self.config.load_full();
-        let clocks = self.clocks.load_full();
-        if clocks.is_none() && config.cpu {
-            self.clocks.store(start_clocks(&config, &*self.runtime)?.map(Arc::new));
-        }
-        let config = Arc::new(config);
-        self.config.store(config.clone());
-        // Before the clocks change: samples from this ring position on use the new configuration.
-        self.control.change_config(config.clone(), self.inbox);
-        match (clocks, config.cpu) {
-            (Some(clocks), false) => {
-                clocks.stop();
-                self.clocks.store(None);
-            }
-            (Some(clocks), true) if before.sample_rate != config.sample_rate => clocks.set_rate(config.sample_rate),
-            _ => {}
-        }
-        let walks = walks_threads(&config) && !self.stopping.load(Ordering::Acquire);
-        if walks && !walks_threads(&before) {
-            self.start_wall().map_err(thread_error)?;
-        } else if !walks && walks_threads(&before) {
-            self.stop_wall();
-        }
-        heap_profile::update(self, &before, &config);
-        self.set_reported_events();
-        Ok(())
-    }
-
-    /// Notifies the runtime of the events to report: none after the stop and in safe mode.
-    fn set_reported_events(&self) {
-        let config = self.config.load();
-        let is_reporting = self.is_running() && !self.safe_mode;
-        self.runtime.set_reported_events(ReportedEvents {
-            gc: config.gc && is_reporting,
-            lock: config.lock && is_reporting,
-            lock_threshold_ns: config.lock_threshold.as_nanos() as u64,
-        });
-    }
-
-    fn start_wall(&self) -> std::io::Result<()> {
-        let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
-        if wall.is_none() {
-            let Some(capture) = self.runtime.capture_other() else {
-                warn_without_walks(&self.config.load());
-                return Ok(());
-            };
-            let counters = self.counters.clone();
-            *wall =
-                Some(wall_thread::spawn(self.runtime.clone(), capture, self.inbox, counters, self.config.load_full())?);
-        } else if let Some(running) = &*wall {
-            running.set_config(self.config.load_full());
-        }
-        Ok(())
-    }
-
-    fn stop_wall(&self) {
-        let thread = self.wall.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            thread.stop();
-        }
-    }
+/// The earlier of two times, of which the first is 0 for none.
+pub(super) fn earliest(first_ns: u64, second_ns: Option<u64>) -> u64 {
+    [Some(first_ns).filter(|first_ns| *first_ns > 0), second_ns].into_iter().flatten().min().unwrap_or(0)
 }
 
 /// Least address space for a start: the tables, the ring, the stacks of the threads and their first allocations.
@@ -227,19 +186,8 @@ const SAFE_MODE: &str =
     "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
                          this process takes no samples, the next start tries again (state: safe_mode)";
 
-/// Safe mode: no samples.
-fn turn_off_sampling(config: &mut Config) {
-    (config.cpu, config.wall, config.heap) = (false, false, false);
-    (config.off_cpu, config.threads) = (false, false);
-}
-
-/// Whether the wall sampler is needed.
-fn walks_threads(config: &Config) -> bool {
-    config.wall || config.off_cpu || config.threads
-}
-
 /// Warns of the profiles that are missing where the runtime cannot walk another thread.
-fn warn_without_walks(config: &Config) {
+pub(super) fn warn_without_walks(config: &Config) {
     let without = if config.signals { "" } else { " with signals=false" };
     if config.wall {
         log(LogLevel::Warning, &format!("spanprof: this runtime does not support wall-clock samples{without}"));
@@ -286,7 +234,7 @@ fn ring_bytes(config: &Config) -> usize {
 }
 
 /// Starts the CPU clocks; `None` without CPU samples.
-fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
+pub(super) fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
     if !config.cpu {
         return Ok(None);
     }
@@ -334,7 +282,7 @@ fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     }
 }
 
-fn thread_error(error: std::io::Error) -> Error {
+pub(super) fn thread_error(error: std::io::Error) -> Error {
     Error::new(
         ErrorKind::System,
         format!("the system refused a thread for the profiler: {error}"),

@@ -242,10 +242,19 @@ impl WallSampler {
 
     /// Submits the stack of each thread and of each suspended task, for the profile of threads.
     pub fn submit_live_threads(&mut self, config: &Config) {
-        let now_ns = sys::monotonic_ns();
-        if now_ns.saturating_sub(self.live_threads_ns) < LIVE_THREADS_VALID_NS {
-            return;
+        if sys::monotonic_ns().saturating_sub(self.live_threads_ns) >= LIVE_THREADS_VALID_NS {
+            self.submit_all_threads(config, SampleFlags(0));
+            self.live_threads_ns = sys::monotonic_ns();
         }
+    }
+
+    /// As [`Self::submit_live_threads`], for a pull.
+    pub fn submit_threads_on_demand(&mut self, config: &Config) {
+        self.submit_all_threads(config, SampleFlags(SampleFlags::ON_DEMAND));
+    }
+
+    fn submit_all_threads(&mut self, config: &Config, flags: SampleFlags) {
+        let now_ns = sys::monotonic_ns();
         let mut left = Vec::new();
         self.runtime.threads(&mut left);
         self.set_depth(config);
@@ -253,7 +262,7 @@ impl WallSampler {
         loop {
             // Requests the self-walks; the next pass takes those that are complete.
             let is_last = !self.runtime.uses_self_walks() || Instant::now() >= deadline;
-            left.retain(|thread| !self.submit_live_thread(*thread, is_last, now_ns));
+            left.retain(|thread| !self.submit_live_thread(*thread, is_last, flags, now_ns));
             if left.is_empty() {
                 break;
             }
@@ -264,13 +273,12 @@ impl WallSampler {
         self.runtime.suspended_tasks(&mut |context, frames| {
             let frames = frames.get(..config.max_stack_depth as usize).unwrap_or(frames);
             let (kind, values) = (SampleKind::Threads, [1, 0]);
-            self.submit(&RawSample { kind, time_ns: now_ns, values, context, frames, ..empty_sample(0) });
+            self.submit(&RawSample { kind, flags, time_ns: now_ns, values, context, frames, ..empty_sample(0) });
         });
-        self.live_threads_ns = sys::monotonic_ns();
     }
 
     /// Submits the stack of one live thread; false while its self-walk is pending, unless `is_last`.
-    fn submit_live_thread(&mut self, thread: RuntimeThread, is_last: bool, now_ns: u64) -> bool {
+    fn submit_live_thread(&mut self, thread: RuntimeThread, is_last: bool, flags: SampleFlags, now_ns: u64) -> bool {
         let [mut last, mut before] = std::mem::take(&mut self.buffers);
         let (walk, mut frames) = self.walk_until_agreed(thread, &mut last, &mut before);
         let is_complete = is_last || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
@@ -280,7 +288,7 @@ impl WallSampler {
                 last[0] = RawFrame::reason(reason);
                 frames = 0..1;
             }
-            let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
+            let flags = SampleFlags(flags.0 | if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
             let (kind, context, frames) = (SampleKind::Threads, walk.context, &last[frames]);
             let empty = empty_sample(thread.thread_id);
             self.submit(&RawSample { kind, flags, time_ns: now_ns, values: [1, 0], context, frames, ..empty });

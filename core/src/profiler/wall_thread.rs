@@ -30,6 +30,8 @@ struct WallRequests {
     released: u64,
     /// Whether one of these requests includes the live threads.
     live_threads: bool,
+    /// Whether one of them is a pull of the live threads.
+    on_demand: bool,
 }
 
 /// A request to submit samples before a window ends.
@@ -37,6 +39,7 @@ struct Release {
     number: u64,
     /// Whether to submit the live threads.
     live_threads: bool,
+    on_demand: bool,
 }
 
 impl WallThread {
@@ -65,11 +68,13 @@ pub(super) fn spawn(
     counters: Arc<Counters>,
     config: Arc<Config>,
 ) -> std::io::Result<WallThread> {
-    let requests = WallRequests { config, stop: false, releases: 0, released: 0, live_threads: false };
+    let requests =
+        WallRequests { config, stop: false, releases: 0, released: 0, live_threads: false, on_demand: false };
     let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
     let own_control = control.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
     let thread = sys::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
+        let mut cpu_ns = 0;
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
                 let (config, stop, release) = own_control.sleep(&mut sampler);
@@ -84,10 +89,15 @@ pub(super) fn spawn(
                 if config.threads && (stop || release.as_ref().is_some_and(|release| release.live_threads)) {
                     sampler.submit_live_threads(&config);
                 }
+                let cpu_before_ns = std::mem::replace(&mut cpu_ns, sys::current_thread_cpu_ns());
+                counters.wall_cpu_ns.add(cpu_ns - cpu_before_ns);
                 if stop {
                     break;
                 }
                 if let Some(release) = release {
+                    if release.on_demand {
+                        sampler.submit_threads_on_demand(&config);
+                    }
                     sampler.release(sys::monotonic_ns());
                     own_control.lock().released = release.number;
                     own_control.changed.notify_all();
@@ -109,10 +119,19 @@ impl WallControl {
     /// Requests the held-back samples, and the live threads if the configuration has them and `live_threads` is true. Waits
     /// until they are submitted, at most for `timeout` and while the sampler runs.
     pub fn release(&self, timeout: Duration, live_threads: bool) {
+        self.request(timeout, |requests| requests.live_threads |= live_threads);
+    }
+
+    /// Requests the live threads for a pull, as [`WallControl::release`].
+    pub fn submit_threads_on_demand(&self, timeout: Duration) {
+        self.request(timeout, |requests| requests.on_demand = true);
+    }
+
+    fn request(&self, timeout: Duration, add: impl FnOnce(&mut WallRequests)) {
         let deadline = Instant::now() + timeout;
         let mut requests = self.lock();
         requests.releases += 1;
-        requests.live_threads |= live_threads;
+        add(&mut requests);
         let number = requests.releases;
         self.changed.notify_all();
         while requests.released < number && !requests.stop {
@@ -136,7 +155,8 @@ impl WallControl {
             let ticks = samples_time(&requests.config);
             if requests.stop || has_request || ticks && left_ns == 0 {
                 let live_threads = std::mem::take(&mut requests.live_threads);
-                let release = has_request.then_some(Release { number: requests.releases, live_threads });
+                let on_demand = std::mem::take(&mut requests.on_demand);
+                let release = has_request.then_some(Release { number: requests.releases, live_threads, on_demand });
                 return (requests.config.clone(), requests.stop, release);
             }
             requests = match ticks {

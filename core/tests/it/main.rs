@@ -1,8 +1,15 @@
 //! Tests of the public API: conformance cases, the path of a sample, and the lifecycle of the profiler.
 
+mod capture;
 mod conformance;
+mod control;
+mod control_requests;
 mod environment;
 mod faults;
 mod outcome;
 mod profiler;
+mod pull;
+mod redaction;
+mod schema;
 mod surface;
+mod watched_file;

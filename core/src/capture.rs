@@ -1,0 +1,173 @@
+//! The profile of one piece of work: every sample of a scope and of all contexts that derive from it, on any thread. The
+//! continuous profile has the same samples. Not here: the scope (`tag`), the samples (`captured`), the request to the drain
+//! thread (`profiler::session`).
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::output::encode_file;
+use crate::profiler::Profiler;
+use crate::tag::{tag_future, tag_wrapper, Labels};
+use crate::{Error, ErrorKind};
+use spanprof_profile::encode::pprof;
+use spanprof_profile::ProfilesData;
+
+/// Captures that may be open at once; further ones have no samples.
+pub(crate) const MAX_CAPTURES: usize = 64;
+
+/// Timeout for the samples at the end of a capture.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Runs `work` and returns its result and its own profile: the samples of this thread meanwhile, and of every thread and task
+/// that runs in a context derived from it ([`crate::bind`], [`crate::tag_future`]). The profile is empty if no profiler runs, or
+/// if `work` was shorter than a sampling period.
+///
+/// ```
+/// let (total, profile) = spanprof::capture(|| 1 + 1);
+/// assert_eq!(total, 2);
+/// # let _ = profile.pprof();
+/// ```
+pub fn capture<R>(work: impl FnOnce() -> R) -> (R, CapturedProfile) {
+    let open = OpenCapture::begin();
+    let result = tag_wrapper(open.labels(), work);
+    (result, open.end())
+}
+
+/// As [`capture`], for a future, on any thread that polls it. Waits for the last samples on the thread of the last poll, for
+/// some milliseconds.
+pub async fn capture_future<F: Future>(future: F) -> (F::Output, CapturedProfile) {
+    let open = OpenCapture::begin();
+    let result = tag_future(open.labels(), future).await;
+    (result, open.end())
+}
+
+/// An open capture. Dropping it discards its samples.
+#[derive(Debug)]
+pub struct OpenCapture {
+    /// 0 without a profiler.
+    number: u32,
+}
+
+impl OpenCapture {
+    /// Begins a capture. Samples belong to it in scopes with [`OpenCapture::labels`].
+    pub fn begin() -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let is_begun = Profiler::running().is_some_and(|profiler| profiler.begin_capture(number));
+        Self { number: if is_begun { number } else { 0 } }
+    }
+
+    /// The scope's labels: no label, only the number of the capture.
+    pub fn labels(&self) -> Labels {
+        Labels::of_capture(self.number)
+    }
+
+    /// The number that contexts carry; 0 without a profiler.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Ends the capture. Waits until the drain thread has processed the samples taken so far, at most 2 s.
+    pub fn end(self) -> CapturedProfile {
+        let data = self.finish();
+        std::mem::forget(self);
+        CapturedProfile(data)
+    }
+
+    fn finish(&self) -> ProfilesData {
+        let profiler = if self.number == 0 { None } else { Profiler::running() };
+        let deadline = Instant::now() + END_TIMEOUT;
+        profiler.and_then(|profiler| profiler.end_capture(self.number, Some(deadline))).unwrap_or_default()
+    }
+}
+
+impl Drop for OpenCapture {
+    fn drop(&mut self) {
+        if let Some(profiler) = Profiler::running().filter(|_| self.number != 0) {
+            profiler.end_capture(self.number, None);
+        }
+    }
+}
+
+/// The samples of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct CapturedProfile(ProfilesData);
+
+impl CapturedProfile {
+    /// The profile as gzip-compressed pprof, with labels and span links.
+    pub fn pprof(&self) -> Vec<u8> {
+        pprof::encode(&self.0)
+    }
+
+    /// A flame graph: one self-contained HTML page.
+    pub fn flamegraph(&self) -> String {
+        crate::output::flame_graph(&self.0)
+    }
+
+    /// The stacks of the flame graph as text: frames from the root, separated by `;`, and the value.
+    pub fn folded(&self) -> String {
+        crate::output::folded_stacks(&self.0)
+    }
+
+    /// Writes a file; its extension selects the format: `.html` (flame graph), `.pb.gz` or `.pprof`, `.folded`.
+    ///
+    /// # Errors
+    /// When the extension is unknown or the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let invalid = |problem: String| {
+            let hint = "save into a directory that exists, as .html, .pb.gz or .folded";
+            Error::new(ErrorKind::InvalidDestination, format!("`{}` {problem}", path.display()), hint)
+        };
+        let bytes =
+            encode_file(&path.to_string_lossy(), &self.0).ok_or_else(|| invalid("has no known format".to_owned()))?;
+        std::fs::write(path, bytes).map_err(|error| invalid(format!("cannot be written: {error}")))
+    }
+
+    /// Whether it has no sample.
+    pub fn is_empty(&self) -> bool {
+        self.0.sample_count() == 0
+    }
+
+    /// The names of the profile types that have samples.
+    pub fn types(&self) -> Vec<String> {
+        let with_samples = self.0.profiles().filter(|(_, profile)| !profile.samples.is_empty());
+        with_samples.map(|(_, profile)| profile.type_name().to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{context_row, sampled_context_row};
+    use crate::sys::thread_context;
+
+    #[test]
+    fn nested_scopes_spans_and_bound_work_inherit_the_capture() {
+        let labels = Labels::of_capture(7);
+        let capture = || context_row(thread_context::current()).unwrap_or_default().capture;
+        let link = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7")];
+        tag_wrapper(labels, || {
+            assert_eq!(capture(), 7);
+            tag_wrapper([("a", "1")], || assert_eq!(capture(), 7));
+            tag_wrapper(link, || tag_wrapper([("a", "1")], || assert_eq!(capture(), 7)));
+            let bound = crate::bind(capture);
+            assert_eq!(std::thread::spawn(bound).join().unwrap(), 7);
+            tag_wrapper(Labels::of_capture(8), || assert_eq!(capture(), 8));
+            let id = thread_context::current();
+            assert_eq!(sampled_context_row(id).map(|row| row.capture), Some(7));
+        });
+        assert_eq!(capture(), 0);
+        tag_wrapper(link, || tag_wrapper(labels, || assert_eq!(capture(), 7)));
+    }
+
+    #[test]
+    fn a_capture_without_a_profiler_runs_its_work_and_is_empty() {
+        let (result, profile) = capture(|| 5);
+        assert!(result == 5 && profile.is_empty() && profile.types().is_empty());
+        let unknown = profile.save("capture.svg").unwrap_err();
+        assert!(unknown.message.contains("no known format"), "{}", unknown.message);
+    }
+}
