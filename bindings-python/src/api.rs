@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use spanprof::binding::{self, ffi_guard, with_running};
+use pyo3::types::{PyBytes, PyDict};
+use spanprof::binding::{self, ffi_guard, with_running, PullRequest, PullResponse};
 use spanprof::config::process_environment;
 use spanprof::runtime::Runtime;
-use spanprof::{Error, ErrorKind, LogLevel, Profiler, StatValue, Stats};
+use spanprof::{Error, ErrorKind, LogLevel, Profiler, RequestEnd, StatValue, Stats};
 
 use crate::convert::{self, ffi_guard_or_raise, BINDING};
 use crate::ffi::pending_call;
 use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
+use crate::ffi::trace_id::trace_id_bytes;
 use crate::ffi::variable;
 use crate::runtime::{array_handler, gc_pauses, PythonRuntime};
 
@@ -78,6 +79,32 @@ pub fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     convert::stats_into(py, &stats)
 }
 
+/// The profiles that are on, by their keys; empty when no profiler runs.
+#[pyfunction]
+pub fn profile_types() -> Vec<&'static str> {
+    ffi_guard(Vec::new(), binding::profile_types)
+}
+
+/// Reports the end of a request: ids as OpenTelemetry's integers, the duration in nanoseconds. Never raises.
+#[pyfunction]
+pub fn request_ended(
+    trace_id: &Bound<'_, PyAny>,
+    local_root_span_id: u64,
+    duration_ns: i64,
+    endpoint: &str,
+    is_error: bool,
+) {
+    ffi_guard((), || {
+        binding::request_ended(&RequestEnd {
+            trace_id: trace_id_bytes(trace_id).unwrap_or_default(),
+            local_root_span_id: local_root_span_id.to_be_bytes(),
+            duration: Duration::from_nanos(duration_ns.try_into().unwrap_or(0)),
+            endpoint,
+            is_error,
+        });
+    });
+}
+
 /// Whether samples are being taken.
 #[pyfunction]
 pub fn is_running() -> bool {
@@ -94,6 +121,26 @@ pub fn inherits_threads() -> bool {
 #[pyfunction]
 pub fn setting(key: &str) -> Option<String> {
     ffi_guard(None, || binding::setting(key))
+}
+
+/// Answers a request for a profile that a web framework received: status, headers and body. Blocks for the duration that it
+/// requests. `has_left` is called four times per second and returns whether the client has left.
+#[pyfunction]
+pub fn pull<'py>(
+    py: Python<'py>,
+    method: &str,
+    path: &str,
+    query: &str,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    has_left: Py<PyAny>,
+) -> (u16, Vec<(&'static str, String)>, Bound<'py, PyBytes>) {
+    let request = PullRequest::mounted(method, path, query, headers, body);
+    // An exception ends the pull.
+    let has_left = || Python::attach(|py| has_left.call0(py).and_then(|left| left.is_truthy(py)).unwrap_or(true));
+    let failed = PullResponse { status: 500, ..PullResponse::default() };
+    let response = ffi_guard(failed, || py.detach(|| binding::pull(&request, &has_left)));
+    (response.status, response.headers, PyBytes::new(py, &response.body))
 }
 
 /// Every configuration key: name, type of its value, description.
@@ -143,6 +190,19 @@ pub fn hook_arrays(py: Python<'_>) {
 #[pyfunction]
 pub fn set_log_notifier(function: Bound<'_, PyAny>) {
     pending_call::set_function(function);
+}
+
+/// Sets the function that the main thread calls after the control endpoint or the watched file changed the settings; called
+/// once when the package is imported.
+#[pyfunction]
+pub fn set_settings_notifier(function: Bound<'_, PyAny>) {
+    pending_call::set_settings_function(function);
+}
+
+/// Installs or removes the hooks of the interpreter that the settings require.
+#[pyfunction]
+pub fn follow_settings(py: Python<'_>) {
+    ffi_guard((), || apply_settings(py));
 }
 
 /// Sets the function that a scope calls when used as a decorator; called once when the package is imported.

@@ -23,7 +23,7 @@ pub fn row(id: u64) -> ContextRow {
 /// The id of `labels` on top of `parent`, and whether that id may expire.
 pub fn child(parent: u64, labels: &PreparedLabels) -> (u64, bool) {
     let row = if parent == 0 { *labels } else { table::merge(row(parent), *labels) };
-    (table::open_context(row), row.link != Link::default())
+    (table::open_context(row), row.link != Link::default() || row.capture != 0)
 }
 
 /// Whether the row of an id that may expire still exists.
@@ -45,8 +45,9 @@ pub fn without_labels(current: u64, written: u64, previous: u64) -> Option<u64> 
 
 /// The id of `parent`'s labels and `labels`, under another span link.
 pub fn linked(parent: u64, link: Link, local_root_span_id: [u8; 8], labels: &PreparedLabels) -> u64 {
-    let label_set = table::merge_label_sets(row(parent).label_set, labels.label_set);
-    table::open_context(ContextRow { label_set, link, local_root_span_id })
+    let parent = row(parent);
+    let label_set = table::merge_label_sets(parent.label_set, labels.label_set);
+    table::open_context(ContextRow { label_set, link, local_root_span_id, capture: parent.capture })
 }
 
 /// As [`without_labels`], for a span that ends while labels set inside it are still current.

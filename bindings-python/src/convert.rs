@@ -135,6 +135,13 @@ impl LabelsObject {
     }
 }
 
+impl LabelsObject {
+    /// Labels of a prepared context.
+    pub fn of_row(row: ContextRow) -> Self {
+        Self(row)
+    }
+}
+
 /// The interned labels of a [`LabelsObject`] object.
 pub fn prepared(value: &Bound<'_, PyAny>) -> Option<PreparedLabels> {
     value.cast_exact::<LabelsObject>().ok().map(|labels| labels.get().0)

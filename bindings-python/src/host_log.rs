@@ -31,6 +31,16 @@ pub fn install() {
     });
 }
 
+/// Lets the main thread install the hooks that changed settings require.
+pub fn follow_changed_settings() {
+    QUEUE.with(|pending| {
+        if !pending.state.is_closed {
+            pending_call::note_changed_settings();
+            pending_call::schedule();
+        }
+    });
+}
+
 /// The next line as `(level, text)` with the levels of Python's logging; None when there is no more.
 #[pyfunction]
 pub fn take_log_line() -> Option<(u32, String)> {

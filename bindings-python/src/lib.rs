@@ -7,6 +7,7 @@
 //! The modules are those of every binding, and [`ffi`]: CPython's C API beyond PyO3, with the C types of `tag_wrapper`.
 
 mod api;
+mod capture;
 #[cfg(feature = "testing")]
 mod conformance;
 mod context;
@@ -41,8 +42,10 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::update, module)?)?;
     module.add_function(wrap_pyfunction!(api::stats, module)?)?;
     module.add_function(wrap_pyfunction!(api::is_running, module)?)?;
+    module.add_function(wrap_pyfunction!(api::request_ended, module)?)?;
     module.add_function(wrap_pyfunction!(api::inherits_threads, module)?)?;
     module.add_function(wrap_pyfunction!(api::setting, module)?)?;
+    module.add_function(wrap_pyfunction!(api::pull, module)?)?;
     module.add_function(wrap_pyfunction!(api::config_keys, module)?)?;
     module.add_function(wrap_pyfunction!(api::after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(api::register_current_thread, module)?)?;
@@ -60,10 +63,15 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(host_log::log_fetch_failed, module)?)?;
     module.add_function(wrap_pyfunction!(host_log::close_log, module)?)?;
     module.add_function(wrap_pyfunction!(api::set_log_notifier, module)?)?;
+    module.add_function(wrap_pyfunction!(api::set_settings_notifier, module)?)?;
+    module.add_function(wrap_pyfunction!(api::follow_settings, module)?)?;
 
     module.add_class::<context::LinkToken>()?;
     module.add_class::<context::BoundCall>()?;
     module.add_class::<convert::LabelsObject>()?;
+    module.add_class::<capture::CaptureObject>()?;
+    module.add_class::<capture::ProfileObject>()?;
+    module.add_function(wrap_pyfunction!(api::profile_types, module)?)?;
     module.add_function(wrap_pyfunction!(context::current, module)?)?;
     module.add_function(wrap_pyfunction!(context::describe, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::otel_calls::link_opentelemetry, module)?)?;

@@ -247,9 +247,7 @@ def test_a_hundred_cycles_from_four_threads_leak_no_descriptor_and_no_thread(run
     )
 
 
-@pytest.mark.parametrize(
-    "variable", [{"SPANPROF_DISABLED": "1"}, {"OTEL_SDK_DISABLED": "true"}, {"SPANPROF_ENABLED": "false"}]
-)
+@pytest.mark.parametrize("variable", [{"SPANPROF_DISABLED": "1"}, {"OTEL_SDK_DISABLED": "true"}])
 def test_a_kill_switch_prevents_threads_and_signal_handlers(run_target, variable):
     target = run_target(
         """
@@ -266,6 +264,31 @@ def test_a_kill_switch_prevents_threads_and_signal_handlers(run_target, variable
         **variable,
     )
     assert not target.profiles().files
+
+
+def test_a_disabled_profiler_installs_no_signal_handler_until_it_is_enabled(run_target):
+    target = run_target(
+        """
+        import signal, time
+        import spanprof
+
+        assert spanprof.start() is False and spanprof.start() is False
+        assert spanprof.stats()["state"] == "disabled by enabled=false"
+        assert spanprof.stats()["clock.name"] == "none"
+        with spanprof.tag_wrapper({"phase": "disabled"}):
+            sum(range(1_000_000))
+        assert spanprof.update(enabled=True) is True and spanprof.is_running()
+        begun = time.process_time()
+        with spanprof.tag_wrapper({"phase": "enabled"}):
+            while time.process_time() - begun < 0.5:
+                sum(range(1000))
+        assert spanprof.update(enabled=False) is True and not spanprof.is_running()
+        assert spanprof.stop() is True
+        """,
+        SPANPROF_ENABLED="false",
+    )
+    time_of = target.profiles().by_label("phase")
+    assert time_of["enabled"] > 0 and "disabled" not in time_of
 
 
 @pytest.mark.parametrize(

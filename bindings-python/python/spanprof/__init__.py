@@ -10,6 +10,7 @@ Samples are linked to the active OpenTelemetry span. ``stop()`` and the end of t
 
 from __future__ import annotations
 
+from .capture import Capture, capture
 from .decorate import decorate as _decorate
 from .errors import SpanprofError
 from .labels import Labels, bind, tag_wrapper
@@ -37,6 +38,7 @@ _native.set_decorate(_decorate)
 __version__: str = _native.version
 
 __all__ = [
+    "Capture",
     "Labels",
     "LineNo",
     "ProfilerImplementation",
@@ -45,6 +47,7 @@ __all__ = [
     "add_thread_tag",
     "bind",
     "build_summary",
+    "capture",
     "change_name",
     "configure",
     "configure_experimental_stack_profiler",

@@ -3,6 +3,9 @@
     app.add_middleware(spanprof.asgi.Middleware)        # Starlette, FastAPI
     app = spanprof.asgi.Middleware(app)                 # any ASGI application
 
+    app.mount("/debug/pprof", spanprof.asgi.PprofMiddleware())      # Starlette, FastAPI
+    app = spanprof.asgi.PprofMiddleware(app)                        # any ASGI application
+
 The route becomes a label when the framework has resolved it: Starlette and FastAPI write it, or its endpoint, into the scope.
 Not here: metrics, logging, changes of a response.
 """
@@ -11,8 +14,9 @@ from __future__ import annotations
 
 from typing import Any, Awaitable, Callable, Iterator
 
-from .request import request_labels
 from .native import native
+from .pull import MAX_BODY_BYTES, PullThread, with_length
+from .request import request_labels
 
 Scope = dict
 Receive = Callable[[], Awaitable[dict]]
@@ -35,6 +39,83 @@ class Middleware:
                 await self.app(_RouteScope(scope), receive, send)
         finally:
             native.set_current(before)
+
+
+class PprofMiddleware:
+    """Serves profiles under ``path``; other requests go to ``app``. Without ``app``, an application to mount anywhere.
+
+    A request for a profile runs on a thread of its own; the event loop is not blocked. Access is the server's matter, unless
+    ``pull_token`` is set.
+    """
+
+    def __init__(
+        self,
+        app: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None,
+        path: str = "/debug/pprof",
+    ) -> None:
+        self.app = app
+        self.path = path.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Servers write the prefix of a proxy into `root_path`; frameworks that mount an application add its path.
+        path, root = scope.get("path", ""), scope.get("root_path", "")
+        if root and path.startswith(root):
+            path = path[len(root) :]
+        if self.app is not None:
+            if scope["type"] != "http" or (path != self.path and not path.startswith(self.path + "/")):
+                await self.app(scope, receive, send)
+                return
+            path = path[len(self.path) :]
+        elif scope["type"] != "http":
+            return
+        body = await _body(receive)
+        if body is None:
+            return
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope.get("headers", ())]
+        query = scope.get("query_string", b"").decode("latin-1")
+        arguments = (scope["method"], path, query, headers, body)
+        status, answered, content = await _pull_on_thread(arguments, receive)
+        encoded = [(name.lower().encode(), value.encode("latin-1")) for name, value in with_length(answered, content)]
+        await send({"type": "http.response.start", "status": status, "headers": encoded})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
+
+
+async def _body(receive: Receive) -> bytes | None:
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        if sum(map(len, parts)) > MAX_BODY_BYTES or not message.get("more_body", False):
+            return b"".join(parts)[:MAX_BODY_BYTES]
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _pull_on_thread(arguments: tuple, receive: Receive) -> tuple:
+    # Not on the loop's executor: a pull would occupy one of its threads for up to a minute.
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future = loop.create_future()
+    pull = PullThread(arguments, lambda result: loop.call_soon_threadsafe(_set_once, answer, result))
+    watch = asyncio.ensure_future(_disconnect(receive))
+    watch.add_done_callback(lambda _: pull.cancel())
+    try:
+        pull.start()
+        return await answer
+    finally:
+        pull.cancel()
+        watch.cancel()
+
+
+def _set_once(future: Any, result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def _traceparent(scope: Scope) -> str:

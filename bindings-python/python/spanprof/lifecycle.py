@@ -46,7 +46,8 @@ def _start(config: dict[str, Any]) -> bool:
         running = native.start(config)
     finally:
         host_log.log_queued_lines()
-    if running:
+    # Also while disabled: the profiler may be enabled later.
+    if running or native.setting("enabled") is not None:
         threads.install()
         greenlets.install()
         arrays.install()
@@ -97,10 +98,19 @@ def update(**config: Unpack[Options]) -> bool:
         host_log.log_queued_lines()
     if updated:
         spawn.remember(dict(config))
-        threads.install()
-        tasks.follow_settings()
-        locks.measure(native.setting("lock") == "true")
+        follow_settings()
     return updated
+
+
+def follow_settings() -> None:
+    """Installs or removes the hooks of the interpreter after a change of the settings."""
+    native.follow_settings()
+    threads.install()
+    tasks.follow_settings()
+    locks.measure(native.setting("lock") == "true")
+
+
+native.set_settings_notifier(follow_settings)
 
 
 def stats() -> dict[str, int | str]:

@@ -54,6 +54,33 @@ class Labels:
 _SCOPE = Scope()
 
 
+class CapturedProfile:
+    """A profile without samples."""
+
+    types: list[str] = []
+
+    def pprof(self) -> bytes:
+        return b""
+
+    def flamegraph(self) -> str:
+        return ""
+
+    def save(self, path: object) -> None:
+        return None
+
+
+class OpenCapture:
+    def labels(self) -> None:
+        return None
+
+    def end(self) -> CapturedProfile:
+        return CapturedProfile()
+
+
+def profile_types() -> list[str]:
+    return []
+
+
 def tag_wrapper(labels: Any = None, /, *more: Any, **keyword_labels: Any) -> Scope:
     return _SCOPE
 
@@ -88,12 +115,22 @@ def is_running() -> bool:
     return False
 
 
+def request_ended(trace_id: int, local_root_span_id: int, duration_ns: int, endpoint: str, is_error: bool) -> None:
+    return None
+
+
 def inherits_threads() -> bool:
     return False
 
 
 def setting(key: str) -> str | None:
     return None
+
+
+def pull(
+    method: str, path: str, query: str, headers: list, body: bytes, has_left: Callable[[], bool]
+) -> tuple[int, list[tuple[str, str]], bytes]:
+    return 503, [], b"the profiler is not running\n"
 
 
 def config_keys() -> list:
@@ -166,6 +203,14 @@ def close_log() -> None:
 
 
 def set_log_notifier(function: Callable) -> None:
+    return None
+
+
+def set_settings_notifier(function: Callable) -> None:
+    return None
+
+
+def follow_settings() -> None:
     return None
 
 

@@ -40,6 +40,13 @@ class Options(TypedDict, total=False):
     max_contexts: int
     max_label_value_bytes: int
     keep_timestamps: bool
+    retention: Literal["all", "tail"]
+    tail_duration: float | Literal["p99", "none"]
+    tail_cpu_share: float | None
+    tail_allocated_bytes: int | None
+    tail_errors: bool
+    tail_keep_links: bool
+    tail_max_bytes: int
     endpoint: str | None
     protocol: Literal["http/protobuf", "grpc"]
     headers: _Text
@@ -56,14 +63,34 @@ class Options(TypedDict, total=False):
     destinations: Sequence[Mapping[str, Any]]
     file_directory: str | os.PathLike[str] | None
     file_keep: int
+    pull: str | None
+    pull_token: str | None
+    redaction: bool
+    redaction_rules: Sequence[Mapping[str, Any]]
+    redaction_hash_key: str
     queue_max_bytes: int
+    buffer_directory: str | os.PathLike[str] | None
+    buffer_max_bytes: int
+    buffer_max_age: float
     max_profile_size: int
     stop_timeout: float
     thread_labels: bool
     service_name_attribute: bool
     inherit_threads: bool
     signals: bool
+    cpu_budget: float
+    sample_rate_max: int | None
+    adaptive_cpu_threshold: float
+    adaptive_memory_threshold: float
+    load_shedding_cpu_threshold: float | None
+    load_shedding_memory_threshold: float | None
     config_file: str | os.PathLike[str]
+    config_watch: bool
+    cpu_duty_cycle: str
+    wall_duty_cycle: str
+    off_cpu_duty_cycle: str
+    heap_duty_cycle: str
+    lock_duty_cycle: str
     output: str | os.PathLike[str]
 
 

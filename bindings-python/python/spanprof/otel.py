@@ -1,7 +1,8 @@
-"""OpenTelemetry span processor for Pyroscope's span profiles: names the profile of each local root span.
+"""OpenTelemetry span processor: names the profile of each local root span, and reports its end.
 
 Samples are linked to the active span without it (``otel_link``). The processor adds the attribute ``pyroscope.profile.id``,
-which Grafana follows from a trace to its profile, and the label ``span_name``. Needs ``opentelemetry-sdk``.
+which Grafana follows from a trace to its profile, and the label ``span_name``. Tail-based retention (``retention="tail"``)
+requires it. Needs ``opentelemetry-sdk``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor as _SdkSpanProcessor
 
 from . import otel_link
+from .native import native
 
 #: Attribute of a local root span that identifies its profile: its own span id.
 PROFILE_ID = "pyroscope.profile.id"
+#: Attribute with the keys of the profiles that are on, such as ``cpu`` and ``heap``.
+PROFILE_TYPE = "profile.type"
 
 
 class SpanProcessor(_SdkSpanProcessor):
-    """Sets ``pyroscope.profile.id`` on every local root span: ``provider.add_span_processor(SpanProcessor())``."""
+    """Sets ``pyroscope.profile.id`` and ``profile.type`` on every local root span, and reports its duration and its status:
+    ``provider.add_span_processor(SpanProcessor())``."""
 
     def __init__(self) -> None:
         otel_link.name_root_spans()
@@ -27,9 +32,15 @@ class SpanProcessor(_SdkSpanProcessor):
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         if span.parent is None or span.parent.is_remote:
             span.set_attribute(PROFILE_ID, trace.format_span_id(span.get_span_context().span_id))
+            types = native.profile_types()
+            if types:
+                span.set_attribute(PROFILE_TYPE, types)
 
     def on_end(self, span: Any) -> None:
-        return None
+        if span.parent is None or span.parent.is_remote:
+            context = span.get_span_context()
+            is_error = span.status.status_code is trace.StatusCode.ERROR
+            native.request_ended(context.trace_id, context.span_id, span.end_time - span.start_time, span.name, is_error)
 
     def shutdown(self) -> None:
         return None

@@ -3,17 +3,21 @@
     app.wsgi_app = spanprof.wsgi.Middleware(app.wsgi_app)   # Flask
     application = spanprof.wsgi.Middleware(application)     # any WSGI application
 
+    application = spanprof.wsgi.PprofMiddleware(application)   # serves /debug/pprof/
+
 The route becomes a label when the framework has resolved it: Flask sends its signal ``request_started``. Not here: metrics,
 logging, changes of a response.
 """
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from types import ModuleType
 from typing import Any, Callable, Iterable, Iterator
 
 from .imports import when_imported
 from .native import native
+from .pull import content_length, with_length
 from .request import request_labels
 
 _ROUTE_SCOPE = "spanprof.route_scope"
@@ -42,6 +46,35 @@ class Middleware:
             # The body is complete, or the server checks its type and sends it itself.
             return body
         return _LabeledBody(body, scope, route_scope)
+
+
+class PprofMiddleware:
+    """Serves profiles under ``path``; other requests go to ``app``. Without ``app``, an application to mount anywhere.
+
+    A request for a profile occupies the server's worker for its whole length. Access is the server's matter, unless
+    ``pull_token`` is set.
+    """
+
+    def __init__(
+        self, app: Callable[[dict, Callable], Iterable[bytes]] | None = None, path: str = "/debug/pprof"
+    ) -> None:
+        self.app = app
+        self.path = path.rstrip("/")
+
+    def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if self.app is not None:
+            if path != self.path and not path.startswith(self.path + "/"):
+                return self.app(environ, start_response)
+            path = path[len(self.path) :]
+        headers = [
+            (name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_")
+        ]
+        body = environ["wsgi.input"].read(content_length(environ.get("CONTENT_LENGTH")))
+        method, query = environ.get("REQUEST_METHOD", ""), environ.get("QUERY_STRING", "")
+        status, answered, content = native.pull(method, path, query, headers, body, lambda: False)
+        start_response(f"{status} {HTTPStatus(status).phrase}", with_length(answered, content))
+        return [] if method == "HEAD" else [content]
 
 
 class _LabeledBody:

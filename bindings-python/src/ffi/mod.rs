@@ -16,6 +16,6 @@ mod scope_method;
 pub mod symbols;
 pub mod text;
 mod thread_lock;
-mod trace_id;
+pub mod trace_id;
 pub mod variable;
 mod wait_timer;

@@ -1,8 +1,9 @@
-//! Schedules a pending call on the interpreter's main thread, from any thread and without the GIL. Used by the log only.
+//! Schedules a pending call on the interpreter's main thread, from any thread and without the GIL. Used by the log, and
+//! for settings that changed without a call of the program.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
@@ -12,11 +13,28 @@ use spanprof::binding::ffi_guard;
 /// `spanprof.host_log.start_log_thread`, set when the package is imported.
 static FUNCTION: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Sets the function that the main thread calls.
+/// `spanprof.lifecycle.follow_settings`, set when the package is imported.
+static SETTINGS_FUNCTION: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
+/// Whether the next call calls it.
+static HAVE_SETTINGS_CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Sets the function that the main thread calls when log lines are queued.
 pub fn set_function(function: Bound<'_, PyAny>) {
     let old = FUNCTION.swap(function.into_ptr(), Ordering::AcqRel);
     // SAFETY: null or the reference leaked by the previous call; the argument proves that the GIL is held.
     unsafe { ffi::Py_XDECREF(old) };
+}
+
+/// Sets the function that the main thread calls after the configuration changed without a call of the program.
+pub fn set_settings_function(function: Bound<'_, PyAny>) {
+    let old = SETTINGS_FUNCTION.swap(function.into_ptr(), Ordering::AcqRel);
+    // SAFETY: as above.
+    unsafe { ffi::Py_XDECREF(old) };
+}
+
+/// Makes the next pending call follow the changed settings.
+pub fn note_changed_settings() {
+    HAVE_SETTINGS_CHANGED.store(true, Ordering::Release);
 }
 
 /// Schedules the call; false when the interpreter's queue of pending calls is full.
@@ -31,11 +49,14 @@ pub fn schedule() -> bool {
 /// program.
 extern "C" fn call(_argument: *mut c_void) -> c_int {
     ffi_guard(0, || {
-        let function = FUNCTION.load(Ordering::Acquire);
+        let function = match HAVE_SETTINGS_CHANGED.swap(false, Ordering::AcqRel) {
+            true => SETTINGS_FUNCTION.load(Ordering::Acquire),
+            false => FUNCTION.load(Ordering::Acquire),
+        };
         if function.is_null() {
             return 0;
         }
-        // SAFETY: pending calls run with the GIL held; FUNCTION holds a reference of its own.
+        // SAFETY: pending calls run with the GIL held; the static holds a reference of its own.
         let (py, function) = unsafe {
             let py = Python::assume_attached();
             (py, Bound::from_borrowed_ptr(py, function))

@@ -174,6 +174,10 @@ impl Runtime for PythonRuntime {
         set_lock_waits_reported(events);
     }
 
+    fn settings_changed(&self) {
+        crate::host_log::follow_changed_settings();
+    }
+
     fn delays_termination(&self) -> bool {
         true
     }
