@@ -20,7 +20,13 @@
  * @property {() => Record<string, any>} stats
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
- * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
+ * @property {() => string[]} profileTypes keys of the profiles that are on
+ * @property {(traceId: string, localRootSpanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} requestEnded
+ * @property {() => number} beginCapture number of the capture; 0 without a profiler
+ * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
+ * @property {(capture: number) => Promise<NativeProfile>} endCapture
+ * @property {(capture: number) => void} discardCapture
+ * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string, capture?: number) => number} openContext
  * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
  *   `span_id` among them become its link
  * @property {(id: number) => DescribedContext} describeContext
@@ -32,7 +38,16 @@
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
+ * @property {new () => PullCall} PullCall
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
+ */
+
+/**
+ * @typedef {object} NativeProfile samples of a capture
+ * @property {() => Buffer} pprof
+ * @property {() => string} flamegraph
+ * @property {(path: string) => void} save throws as `start` does
+ * @property {() => string[]} types
  */
 
 /**
@@ -42,6 +57,13 @@
  * @property {string} traceId
  * @property {string} spanId
  * @property {string} localRootSpanId
+ * @property {number} capture number of the capture; 0 for none
+ */
+
+/**
+ * @typedef {object} PullCall a pull of a profile; `headers` are alternating names and values
+ * @property {(method: string, path: string, query: string, headers: string[]) => Promise<{status: number, headers: string[], body: Buffer}>} run
+ * @property {() => void} cancel
  */
 
 /** @type {Native} */
@@ -60,9 +82,15 @@ const absent = {
   stats: () => ({}),
   isRunning: () => false,
   setting: () => null,
+  profileTypes: () => [],
+  requestEnded: () => {},
+  beginCapture: () => 0,
+  captureContext: (parent) => parent,
+  endCapture: async () => ({ pprof: () => Buffer.alloc(0), flamegraph: () => '', save: () => {}, types: () => [] }),
+  discardCapture: () => {},
   openContext: () => 0,
   childContext: () => 0,
-  describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '' }),
+  describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '', capture: 0 }),
   setCurrent: () => {},
   contextArray: () => null,
   currentInHandler: () => 0,
@@ -71,6 +99,13 @@ const absent = {
   suspendCurrentThread: () => {},
   resumeCurrentThread: () => {},
   reportTurnsLongerThan: () => {},
+  PullCall: class {
+    async run() {
+      return { status: 503, headers: [], body: Buffer.from('the profiler is not running\n') };
+    }
+
+    cancel() {}
+  },
   takeLogLines: () => [],
 };
 

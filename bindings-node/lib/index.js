@@ -6,10 +6,13 @@ const copies = require('./copies.js');
 const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');
 const lifecycle = require('./lifecycle.js');
+const { capture } = require('./capture.js');
+const { SpanProcessor } = require('./span_processor.js');
 const scope = require('./scope.js');
 const pyroscope = require('./pyroscope.js');
 const { expressMiddleware } = require('./express.js');
 const { fastifyPlugin } = require('./fastify.js');
+const { pprofMiddleware, pprofPlugin } = require('./pull.js');
 
 /** @typedef {pyroscope.PyroscopeOptions} PyroscopeOptions */
 /** @typedef {lifecycle.Options} Options */
@@ -30,9 +33,13 @@ module.exports = copies.exported('index', {
   setLabels: scope.setLabels,
   getLabels: scope.getLabels,
   bind: scope.bind,
+  capture,
+  SpanProcessor,
   expressMiddleware,
   fastifyPlugin,
   fastifyMiddleware: fastifyPlugin,
+  pprofMiddleware,
+  pprofPlugin,
   init: pyroscope.init,
   wrapWithLabels: pyroscope.wrapWithLabels,
   setWallLabels: pyroscope.setWallLabels,

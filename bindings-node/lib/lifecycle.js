@@ -49,6 +49,13 @@ const workers = require('./workers.js');
  * @property {number | undefined} [maxContexts]
  * @property {number | undefined} [maxLabelValueBytes]
  * @property {boolean | undefined} [keepTimestamps]
+ * @property {'all' | 'tail' | undefined} [retention]
+ * @property {number | 'p99' | 'none' | undefined} [tailDuration]
+ * @property {number | undefined} [tailCpuShare]
+ * @property {number | undefined} [tailAllocatedBytes]
+ * @property {boolean | undefined} [tailErrors]
+ * @property {boolean | undefined} [tailKeepLinks]
+ * @property {number | undefined} [tailMaxBytes]
  * @property {string | undefined} [endpoint]
  * @property {'http/protobuf' | 'grpc' | undefined} [protocol]
  * @property {Readonly<Record<string, string | undefined>> | undefined} [headers]
@@ -65,8 +72,16 @@ const workers = require('./workers.js');
  * @property {readonly object[] | undefined} [destinations]
  * @property {string | undefined} [fileDirectory]
  * @property {number | undefined} [fileKeep]
+ * @property {boolean | undefined} [redaction]
+ * @property {readonly object[] | undefined} [redactionRules]
+ * @property {string | undefined} [redactionHashKey]
  * @property {string | undefined} [output] file for the whole run: `.html`, `.pb.gz` or `.folded`
+ * @property {string | undefined} [pull] `host:port` at which profiles are pulled
+ * @property {string | undefined} [pullToken]
  * @property {number | undefined} [queueMaxBytes]
+ * @property {string | undefined} [bufferDirectory]
+ * @property {number | undefined} [bufferMaxBytes]
+ * @property {number | undefined} [bufferMaxAge] seconds
  * @property {number | undefined} [maxProfileSize]
  * @property {number | undefined} [stopTimeout] seconds
  * @property {boolean | undefined} [threadLabels]
@@ -74,7 +89,19 @@ const workers = require('./workers.js');
  * @property {boolean | undefined} [inheritThreads] whether a worker thread starts with the labels and the span of the scope that creates
  *   it; false by default
  * @property {boolean | undefined} [signals]
+ * @property {number | undefined} [cpuBudget] share of one core, or of a CPU quota below one processor; 0 for no limit
+ * @property {number | undefined} [sampleRateMax] Hz
+ * @property {number | undefined} [adaptiveCpuThreshold] share of the available CPU time
+ * @property {number | undefined} [adaptiveMemoryThreshold] share of the memory limit
+ * @property {number | undefined} [loadSheddingCpuThreshold] share of the available CPU time
+ * @property {number | undefined} [loadSheddingMemoryThreshold] share of the memory limit
  * @property {string | undefined} [configFile]
+ * @property {string | undefined} [cpuDutyCycle] such as `15s/5m`
+ * @property {string | undefined} [wallDutyCycle] such as `15s/5m`
+ * @property {string | undefined} [offCpuDutyCycle] such as `15s/5m`
+ * @property {string | undefined} [heapDutyCycle] such as `15s/5m`
+ * @property {string | undefined} [lockDutyCycle] such as `15s/5m`
+ * @property {boolean | undefined} [configWatch] whether changes of this file are applied while running; true by default
  * @property {boolean | undefined} [workerThreads] whether worker threads are profiled by their JavaScript stacks; true by default
  * @property {number | undefined} [eventLoopBlock] milliseconds: a longer turn of an event loop is reported with its stacks; 50 by
  *   default, 0 for none
@@ -110,7 +137,8 @@ function start(options) {
   } finally {
     hostLog.flush();
   }
-  if (running) {
+  // Also while disabled: the profiler may be enabled later.
+  if (running || native.setting('enabled') !== null) {
     if (!wasRunning) native.reportTurnsLongerThan(Number(eventLoopBlock));
     scope.profilingStarted();
     execve.install();

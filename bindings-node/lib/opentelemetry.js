@@ -109,4 +109,16 @@ function linkedId(before, context) {
   }
 }
 
-module.exports = { install };
+/**
+ * The active span; undefined without one.
+ * @returns {any}
+ */
+function activeSpan() {
+  try {
+    return /** @type {any} */ (globalThis)[REGISTRY]?.context?.active().getValue(SPAN);
+  } catch {
+    return undefined;
+  }
+}
+
+module.exports = { install, activeSpan };

@@ -200,7 +200,7 @@ function linked(parent, traceId, spanId, isRemote) {
   const row = native.describeContext(parent);
   if (row.traceId === traceId && row.spanId === spanId) return parent;
   const inherited = row.traceId === traceId ? row.localRootSpanId : '';
-  return native.openContext(row.labelSet, traceId, spanId, inherited || (isRemote ? '' : spanId));
+  return native.openContext(row.labelSet, traceId, spanId, inherited || (isRemote ? '' : spanId), row.capture);
 }
 
 /**
@@ -223,8 +223,8 @@ function tagWrapper(labels, fn, ...args) {
  */
 function setLabels(labels) {
   try {
-    const { traceId, spanId, localRootSpanId } = native.describeContext(current());
-    const bare = native.openContext(0, traceId, spanId, localRootSpanId);
+    const { traceId, spanId, localRootSpanId, capture } = native.describeContext(current());
+    const bare = native.openContext(0, traceId, spanId, localRootSpanId, capture);
     enter(child(bare, labels));
   } catch {
     // The previous labels stay.

@@ -16,7 +16,8 @@ use napi::{Result, Task};
 use napi_derive::napi;
 use spanprof::binding::{self, ffi_guard, with_running};
 use spanprof::config::{from_json, process_environment};
-use spanprof::{Config, Error, ErrorKind, Profiler, StatValue, Stats};
+use spanprof::context::parse_id;
+use spanprof::{Config, Error, ErrorKind, Profiler, RequestEnd, StatValue, Stats};
 
 use crate::context::{self, DescribedContext};
 use crate::convert::{ffi_guard_or_throw, BINDING};
@@ -79,7 +80,8 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>, submit
         enroll(&env)?;
         let run = Profiler::running().is_none().then(runtime::begin_run);
         let started = binding::start(config, Some(runtime));
-        if let (Some(run), Err(_) | Ok(false)) = (run, &started) {
+        // A disabled profiler is prepared: it may be enabled later.
+        if let Some(run) = run.filter(|_| Profiler::running().is_none()) {
             runtime::end_run(run);
         }
         started
@@ -238,6 +240,32 @@ pub fn is_running() -> bool {
     ffi_guard(false, binding::is_running)
 }
 
+/// The keys of the profiles that are on; empty when no profiler runs.
+#[napi]
+pub fn profile_types() -> Vec<&'static str> {
+    ffi_guard(Vec::new(), binding::profile_types)
+}
+
+/// Reports the end of a request; ids in hex.
+#[napi]
+pub fn request_ended(
+    trace_id: String,
+    local_root_span_id: String,
+    milliseconds: f64,
+    endpoint: String,
+    is_error: bool,
+) {
+    ffi_guard((), || {
+        binding::request_ended(&RequestEnd {
+            trace_id: parse_id(&trace_id).unwrap_or_default(),
+            local_root_span_id: parse_id(&local_root_span_id).unwrap_or_default(),
+            duration: Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default(),
+            endpoint: &endpoint,
+            is_error,
+        });
+    });
+}
+
 /// The running configuration's value of `key` (snake_case) as text, secrets masked.
 #[napi]
 pub fn setting(key: String) -> Option<String> {
@@ -257,9 +285,11 @@ pub fn open_context(
     trace_id: Option<String>,
     span_id: Option<String>,
     local_root_span_id: Option<String>,
+    capture: Option<u32>,
 ) -> f64 {
     ffi_guard(0.0, || {
-        context::open(label_set, trace_id.as_deref(), span_id.as_deref(), local_root_span_id.as_deref()) as f64
+        let (trace_id, span_id, local_root) = (trace_id.as_deref(), span_id.as_deref(), local_root_span_id.as_deref());
+        context::open(label_set, trace_id, span_id, local_root, capture.unwrap_or(0)) as f64
     })
 }
 

@@ -11,13 +11,21 @@ pub struct DescribedContext {
     pub trace_id: String,
     pub span_id: String,
     pub local_root_span_id: String,
+    /// Number of the capture; 0 for none.
+    pub capture: u32,
 }
 
 fn pairs(keys_and_values: &[String]) -> Vec<(&str, &str)> {
     keys_and_values.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }
 
-pub fn open(label_set: u32, trace_id: Option<&str>, span_id: Option<&str>, local_root: Option<&str>) -> u64 {
+pub fn open(
+    label_set: u32,
+    trace_id: Option<&str>,
+    span_id: Option<&str>,
+    local_root: Option<&str>,
+    capture: u32,
+) -> u64 {
     table::open_context(ContextRow {
         label_set: LabelSetId(label_set),
         link: Link {
@@ -25,6 +33,7 @@ pub fn open(label_set: u32, trace_id: Option<&str>, span_id: Option<&str>, local
             span_id: span_id.and_then(table::parse_id).unwrap_or_default(),
         },
         local_root_span_id: local_root.and_then(table::parse_id).unwrap_or_default(),
+        capture,
     })
 }
 
@@ -41,6 +50,7 @@ pub fn describe(id: u64) -> DescribedContext {
         trace_id: table::format_id(&row.link.trace_id),
         span_id: table::format_id(&row.link.span_id),
         local_root_span_id: table::format_id(&row.local_root_span_id),
+        capture: row.capture,
     }
 }
 
@@ -52,7 +62,7 @@ mod tests {
     fn a_context_is_described_as_it_was_opened() {
         let labels = ["route".to_owned(), "/cart".to_owned()];
         let set = describe(child(0, &labels)).label_set;
-        let id = open(set, Some("4bf92f3577b34da6a3ce929d0e0e4736"), Some("00f067aa0ba902b7"), None);
+        let id = open(set, Some("4bf92f3577b34da6a3ce929d0e0e4736"), Some("00f067aa0ba902b7"), None, 0);
         let described = describe(id);
         assert_eq!(described.labels, labels);
         assert_eq!(

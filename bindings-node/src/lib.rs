@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "called through registration"))]
 
 mod api;
+mod capture;
 #[cfg(feature = "testing")]
 mod conformance;
 mod context;
@@ -18,6 +19,7 @@ mod convert;
 mod host_log;
 mod inspector;
 mod positions;
+mod pull;
 mod runtime;
 mod source_map;
 

@@ -17,7 +17,13 @@ export = absent;
  * @property {() => Record<string, any>} stats
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
- * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
+ * @property {() => string[]} profileTypes keys of the profiles that are on
+ * @property {(traceId: string, localRootSpanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} requestEnded
+ * @property {() => number} beginCapture number of the capture; 0 without a profiler
+ * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
+ * @property {(capture: number) => Promise<NativeProfile>} endCapture
+ * @property {(capture: number) => void} discardCapture
+ * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string, capture?: number) => number} openContext
  * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
  *   `span_id` among them become its link
  * @property {(id: number) => DescribedContext} describeContext
@@ -29,7 +35,15 @@ export = absent;
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
+ * @property {new () => PullCall} PullCall
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
+ */
+/**
+ * @typedef {object} NativeProfile samples of a capture
+ * @property {() => Buffer} pprof
+ * @property {() => string} flamegraph
+ * @property {(path: string) => void} save throws as `start` does
+ * @property {() => string[]} types
  */
 /**
  * @typedef {object} DescribedContext
@@ -38,11 +52,17 @@ export = absent;
  * @property {string} traceId
  * @property {string} spanId
  * @property {string} localRootSpanId
+ * @property {number} capture number of the capture; 0 for none
+ */
+/**
+ * @typedef {object} PullCall a pull of a profile; `headers` are alternating names and values
+ * @property {(method: string, path: string, query: string, headers: string[]) => Promise<{status: number, headers: string[], body: Buffer}>} run
+ * @property {() => void} cancel
  */
 /** @type {Native} */
 declare const absent: Native;
 declare namespace absent {
-    export { Native, DescribedContext };
+    export { Native, NativeProfile, DescribedContext, PullCall };
 }
 /**
  * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
@@ -84,7 +104,22 @@ type Native = {
     stats: () => Record<string, any>;
     isRunning: () => boolean;
     setting: (key: string) => string | null;
-    openContext: (labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number;
+    /**
+     * keys of the profiles that are on
+     */
+    profileTypes: () => string[];
+    requestEnded: (traceId: string, localRootSpanId: string, milliseconds: number, endpoint: string, isError: boolean) => void;
+    /**
+     * number of the capture; 0 without a profiler
+     */
+    beginCapture: () => number;
+    /**
+     * the id of a context inside the capture
+     */
+    captureContext: (parent: number, capture: number) => number;
+    endCapture: (capture: number) => Promise<NativeProfile>;
+    discardCapture: (capture: number) => void;
+    openContext: (labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string, capture?: number) => number;
     /**
      * the id of a context with labels added; `trace_id` and
      * `span_id` among them become its link
@@ -111,10 +146,23 @@ type Native = {
      * threshold for every event loop; 0 for none
      */
     reportTurnsLongerThan: (milliseconds: number) => void;
+    PullCall: new () => PullCall;
     /**
      * alternating `info` or `warning`, and a line
      */
     takeLogLines: () => string[];
+};
+/**
+ * samples of a capture
+ */
+type NativeProfile = {
+    pprof: () => Buffer;
+    flamegraph: () => string;
+    /**
+     * throws as `start` does
+     */
+    save: (path: string) => void;
+    types: () => string[];
 };
 type DescribedContext = {
     labelSet: number;
@@ -125,4 +173,19 @@ type DescribedContext = {
     traceId: string;
     spanId: string;
     localRootSpanId: string;
+    /**
+     * number of the capture; 0 for none
+     */
+    capture: number;
+};
+/**
+ * a pull of a profile; `headers` are alternating names and values
+ */
+type PullCall = {
+    run: (method: string, path: string, query: string, headers: string[]) => Promise<{
+        status: number;
+        headers: string[];
+        body: Buffer;
+    }>;
+    cancel: () => void;
 };

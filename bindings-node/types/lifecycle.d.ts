@@ -48,6 +48,13 @@ export type Options = {
     maxContexts?: number | undefined;
     maxLabelValueBytes?: number | undefined;
     keepTimestamps?: boolean | undefined;
+    retention?: "all" | "tail" | undefined;
+    tailDuration?: number | "p99" | "none" | undefined;
+    tailCpuShare?: number | undefined;
+    tailAllocatedBytes?: number | undefined;
+    tailErrors?: boolean | undefined;
+    tailKeepLinks?: boolean | undefined;
+    tailMaxBytes?: number | undefined;
     endpoint?: string | undefined;
     protocol?: "http/protobuf" | "grpc" | undefined;
     headers?: Readonly<Record<string, string | undefined>> | undefined;
@@ -67,11 +74,25 @@ export type Options = {
     destinations?: readonly object[] | undefined;
     fileDirectory?: string | undefined;
     fileKeep?: number | undefined;
+    redaction?: boolean | undefined;
+    redactionRules?: readonly object[] | undefined;
+    redactionHashKey?: string | undefined;
     /**
      * file for the whole run: `.html`, `.pb.gz` or `.folded`
      */
     output?: string | undefined;
+    /**
+     * `host:port` at which profiles are pulled
+     */
+    pull?: string | undefined;
+    pullToken?: string | undefined;
     queueMaxBytes?: number | undefined;
+    bufferDirectory?: string | undefined;
+    bufferMaxBytes?: number | undefined;
+    /**
+     * seconds
+     */
+    bufferMaxAge?: number | undefined;
     maxProfileSize?: number | undefined;
     /**
      * seconds
@@ -85,7 +106,55 @@ export type Options = {
      */
     inheritThreads?: boolean | undefined;
     signals?: boolean | undefined;
+    /**
+     * share of one core, or of a CPU quota below one processor; 0 for no limit
+     */
+    cpuBudget?: number | undefined;
+    /**
+     * Hz
+     */
+    sampleRateMax?: number | undefined;
+    /**
+     * share of the available CPU time
+     */
+    adaptiveCpuThreshold?: number | undefined;
+    /**
+     * share of the memory limit
+     */
+    adaptiveMemoryThreshold?: number | undefined;
+    /**
+     * share of the available CPU time
+     */
+    loadSheddingCpuThreshold?: number | undefined;
+    /**
+     * share of the memory limit
+     */
+    loadSheddingMemoryThreshold?: number | undefined;
     configFile?: string | undefined;
+    /**
+     * such as `15s/5m`
+     */
+    cpuDutyCycle?: string | undefined;
+    /**
+     * such as `15s/5m`
+     */
+    wallDutyCycle?: string | undefined;
+    /**
+     * such as `15s/5m`
+     */
+    offCpuDutyCycle?: string | undefined;
+    /**
+     * such as `15s/5m`
+     */
+    heapDutyCycle?: string | undefined;
+    /**
+     * such as `15s/5m`
+     */
+    lockDutyCycle?: string | undefined;
+    /**
+     * whether changes of this file are applied while running; true by default
+     */
+    configWatch?: boolean | undefined;
     /**
      * whether worker threads are profiled by their JavaScript stacks; true by default
      */

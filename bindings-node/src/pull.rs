@@ -1,0 +1,75 @@
+//! Requests for profiles (`/debug/pprof`) that a web framework received. A pull blocks for its duration, on a thread of its own:
+//! a thread of libuv's pool would be lost to the program for up to a minute.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use napi::bindgen_prelude::{Buffer, Env, JsValue, Object};
+use napi::{Error, Result};
+use napi_derive::napi;
+use spanprof::binding::{self, ffi_guard, PullRequest, PullResponse};
+
+/// The response to a pull.
+#[napi(object)]
+pub struct PullAnswer {
+    /// Status code.
+    pub status: u32,
+    /// Alternating names and values.
+    pub headers: Vec<String>,
+    /// Body.
+    pub body: Buffer,
+}
+
+impl From<PullResponse> for PullAnswer {
+    fn from(response: PullResponse) -> Self {
+        let headers = response.headers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        Self { status: u32::from(response.status), headers: headers.collect(), body: response.body.into() }
+    }
+}
+
+/// A pull that can be canceled.
+#[napi]
+#[derive(Default)]
+pub struct PullCall {
+    has_left: Arc<AtomicBool>,
+}
+
+#[napi]
+impl PullCall {
+    #[napi(constructor)]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A promise of the response. `path` may begin with the mount point; `headers` are alternating names and values.
+    #[napi]
+    pub fn run(
+        &self,
+        env: Env,
+        method: String,
+        path: String,
+        query: String,
+        headers: Vec<String>,
+    ) -> Result<Object<'static>> {
+        let pairs = headers.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        let request = PullRequest::mounted(&method, &path, &query, pairs, Vec::new());
+        let has_left = self.has_left.clone();
+        let (deferred, promise) = env.create_deferred()?;
+        let collect = move || {
+            let failed = PullResponse { status: 500, ..PullResponse::default() };
+            let response = ffi_guard(failed, || binding::pull(&request, &|| has_left.load(Ordering::Relaxed)));
+            deferred.resolve(move |_| Ok(PullAnswer::from(response)));
+        };
+        std::thread::Builder::new()
+            .name("spanprof-pull".to_owned())
+            .spawn(collect)
+            .map_err(|error| Error::from_reason(format!("no thread for the pull: {error}")))?;
+        Ok(Object::from_raw(env.raw(), promise.raw()))
+    }
+
+    /// Ends the collection within a quarter of a second.
+    #[napi]
+    pub fn cancel(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+}

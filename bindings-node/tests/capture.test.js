@@ -1,0 +1,102 @@
+'use strict';
+// The profile of one piece of work, and tail-based retention, against spans whose durations are known.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
+const pprof = require('./pprof_file.js');
+
+const BURN = `
+const spanprof = require('spanprof');
+const [directory] = process.argv.slice(-1);
+const burn = (ms) => {
+  const begun = process.threadCpuUsage ? process.threadCpuUsage().user : process.cpuUsage().user;
+  const used = () => (process.threadCpuUsage ? process.threadCpuUsage().user : process.cpuUsage().user) - begun;
+  // Before Node.js 24 only the CPU time of the process is known, which other threads use as well.
+  const started = performance.now();
+  let sum = 0;
+  while (used() < ms * 1000 || performance.now() - started < ms) for (let i = 0; i < 20_000; i++) sum += Math.sqrt(i);
+  return sum;
+};
+`;
+
+/** Runs a program with a directory for its files. */
+function ran(t, program) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-capture-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const done = spawnSync(process.execPath, ['-e', BURN + program, folder], { encoding: 'utf8', timeout: 180_000, cwd: path.join(__dirname, '..') });
+  assert.equal(done.status, 0, done.stderr);
+  return { folder, output: done.stdout };
+}
+
+test('a capture has the samples of its request only', (t) => {
+  const { folder } = ran(t, `
+    const path = require('node:path');
+    function f() { return burn(200); }
+    function g() { return burn(20); }
+    const wait = () => new Promise((resolve) => setImmediate(resolve));
+    spanprof.start({ destinations: [], heap: false, sampleRate: 200 });
+    (async () => {
+      const beside = (async () => { for (let i = 0; i < 10; i++) { g(); await wait(); } })();
+      const captured = await spanprof.capture(async (number) => { await wait(); f(); await wait(); return number; }, 5);
+      await beside;
+      if (captured.result !== 5 || !captured.flamegraph().includes('burn')) throw new Error('no result');
+      captured.save(path.join(directory, 'cpu-1.pb.gz'));
+      captured.save(path.join(directory, 'capture.folded'));
+      try { captured.save('capture.svg'); throw new Error('accepted'); } catch (error) {
+        if (error.name !== 'SpanprofError') throw error;
+      }
+      const failed = await spanprof.capture(() => { throw new RangeError('mine'); }).catch((error) => error);
+      if (failed.message !== 'mine') throw failed;
+      await spanprof.stop();
+      if ((await spanprof.capture(() => 6)).result !== 6) throw new Error('no result');
+    })();
+  `);
+  const samples = pprof.readAll(folder, 'cpu');
+  const of = (name) => samples.filter((sample) => sample.stack.some((frame) => frame.name === name));
+  assert.deepEqual(of('g'), []);
+  const ns = of('f').reduce((sum, sample) => sum + sample.values.cpu, 0);
+  // The first sample may have begun before, and the last period is missing.
+  assert.ok(ns > 100e6 && ns < 400e6, `${ns / 1e6} ms`);
+  assert.match(fs.readFileSync(path.join(folder, 'capture.folded'), 'utf8'), /;f;/);
+});
+
+test('slow requests keep timestamps and span, and no others', (t) => {
+  const { folder, output } = ran(t, `
+    const { NodeTracerProvider } = require('@opentelemetry/sdk-trace-node');
+    const api = require('@opentelemetry/api');
+    const slow = [];
+    class Durations extends spanprof.SpanProcessor {
+      onEnd(span) {
+        super.onEnd(span);
+        if (span.duration[0] > 0 || span.duration[1] >= 50e6) slow.push(span.spanContext().spanId);
+      }
+    }
+    new NodeTracerProvider({ spanProcessors: [new Durations()] }).register();
+    spanprof.start({ destinations: [{ type: 'file', directory }], heap: false, gc: false, sampleRate: 500, retention: 'tail', tailDuration: 0.05 });
+    const tracer = api.trace.getTracer('t');
+    for (let number = 0; number < 200; number++) {
+      tracer.startActiveSpan('GET /cart', (span) => {
+        if (span.attributes['pyroscope.profile.id'] !== span.spanContext().spanId) throw new Error('no profile.id');
+        if (String(span.attributes['profile.type']) !== 'cpu') throw new Error('no profile.type');
+        burn(number % 20 === 0 ? 60 : 1);
+        span.end();
+      });
+    }
+    spanprof.flush().then(async () => {
+      const stats = spanprof.stats();
+      await spanprof.stop();
+      console.log(JSON.stringify({ slow, ended: stats['tail.requests'], kept: stats['tail.kept_duration'] }));
+    });
+  `);
+  const { slow, ended, kept } = JSON.parse(output);
+  assert.ok(slow.length >= 10);
+  assert.deepEqual([ended, kept], [200, slow.length]);
+  const samples = pprof.readAll(folder, 'cpu');
+  const spans = new Set(samples.filter((sample) => sample.labels.end_timestamp_ns > 0).map((sample) => sample.labels.span_id));
+  assert.deepEqual([...spans].sort(), [...slow].sort());
+  assert.ok(samples.every((sample) => (sample.labels.span_id === undefined) === (sample.labels.end_timestamp_ns === undefined)));
+});
