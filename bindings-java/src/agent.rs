@@ -125,13 +125,13 @@ unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
         let mut applications = runtime::applications::lock();
         let code = convert::agent_options(options);
         let outcome = api::start(env, code, program_name(&command), &[], true);
-        if let Ok(Started::Running) = outcome {
+        if let Ok(Started::Running | Started::Disabled) = outcome {
             applications.hold_by_agent();
         }
         drop(applications);
         runtime::take_warning().iter().for_each(|line| print(line));
         match outcome {
-            Ok(Started::Running | Started::Off) => Ok(()),
+            Ok(Started::Running | Started::Disabled | Started::Off) => Ok(()),
             Ok(Started::Declined(message)) => Err(message),
             Err(error) => Err(BINDING.message(&format!("{} ({})", error.message, error.hint))),
         }

@@ -2,9 +2,9 @@
 //! converts the result. No panic and no Java exception leaves this file. Strings are passed packed (`convert`), contexts as
 //! five words (`context`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Once;
+use std::sync::{LazyLock, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
@@ -12,8 +12,8 @@ use jni::sys::{jbyte, jint, jlong, JNIEnv};
 use jni::{Env, EnvUnowned};
 use spanprof::binding::{self, log};
 use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment};
-use spanprof::context::labels_lost;
-use spanprof::{Config, ConfigValue, Error, LogLevel, Profiler, StatValue};
+use spanprof::context::{labels_lost, parse_id};
+use spanprof::{Config, ConfigValue, Error, LogLevel, OpenCapture, Profiler, RequestEnd, StatValue};
 
 use crate::convert::{
     self, error_array, ffi_guard, packed_array, read_words, text_of, texts_of, write_words, LocalRef, BINDING,
@@ -32,7 +32,7 @@ pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _cla
 }
 
 /// Starts the profiler for an application, which is identified by an object of its own. The configuration is JSON with keys
-/// in camelCase; `variables` override the environment. Returns one string on success, `running` or `off`; else kind,
+/// in camelCase; `variables` override the environment. Returns one string on success, `running`, `disabled` or `off`; else kind,
 /// message and hint of the error. A VM that cannot be profiled is `off`, and is logged once.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_start<'l>(
@@ -54,7 +54,7 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
                 let is_first =
                     applications.count() == 0 || applications.is_held_by(raw, class.as_raw(), application.as_raw());
                 let started = start(raw, code, program_name, &variables, is_first)?;
-                if let Started::Running = started {
+                if let Started::Running | Started::Disabled = started {
                     applications.hold(raw, class.as_raw(), application.as_raw());
                 }
                 Ok(started)
@@ -63,6 +63,7 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
         runtime::take_warning().iter().for_each(|line| log(LogLevel::Warning, line));
         match outcome {
             Ok(Started::Running) => packed_array(env, ["running"]),
+            Ok(Started::Disabled) => packed_array(env, ["disabled"]),
             Ok(Started::Off) => packed_array(env, ["off"]),
             Ok(Started::Declined(message)) => {
                 static LOGGED: Once = Once::new();
@@ -79,7 +80,9 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
 /// The outcome of a start without error.
 pub enum Started {
     Running,
-    /// Disabled by the configuration.
+    /// Prepared, and disabled by `enabled=false` until a change enables it.
+    Disabled,
+    /// Disabled by a kill switch.
     Off,
     /// This VM cannot be profiled, with the reason.
     Declined(String),
@@ -114,13 +117,13 @@ pub unsafe fn start(
         None => runtime::session_begins(),
         Some(running) if !is_first => {
             ignored_settings(&config, &running.config()).iter().for_each(|line| log(LogLevel::Warning, line));
-            return Ok(if running.is_running() { Started::Running } else { Started::Off });
+            return Ok(if running.is_running() { Started::Running } else { Started::Disabled });
         }
         Some(_) => {}
     }
     let is_running = binding::start(config, Some(runtime))?;
     virtual_threads::session_begins();
-    Ok(if is_running { Started::Running } else { Started::Off })
+    Ok(if is_running { Started::Running } else { Started::Disabled })
 }
 
 /// A warning about keys set in code that have no effect, since another application started the profiler first.
@@ -227,6 +230,71 @@ pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_isRunning(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
     ffi_guard(env, |_| Ok(binding::is_running()))
+}
+
+/// Keys of the profiles that are on.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_profileTypes(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| packed_array(env, binding::profile_types()))
+}
+
+/// Reports the end of a request: trace id and local root span id in hex, endpoint.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_requestEnded<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    texts: JByteArray<'l>,
+    nanos: jlong,
+    is_error: bool,
+) {
+    ffi_guard(env, |env| {
+        let texts = texts_of(env, &texts)?;
+        if let [trace_id, local_root, endpoint] = &texts[..] {
+            binding::request_ended(&RequestEnd {
+                trace_id: parse_id(trace_id).unwrap_or_default(),
+                local_root_span_id: parse_id(local_root).unwrap_or_default(),
+                duration: Duration::from_nanos(nanos.try_into().unwrap_or(0)),
+                endpoint,
+                is_error,
+            });
+        }
+        Ok(())
+    });
+}
+
+/// The open captures, by number.
+static CAPTURES: LazyLock<Mutex<HashMap<u32, OpenCapture>>> = LazyLock::new(Mutex::default);
+
+/// Begins a capture; returns its number, 0 without a profiler.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_beginCapture(env: EnvUnowned<'_>, _class: JClass<'_>) -> jint {
+    ffi_guard(env, |_| {
+        let open = OpenCapture::begin();
+        let number = open.number();
+        if number != 0 {
+            CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).insert(number, open);
+        }
+        Ok(number as jint)
+    })
+}
+
+/// Ends a capture and returns its profile as pprof, HTML and folded stacks, each after its length.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_endCapture(
+    env: EnvUnowned<'_>,
+    _class: JClass<'_>,
+    capture: jint,
+) -> LocalRef {
+    ffi_guard(env, |env| {
+        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
+        let profile = open.map(OpenCapture::end).unwrap_or_default();
+        let mut bytes = Vec::new();
+        for part in [profile.pprof(), profile.flamegraph().into_bytes(), profile.folded().into_bytes()] {
+            bytes.extend((part.len() as u32).to_be_bytes());
+            bytes.extend(part);
+        }
+        Ok(LocalRef(env.byte_array_from_slice(&bytes)?.into_raw()))
+    })
 }
 
 /// Counts an invalid argument of an API call.

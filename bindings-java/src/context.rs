@@ -15,6 +15,7 @@ pub fn row_of(words: &Words) -> ContextRow {
         label_set: LabelSetId(words[0] as u32),
         link: Link { trace_id, span_id: words[3].to_ne_bytes() },
         local_root_span_id: words[4].to_ne_bytes(),
+        capture: (words[0] >> 32) as u32,
     }
 }
 
@@ -25,7 +26,7 @@ fn words_of(row: &ContextRow) -> Words {
         u64::from_ne_bytes(word)
     };
     [
-        u64::from(row.label_set.0),
+        u64::from(row.label_set.0) | u64::from(row.capture) << 32,
         half(0),
         half(8),
         u64::from_ne_bytes(row.link.span_id),

@@ -281,6 +281,13 @@ unsafe fn walk_by_vm(
     Ok(())
 }
 
+/// JVMTI for functions that require a thread of the VM: the calling thread is attached. The profiler's own threads apply changes of
+/// the watched file and of requests. `None` after `VMDeath`.
+fn jvmti_of_any_thread() -> Option<Jvmti> {
+    let jvmti = jvmti().filter(|_| !vm_has_ended())?;
+    environment().map(|_| jvmti)
+}
+
 /// Starts and stops reporting waits for locks.
 fn report_waits(jvmti: Jvmti, events: ReportedEvents) -> Result<(), String> {
     let is_changed = lock_waits::are_reported() != events.lock;
@@ -350,7 +357,7 @@ impl Runtime for JavaRuntime {
     }
 
     fn set_reported_events(&self, events: ReportedEvents) {
-        let Some(jvmti) = jvmti().filter(|_| !vm_has_ended()) else { return };
+        let Some(jvmti) = jvmti_of_any_thread() else { return };
         if let Err(error) = gc_pauses::set_reported(jvmti, events.gc) {
             log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
         }
@@ -360,11 +367,14 @@ impl Runtime for JavaRuntime {
     }
 
     fn install_heap_hooks(&self) -> Result<(), String> {
+        jvmti_of_any_thread().ok_or("the VM has ended")?;
         allocations::enable()
     }
 
     fn heap_sampling_changed(&self) {
-        allocations::follow_sampling();
+        if jvmti_of_any_thread().is_some() {
+            allocations::follow_sampling();
+        }
     }
 
     fn remove_collected_objects(&self) {

@@ -210,8 +210,10 @@ impl ScopeWords {
         let (first, second) = trace_id.split_at_mut(8);
         first.copy_from_slice(&self.trace_id[0].load(Ordering::Relaxed).to_ne_bytes());
         second.copy_from_slice(&self.trace_id[1].load(Ordering::Relaxed).to_ne_bytes());
+        let label_set = self.label_set.load(Ordering::Relaxed);
         Context::Inline(InlineContext {
-            label_set: self.label_set.load(Ordering::Relaxed) as u32,
+            label_set: label_set as u32,
+            capture: (label_set >> 32) as u32,
             trace_id,
             span_id: self.span_id.load(Ordering::Relaxed).to_ne_bytes(),
             local_root_span_id: self.local_root_span_id.load(Ordering::Relaxed).to_ne_bytes(),

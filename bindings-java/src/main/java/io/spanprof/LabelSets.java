@@ -15,6 +15,8 @@ final class LabelSets {
     private static final int MAX_CHARACTERS = 256;
     /** Three set ids per word: parent, child, result. */
     private static final int BITS = 21;
+    /** The bits of a set id in a word that also contains the number of a capture. */
+    private static final long SET = 0xFFFF_FFFFL;
 
     private static final AtomicLongArray MERGES = new AtomicLongArray(MERGE_ENTRIES);
     /** A race between threads may lose an entry; entries are immutable. */
@@ -27,6 +29,9 @@ final class LabelSets {
 
     /** The label set {@code parent} with the labels of {@code child} added. */
     static long merged(long parent, long child) {
+        if ((parent | child) >>> Integer.SIZE != 0) {
+            return mergedInCapture(parent, child);
+        }
         if (parent == 0 || parent == child) {
             return child;
         }
@@ -44,6 +49,12 @@ final class LabelSets {
             return second & (1 << BITS) - 1;
         }
         return mergeUncached(parent, child, slot, found);
+    }
+
+    /** As {@link #merged}, with the number of a capture in the upper half; that of the child wins. */
+    private static long mergedInCapture(long parent, long child) {
+        long capture = child >>> Integer.SIZE != 0 ? child >>> Integer.SIZE : parent >>> Integer.SIZE;
+        return capture << Integer.SIZE | merged(parent & SET, child & SET);
     }
 
     private static long mergeUncached(long parent, long child, int slot, long before) {

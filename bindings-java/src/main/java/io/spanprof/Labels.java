@@ -46,6 +46,11 @@ public final class Labels {
         return (labelSet | traceHigh | traceLow | span) == 0;
     }
 
+    /** No labels, but the number of a capture. */
+    static Labels ofCapture(int number) {
+        return new Labels((long) number << Integer.SIZE, 0, 0, 0);
+    }
+
     /** Whether they contain a trace id. */
     boolean hasTrace() {
         return (traceHigh | traceLow) != 0;

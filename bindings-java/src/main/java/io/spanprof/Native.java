@@ -30,6 +30,18 @@ final class Native {
 
     static native void countInvalidArgument();
 
+    /** Keys of the profiles that are on. */
+    static native byte[] profileTypes();
+
+    /** {@code texts}: trace id and local root span id in hex, and the endpoint. */
+    static native void requestEnded(byte[] texts, long nanos, boolean isError);
+
+    /** The number of a new capture; 0 without a profiler. */
+    static native int beginCapture();
+
+    /** The profile as pprof, HTML and folded stacks, each after its length in four bytes. Null on failure. */
+    static native byte[] endCapture(int capture);
+
     static native byte[] configKeys();
 
     /** Adds labels to the context in {@code words}. True if all labels were added unchanged. */

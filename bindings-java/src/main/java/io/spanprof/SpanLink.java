@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import java.nio.LongBuffer;
+import java.util.List;
 
 /**
  * The active span of the calling thread, as set by tracing libraries: for bridges such as the one to OpenTelemetry, not for
@@ -73,6 +74,18 @@ public final class SpanLink {
     public static boolean isActive() {
         long[] words = Scope.currentWords();
         return (words[1] | words[2] | words[3]) != 0;
+    }
+
+    /** Reports the end of a local root span, for tail-based retention; ids in hex. */
+    public static void requestEnded(String traceId, String spanId, long nanos, String endpoint, boolean isError) {
+        if (NativeLibrary.isLoaded()) {
+            Native.requestEnded(Packed.pack(List.of(traceId, spanId, endpoint)), nanos, isError);
+        }
+    }
+
+    /** Keys of the profiles that are on; empty if the profiler does not run. */
+    public static List<String> profileTypes() {
+        return NativeLibrary.isLoaded() ? Packed.unpack(Native.profileTypes()) : List.of();
     }
 
     /** Activates this span on the calling thread again. */

@@ -62,7 +62,7 @@ public final class Spanprof {
         HostLog.begin();
         check(outcome);
         boolean isRunning = outcome.equals(List.of("running"));
-        if (isRunning) {
+        if (isRunning || outcome.equals(List.of("disabled"))) {
             ShutdownHook.install();
         }
         return isRunning;
@@ -174,6 +174,26 @@ public final class Spanprof {
         } finally {
             scope.close();
         }
+    }
+
+    /**
+     * Runs work and returns its value and its own profile: the samples of this thread meanwhile, and of work that runs in its
+     * context elsewhere ({@link #wrap(Runnable)}). Waits for the last samples, some milliseconds. Throws its exceptions.
+     */
+    public static <T, E extends Exception> Capture<T> capture(Work<T, E> work) throws E {
+        int number = NativeLibrary.isReady() ? Native.beginCapture() : 0;
+        Scope scope = number == 0 ? Scope.NONE : Scope.open(Labels.ofCapture(number));
+        byte[] profile = null;
+        T result;
+        try {
+            result = work.call();
+        } finally {
+            scope.close();
+            if (number != 0) {
+                profile = Native.endCapture(number);
+            }
+        }
+        return new Capture<>(result, profile);
     }
 
     /** As {@link #tagWrapper(Map, Work)}, for work without a value. */

@@ -179,6 +179,39 @@ public final class SpanprofConfig {
             return set("keepTimestamps", value);
         }
 
+        public Builder retention(String value) {
+            return set("retention", value);
+        }
+
+        public Builder tailDuration(Duration value) {
+            return set("tailDuration", value);
+        }
+
+        /** A number of seconds, {@code p99} or {@code none}. */
+        public Builder tailDuration(String value) {
+            return set("tailDuration", value);
+        }
+
+        public Builder tailCpuShare(double value) {
+            return set("tailCpuShare", value);
+        }
+
+        public Builder tailAllocatedBytes(long value) {
+            return set("tailAllocatedBytes", value);
+        }
+
+        public Builder tailErrors(boolean value) {
+            return set("tailErrors", value);
+        }
+
+        public Builder tailKeepLinks(boolean value) {
+            return set("tailKeepLinks", value);
+        }
+
+        public Builder tailMaxBytes(long value) {
+            return set("tailMaxBytes", value);
+        }
+
         public Builder endpoint(String url) {
             return set("endpoint", url);
         }
@@ -239,6 +272,18 @@ public final class SpanprofConfig {
             return set("fileDirectory", directory);
         }
 
+        public Builder redaction(boolean value) {
+            return set("redaction", value);
+        }
+
+        public Builder redactionRules(List<? extends Map<String, ?>> rules) {
+            return set("redactionRules", rules == null ? null : new ArrayList<>(rules));
+        }
+
+        public Builder redactionHashKey(String key) {
+            return set("redactionHashKey", key);
+        }
+
         public Builder output(String file) {
             return set("output", file);
         }
@@ -247,8 +292,28 @@ public final class SpanprofConfig {
             return set("fileKeep", files);
         }
 
+        public Builder pull(String address) {
+            return set("pull", address);
+        }
+
+        public Builder pullToken(String token) {
+            return set("pullToken", token);
+        }
+
         public Builder queueMaxBytes(long value) {
             return set("queueMaxBytes", value);
+        }
+
+        public Builder bufferDirectory(String directory) {
+            return set("bufferDirectory", directory);
+        }
+
+        public Builder bufferMaxBytes(long bytes) {
+            return set("bufferMaxBytes", bytes);
+        }
+
+        public Builder bufferMaxAge(Duration value) {
+            return set("bufferMaxAge", value);
         }
 
         public Builder maxProfileSize(int bytes) {
@@ -275,8 +340,56 @@ public final class SpanprofConfig {
             return set("signals", value);
         }
 
+        public Builder cpuBudget(double share) {
+            return set("cpuBudget", share);
+        }
+
+        public Builder sampleRateMax(int hz) {
+            return set("sampleRateMax", hz);
+        }
+
+        public Builder adaptiveCpuThreshold(double share) {
+            return set("adaptiveCpuThreshold", share);
+        }
+
+        public Builder adaptiveMemoryThreshold(double share) {
+            return set("adaptiveMemoryThreshold", share);
+        }
+
+        public Builder loadSheddingCpuThreshold(double share) {
+            return set("loadSheddingCpuThreshold", share);
+        }
+
+        public Builder loadSheddingMemoryThreshold(double share) {
+            return set("loadSheddingMemoryThreshold", share);
+        }
+
         public Builder configFile(String file) {
             return set("configFile", file);
+        }
+
+        public Builder cpuDutyCycle(String value) {
+            return set("cpuDutyCycle", value);
+        }
+
+        public Builder wallDutyCycle(String value) {
+            return set("wallDutyCycle", value);
+        }
+
+        public Builder offCpuDutyCycle(String value) {
+            return set("offCpuDutyCycle", value);
+        }
+
+        public Builder heapDutyCycle(String value) {
+            return set("heapDutyCycle", value);
+        }
+
+        public Builder lockDutyCycle(String value) {
+            return set("lockDutyCycle", value);
+        }
+
+        public Builder configWatch(boolean value) {
+            return set("configWatch", value);
         }
     }
 }

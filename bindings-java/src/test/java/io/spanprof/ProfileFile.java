@@ -111,9 +111,10 @@ public final class ProfileFile {
                 }));
                 case 2 -> values.addAll(numbers(field));
                 case 3 -> {
-                    long[] label = new long[4];
+                    long[] label = new long[5];
                     fields(field.bytes).forEach(part -> label[part.number] = part.value);
-                    labels.put(texts.get((int) label[1]), texts.get((int) label[2]));
+                    String value = label[2] == 0 ? Long.toString(label[3]) : texts.get((int) label[2]);
+                    labels.put(texts.get((int) label[1]), value);
                 }
                 default -> { }
             }

@@ -111,8 +111,14 @@ class SurfaceTest {
     }
 
     @Test
-    void whenDisabledNothingRunsAndEveryMethodReturns() {
-        assertFalse(Spanprof.start(SpanprofConfig.builder().enabled(false).build()));
+    void aDisabledProfilerTakesNoSamplesUntilItIsEnabled() {
+        assertFalse(Spanprof.start(SpanprofConfig.builder().enabled(false).destinations(List.of()).build()));
+        assertFalse(Spanprof.isRunning());
+        assertEquals("disabled by enabled=false", Spanprof.stats().get("state"));
+        assertFalse(Spanprof.start(SpanprofConfig.builder().enabled(false).destinations(List.of()).build()));
+        assertTrue(Spanprof.update(SpanprofConfig.builder().enabled(true).build()));
+        assertTrue(Spanprof.isRunning());
+        assertTrue(Spanprof.update(SpanprofConfig.builder().enabled(false).build()));
         assertFalse(Spanprof.isRunning());
         assertTrue(Spanprof.flush() && Spanprof.stop());
         assertFalse(Spanprof.update(SpanprofConfig.builder().sampleRate(50).build()));

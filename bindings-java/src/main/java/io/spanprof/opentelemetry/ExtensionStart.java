@@ -1,6 +1,7 @@
 package io.spanprof.opentelemetry;
 
 import io.opentelemetry.context.ContextStorage;
+import io.opentelemetry.sdk.autoconfigure.spi.AutoConfigurationCustomizer;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofException;
 
@@ -8,7 +9,9 @@ import io.spanprof.SpanprofException;
 final class ExtensionStart {
     private ExtensionStart() {}
 
-    static void customize() {
+    static void customize(AutoConfigurationCustomizer customizer) {
+        customizer.addTracerProviderCustomizer(
+                (builder, properties) -> builder.addSpanProcessor(new SpanprofSpanProcessor()));
         if (!isInAgent()) {
             // On the class path, the OpenTelemetry API finds the provider itself.
             return;

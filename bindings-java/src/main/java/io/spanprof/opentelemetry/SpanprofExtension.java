@@ -17,7 +17,8 @@ public final class SpanprofExtension implements AutoConfigurationCustomizerProvi
             return;
         }
         try {
-            Class.forName("io.spanprof.opentelemetry.ExtensionStart").getDeclaredMethod("customize").invoke(null);
+            Class.forName("io.spanprof.opentelemetry.ExtensionStart")
+                    .getDeclaredMethod("customize", AutoConfigurationCustomizer.class).invoke(null, customizer);
         } catch (Throwable failure) {
             JavaSupport.decline("OpenTelemetry's agent cannot start it: " + failure);
         }
