@@ -13,6 +13,7 @@ use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::{is_gauge_type, transform};
 use spanprof_read::query::{self, Filter, Granularity};
 
+use super::comparison;
 use super::directory;
 use super::reply::{self, Reply, LEFT_OUT_HEADER};
 use super::state::ServerState;
@@ -85,6 +86,7 @@ fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (St
     let own: &[&str] = match path {
         "/api/top" | "/api/traces" => &["limit"],
         "/api/profile" => &["format", "detail"],
+        "/api/diff" => &comparison::PARAMETERS,
         _ => &[],
     };
     let accepted = || selection::PARAMETERS.iter().chain(own).copied();
@@ -125,6 +127,12 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/traces" => traces(&stacks(), &filter, limit()?),
         "/api/flamegraph" => {
             let bytes = flame(&stacks(), &filter).into_bytes();
+            return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
+        }
+        "/api/diff" => {
+            let parameter = |name: &str| parameter(name).map(str::to_owned);
+            let text = comparison::json(state, &filter, parameter, limit()?);
+            let bytes = text.map_err(|message| (StatusCode::BAD_REQUEST, message))?.into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
         "/api/profile" => {

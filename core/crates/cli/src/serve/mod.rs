@@ -2,6 +2,7 @@
 //! page from it. One async thread for the sockets; decoding and queries on blocking threads. Called by the verb `serve`.
 
 mod api;
+mod comparison;
 mod connection;
 mod directory;
 mod intake;

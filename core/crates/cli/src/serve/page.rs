@@ -11,7 +11,15 @@ use super::reply::{self, Reply};
 
 const DOCUMENT: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+/// The parts of one function, so that they share their declarations but add none to the page.
+const SCRIPT: &str = concat!(
+    "\"use strict\";\n(() => {\n",
+    include_str!("page/elements.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/compare.js"),
+    include_str!("page/page.js"),
+    "})();\n"
+);
 
 pub(crate) fn respond(_: &Request<Incoming>) -> Reply {
     // Only scripts with the nonce run: text of a profile is never executed.

@@ -241,6 +241,25 @@ impl Store {
         result
     }
 
+    /// Visits the windows that may hold samples of the filter, newest first until the deadline; returns how many were left out.
+    pub(crate) fn for_each_window(
+        &self,
+        filter: &Filter,
+        limits: &DecodeLimits,
+        mut visit: impl FnMut(&ProfilesData),
+    ) -> usize {
+        let started = Instant::now();
+        let mut left_out = 0;
+        for window in self.windows().iter().rev().filter(|window| window.may_hold(filter)) {
+            if started.elapsed() > QUERY_DEADLINE {
+                left_out += 1;
+            } else if let Ok(data) = self.decoded(&window.path, limits) {
+                visit(&data);
+            }
+        }
+        left_out
+    }
+
     fn decoded(&self, path: &Path, limits: &DecodeLimits) -> Result<Arc<ProfilesData>, String> {
         {
             let mut decoded = lock(&self.decoded);

@@ -1,13 +1,18 @@
 //! `spanprof diff`: compares two profiles by function or line. As a gate of CI it also decides whether a function regressed.
 
+use serde_json::{Map, Value};
 use spanprof_profile::{is_gauge_type, ProfilesData};
-use spanprof_read::query::{self, Compared, DiffSide, DiffTable, Filter, Granularity, TypeSummary, WindowSums};
+use spanprof_read::query::{
+    self, Compared, DiffSide, DiffTable, DiffTree, Filter, Granularity, TypeSummary, WindowSums,
+};
 
 use super::diff_report::{self, DiffReport};
 use super::table::{SortColumn, TableArguments};
 use super::{merged, missing, nothing_passes, one_type, refuse_repeated_stdin, sources};
 use crate::detail::Detail;
+use crate::diff_graph;
 use crate::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
+use crate::quantity::percent;
 use crate::selection::{self, EndArguments, FilterArguments};
 use crate::serve::unix_ns;
 use crate::{moment, output};
@@ -34,6 +39,7 @@ Examples:
   spanprof diff before.pb.gz after.pb.gz
   spanprof diff before.pb.gz after.pb.gz --type inuse_space --by line --all
   spanprof diff ./profiles-1.2 ./profiles-1.3 --type cpu --fail-over 5% --markdown
+  spanprof diff ./profiles-1.2 ./profiles-1.3 --normalize -o diff.html
   spanprof diff http://127.0.0.1:4318 --baseline 'checkout{service.version=1.2}' --comparison 'checkout{service.version=1.3}' --time-range 1h --normalize"
 )]
 pub(crate) struct DiffArguments {
@@ -57,6 +63,9 @@ pub(crate) struct DiffArguments {
     /// fail if a function's own share grew by more than this, with 95 % confidence
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_over: Option<f64>,
+    /// also write a flame graph of the comparison as one HTML file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<String>,
     /// as Markdown, for a comment on a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
@@ -66,15 +75,6 @@ pub(crate) struct DiffArguments {
     pub filter: FilterArguments,
     #[command(flatten)]
     pub end: EndArguments,
-}
-
-fn percent(text: &str) -> Result<f64, &'static str> {
-    let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "expected a percentage such as 5%")?;
-    if number.is_finite() && number >= 0.0 {
-        Ok(number / 100.0)
-    } else {
-        Err("expected a percentage of at least 0")
-    }
 }
 
 /// One side as the command line names it.
@@ -91,7 +91,7 @@ struct ReadSide {
 }
 
 pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
-    let outcome = compare(given);
+    let outcome = compare(given).and_then(|(text, code)| output::print(text.as_bytes()).map(|()| code));
     match given.fail_over {
         // 1 means a regression, and nothing else.
         Some(_) => outcome.map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure }),
@@ -99,7 +99,13 @@ pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
     }
 }
 
-fn compare(given: &DiffArguments) -> Result<i32, Failure> {
+/// The result as JSON, for `--json`.
+pub(crate) fn answer(given: &DiffArguments) -> Result<Value, Failure> {
+    serde_json::from_str(&compare(given)?.0).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// The comparison as text, and the exit code.
+fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     let named = sides(given)?;
     let by: Granularity = given.table.by.into();
     let compared = match given.table.sort {
@@ -139,14 +145,24 @@ fn compare(given: &DiffArguments) -> Result<i32, Failure> {
     if given.fail_over.is_some() {
         refuse_too_few_samples(&table)?;
     }
-    let report = DiffReport::new(&table, normalize, given.fail_over, given.all, given.table.limit());
+    let tree = query::diff_tree(baseline, comparison, &type_name, normalize);
+    if let Some(path) = &given.output {
+        let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
+        output::write(path, diff_graph::html(&tree, &title).as_bytes())?;
+    }
+    let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit);
     let text = match (given.table.json, given.markdown) {
-        (true, _) => diff_report::json(&report).to_string() + "\n",
+        (true, _) => Value::Object(diff_report::members(&report)).to_string() + "\n",
         (_, true) => diff_report::markdown(&report),
         _ => diff_report::text(&report),
     };
-    output::print(text.as_bytes())?;
-    Ok(if report.regressions.is_empty() { 0 } else { EXIT_FAILED })
+    let code = if report.regressions.is_empty() { 0 } else { EXIT_FAILED };
+    Ok((text, code))
+}
+
+/// The members of a comparison's JSON object, with every difference; the same for `--json --all` and `/api/diff`.
+pub(crate) fn members(table: &DiffTable, tree: &DiffTree, normalize: bool, limit: usize) -> Map<String, Value> {
+    diff_report::members(&DiffReport::new(table, tree, normalize, None, true, limit))
 }
 
 /// The two sides: two sources, or two selections of the same sources.
@@ -182,7 +198,7 @@ fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
 /// Reads a side. It may have no sample that passes if it describes a state: nothing was in that state, such as in use and old.
 fn read(side: &NamedSide, by: Granularity, compared: Compared) -> Result<ReadSide, Failure> {
     let sources = sources(&side.sources)?;
-    let mut windows = WindowSums::new(by, compared);
+    let mut windows = WindowSums::with_paths(by, compared);
     let data = merged(&sources, |source| {
         source.read_windows(&side.filter, Detail::Stacks, &mut |window| windows.add(window))
     })?;

@@ -1,14 +1,20 @@
 //! The comparison as text, as JSON and as Markdown.
 
 use serde_json::{json, Map, Value};
-use spanprof_read::query::{DiffRow, DiffTable, Growth, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
+use spanprof_read::query::{DiffRow, DiffTable, DiffTree, Growth, OneSidedPath, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 
-use super::table::{function_members, function_text};
+use super::table::{function_members, function_text, printable};
 use crate::quantity::format_quantity;
+
+/// Functions of a call path in text output.
+const PATH_FUNCTIONS: usize = 8;
 
 /// The reported part of a comparison.
 pub(super) struct DiffReport<'t> {
     pub table: &'t DiffTable,
+    tree: &'t DiffTree,
+    /// The listed call paths on one side only.
+    paths: Vec<OneSidedPath>,
     pub is_normalized: bool,
     /// Threshold of the gate.
     pub fail_over: Option<f64>,
@@ -21,17 +27,31 @@ pub(super) struct DiffReport<'t> {
 
 impl<'t> DiffReport<'t> {
     /// Lists the significant rows; every row with `--all`, or if none could be tested.
-    pub fn new(table: &'t DiffTable, is_normalized: bool, fail_over: Option<f64>, all: bool, limit: usize) -> Self {
+    pub fn new(
+        table: &'t DiffTable,
+        tree: &'t DiffTree,
+        is_normalized: bool,
+        fail_over: Option<f64>,
+        all: bool,
+        limit: usize,
+    ) -> Self {
         let lists_all = all || table.tested == 0;
         let exceeds =
-            |row: &DiffRow, threshold| row.is_significant && row.growth.is_some_and(|growth| growth.low > threshold);
+            |row: &DiffRow, threshold| row.has_grown && row.growth.is_some_and(|growth| growth.low > threshold);
+        let is_listed = |path: &&OneSidedPath| all || tree.nodes[path.node as usize].is_significant;
         Self {
             table,
+            tree,
+            paths: tree.one_sided.iter().filter(is_listed).copied().collect(),
             is_normalized,
             fail_over,
             regressions: fail_over
                 .map_or(Vec::new(), |threshold| table.rows.iter().filter(|row| exceeds(row, threshold)).collect()),
-            rows: table.rows.iter().filter(|row| row.is_significant || lists_all).collect(),
+            rows: table
+                .rows
+                .iter()
+                .filter(|row| row.is_significant || row.has_grown && fail_over.is_some() || lists_all)
+                .collect(),
             limit,
         }
     }
@@ -63,15 +83,41 @@ impl<'t> DiffReport<'t> {
         )
     }
 
+    /// The new paths, or the vanished ones.
+    fn paths(&self, are_new: bool) -> impl Iterator<Item = &OneSidedPath> + '_ {
+        self.paths.iter().filter(move |path| path.is_new == are_new)
+    }
+
+    fn path_weight(&self, path: &OneSidedPath) -> i64 {
+        self.tree.nodes[path.node as usize].total_weights[usize::from(path.is_new)]
+    }
+
+    /// Names of a path, root first.
+    fn path_names(&self, path: &OneSidedPath) -> Vec<&'t str> {
+        let functions = self.tree.path(path.node).into_iter();
+        functions.map(|function| self.tree.functions[function as usize].0.as_str()).collect()
+    }
+
+    /// `… > serve > cart > price`: the last functions of a path.
+    fn path_text(&self, path: &OneSidedPath) -> String {
+        let names = self.path_names(path);
+        let shown = &names[names.len().saturating_sub(PATH_FUNCTIONS)..];
+        let start = if shown.len() < names.len() { "… > " } else { "" };
+        format!("{start}{}", shown.iter().map(|name| printable(name)).collect::<Vec<_>>().join(" > "))
+    }
+
     /// How the differences were tested, or why not.
     fn basis(&self) -> String {
         let DiffTable { tested, windows, .. } = self.table;
         if *tested == 0 {
             return format!("nothing can be concluded: {}", why_not_tested(self.table));
         }
-        let by = match windows.iter().all(|count| *count >= MIN_WINDOWS) {
-            true => format!("variation of {} and {} windows", windows[0], windows[1]),
-            false => "number of samples".to_owned(),
+        let by = match self.table.processes {
+            Some(processes) => format!("variation of {} and {} processes", processes[0], processes[1]),
+            None if windows.iter().all(|count| *count >= MIN_WINDOWS) => {
+                format!("variation of {} and {} windows", windows[0], windows[1])
+            }
+            None => "number of samples".to_owned(),
         };
         let compared = self.table.rows.len() + self.table.equal;
         format!("tested by the {by}: {tested} of {compared} functions, those of {:.0} % or more", MIN_SHARE * 100.0)
@@ -100,7 +146,7 @@ pub(super) fn why_not_tested(table: &DiffTable) -> String {
     }
 }
 
-pub(super) fn json(report: &DiffReport) -> Value {
+pub(super) fn members(report: &DiffReport) -> Map<String, Value> {
     let table = report.table;
     let growth = |growth: Growth| {
         // A new function has no finite growth, and JSON no infinity.
@@ -122,8 +168,10 @@ pub(super) fn json(report: &DiffReport) -> Value {
         ("baseline_total".to_owned(), table.baseline_total.into()),
         ("comparison_total".to_owned(), table.comparison_total.into()),
         ("windows".to_owned(), json!(table.windows)),
+        ("processes".to_owned(), json!(table.processes)),
         ("samples".to_owned(), json!(table.samples.map(|samples| samples.map(f64::round)))),
         ("tested".to_owned(), table.tested.into()),
+        ("basis".to_owned(), report.basis().into()),
         ("changed".to_owned(), table.rows.len().into()),
         ("equal".to_owned(), table.equal.into()),
     ]);
@@ -132,7 +180,17 @@ pub(super) fn json(report: &DiffReport) -> Value {
         members.insert("regressions".to_owned(), report.regressions.iter().map(|found| row(found)).collect());
     }
     members.insert("rows".to_owned(), report.listed().map(row).collect());
-    Value::Object(members)
+    for (name, are_new) in [("new_paths", true), ("vanished_paths", false)] {
+        let path = |path: &OneSidedPath| {
+            let node = &report.tree.nodes[path.node as usize];
+            json!({
+                "functions": report.path_names(path), "cum": report.path_weight(path),
+                "samples": path.samples.map(f64::round), "significant": node.is_significant,
+            })
+        };
+        members.insert(name.to_owned(), report.paths(are_new).take(report.limit).map(path).collect());
+    }
+    members
 }
 
 pub(super) fn text(report: &DiffReport) -> String {
@@ -161,6 +219,24 @@ pub(super) fn text(report: &DiffReport) -> String {
     if report.rows.len() > report.limit {
         text += &format!("… and {} more (--limit 0 prints all)\n", report.rows.len() - report.limit);
     }
+    for (heading, are_new) in [("new call paths", true), ("vanished call paths", false)] {
+        let paths: Vec<_> = report.paths(are_new).collect();
+        if paths.is_empty() {
+            continue;
+        }
+        text += &format!("{heading}, with their callees:\n{:>10} {:>10}\n", "weight", "samples");
+        for path in paths.iter().take(report.limit) {
+            let samples = path.samples.map_or("-".to_owned(), |samples| format!("{samples:.0}"));
+            text += &format!(
+                "{:>10} {samples:>10}  {}\n",
+                report.quantity(report.path_weight(path)),
+                report.path_text(path)
+            );
+        }
+        if paths.len() > report.limit {
+            text += &format!("… and {} more (--limit 0 prints all)\n", paths.len() - report.limit);
+        }
+    }
     text += &format!("{}\n", report.basis());
     let hidden = table.rows.len() - report.rows.len();
     if hidden > 0 {
@@ -182,9 +258,31 @@ pub(super) fn markdown(report: &DiffReport) -> String {
         text += &format!("**{}**\n\n", verdict);
     }
     text += &format!("{}; {}.\n\n", report.totals(), report.basis());
-    if report.rows.is_empty() {
+    if report.rows.is_empty() && report.paths.is_empty() {
         return text + "No significant change.\n";
     }
+    text += &markdown_rows(report);
+    for (heading, are_new) in [("New call paths", true), ("Vanished call paths", false)] {
+        let paths: Vec<_> = report.paths(are_new).take(report.limit).collect();
+        if !paths.is_empty() {
+            text += &format!("\n{heading}, with their callees:\n\n| weight | call path |\n|---:|---|\n");
+        }
+        for path in paths {
+            let weight = report.quantity(report.path_weight(path));
+            text += &format!("| {weight} | {} |\n", escaped(&report.path_text(path)));
+        }
+    }
+    if report.is_normalized {
+        text += "\nValues of the comparison are scaled to the total of the baseline.\n";
+    }
+    text
+}
+
+fn markdown_rows(report: &DiffReport) -> String {
+    if report.rows.is_empty() {
+        return String::new();
+    }
+    let mut text = String::new();
     text += "| function | baseline | comparison | change | 95 % interval |\n|---|---:|---:|---:|---:|\n";
     for row in report.listed() {
         text += &format!(
@@ -198,9 +296,6 @@ pub(super) fn markdown(report: &DiffReport) -> String {
     }
     if report.rows.len() > report.limit {
         text += &format!("\n… and {} more.\n", report.rows.len() - report.limit);
-    }
-    if report.is_normalized {
-        text += "\nValues of the comparison are scaled to the total of the baseline.\n";
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use spanprof_profile::{Attribute, ProfilesData};
 
-use crate::client::post;
+use crate::client::{get, post};
 use crate::fixture::{encoded, number, shop, spanprof, window, window_at, Serve, TestDirectory, TestSample, PERIOD_NS};
 
 #[test]
@@ -144,6 +144,52 @@ fn the_gate_fails_on_a_regression_only() {
 }
 
 #[test]
+fn new_and_vanished_call_paths_are_listed_and_drawn() {
+    let home = TestDirectory::new();
+    let samples = |stack, count: i64| TestSample(stack, count * PERIOD_NS, &[], 0);
+    let shared = || [samples(&["main", "serve", "price"], 9_000), samples(&["main", "serve", "log"], 900)];
+    let file = |name: &str, more: [TestSample<'_>; 3]| {
+        home.file(name, &encoded(&window("shop", "cpu", &shared().into_iter().chain(more).collect::<Vec<_>>())))
+    };
+    let before = file(
+        "before.pb",
+        [
+            samples(&["main", "serve", "legacy", "parse"], 60),
+            samples(&["main", "serve", "rare"], 3),
+            samples(&["main", "log"], 1),
+        ],
+    );
+    let after = file(
+        "after.pb",
+        [
+            samples(&["main", "serve", "price", "retry", "sleep"], 40),
+            samples(&["main", "serve", "price", "retry", "retry"], 30),
+            samples(&["main", "log"], 2),
+        ],
+    );
+    let graph = home.path().join("diff.html").display().to_string();
+    let done = spanprof(&["diff", &before, &after, "-o", &graph]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    let new = "new call paths, with their callees:\n    weight    samples\n    700 ms         70  main > serve > price > retry\n";
+    let vanished = "vanished call paths, with their callees:\n    weight    samples\n    600 ms         60  main > serve > legacy\n";
+    assert!(done.stdout.contains(&format!("{new}{vanished}tested")), "{done:?}");
+    assert!(!done.stdout.contains("rare"), "3 samples may be chance: {done:?}");
+    assert!(spanprof(&["diff", &before, &after, "--all"]).stdout.contains("main > serve > rare"));
+    let json = spanprof(&["diff", &before, &after, "--json"]).stdout;
+    let expected = r#""new_paths":[{"functions":["main","serve","price","retry"],"cum":700000000,"samples":70.0,"significant":true}]"#;
+    assert!(json.contains(expected), "{json}");
+    let markdown = spanprof(&["diff", &before, &after, "--markdown"]).stdout;
+    assert!(
+        markdown.contains("Vanished call paths") && markdown.contains(r"| 600 ms | main \> serve \> legacy |"),
+        "{markdown}"
+    );
+    let page = std::fs::read_to_string(&graph).unwrap();
+    assert!(page.contains(r#""diff":{"significant":["#) && page.contains("DiffFlamegraph"), "a page of the comparison");
+    let same = spanprof(&["diff", &before, &before, "--all"]);
+    assert!(!same.stdout.contains("call paths"), "{same:?}");
+}
+
+#[test]
 fn the_gate_exits_with_two_when_nothing_can_be_concluded() {
     let home = TestDirectory::new();
     let baseline = home.file("a.pb", &encoded(&shop_window("1.0", 1.0)));
@@ -182,4 +228,28 @@ fn two_versions_in_one_store_are_compared_by_selectors() {
     let wrong = spanprof(&["diff", &serve.url(), "--baseline", "shop{x", "--comparison", "shop"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.stderr.contains("--baseline: expected a selector"), "{wrong:?}");
+}
+
+#[test]
+fn the_server_returns_the_comparison_of_the_command_and_its_tree() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    for (version, factor) in [("1.2", 1.0), ("1.3", 1.5)] {
+        assert_eq!(post(&serve.http, &[], &encoded(&shop_window(version, factor))).status, 200);
+    }
+    let query = "/api/diff?service=shop&label=service.version%3D1.3&normalize=1";
+    let found = get(&serve.http, &format!("{query}&baseline=%7Bservice.version%3D1.2%7D"));
+    assert_eq!(found.status, 200, "{}", found.text());
+    let selectors = ["--baseline", "shop{service.version=1.2}", "--comparison", "shop{service.version=1.3}"];
+    let command =
+        spanprof(&[&["diff", &serve.url(), "--normalize", "--json", "--all", "-n", "0"], &selectors[..]].concat());
+    let same = command.stdout.trim_end().trim_end_matches('}');
+    assert!(found.text().starts_with(same), "{} {same}", found.text());
+    assert!(found.text().contains(r#""windows_left_out":0,"tree":{"type":"cpu""#));
+    assert!(found.text().contains(r#""diff":{"significant":[0,0,1,0,"#), "function_0 grew: {}", found.text());
+    let none = get(&serve.http, &format!("{query}&baseline_from=-2h&baseline_to=-1h"));
+    assert!(none.text().contains("nothing can be concluded: one side has no samples"), "{}", none.text());
+    for wrong in ["baseline=shop%7Bx", "baseline_from=yesterday", "base=1"] {
+        assert_eq!(get(&serve.http, &format!("{query}&{wrong}")).status, 400, "{wrong}");
+    }
 }

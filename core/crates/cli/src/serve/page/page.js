@@ -1,45 +1,7 @@
-"use strict";
-(() => {
-const byId = (id) => document.getElementById(id);
-const root = document.documentElement;
-
-/** Builds an element; text is never parsed as HTML. */
-function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-// ---- quantities and times -------------------------------------------------------------------------------------------
-
-const SCALES = {
-  nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
-  bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
-};
-function amount(value, unit) {
-  if (value === 0) return "0";
-  const scales = SCALES[unit];
-  if (!scales) return value.toLocaleString("en");
-  const [scale, name] = scales.find(([scale]) => Math.abs(value) >= scale) || scales[scales.length - 1];
-  const scaled = value / scale;
-  const digits = scale === 1 || Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
-  return scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + "\u00a0" + name;
-}
-const share = (part, whole) => (whole ? ((100 * part) / whole).toFixed(1) + "%" : "–");
-function clock(ms, withDate) {
-  const date = new Date(ms);
-  const day = date.toLocaleDateString(undefined, { month: "short", day: "numeric" });
-  const time = date.toLocaleTimeString(undefined, { hour12: false });
-  return withDate ? day + ", " + time : time;
-}
-
+/* The page: state, requests, filters and views. Last of the scripts, since it loads the page. */
 // ---- state of the view, stored in the address bar -----------------------------------------------------------------
 
-const state = { service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "", sort: "flat", live: false };
+const state = { service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "", sort: "flat", live: false, base: "previous", baseLabels: "", absolute: false };
 
 function readAddress() {
   const query = new URLSearchParams(location.search);
@@ -50,10 +12,11 @@ function readAddress() {
   state.span = query.get("span_id") || "";
   state.from = query.get("from");
   state.to = query.get("to") || "";
-  state.view = ["both", "flame", "top", "traces"].includes(query.get("view")) ? query.get("view") : "both";
+  state.view = ["both", "flame", "top", "traces", "compare"].includes(query.get("view")) ? query.get("view") : "both";
   state.search = query.get("search") || "";
   state.sort = ["flat", "cum", "besideFlat", "besideCum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
   state.live = query.get("live") === "1";
+  readComparison(query);
 }
 /** With `asStep` the browser's Back button returns to this state. */
 function writeAddress(asStep) {
@@ -62,6 +25,7 @@ function writeAddress(asStep) {
   if (state.search) query.set("search", state.search);
   if (state.sort !== "flat") query.set("sort", state.sort);
   if (state.live) query.set("live", "1");
+  if (state.view === "compare") writeComparison(query);
   const address = "?" + query;
   if (asStep && address !== location.search) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
@@ -112,6 +76,8 @@ async function request(name, query) {
 
 let round = 0;
 let isStep = false;
+/** Start and end of the timeline, in milliseconds. */
+let shownRange = [0, 0];
 let shown = { top: null, beside: null, rows: [], unit: "" };
 const flamegraph = new Flamegraph(byId("flame"));
 
@@ -153,6 +119,9 @@ async function load() {
     showTraces(traces);
     applySearch();
     flamegraph.show(flame.tree);
+    shownRange = [timeline.from_ms, timeline.to_ms];
+    if (state.view === "compare") await compare(mine);
+    if (mine !== round) return;
     problem("");
     root.dataset.total = top.total;
     root.dataset.samples = top.samples;
@@ -332,7 +301,7 @@ document.addEventListener("click", (event) => {
 
 for (const button of byId("views").children) {
   button.setAttribute("role", "radio");
-  button.addEventListener("click", () => { state.view = button.dataset.view; writeAddress(); showView(); flamegraph.resize(); });
+  button.addEventListener("click", () => { state.view = button.dataset.view; writeAddress(); showView(); flamegraph.resize(); if (state.view === "compare") load(); });
 }
 function showView() {
   byId("panes").dataset.view = state.view;
@@ -416,61 +385,6 @@ function showTraces(traces) {
   byId("trace-rows").replaceChildren(...lines);
 }
 
-// ---- timeline -----------------------------------------------------------------------------------------------------
-
-const SVG = "http://www.w3.org/2000/svg";
-function showTimeline(timeline) {
-  const box = byId("timeline");
-  const highest = Math.max(1, ...timeline.totals);
-  const svg = document.createElementNS(SVG, "svg");
-  const count = Math.max(1, timeline.totals.length);
-  svg.setAttribute("viewBox", "0 0 " + count + " 100");
-  svg.setAttribute("preserveAspectRatio", "none");
-  timeline.totals.forEach((total, at) => {
-    if (total <= 0) return;
-    const height = Math.max(3, (92 * total) / highest);
-    const bar = document.createElementNS(SVG, "rect");
-    for (const [name, value] of [["class", "step"], ["x", at + 0.08], ["y", 100 - height], ["width", 0.84], ["height", height]]) bar.setAttribute(name, value);
-    const title = document.createElementNS(SVG, "title");
-    title.textContent = clock(timeline.from_ms + at * timeline.step_ms, true) + "  " + amount(total, timeline.unit);
-    bar.append(title);
-    svg.append(bar);
-  });
-  const end = timeline.from_ms + count * timeline.step_ms;
-  const dated = end - timeline.from_ms > 43200e3;
-  const axis = element("div", { class: "axis" }, ...[0, 0.25, 0.5, 0.75, 1].map((part) =>
-    element("span", {}, clock(timeline.from_ms + part * (end - timeline.from_ms), dated || part === 0))));
-  box.replaceChildren(svg, axis);
-  box.hidden = !timeline.totals.length;
-  box.onpointerdown = (event) => brush(event, timeline.from_ms, end);
-}
-function brush(event, from, to) {
-  const box = byId("timeline");
-  const bounds = box.querySelector("svg").getBoundingClientRect();
-  const fraction = (at) => Math.min(1, Math.max(0, (at - bounds.left) / bounds.width));
-  const start = fraction(event.clientX);
-  const mark = element("div", { class: "brush" });
-  box.append(mark);
-  box.setPointerCapture(event.pointerId);
-  let stop = start;
-  const move = (moved) => {
-    stop = fraction(moved.clientX);
-    mark.style.left = 100 * Math.min(start, stop) + "%";
-    mark.style.width = 100 * Math.abs(stop - start) + "%";
-  };
-  const end = () => {
-    box.removeEventListener("pointermove", move);
-    mark.remove();
-    if (Math.abs(stop - start) * bounds.width < 5) return;
-    state.from = String(Math.floor(from + Math.min(start, stop) * (to - from)));
-    state.to = String(Math.ceil(from + Math.max(start, stop) * (to - from)));
-    load();
-  };
-  box.addEventListener("pointermove", move);
-  box.addEventListener("pointerup", end, { once: true });
-  box.addEventListener("pointercancel", () => { box.removeEventListener("pointermove", move); mark.remove(); }, { once: true });
-}
-
 // ---- no profiles --------------------------------------------------------------------------------------------------
 
 async function showEmpty(mine) {
@@ -497,4 +411,3 @@ addEventListener("popstate", () => { isStep = false; readAddress(); showLive(); 
 readAddress();
 showLive();
 load();
-})();

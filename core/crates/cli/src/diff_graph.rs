@@ -1,0 +1,33 @@
+//! The tree of a comparison as the input of the flame graph. Called by `diff` and by the HTTP API.
+
+use spanprof_profile::encode::flamegraph::{self, DiffColumns};
+use spanprof_profile::transform::{StackNode, StackTree};
+use spanprof_read::query::DiffTree;
+
+/// A page with the flame graph of a comparison.
+pub(crate) fn html(tree: &DiffTree, title: &str) -> String {
+    let (tree, columns) = columns(tree);
+    flamegraph::diff_html(&tree, &columns, title)
+}
+
+/// The same tree as JSON for the page of `serve`.
+pub(crate) fn json(tree: &DiffTree) -> String {
+    let (tree, columns) = columns(tree);
+    flamegraph::diff_json(&tree, &columns)
+}
+
+/// The tree with the weights of the comparison, and the columns of both sides.
+fn columns(tree: &DiffTree) -> (StackTree, DiffColumns) {
+    let mut columns = DiffColumns::default();
+    let mut nodes = Vec::with_capacity(tree.nodes.len());
+    for node in &tree.nodes {
+        let ([baseline, self_weight], [_, total_weight]) = (node.self_weights, node.total_weights);
+        nodes.push(StackNode { parent: node.parent, function: node.function, self_weight, total_weight });
+        columns.baseline.push(baseline);
+        columns.comparison.push(self_weight);
+        columns.intervals.push(node.growth.map(|growth| (growth.low, growth.high)));
+        columns.significant.push(node.is_significant);
+    }
+    let (type_name, unit) = (tree.type_name.clone(), tree.unit.clone());
+    (StackTree { type_name, unit, functions: tree.functions.clone(), nodes }, columns)
+}

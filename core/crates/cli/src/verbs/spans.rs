@@ -1,0 +1,164 @@
+//! `spanprof spans`: traces, spans and endpoints by CPU time, allocation and wait; one span against the others of its endpoint.
+
+use spanprof_read::query::{
+    span_baseline, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanRow, SpanSubject, SpanTotals,
+};
+
+use super::spans_report::{self, SpanOrder, WaitSource};
+use super::table::{row_limit, Rows, SortColumn};
+use super::{missing, nothing_passes, read_all, sources, ReadArguments};
+use crate::detail::Detail;
+use crate::failure::Failure;
+use crate::output;
+use crate::selection::EndArguments;
+use crate::serve::unix_ns;
+use crate::source::Source;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof spans FILE|DIR|URL… [FLAGS]",
+    before_help = "\
+Reads every source of `spanprof top`. Samples have a span if an OpenTelemetry SDK or a middleware links them.
+
+The endpoint of a span is its label http.route, endpoint or span_name, in this order. Wait is the type off_cpu; without it wall
+minus cpu, or the delay at locks. Spans without a sample are not counted.
+
+With --against-endpoint, --span-id or --trace-id names a span or trace. It is compared by function with the mean of the others of
+its endpoint.",
+    after_help = "\
+Examples:
+  spanprof spans ./profiles
+  spanprof spans http://127.0.0.1:4318 --by endpoint --sort wait --from -15m
+  spanprof spans ./profiles --by trace --label http.route=/cart --sort alloc --json
+  spanprof spans ./profiles --span-id b7ad6b7169203331 --against-endpoint"
+)]
+pub(crate) struct SpansArguments {
+    /// rows to print, 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value = "30", value_parser = row_limit)]
+    pub limit: usize,
+    /// rows: spans, traces or endpoints
+    #[arg(long, value_name = "ROWS", value_enum, default_value_t = SpanRows::Span)]
+    pub by: SpanRows,
+    /// order of the rows
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SpanOrder::Cpu)]
+    pub sort: SpanOrder,
+    /// label that names the endpoint
+    #[arg(long, value_name = "KEY")]
+    pub endpoint_label: Option<String>,
+    /// compare the span or trace with the others of its endpoint, by function
+    #[arg(long, conflicts_with_all = ["by", "sort"])]
+    pub against_endpoint: bool,
+    /// compared weight: of the function itself (flat), or with its callees (cum)
+    #[arg(long, value_name = "WEIGHT", value_enum, default_value_t = SortColumn::Flat, requires = "against_endpoint")]
+    pub compare: SortColumn,
+    /// list every difference, also those that may be chance
+    #[arg(long, requires = "against_endpoint")]
+    pub all: bool,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
+
+/// The flag `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SpanRows {
+    Span,
+    Trace,
+    Endpoint,
+}
+
+pub(crate) fn run(given: &SpansArguments) -> Result<i32, Failure> {
+    output::print(report(given)?.as_bytes())?;
+    Ok(0)
+}
+
+/// The result as JSON, for `--json`.
+pub(crate) fn answer(given: &SpansArguments) -> Result<serde_json::Value, Failure> {
+    serde_json::from_str(&report(given)?).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn report(given: &SpansArguments) -> Result<String, Failure> {
+    let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
+    let sources = sources(&given.read.sources)?;
+    match given.against_endpoint {
+        true => against_endpoint(given, &sources, filter),
+        false => table(given, &sources, &filter),
+    }
+}
+
+fn add_all(totals: &mut SpanTotals, sources: &[Source], filter: &Filter) -> Result<(), Failure> {
+    sources.iter().try_for_each(|source| source.for_each_window(filter, &mut |window| totals.add(&window)))
+}
+
+fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<String, Failure> {
+    let mut totals = SpanTotals::new(given.endpoint_label.clone());
+    add_all(&mut totals, sources, filter)?;
+    let wait = WaitSource::of(&totals.type_names());
+    let order = |row: &SpanRow| match given.sort {
+        SpanOrder::Cpu => row.weight("cpu"),
+        SpanOrder::Alloc => row.weight("alloc_space"),
+        SpanOrder::Wait => wait.map_or(0, |wait| wait.weight(row)),
+    };
+    let grouping = match given.by {
+        SpanRows::Span => SpanGrouping::Span,
+        SpanRows::Trace => SpanGrouping::Trace,
+        SpanRows::Endpoint => SpanGrouping::Endpoint,
+    };
+    let table = totals.table(grouping, order);
+    if table.totals.is_empty() {
+        return Err(nothing_passes(&given.read.sources.join(", "), sources, filter));
+    }
+    if table.left_out > 0 {
+        output::note(&format!(
+            "{} samples of further spans are left out: narrow the selection with --from or --service",
+            table.left_out
+        ));
+    }
+    let report = spans_report::SpansReport { table: &table, grouping, sort: given.sort, wait, limit: given.limit };
+    Ok(if given.json { report.json().to_string() + "\n" } else { report.text() })
+}
+
+fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) -> Result<String, Failure> {
+    let (subject, words) = match (filter.span_id, filter.trace_id) {
+        (Some(span_id), trace_id) => {
+            let link = spanprof_profile::Link { trace_id: trace_id.unwrap_or_default(), span_id };
+            (SpanSubject::Span(link), format!("span {}", hex::encode(span_id)))
+        }
+        (None, Some(trace_id)) => (SpanSubject::Trace(trace_id), format!("trace {}", hex::encode(trace_id))),
+        (None, None) => {
+            return Err(Failure::usage("--against-endpoint needs a span or trace")
+                .hint("name it with --span-id or --trace-id; `spanprof spans` lists them"))
+        }
+    };
+    let type_name = filter.type_name.clone().unwrap_or_else(|| "cpu".to_owned());
+    let everything = Filter { span_id: None, trace_id: None, type_name: Some(type_name.clone()), ..filter.clone() };
+    let mut totals = SpanTotals::with_functions(given.endpoint_label.clone(), &type_name, Rows::Function.into());
+    add_all(&mut totals, sources, &everything)?;
+    let names = given.read.sources.join(", ");
+    if totals.type_names().is_empty() {
+        let of_any_type = Filter { type_name: None, ..everything };
+        return Err(match read_all(sources, &of_any_type, Detail::Stacks)? {
+            data if data.sample_count() > 0 => missing(&names, &type_name, &data),
+            _ => nothing_passes(&names, sources, &filter),
+        });
+    }
+    let compared = match given.compare {
+        SortColumn::Flat => Compared::Flat,
+        SortColumn::Cum => Compared::Cum,
+    };
+    let baseline = span_baseline(&totals, subject, compared).map_err(|reason| match reason {
+        NoSpanBaseline::NotFound => Failure::new(format!("{names} has no samples of the {words} and type {type_name}"))
+            .hint("`spanprof spans` lists the spans that have samples"),
+        NoSpanBaseline::NoEndpoint => Failure::new(format!("the {words} has no endpoint")).hint(
+            "its samples have none of the labels http.route, endpoint and span_name; name another with --endpoint-label",
+        ),
+    })?;
+    Ok(match given.json {
+        true => spans_report::baseline_json(&baseline, given.all, given.limit).to_string() + "\n",
+        false => spans_report::baseline_text(&baseline, &words, given.all, given.limit),
+    })
+}

@@ -1,0 +1,304 @@
+//! The output of `spanprof spans` as text and JSON.
+
+use serde_json::{json, Map, Value};
+use spanprof_read::query::{
+    SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, MIN_SPAN_SAMPLES,
+};
+
+use super::table::{function_members, function_text, printable};
+use crate::quantity::{format_quantity, format_share};
+
+/// Columns by which the rows can be ordered: the flag `--sort`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SpanOrder {
+    Cpu,
+    Alloc,
+    Wait,
+}
+
+/// The types from which the wait of a row is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitSource {
+    OffCpu,
+    WallMinusCpu,
+    Delay,
+}
+
+impl WaitSource {
+    /// The best source among the types that are present.
+    pub fn of(types: &[String]) -> Option<Self> {
+        let has = |name: &str| types.iter().any(|known| known == name);
+        if has("off_cpu") {
+            Some(Self::OffCpu)
+        } else if has("wall") && has("cpu") {
+            Some(Self::WallMinusCpu)
+        } else {
+            has("delay").then_some(Self::Delay)
+        }
+    }
+
+    /// Nanoseconds.
+    pub fn weight(self, row: &SpanRow) -> i64 {
+        match self {
+            Self::OffCpu => row.weight("off_cpu"),
+            // Both are estimates: of a span without waits, the difference may be negative.
+            Self::WallMinusCpu => row.weight("wall").saturating_sub(row.weight("cpu")).max(0),
+            Self::Delay => row.weight("delay"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::OffCpu => "off_cpu",
+            Self::WallMinusCpu => "wall - cpu",
+            Self::Delay => "delay",
+        }
+    }
+}
+
+/// The listed part of a table.
+pub(super) struct SpansReport<'t> {
+    pub table: &'t SpanTable,
+    pub grouping: SpanGrouping,
+    pub sort: SpanOrder,
+    pub wait: Option<WaitSource>,
+    pub limit: usize,
+}
+
+impl SpansReport<'_> {
+    fn weight(&self, row: &SpanRow, column: SpanOrder) -> Option<i64> {
+        let of_type = |name: &str| self.table.totals.contains_key(name).then(|| row.weight(name));
+        match column {
+            SpanOrder::Cpu => of_type("cpu"),
+            SpanOrder::Alloc => of_type("alloc_space"),
+            SpanOrder::Wait => self.wait.map(|wait| wait.weight(row)),
+        }
+    }
+
+    /// Samples of the column by which the rows are sorted.
+    fn samples(&self, row: &SpanRow) -> f64 {
+        let name = match (self.sort, self.wait) {
+            (SpanOrder::Cpu, _) => "cpu",
+            (SpanOrder::Alloc, _) => "alloc_space",
+            (SpanOrder::Wait, Some(WaitSource::OffCpu)) => "off_cpu",
+            (SpanOrder::Wait, Some(WaitSource::WallMinusCpu)) => "wall",
+            (SpanOrder::Wait, _) => "delay",
+        };
+        row.types.get(name).map_or(0.0, |total| total.samples).round()
+    }
+
+    /// `cpu 3.46 s, 82.1% in spans`
+    fn totals(&self) -> String {
+        let share = |name: &String, weight| format_share(self.table.linked.get(name).copied().unwrap_or(0), weight);
+        let parts = self.table.totals.iter().map(|(name, total)| {
+            let unit = self.table.units.get(name).map_or("", String::as_str);
+            format!("{name} {}, {} in spans", format_quantity(total.weight, unit), share(name, total.weight))
+        });
+        parts.collect::<Vec<_>>().join("; ")
+    }
+
+    pub fn text(&self) -> String {
+        let SpanTable { rows, spans, .. } = self.table;
+        let counted = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+        let mut text = match self.grouping {
+            SpanGrouping::Span => counted(*spans, "span"),
+            SpanGrouping::Trace => format!("{} of {}", counted(*spans, "span"), counted(rows.len(), "trace")),
+            SpanGrouping::Endpoint => format!("{} of {}", counted(*spans, "span"), counted(rows.len(), "endpoint")),
+        };
+        text += &format!(": {}\n", self.totals());
+        if *spans == 0 {
+            text += "no sample belongs to a span: link them with an OpenTelemetry SDK or a middleware\n";
+        }
+        let wait = self.wait.map_or(String::new(), |wait| format!(" ({})", wait.name()));
+        text += &format!("{:>10} {:>6} {:>10} {:>10} {:>8}  ", "cpu", "cpu%", "alloc", "wait", "samples");
+        text += match self.grouping {
+            SpanGrouping::Span => "trace                             span              endpoint\n",
+            SpanGrouping::Trace => "  spans  trace                             endpoint\n",
+            SpanGrouping::Endpoint => "  spans  endpoint\n",
+        };
+        let cpu_total = self.table.totals.get("cpu").map_or(0, |total| total.weight);
+        for row in rows.iter().take(self.limit) {
+            let quantity =
+                |column, unit| self.weight(row, column).map_or("-".to_owned(), |weight| format_quantity(weight, unit));
+            text += &format!(
+                "{:>10} {:>6} {:>10} {:>10} {:>8}  ",
+                quantity(SpanOrder::Cpu, "nanoseconds"),
+                format_share(row.weight("cpu"), cpu_total),
+                quantity(SpanOrder::Alloc, "bytes"),
+                quantity(SpanOrder::Wait, "nanoseconds"),
+                self.samples(row),
+            );
+            let [trace, span] = [hex::encode(row.link.trace_id), hex::encode(row.link.span_id)];
+            let endpoint = endpoint_text(&row.service, &row.endpoint);
+            text += &match self.grouping {
+                SpanGrouping::Span => format!("{trace}  {span}  {endpoint}\n"),
+                SpanGrouping::Trace => format!("{:>7}  {trace}  {endpoint}\n", row.spans),
+                SpanGrouping::Endpoint => format!("{:>7}  {endpoint}\n", row.spans),
+            };
+        }
+        if rows.len() > self.limit {
+            text += &format!("… and {} more (--limit 0 prints all)\n", rows.len() - self.limit);
+        }
+        if !wait.is_empty() {
+            text += &format!("wait is{}\n", wait.replace(['(', ')'], ""));
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let row = |row: &SpanRow| {
+            let mut members = Map::new();
+            let mut insert = |name: &str, value: Value| members.insert(name.to_owned(), value);
+            if self.grouping != SpanGrouping::Endpoint {
+                insert("trace_id", hex::encode(row.link.trace_id).into());
+            }
+            if self.grouping == SpanGrouping::Span {
+                insert("span_id", hex::encode(row.link.span_id).into());
+            }
+            insert("service", row.service.as_str().into());
+            insert("endpoint", row.endpoint.as_str().into());
+            insert("spans", row.spans.into());
+            insert("samples", (self.samples(row) as i64).into());
+            for (name, column) in
+                [("cpu_ns", SpanOrder::Cpu), ("alloc_bytes", SpanOrder::Alloc), ("wait_ns", SpanOrder::Wait)]
+            {
+                insert(name, self.weight(row, column).into());
+            }
+            let of_type = |total: &spanprof_read::query::TypeTotal| json!({"weight": total.weight, "samples": total.samples.round() as i64});
+            let types: Map<String, Value> =
+                row.types.iter().map(|(name, total)| (name.clone(), of_type(total))).collect();
+            insert("types", types.into());
+            Value::Object(members)
+        };
+        let table = self.table;
+        let totals = table.totals.iter().map(|(name, total)| {
+            let members = json!({
+                "unit": table.units.get(name), "total": total.weight, "samples": total.samples.round() as i64,
+                "linked_total": table.linked.get(name).copied().unwrap_or(0),
+            });
+            (name.clone(), members)
+        });
+        json!({
+            "by": match self.grouping {
+                SpanGrouping::Span => "span",
+                SpanGrouping::Trace => "trace",
+                SpanGrouping::Endpoint => "endpoint",
+            },
+            "spans": table.spans,
+            "samples_left_out": table.left_out,
+            "wait": self.wait.map(WaitSource::name),
+            "types": totals.collect::<Map<String, Value>>(),
+            "count": table.rows.len(),
+            "rows": table.rows.iter().take(self.limit).map(row).collect::<Value>(),
+        })
+    }
+}
+
+fn endpoint_text(service: &str, endpoint: &str) -> String {
+    let endpoint = if endpoint.is_empty() { "(no endpoint)" } else { endpoint };
+    if service.is_empty() {
+        printable(endpoint)
+    } else {
+        format!("{}  {}", printable(endpoint), printable(service))
+    }
+}
+
+/// The listed rows: the significant ones, or all.
+fn listed(baseline: &SpanBaseline, all: bool) -> Vec<&SpanBaselineRow> {
+    baseline.rows.iter().filter(|row| all || row.is_significant).collect()
+}
+
+/// Why no function is tested; "" if any is.
+fn why_not_tested(baseline: &SpanBaseline) -> String {
+    if baseline.tested > 0 {
+        String::new()
+    } else if baseline.others == 0 {
+        "it is the only one of its endpoint".to_owned()
+    } else if baseline.samples.is_none() {
+        "the profiles do not state their sampling interval".to_owned()
+    } else {
+        format!("no function has {MIN_SPAN_SAMPLES:.0} samples in it and in the mean of the others together")
+    }
+}
+
+pub(super) fn baseline_text(baseline: &SpanBaseline, subject: &str, all: bool, limit: usize) -> String {
+    let quantity = |value: f64| format_quantity(value.round() as i64, &baseline.unit);
+    let signed = |value: f64| if value > 0.0 { format!("+{}", quantity(value)) } else { quantity(value) };
+    let interval = |difference: &SpanDifference| {
+        difference.interval.map_or("-".to_owned(), |(low, high)| format!("{} … {}", signed(low), signed(high)))
+    };
+    let others = |count: usize| format!("{count} other{}", if count == 1 { "" } else { "s" });
+    let total = &baseline.total;
+    let mut text = format!(
+        "{subject} of {}\n{}: {}, mean of the {}: {}, difference {}",
+        endpoint_text(&baseline.service, &baseline.endpoint),
+        baseline.type_name,
+        quantity(total.weight as f64),
+        others(baseline.others),
+        quantity(total.mean),
+        signed(total.weight as f64 - total.mean),
+    );
+    if total.interval.is_some() {
+        text += &format!(" (95 % interval {})", interval(total));
+    }
+    text += &format!("; {} of {} have as much\n", total.as_much, baseline.others);
+    text +=
+        &format!("{:>10} {:>10} {:>10} {:>23} {:>12}  function\n", "this", "mean", "diff", "95% interval", "as much");
+    let rows = listed(baseline, all || baseline.tested == 0);
+    for row in rows.iter().take(limit) {
+        let difference = &row.difference;
+        text += &format!(
+            "{:>10} {:>10} {:>10} {:>23} {:>12}  {}\n",
+            quantity(difference.weight as f64),
+            quantity(difference.mean),
+            signed(difference.weight as f64 - difference.mean),
+            interval(difference),
+            format!("{} of {}", difference.as_much, baseline.others),
+            function_text(&row.at),
+        );
+    }
+    if rows.len() > limit {
+        text += &format!("… and {} more (--limit 0 prints all)\n", rows.len() - limit);
+    }
+    match why_not_tested(baseline).as_str() {
+        "" => {
+            let samples = baseline.samples.unwrap_or_default();
+            let [own, other] = samples.map(|samples| format!("{samples:.0} samples"));
+            text +=
+                &format!("tested by the number of samples: {own} against {other} of the {}\n", others(baseline.others));
+        }
+        reason => text += &format!("nothing can be concluded: {reason}\n"),
+    }
+    let hidden = baseline.rows.len() - rows.len();
+    if hidden > 0 {
+        text += &format!("{hidden} differences may be chance (--all lists them)\n");
+    }
+    text
+}
+
+pub(super) fn baseline_json(baseline: &SpanBaseline, all: bool, limit: usize) -> Value {
+    let of_difference = |difference: &SpanDifference| {
+        json!({
+            "weight": difference.weight, "mean": difference.mean, "low": difference.interval.map(|(low, _)| low),
+            "high": difference.interval.map(|(_, high)| high), "p_value": difference.p_value,
+            "others_with_as_much": difference.as_much,
+        })
+    };
+    let row = |row: &&SpanBaselineRow| {
+        let mut members = function_members(&row.at);
+        if let Value::Object(difference) = of_difference(&row.difference) {
+            members.extend(difference);
+        }
+        members.insert("significant".to_owned(), row.is_significant.into());
+        Value::Object(members)
+    };
+    let rows = listed(baseline, all || baseline.tested == 0);
+    let reason = why_not_tested(baseline);
+    json!({
+        "type": baseline.type_name, "unit": baseline.unit, "service": baseline.service, "endpoint": baseline.endpoint,
+        "others": baseline.others, "samples": baseline.samples.map(|samples| samples.map(f64::round)),
+        "tested": baseline.tested, "not_concluded": if reason.is_empty() { Value::Null } else { reason.into() },
+        "total": of_difference(&baseline.total), "differing": baseline.rows.len(),
+        "rows": rows.iter().take(limit).map(row).collect::<Value>(),
+    })
+}

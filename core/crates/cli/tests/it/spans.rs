@@ -1,0 +1,149 @@
+//! `spanprof spans`: traces, spans and endpoints, and one span against its endpoint.
+
+use spanprof_profile::ProfilesData;
+
+use crate::client::post;
+use crate::fixture::{encoded, ids, number, spanprof, window, Finished, Serve, TestDirectory, TestSample};
+
+const CART: &[(&str, &str)] = &[("http.request.method", "GET"), ("http.route", "/cart")];
+const PAY: &[(&str, &str)] = &[("http.request.method", "POST"), ("http.route", "/pay")];
+const MS: i64 = 1_000_000;
+
+fn row<'o>(done: &'o Finished, words: &str) -> &'o str {
+    done.stdout.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("no {words}: {done:?}"))
+}
+
+/// Two requests of /cart, one of /pay, and work without a span: CPU time and waits.
+fn requests() -> [ProfilesData; 2] {
+    let cpu = [
+        // Before the route is known.
+        TestSample(&["main", "parse"], 20 * MS, &[], 1),
+        TestSample(&["main", "cart"], 300 * MS, CART, 1),
+        TestSample(&["main", "cart"], 100 * MS, CART, 2),
+        TestSample(&["main", "pay"], 200 * MS, PAY, 3),
+        TestSample(&["main", "idle"], 380 * MS, &[], 0),
+    ];
+    let waits =
+        [TestSample(&["main", "cart", "[lock]"], 5 * MS, CART, 1), TestSample(&["main", "pay"], 900 * MS, PAY, 3)];
+    [window("shop", "cpu", &cpu), window("shop", "off_cpu", &waits)]
+}
+
+#[test]
+fn spans_traces_and_endpoints_are_listed_with_every_type() {
+    let home = TestDirectory::new();
+    let [cpu, waits] = requests();
+    let files = [home.file("cpu.pb", &encoded(&cpu)), home.file("waits.pb", &encoded(&waits))];
+    let spans = |more: &[&str]| spanprof(&[&["spans", &files[0], &files[1]], more].concat());
+    let by_endpoint = spans(&["--by", "endpoint"]);
+    assert_eq!((by_endpoint.code, by_endpoint.stderr.as_str()), (0, ""), "{by_endpoint:?}");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        words(by_endpoint.stdout.lines().next().unwrap()),
+        "3 spans of 3 endpoints: cpu 1.00 s, 62.0% in spans; off_cpu 905 ms, 100.0% in spans"
+    );
+    assert_eq!(words(row(&by_endpoint, "/cart")), "420 ms 42.0% - 5.00 ms 42 2 GET /cart shop");
+    assert_eq!(words(row(&by_endpoint, "/pay")), "200 ms 20.0% - 900 ms 20 1 POST /pay shop");
+    assert_eq!(words(row(&by_endpoint, "(no endpoint)")), "380 ms 38.0% - 0 38 0 (no endpoint) shop");
+    let by_wait = spans(&["--sort", "wait", "-n", "1"]);
+    let (trace, span) = ids(3);
+    assert!(row(&by_wait, "/pay").contains(&format!("{}  {}", hex::encode(trace), hex::encode(span))), "{by_wait:?}");
+    assert!(!by_wait.stdout.contains("/cart"), "{by_wait:?}");
+    let by_trace = spans(&["--by", "trace", "--json", "--label", "http.route=/cart"]);
+    assert_eq!((number(&by_trace.stdout, "cpu_ns"), number(&by_trace.stdout, "count")), (300 * MS, 2), "{by_trace:?}");
+    assert_eq!(number(&by_trace.stdout, "wait_ns"), 5 * MS);
+    let named = spans(&["--by", "endpoint", "--endpoint-label", "http.request.method"]);
+    assert!(words(row(&named, "GET")).starts_with("420 ms"), "{named:?}");
+    let none = spans(&["--service", "other"]);
+    assert_eq!((none.code, none.stdout.as_str()), (1, ""));
+}
+
+/// 40 requests of /cart with 10 samples in `price` and 2 in `render`, give or take one. Request 7 also has 12 in `retry`.
+fn slow_request() -> ProfilesData {
+    let mut samples = Vec::new();
+    for request in 1..=40 {
+        let varied = |count: i64| (count + request as i64 % 3 - 1) * 10 * MS;
+        samples.push(TestSample(&["main", "cart", "price"], varied(10), CART, request));
+        samples.push(TestSample(&["main", "cart", "render"], varied(2), CART, request));
+        samples.push(TestSample(&["main", "pay", "charge"], varied(30), PAY, 100 + request));
+    }
+    samples.push(TestSample(&["main", "cart", "price", "retry"], 120 * MS, CART, 7));
+    window("shop", "cpu", &samples)
+}
+
+#[test]
+fn the_extra_function_of_a_slow_span_is_found_in_a_file_and_in_a_server() {
+    let home = TestDirectory::new();
+    let file = home.file("cpu.pb", &encoded(&slow_request()));
+    let store = TestDirectory::new();
+    let serve = Serve::start(store.path(), &[]);
+    assert_eq!(post(&serve.http, &[], &encoded(&slow_request())).status, 200);
+    let (trace, span) = ids(7);
+    let (trace, span) = (hex::encode(trace), hex::encode(span));
+    for source in [file.clone(), serve.url()] {
+        for subject in [["--span-id", &span], ["--trace-id", &trace]] {
+            let done = spanprof(&[&["spans", &source, "--against-endpoint"], &subject[..]].concat());
+            assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+            assert!(done.stdout.contains("GET /cart  shop\ncpu: 240 ms, mean of the 39 others: 120 ms"), "{done:?}");
+            let words = row(&done, "retry").split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.starts_with("120 ms 0 +120 ms") && words.contains(" 0 of 39 retry"), "{words}");
+            assert!(!done.stdout.contains("price") && !done.stdout.contains("charge"), "only the extra one: {done:?}");
+            assert!(done.stdout.contains("24 samples against"), "{done:?}");
+        }
+    }
+    let usual = spanprof(&["spans", &file, "--against-endpoint", "--span-id", &hex::encode(ids(8).1), "--json"]);
+    assert!(usual.stdout.contains(r#""rows":[]"#) && usual.stdout.contains(r#""not_concluded":null"#), "{usual:?}");
+    let with_callees =
+        spanprof(&["spans", &file, "--against-endpoint", "--span-id", &span, "--compare", "cum", "--all"]);
+    assert!(row(&with_callees, "price").trim_start().starts_with("220 ms"), "with its callee: {with_callees:?}");
+}
+
+#[test]
+fn a_comparison_with_an_endpoint_reports_what_it_lacks() {
+    let home = TestDirectory::new();
+    let file = home.file(
+        "cpu.pb",
+        &encoded(&window(
+            "shop",
+            "cpu",
+            &[
+                TestSample(&["main"], 50 * MS, &[], 1),
+                TestSample(&["main"], 50 * MS, PAY, 2),
+                TestSample(&["main", "small"], 10 * MS, CART, 3),
+                TestSample(&["main", "other"], 10 * MS, CART, 4),
+            ],
+        )),
+    );
+    let compare = |more: &[&str]| spanprof(&[&["spans", &file, "--against-endpoint"], more].concat());
+    let span = |request| hex::encode(ids(request).1);
+    for (request, words) in [(1, "has no endpoint"), (9, "has no samples of the span")] {
+        let done = compare(&["--span-id", &span(request)]);
+        assert_eq!((done.code, done.stdout.as_str()), (1, ""));
+        assert!(done.stderr.contains(words), "{done:?}");
+    }
+    for (request, words) in [(2, "it is the only one of its endpoint"), (3, "no function has 3 samples")] {
+        let done = compare(&["--span-id", &span(request)]);
+        assert_eq!(done.code, 0);
+        assert!(done.stdout.contains(&format!("nothing can be concluded: {words}")), "{done:?}");
+    }
+    let other_type = compare(&["--span-id", &span(2), "--type", "off_cpu"]);
+    assert_eq!(other_type.code, 1);
+    assert!(other_type.stderr.contains("no samples of the type off_cpu"), "{other_type:?}");
+    assert_eq!(compare(&[]).code, 2);
+}
+
+#[test]
+fn a_window_removed_by_the_server_is_left_out_with_a_count() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    for _ in 0..2 {
+        assert_eq!(post(&serve.http, &[], &encoded(&slow_request())).status, 200);
+    }
+    let removed = home.names().into_iter().find(|name| name.ends_with(".pb.gz")).expect("a window");
+    std::fs::remove_file(home.path().join(removed)).unwrap();
+    let note = "spanprof: 1 window was removed by the server meanwhile, and is left out\n";
+    let done = spanprof(&["spans", &serve.url()]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, note), "{done:?}");
+    assert!(row(&done, "80 spans").contains("in spans"), "{done:?}");
+    let compared = spanprof(&["diff", &serve.url(), &serve.url()]);
+    assert_eq!((compared.code, compared.stderr), (0, note.repeat(2)), "{}", compared.stdout);
+}
