@@ -6,12 +6,23 @@ use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subc
 
 use crate::failure::Failure;
 use crate::verbs::check::CheckArguments;
+use crate::verbs::completions::{CompletionsArguments, ManArguments};
 use crate::verbs::convert::ConvertArguments;
 use crate::verbs::diff::DiffArguments;
 use crate::verbs::flamegraph::FlamegraphArguments;
 use crate::verbs::heap::HeapArguments;
+use crate::verbs::labels::LabelsArguments;
+use crate::verbs::list::ListArguments;
+use crate::verbs::mcp::McpArguments;
+use crate::verbs::merge::MergeArguments;
+use crate::verbs::peek::PeekArguments;
+use crate::verbs::scrape::ScrapeArguments;
 use crate::verbs::serve::ServeArguments;
+use crate::verbs::services::ServicesArguments;
+use crate::verbs::spans::SpansArguments;
+use crate::verbs::tail::TailArguments;
 use crate::verbs::top::TopArguments;
+use crate::verbs::tree::TreeArguments;
 
 const OVERVIEW: &str = "{name} {version}: {about}\n\nUsage: {usage}\n\nVerbs:\n{subcommands}{after-help}";
 const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{options}{after-help}";
@@ -35,18 +46,42 @@ struct CommandLine {
 pub(crate) enum CliVerb {
     /// Receive OTLP profiles on this machine, keep them in a directory, show them in a browser
     Serve(ServeArguments),
+    /// Pull pprof profiles from endpoints at intervals, forward them to receivers and directories
+    Scrape(ScrapeArguments),
     /// Print the functions that cost most
     Top(TopArguments),
+    /// Print the call tree
+    Tree(TreeArguments),
+    /// Print the callers and callees of functions
+    Peek(PeekArguments),
+    /// Print the source lines of functions with their cost
+    List(ListArguments),
     /// Compare two profiles by function or line
     Diff(DiffArguments),
+    /// List traces, spans and endpoints by CPU, allocation and wait; compare a span with its endpoint
+    Spans(SpansArguments),
     /// Show the objects in use that a killed process left behind
     Heap(HeapArguments),
     /// Write a flame graph as one HTML file
     Flamegraph(FlamegraphArguments),
     /// Write profiles in another format
     Convert(ConvertArguments),
+    /// Write several profiles into one file
+    Merge(MergeArguments),
+    /// List services and their profile types
+    Services(ServicesArguments),
+    /// Print the labels with their number of values
+    Labels(LabelsArguments),
+    /// Print a line for each profile as it arrives
+    Tail(TailArguments),
     /// Check OTLP profiles against the signal's rules
     Check(CheckArguments),
+    /// Serve profiles to coding agents by the Model Context Protocol
+    Mcp(McpArguments),
+    /// Print the completions of a shell
+    Completions(CompletionsArguments),
+    /// Print the man page
+    Man(ManArguments),
     /// Print the version
     #[command(hide = true)]
     Version,

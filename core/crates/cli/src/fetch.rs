@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::header::{ACCEPT, HOST, USER_AGENT};
-use hyper::{Request, Uri};
+use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -56,6 +56,32 @@ impl ServerUrl {
 
     /// The body of a 200 response to `path_and_query`.
     pub(crate) fn get(&self, path_and_query: &str) -> Result<Bytes, Failure> {
+        let (status, body) = self.response(path_and_query)?;
+        self.success(status, body)
+    }
+
+    /// As [`Self::get`]; `None` for a 404 response.
+    pub(crate) fn get_if_present(&self, path_and_query: &str) -> Result<Option<Bytes>, Failure> {
+        match self.response(path_and_query)? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, body) => self.success(status, body).map(Some),
+        }
+    }
+
+    fn success(&self, status: StatusCode, body: Bytes) -> Result<Bytes, Failure> {
+        if !status.is_success() {
+            let start: String = String::from_utf8_lossy(&body).chars().take(300).collect();
+            return Err(self.failed(format!("the server returned {status}: {}", start.trim())));
+        }
+        Ok(body)
+    }
+
+    fn failed(&self, reason: String) -> Failure {
+        Failure::new(format!("cannot query http://{}: {reason}", self.authority))
+            .hint("is `spanprof serve` running there? its first line of output shows the address")
+    }
+
+    fn response(&self, path_and_query: &str) -> Result<(StatusCode, Bytes), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -64,11 +90,8 @@ impl ServerUrl {
         runtime.block_on(self.exchange(path_and_query))
     }
 
-    async fn exchange(&self, path_and_query: &str) -> Result<Bytes, Failure> {
-        let failed = |reason: String| {
-            Failure::new(format!("cannot query http://{}: {reason}", self.authority))
-                .hint("is `spanprof serve` running there? its first line of output shows the address")
-        };
+    async fn exchange(&self, path_and_query: &str) -> Result<(StatusCode, Bytes), Failure> {
+        let failed = |reason: String| self.failed(reason);
         let stream = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((self.host.as_str(), self.port)))
             .await
             .map_err(|_| failed("no connection within 5 s".to_owned()))?
@@ -104,12 +127,7 @@ impl ServerUrl {
             .await
             .unwrap_or_else(|_| Err(failed("no response within 30 s; narrow the query with --from".to_owned())));
         driver.abort();
-        let (status, body) = outcome?;
-        if !status.is_success() {
-            let start: String = String::from_utf8_lossy(&body).chars().take(300).collect();
-            return Err(failed(format!("the server returned {status}: {}", start.trim())));
-        }
-        Ok(body)
+        outcome
     }
 }
 

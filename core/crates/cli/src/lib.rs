@@ -6,12 +6,15 @@
 
 mod arguments;
 mod detail;
+mod diff_graph;
 mod failure;
 mod fetch;
+mod mcp;
 mod moment;
 mod output;
 mod quantity;
 mod query_string;
+mod scrape;
 mod selection;
 pub mod serve;
 mod source;
@@ -41,12 +44,41 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
     };
     match *verb {
         CliVerb::Serve(given) => verbs::serve::run(given),
+        CliVerb::Scrape(given) => verbs::scrape::run(&given),
         CliVerb::Top(given) => verbs::top::run(&given),
+        CliVerb::Tree(given) => verbs::tree::run(&given),
+        CliVerb::Peek(given) => verbs::peek::run(&given),
+        CliVerb::List(given) => verbs::list::run(&given),
         CliVerb::Diff(given) => verbs::diff::run(&given),
+        CliVerb::Spans(given) => verbs::spans::run(&given),
         CliVerb::Heap(given) => verbs::heap::run(&given),
         CliVerb::Flamegraph(given) => verbs::flamegraph::run(&given),
         CliVerb::Convert(given) => verbs::convert::run(&given),
+        CliVerb::Merge(given) => verbs::merge::run(&given),
+        CliVerb::Services(given) => verbs::services::run(&given),
+        CliVerb::Mcp(given) => verbs::mcp::run(given, &arguments::command(), answer),
+        CliVerb::Labels(given) => verbs::labels::run(&given),
+        CliVerb::Tail(given) => verbs::tail::run(&given),
         CliVerb::Check(given) => verbs::check::run(&given),
+        CliVerb::Completions(given) => verbs::completions::run(&given, arguments::command()),
+        CliVerb::Man(given) => verbs::completions::run_man(&given, arguments::command()),
         CliVerb::Version => Ok(0),
+    }
+}
+
+/// Runs a reading verb and returns its result as JSON.
+fn answer(arguments: &[String]) -> Result<serde_json::Value, Failure> {
+    let refused = || Failure::usage("expected a verb that reads profiles");
+    let ParsedCommand::Verb(verb) = arguments::parse(arguments)? else { return Err(refused()) };
+    match *verb {
+        CliVerb::Services(given) => verbs::services::answer(&given),
+        CliVerb::Labels(given) => verbs::labels::answer(&given),
+        CliVerb::Top(given) => verbs::top::answer(&given),
+        CliVerb::Tree(given) => verbs::tree::answer(&given),
+        CliVerb::Peek(given) => verbs::peek::answer(&given),
+        CliVerb::List(given) => verbs::list::answer(&given),
+        CliVerb::Spans(given) => verbs::spans::answer(&given),
+        CliVerb::Diff(given) => verbs::diff::answer(&given),
+        _ => Err(refused()),
     }
 }

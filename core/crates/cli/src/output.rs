@@ -1,8 +1,9 @@
 //! Writes to stdout, stderr and files. A closed pipe on stdout (`| head`) is not an error.
 
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
@@ -23,9 +24,54 @@ pub(crate) fn print_and_flush(line: &str) {
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
+/// Writes to stdout at once; false when that fails, as for a closed pipe.
+pub(crate) fn try_print(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
 /// Writes a line to stderr.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "spanprof: {line}");
+}
+
+/// Time after which work shows its progress, and between two lines of it.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Progress of long work, on one line of stderr if that is a terminal. The line is erased at the end.
+pub(crate) struct Progress {
+    total: Option<usize>,
+    done: usize,
+    shown_at: Instant,
+    is_shown: bool,
+    is_terminal: bool,
+}
+
+impl Progress {
+    /// `total` is the number of steps, where it is known.
+    pub(crate) fn new(total: Option<usize>) -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        Progress { total, done: 0, shown_at: Instant::now(), is_shown: false, is_terminal }
+    }
+
+    /// One step is done.
+    pub(crate) fn step(&mut self) {
+        self.done += 1;
+        if !self.is_terminal || self.shown_at.elapsed() < PROGRESS_INTERVAL {
+            return;
+        }
+        (self.shown_at, self.is_shown) = (Instant::now(), true);
+        let of = self.total.map_or_else(String::new, |total| format!(" of {total}"));
+        let _ = write!(io::stderr().lock(), "\r\x1b[Kspanprof: read {}{of} profiles", self.done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
 }
 
 /// Writes the result of a verb to `path`, or to stdout for `-`. The file is replaced atomically.

@@ -1,5 +1,5 @@
-//! Quantities with units: formatted as `1.23 s`, `4.5 MiB`, `12%` in the text output of the verbs, and parsed as byte counts
-//! in arguments.
+//! Quantities with units: formatted as `1.23 s`, `4.5 MiB`, `12%` in the text output of the verbs; byte counts and percentages
+//! of arguments.
 
 use std::str::FromStr;
 
@@ -38,6 +38,16 @@ pub(crate) fn format_share(part: i64, whole: i64) -> String {
         return "-".to_owned();
     }
     format!("{:.1}%", part as f64 * 100.0 / whole as f64)
+}
+
+/// Parses `5%` or `5` as 0.05.
+pub(crate) fn percent(text: &str) -> Result<f64, &'static str> {
+    let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "expected a percentage such as 5%")?;
+    if number.is_finite() && number >= 0.0 {
+        Ok(number / 100.0)
+    } else {
+        Err("expected a percentage of at least 0")
+    }
 }
 
 /// A byte count such as `512MiB`, `2G` or `1048576`, at least 1.

@@ -39,7 +39,7 @@ pub(crate) struct EndArguments {
 }
 
 /// Formats of `convert --to`. None of them parses as a time, so that `--to` accepts both.
-pub(crate) const FORMATS: [&str; 5] = ["otlp", "pprof", "folded", "flamegraph", "json"];
+pub(crate) const FORMATS: [&str; 7] = ["otlp", "pprof", "folded", "flamegraph", "svg", "speedscope", "json"];
 
 /// Preferred profile types when neither the user nor the file names one. Of types that are measured together, this is
 /// pprof's default, the last: `inuse_space` of a heap, `delay` of locks.

@@ -1,9 +1,11 @@
 //! Sources of profiles for the reading verbs: a file, stdin, a directory, or a running `serve`. Called by `top`,
 //! `flamegraph`, `convert` and `check`.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
@@ -74,19 +76,34 @@ impl Source {
         detail: Detail,
         observe: &mut dyn FnMut(&ProfilesData),
     ) -> Result<ProfilesData, Failure> {
-        let skips_unreadable = matches!(self, Source::Directory(_));
         let mut merged = ProfilesData::default();
         let mut batch = Vec::new();
+        self.for_each_window(filter, &mut |mut part| {
+            observe(&part);
+            detail.reduce(&mut part);
+            batch.push(part);
+            if batch.len() == MERGE_BATCH {
+                merged = transform::merge(std::iter::once(&merged).chain(&batch));
+                batch.clear();
+            }
+        })?;
+        Ok(transform::merge(std::iter::once(&merged).chain(&batch)))
+    }
+
+    /// The samples of each window that pass the filter, one window at a time, with labels and links. Unreadable files as in
+    /// [`Self::read`].
+    pub(crate) fn for_each_window(&self, filter: &Filter, visit: &mut dyn FnMut(ProfilesData)) -> Result<(), Failure> {
+        let skips_unreadable = matches!(self, Source::Directory(_));
         let mut readable = 0;
         let mut first_failure = None;
-        for named in self.parts(filter)? {
+        let parts = self.parts(filter)?;
+        let mut progress = output::Progress::new(parts.size_hint().1);
+        for named in parts {
+            progress.step();
             match named.and_then(|named| decoded(&named)) {
                 Ok(data) => {
                     readable += 1;
-                    let mut part = filter.apply(&data);
-                    detail.reduce(&mut part);
-                    observe(&part);
-                    batch.push(part);
+                    visit(filter.apply(&data));
                 }
                 Err(failure) if skips_unreadable => {
                     output::note(&format!("skipped {}", failure.message));
@@ -94,14 +111,10 @@ impl Source {
                 }
                 Err(failure) => return Err(failure),
             }
-            if batch.len() == MERGE_BATCH {
-                merged = transform::merge(std::iter::once(&merged).chain(&batch));
-                batch.clear();
-            }
         }
         match first_failure {
             Some(failure) if readable == 0 => Err(failure),
-            _ => Ok(transform::merge(std::iter::once(&merged).chain(&batch))),
+            _ => Ok(()),
         }
     }
 
@@ -110,20 +123,64 @@ impl Source {
         self.parts(filter)?.collect()
     }
 
+    /// Names of the files of a directory, or of the requests of a server that may contain samples of the filter; of other
+    /// sources none.
+    pub(crate) fn window_names(&self, filter: &Filter) -> Result<Vec<String>, Failure> {
+        Ok(match self {
+            Source::Stdin | Source::File(_) => Vec::new(),
+            Source::Directory(path) => {
+                list(path)?.into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
+            }
+            Source::Server(server) => {
+                let list = server.get(&format!("/api/windows?{}", merged_query(server, filter)))?;
+                window_names(&String::from_utf8_lossy(&list))
+            }
+        })
+    }
+
+    /// The profiles under one of these names.
+    pub(crate) fn window(&self, name: &str) -> Result<ProfilesData, Failure> {
+        decoded(&match self {
+            Source::Server(server) => request(server, name)?,
+            _ => read_file(Path::new(name))?,
+        })
+    }
+
     /// The unmodified bytes of each file or request, read one at a time. A server omits requests that cannot contain samples of
     /// the filter.
     fn parts(&self, filter: &Filter) -> Result<Box<dyn Iterator<Item = Result<NamedBytes, Failure>> + '_>, Failure> {
         Ok(match self {
             Source::Stdin => Box::new(std::iter::once_with(|| read_all("stdin".to_owned(), std::io::stdin().lock()))),
             Source::File(path) => Box::new(std::iter::once_with(|| read_file(path))),
-            Source::Directory(path) => Box::new(list(path)?.into_iter().map(|path| read_file(&path))),
+            Source::Directory(path) => match list(path)? {
+                paths if paths.is_empty() => {
+                    return Err(Failure::new(format!("no profiles in {}", path.display()))
+                        .hint("expected files such as *.pb.gz, *.pb, *.pprof, *.json"))
+                }
+                paths => Box::new(paths.into_iter().map(|path| read_file(&path))),
+            },
             Source::Server(server) => {
-                let list = server.get(&format!("/api/windows?{}", merged_query(server, filter)))?;
-                let names = window_names(&String::from_utf8_lossy(&list));
-                Box::new(names.into_iter().map(|name| {
-                    let bytes = server.get(&format!("/api/windows/{name}"))?.to_vec();
-                    Ok(NamedBytes { name, bytes })
-                }))
+                let names = self.window_names(filter)?;
+                let removed = Rc::new(Cell::new(0));
+                let counted = removed.clone();
+                let downloaded = names.into_iter().filter_map(move |name| {
+                    let Some(bytes) = server.get_if_present(&format!("/api/windows/{name}")).transpose() else {
+                        counted.set(counted.get() + 1);
+                        return None;
+                    };
+                    Some(bytes.map(|bytes| NamedBytes { name, bytes: bytes.to_vec() }))
+                });
+                let report = std::iter::from_fn(move || {
+                    match removed.take() {
+                        0 => {}
+                        1 => output::note("1 window was removed by the server meanwhile, and is left out"),
+                        count => output::note(&format!(
+                            "{count} windows were removed by the server meanwhile, and are left out"
+                        )),
+                    }
+                    None
+                });
+                Box::new(downloaded.chain(report))
             }
         })
     }
@@ -133,6 +190,12 @@ fn decoded(named: &NamedBytes) -> Result<ProfilesData, Failure> {
     decode::any(&named.bytes, &DecodeLimits::default())
         .map(|(_, data)| data)
         .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
+}
+
+/// One request of a server.
+fn request(server: &ServerUrl, name: &str) -> Result<NamedBytes, Failure> {
+    let bytes = server.get(&format!("/api/windows/{name}"))?.to_vec();
+    Ok(NamedBytes { name: name.to_owned(), bytes })
 }
 
 /// The filter as a query string; parameters of the URL fill the fields that the filter leaves open.
@@ -170,10 +233,6 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         if !name.starts_with('.') && looks_like_a_profile(name) && path.is_file() {
             paths.push(path);
         }
-    }
-    if paths.is_empty() {
-        return Err(Failure::new(format!("no profiles in {}", directory.display()))
-            .hint("expected files such as *.pb.gz, *.pb, *.pprof, *.json"));
     }
     paths.sort();
     Ok(paths)

@@ -5,7 +5,7 @@ use spanprof_read::check::{self, CheckFinding, CheckSettings, Severity};
 use spanprof_read::decode::{self, DecodeLimits, Format};
 use spanprof_read::query::Filter;
 
-use super::{sources, ReadArguments};
+use super::{check_redaction, sources, ReadArguments};
 use crate::failure::{Failure, EXIT_FAILED};
 use crate::output;
 use crate::selection::EndArguments;
@@ -18,11 +18,14 @@ use crate::source::NamedBytes;
     before_help = "\
 Checks each file (of a directory too), stdin for `-`, or each request that a running `spanprof serve` keeps, as it was
 sent; with a filter, only those with samples that pass. Errors violate the signal's rules; warnings are legal, but a known
-receiver drops or misreads them. The exit code is 1 when there is an error or unreadable input.",
+receiver drops or misreads them. The exit code is 1 when there is an error or unreadable input.
+With --redaction, prints each text that would be removed or replaced, of any kind of profile. The exit code is 1 when there
+is such a text, and 2 when a rule is invalid.",
     after_help = "\
 Examples:
   spanprof check profiles.otlp.pb.gz
-  spanprof check http://127.0.0.1:4318 --json"
+  spanprof check http://127.0.0.1:4318 --json
+  spanprof check --redaction spanprof.yaml profiles/"
 )]
 pub(crate) struct CheckArguments {
     /// as if sent now: windows too old or in the future for a receiver are findings
@@ -31,6 +34,10 @@ pub(crate) struct CheckArguments {
     /// warnings count as errors
     #[arg(long)]
     pub strict: bool,
+    /// show the texts that these rules and the default patterns would remove, in place of the check: a configuration file, or a
+    /// list of rules in YAML
+    #[arg(long, value_name = "FILE")]
+    pub redaction: Option<String>,
     /// as JSON
     #[arg(long)]
     pub json: bool,
@@ -44,6 +51,9 @@ pub(crate) struct CheckArguments {
 type CheckResult = Result<Vec<CheckFinding>, String>;
 
 pub(crate) fn run(given: &CheckArguments) -> Result<i32, Failure> {
+    if let Some(rules) = &given.redaction {
+        return check_redaction::run(rules, &given.read, given.end.to.as_deref(), given.json);
+    }
     let sources = sources(&given.read.sources)?;
     let now_unix_nano = given.live.then(unix_ns);
     let settings = CheckSettings { now_unix_nano, limits: DecodeLimits::default() };

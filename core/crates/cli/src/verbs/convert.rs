@@ -1,16 +1,19 @@
 //! `spanprof convert`: writes samples in another format.
 
-use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
-use spanprof_profile::transform;
+use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, speedscope, svg};
+use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::otlp_json;
+use spanprof_read::query::{self, Filter};
 
+use super::flamegraph::title;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
+use crate::quantity::format_quantity;
 use crate::serve::gzip;
 use crate::{moment, output, selection};
 
-const EXPECTED: &str = "otlp, pprof, folded, flamegraph or json";
+const EXPECTED: &str = "otlp, pprof, folded, flamegraph, svg, speedscope or json";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -19,10 +22,11 @@ const EXPECTED: &str = "otlp, pprof, folded, flamegraph or json";
     after_help = "\
 Examples:
   spanprof convert cpu.otlp.pb.gz --to pprof -o cpu.pb.gz
+  spanprof convert cpu.pb.gz -o cpu.speedscope.json
   spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded"
 )]
 pub(crate) struct ConvertArguments {
-    /// otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON), by the output's name by default; or the end of the time range
+    /// otlp, pprof, folded, flamegraph (HTML), svg, speedscope or json (OTLP/JSON), by the output's name by default; or the end of the time range
     #[arg(long, value_name = "FORMAT|TIME")]
     pub to: Vec<String>,
     #[command(flatten)]
@@ -53,18 +57,49 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
         (None, false) => format_of_name(path)
             .ok_or_else(|| Failure::usage("the output format is missing").hint(format!("--to FORMAT: {EXPECTED}")))?,
     };
-    let detail = if matches!(format, "folded" | "flamegraph") { Detail::Stacks } else { Detail::Everything };
-    let (data, filter) = selected(&given.read, times.first().copied(), detail)?;
+    let (data, filter) = selected(&given.read, times.first().copied(), detail_of(format))?;
+    write(&data, &filter, format, &given.output)
+}
+
+/// Detail that a format can hold.
+pub(super) fn detail_of(format: &str) -> Detail {
+    match format {
+        "otlp" | "pprof" | "json" => Detail::Everything,
+        _ => Detail::Stacks,
+    }
+}
+
+/// Writes `data` in one of the formats.
+pub(super) fn write(
+    data: &ProfilesData,
+    filter: &Filter,
+    format: &str,
+    given: &OutputArguments,
+) -> Result<i32, Failure> {
+    let path = given.output.as_str();
+    let tree = || transform::tree(data, &one_type(data, filter));
     let bytes = match format {
-        "pprof" => pprof::encode(&data),
-        "json" => otlp_json::encode(&data).map_err(Failure::new)?.into_bytes(),
-        "folded" => folded::encode(&transform::tree(&data, &one_type(&data, &filter))).into_bytes(),
+        "pprof" => pprof::encode(data),
+        "json" => otlp_json::encode(data).map_err(Failure::new)?.into_bytes(),
+        "folded" => folded::encode(&tree()).into_bytes(),
         "flamegraph" => {
-            let tree = transform::tree(&data, &one_type(&data, &filter));
-            flamegraph::html(&tree, &super::flamegraph::title(&given.output, &data, &tree.type_name)).into_bytes()
+            let tree = tree();
+            flamegraph::html(&tree, &title(given, data, &tree.type_name)).into_bytes()
+        }
+        "svg" => {
+            let tree = tree();
+            let quantity = |weight| format_quantity(weight, &tree.unit);
+            svg::encode(&tree, &title(given, data, &tree.type_name), quantity).into_bytes()
+        }
+        "speedscope" => {
+            let mut types: Vec<String> = query::types(data).into_iter().map(|summary| summary.type_name).collect();
+            types.sort();
+            types.dedup();
+            let trees: Vec<_> = types.iter().map(|type_name| transform::tree(data, type_name)).collect();
+            speedscope::encode(&trees, &title(given, data, &types.join(", "))).into_bytes()
         }
         _ => {
-            let plain = otlp::encode(&data, otlp::Revision::One);
+            let plain = otlp::encode(data, otlp::Revision::One);
             if path.ends_with(".gz") {
                 gzip(&plain)
             } else {
@@ -77,7 +112,7 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
 }
 
 /// The format that belongs to a file's suffix.
-fn format_of_name(path: &str) -> Option<&'static str> {
+pub(super) fn format_of_name(path: &str) -> Option<&'static str> {
     [
         (".otlp.pb.gz", "otlp"),
         (".otlp.pb", "otlp"),
@@ -88,6 +123,8 @@ fn format_of_name(path: &str) -> Option<&'static str> {
         (".folded", "folded"),
         (".txt", "folded"),
         (".html", "flamegraph"),
+        (".svg", "svg"),
+        (".speedscope.json", "speedscope"),
         (".json", "json"),
     ]
     .iter()

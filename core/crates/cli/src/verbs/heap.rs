@@ -13,6 +13,7 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Granularity};
 
+use super::table::row_limit;
 use super::top;
 use crate::failure::Failure;
 use crate::quantity::format_quantity;
@@ -38,7 +39,7 @@ pub(crate) struct HeapArguments {
     #[arg(long, value_name = "DIR|FILE", required = true)]
     pub last_crash: PathBuf,
     /// rows to print, 0 for all
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    #[arg(short = 'n', long, value_name = "N", default_value = "10", value_parser = row_limit)]
     pub limit: usize,
     /// as JSON
     #[arg(long)]
@@ -72,11 +73,10 @@ pub(crate) fn run(given: &HeapArguments) -> Result<i32, Failure> {
         output::write(path, &pprof::encode(&data))?;
         return Ok(0);
     }
-    let limit = if given.limit == 0 { usize::MAX } else { given.limit };
     let text = if given.json {
-        Value::Object(json(&last, &data, limit)).to_string() + "\n"
+        Value::Object(json(&last, &data, given.limit)).to_string() + "\n"
     } else {
-        text(&last, &data, limit)
+        text(&last, &data, given.limit)
     };
     output::print(text.as_bytes())?;
     Ok(0)

@@ -1,18 +1,32 @@
 //! The verbs, one file each: the structure of its flags, and a function from these to an exit code.
 
 pub(crate) mod check;
+mod check_redaction;
+pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod diff;
 mod diff_report;
 pub(crate) mod flamegraph;
 pub(crate) mod heap;
+pub(crate) mod labels;
+pub(crate) mod list;
+pub(crate) mod mcp;
+pub(crate) mod merge;
+pub(crate) mod peek;
+pub(crate) mod scrape;
 pub(crate) mod serve;
+pub(crate) mod services;
+pub(crate) mod spans;
+mod spans_report;
 mod table;
+pub(crate) mod tail;
 pub(crate) mod top;
+pub(crate) mod tree;
 
+use regex_lite::Regex;
 use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
-use spanprof_read::query::{self, Filter};
+use spanprof_read::query::{self, Filter, FunctionLine, StackFilter};
 
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -33,6 +47,12 @@ pub(crate) struct ReadArguments {
     pub sources: Vec<String>,
     #[command(flatten)]
     pub filter: FilterArguments,
+    /// only samples with a function in their stack whose name or file matches
+    #[arg(long, value_name = "REGEX", value_parser = pattern)]
+    pub focus: Option<Regex>,
+    /// only samples without such a function
+    #[arg(long, value_name = "REGEX", value_parser = pattern)]
+    pub ignore: Option<Regex>,
 }
 
 /// Output file of a verb.
@@ -44,6 +64,11 @@ pub(crate) struct OutputArguments {
     /// title of a flame graph; service and type by default
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+}
+
+/// A regular expression of the command line.
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| error.to_string())
 }
 
 /// Stdin can be read once.
@@ -79,7 +104,13 @@ fn merged(
 /// Reads the sources of a reading verb with its filter; returns both.
 fn selected(read: &ReadArguments, to: Option<&str>, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
     let filter = read.filter.filter(to, unix_ns())?;
-    Ok((passing(&read.sources, &filter, detail)?, filter))
+    let mut data = passing(&read.sources, &filter, detail)?;
+    StackFilter { focus: read.focus.clone(), ignore: read.ignore.clone() }.apply(&mut data);
+    match data.sample_count() {
+        0 => Err(Failure::new("no stack passes --focus and --ignore")
+            .hint("`spanprof top` without them lists the functions; patterns are case-sensitive, (?i) ignores case")),
+        _ => Ok((data, filter)),
+    }
 }
 
 /// The samples of the named sources that pass the filter. When there are none, the error lists the available services and
@@ -133,6 +164,16 @@ fn contents(data: &ProfilesData) -> String {
     }
     let parts: Vec<String> = services.iter().map(|(name, types)| format!("{name:?} ({})", types.join(", "))).collect();
     parts.join(", ")
+}
+
+/// Whether a pattern matches a function's name or file.
+fn matches(pattern: &Regex, at: &FunctionLine) -> bool {
+    pattern.is_match(&at.function) || pattern.is_match(&at.file)
+}
+
+fn no_function(pattern: &Regex, type_name: &str) -> Failure {
+    Failure::new(format!("no function of the type {type_name} matches `{pattern}`"))
+        .hint("`spanprof top` lists the functions; patterns are case-sensitive, (?i) ignores case")
 }
 
 /// The type to show; prints a note when there are others.

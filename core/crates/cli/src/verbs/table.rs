@@ -7,7 +7,7 @@ use spanprof_read::query::{FunctionLine, Granularity};
 #[derive(Debug, clap::Args)]
 pub(crate) struct TableArguments {
     /// rows to print, 0 for all
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
+    #[arg(short = 'n', long, value_name = "N", default_value = "30", value_parser = row_limit)]
     pub limit: usize,
     /// flat: the function itself, cum: with its callees
     #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
@@ -20,15 +20,9 @@ pub(crate) struct TableArguments {
     pub json: bool,
 }
 
-impl TableArguments {
-    /// Maximum number of rows.
-    pub(super) fn limit(&self) -> usize {
-        if self.limit == 0 {
-            usize::MAX
-        } else {
-            self.limit
-        }
-    }
+/// Parses a number of rows, 0 for all of them.
+pub(super) fn row_limit(text: &str) -> Result<usize, std::num::ParseIntError> {
+    text.parse().map(|limit| if limit == 0 { usize::MAX } else { limit })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -79,6 +73,6 @@ pub(super) fn function_text(at: &FunctionLine) -> String {
 }
 
 /// A name without control characters, which a terminal would interpret.
-fn printable(name: &str) -> String {
+pub(super) fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

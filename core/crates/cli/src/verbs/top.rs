@@ -35,20 +35,29 @@ pub(crate) struct TopArguments {
 }
 
 pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
+    let table = table(given)?;
+    let limit = given.table.limit;
+    let text = match given.table.json {
+        true => Value::Object(members(&table, limit)).to_string() + "\n",
+        false => table_text(&table, limit),
+    };
+    output::print(text.as_bytes())?;
+    Ok(0)
+}
+
+/// The result as JSON.
+pub(crate) fn answer(given: &TopArguments) -> Result<Value, Failure> {
+    Ok(Value::Object(members(&table(given)?, given.table.limit)))
+}
+
+fn table(given: &TopArguments) -> Result<TopTable, Failure> {
     let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
     let mut table = query::top(&data, &one_type(&data, &filter), given.table.by.into());
     if given.table.sort == SortColumn::Cum {
         let by_cum = |row: &TopRow| Reverse((row.weight.cum, row.weight.flat));
         table.rows.sort_by(|left, right| by_cum(left).cmp(&by_cum(right)).then_with(|| left.at.cmp(&right.at)));
     }
-    let limit = given.table.limit();
-    let text = if given.table.json {
-        Value::Object(members(&table, limit)).to_string() + "\n"
-    } else {
-        table_text(&table, limit)
-    };
-    output::print(text.as_bytes())?;
-    Ok(0)
+    Ok(table)
 }
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.

@@ -3,9 +3,14 @@
 mod client;
 mod command_line;
 mod comparison;
+mod exploring;
 mod fixture;
 mod heap;
 mod hostile;
+mod mcp;
 mod query;
 mod receive;
+mod redaction;
+mod scrape;
+mod spans;
 mod storage;

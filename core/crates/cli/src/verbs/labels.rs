@@ -1,0 +1,96 @@
+//! `spanprof labels`: labels and resource attributes with their number of values, as text or as JSON.
+
+use serde_json::{json, Value};
+use spanprof_read::query::{self, LabelTable};
+
+use super::table::{printable, row_limit};
+use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
+use crate::detail::Detail;
+use crate::failure::Failure;
+use crate::output;
+use crate::quantity::{format_quantity, format_share};
+use crate::selection::EndArguments;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof labels FILE|DIR|URL… [FLAGS]",
+    before_help = SOURCE_ABOUT,
+    after_help = "\
+Examples:
+  spanprof labels ./profiles
+  spanprof labels http://127.0.0.1:4318 --service checkout --type cpu --limit 0 --json"
+)]
+pub(crate) struct LabelsArguments {
+    /// values to print for each label, 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value = "5", value_parser = row_limit)]
+    pub limit: usize,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
+
+pub(crate) fn run(given: &LabelsArguments) -> Result<i32, Failure> {
+    let (table, type_name) = table(given)?;
+    let text = match given.json {
+        true => members(&table, &type_name, given.limit).to_string() + "\n",
+        false => table_text(&table, &type_name, given.limit),
+    };
+    output::print(text.as_bytes())?;
+    Ok(0)
+}
+
+/// The result as JSON.
+pub(crate) fn answer(given: &LabelsArguments) -> Result<Value, Failure> {
+    table(given).map(|(table, type_name)| members(&table, &type_name, given.limit))
+}
+
+fn table(given: &LabelsArguments) -> Result<(LabelTable, String), Failure> {
+    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Everything)?;
+    let type_name = one_type(&data, &filter);
+    Ok((query::labels(&data, &type_name), type_name))
+}
+
+fn table_text(table: &LabelTable, type_name: &str, limit: usize) -> String {
+    let quantity = |weight| format_quantity(weight, &table.unit);
+    let mut text =
+        format!("{type_name}: {} in {} samples, {} series\n", quantity(table.total), table.samples, table.series);
+    text += &format!("{:>8} {:>8}  {}\n", "values", "samples", "label");
+    for key in &table.keys {
+        let kind = if key.is_resource { "  (resource)" } else { "" };
+        let share = format_share(key.samples as i64, table.samples as i64);
+        text += &format!("{:>8} {share:>8}  {}{kind}\n", key.values.len(), printable(&key.key));
+        for (value, weight) in key.values.iter().take(limit) {
+            let share = format_share(*weight, table.total);
+            text += &format!("{:>21} {share:>6}  {}\n", quantity(*weight), printable(value));
+        }
+        if key.values.len() > limit {
+            text += &format!("{:>28}  … and {} more\n", "", key.values.len() - limit);
+        }
+    }
+    text
+}
+
+fn members(table: &LabelTable, type_name: &str, limit: usize) -> Value {
+    let labels = table.keys.iter().map(|key| {
+        let values = key.values.iter().take(limit).map(|(value, weight)| json!({"value": value, "weight": weight}));
+        json!({
+            "label": key.key,
+            "resource": key.is_resource,
+            "samples": key.samples,
+            "count": key.values.len(),
+            "values": values.collect::<Value>(),
+        })
+    });
+    json!({
+        "type": type_name,
+        "unit": table.unit,
+        "total": table.total,
+        "samples": table.samples,
+        "series": table.series,
+        "labels": labels.collect::<Value>(),
+    })
+}

@@ -1,0 +1,112 @@
+//! `spanprof peek`: the callers and callees of functions, as text or as JSON.
+
+use regex_lite::Regex;
+use serde_json::{json, Map, Value};
+use spanprof_profile::transform::{self, StackTree};
+use spanprof_read::query::{self, FunctionLine, Neighbors};
+
+use super::table::{function_members, function_text, row_limit};
+use super::{matches, no_function, one_type, pattern, selected, ReadArguments, SOURCE_ABOUT};
+use crate::detail::Detail;
+use crate::failure::Failure;
+use crate::output;
+use crate::quantity::{format_quantity, format_share};
+use crate::selection::EndArguments;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof peek REGEX FILE|DIR|URL… [FLAGS]",
+    before_help = SOURCE_ABOUT,
+    after_help = "\
+Examples:
+  spanprof peek price cpu.pb.gz
+  spanprof peek '^shop[.]' http://127.0.0.1:4318 --service checkout --from -15m --json"
+)]
+pub(crate) struct PeekArguments {
+    #[arg(value_name = "REGEX", value_parser = pattern, hide = true)]
+    pub pattern: Regex,
+    /// functions to print, 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value = "10", value_parser = row_limit)]
+    pub limit: usize,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
+
+pub(crate) fn run(given: &PeekArguments) -> Result<i32, Failure> {
+    let (tree, found) = found(given)?;
+    let shown = given.limit.min(found.len());
+    let text = if given.json {
+        members(&tree, &found, shown).to_string() + "\n"
+    } else {
+        let left_out = found.len() - shown;
+        let more =
+            if left_out > 0 { format!("… and {left_out} more (--limit 0 prints all)\n") } else { String::new() };
+        found[..shown].iter().map(|found| paragraph(&tree, found)).collect::<Vec<_>>().join("\n") + &more
+    };
+    output::print(text.as_bytes())?;
+    Ok(0)
+}
+
+/// The result as JSON.
+pub(crate) fn answer(given: &PeekArguments) -> Result<Value, Failure> {
+    found(given).map(|(tree, found)| members(&tree, &found, given.limit.min(found.len())))
+}
+
+fn found(given: &PeekArguments) -> Result<(StackTree, Vec<Neighbors>), Failure> {
+    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    let tree = transform::tree(&data, &one_type(&data, &filter));
+    let found = query::neighbors(&tree, |at| matches(&given.pattern, at));
+    if found.is_empty() {
+        return Err(no_function(&given.pattern, &tree.type_name));
+    }
+    Ok((tree, found))
+}
+
+fn paragraph(tree: &StackTree, found: &Neighbors) -> String {
+    let total = tree.nodes.first().map_or(0, |root| root.total_weight);
+    let of_total = |value| format!("{} {}", format_quantity(value, &tree.unit), format_share(value, total));
+    let (flat, cum) = (found.weight.flat, found.weight.cum);
+    let mut text = format!("{}\n", function_text(&found.at));
+    text += &format!("  flat {}, cum {} of {}\n", of_total(flat), of_total(cum), format_quantity(total, &tree.unit));
+    let mut list = |title: &str, rows: &[(FunctionLine, i64)]| {
+        text += &format!("  {title}\n");
+        for (at, weight) in rows {
+            let (quantity, share) = (format_quantity(*weight, &tree.unit), format_share(*weight, cum));
+            text += &format!("  {quantity:>12} {share:>6}  {}\n", function_text(at));
+        }
+    };
+    list("callers", &found.callers);
+    if !found.callees.is_empty() {
+        list("callees", &found.callees);
+    }
+    text
+}
+
+fn members(tree: &StackTree, found: &[Neighbors], shown: usize) -> Value {
+    let list = |rows: &[(FunctionLine, i64)]| {
+        let of = |(at, weight): &(FunctionLine, i64)| {
+            let mut members = function_members(at);
+            members.insert("weight".to_owned(), (*weight).into());
+            Value::Object(members)
+        };
+        rows.iter().map(of).collect::<Value>()
+    };
+    let functions = found.iter().take(shown).map(|found| {
+        let mut members: Map<String, Value> = function_members(&found.at);
+        members.extend([("flat".to_owned(), found.weight.flat.into()), ("cum".to_owned(), found.weight.cum.into())]);
+        members.extend([("callers".to_owned(), list(&found.callers)), ("callees".to_owned(), list(&found.callees))]);
+        Value::Object(members)
+    });
+    json!({
+        "type": tree.type_name,
+        "unit": tree.unit,
+        "total": tree.nodes.first().map_or(0, |root| root.total_weight),
+        "matched": found.len(),
+        "functions": functions.collect::<Value>(),
+    })
+}

@@ -1,0 +1,74 @@
+//! `spanprof services`: services and their profile types, with times and totals, as text or as JSON.
+
+use serde_json::{json, Value};
+use spanprof_read::query::{self, TypeSummary};
+
+use super::table::printable;
+use super::{selected, ReadArguments, SOURCE_ABOUT};
+use crate::detail::Detail;
+use crate::failure::Failure;
+use crate::quantity::format_quantity;
+use crate::selection::EndArguments;
+use crate::{moment, output};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof services FILE|DIR|URL… [FLAGS]",
+    before_help = SOURCE_ABOUT,
+    after_help = "\
+Examples:
+  spanprof services http://127.0.0.1:4318
+  spanprof services ./profiles --from -1h --json"
+)]
+pub(crate) struct ServicesArguments {
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
+
+pub(crate) fn run(given: &ServicesArguments) -> Result<i32, Failure> {
+    let types = types(given)?;
+    let text = if given.json { members(&types).to_string() + "\n" } else { table_text(&types) };
+    output::print(text.as_bytes())?;
+    Ok(0)
+}
+
+/// The result as JSON.
+pub(crate) fn answer(given: &ServicesArguments) -> Result<Value, Failure> {
+    types(given).map(|types| members(&types))
+}
+
+fn types(given: &ServicesArguments) -> Result<Vec<TypeSummary>, Failure> {
+    let (data, _) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    Ok(query::types(&data))
+}
+
+fn table_text(types: &[TypeSummary]) -> String {
+    let mut text = format!("{:>10} {:>8}  {:24}  {:24}  service, type\n", "total", "stacks", "from", "to");
+    for summary in types {
+        let total = format_quantity(summary.total, &summary.unit);
+        let [from, to] = [summary.from_unix_nano, summary.to_unix_nano].map(moment::format_rfc3339);
+        let (service, type_name) = (printable(&summary.service), printable(&summary.type_name));
+        text += &format!("{total:>10} {:>8}  {from:24}  {to:24}  {service}, {type_name}\n", summary.samples);
+    }
+    text
+}
+
+fn members(types: &[TypeSummary]) -> Value {
+    let rows = types.iter().map(|summary| {
+        json!({
+            "service": summary.service,
+            "type": summary.type_name,
+            "unit": summary.unit,
+            "total": summary.total,
+            "stacks": summary.samples,
+            "from": moment::format_rfc3339(summary.from_unix_nano),
+            "to": moment::format_rfc3339(summary.to_unix_nano),
+        })
+    });
+    json!({"rows": rows.collect::<Value>()})
+}

@@ -1,0 +1,105 @@
+//! `spanprof tree`: the call tree, as text or as JSON.
+
+use serde_json::{json, Map, Value};
+use spanprof_profile::transform::{self, StackTree};
+use spanprof_read::query::{self, CallRow, FunctionLine};
+
+use super::table::{function_members, function_text};
+use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
+use crate::detail::Detail;
+use crate::failure::Failure;
+use crate::output;
+use crate::quantity::{format_quantity, format_share, percent};
+use crate::selection::EndArguments;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof tree FILE|DIR|URL… [FLAGS]",
+    before_help = SOURCE_ABOUT,
+    after_help = "\
+Examples:
+  spanprof tree cpu.pb.gz
+  spanprof tree ./profiles --type wall --label endpoint=/cart --depth 12
+  spanprof tree http://127.0.0.1:4318 --service checkout --focus price --json"
+)]
+pub(crate) struct TreeArguments {
+    /// leave out calls below this share of the total
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%")]
+    pub min_share: f64,
+    /// maximum depth, 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub depth: u32,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
+
+pub(crate) fn run(given: &TreeArguments) -> Result<i32, Failure> {
+    let (tree, rows) = calls(given)?;
+    let text = if given.json { members(&tree, &rows).to_string() + "\n" } else { tree_text(&tree, &rows) };
+    output::print(text.as_bytes())?;
+    Ok(0)
+}
+
+/// The result as JSON.
+pub(crate) fn answer(given: &TreeArguments) -> Result<Value, Failure> {
+    calls(given).map(|(tree, rows)| members(&tree, &rows))
+}
+
+fn calls(given: &TreeArguments) -> Result<(StackTree, Vec<CallRow>), Failure> {
+    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    let tree = transform::tree(&data, &one_type(&data, &filter));
+    let depth = if given.depth == 0 { u32::MAX } else { given.depth };
+    let total = tree.nodes.first().map_or(0, |root| root.total_weight);
+    let rows = query::call_tree(&tree, min_weight(total, given.min_share), depth);
+    Ok((tree, rows))
+}
+
+/// The weight of a share of the total, at least 1: calls without weight are never shown.
+fn min_weight(total: i64, share: f64) -> i64 {
+    ((total as f64 * share).ceil() as i64).max(1)
+}
+
+fn tree_text(tree: &StackTree, rows: &[CallRow]) -> String {
+    let total = tree.nodes.first().map_or(0, |root| root.total_weight);
+    let mut text = format!("{}: {}\n", tree.type_name, format_quantity(total, &tree.unit));
+    text += &format!("{:>10} {:>6} {:>10}  {}\n", "cum", "cum%", "flat", "function");
+    for row in rows {
+        let (cum, share) = (format_quantity(row.cum, &tree.unit), format_share(row.cum, total));
+        let flat = format_quantity(row.flat, &tree.unit);
+        let indent = "  ".repeat(row.depth as usize - 1);
+        let omitted = match row.omitted {
+            0 => String::new(),
+            1 => "  (1 callee omitted)".to_owned(),
+            count => format!("  ({count} callees omitted)"),
+        };
+        let function = function_text(&function(tree, row));
+        text += &format!("{cum:>10} {share:>6} {flat:>10}  {indent}{function}{omitted}\n");
+    }
+    text
+}
+
+fn members(tree: &StackTree, rows: &[CallRow]) -> Value {
+    let rows = rows.iter().map(|row| {
+        let mut members = Map::from_iter([("depth".to_owned(), row.depth.into())]);
+        members.extend(function_members(&function(tree, row)));
+        members.extend([("flat".to_owned(), row.flat.into()), ("cum".to_owned(), row.cum.into())]);
+        members.extend([("omitted".to_owned(), row.omitted.into())]);
+        Value::Object(members)
+    });
+    json!({
+        "type": tree.type_name,
+        "unit": tree.unit,
+        "total": tree.nodes.first().map_or(0, |root| root.total_weight),
+        "rows": rows.collect::<Value>(),
+    })
+}
+
+fn function(tree: &StackTree, row: &CallRow) -> FunctionLine {
+    let (function, file, frame_type) = tree.functions[row.function as usize].clone();
+    FunctionLine { function, file, line: 0, frame_type }
+}

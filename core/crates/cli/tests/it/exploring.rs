@@ -1,0 +1,203 @@
+//! The verbs that show parts of a profile: `tree`, `peek`, `list`, `labels`, `merge`, `tail`, and the selection by stacks.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::post;
+use crate::fixture::{command, encoded, number, shop, spanprof, Serve, TestDirectory};
+
+fn json(arguments: &[&str]) -> Value {
+    let finished = spanprof(arguments);
+    assert_eq!(finished.code, 0, "{arguments:?}: {finished:?}");
+    serde_json::from_str(&finished.stdout).expect("JSON")
+}
+
+#[test]
+fn the_tree_has_the_most_expensive_calls_first_and_counts_the_rest() {
+    let home = TestDirectory::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let tree = spanprof(&["tree", &file]).stdout;
+    let columns = |line: &str| line.split_once("  /srv").map(|(start, _)| start.to_owned()).unwrap_or_default();
+    let lines: Vec<String> = tree.lines().skip(2).map(columns).collect();
+    assert_eq!(
+        lines,
+        [
+            "    1.00 s 100.0%          0  main",
+            "    1.00 s 100.0%          0    serve",
+            "    700 ms  70.0%          0      cart",
+            "    500 ms  50.0%     500 ms        price",
+            "    200 ms  20.0%     200 ms        render",
+            "    300 ms  30.0%          0      pay",
+            "    300 ms  30.0%     300 ms        price",
+        ],
+        "{tree}"
+    );
+    let pruned = json(&["tree", &file, "--min-share", "40%", "--json"]);
+    let rows = pruned["rows"].as_array().unwrap();
+    let row = |nth: usize| (rows[nth]["function"].as_str().unwrap(), rows[nth]["omitted"].as_u64().unwrap());
+    assert_eq!([row(1), row(2), row(3)], [("serve", 1), ("cart", 1), ("price", 0)]);
+    assert_eq!((rows.len(), pruned["total"].as_i64()), (4, Some(1_000_000_000)));
+    assert_eq!(json(&["tree", &file, "--depth", "2", "--json"])["rows"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn peek_shows_callers_and_callees() {
+    let home = TestDirectory::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let price = &json(&["peek", "^price$", &file, "--json"])["functions"][0];
+    assert_eq!((price["flat"].as_i64(), price["cum"].as_i64()), (Some(800_000_000), Some(800_000_000)));
+    let callers: Vec<_> =
+        price["callers"].as_array().unwrap().iter().map(|row| (&row["function"], &row["weight"])).collect();
+    assert_eq!(callers, [(&"cart".into(), &500_000_000.into()), (&"pay".into(), &300_000_000.into())]);
+    assert_eq!(price["callees"].as_array().map(Vec::len), Some(0));
+    let text = spanprof(&["peek", "cart", &file]).stdout;
+    assert!(text.contains("cart  /srv/checkout/app.py\n  flat 0 0.0%, cum 700 ms 70.0% of 1.00 s"), "{text}");
+    assert!(text.contains("      500 ms  71.4%  price") && text.contains("      700 ms 100.0%  serve"), "{text}");
+    let absent = spanprof(&["peek", "absent", &file]);
+    assert!(absent.code == 1 && absent.stderr.contains("no function of the type cpu matches `absent`"), "{absent:?}");
+    let invalid = spanprof(&["peek", "price(", &file]);
+    assert!(invalid.code == 2 && invalid.stderr.contains("group"), "{invalid:?}");
+}
+
+#[test]
+fn list_shows_the_source_lines_with_their_cost() {
+    let home = TestDirectory::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    std::fs::create_dir(home.path().join("checkout")).unwrap();
+    let source: String = (1..=20).map(|line| format!("\tline_{line}()\n")).collect();
+    home.file("checkout/app.py", source.as_bytes());
+    let listing = spanprof(&["list", "^price$", &file, "--source-path", home.path().to_str().unwrap()]).stdout;
+    let lines: Vec<&str> = listing.lines().collect();
+    assert_eq!(lines[..2], ["price  /srv/checkout/app.py", "800 ms 80.0% of cpu: flat, cum, line"]);
+    assert_eq!(lines.len(), 2 + 7, "three lines before and after: {listing}");
+    assert_eq!(lines[5], "    800 ms     800 ms     12      line_12()", "{listing}");
+    assert_eq!(lines[2], "         ·          ·      9      line_9()", "{listing}");
+    let without = spanprof(&["list", "price", &file]).stdout;
+    assert!(without.contains("    800 ms     800 ms     12\n") && without.contains("--source-path"), "{without}");
+    let line = &json(&["list", "price", &file, "--json"])["functions"][0]["lines"][0];
+    assert_eq!((line["line"].as_i64(), line["flat"].as_i64()), (Some(12), Some(800_000_000)));
+}
+
+#[test]
+fn labels_are_listed_with_their_number_of_values() {
+    let home = TestDirectory::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let table = json(&["labels", &file, "--json"]);
+    assert_eq!((table["samples"].as_i64(), table["series"].as_i64()), (Some(3), Some(2)));
+    let endpoint = &table["labels"][0];
+    assert_eq!(
+        (&endpoint["label"], &endpoint["count"], &endpoint["samples"]),
+        (&"endpoint".into(), &2.into(), &3.into())
+    );
+    assert_eq!(endpoint["values"][0].to_string(), r#"{"value":"/cart","weight":700000000}"#);
+    let text = spanprof(&["labels", &file, "-n", "1"]).stdout;
+    assert!(text.starts_with("cpu: 1.00 s in 3 samples, 2 series\n"), "{text}");
+    assert!(text.contains("       2   100.0%  endpoint\n") && text.contains("… and 1 more"), "{text}");
+    assert!(text.contains("service.name  (resource)"), "{text}");
+}
+
+#[test]
+fn focus_and_ignore_select_stacks() {
+    let home = TestDirectory::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let total = |flags: &[&str]| number(&spanprof(&[&["top", &file, "--json"], flags].concat()).stdout, "total");
+    assert_eq!(total(&["--focus", "^cart$"]), 700_000_000);
+    assert_eq!(total(&["--focus", "^cart$", "--ignore", "render"]), 500_000_000);
+    assert_eq!(total(&["--ignore", "(?i)CART"]), 300_000_000);
+    let none = spanprof(&["top", &file, "--ignore", "app[.]py"]);
+    assert!(none.code == 1 && none.stderr.contains("no stack passes --focus and --ignore"), "{none:?}");
+}
+
+#[test]
+fn merge_writes_one_file_in_the_format_of_its_name() {
+    let home = TestDirectory::new();
+    let first = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let second = home.file("b.otlp.pb", &encoded(&shop("checkout")));
+    for name in ["all.pb.gz", "all.otlp.pb.gz", "all.folded"] {
+        let out = home.path().join(name).to_str().unwrap().to_owned();
+        let merged = spanprof(&["merge", &first, &second, "-o", &out]);
+        assert_eq!(merged.code, 0, "{merged:?}");
+        let top = spanprof(&["top", &out, "--json"]);
+        assert_eq!(number(&top.stdout, "total"), 2_000_000_000, "{name}: {top:?}");
+    }
+    let unknown = spanprof(&["merge", &first, &second, "-o", "all.xyz"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("format is unknown"), "{unknown:?}");
+}
+
+#[test]
+fn convert_writes_speedscope_and_svg_by_the_name_of_the_output() {
+    let home = TestDirectory::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let written = |name: &str| {
+        let out = home.path().join(name).to_str().unwrap().to_owned();
+        let convert = spanprof(&["convert", &file, "-o", &out]);
+        assert_eq!(convert.code, 0, "{convert:?}");
+        std::fs::read_to_string(out).unwrap()
+    };
+    let speedscope: Value = serde_json::from_str(&written("a.speedscope.json")).unwrap();
+    assert_eq!(speedscope["profiles"][0]["endValue"], 1_000_000_000);
+    assert_eq!(speedscope["profiles"][0]["samples"].as_array().map(Vec::len), Some(3));
+    let image = written("a.svg");
+    assert!(image.contains("<title>cart  /srv/checkout/app.py  700 ms  70.0%</title>"), "{image}");
+}
+
+#[test]
+fn tail_prints_a_line_for_each_new_profile_of_a_directory_and_of_a_server() {
+    let home = TestDirectory::new();
+    let directory = home.path().join("profiles");
+    std::fs::create_dir(&directory).unwrap();
+    let first_line = |arguments: &[&str], then: &(dyn Fn() + Sync)| {
+        let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // Repeated, since `tail` may not have taken its first list yet.
+        let stop = AtomicBool::new(false);
+        let line = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    then();
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+            });
+            let line = lines.next().expect("a line").unwrap();
+            stop.store(true, Ordering::Relaxed);
+            line
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        line
+    };
+    let count = AtomicU32::new(0);
+    let write = || {
+        let name = format!("{}.otlp.pb", count.fetch_add(1, Ordering::Relaxed));
+        std::fs::write(directory.join(format!(".{name}")), encoded(&shop("checkout"))).unwrap();
+        std::fs::rename(directory.join(format!(".{name}")), directory.join(name)).unwrap();
+    };
+    let path = directory.to_str().unwrap();
+    let line = first_line(&["tail", path, "--interval", "1"], &write);
+    assert!(line.ends_with("  checkout  cpu  1.00 s  3 samples  80.0% price  /srv/checkout/app.py"), "{line}");
+    let once = spanprof(&["tail", path, "--once"]);
+    assert_eq!(once.stdout.lines().count(), count.load(Ordering::Relaxed) as usize, "{once:?}");
+    let serve = Serve::start(&home.path().join("store"), &[]);
+    let send = || {
+        post(&serve.http, &[], &encoded(&shop("cart")));
+    };
+    let line = first_line(&["tail", &serve.url(), "--interval", "1", "--json"], &send);
+    let value: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&value["service"], &value["function"]), (&"cart".into(), &"price".into()));
+}
+
+#[test]
+fn completions_and_the_man_page_name_every_verb() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = spanprof(&["completions", shell]).stdout;
+        assert!(["flamegraph", "peek", "fail-over"].iter().all(|word| script.contains(word)), "{shell}");
+    }
+    let page = spanprof(&["man"]).stdout;
+    assert!(page.contains(".TH") && page.contains("flamegraph"), "{page}");
+    assert!(spanprof(&["man", "top"]).stdout.contains("service"));
+    assert_eq!(spanprof(&["man", "absent"]).code, 2);
+}
