@@ -6,6 +6,7 @@ import threading
 import time
 
 import spanprof
+from program import SPAN_ID, TRACE_ID, burn
 
 
 class Node:
@@ -39,20 +40,25 @@ def wait_for_lock():
 
 
 def main():
-    endpoint, directory, service = sys.argv[1:]
+    endpoint, directory, service, destination = sys.argv[1:]
     spanprof.start(
         service_name=service,
         profiles="all",
         heap_interval=16384,
         upload_interval=60,
-        destinations=[{"type": "otlp", "endpoint": endpoint}, {"type": "file", "directory": directory}],
+        destinations=[{"type": destination, "endpoint": endpoint}, {"type": "file", "directory": directory}],
     )
-    with spanprof.tag_wrapper({"endpoint": "/cart"}):
+    # A label name that the push protocol must change for Pyroscope 1.x, and a span.
+    labels = {"endpoint": "/cart"}
+    if destination == "pyroscope":
+        labels.update({"user-tier": "gold", "trace_id": TRACE_ID, "span_id": SPAN_ID})
+    with spanprof.tag_wrapper(labels):
         kept = keep_memory()
         free_memory()
         collect_garbage()
         wait_for_lock()
         time.sleep(0.3)
+        burn(0.3)
     if not spanprof.flush(20):
         sys.exit(f"not delivered: {spanprof.stats()}")
     del kept

@@ -4,6 +4,7 @@
 mod collector;
 mod payload;
 mod requests;
+mod share;
 mod surface;
 mod system_calls;
 
@@ -18,9 +19,10 @@ fn main() -> ExitCode {
             requests::run(endpoint, protocol, service, count, figure)
         }
         ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
+        ["share", directory, function] => share::run(directory, function),
         ["system-calls", run @ ("bare" | "profiled")] => system_calls::run(*run == "profiled"),
         _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | \
-             requests URL PROTOCOL SERVICE COUNT FILE | system-calls bare|profiled | reference PAGE"
+             requests URL PROTOCOL SERVICE COUNT FILE | share DIRECTORY FUNCTION | system-calls bare|profiled | reference PAGE"
             .to_owned()),
     };
     match outcome {
@@ -32,11 +34,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// Settings of the bindings, which are not in the table of the core.
+const BINDING_OPTIONS: &[(&str, &str)] = &[
+    ("stack_walk", "Node.js and Java: the stack walk to use."),
+    ("event_loop_block", "Node.js: a longer turn of an event loop is reported, in milliseconds."),
+    ("worker_threads", "Node.js: whether worker threads are profiled by their JavaScript stacks."),
+    ("library_directory", "Java: directory in which the native library is unpacked."),
+];
+
 /// Prints a generated page of docs/.
 fn reference(page: &str) -> Result<(), String> {
     match page {
         "configuration" => print!("{}", spanprof::Config::reference_markdown()),
         "statistics" => print!("{}", spanprof::Stats::reference_markdown()),
+        "schema" => print!("{}", spanprof::Config::json_schema(BINDING_OPTIONS)),
         "surface" => print!("{}", surface::page()?),
         other => return Err(format!("no reference page `{other}`")),
     }

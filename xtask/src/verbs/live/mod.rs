@@ -1,11 +1,17 @@
 //! `cargo xtask live`: suites with real programs: the OpenTelemetry Collector, Pyroscope, google/pprof, every installed
-//! CPython, Node.js and Java, a Rust program, a browser, failing receivers. Longer than `test`; prints the duration of each suite.
+//! CPython, Node.js and Java, a Rust program, a browser, a coding agent's client, failing receivers. Longer than `test`; prints
+//! the duration of each suite.
 
 mod collector;
+mod control;
 mod field;
+mod governor;
+mod mcp;
 mod outage;
 mod pprof;
+mod pull;
 mod pyroscope;
+mod scrape;
 mod serve;
 mod system_calls;
 
@@ -32,8 +38,13 @@ fn suites() -> Vec<Suite> {
         suite("collector", collector::run),
         suite("pyroscope", pyroscope::run),
         suite("pprof", pprof::run),
+        suite("pull", pull::run),
         suite("serve", serve::run),
+        suite("mcp", mcp::run),
+        suite("scrape", scrape::run),
         suite("outage", outage::run),
+        suite("governor", governor::run),
+        suite("control", control::run),
     ];
     for language in languages::ALL {
         suites.push((language.name(), Box::new(|given| language.live(given))));
@@ -110,6 +121,7 @@ fn rust_stress(given: &LiveArguments) -> StepResult {
     let seconds = given.seconds.unwrap_or(60);
     ProcessStep::cargo("Rust stress")
         .args(["run", "--quiet", "-p", "spanprof-live", "--bin", "rust-stress", "--", &seconds.to_string()])
+        .without_cpu_budget()
         .time_limit(Duration::from_secs(seconds) + RUST_GRACE)
         .run()
 }

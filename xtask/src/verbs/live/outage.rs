@@ -15,6 +15,14 @@ pub fn run(given: &LiveArguments) -> StepResult {
     venv.install_wheel(&python::package::build_for_tests()?)?;
     let command = super::command_line()?;
     let mut failed = Vec::new();
+    let killed = ProcessStep::cargo("disk buffer of 1,000 killed processes")
+        .args(["test", "--quiet", "-p", "spanprof-export", "--test", "it", "buffer_processes::", "--", "--nocapture"])
+        .env("SPANPROF_TEST_KILLS", "1000")
+        .run();
+    if let Err(failure) = killed {
+        eprintln!("{failure}");
+        failed.push("disk buffer");
+    }
     for mode in ["refused", "swallowed", "never-answering", "resetting"] {
         let ports = demo::Ports::free()?;
         let outcome = ProcessStep::new(format!("receiver {mode} for {seconds} s"), venv.python())

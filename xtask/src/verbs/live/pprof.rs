@@ -18,7 +18,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
         .args(["test", "--quiet", "-p", "spanprof-read", "--features", "readback", "--test", "live_readback"])
         .install_hint("install Go 1.26 or later: https://go.dev/dl")
         .run()?;
-    let pprof = go_program("pprof", ".", VERSION)?;
+    let pprof = built()?;
     let directory = scratch::empty("live-pprof")?;
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live", &python, &[])?;
@@ -42,6 +42,11 @@ pub fn run(_: &LiveArguments) -> StepResult {
     }
     labels_and_spans(&pprof, &first(&directory, "cpu")?)?;
     heap_of_other_languages(&pprof, &command)
+}
+
+/// google/pprof's program.
+pub(super) fn built() -> StepResult<PathBuf> {
+    go_program("pprof", ".", VERSION)
 }
 
 /// Programs that write their heap profiles into a directory.

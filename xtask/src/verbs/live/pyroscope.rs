@@ -81,6 +81,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     for route in ROUTES.iter().filter(|route| route.protocol == "http/protobuf") {
         record(format!("every type {}", route.name), setup.every_type(*route));
     }
+    record("every type push".to_owned(), setup.every_type_by_push());
     all_passed("live pyroscope", &failed)
 }
 
@@ -195,13 +196,31 @@ impl PyroscopeSetup {
             .arg("xtask/live/pyroscope/every_type.py")
             .arg(self.endpoint(route))
             .arg(&files)
-            .arg(&service)
+            .args([service.as_str(), "otlp"])
             .run()?;
         ProcessStep::new(format!("query {service}"), self.venv.python())
             .arg("xtask/live/pyroscope/query_types.py")
             .arg(&self.spanprof)
             .arg(&files)
-            .args([&self.pyroscope.to_string(), &service])
+            .args([&self.pyroscope.to_string(), service.as_str(), "otlp"])
+            .run()
+    }
+
+    /// Every profile of one program in Pyroscope's own protocol: the names of its dashboards, totals, and a span.
+    fn every_type_by_push(&self) -> StepResult {
+        let service = "live-every-type-push";
+        let files = scratch::empty(service)?;
+        ProcessStep::new(service, self.venv.python())
+            .arg("xtask/live/pyroscope/every_type.py")
+            .arg(self.endpoint(ROUTES[0]))
+            .arg(&files)
+            .args([service, "pyroscope"])
+            .run()?;
+        ProcessStep::new(format!("query {service}"), self.venv.python())
+            .arg("xtask/live/pyroscope/query_types.py")
+            .arg(&self.spanprof)
+            .arg(&files)
+            .args([&self.pyroscope.to_string(), service, "pyroscope"])
             .run()
     }
 

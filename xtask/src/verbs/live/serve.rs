@@ -58,6 +58,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
         }
     }
     beside_each_other(&browser, &endpoint)?;
+    compared_with_itself(&browser, &endpoint)?;
     println!(
         "the page shows the sent profiles, also filtered; screenshot: {}",
         browser.directory.join("page.png").display()
@@ -75,6 +76,17 @@ fn beside_each_other(browser: &Browser, endpoint: &str) -> StepResult {
     match head.contains("In use, self") && head.contains("Allocated, total") && amounts >= 2 {
         true => Ok(()),
         false => Err(browser.wrong(&format!("in use and allocated are not side by side: `{head}`, `{rows}`"))),
+    }
+}
+
+/// The same samples as baseline and comparison have no change, in the table and in the flame graph.
+fn compared_with_itself(browser: &Browser, endpoint: &str) -> StepResult {
+    let page = browser.page(&format!("{endpoint}/?type=cpu&view=compare&base=same"))?;
+    let rows = part_of(&page, "compare-rows").unwrap_or_default();
+    let is_drawn = page.contains("data-ready=\"true\"") && page.contains(", unchanged</span>");
+    match rows.contains("No significant change.") && is_drawn {
+        true => Ok(()),
+        false => Err(browser.wrong(&format!("the comparison of equal sides: `{rows}`, drawn: {is_drawn}"))),
     }
 }
 

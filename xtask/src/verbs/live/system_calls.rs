@@ -221,18 +221,8 @@ fn node() -> StepResult<TracedProgram> {
 }
 
 fn java() -> StepResult<TracedProgram> {
-    let jar = java::package::for_tests()?;
-    let classes = scratch::empty("live-system-calls-java")?;
-    let java = java::runtimes::preferred()?;
-    ProcessStep::new("compile the program", java.home.join("bin/javac"))
-        .args(["-Xlint:all,-try", "-Werror", "-cp"])
-        .arg(&jar)
-        .arg("-d")
-        .arg(&classes)
-        .arg(source("TracedProgram.java"))
-        .run()?;
-    let class_path = format!("{}:{}", jar.display(), classes.display());
-    let words = vec![java.home.join("bin/java"), "-cp".into(), class_path.into(), "TracedProgram".into()];
+    let words =
+        java::live::command_of(&source("TracedProgram.java"), &java::package::for_tests()?, "live-system-calls-java")?;
     Ok(TracedProgram { language: "java", words, variables: Vec::new() })
 }
 

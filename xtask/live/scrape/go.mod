@@ -1,0 +1,3 @@
+module spanprof/live/scrape
+
+go 1.26
