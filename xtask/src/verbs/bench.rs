@@ -22,6 +22,7 @@ use crate::{scratch, workspace};
 /// lock-accuracy  waits for three kinds of locks, against the truth, beside ddtrace
 /// service     a web service under load: CPU per request, latency and memory; default, heap alone, all types, ddtrace
 /// footprint   start time, resident memory, size of the wheel
+/// gate        false alarms and misses of `spanprof diff --fail-over` on 200 runs of a program, half an hour
 ///
 /// Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all of them, half an hour:
 /// node-start     cost of a start and of each worker thread, on Node.js 20, 24 and 26
@@ -195,7 +196,7 @@ mod tests {
         let matching = |name: &str| ListedBenchmark::all().iter().filter(|bench| bench.matches(name)).count();
         assert_eq!(
             [matching("engine"), matching("python"), matching("node"), matching("node-lag"), matching("java")],
-            [1, 9, 9, 1, 10]
+            [1, 10, 9, 1, 10]
         );
     }
 
