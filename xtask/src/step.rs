@@ -122,6 +122,11 @@ impl ProcessStep {
         self
     }
 
+    /// Turns the overhead budget of the profiler off, for measurements at high rates and for stress.
+    pub fn without_cpu_budget(self) -> Self {
+        self.env("SPANPROF_CPU_BUDGET", "0")
+    }
+
     /// Runs in a directory other than the workspace's root.
     pub fn in_directory(mut self, directory: &Path) -> Self {
         self.command.current_dir(directory);

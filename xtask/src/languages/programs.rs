@@ -41,6 +41,7 @@ impl ProgramBenchmark {
         scratch::write(&file, &serde_json::json!(commands).to_string())?;
         println!("── bench {}", self.name);
         ProcessStep::new(format!("bench {}", self.name), python)
+            .without_cpu_budget()
             .arg(format!("xtask/bench/every-language/{}.py", self.script))
             .arg("--programs")
             .arg(&file)

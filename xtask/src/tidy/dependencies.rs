@@ -11,7 +11,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("spanprof-read", &["spanprof-profile"]),
     ("spanprof-export", &[]),
     ("spanprof", &["spanprof-signal", "spanprof-profile", "spanprof-export", "spanprof-read"]),
-    ("spanprof-cli", &["spanprof", "spanprof-profile", "spanprof-read"]),
+    ("spanprof-cli", &["spanprof", "spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     // Recorded stacks: an optional dependency of builds that record.
     ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli", "spanprof-recorded-stack"]),

@@ -10,7 +10,7 @@ use crate::{git, scratch, workspace};
 
 /// generated reference pages, rustdoc, and the documents' code blocks executed
 ///
-/// docs/configuration.md and docs/statistics.md come from the tables in core, docs/surface.md from core/conformance.
+/// docs/configuration.md, docs/schema.json and docs/statistics.md come from the tables in core, docs/surface.md from core/conformance.
 /// Python blocks of README.md and docs/*.md run against the wheel; relative links must have a target.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -39,15 +39,16 @@ pub fn rustdoc() -> StepResult {
 
 /// Writes, or compares, the pages generated from the core's tables.
 pub fn generated(check: bool) -> StepResult {
-    for page in ["configuration", "statistics", "surface"] {
+    for file in ["configuration.md", "statistics.md", "surface.md", "schema.json"] {
+        let page = file.split('.').next().unwrap_or(file);
         let text = ProcessStep::cargo(format!("generate {page}"))
             .args(["run", "--quiet", "-p", "spanprof-live", "--", "reference", page])
             .capture()?;
-        let path = workspace::root().join("docs").join(format!("{page}.md"));
+        let path = workspace::root().join("docs").join(file);
         if !check {
             scratch::write(&path, &text)?;
         } else if scratch::read(&path)? != text {
-            let message = format!("docs/{page}.md differs from its source");
+            let message = format!("docs/{file} differs from its source");
             return Err(StepFailure::new("generated pages", message).with_hint("cargo xtask docs"));
         }
     }

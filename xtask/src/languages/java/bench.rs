@@ -125,6 +125,7 @@ impl BenchRunner for JavaBench {
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
         let mut step = ProcessStep::new(format!("bench {name}"), self.newest()?.home.join("bin/java"))
+            .without_cpu_budget()
             .args(["-Xmx256m", "-cp"])
             .arg(&self.classes)
             .arg(main_class(name))

@@ -1,7 +1,7 @@
 //! Stress in Java programs: every supported version with every collector. A crash, a hang, a wrong exit code, label or share
 //! fails the suite.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::package;
@@ -79,6 +79,7 @@ pub fn compiled() -> StepResult<String> {
         .arg(&classes)
         .args(programs)
         .arg(sources.join("collector/Program.java"))
+        .arg(sources.join("pull/Pulled.java"))
         .arg(sources.join("pyroscope/Requests.java"))
         .arg(workspace::root().join("xtask/bench/java/Threads.java"))
         .args(
@@ -89,12 +90,28 @@ pub fn compiled() -> StepResult<String> {
     Ok(format!("{}:{}", jar.display(), classes.display()))
 }
 
+/// Compiles one source against a JAR; returns the command line of its program.
+pub fn command_of(source: &Path, jar: &Path, classes: &str) -> StepResult<Vec<PathBuf>> {
+    let classes = scratch::empty(classes)?;
+    let java = runtimes::preferred()?;
+    ProcessStep::new("compile the program", java.home.join("bin/javac"))
+        .args(["-Xlint:all,-try", "-Werror", "-cp"])
+        .arg(jar)
+        .arg("-d")
+        .arg(&classes)
+        .arg(source)
+        .run()?;
+    let class_path = format!("{}:{}", jar.display(), classes.display());
+    let name = source.file_stem().unwrap_or_default();
+    Ok(vec![java.home.join("bin/java"), "-cp".into(), class_path.into(), name.into()])
+}
+
 /// A step that runs a program of this class path.
 pub fn program(java: &Jdk, name: &str, class_path: &str) -> ProcessStep {
     let step = ProcessStep::new(name, java.home.join("bin/java"));
     // Older versions print no warning.
     let step = if java.version >= 22 { step.arg("--enable-native-access=ALL-UNNAMED") } else { step };
-    step.args(["-Xmx512m", "-cp", class_path])
+    step.without_cpu_budget().args(["-Xmx512m", "-cp", class_path])
 }
 
 fn cell(

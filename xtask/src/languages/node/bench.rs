@@ -100,6 +100,7 @@ impl BenchRunner for NodeBench {
         println!("── bench {name}");
         let script = format!("xtask/bench/node/{}.js", name.trim_start_matches("node-"));
         let mut step = ProcessStep::new(format!("bench {name}"), &self.node.program)
+            .without_cpu_budget()
             .arg(workspace::root().join(script))
             .env("NODE_PATH", &self.modules)
             .arg("--command")

@@ -83,6 +83,7 @@ impl NodeCell {
     fn run(&self, node: &NodeJs, name: &str, modules: &Path) -> StepResult {
         let program = workspace::root().join("xtask/live/node").join(format!("{}.js", self.program));
         ProcessStep::new(name, &node.program)
+            .without_cpu_budget()
             .arg(program)
             .args((!self.kind.is_empty()).then_some(self.kind))
             .arg(self.size.to_string())

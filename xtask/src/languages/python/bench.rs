@@ -21,6 +21,7 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "lock-accuracy", heading: "Python: waits for locks against the truth" },
     Benchmark { name: "service", heading: "Python: web service" },
     Benchmark { name: "footprint", heading: "Python: start, memory, size" },
+    Benchmark { name: "gate", heading: "Python: `spanprof diff` as a gate" },
 ];
 
 /// Pinned for reproducible figures. ddtrace's files are compressed by zstd.
@@ -114,6 +115,7 @@ impl BenchRunner for PythonBench {
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
         let mut step = ProcessStep::new(format!("bench {name}"), &environments[0].1)
+            .without_cpu_budget()
             .arg(format!("xtask/bench/python/{name}.py"))
             .arg("--command")
             .arg(command)

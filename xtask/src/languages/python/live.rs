@@ -32,6 +32,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
         let interpreter = environment(&python, &wheel)?;
         let step = |name: &str, program: &str| {
             ProcessStep::new(name, &interpreter)
+                .without_cpu_budget()
                 .arg(format!("xtask/live/python/{program}"))
                 .env("PYTHONFAULTHANDLER", "1")
         };

@@ -38,7 +38,7 @@ pub fn release() -> StepResult<PathBuf> {
     // Files of other packages stay.
     wheels_in(&dist).iter().for_each(|wheel| drop(std::fs::remove_file(wheel)));
     maturin(&tools, &python, "build the release wheel", &dist)
-        .args(["--release", "--zig", "--compatibility", "manylinux2014"])
+        .args(["--release", "--zig", "--compatibility", "manylinux2014", "--compression-level", "9"])
         .run()?;
     only_wheel(&dist)
 }

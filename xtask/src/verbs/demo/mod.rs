@@ -34,7 +34,7 @@ pub struct DemoArguments {
 }
 
 use load::SlowRequest;
-pub use services::{Example, DEFAULT};
+pub use services::{build_command_line, Example, DEFAULT};
 
 pub fn run(given: &DemoArguments) -> StepResult {
     let examples = if given.service.is_empty() { Example::available() } else { given.service.clone() };
