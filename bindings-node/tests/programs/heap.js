@@ -49,7 +49,9 @@ if (!isMainThread) {
 const [, , directory, scenario] = process.argv;
 const interval = 16384;
 const start = (options) =>
-  spanprof.start({ serviceName: 'heap', heap: true, heapInterval: interval, destinations: [{ type: 'file', directory }], ...options });
+  spanprof.start({
+    serviceName: 'heap', heap: true, heapInterval: interval, stopTimeout: 60, destinations: [{ type: 'file', directory }], ...options,
+  });
 const heapStats = () => Object.fromEntries(Object.entries(spanprof.stats()).filter(([name]) => name.includes('heap')));
 
 const scenarios = {
