@@ -158,7 +158,11 @@ spanprof.stop()
     last = target.profiles("inuse").files[-1].samples
     leaked = {"old": approximately(6), "survived": approximately(10), "new": approximately(2)}
     assert ages(last, "leak") == leaked
-    assert ages(last, "request") == {"survived": approximately(2), "new": approximately(2)}
+    requested = ages(last, "request")
+    # Up to CPython 3.10 a function keeps the frame of its first call, one object of less than 1 KiB. If sampled, its weight is
+    # close to the interval.
+    assert requested.pop("old", 0) < 0.01
+    assert requested == {"survived": approximately(2), "new": approximately(2)}
     assert not any("age" in sample.labels for sample in target.profiles("alloc").samples)
 
 
