@@ -45,7 +45,9 @@ assert stats["tail.held_bytes"] == 0, stats
     ended = [line.split() for line in target.stdout.splitlines()]
     spans = {span: (int(start), int(end)) for span, start, end in ended}
     slow = {span for span, (start, end) in spans.items() if end - start >= 50_000_000}
-    assert len(spans) == 1000 and len(slow) >= 20
+    # On a busy machine a request of 1 ms can be slow by waiting for a processor: it is kept, with or without a sample.
+    burning = {span for span, _, _ in ended[::50]}
+    assert len(spans) == 1000 and len(burning) == 20
     profiles = target.profiles()
     samples = [sample for file in profiles.files for sample in file.samples]
     timed = [sample for sample in samples if "end_timestamp_ns" in sample.labels]
@@ -57,7 +59,7 @@ assert stats["tail.held_bytes"] == 0, stats
         # The monotonic clock and the clock of the spans differ slightly.
         (request,) = {s for s, (start, end) in spans.items() if start - 2e5 <= time_ns <= end + 2e5 and s in slow}
         kept.add(request)
-    assert kept == slow
+    assert burning <= kept <= slow
     # A slow request uses at least 60 ms: 30 samples on average.
     assert len(timed) >= 10 * 20
     assert sum(sample.nanoseconds for sample in samples) >= 20 * 0.06e9
