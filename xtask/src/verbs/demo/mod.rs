@@ -120,7 +120,7 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
     let server = DemoServer::start(&command, &directory, ports)?;
     let mut started = Vec::new();
     for (example, program) in examples.iter().zip(&programs) {
-        let (running, port) = program.start(&directory, &server)?;
+        let (running, port) = program.start(&directory, &server, packages)?;
         println!("{} listens on 127.0.0.1:{port}", example.service_name());
         started.push((*example, running, port));
     }

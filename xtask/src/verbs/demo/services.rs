@@ -216,12 +216,18 @@ impl ServiceProgram {
     }
 
     /// Starts it on a free port, and waits until it responds.
-    pub fn start(&self, directory: &Path, server: &DemoServer) -> StepResult<(Running, u16)> {
+    pub fn start(&self, directory: &Path, server: &DemoServer, packages: Packages) -> StepResult<(Running, u16)> {
         let port = http::free_port().map_err(|error| StepFailure::new("free port", error.to_string()))?;
         let text = port.to_string();
         let name = self.example.service_name();
         let with_port = (self.example == Example::FastApi).then_some(&text);
-        let mut service = ProcessStep::new(&name, &self.program)
+        let service = ProcessStep::new(&name, &self.program);
+        let service = match packages {
+            // Without optimization the profiler exceeds its budget, and a single request would have no sample.
+            Packages::ForTests => service.without_cpu_budget(),
+            Packages::Optimized => service,
+        };
+        let mut service = service
             .args(&self.words)
             .args(with_port)
             .env("PORT", &text)
