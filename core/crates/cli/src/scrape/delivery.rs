@@ -6,6 +6,7 @@ use serde_json::{json, Value};
 use spanprof_export::{Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings};
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::pprof;
+use spanprof_profile::transform::separate_exact_values;
 use spanprof_profile::ProfilesData;
 
 use super::destination::ScrapeDestination;
@@ -51,6 +52,7 @@ impl ScrapeDelivery {
         if self.otlp.is_empty() {
             return;
         }
+        let data = separate_exact_values(data);
         for EncodedRequest { body, samples } in otlp::encode_split(data, Revision::One, MAX_REQUEST_BYTES) {
             for index in &self.otlp {
                 let payload = ExportPayload {

@@ -309,7 +309,10 @@ fn flame(result: &QueryResult, filter: &Filter) -> String {
 fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {
     let tree = || transform::tree(&result.data, &selection::type_to_show(&result.data, filter));
     let (content_type, bytes) = match format {
-        "otlp" => ("application/x-protobuf", otlp::encode(&result.data, otlp::Revision::One)),
+        "otlp" => (
+            "application/x-protobuf",
+            otlp::encode(&transform::separate_exact_values(result.data.clone()), otlp::Revision::One),
+        ),
         "pprof" => ("application/octet-stream", pprof::encode(&result.data)),
         "folded" => ("text/plain; charset=utf-8", folded::encode(&tree()).into_bytes()),
         "flamegraph" => {

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::transform::separate_exact_values;
 use spanprof_profile::ProfilesData;
 use spanprof_read::decode;
 use tokio::time::Instant;
@@ -211,7 +212,7 @@ fn store_blocking(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> 
     let gzipped: Vec<u8>;
     let kept = match payload {
         _ if claim.duplicates > 0 => {
-            gzipped = gzip(&otlp::encode(&data, Revision::One));
+            gzipped = gzip(&otlp::encode(&separate_exact_values(data.clone()), Revision::One));
             &gzipped
         }
         // The received bytes are stored unchanged, so that `check` applies to what the sender encoded.
@@ -221,7 +222,7 @@ fn store_blocking(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> 
             &gzipped
         }
         PayloadFormat::Json { .. } => {
-            gzipped = gzip(&otlp::encode(&data, Revision::One));
+            gzipped = gzip(&otlp::encode(&separate_exact_values(data.clone()), Revision::One));
             &gzipped
         }
     };

@@ -80,7 +80,9 @@ pub(super) fn write(
     let tree = || transform::tree(data, &one_type(data, filter));
     let bytes = match format {
         "pprof" => pprof::encode(data),
-        "json" => otlp_json::encode(data).map_err(Failure::new)?.into_bytes(),
+        "json" => {
+            otlp_json::encode(&transform::separate_exact_values(data.clone())).map_err(Failure::new)?.into_bytes()
+        }
         "folded" => folded::encode(&tree()).into_bytes(),
         "flamegraph" => {
             let tree = tree();
@@ -99,7 +101,7 @@ pub(super) fn write(
             speedscope::encode(&trees, &title(given, data, &types.join(", "))).into_bytes()
         }
         _ => {
-            let plain = otlp::encode(data, otlp::Revision::One);
+            let plain = otlp::encode(&transform::separate_exact_values(data.clone()), otlp::Revision::One);
             if path.ends_with(".gz") {
                 gzip(&plain)
             } else {

@@ -3,6 +3,7 @@
 mod client;
 mod command_line;
 mod comparison;
+mod conversion;
 mod exploring;
 mod fixture;
 mod heap;

@@ -32,6 +32,14 @@ impl WireNumbering {
         }
     }
 
+    /// Numbers the marked ids in ascending order instead of the order of first use.
+    pub fn sort(&mut self) {
+        self.ids[1..].sort_unstable();
+        for (at, id) in self.ids.iter().enumerate() {
+            self.wire[*id as usize] = at as u32;
+        }
+    }
+
     /// The wire index of an id.
     pub fn wire(&self, id: u32) -> u64 {
         match self.wire.get(id as usize) {

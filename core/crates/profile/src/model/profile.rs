@@ -110,6 +110,7 @@ impl Profile {
             && self.sample_type.unit == "count"
             && self.period > 0
             && !self.period_type.kind.is_empty()
+            && self.period_type != self.sample_type
     }
 
     /// Whether the values describe the state at the end of the window, such as the memory in use. Windows of one process then

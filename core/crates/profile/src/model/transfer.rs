@@ -54,6 +54,13 @@ impl<'f, 't> Transfer<'f, 't> {
         }
     }
 
+    /// Copies all mappings, in their order: the first of a pprof file is that of the program.
+    pub fn mappings(&mut self) {
+        for id in 0..self.mappings.len() {
+            self.mapping(MappingId(id as u32));
+        }
+    }
+
     /// The sample with ids of the target.
     pub fn sample(&mut self, sample: &Sample) -> Sample {
         Sample {

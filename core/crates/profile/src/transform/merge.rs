@@ -47,6 +47,7 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesD
     let mut known: HashMap<(Vec<Attribute>, Scope), usize> = HashMap::new();
     for part in parts {
         let mut transfer = Transfer::new(&part.dictionary, &mut merged.dictionary);
+        transfer.mappings();
         for resource in &part.resources {
             // Resource attributes are unordered.
             let mut attributes = resource.resource.clone();

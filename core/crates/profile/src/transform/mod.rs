@@ -1,12 +1,14 @@
-//! Transformations of profiles: merge windows, reduce detail for a receiver, build the stack tree. They return values; the
+//! Transformations of profiles: merge windows, separate exact values, reduce detail for a receiver, build the stack tree. They return values; the
 //! encoders and the command line format them. Selections and summaries are in `spanprof-read`.
 
+mod exact;
 mod functions;
 mod label_names;
 mod merge;
 mod reduce;
 mod tree;
 
+pub use exact::{join_exact_values, separate_exact_values};
 pub use functions::FunctionTable;
 pub use label_names::{is_accepted_label_name, refused_label_names};
 pub use merge::merge;

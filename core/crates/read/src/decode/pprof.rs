@@ -1,4 +1,4 @@
-//! Decoder of pprof files. Each value type becomes a profile; `samples`/`count` followed by the period's type becomes one
+//! Decoder of pprof files. Each value type becomes a profile; `samples`/`count` beside the period's type becomes one
 //! profile that counts periods and has exact values. The labels `trace_id` and `span_id` become the span link.
 //!
 //! pprof fields without a counterpart in the model become attributes with OpenTelemetry's names
@@ -12,7 +12,7 @@ use prost::Message;
 use super::{decompress, DecodeError, DecodeLimits};
 use crate::wire::messages::HasSchema;
 use crate::wire::{pprof as wire, scan};
-use spanprof_profile::encode::pprof::names;
+use spanprof_profile::encode::pprof::{self, names};
 use spanprof_profile::*;
 use spanprof_profile::{StoredAttribute, StoredValue};
 
@@ -66,9 +66,11 @@ impl PprofDecoder<'_> {
         let functions = self.functions(&mut dictionary)?;
         let mappings = self.mappings(&mut dictionary)?;
         let locations = self.locations(&functions, &mappings, &mut dictionary)?;
-        let (mut profiles, columns) = self.profiles(&dictionary)?;
-        self.samples(&locations, &columns, &mut profiles, &mut dictionary)?;
-        let (resource, attributes) = self.metadata(&mut dictionary, limits)?;
+        let (mut profiles, types) = self.profiles(&dictionary)?;
+        self.samples(&locations, &types, &mut profiles, &mut dictionary)?;
+        let (resource, mut attributes) = self.metadata(&mut dictionary, limits)?;
+        attributes.extend(self.type_settings(&types.types, &profiles, &mut dictionary)?);
+        let attributes = dictionary.attribute_set(&attributes);
         for profile in &mut profiles {
             profile.attributes = attributes;
         }
@@ -152,8 +154,8 @@ impl PprofDecoder<'_> {
         Ok(ids)
     }
 
-    /// One profile per value type, and the destination of each value type.
-    fn profiles(&self, dictionary: &Dictionary) -> Result<(Vec<Profile>, Vec<Column>), DecodeError> {
+    /// One profile per value type except for exact values, and the columns of each profile.
+    fn profiles(&self, dictionary: &Dictionary) -> Result<(Vec<Profile>, SampleTypes), DecodeError> {
         if self.wire.sample_type.len() > MAX_VALUE_TYPES {
             let got = self.wire.sample_type.len().to_string();
             return Err(decode_error("sample_type", format!("at most {MAX_VALUE_TYPES} value types"), got));
@@ -177,6 +179,8 @@ impl PprofDecoder<'_> {
         for (nth, wire) in self.wire.sample_type.iter().enumerate() {
             types.push(value_type(wire, &format!("sample_type[{nth}]"))?);
         }
+        let counts = types.iter().position(|known| (&*known.kind, &*known.unit) == ("samples", "count"));
+        let exact = types.iter().position(|known| !known.is_empty() && *known == period_type);
         let unsigned = |value: i64, at: &str| {
             u64::try_from(value).map_err(|_| decode_error(at, "a time of at least 0", value.to_string()))
         };
@@ -187,33 +191,21 @@ impl PprofDecoder<'_> {
             duration_nano: unsigned(self.wire.duration_nanos, "duration_nanos")?,
             ..Profile::default()
         };
-        let count = ValueType::new("samples", "count");
-        let mut profiles: Vec<Profile> = Vec::new();
-        let mut columns = Vec::new();
-        for (nth, sample_type) in types.iter().enumerate() {
-            let is_exact = nth > 0
-                && types[nth - 1] == count
-                && *sample_type == period_type
-                && !period_type.is_empty()
-                && matches!(columns.last(), Some(Column::Value(_)));
-            match profiles.last_mut() {
-                Some(counted) if is_exact => {
-                    counted.exact_type = Some(sample_type.clone());
-                    columns.push(Column::Exact);
-                }
-                _ => {
-                    columns.push(Column::Value(profiles.len()));
-                    profiles.push(Profile { sample_type: sample_type.clone(), ..window.clone() });
-                }
-            }
+        let exact = exact.filter(|exact| counts.is_some_and(|counts| counts != *exact));
+        let (mut profiles, mut columns) = (Vec::new(), Vec::new());
+        for (nth, sample_type) in types.iter().enumerate().filter(|(nth, _)| Some(*nth) != exact) {
+            let exact = if Some(nth) == counts { exact } else { None };
+            let exact_type = exact.map(|nth| types[nth].clone());
+            columns.push(Column { value: nth, exact });
+            profiles.push(Profile { sample_type: sample_type.clone(), exact_type, ..window.clone() });
         }
-        Ok((profiles, columns))
+        Ok((profiles, SampleTypes { types, columns }))
     }
 
     fn samples(
         &self,
         locations: &HashMap<u64, LocationId>,
-        columns: &[Column],
+        types: &SampleTypes,
         profiles: &mut [Profile],
         dictionary: &mut Dictionary,
     ) -> Result<(), DecodeError> {
@@ -222,10 +214,10 @@ impl PprofDecoder<'_> {
             let at = |field: &str| format!("sample[{nth}].{field}");
             let sample =
                 wire::Sample::decode(message).map_err(|error| decode_error(at(""), "a sample", error.to_string()))?;
-            if sample.value.len() != columns.len() {
+            if sample.value.len() != types.types.len() {
                 return Err(decode_error(
                     at("value"),
-                    format!("{} values", columns.len()),
+                    format!("{} values", types.types.len()),
                     sample.value.len().to_string(),
                 ));
             }
@@ -243,12 +235,11 @@ impl PprofDecoder<'_> {
             let timestamps_unix_nano = time.into_iter().collect();
             let stack = dictionary.stack(&stack);
             let identity = Sample { stack, attributes, link, timestamps_unix_nano, ..Sample::default() };
-            for (nth, column) in columns.iter().enumerate() {
-                let Column::Value(profile) = column else { continue };
-                let has_exact = columns.get(nth + 1) == Some(&Column::Exact);
-                let (value, exact_value) = (sample.value[nth], if has_exact { sample.value[nth + 1] } else { 0 });
+            for (profile, column) in profiles.iter_mut().zip(&types.columns) {
+                let (value, exact_value) =
+                    (sample.value[column.value], column.exact.map_or(0, |nth| sample.value[nth]));
                 if value != 0 || exact_value != 0 {
-                    profiles[*profile].samples.push(Sample { values: vec![value], exact_value, ..identity.clone() });
+                    profile.samples.push(Sample { values: vec![value], exact_value, ..identity.clone() });
                 }
             }
             nth += 1;
@@ -304,7 +295,7 @@ impl PprofDecoder<'_> {
         &self,
         dictionary: &mut Dictionary,
         limits: &DecodeLimits,
-    ) -> Result<(Vec<Attribute>, AttributeSetId), DecodeError> {
+    ) -> Result<(Vec<Attribute>, Vec<AttributeId>), DecodeError> {
         let mut resource: Vec<Attribute> = Vec::new();
         let (mut comments, mut copied) = (String::new(), 0usize);
         for (nth, &comment) in self.wire.comment.iter().enumerate() {
@@ -322,6 +313,7 @@ impl PprofDecoder<'_> {
                 Some((key, value)) if resource.len() < MAX_LABELS && resource.iter().all(|known| known.key != key) => {
                     resource.push(Attribute::string(key, value));
                 }
+                _ if text.is_empty() => {}
                 _ => {
                     if !comments.is_empty() {
                         comments.push('\n');
@@ -338,7 +330,6 @@ impl PprofDecoder<'_> {
             (names::DOC_URL, self.wire.doc_url),
             (names::DROP_FRAMES, self.wire.drop_frames),
             (names::KEEP_FRAMES, self.wire.keep_frames),
-            (names::DEFAULT_SAMPLE_TYPE, self.wire.default_sample_type),
         ] {
             let text = self.string(index, || key.to_owned())?;
             if !text.is_empty() {
@@ -347,7 +338,27 @@ impl PprofDecoder<'_> {
                 attributes.push(dictionary.stored_attribute(StoredAttribute { key, value, unit: StringId::EMPTY }));
             }
         }
-        Ok((resource, dictionary.attribute_set(&attributes)))
+        Ok((resource, attributes))
+    }
+
+    /// The default type and the order of the types, as far as the encoder would write others. Readers of a file without a
+    /// default display its last type; the encoder's default is `cpu`.
+    fn type_settings(
+        &self,
+        types: &[ValueType],
+        profiles: &[Profile],
+        dictionary: &mut Dictionary,
+    ) -> Result<Vec<AttributeId>, DecodeError> {
+        let default = self.string(self.wire.default_sample_type, || names::DEFAULT_SAMPLE_TYPE.to_owned())?;
+        let last = types.last().map_or("", |last| &last.kind);
+        let default = match dictionary.get_string(default) {
+            "" if types.iter().any(|known| known.kind == "cpu") && last != "cpu" => last.to_owned(),
+            default => default.to_owned(),
+        };
+        let order = pprof::listed_sample_types(types, profiles).unwrap_or_default();
+        let settings = [(names::DEFAULT_SAMPLE_TYPE, default), (names::SAMPLE_TYPES, order)];
+        let mut attribute = |(key, text): &(&str, String)| dictionary.attribute(key, Value::String(text), "");
+        Ok(settings.iter().filter(|(_, text)| !text.is_empty()).map(&mut attribute).collect())
     }
 }
 
@@ -357,13 +368,16 @@ const MAX_VALUE_TYPES: usize = 64;
 const MAX_TYPE_NAME_BYTES: usize = 1024;
 const MAX_LABELS: usize = 256;
 
-/// Destination of a sample's value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Column {
-    /// A sample of the profile with this index.
-    Value(usize),
-    /// The exact value in the profile of the previous column.
-    Exact,
+/// The value types of a file, and the columns of each profile.
+struct SampleTypes {
+    types: Vec<ValueType>,
+    columns: Vec<Column>,
+}
+
+/// Positions of a profile's values in each sample.
+struct Column {
+    value: usize,
+    exact: Option<usize>,
 }
 
 enum Id {
@@ -376,8 +390,10 @@ fn is_time(label: &wire::Label, key: &str, unit: &str) -> bool {
     label.str == 0 && label.num > 0 && key == names::END_TIMESTAMP && unit == names::END_TIMESTAMP_UNIT
 }
 
+/// An id in the form that the encoder writes: lower-case digits, not all 0. Other texts stay labels.
 fn parse_id(text: &str) -> Option<Id> {
-    if text.len() != 16 && text.len() != 32 {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if !matches!(text.len(), 16 | 32) || !text.bytes().all(is_digit) || text.bytes().all(|byte| byte == b'0') {
         return None;
     }
     let bytes = hex::decode(text).ok()?;

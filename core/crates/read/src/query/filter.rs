@@ -1,5 +1,6 @@
 //! Selects samples by service, type, labels, span link and time.
 
+use spanprof_profile::encode::pprof::names;
 use spanprof_profile::Transfer;
 use spanprof_profile::*;
 
@@ -28,6 +29,7 @@ impl Filter {
     pub fn apply(&self, data: &ProfilesData) -> ProfilesData {
         let mut passed = ProfilesData::default();
         let mut transfer = Transfer::new(&data.dictionary, &mut passed.dictionary);
+        transfer.mappings();
         let links: Vec<bool> = data.dictionary.links().iter().map(|link| self.matches_link(link)).collect();
         for resource in &data.resources {
             // Each attribute set is evaluated once per resource.
@@ -35,6 +37,9 @@ impl Filter {
             let mut profiles = Vec::new();
             for profile in resource.profiles.iter().filter(|profile| self.matches_profile(profile)) {
                 let mut kept = transfer.empty_profile(profile);
+                if self.type_name.is_some() {
+                    kept.attributes = without_sample_types(transfer.to, kept.attributes);
+                }
                 for sample in &profile.samples {
                     if !links.get(sample.link.index()).copied().unwrap_or_else(|| self.matches_link(&Link::default())) {
                         continue;
@@ -112,4 +117,11 @@ impl Filter {
         }
         Some(part)
     }
+}
+
+/// The list of a file's types would bring the other types back as columns of zeros.
+fn without_sample_types(dictionary: &mut Dictionary, set: AttributeSetId) -> AttributeSetId {
+    let is_kept = |id: &AttributeId| dictionary.get_attribute(*id).key != names::SAMPLE_TYPES;
+    let kept: Vec<AttributeId> = dictionary.get_attribute_set(set).iter().copied().filter(is_kept).collect();
+    dictionary.attribute_set(&kept)
 }

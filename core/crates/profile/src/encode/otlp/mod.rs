@@ -33,7 +33,8 @@ impl Revision {
 }
 
 /// The request, uncompressed. Omits unreferenced entries, profiles without samples, samples without a value, and
-/// [`Profile::exact_type`](crate::Profile::exact_type), for which OTLP has no field.
+/// [`Profile::exact_type`](crate::Profile::exact_type), for which OTLP has no field: see
+/// [`separate_exact_values`](crate::transform::separate_exact_values).
 pub fn encode(data: &ProfilesData, revision: Revision) -> Vec<u8> {
     match revision {
         Revision::One => request::write(data),

@@ -49,6 +49,8 @@ impl<'p> Used<'p> {
                 }
             }
         }
+        // The first mapping of a pprof file is that of the program, so their order is kept.
+        used.mappings.sort();
         used
     }
 

@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::names;
 use crate::*;
 
 /// Identity of a sample in the file: stack, labels, link and time, with the service if the file has several.
@@ -34,10 +35,9 @@ struct ProfileColumns {
 
 impl Columns {
     pub fn of(data: &ProfilesData) -> Self {
-        let mut columns = Self { types: Vec::new(), rows: Vec::new(), values: Vec::new() };
-        let mut counts: Option<&str> = None;
-        let targets: Vec<ProfileColumns> =
-            data.profiles().map(|(_, profile)| columns.target(profile, &mut counts)).collect();
+        let listed = listed_types(data);
+        let mut columns = Self { types: listed.clone(), rows: Vec::new(), values: Vec::new() };
+        let targets = columns.targets(data.profiles().map(|(_, profile)| profile), &listed);
         let services: Vec<&str> = data.resources.iter().map(ResourceProfiles::service_name).collect();
         let one_service = services.windows(2).all(|pair| pair[0] == pair[1]);
         let width = columns.types.len();
@@ -71,15 +71,25 @@ impl Columns {
         columns
     }
 
-    /// `samples`/`count` belongs to the first type that counts periods; other such types have only weights.
-    fn target<'p>(&mut self, profile: &'p Profile, counts: &mut Option<&'p str>) -> ProfileColumns {
-        if profile.exact_type.is_none() && !profile.counts_periods() {
-            return ProfileColumns { values: Some(self.column(&profile.sample_type)), weights: None };
-        }
-        let owner = *counts.get_or_insert(profile.type_name());
-        let values = (owner == profile.type_name()).then(|| self.column(&profile.sample_type));
-        let weights = Some(self.column(&ValueType::new(profile.type_name(), profile.unit())));
-        ProfileColumns { values, weights }
+    /// `samples`/`count` belongs to the first type that counts periods; other such types have only weights. Weights are not
+    /// written if the types are listed without theirs.
+    fn targets<'p>(
+        &mut self,
+        profiles: impl Iterator<Item = &'p Profile>,
+        listed: &[ValueType],
+    ) -> Vec<ProfileColumns> {
+        let mut counts: Option<&str> = None;
+        let target = |profile: &'p Profile| {
+            if profile.exact_type.is_none() && !profile.counts_periods() {
+                return ProfileColumns { values: Some(self.column(&profile.sample_type)), weights: None };
+            }
+            let owner = *counts.get_or_insert(profile.type_name());
+            let values = (owner == profile.type_name()).then(|| self.column(&profile.sample_type));
+            let weight_type = ValueType::new(profile.type_name(), profile.unit());
+            let is_written = listed.is_empty() || listed.contains(&weight_type);
+            ProfileColumns { values, weights: is_written.then(|| self.column(&weight_type)) }
+        };
+        profiles.map(target).collect()
     }
 
     fn column(&mut self, value_type: &ValueType) -> usize {
@@ -93,4 +103,45 @@ impl Columns {
         let width = self.types.len();
         &self.values[row * width..][..width]
     }
+}
+
+/// The attribute of a file's sample types, by which the encoder writes the same; `None` when it does so without. It does not
+/// depend on the samples, so that windows of one producer have equal attributes and can be merged.
+pub fn listed_sample_types(types: &[ValueType], profiles: &[Profile]) -> Option<String> {
+    let mut columns = Columns { types: Vec::new(), rows: Vec::new(), values: Vec::new() };
+    columns.targets(profiles.iter(), &[]);
+    let is_derived = |profile: &Profile| profile.exact_type.is_none() || profile.counts_periods();
+    if profiles.len() == 1 && profiles.iter().all(is_derived) && columns.types == types {
+        return None;
+    }
+    let text = types.iter().map(|of| format!("{}/{}", of.kind, of.unit)).collect::<Vec<_>>().join(",");
+    (parse_types(&text) == types).then_some(text)
+}
+
+/// The types of [`names::SAMPLE_TYPES`]; empty unless all profiles have the same.
+fn listed_types(data: &ProfilesData) -> Vec<ValueType> {
+    let mut lists = data.profiles().map(|(_, profile)| {
+        let mut attributes = data.dictionary.attributes_of(profile.attributes);
+        attributes.find_map(|attribute| match attribute.value {
+            Value::String(text) if attribute.key == names::SAMPLE_TYPES => Some(text),
+            _ => None,
+        })
+    });
+    let first = lists.next().flatten().unwrap_or_default();
+    if lists.all(|list| list == Some(first)) {
+        parse_types(first)
+    } else {
+        Vec::new()
+    }
+}
+
+/// Each type needs memory in every row, and the text may be hostile.
+const MAX_LISTED_TYPES: usize = 32;
+
+fn parse_types(text: &str) -> Vec<ValueType> {
+    text.split(',')
+        .take(MAX_LISTED_TYPES)
+        .filter_map(|of| of.split_once('/'))
+        .map(|(kind, unit)| ValueType::new(kind, unit))
+        .collect()
 }

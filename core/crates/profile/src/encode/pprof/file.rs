@@ -138,14 +138,18 @@ impl PprofEncoder<'_> {
         // The `has_…` flags of each mapping, derived from its locations; attributes of the mapping override them.
         let mut derived_flags = vec![[false; 4]; dictionary.mappings().len()];
         let locations = std::mem::replace(&mut self.locations, WireNumbering::new(0));
+        let has_mapping = |location: &Location<'_>| !location.lines.is_empty() || !location.mapping.is_empty();
         for &id in locations.marked() {
             let location = dictionary.get_location(LocationId(id));
-            let named = !location.lines.is_empty();
-            let mut mapping_id = 0;
-            if named || !location.mapping.is_empty() {
+            if has_mapping(&location) {
                 self.mappings.mark(location.mapping.0);
-                mapping_id = self.mappings.wire(location.mapping.0) + 1;
             }
+        }
+        // The first mapping is that of the program, so the order of a decoded file is kept.
+        self.mappings.sort();
+        for &id in locations.marked() {
+            let location = dictionary.get_location(LocationId(id));
+            let mapping_id = if has_mapping(&location) { self.mappings.wire(location.mapping.0) + 1 } else { 0 };
             for line in location.lines {
                 self.functions.mark(line.function.0);
                 if let Some(flags) = derived_flags.get_mut(location.mapping.index()) {
@@ -240,7 +244,7 @@ impl PprofEncoder<'_> {
         for (field, nanos) in [(9, start), (10, end - start)] {
             self.out.int(field, i64::try_from(nanos).unwrap_or(i64::MAX));
         }
-        let with_period = || profiles().filter(|profile| !profile.period_type.is_empty());
+        let with_period = || profiles().filter(|profile| !profile.period_type.is_empty() || profile.period != 0);
         let sampled = with_period().find(|profile| profile.type_name() == "cpu").or_else(|| with_period().next());
         if let Some(profile) = sampled {
             self.value_type(11, &profile.period_type);

@@ -9,6 +9,8 @@ mod columns;
 mod file;
 pub mod names;
 
+pub use columns::listed_sample_types;
+
 use std::borrow::Cow;
 use std::io::Write;
 

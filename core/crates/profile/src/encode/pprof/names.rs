@@ -23,6 +23,9 @@ pub const DROP_FRAMES: &str = "pprof.profile.drop_frames";
 pub const KEEP_FRAMES: &str = "pprof.profile.keep_frames";
 /// Attribute of `Profile.default_sample_type`.
 pub const DEFAULT_SAMPLE_TYPE: &str = "pprof.scope.default_sample_type";
+/// Attribute of the sample types of a file, in their order: `samples/count,cpu/nanoseconds`. OTLP has no profile for a type
+/// without values, and no order. OpenTelemetry has no name for it.
+pub const SAMPLE_TYPES: &str = "pprof.profile.sample_types";
 /// Attributes of a mapping's flags, in the order of the message's fields.
 pub const HAS: [&str; 4] = [
     "pprof.mapping.has_functions",

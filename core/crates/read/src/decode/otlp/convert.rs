@@ -35,6 +35,7 @@ pub(super) fn convert(
                 let at = format!("{at}.profiles[{nth}]");
                 profiles.push(convert_profile(profile, &tables, &mut data.dictionary, &mut budget, limits, &at)?);
             }
+            transform::join_exact_values(&mut profiles);
             if nth > 0 {
                 for attribute in &resource {
                     budget.copy(&attribute.key, || at.clone())?;
