@@ -4,7 +4,7 @@
 //! meaning of a request (the facade).
 
 use crate::error::ExportError;
-use crate::http_message::{parse, HttpRequest, HttpResponse, ParsedRequest};
+use crate::http_message::{HttpRequest, HttpResponse, ParsedRequest, PartialRequest, READ_BYTES};
 use crate::owned_descriptor::OwnedDescriptor;
 use crate::settings::StartThread;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -27,8 +27,6 @@ const MAX_HANDLERS: usize = 8;
 /// Time for a whole request. Shorter while all connections are in use, so that idle clients cannot keep others out.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const CROWDED_TIMEOUT: Duration = Duration::from_secs(1);
-/// Reads for one request. A client that sends single bytes costs no more than this.
-const MAX_READS: u32 = 64;
 /// Time for one response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the identity of the listening descriptor is checked.
@@ -80,9 +78,8 @@ struct ListenerState {
 
 struct Connection {
     stream: OwnedDescriptor<TcpStream>,
-    bytes: Vec<u8>,
+    request: PartialRequest,
     accepted_at: Instant,
-    reads: u32,
 }
 
 impl HttpListener {
@@ -259,7 +256,11 @@ impl ListenerState {
             self.accepted.fetch_add(1, Ordering::Relaxed);
             let is_usable = stream.set_nonblocking(true).is_ok();
             if let (true, Ok(stream)) = (is_usable, OwnedDescriptor::new(stream)) {
-                connections.push(Connection { stream, bytes: Vec::new(), accepted_at: Instant::now(), reads: 0 });
+                connections.push(Connection {
+                    stream,
+                    request: PartialRequest::default(),
+                    accepted_at: Instant::now(),
+                });
             }
         }
         true
@@ -268,26 +269,28 @@ impl ListenerState {
     /// Reads what a connection has sent. A complete request is handled on a thread of its own.
     fn read(self: &Arc<Self>, connections: &mut Vec<Connection>, at: usize) {
         let connection = &mut connections[at];
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; READ_BYTES];
         let length = match connection.stream.get().and_then(|mut stream| stream.read(&mut buffer)) {
             Ok(length) => length,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return,
             Err(_) => 0,
         };
-        connection.bytes.extend_from_slice(&buffer[..length]);
-        connection.reads += 1;
-        let parsed = if length == 0 { None } else { Some(parse(&connection.bytes)) };
+        // The end of the input ends a request that is not complete.
+        let parsed = match length {
+            0 => ParsedRequest::Abandoned,
+            _ => connection.request.add(&buffer[..length]),
+        };
         match parsed {
-            Some(ParsedRequest::Partial) if connection.reads < MAX_READS => {}
-            Some(ParsedRequest::Complete(request)) => {
+            ParsedRequest::Partial => {}
+            ParsedRequest::Complete(request) => {
                 let connection = connections.swap_remove(at);
                 self.handle(connection.stream, request);
             }
-            Some(ParsedRequest::Refused(response)) => {
+            ParsedRequest::Refused(response) => {
                 self.incomplete.fetch_add(1, Ordering::Relaxed);
                 send_at_once(&connections.swap_remove(at).stream, &response);
             }
-            _ => {
+            ParsedRequest::Abandoned => {
                 self.incomplete.fetch_add(1, Ordering::Relaxed);
                 connections.swap_remove(at);
             }

@@ -10,6 +10,11 @@ const MAX_HEADERS: usize = 32;
 /// Maximum size of a request's body, bytes.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
 
+/// Maximum number of bytes of one read.
+pub(crate) const READ_BYTES: usize = 4096;
+/// Reads for one request. A client that sends single bytes costs no more than this.
+const MAX_READS: u32 = 64;
+
 /// A complete request.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpRequest {
@@ -75,6 +80,28 @@ pub(crate) enum ParsedRequest {
     Complete(HttpRequest),
     /// The request is refused with this response.
     Refused(HttpResponse),
+    /// Not complete after the maximum number of reads.
+    Abandoned,
+}
+
+/// The bytes of a request that have been received: at most the maximum sizes of head and body and one read.
+#[derive(Default)]
+pub(crate) struct PartialRequest {
+    bytes: Vec<u8>,
+    reads: u32,
+}
+
+impl PartialRequest {
+    /// Adds the bytes of a read, at most [`READ_BYTES`]. Not to be called after another result than
+    /// [`ParsedRequest::Partial`].
+    pub(crate) fn add(&mut self, read: &[u8]) -> ParsedRequest {
+        self.bytes.extend_from_slice(read);
+        self.reads += 1;
+        match parse(&self.bytes) {
+            ParsedRequest::Partial if self.reads >= MAX_READS => ParsedRequest::Abandoned,
+            parsed => parsed,
+        }
+    }
 }
 
 /// Parses a request.
@@ -140,7 +167,7 @@ mod tests {
 
     fn status(request: &str) -> u16 {
         match parse(request.as_bytes()) {
-            ParsedRequest::Partial => 0,
+            ParsedRequest::Partial | ParsedRequest::Abandoned => 0,
             ParsedRequest::Complete(_) => 200,
             ParsedRequest::Refused(response) => response.status,
         }
@@ -169,6 +196,75 @@ mod tests {
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(MAX_HEAD_BYTES))), 431);
         assert_eq!(status(&"a".repeat(MAX_HEAD_BYTES + 1)), 431);
         assert_eq!(status(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1))), 431);
+    }
+
+    /// Result of reads of these sizes, which are repeated; the largest number of bytes kept.
+    fn by_reads(bytes: &[u8], sizes: &[usize]) -> (ParsedRequest, usize) {
+        let (mut request, mut rest, mut kept) = (PartialRequest::default(), bytes, 0);
+        for size in sizes.iter().cycle() {
+            let (read, later) = rest.split_at(rest.len().min(*size));
+            let parsed = request.add(read);
+            kept = kept.max(request.bytes.capacity());
+            if parsed != ParsedRequest::Partial || later.is_empty() {
+                return (parsed, kept);
+            }
+            rest = later;
+        }
+        unreachable!("there are sizes")
+    }
+
+    /// A request of random parts, each of which may be wrong.
+    fn random_request(random: &mut fastrand::Rng) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut add = |random: &mut fastrand::Rng, texts: &[&str]| {
+            bytes.extend_from_slice(random.choice(texts.iter()).map_or("", |text| *text).as_bytes());
+        };
+        add(random, &["GET / HTTP/1.1", "POST /a?b=1 HTTP/1.1", "PATCH /\u{e9} HTTP/1.0", "GET /", "\r\n", "\0"]);
+        for _ in 0..random.usize(0..6) {
+            add(random, &["\r\n", "\r\n", "\n", "\r\n\r\n"]);
+            let long = "x".repeat(random.usize(0..3000));
+            let length = format!("content-length: {}", random.usize(0..MAX_BODY_BYTES + 9));
+            let texts = ["Host: h", "Content-Length: 7", &length, "Content-Length: +1", "a b: c", "X:\u{e9}", &long];
+            add(random, &texts);
+        }
+        add(random, &["\r\n\r\n", "\r\n\r\n", "\r\n\r\n", "\n\n"]);
+        bytes.resize(bytes.len() + random.usize(0..MAX_BODY_BYTES + 99), b'a');
+        for _ in 0..random.usize(0..3) {
+            let at = random.usize(0..bytes.len());
+            bytes[at] = random.u8(..);
+        }
+        bytes.truncate(random.usize(0..bytes.len() + 1).max(random.usize(0..bytes.len() + 1)));
+        bytes
+    }
+
+    #[test]
+    fn the_result_does_not_depend_on_the_sizes_of_the_reads() {
+        let mut random = fastrand::Rng::with_seed(18);
+        let mut results = [0usize; 4];
+        for _ in 0..2000 {
+            let bytes = random_request(&mut random);
+            let whole = parse(&bytes);
+            let sizes: Vec<usize> = (0..4).map(|_| random.usize(1..=READ_BYTES)).collect();
+            let (parsed, kept) = by_reads(&bytes, &sizes);
+            assert!(kept <= 2 * (MAX_HEAD_BYTES + MAX_BODY_BYTES + READ_BYTES), "{kept} bytes");
+            results[match &parsed {
+                ParsedRequest::Partial => 0,
+                ParsedRequest::Complete(_) => 1,
+                ParsedRequest::Refused(_) => 2,
+                ParsedRequest::Abandoned => 3,
+            }] += 1;
+            if parsed != ParsedRequest::Abandoned {
+                assert_eq!(parsed, whole, "{:?} in reads of {sizes:?}", String::from_utf8_lossy(&bytes));
+            }
+        }
+        assert!(results[..3].iter().all(|count| *count > 100), "{results:?}");
+    }
+
+    #[test]
+    fn a_request_in_too_many_reads_is_abandoned() {
+        let text = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(100));
+        assert_eq!(by_reads(text.as_bytes(), &[1]).0, ParsedRequest::Abandoned);
+        assert_eq!(by_reads(text.as_bytes(), &[2]).0, parse(text.as_bytes()));
     }
 
     #[test]
