@@ -2,6 +2,8 @@
 //! xtask/bench/RESULTS.md.
 //! Needs an idle machine; not part of `test`, since a figure has no pass or fail.
 
+mod encoder;
+
 use std::path::{Path, PathBuf};
 
 use super::live;
@@ -13,6 +15,7 @@ use crate::{scratch, workspace};
 /// paired benchmarks beside other profilers, written to xtask/bench/RESULTS.md
 ///
 /// engine      the engine's calls alone, in Rust
+/// encoder     time and memory of pprof and OTLP for 20,000 to 200,000 stacks, beside google/pprof and prost; needs Go
 /// accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads
 /// overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz
 /// tags        nanoseconds to enter and leave tag_wrapper
@@ -60,10 +63,12 @@ pub struct BenchArguments {
     runtimes: RuntimeArguments,
 }
 
-/// The benchmark without a language.
+/// The benchmarks without a language.
 const ENGINE: Benchmark = Benchmark { name: "engine", heading: "Rust: calls of the engine" };
+const ENCODER: Benchmark = Benchmark { name: "encoder", heading: "Rust: encoders" };
 
-/// A benchmark, and the name of its language; none for [`ENGINE`].
+/// A benchmark, and the name of its language; none for [`ENGINE`] and [`ENCODER`].
+#[derive(Clone, Copy)]
 struct ListedBenchmark {
     language: Option<&'static str>,
     benchmark: &'static Benchmark,
@@ -72,7 +77,7 @@ struct ListedBenchmark {
 impl ListedBenchmark {
     /// Every benchmark, in the order of a run without names.
     fn all() -> Vec<Self> {
-        let mut all = vec![Self { language: None, benchmark: &ENGINE }];
+        let mut all = [&ENGINE, &ENCODER].map(|benchmark| Self { language: None, benchmark }).to_vec();
         for language in languages::ALL {
             let listed = |benchmark| Self { language: Some(language.name()), benchmark };
             all.extend(language.benchmarks().iter().map(listed));
@@ -112,6 +117,7 @@ pub fn run(given: &BenchArguments) -> StepResult {
         let runner = runners.iter().find(|(name, _)| Some(*name) == *language);
         let (tables, runtime) = match runner {
             Some((_, runner)) => (runner.measure(benchmark.name, &command, short)?, runner.runtime()),
+            None if benchmark.name == ENCODER.name => (encoder::measure(short)?, "release profile".to_owned()),
             None => (engine()?, "release profile".to_owned()),
         };
         write_section(benchmark.heading, &format!("{}\n\n{tables}", conditions(&runtime)?), short)?;
