@@ -356,7 +356,7 @@ impl<'a> DrainThread<'a> {
         let peak_ns = self.heap_peak.as_ref().and_then(|recorder| recorder.due_ns(self.session));
         let change_ns = self.due_changes.due_ns(self.session);
         // An idle process, which has no window, has no wakeup for the governor.
-        let overhead_ns = self.engine.due_ns().map(|_| self.overhead.due_ns());
+        let overhead_ns = self.engine.due_ns().map(|window_due_ns| self.overhead.due_ns(window_due_ns));
         let due_ns = [self.engine.due_ns(), peak_ns, change_ns, overhead_ns];
         let due_ns = due_ns.into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
         let left_ns = due_ns.saturating_sub(sys::monotonic_ns()).max(1);

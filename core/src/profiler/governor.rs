@@ -45,20 +45,17 @@ impl OverheadMonitor {
         }
     }
 
-    /// Monotonic time at which the interval ends.
-    pub fn due_ns(&self) -> u64 {
-        self.last.time_ns + INTERVAL_NS
+    /// Monotonic time at which the interval ends, while a window is open that ends at `window_due_ns`.
+    pub fn due_ns(&self, window_due_ns: u64) -> u64 {
+        end_ns(self.last.time_ns + INTERVAL_NS, Some(window_due_ns))
     }
 
-    /// Ends the interval if it is due. `window_due_ns`: the end of the open window, which is awaited if it is near.
+    /// Ends the interval if it is due. `window_due_ns`: the end of the open window.
     pub fn check(&mut self, session: &Session, window_due_ns: Option<u64>) {
-        let now_ns = sys::monotonic_ns();
-        let is_window_near = window_due_ns.is_some_and(|due_ns| due_ns > now_ns && due_ns - now_ns < TOLERANCE_NS);
-        if now_ns + TOLERANCE_NS < self.due_ns() || (is_window_near && now_ns < self.due_ns() + TOLERANCE_NS) {
-            return;
+        if is_over(sys::monotonic_ns(), self.last.time_ns + INTERVAL_NS, window_due_ns) {
+            // `stop` holds the lock while it waits for this thread; `update` holds it briefly.
+            try_with_lifecycle_lock(|| self.end_interval(session));
         }
-        // `stop` holds the lock while it waits for this thread; `update` holds it briefly.
-        try_with_lifecycle_lock(|| self.end_interval(session));
     }
 
     fn end_interval(&mut self, session: &Session) {
@@ -122,6 +119,19 @@ impl OverheadMonitor {
     }
 }
 
+/// End of an interval that is due at `due_ns`: with the open window, if that ends near it. Monotonic times.
+fn end_ns(due_ns: u64, window_due_ns: Option<u64>) -> u64 {
+    window_due_ns.filter(|window_due_ns| *window_due_ns < due_ns + TOLERANCE_NS).unwrap_or(due_ns)
+}
+
+/// Whether the interval ends now. Without a window to wait for, it may end early. If false, `end_ns` is later than now: the
+/// drain thread sleeps until then.
+fn is_over(now_ns: u64, due_ns: u64, window_due_ns: Option<u64>) -> bool {
+    let is_window_awaited =
+        window_due_ns.is_some_and(|window_due_ns| window_due_ns > now_ns && window_due_ns < due_ns + TOLERANCE_NS);
+    now_ns + TOLERANCE_NS >= due_ns && !is_window_awaited
+}
+
 impl Readings {
     fn now(session: &Session, group_ns: Option<u64>) -> Self {
         let clocks = session.clocks.load();
@@ -152,4 +162,35 @@ pub(super) fn append_stats(session: &Session, stats: &mut Stats) {
     stats.text("governor.shed", governor.shed_types(&requested).join(","));
     stats.count("governor.sample_rate", u64::from(config.sample_rate));
     stats.count("governor.wall_rate", u64::from(crate::governor::wall_rate(&config)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUE_NS: u64 = 100 * INTERVAL_NS;
+
+    #[test]
+    fn an_interval_ends_with_the_window_that_ends_near_it() {
+        let second_ns = 1_000_000_000;
+        for window_due_ns in [DUE_NS - second_ns / 2, DUE_NS + second_ns / 2] {
+            assert!(!is_over(window_due_ns - 1, DUE_NS, Some(window_due_ns)));
+            assert!(is_over(window_due_ns, DUE_NS, None));
+        }
+        assert!(is_over(DUE_NS, DUE_NS, Some(DUE_NS + 5 * second_ns)));
+        assert!(!is_over(DUE_NS - 2 * second_ns, DUE_NS, None));
+    }
+
+    #[test]
+    fn the_drain_thread_sleeps_until_an_interval_ends() {
+        let step_ns = 50_000_000;
+        for now in 0..80 {
+            for window in 1..80 {
+                let now_ns = DUE_NS - 2_000_000_000 + now * step_ns;
+                let window_due_ns = now_ns + window * step_ns;
+                let is_awake = end_ns(DUE_NS, Some(window_due_ns)) <= now_ns;
+                assert!(!is_awake || is_over(now_ns, DUE_NS, Some(window_due_ns)), "{now_ns} {window_due_ns}");
+            }
+        }
+    }
 }
