@@ -1,6 +1,7 @@
-//! The overhead budget in a cgroup of 0.1 CPU: a program of each language with 400 blocked threads, idle, then a burst. The
-//! profiler's CPU time is at most 1 % of the quota, and the burst's function has its CPU time. Optimized packages, since the
-//! cost of unoptimized code proves nothing. Requires the right to create a cgroup.
+//! The overhead budget in a cgroup of 0.1 CPU: a program of each language with 400 blocked threads, idle, then a burst in which
+//! the kernel throttles the program. The profiler's CPU time is at most 1 % of the quota, the rate is at least 10 Hz, and the
+//! burst's function has its CPU time. Optimized packages, since the cost of unoptimized code proves nothing. Requires the right
+//! to create a cgroup.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,12 @@ use crate::{scratch, workspace};
 const QUOTA: f64 = 0.1;
 /// The default of `cpu_budget`.
 const BUDGET: f64 = 0.01;
+/// Duration of a period of the quota.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Least part of the burst's periods in which the group was throttled. Its four threads need forty times the quota.
+const MIN_THROTTLED: f64 = 0.8;
+/// The governor does not lower the rate below this, Hz.
+const MIN_RATE_HZ: f64 = 10.0;
 /// Windows of 10 s without load, and of the burst.
 const WINDOWS: [usize; 2] = [3, 2];
 /// Least part of the burst's CPU time with the function on the stack. The rest is the runtime's own work.
@@ -37,6 +44,7 @@ struct MeasuredWindow {
     elapsed_ns: f64,
     cost_ns: f64,
     process_ns: f64,
+    sample_rate_hz: f64,
 }
 
 pub fn run(_: &LiveArguments) -> StepResult {
@@ -70,8 +78,8 @@ impl QuotaGroup {
             .find(|path| path.join("cpu.shares").exists());
         let name = format!("spanprof-live-{}", std::process::id());
         let path = v1.as_deref().unwrap_or(mount).join(name);
-        let period_us = 100_000;
-        let quota_us = (QUOTA * f64::from(period_us)) as u32;
+        let period_us = PERIOD.as_micros();
+        let quota_us = (QUOTA * period_us as f64) as u32;
         let (file, text) = match v1 {
             Some(_) => ("cpu.cfs_quota_us", quota_us.to_string()),
             None => ("cpu.max", format!("{quota_us} {period_us}")),
@@ -81,6 +89,14 @@ impl QuotaGroup {
         let group = Self(path.clone());
         std::fs::write(path.join(file), text).map_err(because)?;
         Ok(group)
+    }
+
+    /// Number of periods so far in which the kernel throttled the group.
+    fn throttled_periods(&self) -> StepResult<f64> {
+        let path = self.0.join("cpu.stat");
+        let text = scratch::read(&path)?;
+        let value = text.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse().ok());
+        value.ok_or_else(|| StepFailure::new("live governor", format!("no nr_throttled in {}", path.display())))
     }
 }
 
@@ -105,7 +121,9 @@ impl GovernedProgram {
             .time_limit(LIMIT);
         let step = self.variables.iter().fold(step, |step, (key, value)| step.env(key, value));
         let mut windows = Vec::new();
+        let throttled_before = group.throttled_periods()?;
         step.run_with_lines(|line| windows.extend(MeasuredWindow::read(line)))?;
+        let throttled = group.throttled_periods()? - throttled_before;
         let [in_idle, in_burst] = [windows.get(..idle), windows.get(idle..idle + burst)].map(Option::unwrap_or_default);
         if windows.len() != idle + burst + 1 {
             return Err(StepFailure::new("live governor", format!("{} windows in the output", windows.len())));
@@ -115,12 +133,19 @@ impl GovernedProgram {
         let used_ns: f64 = in_burst.iter().map(|window| window.process_ns - window.cost_ns).sum();
         let attributed = self.attributed_ns(directory)? / used_ns;
         println!(
-            "{}: of the quota: {}; in {}: {:.1} %",
+            "{}: of the quota: {}; in {}: {:.1} %; throttled in {throttled} periods",
             self.language,
             shown.join(", "),
             self.function,
             100.0 * attributed
         );
+        let burst_periods = in_burst.iter().map(|window| window.elapsed_ns).sum::<f64>() / PERIOD.as_nanos() as f64;
+        if throttled < MIN_THROTTLED * burst_periods {
+            return Err(StepFailure::new("live governor", format!("{throttled} of {burst_periods} periods throttled")));
+        }
+        if let Some(window) = windows.iter().find(|window| window.sample_rate_hz < MIN_RATE_HZ) {
+            return Err(StepFailure::new("live governor", format!("a rate of {} Hz", window.sample_rate_hz)));
+        }
         let above = windows.iter().filter(|window| share(window) > BUDGET).count();
         let is_idle_above = in_idle.iter().any(|window| share(window) > BUDGET);
         match (above, is_idle_above, attributed >= MIN_ATTRIBUTED) {
@@ -150,7 +175,7 @@ impl MeasuredWindow {
     fn read(line: &str) -> Option<Self> {
         let mut numbers = line.strip_prefix("window ")?.split(' ').map(str::parse);
         let mut next = || numbers.next()?.ok();
-        Some(Self { elapsed_ns: next()?, cost_ns: next()?, process_ns: next()? })
+        Some(Self { elapsed_ns: next()?, cost_ns: next()?, process_ns: next()?, sample_rate_hz: next()? })
     }
 }
 
