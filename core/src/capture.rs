@@ -93,7 +93,7 @@ impl Drop for OpenCapture {
 
 /// The samples of a capture.
 #[derive(Clone, Debug, Default)]
-pub struct CapturedProfile(ProfilesData);
+pub struct CapturedProfile(pub(crate) ProfilesData);
 
 impl CapturedProfile {
     /// The profile as gzip-compressed pprof, with labels and span links.

@@ -6,6 +6,7 @@ use crate::fake::FakeRuntime;
 use crate::resource::Resource;
 use crate::stats::{Counters, Stats};
 use crate::sys::CpuAccount;
+use crate::window::SampleSelection;
 use spanprof_profile::encode::text;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::ProfilesData;
@@ -82,11 +83,11 @@ impl Run {
     }
 
     fn begin(&mut self, kind: SampleKind) {
-        self.engine.begin_collection(vec![kind], self.time());
+        self.engine.begin_collection(0, SampleSelection::of_kinds(&[kind]), self.time());
     }
 
     fn end(&mut self, kinds: &[SampleKind]) -> ProfilesData {
-        self.engine.end_collection(kinds, self.time())
+        self.engine.end_collection(0, kinds, self.time())
     }
 
     fn counted(&self) -> Stats {
@@ -124,7 +125,7 @@ fn pulls_change_neither_the_windows_nor_the_counters() {
         let kind = [SampleKind::Cpu, SampleKind::Wall, SampleKind::Lock][number as usize / 20 % 3];
         match number % 20 {
             3 => run.begin(kind),
-            11 if number == 31 => run.engine.cancel_collection(),
+            11 if number == 31 => run.engine.cancel_collection(0),
             17 => drop(run.end(&[kind])),
             18 => drop(run.end(&[SampleKind::Alloc, SampleKind::InUse])),
             _ => {}
@@ -206,4 +207,30 @@ fn a_profile_without_samples_has_its_types_and_duration() {
     let data = run.end(&[SampleKind::Wall]);
     let (_, profile) = data.profiles().next().unwrap();
     assert_eq!((profile.type_name(), profile.duration_nano, profile.samples.len()), ("wall", 5_000_000_000, 0));
+}
+
+#[test]
+fn wall_clock_samples_on_demand_are_collected_by_thread_and_not_in_the_window() {
+    let mut run = Run::new();
+    let sample = |run: &mut Run, thread_id, flags| {
+        let frames = [RawFrame { code: run.runtime.code_of("waits"), at: 0 }];
+        let (kind, flags, context) = (SampleKind::Wall, SampleFlags(flags), Context::None);
+        let sample =
+            RawSample { kind, flags, thread_id, time_ns: 5, values: [10, 0], key: 0, context, frames: &frames };
+        run.engine.process(1, &sample);
+    };
+    let kinds = vec![SampleKind::Wall];
+    let of_thread = SampleSelection { kinds: kinds.clone(), thread_id: Some(2) };
+    run.engine.begin_collection(7, of_thread, run.time());
+    run.engine.begin_collection(8, SampleSelection { kinds, thread_id: None }, run.time());
+    (1..=3).for_each(|thread_id| sample(&mut run, thread_id, SampleFlags::ON_DEMAND));
+    sample(&mut run, 2, 0);
+    let collected =
+        |run: &mut Run, number| total(&run.engine.end_collection(number, &[SampleKind::Wall], run.time()), "wall");
+    assert_eq!([collected(&mut run, 7), collected(&mut run, 8)], [20, 40]);
+    sample(&mut run, 2, SampleFlags::ON_DEMAND);
+    run.close(None);
+    assert_eq!(run.windows.len(), 1);
+    assert!(run.windows[0].contains(" 10") && !run.windows[0].contains(" 20"), "{}", run.windows[0]);
+    assert_eq!(run.counted().counter("samples.wall"), 1);
 }

@@ -172,7 +172,15 @@ impl Drain {
             if sample.values[1] > 0 {
                 self.process_wait(position, sample, window, counters);
             }
-            if !window.settings().wall || sample.values[0] == 0 {
+            if sample.values[0] == 0 {
+                return;
+            }
+            let is_of_window = window.settings().wall && !sample.flags.has(SampleFlags::ON_DEMAND);
+            if !is_of_window {
+                if self.collections.take(sample) {
+                    let flags = SampleFlags(sample.flags.0 | SampleFlags::ON_DEMAND);
+                    self.resolve_and_add(position, &RawSample { flags, ..*sample }, window, counters);
+                }
                 return;
             }
         }
@@ -186,7 +194,8 @@ impl Drain {
         frames.extend(SyntheticFrame::from_code(sample.key).map(RawFrame::synthetic));
         frames.extend_from_slice(sample.frames);
         let values = [sample.values[1], 0];
-        let wait = RawSample { kind: SampleKind::OffCpu, values, key: 0, frames: &frames, ..*sample };
+        let flags = SampleFlags(sample.flags.0 & !SampleFlags::ON_DEMAND);
+        let wait = RawSample { kind: SampleKind::OffCpu, flags, values, key: 0, frames: &frames, ..*sample };
         self.resolve_and_add(position, &wait, window, counters);
         self.wait_frames = frames;
     }

@@ -14,7 +14,7 @@ use crate::runtime::Runtime;
 use crate::stacks::StackTable;
 use crate::stats::Counters;
 use crate::sys::CpuAccount;
-use crate::window::{CloseInput, ClosedWindow, SampleCollection, Window, WindowSettings};
+use crate::window::{CloseInput, ClosedWindow, SampleCollection, SampleSelection, Window, WindowSettings};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::{transform, HeapAge, ProfilesData};
 use spanprof_signal::heap::HEAP;
@@ -254,24 +254,24 @@ impl Engine {
         closed.map(|closed| closed.redacted(&mut self.redactor))
     }
 
-    /// Begins to collect samples of `kinds` beside the open window. Replaces an earlier collection.
-    pub fn begin_collection(&mut self, kinds: Vec<SampleKind>, at: CollectionTime) {
+    /// Begins to collect samples beside the open window. Replaces an earlier collection of the same number.
+    pub fn begin_collection(&mut self, number: u32, selection: SampleSelection, at: CollectionTime) {
         let settings = self.window.settings();
-        let collection = SampleCollection::of_pull(settings, kinds, at.now_monotonic_ns, at.unattributed_ns);
-        self.drain.collections.requested = Some(collection);
+        let collection = SampleCollection::of_request(settings, selection, at.now_monotonic_ns, at.unattributed_ns);
+        self.drain.collections.requested.insert(number, collection);
     }
 
     /// Ends the collection without a result.
-    pub fn cancel_collection(&mut self) {
-        self.drain.collections.requested = None;
+    pub fn cancel_collection(&mut self, number: u32) {
+        self.drain.collections.requested.remove(&number);
     }
 
     /// Ends the collection, or reads those since the start, and adds the objects in use if `kinds` contains them.
-    pub fn end_collection(&mut self, kinds: &[SampleKind], at: CollectionTime) -> ProfilesData {
+    pub fn end_collection(&mut self, number: u32, kinds: &[SampleKind], at: CollectionTime) -> ProfilesData {
         let collected: Vec<_> = kinds.iter().copied().filter(|kind| *kind != SampleKind::InUse).collect();
         let stack = self.drain.reason_stack(DropReason::UnseenThread);
         let mut collections = std::mem::take(&mut self.drain.collections);
-        let mut requested = collections.requested.take();
+        let mut requested = collections.requested.remove(&number);
         if let Some(requested) = &mut requested {
             requested.add_unattributed(at.unattributed_ns, at.now_monotonic_ns, stack);
         }

@@ -10,6 +10,7 @@ mod log_queue;
 mod self_walk;
 
 pub use crate::host_log::log;
+pub use crate::profiler::{objects_in_use, WallCollection};
 pub use crate::pull::{PullRequest, PullResponse, PULL_PREFIX};
 pub use crate::random::fraction as random_fraction;
 pub use crate::sys::ReserveAllocator;

@@ -150,12 +150,10 @@ impl<'a> DrainThread<'a> {
             self.session.release_wall(ending == Ending::LiveThreads);
         }
         let is_peak_due = self.heap_peak.as_ref().is_some_and(|recorder| recorder.is_due(self.session));
-        let (collects, collects_heap) = {
-            let requests = self.session.control.lock();
-            (requests.collection.is_requested(), requests.collection.has_allocations())
-        };
-        // Only for pulls of the heap: in some runtimes the threads of the program read their allocations.
-        if ending != Ending::Nothing || is_peak_due || collects_heap {
+        // Read before the position of the ring: the samples before each step are drained first.
+        let steps = self.session.control.lock().requested_steps();
+        // Only for collections of the heap: in some runtimes the threads of the program read their allocations.
+        if ending != Ending::Nothing || is_peak_due || steps.iter().any(|(_, step)| step.has_allocations()) {
             heap_profile::submit_outstanding(self.session);
         }
         self.check_handlers();
@@ -191,14 +189,15 @@ impl<'a> DrainThread<'a> {
         if stop {
             self.drain_up_to(self.up_to);
             self.end_captures(&captures_ended);
+            // Of collections that the program reads later.
+            let steps = self.session.control.lock().steps_at_end();
+            self.follow_collections(steps);
             self.close_and_send(true);
             self.write_output();
             return false;
         }
         self.drain_up_to(self.up_to);
-        if collects {
-            self.follow_collection();
-        }
+        self.follow_collections(steps);
         self.end_captures(&captures_ended);
         if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
             recorder.check(&mut self.engine, self.session);
@@ -224,33 +223,39 @@ impl<'a> DrainThread<'a> {
         true
     }
 
-    /// Does the requested step of a collection, after the samples before it were drained.
-    fn follow_collection(&mut self) {
+    /// Does the requested steps of collections, after the samples before them were drained.
+    fn follow_collections(&mut self, steps: Vec<(u32, CollectionStep)>) {
         let clocks = self.session.clocks.load_full();
         let at = || CollectionTime {
             now_monotonic_ns: sys::monotonic_ns(),
             unix_offset_ns: unix_offset_ns(),
             unattributed_ns: clocks.as_ref().map_or(0, |clocks| clocks.account().unattributed_ns()),
         };
-        let step = self.session.control.lock().collection.requested();
-        let is_cancel = matches!(step, CollectionStep::Cancel);
-        let next = match step {
-            CollectionStep::Begin(kinds) => {
-                self.engine.begin_collection(kinds, at());
-                CollectionStep::Running
-            }
-            CollectionStep::End(kinds) => CollectionStep::Done(Box::new(self.engine.end_collection(&kinds, at()))),
-            _ => {
-                self.engine.cancel_collection();
-                CollectionStep::Idle
-            }
-        };
-        self.session.control.complete(|requests| {
-            // A cancellation that arrived meanwhile is done at the next wakeup.
-            if is_cancel || !matches!(requests.collection, CollectionStep::Cancel) {
-                requests.collection = next;
-            }
-        });
+        for (number, step) in steps {
+            let is_cancel = matches!(step, CollectionStep::Cancel);
+            let next = match step {
+                CollectionStep::Begin(selection) => {
+                    self.engine.begin_collection(number, selection.clone(), at());
+                    Some(CollectionStep::Running(selection))
+                }
+                CollectionStep::End(kinds) => {
+                    Some(CollectionStep::Done(Box::new(self.engine.end_collection(number, &kinds, at()))))
+                }
+                _ => {
+                    self.engine.cancel_collection(number);
+                    None
+                }
+            };
+            self.session.control.complete(|requests| {
+                let is_canceled = matches!(requests.collections.get(&number), Some(CollectionStep::Cancel));
+                match next {
+                    // A cancellation that arrived meanwhile is done at the next wakeup.
+                    _ if is_canceled && !is_cancel => {}
+                    Some(next) => drop(requests.collections.insert(number, next)),
+                    None => drop(requests.collections.remove(&number)),
+                }
+            });
+        }
     }
 
     /// Completes captures, whose samples are drained.

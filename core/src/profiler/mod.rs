@@ -24,6 +24,7 @@ mod session;
 mod start_stop;
 mod torn_stack;
 mod wall;
+mod wall_collection;
 mod wall_pace;
 mod wall_repeats;
 mod wall_thread;
@@ -45,6 +46,7 @@ use crate::{Error, ErrorKind};
 use session::{Inherited, Session};
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, RawSample, SampleKind};
+pub use wall_collection::{objects_in_use, WallCollection};
 
 /// The running session.
 static CURRENT: ArcSwapOption<Session> = ArcSwapOption::const_empty();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::control::{self, ControlRequest, TokenCheck};
-use super::session::{CollectionStep, Session};
+use super::session::{CollectionStep, Session, PULL_COLLECTION};
 use super::Profiler;
 use crate::config::{Config, DestinationConfig, DestinationType};
 use crate::host_log::{log, LogLevel};
@@ -17,6 +17,7 @@ use crate::pull::{
 use crate::reduction;
 use crate::stats::Stats;
 use crate::sys;
+use crate::window::SampleSelection;
 use spanprof_export::{HttpListener, HttpRequest};
 use spanprof_profile::encode::{pprof, text};
 use spanprof_profile::{ProfilesData, Value};
@@ -198,13 +199,13 @@ impl Session {
         let failed = || PullResponse::refusal(503, "the profiler stopped meanwhile");
         let kinds = request.name.kinds();
         if request.name.is_moment() {
-            if !self.control.collect(CollectionStep::Begin(kinds.to_vec()), DRAIN_TIMEOUT, self.inbox) {
+            if !self.collect_step(CollectionStep::Begin(SampleSelection::of_kinds(kinds))) {
                 return Err(failed());
             }
             self.submit_threads_on_demand();
         } else if let Some(duration) = request.duration {
             self.release_held_back(kinds);
-            if !self.control.collect(CollectionStep::Begin(kinds.to_vec()), DRAIN_TIMEOUT, self.inbox) {
+            if !self.collect_step(CollectionStep::Begin(SampleSelection::of_kinds(kinds))) {
                 return Err(failed());
             }
             let deadline = Instant::now() + duration;
@@ -215,10 +216,14 @@ impl Session {
             }
         }
         self.release_held_back(kinds);
-        if !self.control.collect(CollectionStep::End(kinds.to_vec()), DRAIN_TIMEOUT, self.inbox) {
+        if !self.collect_step(CollectionStep::End(kinds.to_vec())) {
             return Err(failed());
         }
-        self.control.take_collected().ok_or_else(failed)
+        self.control.take_collected(PULL_COLLECTION).ok_or_else(failed)
+    }
+
+    fn collect_step(&self, step: CollectionStep) -> bool {
+        self.control.collect(PULL_COLLECTION, step, DRAIN_TIMEOUT, self.inbox)
     }
 
     /// Makes the wall sampler submit its held-back samples.
@@ -241,7 +246,7 @@ impl<'a> Collecting<'a> {
 
 impl Drop for Collecting<'_> {
     fn drop(&mut self) {
-        self.0.control.cancel_collection(self.0.inbox);
+        self.0.control.cancel_collection(PULL_COLLECTION, self.0.inbox);
         self.0.pull.is_collecting.store(false, Ordering::Release);
     }
 }

@@ -75,9 +75,10 @@ impl Session {
     }
 
     /// Whether the wall sampler is needed. A type that the governor has shed keeps it.
-    fn needs_wall_sampler(&self, effective: &Config) -> bool {
+    pub(super) fn needs_wall_sampler(&self, effective: &Config) -> bool {
         let evaluated_ns = self.evaluated_ns.load(Ordering::Acquire);
-        walks_threads(&sampling_config(effective, self.safe_mode, evaluated_ns, self.duty_phase).0)
+        (effective.enabled && self.wall_collections.load(Ordering::Acquire) > 0)
+            || walks_threads(&sampling_config(effective, self.safe_mode, evaluated_ns, self.duty_phase).0)
     }
 
     /// Sets the time of the next change that time causes; 0: none.
@@ -174,10 +175,10 @@ impl Session {
                 return Ok(());
             };
             let counters = self.counters.clone();
-            *wall =
-                Some(wall_thread::spawn(self.runtime.clone(), capture, self.inbox, counters, self.config.load_full())?);
+            let demand = self.wall_demand();
+            *wall = Some(wall_thread::spawn(self.runtime.clone(), capture, self.inbox, counters, demand)?);
         } else if let Some(running) = &*wall {
-            running.set_config(self.config.load_full());
+            running.set_demand(self.wall_demand());
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! One run of the profiler: its clocks, threads, tables and destinations, and the requests to its drain thread. Not here:
 //! its start, change and stop (`start_stop`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-use super::wall_thread::WallThread;
+use super::wall_thread::{WallDemand, WallThread};
 use super::watched_file::WatchedFile;
 use crate::capture::MAX_CAPTURES;
 use crate::config::{Burst, Config, RunningConfig};
@@ -19,6 +19,7 @@ use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
 use crate::sys::{self, Clocks, CpuAccount, Inbox, PeakFile};
+use crate::window::SampleSelection;
 use spanprof_export::HttpListener;
 use spanprof_profile::redact::RedactionSettings;
 use spanprof_profile::ProfilesData;
@@ -79,6 +80,8 @@ pub(super) struct Session {
     pub control: DrainControl,
     pub wall: Mutex<Option<WallThread>>,
     pub pull: PullState,
+    /// Number of collections that need wall-clock samples. Changed with the lifecycle lock only.
+    pub wall_collections: AtomicU32,
     /// Why this process has no heap profile, if it should have one.
     pub no_heap_reason: ArcSwapOption<String>,
     pub stopping: AtomicBool,
@@ -137,8 +140,15 @@ impl Session {
     /// Passes a changed configuration to the wall sampler, if it is running.
     pub fn update_wall(&self) {
         if let Some(running) = &*self.wall.lock().unwrap_or_else(PoisonError::into_inner) {
-            running.set_config(self.config.load_full());
+            running.set_demand(self.wall_demand());
         }
+    }
+
+    /// The kinds of samples that the wall sampler takes.
+    pub fn wall_demand(&self) -> WallDemand {
+        let config = self.config.load_full();
+        let for_collections = config.enabled && self.wall_collections.load(Ordering::Acquire) > 0;
+        WallDemand { config, for_collections }
     }
 
     /// Makes the wall sampler submit its held-back samples before a window ends, and the live threads before their profile
@@ -218,14 +228,15 @@ impl KindsToClose {
     }
 }
 
-/// State of the samples that are collected for a pull.
-#[derive(Debug, Default)]
+/// Number of the collection of a pull. Collections of the program have others.
+pub(super) const PULL_COLLECTION: u32 = 0;
+
+/// State of a collection of samples.
+#[derive(Debug)]
 pub(super) enum CollectionStep {
-    #[default]
-    Idle,
     /// Requested.
-    Begin(Vec<SampleKind>),
-    Running,
+    Begin(SampleSelection),
+    Running(SampleSelection),
     /// Requested; without an earlier `Begin` for those since the start.
     End(Vec<SampleKind>),
     Done(Box<ProfilesData>),
@@ -234,23 +245,28 @@ pub(super) enum CollectionStep {
 }
 
 impl CollectionStep {
-    /// A copy of the request.
-    pub fn requested(&self) -> Self {
+    /// A copy of the request, if the drain thread has something to do.
+    fn requested(&self) -> Option<Self> {
         match self {
-            Self::Begin(kinds) => Self::Begin(kinds.clone()),
-            Self::End(kinds) => Self::End(kinds.clone()),
-            _ => Self::Cancel,
+            Self::Begin(selection) => Some(Self::Begin(selection.clone())),
+            Self::End(kinds) => Some(Self::End(kinds.clone())),
+            Self::Cancel => Some(Self::Cancel),
+            Self::Running(_) | Self::Done(_) => None,
+        }
+    }
+
+    /// The end of a running collection.
+    fn end(&self) -> Option<Self> {
+        match self {
+            Self::Running(selection) => Some(Self::End(selection.kinds.clone())),
+            other => other.requested(),
         }
     }
 
     /// Whether the request is about allocations.
     pub fn has_allocations(&self) -> bool {
-        matches!(self, Self::Begin(kinds) | Self::End(kinds) if kinds.contains(&SampleKind::Alloc))
-    }
-
-    /// Whether the drain thread has something to do.
-    pub fn is_requested(&self) -> bool {
-        matches!(self, Self::Begin(_) | Self::End(_) | Self::Cancel)
+        let (Self::Begin(SampleSelection { kinds, .. }) | Self::End(kinds)) = self else { return false };
+        kinds.contains(&SampleKind::InUse)
     }
 }
 
@@ -262,7 +278,8 @@ pub(super) struct DrainRequests {
     pub close_kinds: KindsToClose,
     /// In the order of the requests.
     pub changes: Vec<ConfigChange>,
-    pub collection: CollectionStep,
+    /// By number.
+    pub collections: WordMap<u32, CollectionStep>,
     /// Captures to begin before the next samples, and to end after them.
     pub captures_begun: Vec<u32>,
     pub captures_ended: Vec<u32>,
@@ -271,6 +288,18 @@ pub(super) struct DrainRequests {
     pub open_captures: usize,
     pub stop: bool,
     pub ended: bool,
+}
+
+impl DrainRequests {
+    /// The requested steps of collections.
+    pub fn requested_steps(&self) -> Vec<(u32, CollectionStep)> {
+        self.collections.iter().filter_map(|(number, step)| Some((*number, step.requested()?))).collect()
+    }
+
+    /// As [`Self::requested_steps`] at the end of the session, which ends running collections too.
+    pub fn steps_at_end(&self) -> Vec<(u32, CollectionStep)> {
+        self.collections.iter().filter_map(|(number, step)| Some((*number, step.end()?))).collect()
+    }
 }
 
 impl DrainControl {
@@ -340,36 +369,38 @@ impl DrainControl {
         self.wait(deadline, |requests| requests.ended)
     }
 
-    /// Requests a step of the collection; true when the drain thread has done it in time.
-    pub fn collect(&self, step: CollectionStep, timeout: Duration, inbox: &Inbox) -> bool {
+    /// Requests a step of a collection; true when the drain thread has done it in time.
+    pub fn collect(&self, number: u32, step: CollectionStep, timeout: Duration, inbox: &Inbox) -> bool {
         {
             let mut requests = self.lock();
             if requests.ended || requests.stop {
                 return false;
             }
-            requests.collection = step;
+            requests.collections.insert(number, step);
         }
         inbox.wake();
-        self.wait(Instant::now() + timeout, |requests| !requests.collection.is_requested())
+        self.wait(Instant::now() + timeout, |requests| {
+            requests.collections.get(&number).is_none_or(|step| step.requested().is_none())
+        })
     }
 
-    /// Ends the collection; its samples are discarded.
-    pub fn cancel_collection(&self, inbox: &Inbox) {
+    /// Ends a collection; its samples are discarded.
+    pub fn cancel_collection(&self, number: u32, inbox: &Inbox) {
         let mut requests = self.lock();
-        if !matches!(requests.collection, CollectionStep::Idle) {
-            requests.collection = CollectionStep::Cancel;
+        if let Some(step) = requests.collections.get_mut(&number) {
+            *step = CollectionStep::Cancel;
             drop(requests);
             inbox.wake();
         }
     }
 
     /// The collected profiles, once.
-    pub fn take_collected(&self) -> Option<ProfilesData> {
+    pub fn take_collected(&self, number: u32) -> Option<ProfilesData> {
         let mut requests = self.lock();
-        match std::mem::take(&mut requests.collection) {
+        match requests.collections.remove(&number)? {
             CollectionStep::Done(data) => Some(*data),
             other => {
-                requests.collection = other;
+                requests.collections.insert(number, other);
                 None
             }
         }

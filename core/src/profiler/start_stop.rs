@@ -110,6 +110,7 @@ impl Session {
             control: DrainControl::default(),
             wall: Mutex::new(None),
             pull: PullState::default(),
+            wall_collections: AtomicU32::new(0),
             no_heap_reason: ArcSwapOption::empty(),
             stopping: AtomicBool::new(false),
             fork_generation: sys::fork_generation(),

@@ -64,6 +64,8 @@ pub(super) struct WallSampler {
     pending: BTreeMap<u32, PendingWalk>,
     /// The last observation of each thread.
     repeats: Repeats,
+    /// Whether the samples are not for the wall-clock profile of the window, but for collections and the off-CPU profile.
+    pub is_on_demand: bool,
     /// Whether the time off CPU is measured.
     measures_off_cpu: bool,
     off_cpu: OffCpu,
@@ -116,6 +118,7 @@ impl WallSampler {
             threads: Vec::new(),
             pending: BTreeMap::new(),
             repeats: Repeats::default(),
+            is_on_demand: false,
             measures_off_cpu: false,
             off_cpu: OffCpu::default(),
             live_threads_ns: 0,
@@ -439,7 +442,9 @@ impl WallSampler {
 
     /// Submits a sample with a weight above 0. A sample that a full ring rejects is counted.
     fn submit(&self, sample: &RawSample<'_>) {
-        if sample.values[0] > 0 && self.inbox.submit(sample).is_err() {
+        let is_on_demand = self.is_on_demand && sample.kind == SampleKind::Wall;
+        let flags = SampleFlags(sample.flags.0 | if is_on_demand { SampleFlags::ON_DEMAND } else { 0 });
+        if sample.values[0] > 0 && self.inbox.submit(&RawSample { flags, ..*sample }).is_err() {
             self.counters.submit_dropped.add(1);
         }
     }

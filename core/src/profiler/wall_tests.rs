@@ -1,6 +1,6 @@
 //! Tests of the wall sampler (`wall`) with threads whose self-walks complete when the test decides.
 
-use super::super::wall_thread::spawn;
+use super::super::wall_thread::{spawn, WallDemand};
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -273,7 +273,14 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
         Arc::new(SelfWalkRuntime { threads: threads(&[3]), completes_on_wait: false, are_frames_stable: true });
     let before_ns = sys::monotonic_ns();
     let config = Config { wall: true, wall_rate: Some(1), ..Config::default() };
-    let thread = spawn(runtime, walk_when_running, inbox, Arc::default(), Arc::new(config)).unwrap();
+    let thread = spawn(
+        runtime,
+        walk_when_running,
+        inbox,
+        Arc::default(),
+        WallDemand { config: Arc::new(config), for_collections: false },
+    )
+    .unwrap();
     let control = thread.control();
     let submitted_ns = || {
         let mut submitted_ns = 0;
@@ -446,7 +453,9 @@ fn threads_alone_need_no_ticks() {
         Captured::Walked
     };
     let config = Config { threads: true, wall_rate: Some(1000), ..Config::default() };
-    let thread = spawn(runtime, walk, inbox, Arc::default(), Arc::new(config)).unwrap();
+    let thread =
+        spawn(runtime, walk, inbox, Arc::default(), WallDemand { config: Arc::new(config), for_collections: false })
+            .unwrap();
     let control = thread.control();
     let timeout = Duration::from_secs(20);
     control.release(timeout, false);

@@ -22,8 +22,22 @@ pub(super) struct WallControl {
     changed: Condvar,
 }
 
+/// The configuration of the sampler, and whether it samples for collections too.
+#[derive(Clone)]
+pub(super) struct WallDemand {
+    pub config: Arc<Config>,
+    pub for_collections: bool,
+}
+
+impl WallDemand {
+    /// Whether the sampler ticks. The live threads alone need no ticks.
+    fn samples_time(&self) -> bool {
+        self.config.wall || self.config.off_cpu || self.for_collections
+    }
+}
+
 struct WallRequests {
-    config: Arc<Config>,
+    demand: WallDemand,
     stop: bool,
     /// Number of requests to submit the held-back samples, and of those that are done.
     releases: u64,
@@ -43,8 +57,8 @@ struct Release {
 }
 
 impl WallThread {
-    pub fn set_config(&self, config: Arc<Config>) {
-        self.control.lock().config = config;
+    pub fn set_demand(&self, demand: WallDemand) {
+        self.control.lock().demand = demand;
         self.control.changed.notify_all();
     }
 
@@ -66,10 +80,10 @@ pub(super) fn spawn(
     capture: CaptureOtherFn,
     inbox: &'static Inbox,
     counters: Arc<Counters>,
-    config: Arc<Config>,
+    demand: WallDemand,
 ) -> std::io::Result<WallThread> {
     let requests =
-        WallRequests { config, stop: false, releases: 0, released: 0, live_threads: false, on_demand: false };
+        WallRequests { demand, stop: false, releases: 0, released: 0, live_threads: false, on_demand: false };
     let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
     let own_control = control.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
@@ -77,17 +91,18 @@ pub(super) fn spawn(
         let mut cpu_ns = 0;
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
-                let (config, stop, release) = own_control.sleep(&mut sampler);
-                match samples_time(&config) {
+                let (demand, stop, release) = own_control.sleep(&mut sampler);
+                let config = &demand.config;
+                match demand.samples_time() {
                     // Also before the end, to sample the time since the last tick.
-                    true => sampler.tick(&config, sys::monotonic_ns()),
+                    true => sampler.tick(config, sys::monotonic_ns()),
                     false => sampler.pause(sys::monotonic_ns()),
                 }
                 if stop {
                     sampler.finish();
                 }
                 if config.threads && (stop || release.as_ref().is_some_and(|release| release.live_threads)) {
-                    sampler.submit_live_threads(&config);
+                    sampler.submit_live_threads(config);
                 }
                 let cpu_before_ns = std::mem::replace(&mut cpu_ns, sys::current_thread_cpu_ns());
                 counters.wall_cpu_ns.add(cpu_ns - cpu_before_ns);
@@ -96,7 +111,7 @@ pub(super) fn spawn(
                 }
                 if let Some(release) = release {
                     if release.on_demand {
-                        sampler.submit_threads_on_demand(&config);
+                        sampler.submit_threads_on_demand(config);
                     }
                     sampler.release(sys::monotonic_ns());
                     own_control.lock().released = release.number;
@@ -144,20 +159,25 @@ impl WallControl {
     }
 
     /// Sleeps until the next tick is due, or a request arrives. Returns the configuration, whether to stop, and the request.
-    fn sleep(&self, sampler: &mut WallSampler) -> (Arc<Config>, bool, Option<Release>) {
+    fn sleep(&self, sampler: &mut WallSampler) -> (WallDemand, bool, Option<Release>) {
         let mut requests = self.lock();
-        let rate_hz = requests.config.wall_rate.unwrap_or(requests.config.sample_rate);
+        let config = &requests.demand.config;
+        let rate_hz = config.wall_rate.unwrap_or(config.sample_rate);
         let base_ns = wall_pace::base_ns(rate_hz, sampler.processors);
         let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
         loop {
             let left_ns = next_tick_ns.saturating_sub(sys::monotonic_ns());
             let has_request = requests.releases > requests.released;
-            let ticks = samples_time(&requests.config);
+            let ticks = requests.demand.samples_time();
+            if ticks {
+                // Without ticks, held-back samples of the last ones are still those of a collection.
+                sampler.is_on_demand = !requests.demand.config.wall;
+            }
             if requests.stop || has_request || ticks && left_ns == 0 {
                 let live_threads = std::mem::take(&mut requests.live_threads);
                 let on_demand = std::mem::take(&mut requests.on_demand);
                 let release = has_request.then_some(Release { number: requests.releases, live_threads, on_demand });
-                return (requests.config.clone(), requests.stop, release);
+                return (requests.demand.clone(), requests.stop, release);
             }
             requests = match ticks {
                 true => {
@@ -168,9 +188,4 @@ impl WallControl {
             };
         }
     }
-}
-
-/// Whether the sampler ticks. The live threads alone need no ticks.
-fn samples_time(config: &Config) -> bool {
-    config.wall || config.off_cpu
 }

@@ -1,9 +1,10 @@
-//! Samples collected for a pull beside the open window. A collection is a second window over the same resolved samples: it has its own
+//! Samples collected on request beside the open window: for a pull, or for the program. A collection is a second window over the same resolved samples: it has its own
 //! totals, remainders and counters, so the open window and its profile do not change. Stacks are indices into the drain's
 //! tables, so a collection closes a part whenever these are cleared.
 
 use super::close::{profile_types, value_type};
 use super::{CloseInput, ResolvedSample, Window, WindowSettings, MAX_ENTRIES};
+use crate::hash::WordMap;
 use crate::stacks::StackIndex;
 use crate::stats::Counters;
 use crate::window_sum::WindowSum;
@@ -17,7 +18,7 @@ const MAX_SAMPLES: usize = 4 * MAX_ENTRIES;
 /// See the module documentation.
 pub(crate) struct SampleCollection {
     window: Window,
-    kinds: Vec<SampleKind>,
+    selection: SampleSelection,
     /// Whether samples have the link of their span. Without it, memory does not grow with the number of spans.
     has_links: bool,
     begun_ns: u64,
@@ -28,50 +29,78 @@ pub(crate) struct SampleCollection {
     merged: WindowSum,
 }
 
+/// The samples of a collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SampleSelection {
+    pub kinds: Vec<SampleKind>,
+    /// Kernel thread id of the only thread; `None`: all threads.
+    pub thread_id: Option<u32>,
+}
+
+impl SampleSelection {
+    /// Samples of all threads.
+    pub fn of_kinds(kinds: &[SampleKind]) -> Self {
+        Self { kinds: kinds.to_vec(), thread_id: None }
+    }
+
+    fn has(&self, sample: &RawSample<'_>) -> bool {
+        self.kinds.contains(&sample.kind) && self.thread_id.is_none_or(|thread_id| thread_id == sample.thread_id)
+    }
+}
+
 /// The collections that take samples now.
 #[derive(Default)]
 pub(crate) struct SampleCollections {
-    /// Of the pull that is being answered.
-    pub requested: Option<SampleCollection>,
+    /// By the number of the request.
+    pub requested: WordMap<u32, SampleCollection>,
     /// Of everything since the start, for pulls without a duration.
     pub since_start: Option<SampleCollection>,
 }
 
 impl SampleCollections {
-    /// Adds a sample of the open window.
+    /// Adds a sample of the open window, or one that was requested on demand.
     pub fn add(&mut self, sample: &ResolvedSample<'_>) {
         let RawSample { kind, flags, .. } = *sample.sample;
         // The live threads are a gauge: a pull has those of its own request only.
-        if (kind == SampleKind::Threads) != flags.has(SampleFlags::ON_DEMAND) {
+        if kind == SampleKind::Threads && !flags.has(SampleFlags::ON_DEMAND) {
             return;
         }
-        for collection in self.iter_mut() {
-            if collection.kinds.contains(&kind) {
-                collection.window.add(*sample, &collection.counters);
-            }
+        for collection in self.iter_mut().filter(|collection| collection.selection.has(sample.sample)) {
+            collection.window.add(*sample, &collection.counters);
         }
     }
 
+    /// Whether any collection takes this sample.
+    pub fn take(&self, sample: &RawSample<'_>) -> bool {
+        self.requested.values().any(|collection| collection.selection.has(sample))
+    }
+
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut SampleCollection> {
-        self.requested.iter_mut().chain(&mut self.since_start)
+        self.requested.values_mut().chain(&mut self.since_start)
     }
 }
 
 impl SampleCollection {
-    /// A collection for one pull.
-    pub fn of_pull(settings: WindowSettings, kinds: Vec<SampleKind>, begun_ns: u64, unattributed_ns: u64) -> Self {
-        Self::new(settings, kinds, begun_ns, unattributed_ns, MAX_SAMPLES)
+    /// A collection for one request.
+    pub fn of_request(
+        settings: WindowSettings,
+        selection: SampleSelection,
+        begun_ns: u64,
+        unattributed_ns: u64,
+    ) -> Self {
+        Self::new(settings, selection, begun_ns, unattributed_ns, MAX_SAMPLES)
     }
 
     /// A collection for as long as the profiler runs, of at most `max_stacks` samples.
     pub fn since_start(settings: WindowSettings, kinds: Vec<SampleKind>, begun_ns: u64, max_stacks: u32) -> Self {
-        Self { has_links: false, ..Self::new(settings, kinds, begun_ns, 0, max_stacks as usize) }
+        let selection = SampleSelection { kinds, thread_id: None };
+        Self { has_links: false, ..Self::new(settings, selection, begun_ns, 0, max_stacks as usize) }
     }
 
-    fn new(settings: WindowSettings, kinds: Vec<SampleKind>, begun_ns: u64, before_ns: u64, max: usize) -> Self {
+    fn new(settings: WindowSettings, selection: SampleSelection, begun_ns: u64, before_ns: u64, max: usize) -> Self {
         Self {
             window: Window::new(of_collection(settings), begun_ns),
-            kinds,
+            selection,
             has_links: true,
             begun_ns,
             unattributed_before_ns: before_ns,
@@ -93,7 +122,7 @@ impl SampleCollection {
     /// Adds the unattributed CPU time of the process since the beginning.
     pub fn add_unattributed(&mut self, unattributed_ns: u64, now_ns: u64, stack: StackIndex) {
         let ns = unattributed_ns.saturating_sub(self.unattributed_before_ns);
-        if ns > 0 && self.kinds.contains(&SampleKind::Cpu) {
+        if ns > 0 && self.selection.kinds.contains(&SampleKind::Cpu) {
             self.window.add_unattributed(ns, now_ns, stack, &self.counters);
         }
     }

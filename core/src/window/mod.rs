@@ -15,7 +15,7 @@ use spanprof_profile::HeapAge;
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
 pub(crate) use close::{frame_line, CloseInput, ClosedWindow};
-pub(crate) use collection::{SampleCollection, SampleCollections};
+pub(crate) use collection::{SampleCollection, SampleCollections, SampleSelection};
 use periods::Periods;
 
 /// Entries at which a window closes early: bounds memory at any rate and number of spans.

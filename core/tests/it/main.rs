@@ -12,4 +12,5 @@ mod pull;
 mod redaction;
 mod schema;
 mod surface;
+mod wall_collection;
 mod watched_file;

@@ -120,7 +120,7 @@ impl SampleFlags {
     pub const TRUNCATED: u8 = 2;
     /// An allocation that was selected by its size: `values` are its size and the mean interval, both in bytes.
     pub const SIZE_AND_INTERVAL: u8 = 4;
-    /// Taken for a pull only: not part of the open window.
+    /// Taken for collections only, such as a pull: not part of the open window.
     pub const ON_DEMAND: u8 = 8;
 
     /// Whether `flag` is set.
