@@ -39,6 +39,8 @@
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
  * @property {new () => PullCall} PullCall
+ * @property {new () => WallCollection} WallCollection
+ * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
  */
 
@@ -64,6 +66,13 @@
  * @typedef {object} PullCall a pull of a profile; `headers` are alternating names and values
  * @property {(method: string, path: string, query: string, headers: string[]) => Promise<{status: number, headers: string[], body: Buffer}>} run
  * @property {() => void} cancel
+ */
+
+/**
+ * @typedef {object} WallCollection wall-clock samples of the thread that creates it, as gzip-compressed pprof
+ * @property {() => void} resume continues with a profiler that has started since
+ * @property {() => Promise<Buffer>} end
+ * @property {() => Buffer} endSync
  */
 
 /** @type {Native} */
@@ -106,6 +115,18 @@ const absent = {
 
     cancel() {}
   },
+  WallCollection: class {
+    resume() {}
+
+    async end() {
+      return Buffer.alloc(0);
+    }
+
+    endSync() {
+      return Buffer.alloc(0);
+    }
+  },
+  objectsInUse: () => null,
   takeLogLines: () => [],
 };
 

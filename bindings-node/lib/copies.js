@@ -19,7 +19,7 @@ const REGISTRY = Symbol.for('spanprof.copy');
  * @property {string} folder of its `lib`
  * @property {string} version
  * @property {() => boolean} isRunning
- * @property {(module: 'index' | 'lifecycle' | 'pyroscope') => any} load
+ * @property {(module: 'index' | 'lifecycle' | 'pprof' | 'pyroscope') => any} load
  */
 
 let warned = false;
@@ -58,7 +58,7 @@ function warnOnce(first) {
 /**
  * The exports of a module of this package: `own`, or the functions of the same names of the first copy.
  * @template {Record<string, any>} T
- * @param {'index' | 'pyroscope'} module
+ * @param {'index' | 'pprof' | 'pyroscope'} module
  * @param {T} own
  * @returns {T}
  */

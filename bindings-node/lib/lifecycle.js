@@ -12,6 +12,7 @@ const scope = require('./scope.js');
 const signals = require('./signals.js');
 const execve = require('./execve.js');
 const opentelemetry = require('./opentelemetry.js');
+const temporary = require('./temporary.js');
 const workers = require('./workers.js');
 
 /**
@@ -120,12 +121,16 @@ let hasExitHandler = false;
  */
 function start(options) {
   const { json, stopOnSignals } = settings.read(options);
-  const wasRunning = native.isRunning();
+  // Before it is replaced: an invalid configuration changes nothing.
+  let isReplaced = false;
+  let wasRunning = native.isRunning();
   let running;
   let [eventLoopBlock, workerThreads, stackWalk] = ['0', 'false', 'auto'];
   try {
     [eventLoopBlock, workerThreads, stackWalk] = native.optionValues(json);
     const walk = /** @type {sampling.StackWalk} */ (stackWalk);
+    isReplaced = temporary.replace();
+    if (isReplaced) wasRunning = false;
     // A worker thread enrolls in the running profiler, whose settings are those of the process.
     running = !isMainThread && wasRunning ? native.registerThread() : sampling.start(json, programName(), walk);
   } catch (error) {
@@ -151,6 +156,7 @@ function start(options) {
       signals.install(stopOnSignals, stop);
     }
   }
+  if (isReplaced) temporary.resume();
   return running;
 }
 
@@ -176,13 +182,18 @@ function startQuietly(options) {
 }
 
 function stopAtExit() {
+  stopSync();
+  hostLog.flushAtExit();
+}
+
+/** As `stop`, on this thread. */
+function stopSync() {
   try {
     sampling.stop();
     native.stopSync();
   } catch {
-    // The exit continues.
+    // The program continues.
   }
-  hostLog.flushAtExit();
 }
 
 /**
@@ -259,4 +270,4 @@ function isRunning() {
   }
 }
 
-module.exports = { start, startQuietly, stop, flush, update, stats, isRunning };
+module.exports = { start, startQuietly, stop, stopSync, flush, update, stats, isRunning };

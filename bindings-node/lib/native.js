@@ -96,6 +96,7 @@ function loadOrWarn() {
       isRunning: () => loaded.native.isRunning(),
       load(module) {
         if (module === 'index') return require('./index.js');
+        if (module === 'pprof') return require('./pprof.js');
         return module === 'pyroscope' ? require('./pyroscope.js') : require('./lifecycle.js');
       },
     });

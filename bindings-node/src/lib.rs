@@ -12,6 +12,7 @@
 
 mod api;
 mod capture;
+mod collection;
 #[cfg(feature = "testing")]
 mod conformance;
 mod context;

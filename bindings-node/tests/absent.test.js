@@ -41,8 +41,14 @@ assert.equal(spanprof.tagWrapper(spanprof.prepareLabels({ a: 1 }), () => 8), 8);
 let went = false;
 spanprof.expressMiddleware()({ method: 'GET', headers: {} }, {}, () => { went = true; });
 assert.equal(went, true);
-Promise.all([spanprof.flush(1), spanprof.stop(), spanprof.tagWrapper({ a: 1 }, async () => 7)]).then((all) => {
-  assert.deepEqual(all, [true, true, 7]);
+const pprof = require('spanprof/pprof');
+pprof.heap.start(4096, 64);
+const stop = pprof.time.start();
+assert.deepEqual([stop().sample, pprof.heap.profile().sample, pprof.heap.v8Profile().children], [[], [], []]);
+pprof.heap.stop();
+const wall = pprof.time.profile({ durationMillis: 1 }).then((profile) => pprof.encode(profile)).then((bytes) => bytes.length > 20);
+Promise.all([spanprof.flush(1), spanprof.stop(), spanprof.tagWrapper({ a: 1 }, async () => 7), wall]).then((all) => {
+  assert.deepEqual(all, [true, true, 7, true]);
   console.log('complete');
 });
 `;

@@ -59,8 +59,11 @@ test('the public names are those of the conformance suite', async () => {
   const surface = yaml.parse(fs.readFileSync(path.join(SUITE, 'surface.yaml'), 'utf8'));
   const listed = [...surface.node.spanprof].sort();
   assert.deepEqual(Object.keys(spanprof).sort(), listed);
-  const imported = Object.keys(await import('spanprof')).filter((name) => !['default', 'module.exports'].includes(name));
-  assert.deepEqual(imported.sort(), listed);
+  const imported = async (name) => Object.keys(await import(name)).filter((key) => !['default', 'module.exports'].includes(key)).sort();
+  assert.deepEqual(await imported('spanprof'), listed);
+  for (const names of [Object.keys(require('spanprof/pprof')).sort(), await imported('spanprof/pprof')]) {
+    assert.deepEqual(names, [...surface.node.pprof].sort());
+  }
   for (const { names } of surface.concepts) assert.equal(typeof spanprof[names.node], 'function', names.node);
 });
 

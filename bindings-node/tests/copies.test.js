@@ -34,6 +34,10 @@ const PROGRAM = `
   const Pyroscope = require('spanprof/pyroscope');
   assert.equal(spanprof.start({ serviceName: 'own' }), true);
   assert.equal(Pyroscope.start(), true);
+  const pprof = require('spanprof/pprof');
+  const profiled = pprof.time.start();
+  for (const end = Date.now() + 100; Date.now() < end;);
+  assert.ok(profiled().sample.length > 0);
   assert.equal(spanprof.stats().state, 'running');
   assert.deepEqual(spanprof.tagWrapper({ a: 1 }, spanprof.getLabels), { a: '1' });
   assert.throws(() => spanprof.update({ sampleRate: -1 }), spanprof.SpanprofError);

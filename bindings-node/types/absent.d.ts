@@ -36,6 +36,8 @@ export = absent;
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
  * @property {new () => PullCall} PullCall
+ * @property {new () => WallCollection} WallCollection
+ * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
  */
 /**
@@ -59,10 +61,16 @@ export = absent;
  * @property {(method: string, path: string, query: string, headers: string[]) => Promise<{status: number, headers: string[], body: Buffer}>} run
  * @property {() => void} cancel
  */
+/**
+ * @typedef {object} WallCollection wall-clock samples of the thread that creates it, as gzip-compressed pprof
+ * @property {() => void} resume continues with a profiler that has started since
+ * @property {() => Promise<Buffer>} end
+ * @property {() => Buffer} endSync
+ */
 /** @type {Native} */
 declare const absent: Native;
 declare namespace absent {
-    export { Native, NativeProfile, DescribedContext, PullCall };
+    export { Native, NativeProfile, DescribedContext, PullCall, WallCollection };
 }
 /**
  * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
@@ -147,6 +155,11 @@ type Native = {
      */
     reportTurnsLongerThan: (milliseconds: number) => void;
     PullCall: new () => PullCall;
+    WallCollection: new () => WallCollection;
+    /**
+     * gzip-compressed pprof; null without a heap profile
+     */
+    objectsInUse: () => Buffer | null;
     /**
      * alternating `info` or `warning`, and a line
      */
@@ -188,4 +201,15 @@ type PullCall = {
         body: Buffer;
     }>;
     cancel: () => void;
+};
+/**
+ * wall-clock samples of the thread that creates it, as gzip-compressed pprof
+ */
+type WallCollection = {
+    /**
+     * continues with a profiler that has started since
+     */
+    resume: () => void;
+    end: () => Promise<Buffer>;
+    endSync: () => Buffer;
 };

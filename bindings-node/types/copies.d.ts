@@ -5,7 +5,7 @@ export type Copy = {
     folder: string;
     version: string;
     isRunning: () => boolean;
-    load: (module: "index" | "lifecycle" | "pyroscope") => any;
+    load: (module: "index" | "lifecycle" | "pprof" | "pyroscope") => any;
 };
 /** The directory of this file; empty in an ESM bundle, which has none. */
 export const HERE: string;
@@ -23,8 +23,8 @@ export function warnOnce(first: Copy): void;
 /**
  * The exports of a module of this package: `own`, or the functions of the same names of the first copy.
  * @template {Record<string, any>} T
- * @param {'index' | 'pyroscope'} module
+ * @param {'index' | 'pprof' | 'pyroscope'} module
  * @param {T} own
  * @returns {T}
  */
-export function exported<T extends Record<string, any>>(module: "index" | "pyroscope", own: T): T;
+export function exported<T extends Record<string, any>>(module: "index" | "pprof" | "pyroscope", own: T): T;

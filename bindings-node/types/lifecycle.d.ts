@@ -192,6 +192,8 @@ export function startQuietly(options?: Options): boolean;
  * @returns {Promise<boolean>}
  */
 export function stop(): Promise<boolean>;
+/** As `stop`, on this thread. */
+export function stopSync(): void;
 /**
  * Sends the samples so far; returns whether everything was delivered within `timeout` seconds.
  * @param {number} [timeout] seconds; `stopTimeout` by default
