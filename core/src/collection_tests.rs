@@ -137,6 +137,39 @@ fn pulls_change_neither_the_windows_nor_the_counters() {
 }
 
 #[test]
+fn a_guard_beside_pulls_reads_its_samples_repeatedly_and_changes_nothing() {
+    let without = run(|_, _| {});
+    let mut totals = Vec::new();
+    let of_guard = SampleSelection { by_thread: true, ..SampleSelection::of_kinds(&[SampleKind::Cpu]) };
+    let with = run(|run, number| {
+        let time = run.time();
+        match number {
+            20 => run.engine.begin_collection(1, of_guard.clone(), time),
+            50 => run.begin(SampleKind::Cpu),
+            70 => drop(run.end(&[SampleKind::Cpu])),
+            60 | 150 => {
+                let data = run.engine.read_collection(1, &[SampleKind::Cpu], time);
+                totals.push(total(&data, "cpu"));
+                let (_, profile) = data.profiles().next().unwrap();
+                let is_thread = |sample: &spanprof_profile::Sample| {
+                    data.dictionary.attributes_of(sample.attributes).any(|label| label.key == "thread.id")
+                };
+                // All but the unattributed time.
+                assert_eq!(profile.samples.iter().filter(|sample| !is_thread(sample)).count(), 1);
+                assert!(profile.samples.iter().all(|sample| sample.link.index() == 0));
+            }
+            160 => run.engine.cancel_collection(1),
+            _ => {}
+        }
+    });
+    // Each step uses 0.1 ms that no sample accounts for.
+    let until = |end: i64| (20..end).map(|number| 9_700_001 + number + 100_000).sum::<i64>();
+    assert_eq!(totals, [until(60), until(150)]);
+    assert_eq!(with.windows, without.windows);
+    assert_eq!(with.counted(), without.counted());
+}
+
+#[test]
 fn a_collection_over_several_windows_has_exactly_the_samples_of_its_time() {
     let mut collected = None;
     run(|run, number| match number {
@@ -220,9 +253,9 @@ fn wall_clock_samples_on_demand_are_collected_by_thread_and_not_in_the_window() 
         run.engine.process(1, &sample);
     };
     let kinds = vec![SampleKind::Wall];
-    let of_thread = SampleSelection { kinds: kinds.clone(), thread_id: Some(2) };
+    let of_thread = SampleSelection { thread_id: Some(2), ..SampleSelection::of_kinds(&kinds) };
     run.engine.begin_collection(7, of_thread, run.time());
-    run.engine.begin_collection(8, SampleSelection { kinds, thread_id: None }, run.time());
+    run.engine.begin_collection(8, SampleSelection::of_kinds(&kinds), run.time());
     (1..=3).for_each(|thread_id| sample(&mut run, thread_id, SampleFlags::ON_DEMAND));
     sample(&mut run, 2, 0);
     let collected =

@@ -266,19 +266,26 @@ impl Engine {
         self.drain.collections.requested.remove(&number);
     }
 
-    /// Ends the collection, or reads those since the start, and adds the objects in use if `kinds` contains them.
+    /// Ends the collection; without one, as [`Engine::read_collection`].
     pub fn end_collection(&mut self, number: u32, kinds: &[SampleKind], at: CollectionTime) -> ProfilesData {
+        let data = self.read_collection(number, kinds, at);
+        self.cancel_collection(number);
+        data
+    }
+
+    /// The samples of the collection so far, or those since the start, and the objects in use if `kinds` contains them.
+    pub fn read_collection(&mut self, number: u32, kinds: &[SampleKind], at: CollectionTime) -> ProfilesData {
         let collected: Vec<_> = kinds.iter().copied().filter(|kind| *kind != SampleKind::InUse).collect();
         let stack = self.drain.reason_stack(DropReason::UnseenThread);
         let mut collections = std::mem::take(&mut self.drain.collections);
-        let mut requested = collections.requested.remove(&number);
+        let mut requested = collections.requested.get_mut(&number);
         if let Some(requested) = &mut requested {
             requested.add_unattributed(at.unattributed_ns, at.now_monotonic_ns, stack);
         }
         let times = (at.now_monotonic_ns, at.unix_offset_ns);
         let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times);
         let input = CloseInput { profile_id: NO_PROFILE_ID, ..input };
-        let mut data = match requested.as_mut().or(collections.since_start.as_mut()) {
+        let mut data = match requested.or(collections.since_start.as_mut()) {
             Some(collection) => collection.profiles(&collected, input, &mut self.redactor),
             None => ProfilesData::default(),
         };

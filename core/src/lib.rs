@@ -55,6 +55,8 @@ mod native_threads;
 #[cfg(all(test, feature = "native"))]
 mod native_threads_tests;
 mod output;
+#[cfg(feature = "pprof")]
+pub mod pprof;
 mod profiler;
 #[doc(hidden)]
 pub mod pull;

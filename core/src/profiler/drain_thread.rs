@@ -238,6 +238,10 @@ impl<'a> DrainThread<'a> {
                     self.engine.begin_collection(number, selection.clone(), at());
                     Some(CollectionStep::Running(selection))
                 }
+                #[cfg(feature = "pprof")]
+                CollectionStep::Read(kinds) => {
+                    Some(CollectionStep::Done(Box::new(self.engine.read_collection(number, &kinds, at()))))
+                }
                 CollectionStep::End(kinds) => {
                     Some(CollectionStep::Done(Box::new(self.engine.end_collection(number, &kinds, at()))))
                 }

@@ -13,6 +13,8 @@ mod first_line;
 mod governor;
 #[cfg(test)]
 mod governor_tests;
+#[cfg(feature = "pprof")]
+mod guard_collection;
 mod health;
 mod heap_peak;
 mod heap_profile;

@@ -26,7 +26,7 @@ use spanprof_signal::SampleKind;
 /// Stack size of the listener's threads, which encode profiles.
 const STACK_BYTES: usize = 512 * 1024;
 /// Timeout for the drain thread to begin or end a collection.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which a pull checks whether its client has left.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Why a profile cannot be pulled.
-    fn unavailable(&self, name: ProfileName, config: &Config) -> Option<String> {
+    pub(super) fn unavailable(&self, name: ProfileName, config: &Config) -> Option<String> {
         let is_on = match name.kinds()[0] {
             SampleKind::Cpu => config.cpu && self.clocks.load().is_some(),
             SampleKind::Wall => config.wall,

@@ -228,8 +228,11 @@ impl KindsToClose {
     }
 }
 
-/// Number of the collection of a pull. Collections of the program have others.
+/// Number of the collection of a pull.
 pub(super) const PULL_COLLECTION: u32 = 0;
+
+/// Number of the collection of a guard of `crate::pprof`. Other collections of the program have higher ones.
+pub(super) const GUARD_COLLECTION: u32 = 1;
 
 /// State of a collection of samples.
 #[derive(Debug)]
@@ -237,6 +240,9 @@ pub(super) enum CollectionStep {
     /// Requested.
     Begin(SampleSelection),
     Running(SampleSelection),
+    /// Requested; the collection continues.
+    #[cfg(feature = "pprof")]
+    Read(Vec<SampleKind>),
     /// Requested; without an earlier `Begin` for those since the start.
     End(Vec<SampleKind>),
     Done(Box<ProfilesData>),
@@ -249,6 +255,8 @@ impl CollectionStep {
     fn requested(&self) -> Option<Self> {
         match self {
             Self::Begin(selection) => Some(Self::Begin(selection.clone())),
+            #[cfg(feature = "pprof")]
+            Self::Read(kinds) => Some(Self::Read(kinds.clone())),
             Self::End(kinds) => Some(Self::End(kinds.clone())),
             Self::Cancel => Some(Self::Cancel),
             Self::Running(_) | Self::Done(_) => None,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::session::{CollectionStep, Session, PULL_COLLECTION};
+use super::session::{CollectionStep, Session, GUARD_COLLECTION};
 use super::{current_session, with_lifecycle_lock};
 use crate::capture::CapturedProfile;
 use crate::host_log::{log, LogLevel};
@@ -84,9 +84,9 @@ pub fn objects_in_use() -> Option<CapturedProfile> {
 }
 
 fn next_number() -> u32 {
-    static LAST: AtomicU32 = AtomicU32::new(PULL_COLLECTION);
-    // After 2^32 collections a number is used again, but not that of pulls.
-    LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(PULL_COLLECTION + 1)
+    static LAST: AtomicU32 = AtomicU32::new(GUARD_COLLECTION);
+    // After 2^32 collections a number is used again, but not that of pulls or the guard.
+    LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(GUARD_COLLECTION + 1)
 }
 
 impl Session {
@@ -103,7 +103,7 @@ impl Session {
         }
         // Samples of the time before.
         self.release_wall(false);
-        let selection = SampleSelection { kinds: vec![SampleKind::Wall], thread_id: Some(thread_id) };
+        let selection = SampleSelection { thread_id: Some(thread_id), ..SampleSelection::of_kinds(&[SampleKind::Wall]) };
         let is_begun = self.control.collect(number, CollectionStep::Begin(selection), DRAIN_TIMEOUT, self.inbox);
         if !is_begun {
             self.end_wall_collection(number);

@@ -1,6 +1,6 @@
-//! Samples collected on request beside the open window: for a pull, or for the program. A collection is a second window over the same resolved samples: it has its own
-//! totals, remainders and counters, so the open window and its profile do not change. Stacks are indices into the drain's
-//! tables, so a collection closes a part whenever these are cleared.
+//! Samples collected on request beside the open window: for a pull, or for the program. A collection is a second window over
+//! the same resolved samples: it has its own totals, remainders and counters, so the open window and its profile do not
+//! change. Stacks are indices into the drain's tables, so a collection closes a part whenever these are cleared.
 
 use super::close::{profile_types, value_type};
 use super::{CloseInput, ResolvedSample, Window, WindowSettings, MAX_ENTRIES};
@@ -22,7 +22,7 @@ pub(crate) struct SampleCollection {
     /// Whether samples have the link of their span. Without it, memory does not grow with the number of spans.
     has_links: bool,
     begun_ns: u64,
-    /// Unattributed CPU time of the process at the beginning.
+    /// Unattributed CPU time of the process that is not of this collection, or already added.
     unattributed_before_ns: u64,
     /// Counts what the open window's counters already contain.
     counters: Counters,
@@ -35,12 +35,14 @@ pub(crate) struct SampleSelection {
     pub kinds: Vec<SampleKind>,
     /// Kernel thread id of the only thread; `None`: all threads.
     pub thread_id: Option<u32>,
+    /// Whether samples carry their thread, also without `thread_labels`, and no link of a span.
+    pub by_thread: bool,
 }
 
 impl SampleSelection {
     /// Samples of all threads.
     pub fn of_kinds(kinds: &[SampleKind]) -> Self {
-        Self { kinds: kinds.to_vec(), thread_id: None }
+        Self { kinds: kinds.to_vec(), ..Self::default() }
     }
 
     fn has(&self, sample: &RawSample<'_>) -> bool {
@@ -93,15 +95,15 @@ impl SampleCollection {
 
     /// A collection for as long as the profiler runs, of at most `max_stacks` samples.
     pub fn since_start(settings: WindowSettings, kinds: Vec<SampleKind>, begun_ns: u64, max_stacks: u32) -> Self {
-        let selection = SampleSelection { kinds, thread_id: None };
+        let selection = SampleSelection { kinds, ..SampleSelection::default() };
         Self { has_links: false, ..Self::new(settings, selection, begun_ns, 0, max_stacks as usize) }
     }
 
     fn new(settings: WindowSettings, selection: SampleSelection, begun_ns: u64, before_ns: u64, max: usize) -> Self {
         Self {
-            window: Window::new(of_collection(settings), begun_ns),
+            window: Window::new(of_collection(settings, &selection), begun_ns),
+            has_links: !selection.by_thread,
             selection,
-            has_links: true,
             begun_ns,
             unattributed_before_ns: before_ns,
             counters: Counters::default(),
@@ -111,7 +113,7 @@ impl SampleCollection {
 
     /// Follows a change of the configuration. Called after [`Self::close_part`].
     pub fn set_settings(&mut self, settings: WindowSettings) {
-        self.window.set_settings(of_collection(settings));
+        self.window.set_settings(of_collection(settings, &self.selection));
     }
 
     /// Whether a part must be closed to bound the memory.
@@ -119,9 +121,10 @@ impl SampleCollection {
         self.window.is_full()
     }
 
-    /// Adds the unattributed CPU time of the process since the beginning.
+    /// Adds the unattributed CPU time of the process since the last call, or since the beginning.
     pub fn add_unattributed(&mut self, unattributed_ns: u64, now_ns: u64, stack: StackIndex) {
         let ns = unattributed_ns.saturating_sub(self.unattributed_before_ns);
+        self.unattributed_before_ns = unattributed_ns;
         if ns > 0 && self.selection.kinds.contains(&SampleKind::Cpu) {
             self.window.add_unattributed(ns, now_ns, stack, &self.counters);
         }
@@ -182,6 +185,7 @@ impl SampleCollection {
 }
 
 /// pprof has no timestamps of samples.
-fn of_collection(settings: WindowSettings) -> WindowSettings {
-    WindowSettings { keep_timestamps: false, ..settings }
+fn of_collection(settings: WindowSettings, selection: &SampleSelection) -> WindowSettings {
+    let thread_labels = settings.thread_labels || selection.by_thread;
+    WindowSettings { keep_timestamps: false, thread_labels, ..settings }
 }

@@ -37,7 +37,7 @@ fn get(address: &str, path: &str) -> (u16, String, Vec<u8>) {
     exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
 }
 
-fn status(address: &str, path: &str) -> u16 {
+pub fn status(address: &str, path: &str) -> u16 {
     get(address, path).0
 }
 

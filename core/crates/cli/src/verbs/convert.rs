@@ -91,7 +91,7 @@ pub(super) fn write(
         "svg" => {
             let tree = tree();
             let quantity = |weight| format_quantity(weight, &tree.unit);
-            svg::encode(&tree, &title(given, data, &tree.type_name), quantity).into_bytes()
+            svg::encode(&tree, &title(given, data, &tree.type_name), svg::DEFAULT_WIDTH, quantity).into_bytes()
         }
         "speedscope" => {
             let mut types: Vec<String> = query::types(data).into_iter().map(|summary| summary.type_name).collect();

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use super::flamegraph::escape_markup;
 use crate::transform::StackTree;
 
-const WIDTH: f64 = 1200.0;
+/// Width of the image without another one, px.
+pub const DEFAULT_WIDTH: usize = 1200;
 const ROW_HEIGHT: f64 = 16.0;
 const TITLE_HEIGHT: f64 = 28.0;
 /// Narrower frames are left out, px.
@@ -16,10 +17,10 @@ const CHARACTER_WIDTH: f64 = 6.6;
 /// Shorter texts are left out.
 const MIN_CHARACTERS: usize = 3;
 
-/// The image of a tree; `quantity` formats a weight.
-pub fn encode(tree: &StackTree, title: &str, quantity: impl Fn(i64) -> String) -> String {
+/// The image of a tree, `width` pixels wide; `quantity` formats a weight.
+pub fn encode(tree: &StackTree, title: &str, width: usize, quantity: impl Fn(i64) -> String) -> String {
     let total = tree.nodes.first().map_or(0, |root| root.total_weight).max(1);
-    let scale = WIDTH / total as f64;
+    let scale = width as f64 / total as f64;
     // Position of the next callee of each node: callees follow each other from the left edge of their caller.
     let mut next_left = vec![0.0; tree.nodes.len()];
     let mut depths = vec![0u32; tree.nodes.len()];
@@ -27,14 +28,14 @@ pub fn encode(tree: &StackTree, title: &str, quantity: impl Fn(i64) -> String) -
     let mut max_depth = 0;
     for (at, node) in tree.nodes.iter().enumerate() {
         let parent = node.parent as usize;
-        let width = node.total_weight.max(0) as f64 * scale;
+        let node_width = node.total_weight.max(0) as f64 * scale;
         let left: f64 = next_left[parent];
         if at > 0 {
-            next_left[parent] = left + width;
+            next_left[parent] = left + node_width;
             next_left[at] = left;
             depths[at] = depths[parent] + 1;
         }
-        if width < MIN_WIDTH {
+        if node_width < MIN_WIDTH {
             continue;
         }
         max_depth = max_depth.max(depths[at]);
@@ -48,11 +49,11 @@ pub fn encode(tree: &StackTree, title: &str, quantity: impl Fn(i64) -> String) -
             frames,
             r#"<g><title>{}</title><rect x="{left:.1}" y="{bottom:.0}" width="{:.1}" height="{}" fill="{}"/>"#,
             escape(&tooltip),
-            (width - 0.4).max(MIN_WIDTH),
+            (node_width - 0.4).max(MIN_WIDTH),
             ROW_HEIGHT - 1.0,
             color(name),
         );
-        let characters = (width / CHARACTER_WIDTH) as usize;
+        let characters = (node_width / CHARACTER_WIDTH) as usize;
         if characters >= MIN_CHARACTERS {
             let _ = write!(
                 frames,
@@ -73,7 +74,7 @@ pub fn encode(tree: &StackTree, title: &str, quantity: impl Fn(i64) -> String) -
             "<text x=\"6\" y=\"18\" font-size=\"14\">{title}</text>\n",
             "<g transform=\"translate(0 {height})\">\n{frames}</g>\n</svg>\n"
         ),
-        width = WIDTH,
+        width = width,
         height = height,
         title = escape(title),
         frames = frames
@@ -116,7 +117,7 @@ mod tests {
             functions: vec![function("root"), function(name), function("other")],
             nodes: vec![node(0, 0, 0, 1000), node(0, 1, 250, 250), node(0, 2, 749, 749), node(0, 1, 0, 0)],
         };
-        encode(&tree, "shop <1>", |weight| format!("{weight} ns"))
+        encode(&tree, "shop <1>", DEFAULT_WIDTH, |weight| format!("{weight} ns"))
     }
 
     #[test]

@@ -1,0 +1,41 @@
+//! The samples of a guard so far.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::error::GuardError;
+use crate::Profiler;
+use spanprof_profile::ProfilesData;
+
+/// See the module documentation.
+pub(super) struct GuardSamples {
+    pub profiler: Profiler,
+    /// Whether a kill switch is set: there are no samples.
+    pub is_disabled: bool,
+    /// The requested frequency, in Hz.
+    pub frequency: i32,
+    begun: (SystemTime, Instant),
+    /// Held during a report.
+    reading: Mutex<()>,
+}
+
+impl GuardSamples {
+    /// Those that are collected from now on.
+    pub fn new(profiler: Profiler, is_disabled: bool, frequency: i32) -> Self {
+        let begun = (SystemTime::now(), Instant::now());
+        Self { profiler, is_disabled, frequency, begun, reading: Mutex::new(()) }
+    }
+
+    pub fn read(&self) -> Result<ProfilesData, GuardError> {
+        if self.is_disabled {
+            return Ok(ProfilesData::default());
+        }
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        self.profiler.read_guard().ok_or(GuardError::NotRunning)
+    }
+
+    /// Start, and time since then.
+    pub fn times(&self) -> (SystemTime, Duration) {
+        (self.begun.0, self.begun.1.elapsed())
+    }
+}
