@@ -74,6 +74,8 @@ pub mod sync;
 mod sync_tests;
 pub mod sys;
 mod tag;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod window;
 mod window_sum;
 
