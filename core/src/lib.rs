@@ -66,6 +66,8 @@ mod request;
 mod resource;
 mod retention;
 pub mod runtime;
+#[cfg(feature = "opentelemetry-sdk")]
+mod span_processor;
 mod stacks;
 pub mod stats;
 #[cfg(feature = "native")]
@@ -91,6 +93,8 @@ pub use native_symbols::native_frame;
 pub use profiler::control;
 pub use profiler::Profiler;
 pub use request::RequestEnd;
+#[cfg(feature = "opentelemetry-sdk")]
+pub use span_processor::SpanProcessor;
 pub use spanprof_export::Secret;
 pub use spanprof_signal::SampleKind;
 pub use stats::{StatValue, Stats};

@@ -284,9 +284,9 @@ impl Profiler {
             ("cpu", config.cpu),
             ("wall", config.wall),
             ("heap", config.heap && session.no_heap_reason.load().is_none()),
-            ("lock", config.lock),
+            ("lock", config.lock && session.runtime.submits(SampleKind::Lock)),
             ("off_cpu", config.off_cpu),
-            ("gc", config.gc),
+            ("gc", config.gc && session.runtime.submits(SampleKind::Gc)),
             ("threads", config.threads),
         ];
         keys.into_iter().filter(|(_, is_on)| *is_on).map(|(key, _)| key).collect()

@@ -47,7 +47,7 @@ pub fn format() -> StepResult {
 pub fn clippy() -> StepResult {
     let mut step = ProcessStep::cargo("lints")
         .args(["clippy", "--workspace", "--all-targets", "--quiet"])
-        .args(["--features", "spanprof/opentelemetry,spanprof/pprof,spanprof/tower,spanprof-read/readback"])
+        .args(["--features", "spanprof/opentelemetry-sdk,spanprof/pprof,spanprof/tower,spanprof-read/readback"])
         .args(["--", "-D", "warnings"]);
     if let Ok(python) = python::runtimes::preferred() {
         step = step.env("PYO3_PYTHON", &python.program);
