@@ -50,10 +50,12 @@ pub struct UnresolvedReport {
     pub timing: ReportTiming,
 }
 
+type FramesPostProcessor = Box<dyn Fn(&mut Frames)>;
+
 /// Builds a report of a guard.
 pub struct ReportBuilder<'a> {
     samples: &'a GuardSamples,
-    frames_post_processor: Option<Box<dyn Fn(&mut Frames)>>,
+    frames_post_processor: Option<FramesPostProcessor>,
 }
 
 impl<'a> ReportBuilder<'a> {
