@@ -31,7 +31,7 @@ function total(samples, name, value) {
 
 /** The samples in use in each window. */
 function inUse(folder) {
-  const files = fs.readdirSync(folder).filter((name) => name.startsWith('inuse-')).sort();
+  const files = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort();
   return files.map((file) => pprof.read(path.join(folder, file)));
 }
 
@@ -44,7 +44,7 @@ function assertBytes(what, is, expected, interval) {
 test('array buffers are allocated and in use where the program allocates and keeps them', (t) => {
   const { interval, allocated, left, stats, warnings, folder, delivered } = run(t, 'windows');
   assert.deepEqual([delivered, warnings], [true, []]);
-  const samples = pprof.readAll(folder, 'alloc');
+  const samples = pprof.readAll(folder, 'allocs');
   const live = inUse(folder).at(-1);
   for (const [name, bytes] of Object.entries(allocated)) {
     assertBytes(name, total(samples, name, 'alloc_space'), bytes, interval);
@@ -62,7 +62,7 @@ test('array buffers are allocated and in use where the program allocates and kee
 test('a sample has the executing line and the labels of its allocation', (t) => {
   const { folder } = run(t, 'windows');
   const source = fs.readFileSync(path.join(__dirname, 'programs', 'buffers.js'), 'utf8').split('\n');
-  for (const samples of [pprof.readAll(folder, 'alloc'), inUse(folder).at(-1)]) {
+  for (const samples of [pprof.readAll(folder, 'allocs'), inUse(folder).at(-1)]) {
     const own = buffersOf(samples, 'keepBuffers');
     for (const { stack, labels } of own) {
       assert.match(source[stack.find((frame) => frame.name === 'keepBuffers').line - 1], /Buffer\.alloc\(BYTES\)/);
@@ -90,7 +90,7 @@ test('buffers of a worker, and those transferred to it, are in use until it ends
 test('a second run has neither the buffers of the first nor those between the runs', (t) => {
   const { interval, allocated, folder } = run(t, 'restart');
   const second = path.join(folder, 'second');
-  const samples = pprof.readAll(second, 'alloc');
+  const samples = pprof.readAll(second, 'allocs');
   for (const name of Object.keys(allocated)) assertBytes(name, total(samples, name, 'alloc_space'), allocated[name], interval);
   assertBytes('kept', total(inUse(second).at(-1), 'keepBuffers', 'inuse_space'), allocated.keepBuffers, interval);
 });
@@ -98,7 +98,7 @@ test('a second run has neither the buffers of the first nor those between the ru
 test('contents of files are read as without the profiler, and are in the profile', (t) => {
   const { interval, sum, allocated, folder } = run(t, 'files');
   assert.equal(sum, 84_000_000);
-  const samples = pprof.readAll(folder, 'alloc').filter(({ stack }) => stack[0].name === '[ArrayBuffer]');
+  const samples = pprof.readAll(folder, 'allocs').filter(({ stack }) => stack[0].name === '[ArrayBuffer]');
   const read = samples.filter(({ stack }) => stack.some(({ name }) => /^readFile/.test(name)));
   const bytes = read.reduce((total, { values }) => total + values.alloc_space, 0);
   // Node.js may read into larger buffers than the file.
@@ -107,7 +107,7 @@ test('contents of files are read as without the profiler, and are in the profile
 
 test('with another allocator of array buffers, the heap profile continues without them after one warning', (t) => {
   const { stats, warnings, folder } = run(t, 'windows', '--debug-arraybuffer-allocations');
-  const samples = pprof.readAll(folder, 'alloc');
+  const samples = pprof.readAll(folder, 'allocs');
   const isBuffer = ({ stack }) => stack[0].name === '[ArrayBuffer]';
   assert.equal(stats['runtime.node.array_buffers_refused'], 'the isolate has another allocator of array buffers');
   assert.equal(warnings.length, 1, warnings.join());

@@ -28,7 +28,7 @@ function total(samples, name, value) {
 
 /** The samples in use in the last window. */
 function lastInUse(folder) {
-  const files = fs.readdirSync(folder).filter((name) => name.startsWith('inuse-')).sort();
+  const files = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort();
   return pprof.read(path.join(folder, files.at(-1)));
 }
 
@@ -41,7 +41,7 @@ function assertBytes(what, is, expected, interval) {
 test('bytes allocated and in use are those of the program, and each window has its own', (t) => {
   const { interval, allocated, stats, warnings, folder, delivered } = run(t, 'windows');
   assert.deepEqual([delivered, warnings], [true, []]);
-  const samples = pprof.readAll(folder, 'alloc');
+  const samples = pprof.readAll(folder, 'allocs');
   for (const name of ['keepArrays', 'dropArrays']) {
     assertBytes(name, total(samples, name, 'alloc_space'), allocated[name], interval);
     // An array and its elements are one allocation in optimized code, two in the interpreter.
@@ -55,7 +55,7 @@ test('bytes allocated and in use are those of the program, and each window has i
   assert.ok(total(live, 'dropArrays', 'inuse_space') < 0.02 * allocated.dropArrays);
   for (const sample of samples) assert.deepEqual(Object.keys(sample.labels), ['service.name']);
   for (const sample of live) assert.deepEqual(Object.keys(sample.labels).sort(), ['age', 'service.name']);
-  const second = fs.readdirSync(folder).filter((name) => name.startsWith('inuse-')).sort()[1];
+  const second = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort()[1];
   for (const age of ['survived', 'new']) {
     const ofAge = pprof.read(path.join(folder, second)).filter((sample) => sample.labels.age === age);
     assertBytes(age, total(ofAge, 'keepArrays', 'inuse_space'), allocated.keepArrays / 2, interval);
@@ -66,7 +66,7 @@ test('bytes allocated and in use are those of the program, and each window has i
 
 test('a frame has its function, its file and the line of its function', (t) => {
   const { folder } = run(t, 'exit');
-  const sample = pprof.readAll(folder, 'alloc').find(({ stack }) => stack.some((frame) => frame.name === 'keepArrays'));
+  const sample = pprof.readAll(folder, 'allocs').find(({ stack }) => stack.some((frame) => frame.name === 'keepArrays'));
   const caller = sample.stack.find((frame) => frame.name === 'keep');
   assert.equal(caller.file, path.join(__dirname, 'programs', 'heap.js'));
   const source = fs.readFileSync(caller.file, 'utf8').split('\n');
@@ -76,14 +76,14 @@ test('a frame has its function, its file and the line of its function', (t) => {
 test('a second run has neither the objects nor the bytes of the first', (t) => {
   const { interval, allocated, folder } = run(t, 'restart');
   const second = path.join(folder, 'second');
-  const samples = pprof.readAll(second, 'alloc');
+  const samples = pprof.readAll(second, 'allocs');
   for (const name of Object.keys(allocated)) assertBytes(name, total(samples, name, 'alloc_space'), allocated[name], interval);
   assertBytes('kept', total(lastInUse(second), 'keepArrays', 'inuse_space'), allocated.keepArrays, interval);
 });
 
 test('a program that ends without a stop has its last window', (t) => {
   const { interval, allocated, folder } = run(t, 'exit');
-  const samples = pprof.readAll(folder, 'alloc');
+  const samples = pprof.readAll(folder, 'allocs');
   for (const name of Object.keys(allocated)) assertBytes(name, total(samples, name, 'alloc_space'), allocated[name], interval);
   assertBytes('kept', total(lastInUse(folder), 'keepArrays', 'inuse_space'), allocated.keepArrays, interval);
 });
@@ -91,7 +91,7 @@ test('a program that ends without a stop has its last window', (t) => {
 test('the objects of a worker are in use until it ends', (t) => {
   const { interval, allocated, during, after, folder, warnings } = run(t, 'worker');
   assert.deepEqual(warnings, []);
-  const files = fs.readdirSync(folder).filter((name) => name.startsWith('inuse-')).sort();
+  const files = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort();
   const windows = files.map((file) => total(pprof.read(path.join(folder, file)), 'keepArrays', 'inuse_space'));
   assertBytes('kept by the worker', windows[0], allocated.keepArrays, interval);
   assert.ok(windows.at(-1) < 0.05 * allocated.keepArrays, `${windows}`);
@@ -114,7 +114,7 @@ test('Node\'s own option for heap profiles takes precedence', (t) => {
   assert.equal(warnings.length, 1, warnings.join());
   // Few objects exceed the interval of Node's option: the profile may be only its root.
   assert.ok(JSON.parse(fs.readFileSync(path.join(own, 'own.heapprofile'), 'utf8')).head);
-  assert.deepEqual(fs.readdirSync(folder).filter((name) => name.startsWith('inuse-')), []);
+  assert.deepEqual(fs.readdirSync(folder).filter((name) => name.startsWith('heap-')), []);
 });
 
 test('after another tool stopped the sampler, the heap profile ends with one warning until it is started again', (t) => {

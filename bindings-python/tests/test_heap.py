@@ -51,15 +51,15 @@ assert spanprof.stop() is True
 """
     )
     # About 900 samples: six standard errors are 19 %.
-    assert megabytes(target, "inuse", "leak", tenant="a") == pytest.approx(64, rel=0.19)
-    assert megabytes(target, "alloc", "leak", tenant="a") == pytest.approx(64, rel=0.19)
-    assert megabytes(target, "alloc", "churn", tenant="b") == pytest.approx(64, rel=0.19)
-    assert megabytes(target, "inuse", "churn") < 1
-    (profile,) = target.profiles("inuse").files
+    assert megabytes(target, "heap", "leak", tenant="a") == pytest.approx(64, rel=0.19)
+    assert megabytes(target, "allocs", "leak", tenant="a") == pytest.approx(64, rel=0.19)
+    assert megabytes(target, "allocs", "churn", tenant="b") == pytest.approx(64, rel=0.19)
+    assert megabytes(target, "heap", "churn") < 1
+    (profile,) = target.profiles("heap").files
     assert (profile.types, profile.period) == ([("inuse_space", "bytes"), ("inuse_objects", "count")], 65_536)
-    (allocated,) = target.profiles("alloc").files
+    (allocated,) = target.profiles("allocs").files
     assert allocated.types == [("alloc_space", "bytes"), ("alloc_objects", "count")]
-    objects = sum(sample.count for sample in target.profiles("inuse").through("leak"))
+    objects = sum(sample.count for sample in target.profiles("heap").through("leak"))
     assert objects == pytest.approx(6400, rel=0.19)
 
 
@@ -74,7 +74,7 @@ assert spanprof.stats()["heap.samples"] == 0
 spanprof.stop()
 """
     )
-    assert target.profiles("inuse").files == [] and target.profiles("alloc").files == []
+    assert target.profiles("heap").files == [] and target.profiles("allocs").files == []
 
 
 def test_freed_objects_leave_the_profile_and_earlier_objects_are_unknown(run_target):
@@ -94,7 +94,7 @@ leak(10)
 spanprof.stop()
 """
     )
-    assert megabytes(target, "inuse", "leak") == pytest.approx(10, rel=0.15)
+    assert megabytes(target, "heap", "leak") == pytest.approx(10, rel=0.15)
 
 
 def test_a_reallocated_object_is_in_use_once_with_its_last_size(run_target):
@@ -117,8 +117,8 @@ fill()
 spanprof.stop()
 """
     )
-    assert megabytes(target, "inuse", "grow") == pytest.approx(20, rel=0.2)
-    assert megabytes(target, "inuse", "fill") == pytest.approx(8, rel=0.2)
+    assert megabytes(target, "heap", "grow") == pytest.approx(20, rel=0.2)
+    assert megabytes(target, "heap", "fill") == pytest.approx(8, rel=0.2)
 
 
 def approximately(megabytes: float):
@@ -155,7 +155,7 @@ spanprof.stop()
 """
     )
     # Nine windows. The objects of the first three were in six earlier profiles or more. Nine of ten objects are sampled.
-    last = target.profiles("inuse").files[-1].samples
+    last = target.profiles("heap").files[-1].samples
     leaked = {"old": approximately(6), "survived": approximately(10), "new": approximately(2)}
     assert ages(last, "leak") == leaked
     requested = ages(last, "request")
@@ -163,7 +163,7 @@ spanprof.stop()
     # close to the interval.
     assert requested.pop("old", 0) < 0.01
     assert requested == {"survived": approximately(2), "new": approximately(2)}
-    assert not any("age" in sample.labels for sample in target.profiles("alloc").samples)
+    assert not any("age" in sample.labels for sample in target.profiles("allocs").samples)
 
 
 def test_a_destination_without_the_age_receives_the_same_objects_in_use(run_target):
@@ -183,7 +183,7 @@ spanprof.stop()
 """
     )
     by_age, together = (
-        Profiles(target.directory / name, "inuse").files[-1].samples for name in ("by_age", "together")
+        Profiles(target.directory / name, "heap").files[-1].samples for name in ("by_age", "together")
     )
     assert ages(by_age, "leak") == {"new": approximately(2), "survived": approximately(2)}
     assert ages(together, "leak") == {None: sum(ages(by_age, "leak").values())}
@@ -207,7 +207,7 @@ grow(buffers[0])
 spanprof.stop()
 """
     )
-    last = target.profiles("inuse").files[-1].samples
+    last = target.profiles("heap").files[-1].samples
     assert ages(last, "grow") == {"new": pytest.approx(2, rel=0.3)}
     assert ages(last, "make") == {"survived": approximately(1)}
 
@@ -268,7 +268,7 @@ leak(10)
         PYTHONMALLOC=allocator,
     )
     # Each change of `heap` begins anew.
-    assert megabytes(target, "inuse", "leak") == pytest.approx(10, rel=0.15)
+    assert megabytes(target, "heap", "leak") == pytest.approx(10, rel=0.15)
 
 
 def test_threads_that_free_each_others_objects_during_restarts_and_cpu_samples_compute_the_same(run_target):
@@ -340,7 +340,7 @@ print(max(os.listdir(os.environ["SPANPROF_FILE_DIRECTORY"])))
 spanprof.stop()
 """
     )
-    last = target.profiles("inuse").files[-1]
+    last = target.profiles("heap").files[-1]
     in_use = sum(sample.bytes for sample in last.samples if "leak" in sample.frames) / 1e6
     assert in_use == pytest.approx(40, rel=0.2)
 
@@ -368,12 +368,12 @@ spanprof.stop()
                 name: sum(sample.bytes for sample in profile.samples if name in sample.frames) / 1e6
                 for name in ("[inherited]", "leak")
             }
-            for profile in target.profiles("inuse").files
+            for profile in target.profiles("heap").files
         ),
         key=lambda profile: profile["leak"],
     )
     assert child == {"[inherited]": pytest.approx(20, rel=0.2), "leak": pytest.approx(10, rel=0.25)}
-    inherited = [sample for profile in target.profiles("inuse").files for sample in profile.samples]
+    inherited = [sample for profile in target.profiles("heap").files for sample in profile.samples]
     assert set(ages(inherited, "[inherited]")) == {"old"}
     assert parent == {"[inherited]": 0, "leak": pytest.approx(45, rel=0.15)}
 

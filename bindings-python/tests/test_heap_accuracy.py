@@ -78,7 +78,7 @@ spanprof.stop()
 """,
         timeout=300,
     )
-    allocated = target.profiles("alloc")
+    allocated = target.profiles("allocs")
     # The smallest share has a standard error of 0.37 % over twenty runs.
     for (function, total), tolerance in zip(SHARES.items(), (0.01, 0.01, 0.0185)):
         exact, error = truth_and_error(total, 16_384)
@@ -104,10 +104,10 @@ spanprof.stop()
     for function, total in SHARES.items():
         exact, error = truth_and_error(total, 524_288)
         for run in range(2):
-            assert megabytes(target, "alloc", function, run=str(run)) * 1e6 == pytest.approx(exact, abs=5 * error)
+            assert megabytes(target, "allocs", function, run=str(run)) * 1e6 == pytest.approx(exact, abs=5 * error)
     # 6,400 blocks, each sampled with probability 0.019.
     selected = -math.expm1(-10_033 / 524_288)
-    last = target.profiles("inuse").files[-1]
+    last = target.profiles("heap").files[-1]
     in_use = sum(sample.bytes for sample in last.samples if "leak" in sample.frames)
     assert in_use == pytest.approx(6400 * 10_033, abs=5 * 10_033 * math.sqrt(6400 * (1 - selected) / selected))
     assert not any("allocate_mix" in sample.frames and sample.bytes > 8 << 20 for sample in last.samples)
@@ -146,7 +146,7 @@ spanprof.stop()
 """,
         timeout=120,
     )
-    last = target.profiles("inuse").files[-1]
+    last = target.profiles("heap").files[-1]
     in_use = {name: sum(sample.bytes for sample in last.samples if name in sample.frames) for name in ("keep", "free_later")}
     # A standard error is 2.5 %.
     assert in_use["keep"] == pytest.approx(6_400_000, rel=0.15)

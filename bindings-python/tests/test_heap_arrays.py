@@ -55,10 +55,10 @@ assert spanprof.stop() is True
         PYTHONMALLOC=allocator,
     )
     # Arrays of 100 kB are sampled with probability 0.78: 800 of them have a standard error of 1.9 %, of which this allows four.
-    assert megabytes(target, "inuse", "leak_arrays", tenant="a") == pytest.approx(80, rel=0.075)
-    assert megabytes(target, "alloc", "leak_arrays", tenant="a") == pytest.approx(100, rel=0.07)
-    assert megabytes(target, "alloc", "churn_arrays") == pytest.approx(50, rel=0.1)
-    assert megabytes(target, "inuse", "churn_arrays") < 1
+    assert megabytes(target, "heap", "leak_arrays", tenant="a") == pytest.approx(80, rel=0.075)
+    assert megabytes(target, "allocs", "leak_arrays", tenant="a") == pytest.approx(100, rel=0.07)
+    assert megabytes(target, "allocs", "churn_arrays") == pytest.approx(50, rel=0.1)
+    assert megabytes(target, "heap", "churn_arrays") < 1
 
 
 def test_resized_arrays_count_once_with_their_last_size(run_target):
@@ -76,7 +76,7 @@ kept.append(grow())
 spanprof.stop()
 """
     )
-    assert megabytes(target, "inuse", "grow") == pytest.approx(8, rel=0.05)
+    assert megabytes(target, "heap", "grow") == pytest.approx(8, rel=0.05)
 
 
 def test_arrays_that_outlive_the_profile_and_its_next_runs_are_freed_by_the_handler_that_they_have(run_target):
@@ -108,7 +108,7 @@ kept.clear()
 """,
         **HANDLER,
     )
-    last = target.profiles("inuse").files[-1]
+    last = target.profiles("heap").files[-1]
     assert sum(sample.bytes for sample in last.samples if "leak_arrays" in sample.frames) == pytest.approx(2e6, rel=0.01)
 
 
@@ -129,7 +129,7 @@ spanprof.stop()
 """,
         **HANDLER,
     )
-    assert megabytes(target, "inuse", "leak_arrays") == pytest.approx(20, rel=0.15)
+    assert megabytes(target, "heap", "leak_arrays") == pytest.approx(20, rel=0.15)
 
 
 def test_a_handler_of_the_program_stays_and_arrays_of_both_are_freed(run_target):
@@ -199,7 +199,7 @@ spanprof.stop()
 """,
         **HANDLER,
     )
-    child = max(target.profiles("inuse").files, key=lambda file: sum("[inherited]" in sample.frames for sample in file.samples))
+    child = max(target.profiles("heap").files, key=lambda file: sum("[inherited]" in sample.frames for sample in file.samples))
     in_use = {
         name: sum(sample.bytes for sample in child.samples if name in sample.frames) / 1e6
         for name in ("[inherited]", "leak_arrays")

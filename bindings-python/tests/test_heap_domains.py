@@ -62,11 +62,11 @@ spanprof.stop()
     lost = 0.1 / 0.783
     leaked = 80 - leaking * lost
     assert leaked > 20
-    last = target.profiles("inuse").files[-1]
+    last = target.profiles("heap").files[-1]
     in_use = sum(sample.bytes for sample in last.samples if "leak_raw" in sample.frames) / 1e6
     assert in_use == pytest.approx(leaked, rel=0.12)
-    assert megabytes(target, "alloc", "leak_raw") == pytest.approx(leaked, rel=0.12)
-    assert megabytes(target, "alloc", "churn_raw") == pytest.approx(80 - (churning - leaking) * lost, rel=0.12)
+    assert megabytes(target, "allocs", "leak_raw") == pytest.approx(leaked, rel=0.12)
+    assert megabytes(target, "allocs", "churn_raw") == pytest.approx(80 - (churning - leaking) * lost, rel=0.12)
     assert not any("churn_raw" in sample.frames for sample in last.samples)
 
 
@@ -88,7 +88,7 @@ spanprof.stop()
 """
     )
     # A block of 1 MB is always sampled.
-    assert megabytes(target, "inuse", "grow_raw") == pytest.approx(8, rel=0.01)
+    assert megabytes(target, "heap", "grow_raw") == pytest.approx(8, rel=0.01)
 
 
 def test_a_thread_without_a_thread_state_allocates_below_the_frame_for_this_reason(run_target):
@@ -105,7 +105,7 @@ for _ in range(50):
 spanprof.stop()
 """
     )
-    samples = target.profiles("inuse").files[-1].samples
+    samples = target.profiles("heap").files[-1].samples
     unknown = sum(sample.bytes for sample in samples if list(sample.frames) == ["[no_thread_state]"]) / 1e6
     # The profiler's own threads also allocate their thread states.
     assert 10 <= unknown < 10.5
@@ -140,7 +140,7 @@ spanprof.stop()
         PYTHONMALLOC=allocator,
     )
     # 333 bytes each, sampled with probability 0.078: 10,000 have a standard error of 3.4 %, of which this allows four.
-    assert megabytes(target, "inuse", "read") == pytest.approx(3.33, rel=0.14)
+    assert megabytes(target, "heap", "read") == pytest.approx(3.33, rel=0.14)
 
 
 @pytest.mark.parametrize("allocator", ["debug", "malloc_debug", "dev_mode"])
@@ -164,8 +164,8 @@ spanprof.stop()
         **environment,
     )
     assert target.stderr.count("does not see the RAW domain") == 1, target.stderr
-    assert megabytes(target, "inuse", "leak") == pytest.approx(64, rel=0.13)
-    assert sum(sample.bytes for sample in target.profiles("inuse").files[-1].samples) < 75e6
+    assert megabytes(target, "heap", "leak") == pytest.approx(64, rel=0.13)
+    assert sum(sample.bytes for sample in target.profiles("heap").files[-1].samples) < 75e6
 
 
 def test_without_debug_allocators_no_warning_is_logged(run_target):

@@ -286,8 +286,8 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
 
 fn file_type(type_name: &str) -> &str {
     match type_name {
-        "alloc_space" | "alloc_objects" => "alloc",
-        "inuse_space" | "inuse_objects" => "inuse",
+        "alloc_space" | "alloc_objects" => "allocs",
+        "inuse_space" | "inuse_objects" => "heap",
         "contentions" | "delay" => "lock",
         other => other,
     }

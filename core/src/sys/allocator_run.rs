@@ -95,7 +95,7 @@ impl HeapRun {
 
     /// Stops the profiler; returns the profiles of in-use objects and of allocations.
     pub fn stop(self) -> [HeapProfiles; 2] {
-        self.stop_with(["inuse", "alloc"])
+        self.stop_with(["heap-", "allocs-"])
     }
 
     /// Stops the profiler; returns the profiles whose files begin with these names.

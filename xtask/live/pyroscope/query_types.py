@@ -41,12 +41,19 @@ PUSHED_TYPES = {
 
 
 #: File name of each type that shares a file with another.
-FILES = {"contentions": "lock", "delay": "lock"}
+FILES = {
+    "contentions": "lock",
+    "delay": "lock",
+    "alloc_space": "allocs",
+    "alloc_objects": "allocs",
+    "inuse_space": "heap",
+    "inuse_objects": "heap",
+}
 
 
 def written(command, directory, name):
     """Adds up all windows, as Pyroscope does; `spanprof top` takes the newest one of a state such as `inuse_space`."""
-    kind = FILES.get(name, name.removesuffix("_space").removesuffix("_objects"))
+    kind = FILES.get(name, name)
     totals = []
     for file in pathlib.Path(directory).glob(f"{kind}-*.pb.gz"):
         words = [command, "top", file, "--type", name, "--json"]

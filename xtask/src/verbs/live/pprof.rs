@@ -32,8 +32,8 @@ pub fn run(_: &LiveArguments) -> StepResult {
     for (name, sample_type, unit) in [
         ("cpu", "cpu", "ns"),
         ("wall", "wall", "ns"),
-        ("alloc", "alloc_space", "B"),
-        ("inuse", "inuse_space", "B"),
+        ("allocs", "alloc_space", "B"),
+        ("heap", "inuse_space", "B"),
         ("gc", "gc", "ns"),
     ] {
         let file = first(&directory, name)?;
@@ -68,7 +68,7 @@ fn heap_of_other_languages(pprof: &Path, command: &Path) -> StepResult {
     for (language, program, scenario) in [("node", node, Some("windows")), ("java", java, None), ("rust", rust, None)] {
         let directory = scratch::empty(&format!("live-pprof-{language}"))?;
         program.arg(&directory).args(scenario).capture()?;
-        for (name, sample_type) in [("alloc", "alloc_space"), ("inuse", "inuse_space")] {
+        for (name, sample_type) in [("allocs", "alloc_space"), ("heap", "inuse_space")] {
             same_totals(pprof, command, &first(&directory, name)?, sample_type, "B")?;
         }
     }

@@ -30,7 +30,7 @@ class AllocationsTest {
     void allocatedBytesOfEachSiteAreWithinSixDeviationsOfTheTruth(String collector, String walk) throws Exception {
         List<String> output = Programs.run(Allocates.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString(),
                 "524288", "3000", walk, "2");
-        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "alloc");
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "allocs");
         for (String site : SITES) {
             String method = Allocates.class.getName() + "." + site;
             List<ProfileFile.Sample> own = samples.stream().filter(sample -> sample.has(method)).toList();
@@ -53,7 +53,7 @@ class AllocationsTest {
     @CsvSource({"G1", "Serial", "Z"})
     void theProfileOfObjectsInUseHasThoseThatWereKeptAndNotThoseThatWereCollected(String collector) throws Exception {
         List<String> output = Programs.run(Retains.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString());
-        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "inuse");
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "heap");
         String program = Retains.class.getName();
         double truth = Programs.number(output, "bytes");
         long kept = samples.stream().filter(sample -> sample.has(program + ".kept")).mapToLong(ProfileFile.Sample::bytes).sum();
@@ -73,7 +73,7 @@ class AllocationsTest {
                 Stream.of("zero", "one", "two").map(name -> AllocatesLabeled.class.getName() + "." + name).toList();
         long labeled = 0;
         long all = 0;
-        for (ProfileFile.Sample sample : ProfileFile.readAll(profiles, "alloc")) {
+        for (ProfileFile.Sample sample : ProfileFile.readAll(profiles, "allocs")) {
             for (int site = 0; site < methods.size(); site++) {
                 if (sample.has(methods.get(site))) {
                     String label = sample.labels().get("site");
