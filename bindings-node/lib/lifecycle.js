@@ -73,6 +73,7 @@ const workers = require('./workers.js');
  * @property {readonly object[] | undefined} [destinations]
  * @property {string | undefined} [fileDirectory]
  * @property {number | undefined} [fileKeep]
+ * @property {boolean | undefined} [fileSidecar]
  * @property {boolean | undefined} [redaction]
  * @property {readonly object[] | undefined} [redactionRules]
  * @property {string | undefined} [redactionHashKey]

@@ -31,7 +31,7 @@ function total(samples, name, value) {
 
 /** The samples in use in each window. */
 function inUse(folder) {
-  const files = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort();
+  const files = fs.readdirSync(folder).filter((name) => /^heap-.*\.pb\.gz$/.test(name)).sort();
   return files.map((file) => pprof.read(path.join(folder, file)));
 }
 

@@ -28,7 +28,7 @@ function total(samples, name, value) {
 
 /** The samples in use in the last window. */
 function lastInUse(folder) {
-  const files = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort();
+  const files = fs.readdirSync(folder).filter((name) => /^heap-.*\.pb\.gz$/.test(name)).sort();
   return pprof.read(path.join(folder, files.at(-1)));
 }
 
@@ -55,7 +55,7 @@ test('bytes allocated and in use are those of the program, and each window has i
   assert.ok(total(live, 'dropArrays', 'inuse_space') < 0.02 * allocated.dropArrays);
   for (const sample of samples) assert.deepEqual(Object.keys(sample.labels), ['service.name']);
   for (const sample of live) assert.deepEqual(Object.keys(sample.labels).sort(), ['age', 'service.name']);
-  const second = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort()[1];
+  const second = fs.readdirSync(folder).filter((name) => /^heap-.*\.pb\.gz$/.test(name)).sort()[1];
   for (const age of ['survived', 'new']) {
     const ofAge = pprof.read(path.join(folder, second)).filter((sample) => sample.labels.age === age);
     assertBytes(age, total(ofAge, 'keepArrays', 'inuse_space'), allocated.keepArrays / 2, interval);
@@ -91,7 +91,7 @@ test('a program that ends without a stop has its last window', (t) => {
 test('the objects of a worker are in use until it ends', (t) => {
   const { interval, allocated, during, after, folder, warnings } = run(t, 'worker');
   assert.deepEqual(warnings, []);
-  const files = fs.readdirSync(folder).filter((name) => name.startsWith('heap-')).sort();
+  const files = fs.readdirSync(folder).filter((name) => /^heap-.*\.pb\.gz$/.test(name)).sort();
   const windows = files.map((file) => total(pprof.read(path.join(folder, file)), 'keepArrays', 'inuse_space'));
   assertBytes('kept by the worker', windows[0], allocated.keepArrays, interval);
   assert.ok(windows.at(-1) < 0.05 * allocated.keepArrays, `${windows}`);

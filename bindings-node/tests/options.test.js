@@ -86,7 +86,7 @@ async function endOf(t, signals, own = '') {
   await once(child.stdout, 'data');
   child.kill('SIGTERM');
   const [code, signal] = await once(child, 'exit');
-  return { code, signal, profiles: fs.existsSync(directory) ? fs.readdirSync(directory).filter((name) => name.startsWith('cpu-')).length : 0 };
+  return { code, signal, profiles: fs.existsSync(directory) ? fs.readdirSync(directory).filter((name) => /^cpu-.*\.pb\.gz$/.test(name)).length : 0 };
 }
 
 test('a signal in stopOnSignals sends the last window, and then ends the process', async (t) => {

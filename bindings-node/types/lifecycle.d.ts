@@ -74,6 +74,7 @@ export type Options = {
     destinations?: readonly object[] | undefined;
     fileDirectory?: string | undefined;
     fileKeep?: number | undefined;
+    fileSidecar?: boolean | undefined;
     redaction?: boolean | undefined;
     redactionRules?: readonly object[] | undefined;
     redactionHashKey?: string | undefined;

@@ -9,6 +9,8 @@ use std::time::Duration;
 use crate::config::{Compression, Config, DestinationConfig, DestinationType, Protocol, Proxies};
 use crate::host_log::{log, LogLevel};
 use crate::reduction;
+use crate::resource::Resource;
+use crate::sidecar;
 use crate::sys;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
@@ -19,7 +21,7 @@ use spanprof_export::{
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::{pprof, pyroscope};
 use spanprof_profile::transform::{refused_label_names, Reduction};
-use spanprof_profile::{ProfilesData, ResourceProfiles};
+use spanprof_profile::{Attribute, ProfilesData, ResourceProfiles};
 
 /// Stack size of each exporter thread, which runs the system's resolver and TLS.
 const STACK_BYTES: usize = 2 << 20;
@@ -43,15 +45,37 @@ pub(crate) struct WindowDelivery {
     /// Taken before the first window.
     start: LossBaseline,
     groups: Vec<DestinationGroup>,
+    /// Of the resource, for side-cars.
+    deployment: Vec<Attribute>,
     label_names_checked: AtomicBool,
 }
 
 /// Indices of the destinations that receive the same profiles.
 struct DestinationGroup {
     reduction: Reduction,
-    files: Vec<usize>,
+    files: Vec<FileIndex>,
     otlp: Vec<usize>,
     pyroscope: Vec<usize>,
+}
+
+/// A directory among the destinations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct FileIndex {
+    index: usize,
+    has_sidecar: bool,
+}
+
+/// Time of a window, in nanoseconds since 1970.
+#[derive(Clone, Copy)]
+struct WindowTime {
+    start_unix_ns: u64,
+    end_unix_ns: u64,
+}
+
+impl WindowTime {
+    fn start_unix_ms(self) -> u64 {
+        self.start_unix_ns / 1_000_000
+    }
 }
 
 impl WindowDelivery {
@@ -60,8 +84,8 @@ impl WindowDelivery {
     ///
     /// # Errors
     /// When a value in code is invalid, or the system refuses a thread.
-    pub fn start(config: &mut Config, service_name: &str) -> Result<Option<Self>, Error> {
-        let problem = match Self::start_as_configured(config, service_name) {
+    pub fn start(config: &mut Config, resource: &Resource) -> Result<Option<Self>, Error> {
+        let problem = match Self::start_as_configured(config, resource) {
             Ok(delivery) => return Ok(delivery),
             Err(problem) => problem,
         };
@@ -86,7 +110,7 @@ impl WindowDelivery {
             }) {
                 reduced.reset(key);
             }
-            if let Ok(delivery) = Self::start_as_configured(&reduced, service_name) {
+            if let Ok(delivery) = Self::start_as_configured(&reduced, resource) {
                 log(LogLevel::Warning, &format!("spanprof: {}; {names} is ignored", problem.message));
                 *config = reduced;
                 return Ok(delivery);
@@ -94,7 +118,7 @@ impl WindowDelivery {
         }
         let without_proxy = Config { proxy: Proxies::default(), ..config.clone() };
         if let (true, Ok(delivery)) =
-            (config.proxy != without_proxy.proxy, Self::start_as_configured(&without_proxy, service_name))
+            (config.proxy != without_proxy.proxy, Self::start_as_configured(&without_proxy, resource))
         {
             log(LogLevel::Warning, &format!("spanprof: {}; the variables for proxies are ignored", problem.message));
             *config = without_proxy;
@@ -103,7 +127,7 @@ impl WindowDelivery {
         Err(problem)
     }
 
-    fn start_as_configured(config: &Config, service_name: &str) -> Result<Option<Self>, Error> {
+    fn start_as_configured(config: &Config, resource: &Resource) -> Result<Option<Self>, Error> {
         let configured = config.effective_destinations();
         if configured.is_empty() {
             return Ok(None);
@@ -114,7 +138,7 @@ impl WindowDelivery {
             queue_max_bytes: config.queue_max_bytes as usize,
             buffer: config.buffer_directory.as_ref().map(|directory| BufferSettings {
                 directory: directory.into(),
-                service: service_name.to_owned(),
+                service: resource.service_name.clone(),
                 max_bytes: config.buffer_max_bytes,
                 max_age: config.buffer_max_age,
                 split: Some(otlp::split_encoded),
@@ -125,25 +149,33 @@ impl WindowDelivery {
         let exporter = Exporter::start(destinations, settings)
             .map_err(|error| Error::new(ErrorKind::InvalidDestination, error.message, error.hint))?;
         let start = exporter.loss_baseline();
-        Ok(Some(Self { exporter, start, groups, label_names_checked: AtomicBool::new(false) }))
+        let deployment = resource.deployment.clone();
+        Ok(Some(Self { exporter, start, groups, deployment, label_names_checked: AtomicBool::new(false) }))
     }
 
     /// Encodes a window once per group of destinations and queues it. Never waits.
     pub fn send(&self, window: ClosedWindow, max_profile_size: usize) {
-        let time_unix_ms = window.start_unix_ns / 1_000_000;
+        let time = WindowTime {
+            start_unix_ns: window.start_unix_ns,
+            end_unix_ns: window.start_unix_ns.saturating_add(window.duration_ns),
+        };
         self.check_label_names(&window.data);
         let Some((last, others)) = self.groups.split_last() else { return };
         for group in others {
-            self.send_to(group, window.data.clone(), time_unix_ms, max_profile_size);
+            self.send_to(group, window.data.clone(), time, max_profile_size);
         }
-        self.send_to(last, window.data, time_unix_ms, max_profile_size);
+        self.send_to(last, window.data, time, max_profile_size);
     }
 
-    fn send_to(&self, group: &DestinationGroup, data: ProfilesData, time_unix_ms: u64, max_profile_size: usize) {
+    fn send_to(&self, group: &DestinationGroup, data: ProfilesData, time: WindowTime, max_profile_size: usize) {
         let data = group.reduction.apply(data);
-        for index in &group.files {
+        let time_unix_ms = time.start_unix_ms();
+        for FileIndex { index, has_sidecar } in &group.files {
+            let WindowTime { start_unix_ns, end_unix_ns } = time;
+            let sidecar =
+                has_sidecar.then(|| sidecar::json(&data.resources, &self.deployment, start_unix_ns, end_unix_ns));
             for file in files(&data, time_unix_ms) {
-                self.exporter.enqueue(*index, file);
+                self.exporter.enqueue(*index, ExportPayload { sidecar: sidecar.clone(), ..file });
             }
         }
         if !group.pyroscope.is_empty() {
@@ -171,6 +203,7 @@ impl WindowDelivery {
                     time_unix_ms,
                     samples: samples as u64,
                     split,
+                    sidecar: None,
                 };
                 self.exporter.enqueue(*index, payload);
             }
@@ -230,7 +263,10 @@ fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Destinatio
             groups.len() - 1
         });
         match destination.destination_type {
-            DestinationType::File => groups[at].files.push(index),
+            DestinationType::File => {
+                let has_sidecar = destination.sidecar.unwrap_or(config.file_sidecar);
+                groups[at].files.push(FileIndex { index, has_sidecar });
+            }
             DestinationType::Otlp => groups[at].otlp.push(index),
             DestinationType::Pyroscope => groups[at].pyroscope.push(index),
         }
@@ -279,6 +315,7 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
             time_unix_ms,
             samples: part.sample_count() as u64,
             split: None,
+            sidecar: None,
         }
     };
     names.into_iter().map(payload).collect()
@@ -343,7 +380,8 @@ mod tests {
         ];
         let indexes = |config: Config| {
             let groups = groups(&destinations, &config);
-            groups.iter().map(|group| (group.otlp.clone(), group.files.clone())).collect::<Vec<_>>()
+            let files = |group: &DestinationGroup| group.files.iter().map(|file| file.index).collect();
+            groups.iter().map(|group| (group.otlp.clone(), files(group))).collect::<Vec<(_, Vec<_>)>>()
         };
         let with_age = Config { heap_age: Some(true), ..Config::default() };
         assert_eq!(indexes(with_age), [(vec![0], vec![2]), (vec![1], vec![])]);

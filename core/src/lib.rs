@@ -66,6 +66,7 @@ mod request;
 mod resource;
 mod retention;
 pub mod runtime;
+mod sidecar;
 #[cfg(feature = "opentelemetry-sdk")]
 mod span_processor;
 mod stacks;

@@ -2,6 +2,7 @@
 //! per start; a forked child builds its own.
 
 use crate::config::Config;
+use crate::sidecar;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::Attribute;
 
@@ -30,6 +31,8 @@ pub(crate) struct Resource {
     pub service_name: String,
     /// Attributes beyond the limit.
     pub dropped: u64,
+    /// Attributes for the side-cars of files only, redacted as well.
+    pub deployment: Vec<Attribute>,
 }
 
 /// Properties of the process and the system; an argument, so that tests can set them.
@@ -40,6 +43,8 @@ pub(crate) struct SystemProperties {
     pub host_name: String,
     pub container_id: Option<String>,
     pub instance_id: String,
+    /// Commit, branch and deployment in the variables of the environment.
+    pub deployment: Vec<Attribute>,
 }
 
 impl SystemProperties {
@@ -56,6 +61,7 @@ impl SystemProperties {
                 .iter()
                 .find_map(|path| container_id(&std::fs::read_to_string(path).ok()?)),
             instance_id: crate::random::uuid(),
+            deployment: sidecar::deployment(|name| std::env::var(name).ok()),
         }
     }
 }
@@ -86,6 +92,7 @@ impl Resource {
             key: attribute.key,
         };
         resource.attributes = redactor.resource(attributes).into_iter().map(text).collect();
+        resource.deployment = redactor.resource(system.deployment.clone());
         let name = resource.attributes.iter().find(|attribute| attribute.key == "service.name");
         resource.service_name = name.map(|name| name.value.clone()).unwrap_or_default();
         resource
@@ -154,6 +161,7 @@ mod tests {
             host_name: "node-1".to_owned(),
             container_id: None,
             instance_id: "instance".to_owned(),
+            deployment: vec![Attribute::string("vcs.ref.head.name", "https://bot:marker@git/shop")],
         }
     }
 
@@ -179,6 +187,17 @@ mod tests {
         assert_eq!(resource.attributes.len(), 15);
         assert_eq!(resource.text("deployment.key13"), Some("v"));
         assert_eq!(resource.dropped, 6);
+    }
+
+    #[test]
+    fn the_deployment_of_the_environment_is_redacted_and_no_attribute() {
+        let resource = resource_of(&Config::default(), Vec::new());
+        assert_eq!(resource.text("vcs.ref.head.name"), None);
+        assert_eq!(resource.deployment.len(), 1);
+        assert!(!format!("{:?}", resource.deployment).contains("marker"), "{:?}", resource.deployment);
+        let rules = crate::config::RedactionRules::parse("[{where: resource, key: ^vcs, action: drop}]").unwrap();
+        let config = Config { redaction_rules: rules, ..Config::default() };
+        assert_eq!(resource_of(&config, Vec::new()).deployment, []);
     }
 
     #[test]

@@ -63,6 +63,7 @@ class Options(TypedDict, total=False):
     destinations: Sequence[Mapping[str, Any]]
     file_directory: str | os.PathLike[str] | None
     file_keep: int
+    file_sidecar: bool
     pull: str | None
     pull_token: str | None
     redaction: bool

@@ -142,6 +142,7 @@ impl Config {
         entry.label_names.get_or_insert(self.label_names);
         entry.heap_age = entry.heap_age.or(self.heap_age);
         entry.keep.get_or_insert(self.file_keep);
+        entry.sidecar.get_or_insert(self.file_sidecar);
         entry.headers.get_or_insert_with(|| self.headers.clone());
         entry.certificate = entry.certificate.or_else(|| self.certificate.clone());
         entry.client_key = entry.client_key.or_else(|| self.client_key.clone());

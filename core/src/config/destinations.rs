@@ -3,7 +3,8 @@
 
 use super::endpoint;
 use super::environment::base64;
-use super::keys::{nearest, KEYS};
+use super::keys::KEYS;
+use super::nearest::nearest;
 use super::types::{DestinationConfig, DestinationType};
 use super::value::{with_article, ConfigType, ConfigValue};
 use super::yaml::list_of;
@@ -31,6 +32,8 @@ pub(super) const ENTRY_KEYS: &[(&str, &str)] = &[
     ("file_directory", "file_directory"),
     ("keep", "file_keep"),
     ("file_keep", "file_keep"),
+    ("sidecar", "file_sidecar"),
+    ("file_sidecar", "file_sidecar"),
 ];
 
 impl ConfigType for Vec<DestinationConfig> {
@@ -85,6 +88,7 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
             "heap_age" => entry.heap_age = read(name, value)?,
             "directory" | "file_directory" => entry.directory = read(name, value)?,
             "keep" | "file_keep" => entry.keep = read(name, value)?,
+            "sidecar" | "file_sidecar" => entry.sidecar = read(name, value)?,
             _ => {
                 let hint = nearest(name, ENTRY_KEYS.iter().map(|(known, _)| *known));
                 let hint = hint.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();

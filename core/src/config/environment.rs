@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::binding_options::BindingOption;
-use super::keys::{nearest_key, KEYS};
+use super::keys::KEYS;
+use super::nearest::nearest_key;
 use super::types::{ConfigSource, Proxies};
 use super::value::{baggage_pairs, ConfigType, ConfigValue, Setting};
 

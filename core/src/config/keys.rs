@@ -106,20 +106,6 @@ pub(crate) enum InvalidSetting {
     Unusable(UnusableText),
 }
 
-/// The key closest to a misspelt one.
-pub(crate) fn nearest_key(name: &str, options: &'static [BindingOption]) -> Option<&'static str> {
-    nearest(name, KEYS.iter().map(|key| key.name).chain(options.iter().map(|option| option.name)))
-}
-
-/// The name in `known` closest to a misspelt one.
-pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    known
-        .map(|known| (strsim::jaro_winkler(&name.to_ascii_lowercase(), known), known))
-        .filter(|(similarity, _)| *similarity > 0.8)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, known)| known)
-}
-
 /// Checks that the extension of a file selects a format.
 pub(super) fn check_output(name: &str) -> Result<(), UnusableText> {
     match crate::output::OutputFormat::of(name) {
@@ -423,6 +409,8 @@ config_keys! {
     file_directory: Option<String> = None, "", None, false;
     /// Number of files kept in the directory; the oldest files are removed.
     file_keep: u32 = 100, "files", between(1.0, 1_000_000.0), false;
+    /// Whether each file has a side-car: a JSON file of the same name with version, commit, deployment and the time of the window.
+    file_sidecar: bool = true, "", None, false;
     /// Whether the default patterns replace passwords, secrets, credentials and tokens by `[REDACTED]`.
     redaction: bool = true, "", None, false;
     /// Rules that remove or replace names, paths, labels and attributes before anything leaves the process. Each is a map with

@@ -91,7 +91,7 @@ fn converted(key: &str, name: &str, value: ConfigValue) -> ConfigValue {
 pub(crate) fn nearest_nested(name: &str) -> Option<String> {
     let (section, name) = name.split_once('.')?;
     let known = nested_names().filter(|known| known.0 == section).map(|(_, name, _)| name);
-    super::keys::nearest(name, known).map(|name| format!("{section}.{name}"))
+    super::nearest::nearest(name, known).map(|name| format!("{section}.{name}"))
 }
 
 #[cfg(test)]

@@ -164,6 +164,8 @@ pub struct DestinationConfig {
     pub directory: Option<String>,
     /// Number of files kept.
     pub keep: Option<u32>,
+    /// Whether each file has a side-car.
+    pub sidecar: Option<bool>,
 }
 
 /// Without user, password and query of the endpoint, headers and paths of keys.
@@ -196,6 +198,7 @@ impl DestinationConfig {
             heap_age: None,
             directory: None,
             keep: None,
+            sidecar: None,
         }
     }
 }

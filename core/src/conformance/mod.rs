@@ -72,6 +72,7 @@ impl ScriptedEngine {
             host_name: "host".to_owned(),
             container_id: None,
             instance_id: "instance".to_owned(),
+            deployment: Vec::new(),
         };
         let mut redactor = ProfileRedactor::new(config.redaction_settings());
         let resource = Resource::new(config, runtime.resource_attributes(), &system, &mut redactor);

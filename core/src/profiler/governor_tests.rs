@@ -44,7 +44,8 @@ fn files(directory: &std::path::Path) -> Vec<(i64, i64, bool)> {
         let limits = spanprof_read::decode::DecodeLimits::default();
         spanprof_read::decode::pprof::decode(&std::fs::read(path).unwrap(), &limits).unwrap()
     };
-    let mut files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| read(entry.unwrap().path())).collect();
+    let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "gz")).map(read).collect();
     files.sort_by_key(|data| data.profiles().next().unwrap().1.period);
     let summary = |data: &ProfilesData| {
         let (_, profile) = data.profiles().next().unwrap();

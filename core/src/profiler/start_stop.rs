@@ -59,7 +59,7 @@ impl Session {
             Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather(), &mut redactor);
         let output = start_output(&mut config)?;
         let peak_file = heap_peak::start(&mut config, &resource)?;
-        let delivery = WindowDelivery::start(&mut config, &resource.service_name)?;
+        let delivery = WindowDelivery::start(&mut config, &resource)?;
         let counters = Arc::new(Counters::default());
         counters.resource_attributes_dropped.add(resource.dropped);
         warn_of_unsupported_kinds(&config, &*runtime);

@@ -105,7 +105,8 @@ impl HeapRun {
             let mut profiles = Vec::new();
             for file in std::fs::read_dir(&self.directory).unwrap() {
                 let file = file.unwrap();
-                if file.file_name().to_string_lossy().starts_with(kind) {
+                let name = file.file_name().to_string_lossy().into_owned();
+                if name.starts_with(kind) && name.ends_with(".pb.gz") {
                     let bytes = std::fs::read(file.path()).unwrap();
                     profiles.push(decode::any(&bytes, &decode::DecodeLimits::default()).unwrap().1);
                 }

@@ -151,7 +151,8 @@ fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
     for thread in threads {
         thread.join().unwrap();
     }
-    let mut files: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let paths = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "gz")).collect();
     let file = files.pop().expect("one file");
     assert!(files.is_empty() && file.file_name().unwrap().to_string_lossy().starts_with("wall-"), "{file:?}");
     let data = spanprof_read::decode::pprof::decode(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();

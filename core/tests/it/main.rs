@@ -12,6 +12,7 @@ mod profiler;
 mod pull;
 mod redaction;
 mod schema;
+mod sidecars;
 mod surface;
 mod wall_collection;
 mod watched_file;

@@ -133,6 +133,7 @@ fn planted_texts_reach_no_destination() {
         }
         let attributes = [
             ("owner", MARKER.to_owned()),
+            ("deployment.id", format!("https://bot:{MARKER}@ci/42")),
             ("db.password", MARKER.to_owned()),
             ("process.command_line", format!("shop --token {MARKER} --api-key={MARKER}")),
         ];
@@ -161,6 +162,10 @@ fn planted_texts_reach_no_destination() {
         for (path, bytes) in &files {
             assert_eq!(count(bytes), 0, "{}", path.display());
         }
+        let is_redacted = |(path, bytes): &(PathBuf, Vec<u8>)| {
+            path.extension().is_some_and(|it| it == "json") && String::from_utf8_lossy(bytes).contains("[REDACTED]")
+        };
+        assert!(files.iter().any(is_redacted), "round {round}: the side-car has the redacted deployment");
         let all: Vec<u8> = files.into_iter().flat_map(|(_, bytes)| bytes).collect();
         assert!(String::from_utf8_lossy(&all).contains("[REDACTED]"), "round {round}: nothing was redacted");
     }

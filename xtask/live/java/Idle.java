@@ -48,7 +48,7 @@ final class Idle {
 
     private static long windows(Path directory) throws IOException {
         try (Stream<Path> files = Files.list(directory)) {
-            return files.count();
+            return files.filter(file -> file.toString().endsWith(".pb.gz")).count();
         }
     }
 

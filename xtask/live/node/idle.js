@@ -35,6 +35,9 @@ const WINDOW = 10;
 /** Timers of Node.js and of the package use some CPU, which the perf clock samples: each window may wake two threads and be sent. */
 const isIdle = ({ ours, files }) => ours <= 1 + seconds / 4 && files <= 1 + seconds / WINDOW;
 
+/** Number of profiles in a directory. */
+const profiles = (directory) => fs.readdirSync(directory).filter((name) => name.endsWith('.pb.gz')).length;
+
 async function main() {
   const sent = folder();
   const child = spawn(process.execPath, [__filename, seconds, sent], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -45,9 +48,9 @@ async function main() {
   const looks = [];
   for (let round = 0; round < TRIES; round++) {
     await timers.setTimeout(4000);
-    const before = { ...readThreads(child.pid), files: fs.readdirSync(sent).length };
+    const before = { ...readThreads(child.pid), files: profiles(sent) };
     await timers.setTimeout(seconds * 1000);
-    const after = { ...readThreads(child.pid), files: fs.readdirSync(sent).length };
+    const after = { ...readThreads(child.pid), files: profiles(sent) };
     looks.push(Object.fromEntries(Object.keys(after).map((key) => [key, Math.round(10 * (after[key] - before[key])) / 10])));
     if (isIdle(looks[round])) break;
   }

@@ -34,7 +34,7 @@ def main():
     spanprof.stop()
     right = wrong = ended = 0
     examples = []
-    for path in glob.glob(os.path.join(folder, "cpu-*")):
+    for path in glob.glob(os.path.join(folder, "cpu-*.pb.gz")):
         for values, labels, stack in pprof_file.read(path)[1]:
             wanted = labels.get("made")
             made = [name for name in stack if name.startswith("made_")]

@@ -230,7 +230,7 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     for entry in fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        if !name.starts_with('.') && looks_like_a_profile(name) && path.is_file() {
+        if !name.starts_with('.') && looks_like_a_profile(&path) && path.is_file() {
             paths.push(path);
         }
     }

@@ -1,5 +1,5 @@
-//! Writes profiles as files. Each file is complete or absent, and private to its owner; the oldest are removed. Runs on
-//! threads that may block; queues and retries belong to `delivery`.
+//! Writes profiles and their side-cars as files. Each file is complete or absent, and private to its owner; the oldest are
+//! removed. Runs on threads that may block; queues and retries belong to `delivery`.
 
 use crate::blocking;
 use crate::error::ExportError;
@@ -89,27 +89,28 @@ impl ProfileDirectory {
     }
 
     fn write(&self, payload: &QueuedPayload) -> io::Result<()> {
-        let (unfinished, file) = match self.open_unfinished() {
+        let write_profile = |file: &OwnedDescriptor<File>| write_gzipped(file, payload);
+        let profile = match self.write_unfinished(&write_profile) {
             // The directory was removed after the start.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.create()?;
-                self.open_unfinished()?
+                self.write_unfinished(&write_profile)?
             }
-            opened => opened?,
+            written => written?,
         };
-        let written = write_gzipped(&file, payload)
-            .and_then(|()| file.get()?.sync_all())
-            .and_then(|()| self.publish(&unfinished, payload));
-        // After publishing, this name is redundant; after a failure, so is the content. The file may be gone already.
-        let _ = fs::remove_file(&unfinished);
-        written?;
+        let sidecar = match &payload.sidecar {
+            Some(text) => Some(self.write_unfinished(&|file| file.get()?.write_all(text))?),
+            None => None,
+        };
+        self.publish(&profile, sidecar.as_ref(), payload)?;
         // The file is published: errors in syncing its directory entry or removing an old file lose no profile.
         let _ = File::open(&self.path).and_then(|directory| directory.sync_all());
         let _ = self.rotate();
         Ok(())
     }
 
-    fn open_unfinished(&self) -> io::Result<(PathBuf, OwnedDescriptor<File>)> {
+    /// Writes a complete file under an unfinished name.
+    fn write_unfinished(&self, write: &dyn Fn(&OwnedDescriptor<File>) -> io::Result<()>) -> io::Result<UnfinishedFile> {
         let path = self.path.join(file_name::unfinished(self.writer, RandomState::new().hash_one(0u8)));
         let file = OpenOptions::new()
             .write(true)
@@ -117,39 +118,63 @@ impl ProfileDirectory {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(&path)?;
-        Ok((path, OwnedDescriptor::new(file)?))
+        let unfinished = UnfinishedFile(path);
+        let file = OwnedDescriptor::new(file)?;
+        write(&file)?;
+        file.get()?.sync_all()?;
+        Ok(unfinished)
     }
 
-    /// Links the complete file to its name. Never replaces an existing file and never follows a link.
-    fn publish(&self, unfinished: &Path, payload: &QueuedPayload) -> io::Result<()> {
+    /// Links the complete files to their names, the profile first: a process that is killed in between leaves no side-car
+    /// without a profile. Never replaces an existing file and never follows a link.
+    fn publish(
+        &self,
+        profile: &UnfinishedFile,
+        sidecar: Option<&UnfinishedFile>,
+        payload: &QueuedPayload,
+    ) -> io::Result<()> {
         for duplicate in 0..MAX_DUPLICATES {
-            let name = file_name::finished(payload.profile_type.as_deref(), payload.time_unix_ms, duplicate);
-            let target = self.path.join(name);
-            match fs::hard_link(unfinished, &target) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) if lacks_hard_links(&error) => {
-                    if fs::symlink_metadata(&target).is_ok() {
-                        continue;
-                    }
-                    return fs::rename(unfinished, &target);
-                }
-                linked => return linked,
+            let stem = file_name::stem(payload.profile_type.as_deref(), payload.time_unix_ms, duplicate);
+            let [target, beside] =
+                [file_name::FINISHED, file_name::SIDECAR].map(|suffix| self.path.join(format!("{stem}{suffix}")));
+            let is_taken = sidecar.is_some() && fs::symlink_metadata(&beside).is_ok();
+            if is_taken || !profile.link_to(&target)? {
+                continue;
             }
+            if let Some(sidecar) = sidecar {
+                // The profile is complete without it.
+                let is_linked = sidecar.link_to(&beside).unwrap_or(false);
+                // Another process may have removed the profile meanwhile.
+                if is_linked && fs::symlink_metadata(&target).is_err() {
+                    let _ = fs::remove_file(&beside);
+                }
+            }
+            return Ok(());
         }
         Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_DUPLICATES} files of one millisecond exist")))
     }
 
     /// Removes the oldest finished files above the limit.
     fn rotate(&self) -> io::Result<()> {
-        let mut files: Vec<_> =
-            self.names()?.filter_map(|name| Some((file_name::age_key(name.to_str()?)?, name))).collect();
+        let names = self.names()?.filter_map(|name| name.into_string().ok());
+        let mut files: Vec<_> = names.filter_map(|name| Some((file_name::age_key(&name)?, name))).collect();
         files.sort_unstable();
         let surplus = files.len().saturating_sub(self.keep);
         for (_, name) in &files[..surplus] {
-            // Another process that shares the directory may have removed it first.
-            let _ = fs::remove_file(self.path.join(name));
+            self.remove(name);
         }
         Ok(())
+    }
+
+    /// Removes a profile and its side-car. Another process that shares the directory may have removed them first.
+    fn remove(&self, name: &str) {
+        let path = self.path.join(name);
+        let sidecar = self.path.join(file_name::sidecar_of(name));
+        // First, so that a killed process leaves no side-car without a profile. Again at the end, since the process that
+        // wrote the profile may have linked its side-car in between.
+        for path in [&sidecar, &path, &sidecar] {
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// Removes unfinished files whose writer has exited.
@@ -172,6 +197,32 @@ impl ProfileDirectory {
 
     fn names(&self) -> io::Result<impl Iterator<Item = OsString>> {
         Ok(fs::read_dir(&self.path)?.filter_map(|entry| entry.ok().map(|entry| entry.file_name())))
+    }
+}
+
+/// A file under an unfinished name, which is removed on drop: after publishing it is redundant, after a failure incomplete.
+struct UnfinishedFile(PathBuf);
+
+impl UnfinishedFile {
+    /// Gives the file its final name as well; `false` when a file of that name exists.
+    fn link_to(&self, target: &Path) -> io::Result<bool> {
+        match fs::hard_link(&self.0, target) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) if lacks_hard_links(&error) => {
+                if fs::symlink_metadata(target).is_ok() {
+                    return Ok(false);
+                }
+                fs::rename(&self.0, target).map(|()| true)
+            }
+            linked => linked.map(|()| true),
+        }
+    }
+}
+
+impl Drop for UnfinishedFile {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = fs::remove_file(&self.0);
     }
 }
 

@@ -1,21 +1,29 @@
 //! Formats and parses the names of finished and unfinished profile files. Performs no I/O.
 
 /// Suffix of a finished file.
-const FINISHED: &str = ".pb.gz";
+pub(crate) const FINISHED: &str = ".pb.gz";
+/// Suffix of its side-car.
+pub(crate) const SIDECAR: &str = ".json";
 /// Suffix of an unfinished file.
 const UNFINISHED: &str = ".tmp";
 /// Prefix of an unfinished file; the dot hides it from globs.
 const UNFINISHED_PREFIX: &str = ".spanprof-";
 
-/// `<type>-<unix ms>.pb.gz`; further files of the same millisecond are `<type>-<unix ms>-<n>.pb.gz`.
-pub(crate) fn finished(profile_type: Option<&str>, unix_ms: u64, duplicate: u32) -> String {
+/// Name of a finished file or its side-car without the suffix: `<type>-<unix ms>`; of further files of the same millisecond
+/// `<type>-<unix ms>-<n>`.
+pub(crate) fn stem(profile_type: Option<&str>, unix_ms: u64, duplicate: u32) -> String {
     let safe = |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '_' };
     let name: String = profile_type.unwrap_or("profile").chars().take(64).map(safe).collect();
     let name = if name.is_empty() { "profile" } else { &name };
     match duplicate {
-        0 => format!("{name}-{unix_ms}{FINISHED}"),
-        _ => format!("{name}-{unix_ms}-{duplicate}{FINISHED}"),
+        0 => format!("{name}-{unix_ms}"),
+        _ => format!("{name}-{unix_ms}-{duplicate}"),
     }
+}
+
+/// Name of the side-car of a finished file.
+pub(crate) fn sidecar_of(name: &str) -> String {
+    format!("{}{SIDECAR}", name.strip_suffix(FINISHED).unwrap_or(name))
 }
 
 /// Sort key of a finished file, oldest first, from its name; `None` for any other file.
@@ -65,7 +73,11 @@ pub(crate) fn writer(name: &str) -> Option<WriterProcess> {
 
 #[cfg(test)]
 mod tests {
-    use super::{age_key, finished, unfinished, writer, WriterProcess};
+    use super::{age_key, sidecar_of, stem, unfinished, writer, WriterProcess, FINISHED};
+
+    fn finished(profile_type: Option<&str>, unix_ms: u64, duplicate: u32) -> String {
+        stem(profile_type, unix_ms, duplicate) + FINISHED
+    }
 
     #[test]
     fn a_name_sorts_by_age_and_has_no_path_separator() {
@@ -75,14 +87,22 @@ mod tests {
         assert_eq!(finished(Some("../../etc/x-1"), 17, 0), "______etc_x_1-17.pb.gz");
         assert_eq!(age_key(&finished(Some("a/-\0b"), u64::MAX, 3)), Some((u64::MAX, 3)));
         assert!(age_key("cpu-17.pb.gz") < age_key("alloc_space-17-1.pb.gz"));
+        assert_eq!(sidecar_of("cpu-17-2.pb.gz"), "cpu-17-2.json");
         assert!(age_key("x-9.pb.gz") < age_key("a-10.pb.gz"));
     }
 
     #[test]
     fn other_files_are_not_recognized() {
-        for name in
-            ["cpu.pb.gz", "cpu-1.pb", "cpu-x.pb.gz", "-1.pb.gz", "a b-1.pb.gz", "cpu-1-2-3.pb.gz", "cpu-+1.pb.gz"]
-        {
+        for name in [
+            "cpu.pb.gz",
+            "cpu-1.pb",
+            "cpu-1.json",
+            "cpu-x.pb.gz",
+            "-1.pb.gz",
+            "a b-1.pb.gz",
+            "cpu-1-2-3.pb.gz",
+            "cpu-+1.pb.gz",
+        ] {
             assert_eq!(age_key(name), None, "{name}");
         }
         for name in

@@ -18,6 +18,8 @@ pub struct ExportPayload {
     pub samples: u64,
     /// Splits the body when it is too large for the receiver.
     pub split: Option<SplitFn>,
+    /// JSON text that is written beside a file, as `<type>-<unix ms>.json`. Not used by OTLP.
+    pub sidecar: Option<Vec<u8>>,
 }
 
 impl fmt::Debug for ExportPayload {

@@ -20,6 +20,8 @@ pub(crate) struct QueuedPayload {
     pub time_unix_ms: u64,
     pub samples: u64,
     pub split: Option<SplitFn>,
+    /// JSON text beside a file.
+    pub sidecar: Option<Bytes>,
     /// Reading of the monotonic clock after which it is no longer retried.
     pub expires_at: Duration,
     /// Its file in the disk buffer. The body may then be empty until it is loaded.
@@ -142,6 +144,7 @@ impl DestinationQueue {
             time_unix_ms: payload.time_unix_ms,
             samples: payload.samples,
             split: payload.split,
+            sidecar: payload.sidecar.map(Bytes::from),
             expires_at: self.clock.monotonic().saturating_add(self.max_age),
             stored: None,
         };

@@ -100,6 +100,7 @@ impl Spool {
                         time_unix_ms: adopted.header.time_unix_ms,
                         samples: adopted.header.samples,
                         split: self.settings.split,
+                        sidecar: None,
                         expires_at: now.saturating_add(self.settings.max_age).saturating_sub(age),
                         stored: Some(adopted.request),
                     }

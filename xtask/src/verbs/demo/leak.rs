@@ -54,7 +54,7 @@ fn in_use(directory: &Path) -> StepResult<Vec<PathBuf>> {
 }
 
 fn is_in_use(path: &Path) -> bool {
-    name(path).starts_with("heap-")
+    name(path).starts_with("heap-") && name(path).ends_with(".pb.gz")
 }
 
 fn name(path: &Path) -> String {

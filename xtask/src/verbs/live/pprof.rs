@@ -77,10 +77,10 @@ fn heap_of_other_languages(pprof: &Path, command: &Path) -> StepResult {
 
 /// The file of the first window, which `flush()` ended. The window that `stop()` ends has little in it.
 fn first(directory: &Path, kind: &str) -> StepResult<PathBuf> {
-    let files =
-        std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{kind}-")))
-        });
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&format!("{kind}-")) && name.ends_with(".pb.gz")
+    });
     files
         .min()
         .ok_or_else(|| StepFailure::new("find the profile", format!("no {kind}-*.pb.gz in {}", directory.display())))

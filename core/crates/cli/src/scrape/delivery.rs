@@ -46,6 +46,7 @@ impl ScrapeDelivery {
                 time_unix_ms,
                 samples: data.sample_count() as u64,
                 split: None,
+                sidecar: None,
             };
             self.exporter.enqueue(*index, payload);
         }
@@ -61,6 +62,7 @@ impl ScrapeDelivery {
                     time_unix_ms,
                     samples: samples as u64,
                     split: Some(otlp::split_encoded),
+                    sidecar: None,
                 };
                 self.exporter.enqueue(*index, payload);
             }

@@ -102,7 +102,7 @@ impl WindowDirectory {
                 continue;
             }
             let own_received_ms = received_of_name(name);
-            if own_received_ms.is_none() && !looks_like_a_profile(name) {
+            if own_received_ms.is_none() && !looks_like_a_profile(&path) {
                 continue;
             }
             let modified_ms =
@@ -159,10 +159,17 @@ fn received_of_name(name: &str) -> Option<u64> {
         .then(|| received.parse().ok())?
 }
 
-/// Whether a name has a usual suffix of profile files.
-pub(crate) fn looks_like_a_profile(name: &str) -> bool {
+/// Whether a file has a usual suffix of profile files and is not a side-car.
+pub(crate) fn looks_like_a_profile(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let plain = name.strip_suffix(".gz").unwrap_or(name);
-    [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl"].iter().any(|suffix| plain.ends_with(suffix))
+    let has_suffix = [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl"].iter().any(|it| plain.ends_with(it));
+    has_suffix && !is_sidecar(path)
+}
+
+/// Whether a file is the side-car `cpu-1.json` of a file `cpu-1.pb.gz` beside it.
+pub(crate) fn is_sidecar(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json") && path.with_extension("pb.gz").exists()
 }
 
 #[cfg(test)]
@@ -215,7 +222,8 @@ mod tests {
         for name in ["cpu-1700000000000.pb.gz", "1700000000000-a-1.otlp.pb.gz", "1700000000000-1-1-1.otlp.pb.gz", ""] {
             assert_eq!(received_of_name(name), None, "{name}");
         }
-        assert!(looks_like_a_profile("cpu-1700000000000.pb.gz") && !looks_like_a_profile("notes.txt"));
+        let [profile, notes] = ["cpu-1700000000000.pb.gz", "notes.txt"].map(Path::new);
+        assert!(looks_like_a_profile(profile) && !looks_like_a_profile(notes));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) mod tail;
 pub(crate) mod top;
 pub(crate) mod tree;
 
+use std::path::Path;
+
 use regex_lite::Regex;
 use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
@@ -32,7 +34,7 @@ use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
 use crate::selection::{self, FilterArguments};
-use crate::serve::unix_ns;
+use crate::serve::{is_sidecar, unix_ns};
 use crate::source::Source;
 
 const SOURCE_ABOUT: &str = "\
@@ -79,10 +81,11 @@ fn refuse_repeated_stdin(names: &[impl AsRef<str>]) -> Result<(), Failure> {
     }
 }
 
-/// The sources that the command line names.
+/// The sources that the command line names, without side-cars: `profiles/*` contains them.
 fn sources(names: &[String]) -> Result<Vec<Source>, Failure> {
     refuse_repeated_stdin(names)?;
-    names.iter().map(|name| Source::parse(name)).collect()
+    let is_read = |name: &&String| names.len() == 1 || !is_sidecar(Path::new(name));
+    names.iter().filter(is_read).map(|name| Source::parse(name)).collect()
 }
 
 /// The samples of all sources that pass the filter.

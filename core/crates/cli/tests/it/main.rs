@@ -4,6 +4,7 @@ mod client;
 mod command_line;
 mod comparison;
 mod conversion;
+mod directories;
 mod exploring;
 mod fixture;
 mod heap;

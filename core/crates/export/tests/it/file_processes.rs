@@ -5,7 +5,7 @@
 
 use crate::files::{gunzipped, names_in, profile};
 use crate::shared::{exporter_to, wait_for, TEST_TIMEOUT};
-use spanprof_export::{Destination, DiscardReason, Exporter, ExporterSettings, FileDirectory};
+use spanprof_export::{Destination, DiscardReason, ExportPayload, Exporter, ExporterSettings, FileDirectory};
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -143,4 +143,43 @@ fn a_failed_write_leaves_no_file_and_the_next_succeeds() {
 
     assert!(status.success(), "{status}");
     assert_eq!(names_in(directory.path()), ["cpu-2.pb.gz"]);
+}
+
+#[test]
+fn a_killed_process_leaves_no_side_car_without_a_profile() {
+    let keep = 5;
+    let destination = |directory: &Path| Destination::File(FileDirectory { keep, ..FileDirectory::new(directory) });
+    if let Some(directory) = directory_to_write() {
+        let exporter = Exporter::start(vec![destination(&directory)], ExporterSettings::default()).unwrap();
+        for time_unix_ms in 0.. {
+            let sidecar = Some(format!("{{\"window\": {time_unix_ms}}}\n").into_bytes());
+            exporter.enqueue(0, ExportPayload { sidecar, ..profile("cpu", time_unix_ms, "x") });
+            exporter.flush(TEST_TIMEOUT);
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..20u64 {
+        let test = "file_processes::a_killed_process_leaves_no_side_car_without_a_profile";
+        let mut writer = start(test, directory.path(), "");
+        let has_file = |name: &String| name.starts_with("cpu-");
+        let until = Instant::now() + TEST_TIMEOUT;
+        while !names_in(directory.path()).iter().any(has_file) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(20_000 + 700 * round));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+
+        let names: Vec<_> = names_in(directory.path()).into_iter().filter(has_file).collect();
+        let sidecars: Vec<_> = names.iter().filter_map(|name| name.strip_suffix(".json")).collect();
+        assert!(!sidecars.is_empty(), "round {round}: {names:?}");
+        for stem in sidecars {
+            assert!(names.contains(&format!("{stem}.pb.gz")), "round {round}: {stem}.json is left, {names:?}");
+            let text = fs::read_to_string(directory.path().join(format!("{stem}.json"))).unwrap();
+            assert!(text.ends_with("}\n"), "round {round}: {text:?} is torn");
+        }
+        for name in names_in(directory.path()) {
+            fs::remove_file(directory.path().join(name)).unwrap();
+        }
+    }
 }

@@ -19,5 +19,6 @@ mod scripted_grpc;
 mod scripted_http;
 mod secrets;
 mod shared;
+mod sidecars;
 mod stopping;
 mod tls;

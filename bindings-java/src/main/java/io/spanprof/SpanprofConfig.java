@@ -292,6 +292,10 @@ public final class SpanprofConfig {
             return set("fileKeep", files);
         }
 
+        public Builder fileSidecar(boolean enabled) {
+            return set("fileSidecar", enabled);
+        }
+
         public Builder pull(String address) {
             return set("pull", address);
         }

@@ -62,11 +62,16 @@ public final class ProfileFile {
     public static List<Sample> readAll(Path directory, String type) throws IOException {
         List<Sample> samples = new ArrayList<>();
         try (Stream<Path> files = Files.list(directory)) {
-            for (Path file : files.filter(path -> path.getFileName().toString().startsWith(type)).toList()) {
+            for (Path file : files.filter(path -> isProfile(path.getFileName().toString(), type)).toList()) {
                 samples.addAll(read(file));
             }
         }
         return samples;
+    }
+
+    /** Whether a file is a profile of a type; its side-car is not. */
+    private static boolean isProfile(String name, String type) {
+        return name.startsWith(type) && name.endsWith(".pb.gz");
     }
 
     /** Total nanoseconds of the samples that satisfy a condition. */

@@ -1,0 +1,65 @@
+//! Directories that the profiler writes: names of files, and side-cars.
+
+use crate::fixture::{shop, spanprof, window, Serve, TestDirectory, TestSample};
+use spanprof_profile::encode::pprof;
+
+/// Not JSON, so that a reader of side-cars reports it: JSON of another format decodes to an empty profile.
+const SIDECAR: &[u8] = b"not a profile\n";
+
+/// The total of the top table over these sources.
+fn total(sources: &[&str], type_name: &str) -> i64 {
+    let done = spanprof(&[&["top", "--json", "--type", type_name][..], sources].concat());
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    crate::fixture::number(&done.stdout, "total")
+}
+
+fn written() -> (TestDirectory, Vec<String>) {
+    let directory = TestDirectory::new();
+    let in_use = window("checkout", "inuse_space", &[TestSample(&["main", "keep"], 4096, &[], 0)]);
+    let allocated = window("checkout", "alloc_space", &[TestSample(&["main", "make"], 8192, &[], 0)]);
+    let paths = [
+        ("cpu-1700000000000.pb.gz", pprof::encode(&shop("checkout"))),
+        ("cpu-1700000000000.json", SIDECAR.to_vec()),
+        ("inuse-1700000000000.pb.gz", pprof::encode(&in_use)),
+        ("heap-1700000010000.pb.gz", pprof::encode(&in_use)),
+        ("heap-1700000010000.json", SIDECAR.to_vec()),
+        ("alloc-1700000000000.pb.gz", pprof::encode(&allocated)),
+        ("allocs-1700000010000-1.pb.gz", pprof::encode(&allocated)),
+        ("allocs-1700000010000-1.json", SIDECAR.to_vec()),
+    ];
+    let paths = paths.map(|(name, bytes)| directory.file(name, &bytes));
+    (directory, paths.to_vec())
+}
+
+#[test]
+fn files_of_the_heap_profile_are_read_under_their_present_and_former_names() {
+    let (directory, _) = written();
+    let sources = [directory.path().to_str().unwrap()];
+    assert_eq!(total(&sources, "alloc_space"), 2 * 8192);
+    assert!(total(&sources, "inuse_space") >= 4096);
+    assert_eq!(total(&sources, "cpu"), 1_000_000_000);
+}
+
+#[test]
+fn side_cars_are_not_read_as_profiles() {
+    let (directory, paths) = written();
+    assert_eq!(total(&paths.iter().map(String::as_str).collect::<Vec<_>>(), "cpu"), 1_000_000_000);
+    let done = spanprof(&["top", &paths[1]]);
+    assert!(done.code != 0 && done.stderr.contains(".json"), "a side-car alone is an error: {done:?}");
+
+    // A JSON file without a profile of the same name may be OTLP/JSON.
+    directory.file("other-1.json", SIDECAR);
+    let done = spanprof(&["top", "--type", "cpu", directory.path().to_str().unwrap()]);
+    assert_eq!(done.stderr.matches("skipped").count(), 1, "{done:?}");
+    assert!(done.stderr.contains("other-1.json"), "{done:?}");
+}
+
+#[test]
+fn serve_lists_no_side_cars() {
+    let (directory, _) = written();
+    let serve = Serve::start(directory.path(), &[]);
+    let done = spanprof(&["services", &serve.url(), "--json"]);
+    assert!(done.code == 0 && done.stdout.contains("checkout"), "{done:?}");
+    let windows = crate::client::get(&serve.http, "/api/windows").text();
+    assert!(windows.contains("cpu-1700000000000.pb.gz") && !windows.contains(".json"), "{windows}");
+}
