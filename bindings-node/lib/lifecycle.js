@@ -73,6 +73,8 @@ const workers = require('./workers.js');
  * @property {readonly object[] | undefined} [destinations]
  * @property {string | undefined} [fileDirectory]
  * @property {number | undefined} [fileKeep]
+ * @property {number | undefined} [fileMaxAge] seconds
+ * @property {number | undefined} [fileMaxBytes]
  * @property {boolean | undefined} [fileSidecar]
  * @property {boolean | undefined} [redaction]
  * @property {readonly object[] | undefined} [redactionRules]

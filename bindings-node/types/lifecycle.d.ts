@@ -74,6 +74,11 @@ export type Options = {
     destinations?: readonly object[] | undefined;
     fileDirectory?: string | undefined;
     fileKeep?: number | undefined;
+    /**
+     * seconds
+     */
+    fileMaxAge?: number | undefined;
+    fileMaxBytes?: number | undefined;
     fileSidecar?: boolean | undefined;
     redaction?: boolean | undefined;
     redactionRules?: readonly object[] | undefined;

@@ -334,6 +334,8 @@ fn export_destination(destination: DestinationConfig, config: &Config) -> Destin
     if destination.destination_type == DestinationType::File {
         let mut directory = FileDirectory::new(destination.directory.unwrap_or_else(|| ".".to_owned()));
         directory.keep = destination.keep.unwrap_or(config.file_keep) as usize;
+        directory.max_age = destination.max_age;
+        directory.max_bytes = destination.max_bytes;
         return Destination::File(directory);
     }
     let protocol = destination.protocol.unwrap_or(config.protocol);

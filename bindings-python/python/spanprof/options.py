@@ -63,6 +63,8 @@ class Options(TypedDict, total=False):
     destinations: Sequence[Mapping[str, Any]]
     file_directory: str | os.PathLike[str] | None
     file_keep: int
+    file_max_age: float | None
+    file_max_bytes: int | None
     file_sidecar: bool
     pull: str | None
     pull_token: str | None

@@ -32,6 +32,10 @@ pub(super) const ENTRY_KEYS: &[(&str, &str)] = &[
     ("file_directory", "file_directory"),
     ("keep", "file_keep"),
     ("file_keep", "file_keep"),
+    ("max_age", "file_max_age"),
+    ("file_max_age", "file_max_age"),
+    ("max_bytes", "file_max_bytes"),
+    ("file_max_bytes", "file_max_bytes"),
     ("sidecar", "file_sidecar"),
     ("file_sidecar", "file_sidecar"),
 ];
@@ -88,6 +92,8 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
             "heap_age" => entry.heap_age = read(name, value)?,
             "directory" | "file_directory" => entry.directory = read(name, value)?,
             "keep" | "file_keep" => entry.keep = read(name, value)?,
+            "max_age" | "file_max_age" => entry.max_age = read(name, value)?,
+            "max_bytes" | "file_max_bytes" => entry.max_bytes = read(name, value)?,
             "sidecar" | "file_sidecar" => entry.sidecar = read(name, value)?,
             _ => {
                 let hint = nearest(name, ENTRY_KEYS.iter().map(|(known, _)| *known));
@@ -130,6 +136,7 @@ fn read<T: ConfigType>(name: &str, value: &ConfigValue) -> Result<Option<T>, Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn list(text: &str) -> Result<Vec<DestinationConfig>, String> {
         entries(&list_of(&text.into()).unwrap())
@@ -137,8 +144,9 @@ mod tests {
 
     #[test]
     fn text_is_parsed_as_yaml_for_environment_variables() {
-        let read = list("[{type: file, directory: d, keep: 3}, {\"type\": \"otlp\", \"endpoint\": null}]").unwrap();
+        let read = list("[{type: file, directory: d, keep: 3, max_age: 1h, max_bytes: 64MiB}, {\"type\": \"otlp\", \"endpoint\": null}]").unwrap();
         assert_eq!((read[0].directory.as_deref(), read[0].keep), (Some("d"), Some(3)));
+        assert_eq!((read[0].max_age, read[0].max_bytes), (Some(Duration::from_secs(3600)), Some(64 << 20)));
         assert_eq!(read[1], DestinationConfig::new(DestinationType::Otlp));
         assert!(list_of(&"otlp".into()).is_none());
     }

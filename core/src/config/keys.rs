@@ -409,6 +409,12 @@ config_keys! {
     file_directory: Option<String> = None, "", None, false;
     /// Number of files kept in the directory; the oldest files are removed.
     file_keep: u32 = 100, "files", between(1.0, 1_000_000.0), false;
+    /// Time since it was written after which a file is removed from the directory, except the newest one. When not set, age has no
+    /// effect.
+    file_max_age: Option<Duration> = None, "s", between(60.0, 315_360_000.0), false;
+    /// Maximum number of bytes of the files in the directory; beyond it, the oldest files are removed, except the newest one. When
+    /// not set, size has no effect.
+    file_max_bytes: Option<u64> = None, "bytes", between(65_536.0, 1_099_511_627_776.0), false;
     /// Whether each file has a side-car: a JSON file of the same name with version, commit, deployment and the time of the window.
     file_sidecar: bool = true, "", None, false;
     /// Whether the default patterns replace passwords, secrets, credentials and tokens by `[REDACTED]`.

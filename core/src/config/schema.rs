@@ -10,7 +10,7 @@ use super::nested::nested_names;
 /// Text of a whole number, with an optional unit of bytes.
 const WHOLE_NUMBER: &str = "^\\s*\\d+\\s*([kKmMgG][iI]?[bB])?\\s*$";
 /// Text of a number, with an optional unit of time.
-const NUMBER: &str = "^\\s*\\d+(\\.\\d+)?\\s*(ms|us|µs|s|m|h)?\\s*$";
+const NUMBER: &str = "^\\s*\\d+(\\.\\d+)?\\s*(ms|us|µs|s|min|m|h|d)?\\s*$";
 const SWITCH: &str =
     "^\\s*([tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[yY][eE][sS]|[nN][oO]|[oO][nN]|[oO][fF][fF]|1|0)\\s*$";
 

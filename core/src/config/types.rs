@@ -164,6 +164,10 @@ pub struct DestinationConfig {
     pub directory: Option<String>,
     /// Number of files kept.
     pub keep: Option<u32>,
+    /// Time after which a file is removed.
+    pub max_age: Option<Duration>,
+    /// Maximum number of bytes of the files.
+    pub max_bytes: Option<u64>,
     /// Whether each file has a side-car.
     pub sidecar: Option<bool>,
 }
@@ -198,6 +202,8 @@ impl DestinationConfig {
             heap_age: None,
             directory: None,
             keep: None,
+            max_age: None,
+            max_bytes: None,
             sidecar: None,
         }
     }

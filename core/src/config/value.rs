@@ -156,8 +156,17 @@ whole_numbers!(u32, u64);
 /// Units of byte counts. `KB` is 1024 bytes, as in the settings of other profilers.
 const BYTE_UNITS: [(&str, u32); 6] = [("kib", 10), ("mib", 20), ("gib", 30), ("kb", 10), ("mb", 20), ("gb", 30)];
 /// Units of durations, per second.
-const TIME_UNITS: [(&str, f64); 7] =
-    [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0), ("m", 1.0 / 60.0), ("h", 1.0 / 3600.0), ("", 1.0)];
+const TIME_UNITS: [(&str, f64); 9] = [
+    ("ms", 1e3),
+    ("us", 1e6),
+    ("µs", 1e6),
+    ("s", 1.0),
+    ("min", 1.0 / 60.0),
+    ("m", 1.0 / 60.0),
+    ("h", 1.0 / 3600.0),
+    ("d", 1.0 / 86_400.0),
+    ("", 1.0),
+];
 
 /// A number with an optional unit of bytes.
 fn whole_number(text: &str) -> Option<i64> {

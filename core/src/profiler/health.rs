@@ -7,7 +7,7 @@ use crate::context::opened_and_refused;
 use crate::labels;
 use crate::stats::{Counters, Stats};
 use crate::sys::{self, ClockCounters};
-use spanprof_export::DestinationStats;
+use spanprof_export::{DestinationStats, RemovedFiles};
 use spanprof_signal::DropReason;
 
 /// All statistics.
@@ -137,6 +137,10 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
     stats.count(name("buffer_adopted"), destination.buffer_adopted);
     stats.count(name("buffer_left"), destination.buffer_left);
     stats.count(name("buffer_errors"), destination.buffer_errors);
+    let RemovedFiles { keep, max_age, max_bytes } = destination.files_removed;
+    for (limit, count) in [("keep", keep), ("max_age", max_age), ("max_bytes", max_bytes)] {
+        stats.count(name(&format!("files_removed_{limit}")), count);
+    }
     stats.text(name("last_error"), destination.last_error.clone().unwrap_or_default());
     stats.text(name("last_warning"), destination.last_warning.clone().unwrap_or_default());
     if destination.panics > 0 {

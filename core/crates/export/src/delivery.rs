@@ -11,7 +11,7 @@ use crate::otlp_grpc::OtlpGrpcSender;
 use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::queue::{DeliveryResult, DestinationQueue, QueuedPayload};
 use crate::spool::{BufferedFiles, Spool};
-use crate::stats::DiscardReason;
+use crate::stats::{DiscardReason, RemovedFiles};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,14 @@ impl Sender {
             Self::File(sender) => sender.attempt(payload).await,
             Self::OtlpGrpc(sender) => sender.attempt(payload).await,
             Self::Http(sender) => sender.attempt(payload, clock.unix()).await,
+        }
+    }
+
+    /// Files that the last attempt removed.
+    fn removed_files(&self) -> RemovedFiles {
+        match self {
+            Self::File(sender) => sender.removed,
+            Self::OtlpGrpc(_) | Self::Http(_) => RemovedFiles::default(),
         }
     }
 
@@ -205,6 +213,7 @@ impl DeliveryTask {
             is_retry = true;
             let control_at_attempt = *self.control.borrow();
             let outcome = self.sender.attempt(payload, self.clock.as_ref()).await;
+            self.queue.count_removed(self.sender.removed_files());
             if !matches!(outcome, AttemptOutcome::Retry { .. }) {
                 retries.backoff.reset();
             }

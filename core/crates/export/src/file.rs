@@ -3,11 +3,13 @@
 
 use crate::blocking;
 use crate::error::ExportError;
+use crate::file_limits;
 use crate::file_name::{self, WriterProcess};
 use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::owned_descriptor::OwnedDescriptor;
 use crate::queue::QueuedPayload;
 use crate::settings::{FileDirectory, StartThread};
+use crate::stats::RemovedFiles;
 use flate2::write::GzEncoder;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -29,30 +31,30 @@ const MAX_DUPLICATES: u32 = 1000;
 pub(crate) struct FileSender {
     directory: Arc<ProfileDirectory>,
     start_thread: StartThread,
+    /// By the last attempt.
+    pub removed: RemovedFiles,
 }
 
 struct ProfileDirectory {
-    path: PathBuf,
-    keep: usize,
+    settings: FileDirectory,
     writer: WriterProcess,
 }
 
 impl FileSender {
     /// Creates the directory and removes unfinished files of killed processes.
     pub fn start(settings: &FileDirectory, start_thread: StartThread) -> Result<Self, ExportError> {
-        let path = settings.directory.clone();
-        let directory = ProfileDirectory { path, keep: settings.keep.max(1), writer: this_process() };
+        let directory = ProfileDirectory { settings: settings.clone(), writer: this_process() };
         directory.create().and_then(|()| directory.remove_stale()).map_err(|error| {
             ExportError::new(
-                format!("the directory `{}` for profiles cannot be used: {error}", directory.path.display()),
+                format!("the directory `{}` for profiles cannot be used: {error}", directory.path().display()),
                 "give file_directory a directory that this process may create or write",
             )
         })?;
-        Ok(Self { directory: Arc::new(directory), start_thread })
+        Ok(Self { directory: Arc::new(directory), start_thread, removed: RemovedFiles::default() })
     }
 
     pub fn shown(&self) -> String {
-        self.directory.path.display().to_string()
+        self.directory.path().display().to_string()
     }
 
     /// Writes one file on a thread of its own, since a disk may hang.
@@ -63,8 +65,9 @@ impl FileSender {
             Err(error) => Ok(Err(error)),
         };
         let written = written.unwrap_or_else(|_| Err(io::Error::other("the write ended by an internal error")));
+        self.removed = *written.as_ref().unwrap_or(&RemovedFiles::default());
         match written {
-            Ok(()) => AttemptOutcome::Accepted { warning: None },
+            Ok(_) => AttemptOutcome::Accepted { warning: None },
             Err(error) => {
                 let message = format!("cannot write a profile into `{}`: {error}", self.shown());
                 match error.kind() {
@@ -84,11 +87,16 @@ impl FileSender {
 }
 
 impl ProfileDirectory {
-    fn create(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+    fn path(&self) -> &Path {
+        &self.settings.directory
     }
 
-    fn write(&self, payload: &QueuedPayload) -> io::Result<()> {
+    fn create(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.path())
+    }
+
+    /// Writes a profile with its side-car, and then removes the files beyond the limits.
+    fn write(&self, payload: &QueuedPayload) -> io::Result<RemovedFiles> {
         let write_profile = |file: &OwnedDescriptor<File>| write_gzipped(file, payload);
         let profile = match self.write_unfinished(&write_profile) {
             // The directory was removed after the start.
@@ -104,14 +112,13 @@ impl ProfileDirectory {
         };
         self.publish(&profile, sidecar.as_ref(), payload)?;
         // The file is published: errors in syncing its directory entry or removing an old file lose no profile.
-        let _ = File::open(&self.path).and_then(|directory| directory.sync_all());
-        let _ = self.rotate();
-        Ok(())
+        let _ = File::open(self.path()).and_then(|directory| directory.sync_all());
+        Ok(self.remove_old().unwrap_or_default())
     }
 
     /// Writes a complete file under an unfinished name.
     fn write_unfinished(&self, write: &dyn Fn(&OwnedDescriptor<File>) -> io::Result<()>) -> io::Result<UnfinishedFile> {
-        let path = self.path.join(file_name::unfinished(self.writer, RandomState::new().hash_one(0u8)));
+        let path = self.path().join(file_name::unfinished(self.writer, RandomState::new().hash_one(0u8)));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -136,7 +143,7 @@ impl ProfileDirectory {
         for duplicate in 0..MAX_DUPLICATES {
             let stem = file_name::stem(payload.profile_type.as_deref(), payload.time_unix_ms, duplicate);
             let [target, beside] =
-                [file_name::FINISHED, file_name::SIDECAR].map(|suffix| self.path.join(format!("{stem}{suffix}")));
+                [file_name::FINISHED, file_name::SIDECAR].map(|suffix| self.path().join(format!("{stem}{suffix}")));
             let is_taken = sidecar.is_some() && fs::symlink_metadata(&beside).is_ok();
             if is_taken || !profile.link_to(&target)? {
                 continue;
@@ -154,34 +161,33 @@ impl ProfileDirectory {
         Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_DUPLICATES} files of one millisecond exist")))
     }
 
-    /// Removes the oldest finished files above the limit.
-    fn rotate(&self) -> io::Result<()> {
-        let names = self.names()?.filter_map(|name| name.into_string().ok());
-        let mut files: Vec<_> = names.filter_map(|name| Some((file_name::age_key(&name)?, name))).collect();
-        files.sort_unstable();
-        let surplus = files.len().saturating_sub(self.keep);
-        for (_, name) in &files[..surplus] {
-            self.remove(name);
+    /// Removes the files beyond the limits; returns those that this process removed.
+    fn remove_old(&self) -> io::Result<RemovedFiles> {
+        let mut removed = RemovedFiles::default();
+        for file in file_limits::old_files(&self.settings)? {
+            if self.remove(&file.name) {
+                removed.add(file.counted);
+            }
         }
-        Ok(())
+        Ok(removed)
     }
 
-    /// Removes a profile and its side-car. Another process that shares the directory may have removed them first.
-    fn remove(&self, name: &str) {
-        let path = self.path.join(name);
-        let sidecar = self.path.join(file_name::sidecar_of(name));
+    /// Removes a profile and its side-car; `false` when another process that shares the directory was first.
+    fn remove(&self, name: &str) -> bool {
+        let sidecar = self.path().join(file_name::sidecar_of(name));
         // First, so that a killed process leaves no side-car without a profile. Again at the end, since the process that
         // wrote the profile may have linked its side-car in between.
-        for path in [&sidecar, &path, &sidecar] {
-            let _ = fs::remove_file(path);
-        }
+        let _ = fs::remove_file(&sidecar);
+        let is_removed = fs::remove_file(self.path().join(name)).is_ok();
+        let _ = fs::remove_file(&sidecar);
+        is_removed
     }
 
     /// Removes unfinished files whose writer has exited.
     fn remove_stale(&self) -> io::Result<()> {
         for name in self.names()? {
             let Some(writer) = name.to_str().and_then(file_name::writer) else { continue };
-            let path = self.path.join(&name);
+            let path = self.path().join(&name);
             let is_stale = if writer.namespace == self.writer.namespace && writer.namespace != 0 {
                 start_time(&writer.process_id.to_string()) != Some(writer.start_time)
             } else {
@@ -196,7 +202,7 @@ impl ProfileDirectory {
     }
 
     fn names(&self) -> io::Result<impl Iterator<Item = OsString>> {
-        Ok(fs::read_dir(&self.path)?.filter_map(|entry| entry.ok().map(|entry| entry.file_name())))
+        Ok(fs::read_dir(self.path())?.filter_map(|entry| entry.ok().map(|entry| entry.file_name())))
     }
 }
 

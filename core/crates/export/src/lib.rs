@@ -28,6 +28,7 @@ mod endpoint;
 mod error;
 mod exporter;
 mod file;
+mod file_limits;
 mod file_name;
 mod grpc_status;
 mod headers;
@@ -62,5 +63,5 @@ pub use settings::{
     BufferSettings, Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings,
     StartThread, TlsFiles,
 };
-pub use stats::{DestinationStats, DiscardReason, Discarded};
+pub use stats::{DestinationStats, DiscardReason, Discarded, RemovedFiles};
 pub use tls_client::TlsClient;

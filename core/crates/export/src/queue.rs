@@ -5,7 +5,7 @@ use crate::buffered_request::StoredRequest;
 use crate::clock::Clock;
 use crate::payload::{ExportPayload, SplitFn};
 use crate::settings::{BufferSettings, ExporterSettings};
-use crate::stats::{DestinationStats, DiscardReason};
+use crate::stats::{DestinationStats, DiscardReason, RemovedFiles};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -286,6 +286,11 @@ impl DestinationQueue {
     pub fn record_failure(&self, message: String) {
         let now_unix_ms = self.unix_ms();
         self.lock().record_failure(message, now_unix_ms);
+    }
+
+    /// Counts files that an attempt removed.
+    pub fn count_removed(&self, files: RemovedFiles) {
+        self.lock().stats.files_removed.add(files);
     }
 
     /// Counts another attempt for the same payload.

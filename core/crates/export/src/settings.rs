@@ -194,13 +194,18 @@ impl fmt::Debug for ProxySettings {
 pub struct FileDirectory {
     /// Created with mode 0700 when absent.
     pub directory: PathBuf,
-    /// Files kept, of all types together; the oldest are removed. Default 100, at least 1.
+    /// Files kept, of all types and processes together; the oldest are removed after each write. Default 100, at least 1.
     pub keep: usize,
+    /// Time since the last modification after which a file is removed, except the newest. Default none.
+    pub max_age: Option<Duration>,
+    /// Maximum number of bytes of all files with their side-cars; beyond it the oldest are removed, except the newest. Default
+    /// none.
+    pub max_bytes: Option<u64>,
 }
 
 impl FileDirectory {
     /// Keeps the newest 100 files in `directory`.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), keep: 100 }
+        Self { directory: directory.into(), keep: 100, max_age: None, max_bytes: None }
     }
 }

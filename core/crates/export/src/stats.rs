@@ -51,6 +51,25 @@ pub struct Discarded {
     pub samples: u64,
 }
 
+/// Files removed from a directory, with their side-cars, by the limit that they exceeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemovedFiles {
+    /// [`FileDirectory::keep`](crate::FileDirectory::keep).
+    pub keep: u64,
+    /// [`FileDirectory::max_age`](crate::FileDirectory::max_age).
+    pub max_age: u64,
+    /// [`FileDirectory::max_bytes`](crate::FileDirectory::max_bytes).
+    pub max_bytes: u64,
+}
+
+impl RemovedFiles {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.keep += other.keep;
+        self.max_age += other.max_age;
+        self.max_bytes += other.max_bytes;
+    }
+}
+
 /// One destination at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationStats {
@@ -96,6 +115,8 @@ pub struct DestinationStats {
     pub buffer_left: u64,
     /// Requests that could not be stored in the disk buffer and stayed in memory.
     pub buffer_errors: u64,
+    /// Files that this exporter removed from its directory.
+    pub files_removed: RemovedFiles,
     /// Panics caught; the destination is disabled after one.
     pub panics: u64,
     /// Whether it is disabled.

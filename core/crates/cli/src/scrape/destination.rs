@@ -30,6 +30,8 @@ pub(super) fn parse(value: Value, path: &str) -> Result<ScrapeDestination, Failu
         (None, Some(directory), None | Some("file")) => {
             let mut files = FileDirectory::new(directory);
             files.keep = section.count("keep")?.unwrap_or(files.keep);
+            files.max_age = section.duration("max_age", Duration::from_secs(60))?;
+            files.max_bytes = section.count("max_bytes")?.map(|bytes| bytes as u64);
             ScrapeDestination { export: Destination::File(files), is_file: true }
         }
         _ => return Err(invalid(path, "expected `endpoint` (type: otlp) or `directory` (type: file)")),

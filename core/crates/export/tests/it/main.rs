@@ -5,6 +5,7 @@ mod buffer_processes;
 mod buffers;
 mod certificates;
 mod clocks;
+mod file_limits;
 mod file_processes;
 mod files;
 mod grpc_responses;

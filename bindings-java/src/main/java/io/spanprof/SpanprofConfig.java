@@ -292,6 +292,14 @@ public final class SpanprofConfig {
             return set("fileKeep", files);
         }
 
+        public Builder fileMaxAge(Duration value) {
+            return set("fileMaxAge", value);
+        }
+
+        public Builder fileMaxBytes(long bytes) {
+            return set("fileMaxBytes", bytes);
+        }
+
         public Builder fileSidecar(boolean enabled) {
             return set("fileSidecar", enabled);
         }
