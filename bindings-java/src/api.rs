@@ -12,8 +12,8 @@ use jni::sys::{jbyte, jint, jlong, JNIEnv};
 use jni::{Env, EnvUnowned};
 use spanprof::binding::{self, log};
 use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment};
-use spanprof::context::{labels_lost, parse_id};
-use spanprof::{Config, ConfigValue, Error, LogLevel, OpenCapture, Profiler, RequestEnd, StatValue};
+use spanprof::context::labels_lost;
+use spanprof::{Config, ConfigValue, Error, LogLevel, OpenCapture, Profiler, StatValue};
 
 use crate::convert::{
     self, error_array, ffi_guard, packed_array, read_words, text_of, texts_of, write_words, LocalRef, BINDING,
@@ -236,30 +236,6 @@ pub extern "system" fn Java_io_spanprof_Native_isRunning(env: EnvUnowned<'_>, _c
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_profileTypes(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
     ffi_guard(env, |env| packed_array(env, binding::profile_types()))
-}
-
-/// Reports the end of a request: trace id and local root span id in hex, endpoint.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_requestEnded<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    texts: JByteArray<'l>,
-    nanos: jlong,
-    is_error: bool,
-) {
-    ffi_guard(env, |env| {
-        let texts = texts_of(env, &texts)?;
-        if let [trace_id, local_root, endpoint] = &texts[..] {
-            binding::request_ended(&RequestEnd {
-                trace_id: parse_id(trace_id).unwrap_or_default(),
-                local_root_span_id: parse_id(local_root).unwrap_or_default(),
-                duration: Duration::from_nanos(nanos.try_into().unwrap_or(0)),
-                endpoint,
-                is_error,
-            });
-        }
-        Ok(())
-    });
 }
 
 /// The open captures, by number.

@@ -4,8 +4,8 @@
 //! buffer. Not here: defaults, limits and messages (the core), access to HotSpot (`runtime`), the Java API
 //! (`src/main/java`).
 //!
-//! The modules are those of every binding, and of Java alone: `agent` (start by the VM's options) and `natives` (registration
-//! of the native methods for each class loader).
+//! The modules are those of every binding, and of Java alone: `agent` (start by the VM's options), `requests` (of the program's
+//! web server) and `natives` (registration of the native methods for each class loader).
 
 mod agent;
 mod api;
@@ -15,6 +15,7 @@ mod context;
 mod convert;
 mod host_log;
 mod natives;
+mod requests;
 mod runtime;
 
 /// Programs survive a failed allocation; the standard library does not.

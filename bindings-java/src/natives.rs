@@ -1,13 +1,13 @@
 //! The table of native methods of `io.spanprof.Native`: names, signatures and functions, to register them for a class of
-//! another class loader, and the load of the library, which registers them. Not here: the functions (`api`).
+//! another class loader, and the load of the library, which registers them. Not here: the functions (`api`, `requests`).
 
 use std::ffi::c_void;
 
 use jni::sys::{jint, JavaVM, JNI_VERSION_1_8};
 use spanprof::binding::ffi_guard;
 
-use crate::api;
 use crate::runtime::{self, NativeMethod};
+use crate::{api, requests};
 
 /// The VM loads the library.
 #[no_mangle]
@@ -23,37 +23,42 @@ pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut c_void) -> ji
 }
 
 macro_rules! methods {
-    ($($name:literal $signature:literal $function:ident,)+) => {
-        vec![$(NativeMethod { name: $name, signature: $signature, function: api::$function as *const () as usize }),+]
+    ($($name:literal $signature:literal $function:path,)+) => {
+        vec![$(NativeMethod { name: $name, signature: $signature, function: $function as *const () as usize }),+]
     };
 }
 
 /// All native methods.
 pub fn all() -> Vec<NativeMethod> {
     methods![
-        c"version" c"()[B" Java_io_spanprof_Native_version,
-        c"start" c"([B[B[BLjava/lang/Object;)[B" Java_io_spanprof_Native_start,
-        c"stop" c"(Ljava/lang/Object;)Z" Java_io_spanprof_Native_stop,
-        c"isHeld" c"()Z" Java_io_spanprof_Native_isHeld,
-        c"flush" c"(J)Z" Java_io_spanprof_Native_flush,
-        c"update" c"([B)[B" Java_io_spanprof_Native_update,
-        c"stats" c"()[B" Java_io_spanprof_Native_stats,
-        c"isRunning" c"()Z" Java_io_spanprof_Native_isRunning,
-        c"countInvalidArgument" c"()V" Java_io_spanprof_Native_countInvalidArgument,
-        c"profileTypes" c"()[B" Java_io_spanprof_Native_profileTypes,
-        c"requestEnded" c"([BJZ)V" Java_io_spanprof_Native_requestEnded,
-        c"beginCapture" c"()I" Java_io_spanprof_Native_beginCapture,
-        c"endCapture" c"(I)[B" Java_io_spanprof_Native_endCapture,
-        c"configKeys" c"()[B" Java_io_spanprof_Native_configKeys,
-        c"child" c"([J[B)Z" Java_io_spanprof_Native_child,
-        c"merge" c"([J[J)Z" Java_io_spanprof_Native_merge,
-        c"labelsOf" c"(I)[B" Java_io_spanprof_Native_labelsOf,
-        c"threadBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_threadBuffer,
-        c"virtualBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_virtualBuffer,
-        c"inherit" c"(Ljava/lang/Class;)Z" Java_io_spanprof_Native_inherit,
-        c"logLines" c"(J)[B" Java_io_spanprof_Native_logLines,
-        c"holdLog" c"()[B" Java_io_spanprof_Native_holdLog,
-        c"heldLines" c"()[B" Java_io_spanprof_Native_heldLines,
+        c"version" c"()[B" api::Java_io_spanprof_Native_version,
+        c"start" c"([B[B[BLjava/lang/Object;)[B" api::Java_io_spanprof_Native_start,
+        c"stop" c"(Ljava/lang/Object;)Z" api::Java_io_spanprof_Native_stop,
+        c"isHeld" c"()Z" api::Java_io_spanprof_Native_isHeld,
+        c"flush" c"(J)Z" api::Java_io_spanprof_Native_flush,
+        c"update" c"([B)[B" api::Java_io_spanprof_Native_update,
+        c"stats" c"()[B" api::Java_io_spanprof_Native_stats,
+        c"isRunning" c"()Z" api::Java_io_spanprof_Native_isRunning,
+        c"countInvalidArgument" c"()V" api::Java_io_spanprof_Native_countInvalidArgument,
+        c"profileTypes" c"()[B" api::Java_io_spanprof_Native_profileTypes,
+        c"beginRootSpan" c"([J[B)V" requests::Java_io_spanprof_Native_beginRootSpan,
+        c"endRootSpan" c"([BJZ)V" requests::Java_io_spanprof_Native_endRootSpan,
+        c"beginRequest" c"([J)J" requests::Java_io_spanprof_Native_beginRequest,
+        c"endRequest" c"(J[BJZ)V" requests::Java_io_spanprof_Native_endRequest,
+        c"servePulls" c"()V" requests::Java_io_spanprof_Native_servePulls,
+        c"pull" c"([B[B)[B" requests::Java_io_spanprof_Native_pull,
+        c"beginCapture" c"()I" api::Java_io_spanprof_Native_beginCapture,
+        c"endCapture" c"(I)[B" api::Java_io_spanprof_Native_endCapture,
+        c"configKeys" c"()[B" api::Java_io_spanprof_Native_configKeys,
+        c"child" c"([J[B)Z" api::Java_io_spanprof_Native_child,
+        c"merge" c"([J[J)Z" api::Java_io_spanprof_Native_merge,
+        c"labelsOf" c"(I)[B" api::Java_io_spanprof_Native_labelsOf,
+        c"threadBuffer" c"()Ljava/nio/ByteBuffer;" api::Java_io_spanprof_Native_threadBuffer,
+        c"virtualBuffer" c"()Ljava/nio/ByteBuffer;" api::Java_io_spanprof_Native_virtualBuffer,
+        c"inherit" c"(Ljava/lang/Class;)Z" api::Java_io_spanprof_Native_inherit,
+        c"logLines" c"(J)[B" api::Java_io_spanprof_Native_logLines,
+        c"holdLog" c"()[B" api::Java_io_spanprof_Native_holdLog,
+        c"heldLines" c"()[B" api::Java_io_spanprof_Native_heldLines,
     ]
 }
 

@@ -21,7 +21,10 @@
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
  * @property {() => string[]} profileTypes keys of the profiles that are on
- * @property {(traceId: string, localRootSpanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} requestEnded
+ * @property {(current: number, traceId: string, spanId: string) => void} beginRootSpan
+ * @property {(traceId: string, spanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRootSpan
+ * @property {(current: number) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
+ * @property {(request: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRequest
  * @property {() => number} beginCapture number of the capture; 0 without a profiler
  * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
  * @property {(capture: number) => Promise<NativeProfile>} endCapture
@@ -38,6 +41,7 @@
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
+ * @property {() => void} servePulls a handler of pulls was created
  * @property {new () => PullCall} PullCall
  * @property {new () => WallCollection} WallCollection
  * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
@@ -64,7 +68,7 @@
 
 /**
  * @typedef {object} PullCall a pull of a profile; `headers` are alternating names and values
- * @property {(method: string, path: string, query: string, headers: string[]) => Promise<{status: number, headers: string[], body: Buffer}>} run
+ * @property {(method: string, mount: string, rest: string, query: string, headers: string[], body: Buffer) => Promise<{status: number, headers: string[], body: Buffer}>} run
  * @property {() => void} cancel
  */
 
@@ -92,7 +96,10 @@ const absent = {
   isRunning: () => false,
   setting: () => null,
   profileTypes: () => [],
-  requestEnded: () => {},
+  beginRootSpan: () => {},
+  endRootSpan: () => {},
+  beginRequest: () => '',
+  endRequest: () => {},
   beginCapture: () => 0,
   captureContext: (parent) => parent,
   endCapture: async () => ({ pprof: () => Buffer.alloc(0), flamegraph: () => '', save: () => {}, types: () => [] }),
@@ -108,6 +115,7 @@ const absent = {
   suspendCurrentThread: () => {},
   resumeCurrentThread: () => {},
   reportTurnsLongerThan: () => {},
+  servePulls: () => {},
   PullCall: class {
     async run() {
       return { status: 503, headers: [], body: Buffer.from('the profiler is not running\n') };

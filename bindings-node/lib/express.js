@@ -1,20 +1,21 @@
 'use strict';
-// Express: samples of a request carry its method and, after routing, its route.
+// Express: samples of a request carry its method and, after routing, its route. Its end is reported for tail-based retention.
 
 const scope = require('./scope.js');
-const { requestLabels } = require('./request.js');
+const { MiddlewareRequest } = require('./request.js');
 
 /**
  * `app.use(spanprof.expressMiddleware())`, before the routes.
  * @returns {(request: any, response: any, next: (error?: unknown) => void) => void}
  */
 function expressMiddleware() {
-  return function spanprofMiddleware(request, _response, next) {
+  return function spanprofMiddleware(request, response, next) {
     const before = scope.current();
     let id = before;
     try {
-      id = scope.child(before, requestLabels(request));
-      watchRoute(request, id);
+      const own = new MiddlewareRequest(request, response);
+      ({ id } = own);
+      watchRoute(request, own);
     } catch {
       // The request continues without labels.
     }
@@ -25,10 +26,10 @@ function expressMiddleware() {
 /**
  * Adds the route label: the router writes `request.route` right before it calls the handlers.
  * @param {any} request
- * @param {number} id the request's context
+ * @param {MiddlewareRequest} watched
  */
-function watchRoute(request, id) {
-  let own = id;
+function watchRoute(request, watched) {
+  let own = watched.id;
   let route = request.route;
   Object.defineProperty(request, 'route', {
     configurable: true,
@@ -36,9 +37,11 @@ function watchRoute(request, id) {
     get: () => route,
     set(found) {
       route = found;
+      if (typeof found?.path !== 'string') return;
+      watched.route = `${request.baseUrl ?? ''}${found.path}`;
       // The router runs in another context, whose labels must not change.
-      if (scope.current() !== own || typeof found?.path !== 'string') return;
-      own = scope.child(id, { 'http.route': `${request.baseUrl ?? ''}${found.path}` });
+      if (scope.current() !== own) return;
+      own = scope.child(watched.id, { 'http.route': watched.route });
       scope.enter(own);
     },
   });

@@ -1,8 +1,8 @@
 'use strict';
-// Fastify 4 and 5: samples of a request carry its method and route.
+// Fastify 4 and 5: samples of a request carry its method and route. Its end is reported for tail-based retention.
 
 const scope = require('./scope.js');
-const { requestLabels } = require('./request.js');
+const { MiddlewareRequest } = require('./request.js');
 
 const ID = Symbol('spanprof.context');
 
@@ -13,13 +13,11 @@ const ID = Symbol('spanprof.context');
  * @param {() => void} done
  */
 function fastifyPlugin(fastify, _options, done) {
-  fastify.addHook('onRequest', (/** @type {any} */ request, /** @type {any} */ _reply, /** @type {() => void} */ next) => {
+  fastify.addHook('onRequest', (/** @type {any} */ request, /** @type {any} */ reply, /** @type {() => void} */ next) => {
     let id = scope.current();
     try {
       const route = request.routeOptions?.url;
-      const labels = requestLabels(request.raw);
-      if (typeof route === 'string') labels['http.route'] = route;
-      id = scope.child(id, labels);
+      ({ id } = new MiddlewareRequest(request.raw, reply.raw, typeof route === 'string' ? route : undefined));
       request[ID] = id;
     } catch {
       // The request continues without labels.

@@ -1,8 +1,8 @@
 'use strict';
-// Labels of a request for both middlewares.
+// A request in the middlewares: the labels of its samples and, for tail-based retention, the report of its end.
 
 const { native } = require('./native.js');
-const { current } = require('./scope.js');
+const scope = require('./scope.js');
 
 const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE']);
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
@@ -19,11 +19,43 @@ function requestLabels(request) {
   if (method) labels['http.request.method'] = METHODS.has(method) ? method : '_OTHER';
   const traceparent = headers?.traceparent;
   const found = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
-  const id = current();
+  const id = scope.current();
   if (found !== null && (id === 0 || native.describeContext(id).traceId === '')) {
     [, labels.trace_id, labels.span_id] = found;
   }
   return labels;
 }
 
-module.exports = { requestLabels };
+/** A request from its begin on. Its end is reported once, unless a span processor reports it. */
+class MiddlewareRequest {
+  /**
+   * @param {any} request as Node.js passes it
+   * @param {any} response
+   * @param {string} [route] template of the path, if it is known already
+   */
+  constructor(request, response, route) {
+    const labels = requestLabels(request);
+    if (route !== undefined) labels['http.route'] = route;
+    const outer = scope.current();
+    /** The request's context. @type {number} */
+    this.id = scope.child(outer, labels);
+    /** @type {string | undefined} */
+    this.route = route;
+    const localRoot = native.beginRequest(outer);
+    if (localRoot === '') return;
+    this.id = scope.withLocalRoot(this.id, localRoot);
+    const began = performance.now();
+    let isOpen = true;
+    const end = () => {
+      if (!isOpen) return;
+      isOpen = false;
+      const endpoint = [labels['http.request.method'], this.route].filter(Boolean).join(' ');
+      native.endRequest(localRoot, performance.now() - began, endpoint, response.statusCode >= 500);
+    };
+    response.once('finish', end);
+    // Of a response that its client did not wait for.
+    response.once('close', end);
+  }
+}
+
+module.exports = { MiddlewareRequest };

@@ -199,8 +199,19 @@ function child(parent, labels) {
 function linked(parent, traceId, spanId, isRemote) {
   const row = native.describeContext(parent);
   if (row.traceId === traceId && row.spanId === spanId) return parent;
-  const inherited = row.traceId === traceId ? row.localRootSpanId : '';
+  // A local root without a trace is the request of a middleware.
+  const inherited = row.traceId === traceId || row.traceId === '' ? row.localRootSpanId : '';
   return native.openContext(row.labelSet, traceId, spanId, inherited || (isRemote ? '' : spanId), row.capture);
+}
+
+/**
+ * The id of the context `id` with another local root.
+ * @param {number} id
+ * @param {string} localRoot
+ */
+function withLocalRoot(id, localRoot) {
+  const { labelSet, traceId, spanId, capture } = native.describeContext(id);
+  return native.openContext(labelSet, traceId, spanId, localRoot, capture);
 }
 
 /**
@@ -275,4 +286,4 @@ function bind(fn) {
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 
-module.exports = { profilingStarted, current, run, enter, child, linked, tagWrapper, prepareLabels, setLabels, getLabels, bind };
+module.exports = { profilingStarted, current, run, enter, child, linked, withLocalRoot, tagWrapper, prepareLabels, setLabels, getLabels, bind };

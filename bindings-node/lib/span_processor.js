@@ -3,6 +3,7 @@
 // requires. Samples are linked to the active span without it (`opentelemetry`). No module of OpenTelemetry is loaded.
 
 const { native } = require('./native.js');
+const scope = require('./scope.js');
 
 /** `SpanKind` of spans with a remote parent. */
 const SERVER = 1;
@@ -29,7 +30,9 @@ class SpanProcessor {
   onStart(span) {
     try {
       if (!isLocalRoot(span)) return;
-      span.setAttribute('pyroscope.profile.id', span.spanContext().spanId);
+      const { traceId, spanId } = span.spanContext();
+      native.beginRootSpan(scope.current(), traceId, spanId);
+      span.setAttribute('pyroscope.profile.id', spanId);
       const types = native.profileTypes();
       if (types.length > 0) span.setAttribute('profile.type', types);
     } catch {
@@ -43,7 +46,7 @@ class SpanProcessor {
       if (!isLocalRoot(span)) return;
       const { traceId, spanId } = span.spanContext();
       const milliseconds = span.duration[0] * 1e3 + span.duration[1] / 1e6;
-      native.requestEnded(traceId, spanId, milliseconds, String(span.name), span.status.code === ERROR);
+      native.endRootSpan(traceId, spanId, milliseconds, String(span.name), span.status.code === ERROR);
     } catch {
       // The request is released undecided.
     }

@@ -16,7 +16,7 @@ use napi::{Result, Task};
 use napi_derive::napi;
 use spanprof::binding::{self, ffi_guard, with_running};
 use spanprof::config::{from_json, process_environment};
-use spanprof::context::parse_id;
+use spanprof::context::{context_row, format_id, parse_id, Link};
 use spanprof::{Config, Error, ErrorKind, Profiler, RequestEnd, StatValue, Stats};
 
 use crate::context::{self, DescribedContext};
@@ -246,24 +246,48 @@ pub fn profile_types() -> Vec<&'static str> {
     ffi_guard(Vec::new(), binding::profile_types)
 }
 
-/// Reports the end of a request; ids in hex.
+/// A local root span with a span processor begins in the context `current`; ids in hex.
 #[napi]
-pub fn request_ended(
-    trace_id: String,
-    local_root_span_id: String,
-    milliseconds: f64,
-    endpoint: String,
-    is_error: bool,
-) {
+pub fn begin_root_span(current: f64, trace_id: String, span_id: String) {
     ffi_guard((), || {
-        binding::request_ended(&RequestEnd {
-            trace_id: parse_id(&trace_id).unwrap_or_default(),
-            local_root_span_id: parse_id(&local_root_span_id).unwrap_or_default(),
-            duration: Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default(),
-            endpoint: &endpoint,
-            is_error,
-        });
+        let link =
+            Link { trace_id: parse_id(&trace_id).unwrap_or_default(), span_id: parse_id(&span_id).unwrap_or_default() };
+        binding::begin_root_span(&context_row(current as u64).unwrap_or_default(), link);
     });
+}
+
+/// The end of a local root span; ids in hex.
+#[napi]
+pub fn end_root_span(trace_id: String, span_id: String, milliseconds: f64, endpoint: String, is_error: bool) {
+    ffi_guard((), || {
+        binding::end_root_span(&request_end(&trace_id, &span_id, milliseconds, &endpoint, is_error));
+    });
+}
+
+/// A request begins in a middleware, in the context `current`: its id in hex, the local root of its contexts; empty if its
+/// end is not to be reported.
+#[napi]
+pub fn begin_request(current: f64) -> String {
+    ffi_guard(String::new(), || {
+        let root = binding::begin_request(&context_row(current as u64).unwrap_or_default());
+        format_id(&root.unwrap_or_default())
+    })
+}
+
+/// The end of a request that `begin_request` returned.
+#[napi]
+pub fn end_request(request: String, milliseconds: f64, endpoint: String, is_error: bool) {
+    ffi_guard((), || binding::end_request(&request_end("", &request, milliseconds, &endpoint, is_error)));
+}
+
+fn request_end<'a>(trace_id: &str, root: &str, milliseconds: f64, endpoint: &'a str, is_error: bool) -> RequestEnd<'a> {
+    RequestEnd {
+        trace_id: parse_id(trace_id).unwrap_or_default(),
+        local_root_span_id: parse_id(root).unwrap_or_default(),
+        duration: Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default(),
+        endpoint,
+        is_error,
+    }
 }
 
 /// The running configuration's value of `key` (snake_case) as text, secrets masked.

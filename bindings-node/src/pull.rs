@@ -9,6 +9,12 @@ use napi::{Error, Result};
 use napi_derive::napi;
 use spanprof::binding::{self, ffi_guard, PullRequest, PullResponse};
 
+/// A handler of pulls was created.
+#[napi]
+pub fn serve_pulls() {
+    ffi_guard((), binding::serve_pulls);
+}
+
 /// The response to a pull.
 #[napi(object)]
 pub struct PullAnswer {
@@ -41,18 +47,22 @@ impl PullCall {
         Self::default()
     }
 
-    /// A promise of the response. `path` may begin with the mount point; `headers` are alternating names and values.
+    /// A promise of the response. `mount` is the path of the handler and `rest` the path after it; `headers` are alternating names
+    /// and values.
     #[napi]
+    #[allow(clippy::too_many_arguments)] // JavaScript passes the parts of the request.
     pub fn run(
         &self,
         env: Env,
         method: String,
-        path: String,
+        mount: String,
+        rest: String,
         query: String,
         headers: Vec<String>,
+        body: Buffer,
     ) -> Result<Object<'static>> {
         let pairs = headers.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-        let request = PullRequest::mounted(&method, &path, &query, pairs, Vec::new());
+        let request = PullRequest::mounted(&method, &mount, &rest, &query, pairs, body.to_vec());
         let has_left = self.has_left.clone();
         let (deferred, promise) = env.create_deferred()?;
         let collect = move || {

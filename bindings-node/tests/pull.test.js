@@ -46,6 +46,41 @@ async function check(address, prefix) {
   assert.ok(profile.includes('burnForPull'), 'the profile has the function that used the CPU');
 }
 
+/** The control operations, whose bodies parsers of the application may have read. */
+async function checkControl(address, path) {
+  const send = (method, body, headers = { 'content-type': 'application/json' }) =>
+    fetch(`${address}${path}`, { method, body, headers: { ...authorized.headers, ...headers } });
+  for (const [rate, headers] of [[90, undefined], [100, { 'content-type': 'text/plain' }], [100, {}]]) {
+    const changed = await send('PATCH', JSON.stringify({ sample_rate: rate }), headers);
+    assert.equal(changed.status, 200, await changed.text());
+    assert.equal(spanprof.stats()['config.sample_rate'], String(rate));
+  }
+  assert.equal((await send('PATCH', `{"sample_rate": 50}${' '.repeat(65_536)}`, {})).status, 413);
+  assert.equal((await send('GET')).status, 200);
+  assert.equal((await fetch(`${address}${path}`, { method: 'PATCH', body: '{}' })).status, 401);
+  const burst = await fetch(`${address}${path}/burst?seconds=1`, { ...authorized, method: 'POST' });
+  assert.equal(burst.status, 200, await burst.text());
+}
+
+/** The index page under its address without the final slash, and its links. */
+async function checkIndex(address, prefix) {
+  const index = await fetch(`${address}${prefix}`, authorized);
+  assert.equal(index.url, `${address}${prefix}/`);
+  const [, link] = /href="(allocs)"/.exec(await index.text());
+  const kept = Array.from({ length: 200 }, () => new Array(10_000).fill(1.5));
+  await spanprof.flush();
+  // Without the key `pull`: the handler sums up allocations.
+  const deadline = Date.now() + 60_000;
+  for (;;) {
+    for (let turn = 0; turn < 200; turn++) kept[turn] = new Array(10_000).fill(turn);
+    const response = await fetch(new URL(link, index.url), authorized);
+    assert.equal(response.status, 200);
+    const profile = zlib.gunzipSync(Buffer.from(await response.arrayBuffer())).toString('latin1');
+    if (profile.includes('checkIndex')) break;
+    assert.ok(Date.now() < deadline, 'the profile has the function that allocates');
+  }
+}
+
 /** A client that leaves ends its pull long before its 60 s. */
 async function checkLeaving(address, prefix) {
   const status = async () => (await fetch(`${address}${prefix}/profile?seconds=0.001`, authorized)).status;
@@ -76,6 +111,7 @@ test('express: profiles are served under /debug/pprof and under another path', {
   const app = express();
   app.use(spanprof.pprofMiddleware());
   app.use('/internal/profiles', spanprof.pprofMiddleware());
+  app.use('/parsed', express.json(), spanprof.pprofMiddleware());
   app.get('/other', (_request, response) => response.send('other'));
   const server = await listening(app);
   const address = `http://127.0.0.1:${server.address().port}`;
@@ -83,6 +119,8 @@ test('express: profiles are served under /debug/pprof and under another path', {
     assert.equal(await (await fetch(`${address}/other`)).text(), 'other');
     await check(address, '/debug/pprof');
     await check(address, '/internal/profiles');
+    for (const path of ['/debug/spanprof', '/internal/profiles/spanprof', '/parsed/spanprof']) await checkControl(address, path);
+    for (const prefix of ['/debug/pprof', '/internal/profiles']) await checkIndex(address, prefix);
     await checkLeaving(address, '/debug/pprof');
   } finally {
     server.closeAllConnections();
@@ -100,6 +138,8 @@ test('fastify: profiles are served under /debug/pprof and under another path', {
     assert.equal(await (await fetch(`${address}/other`)).text(), 'other');
     await check(address, '/debug/pprof');
     await check(address, '/internal/profiles');
+    for (const path of ['/debug/spanprof', '/internal/profiles/spanprof']) await checkControl(address, path);
+    for (const prefix of ['/debug/pprof', '/internal/profiles']) await checkIndex(address, prefix);
   } finally {
     await app.close();
   }

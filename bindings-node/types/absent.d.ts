@@ -18,7 +18,10 @@ export = absent;
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
  * @property {() => string[]} profileTypes keys of the profiles that are on
- * @property {(traceId: string, localRootSpanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} requestEnded
+ * @property {(current: number, traceId: string, spanId: string) => void} beginRootSpan
+ * @property {(traceId: string, spanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRootSpan
+ * @property {(current: number) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
+ * @property {(request: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRequest
  * @property {() => number} beginCapture number of the capture; 0 without a profiler
  * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
  * @property {(capture: number) => Promise<NativeProfile>} endCapture
@@ -35,6 +38,7 @@ export = absent;
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
+ * @property {() => void} servePulls a handler of pulls was created
  * @property {new () => PullCall} PullCall
  * @property {new () => WallCollection} WallCollection
  * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
@@ -58,7 +62,7 @@ export = absent;
  */
 /**
  * @typedef {object} PullCall a pull of a profile; `headers` are alternating names and values
- * @property {(method: string, path: string, query: string, headers: string[]) => Promise<{status: number, headers: string[], body: Buffer}>} run
+ * @property {(method: string, mount: string, rest: string, query: string, headers: string[], body: Buffer) => Promise<{status: number, headers: string[], body: Buffer}>} run
  * @property {() => void} cancel
  */
 /**
@@ -116,7 +120,13 @@ type Native = {
      * keys of the profiles that are on
      */
     profileTypes: () => string[];
-    requestEnded: (traceId: string, localRootSpanId: string, milliseconds: number, endpoint: string, isError: boolean) => void;
+    beginRootSpan: (current: number, traceId: string, spanId: string) => void;
+    endRootSpan: (traceId: string, spanId: string, milliseconds: number, endpoint: string, isError: boolean) => void;
+    /**
+     * local root of the request's contexts; empty if its end is not to be reported
+     */
+    beginRequest: (current: number) => string;
+    endRequest: (request: string, milliseconds: number, endpoint: string, isError: boolean) => void;
     /**
      * number of the capture; 0 without a profiler
      */
@@ -154,6 +164,10 @@ type Native = {
      * threshold for every event loop; 0 for none
      */
     reportTurnsLongerThan: (milliseconds: number) => void;
+    /**
+     * a handler of pulls was created
+     */
+    servePulls: () => void;
     PullCall: new () => PullCall;
     WallCollection: new () => WallCollection;
     /**
@@ -195,7 +209,7 @@ type DescribedContext = {
  * a pull of a profile; `headers` are alternating names and values
  */
 type PullCall = {
-    run: (method: string, path: string, query: string, headers: string[]) => Promise<{
+    run: (method: string, mount: string, rest: string, query: string, headers: string[], body: Buffer) => Promise<{
         status: number;
         headers: string[];
         body: Buffer;

@@ -1,9 +1,13 @@
-/**
- * Labels of a request, with the ids of its `traceparent` header when no span of this process is current.
- * @param {{method?: string, headers?: Record<string, any>}} request
- * @returns {Record<string, string>}
- */
-export function requestLabels(request: {
-    method?: string;
-    headers?: Record<string, any>;
-}): Record<string, string>;
+/** A request from its begin on. Its end is reported once, unless a span processor reports it. */
+export class MiddlewareRequest {
+    /**
+     * @param {any} request as Node.js passes it
+     * @param {any} response
+     * @param {string} [route] template of the path, if it is known already
+     */
+    constructor(request: any, response: any, route?: string);
+    /** The request's context. @type {number} */
+    id: number;
+    /** @type {string | undefined} */
+    route: string | undefined;
+}

@@ -37,6 +37,12 @@ export function child(parent: number, labels: Labels | null | undefined): number
  */
 export function linked(parent: number, traceId: string, spanId: string, isRemote: boolean): number;
 /**
+ * The id of the context `id` with another local root.
+ * @param {number} id
+ * @param {string} localRoot
+ */
+export function withLocalRoot(id: number, localRoot: string): number;
+/**
  * Calls `fn(...args)` with labels on its samples, and returns its result. The labels follow promises, timers and callbacks that
  * `fn` starts, can be nested, and end when `fn` returns or throws. `trace_id` and `span_id` become the link of the samples.
  * @template {any[]} A

@@ -9,10 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use spanprof::binding::{self, ffi_guard, with_running, PullRequest, PullResponse};
 use spanprof::config::process_environment;
+use spanprof::context::{ContextRow, Link};
 use spanprof::runtime::Runtime;
 use spanprof::{Error, ErrorKind, LogLevel, Profiler, RequestEnd, StatValue, Stats};
 
-use crate::convert::{self, ffi_guard_or_raise, BINDING};
+use crate::context;
+use crate::convert::{self, ffi_guard_or_raise, LabelsObject, BINDING};
 use crate::ffi::pending_call;
 use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
@@ -85,19 +87,53 @@ pub fn profile_types() -> Vec<&'static str> {
     ffi_guard(Vec::new(), binding::profile_types)
 }
 
-/// Reports the end of a request: ids as OpenTelemetry's integers, the duration in nanoseconds. Never raises.
+/// A local root span with a span processor begins in the current context: ids as OpenTelemetry's integers. Never raises.
 #[pyfunction]
-pub fn request_ended(
-    trace_id: &Bound<'_, PyAny>,
-    local_root_span_id: u64,
-    duration_ns: i64,
-    endpoint: &str,
-    is_error: bool,
-) {
+pub fn begin_root_span(trace_id: &Bound<'_, PyAny>, span_id: u64) {
     ffi_guard((), || {
-        binding::request_ended(&RequestEnd {
+        let link = Link { trace_id: trace_id_bytes(trace_id).unwrap_or_default(), span_id: span_id.to_be_bytes() };
+        binding::begin_root_span(&context::row(variable::get().id()), link);
+    });
+}
+
+/// The end of a local root span: ids as OpenTelemetry's integers, the duration in nanoseconds. Never raises.
+#[pyfunction]
+pub fn end_root_span(trace_id: &Bound<'_, PyAny>, span_id: u64, duration_ns: i64, endpoint: &str, is_error: bool) {
+    ffi_guard((), || {
+        binding::end_root_span(&RequestEnd {
             trace_id: trace_id_bytes(trace_id).unwrap_or_default(),
-            local_root_span_id: local_root_span_id.to_be_bytes(),
+            local_root_span_id: span_id.to_be_bytes(),
+            duration: Duration::from_nanos(duration_ns.try_into().unwrap_or(0)),
+            endpoint,
+            is_error,
+        });
+    });
+}
+
+/// A request begins in a middleware: the id for [`in_request`] and [`end_request`]; 0 if its end is not to be reported.
+#[pyfunction]
+pub fn begin_request() -> u64 {
+    ffi_guard(0, || binding::begin_request(&context::row(variable::get().id())).map_or(0, u64::from_be_bytes))
+}
+
+/// Prepared labels for the scope of a request that [`begin_request`] returned.
+#[pyfunction]
+pub fn in_request(labels: &Bound<'_, PyAny>, request: u64) -> LabelsObject {
+    LabelsObject::of_row(ffi_guard(ContextRow::default(), || {
+        let row = convert::prepared_labels(labels);
+        let is_linked = row.link != Link::default();
+        let link = if is_linked { row.link } else { context::row(variable::get().id()).link };
+        ContextRow { link, local_root_span_id: request.to_be_bytes(), ..row }
+    }))
+}
+
+/// The end of a request that [`begin_request`] returned. Never raises.
+#[pyfunction]
+pub fn end_request(request: u64, duration_ns: i64, endpoint: &str, is_error: bool) {
+    ffi_guard((), || {
+        binding::end_request(&RequestEnd {
+            trace_id: [0; 16],
+            local_root_span_id: request.to_be_bytes(),
             duration: Duration::from_nanos(duration_ns.try_into().unwrap_or(0)),
             endpoint,
             is_error,
@@ -123,19 +159,27 @@ pub fn setting(key: &str) -> Option<String> {
     ffi_guard(None, || binding::setting(key))
 }
 
+/// A handler of pulls was created.
+#[pyfunction]
+pub fn serve_pulls() {
+    ffi_guard((), binding::serve_pulls);
+}
+
 /// Answers a request for a profile that a web framework received: status, headers and body. Blocks for the duration that it
 /// requests. `has_left` is called four times per second and returns whether the client has left.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)] // Python passes the parts of the request.
 pub fn pull<'py>(
     py: Python<'py>,
     method: &str,
-    path: &str,
+    mount: &str,
+    rest: &str,
     query: &str,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
     has_left: Py<PyAny>,
 ) -> (u16, Vec<(&'static str, String)>, Bound<'py, PyBytes>) {
-    let request = PullRequest::mounted(method, path, query, headers, body);
+    let request = PullRequest::mounted(method, mount, rest, query, headers, body);
     // An exception ends the pull.
     let has_left = || Python::attach(|py| has_left.call0(py).and_then(|left| left.is_truthy(py)).unwrap_or(true));
     let failed = PullResponse { status: 500, ..PullResponse::default() };

@@ -23,7 +23,8 @@ pub fn row(id: u64) -> ContextRow {
 /// The id of `labels` on top of `parent`, and whether that id may expire.
 pub fn child(parent: u64, labels: &PreparedLabels) -> (u64, bool) {
     let row = if parent == 0 { *labels } else { table::merge(row(parent), *labels) };
-    (table::open_context(row), row.link != Link::default() || row.capture != 0)
+    let may_expire = row.link != Link::default() || row.local_root_span_id != [0; 8] || row.capture != 0;
+    (table::open_context(row), may_expire)
 }
 
 /// Whether the row of an id that may expire still exists.
@@ -136,7 +137,7 @@ impl LinkToken {
 pub struct ActiveSpan {
     pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
-    /// If false, the local root is that of the previously current span, provided that it is of the same trace.
+    /// If false, the local root is that of the previous context, unless that has another trace.
     pub is_local_root: bool,
     pub labels: PreparedLabels,
 }
@@ -151,7 +152,8 @@ pub fn attach_span(span: ActiveSpan) -> Option<LinkToken> {
     }
     let local_root = match span.is_local_root {
         true => span.span_id,
-        false if row.link.trace_id == link.trace_id => row.local_root_span_id,
+        // A local root without a trace is the request of a middleware.
+        false if [link.trace_id, [0; 16]].contains(&row.link.trace_id) => row.local_root_span_id,
         false => [0; 8],
     };
     let written = VariableValue::new(linked(previous.id(), link, local_root, &span.labels));

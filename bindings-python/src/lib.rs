@@ -42,9 +42,14 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::update, module)?)?;
     module.add_function(wrap_pyfunction!(api::stats, module)?)?;
     module.add_function(wrap_pyfunction!(api::is_running, module)?)?;
-    module.add_function(wrap_pyfunction!(api::request_ended, module)?)?;
+    module.add_function(wrap_pyfunction!(api::begin_root_span, module)?)?;
+    module.add_function(wrap_pyfunction!(api::end_root_span, module)?)?;
+    module.add_function(wrap_pyfunction!(api::begin_request, module)?)?;
+    module.add_function(wrap_pyfunction!(api::in_request, module)?)?;
+    module.add_function(wrap_pyfunction!(api::end_request, module)?)?;
     module.add_function(wrap_pyfunction!(api::inherits_threads, module)?)?;
     module.add_function(wrap_pyfunction!(api::setting, module)?)?;
+    module.add_function(wrap_pyfunction!(api::serve_pulls, module)?)?;
     module.add_function(wrap_pyfunction!(api::pull, module)?)?;
     module.add_function(wrap_pyfunction!(api::config_keys, module)?)?;
     module.add_function(wrap_pyfunction!(api::after_fork_in_child, module)?)?;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
+import json
 import pathlib
 import socket
 import time
@@ -60,9 +61,12 @@ SERVERS = {
 }
 
 
-def get(address: str, headers: dict | None = None) -> tuple[int, bytes]:
+def get(
+    address: str, headers: dict | None = None, method: str = "GET", body: bytes | None = None
+) -> tuple[int, bytes]:
+    request = urllib.request.Request(address, headers=headers or {}, method=method, data=body)
     try:
-        with urllib.request.urlopen(urllib.request.Request(address, headers=headers or {}), timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as refusal:
         return refusal.code, refusal.read()
@@ -123,6 +127,48 @@ def test_a_token_is_required_where_one_is_set(tmp_path, monkeypatch, name):
         assert get(path, {"Authorization": f"Basic {basic}", "Origin": "http://evil.example"})[0] == 403
 
 
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_handler_has_the_control_operations(tmp_path, monkeypatch, name):
+    source, command, prefix = SERVERS[name]
+    monkeypatch.setenv("SPANPROF_PULL_TOKEN", "pull-token-of-this-test")
+    token = {"Authorization": "Bearer pull-token-of-this-test", "Content-Type": "application/json"}
+    with server(tmp_path, source, *command) as address:
+        for control in ["/debug/spanprof", f"{prefix}/spanprof"]:
+            path = f"{address}{control}"
+            for rate in [41, 43]:
+                status, text = get(path, token, "PATCH", b'{"sample_rate": %d}' % rate)
+                assert status == 200, text
+                config = json.loads(get(path, token)[1])["config"]
+                assert config["sample_rate"]["value"] == str(rate)
+            assert get(path, token, "PATCH", b'{"sample_rate": 45}' + b" " * 65_536)[0] == 413
+            assert get(path, {}, "PATCH", b'{"sample_rate": 45}')[0] == 401
+            assert get(f"{path}/burst?seconds=1&rate=200", token, "POST", b"")[0] == 200
+        assert get(f"{address}/debug/spanproof", token)[0] == 404
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_index_redirects_to_its_final_slash_and_its_links_work(tmp_path, name):
+    source, command, prefix = SERVERS[name]
+    source = source.replace("sum(range(500))", "len([bytes(3_000) for _ in range(100)])")
+    with server(tmp_path, source, *command) as address:
+        status, page = get(f"{address}{prefix}")
+        assert status == 200 and b'href="heap"' in page
+        with urllib.request.urlopen(f"{address}{prefix}") as response:
+            index = response.url
+        assert index == f"{address}{prefix}/"
+        get(f"{address}/checkout")
+
+        def has_allocations() -> bool:
+            status, body = get(f"{index}allocs")
+            assert status == 200, body
+            (tmp_path / "allocs.pb.gz").write_bytes(body)
+            samples = read_profile(tmp_path / "allocs.pb.gz").samples
+            return any("burn" in sample.frames and sample.bytes > 1_000_000 for sample in samples)
+
+        # Without the key `pull`; from the end of the first window on, since the handler is created after the start.
+        wait_until(has_allocations)
+
+
 def test_a_client_that_leaves_ends_its_pull(tmp_path):
     source, command, prefix = SERVERS["asgi"]
     with server(tmp_path, source, *command) as address:
@@ -154,7 +200,7 @@ def test_a_program_ends_during_a_pull(run_target):
         from spanprof.pull import PullThread
 
         spanprof.start(service_name="shop")
-        PullThread(("GET", "/profile", "seconds=60", [], b""), print).start()
+        PullThread(("GET", "/debug/pprof", "/profile", "seconds=60", [], b""), print).start()
         time.sleep(0.5)
         """,
         timeout=40,

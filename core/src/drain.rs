@@ -13,11 +13,13 @@ use crate::retention::{EndOfRequest, RequestKey, TailBuffer, TailPolicy};
 use crate::runtime::{EndedCode, Frame, Runtime};
 use crate::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::stats::Counters;
-use crate::window::{ResolvedSample, SampleCollections, Window};
+use crate::window::{ResolvedSample, SampleCollection, SampleCollections, Window, WindowSettings};
 use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
 use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
+/// Kinds of samples that pulls without a duration sum up since the start.
+const SINCE_START: [SampleKind; 2] = [SampleKind::Alloc, SampleKind::Lock];
 /// Words of the ring that are drained between two checks of the window's size.
 const BATCH_WORDS: u64 = 32_768;
 
@@ -105,16 +107,23 @@ impl Drain {
 
     fn request_ended(&mut self, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         let Some(tail) = &mut self.tail else { return };
-        let Some(request) = context_row(&sample.context).as_ref().and_then(RequestKey::of) else { return };
+        let Some(ended) = context_row(&sample.context).filter(|row| RequestKey::of(row).is_some()) else { return };
         let [duration_ns, error] = sample.values;
         let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
-        tail.end(request, &end, counters);
+        tail.end(RequestKey::all_of(&ended), &end, counters);
         self.add_released(window);
     }
 
     /// Whether objects in use are divided by age.
     pub fn set_heap_age(&mut self, heap_age: bool) {
         self.heap_age = heap_age;
+    }
+
+    /// Begins to sum up the samples that pulls without a duration contain.
+    pub fn begin_since_start(&mut self, settings: WindowSettings, now_ns: u64) {
+        let kinds = SINCE_START.to_vec();
+        let collection = SampleCollection::since_start(settings, kinds, now_ns, self.max_stacks);
+        self.collections.since_start = Some(collection);
     }
 
     pub fn set_max_stacks(&mut self, max_stacks: u32) {

@@ -7,6 +7,7 @@ use crate::config::{Config, SampleRetention};
 use crate::drain::Drain;
 use crate::heap::{encode_peak, in_use_profiles, HeapEstimator, InUseProfileInput, PeakProfileInput};
 use crate::locations::LocationTable;
+use crate::pull;
 use crate::reduction;
 use crate::resource::Resource;
 use crate::retention::TailPolicy;
@@ -79,9 +80,6 @@ pub(crate) struct WindowEnd<'a> {
     pub in_use: bool,
 }
 
-/// Kinds whose samples are also collected since the start, as other programs that serve `/debug/pprof` do.
-const SINCE_START: [SampleKind; 2] = [SampleKind::Alloc, SampleKind::Lock];
-
 /// Time and CPU account at the begin or the end of a collection.
 #[derive(Clone, Copy)]
 pub(crate) struct CollectionTime {
@@ -110,10 +108,8 @@ impl Engine {
     ) -> Self {
         let mut drain = Drain::new(runtime, estimator(config), config.max_stacks);
         drain.set_heap_age(has_heap_age(config));
-        if config.pull.is_some() {
-            let kinds = SINCE_START.to_vec();
-            let since_start = SampleCollection::since_start(window_settings(config), kinds, now_ns, config.max_stacks);
-            drain.collections.since_start = Some(since_start);
+        if config.pull.is_some() || pull::has_handler() {
+            drain.begin_since_start(window_settings(config), now_ns);
         }
         let mut window = Window::new(window_settings(config), now_ns);
         drain.set_retention(TailPolicy::of(config), &mut window, &counters);
@@ -242,6 +238,9 @@ impl Engine {
                 self.drain.captures.close_part(number, input, &mut self.redactor);
             }
             self.drain.between_windows(&self.counters);
+            if pull::has_handler() && self.drain.collections.since_start.is_none() {
+                self.drain.begin_since_start(self.window.settings(), end.now_monotonic_ns);
+            }
             if self.drain.has_held() {
                 // Held samples are released by a later window, even if no other sample opens it.
                 self.window.open(end.now_monotonic_ns);

@@ -7,7 +7,7 @@
     app = spanprof.asgi.PprofMiddleware(app)                        # any ASGI application
 
 The route becomes a label when the framework has resolved it: Starlette and FastAPI write it, or its endpoint, into the scope.
-Not here: metrics, logging, changes of a response.
+The end of each HTTP request is reported for tail-based retention. Not here: metrics, logging, changes of a response.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any, Awaitable, Callable, Iterator
 
 from .native import native
-from .pull import MAX_BODY_BYTES, PullThread, with_length
-from .request import request_labels
+from .pull import DEFAULT_PATH, MAX_BODY_BYTES, PullThread, split_path, with_length
+from .request import Request
 
 Scope = dict
 Receive = Callable[[], Awaitable[dict]]
@@ -34,11 +34,17 @@ class Middleware:
             await self.app(scope, receive, send)
             return
         before = native.current()
+        # A connection of a web socket is no request.
+        request = Request(scope.get("method", ""), _traceparent(scope), has_end=scope["type"] == "http")
         try:
-            with native.tag_wrapper(request_labels(scope.get("method", ""), _traceparent(scope))):
-                await self.app(_RouteScope(scope), receive, send)
+            with request.scope:
+                await self.app(_RouteScope(scope, request), receive, _observed(send, request))
+        except Exception:
+            request.is_error = True
+            raise
         finally:
             native.set_current(before)
+            request.end()
 
 
 class PprofMiddleware:
@@ -51,21 +57,23 @@ class PprofMiddleware:
     def __init__(
         self,
         app: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None,
-        path: str = "/debug/pprof",
+        path: str = DEFAULT_PATH,
     ) -> None:
         self.app = app
         self.path = path.rstrip("/")
+        native.serve_pulls()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Servers write the prefix of a proxy into `root_path`; frameworks that mount an application add its path.
-        path, root = scope.get("path", ""), scope.get("root_path", "")
-        if root and path.startswith(root):
-            path = path[len(root) :]
+        mount, rest = scope.get("root_path", ""), scope.get("path", "")
+        if mount and rest.startswith(mount):
+            rest = rest[len(mount) :]
         if self.app is not None:
-            if scope["type"] != "http" or (path != self.path and not path.startswith(self.path + "/")):
+            parts = split_path(rest, self.path) if scope["type"] == "http" else None
+            if parts is None:
                 await self.app(scope, receive, send)
                 return
-            path = path[len(self.path) :]
+            mount, rest = parts
         elif scope["type"] != "http":
             return
         body = await _body(receive)
@@ -73,7 +81,7 @@ class PprofMiddleware:
             return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope.get("headers", ())]
         query = scope.get("query_string", b"").decode("latin-1")
-        arguments = (scope["method"], path, query, headers, body)
+        arguments = (scope["method"], mount, rest, query, headers, body)
         status, answered, content = await _pull_on_thread(arguments, receive)
         encoded = [(name.lower().encode(), value.encode("latin-1")) for name, value in with_length(answered, content)]
         await send({"type": "http.response.start", "status": status, "headers": encoded})
@@ -88,7 +96,7 @@ async def _body(receive: Receive) -> bytes | None:
             return None
         parts.append(message.get("body", b""))
         if sum(map(len, parts)) > MAX_BODY_BYTES or not message.get("more_body", False):
-            return b"".join(parts)[:MAX_BODY_BYTES]
+            return b"".join(parts)[: MAX_BODY_BYTES + 1]
 
 
 async def _disconnect(receive: Receive) -> None:
@@ -116,6 +124,19 @@ async def _pull_on_thread(arguments: tuple, receive: Receive) -> tuple:
 def _set_once(future: Any, result: Any) -> None:
     if not future.done():
         future.set_result(result)
+
+
+def _observed(send: Send, request: Request) -> Send:
+    """``send`` that stores whether the response's status is an error."""
+    if not request.is_reported:
+        return send
+
+    async def observed(message: dict) -> None:
+        if message["type"] == "http.response.start":
+            request.is_error = message.get("status", 0) >= 500
+        await send(message)
+
+    return observed
 
 
 def _traceparent(scope: Scope) -> str:
@@ -146,11 +167,12 @@ def _flattened(routes: Any) -> Iterator[Any]:
 class _RouteScope(dict):
     """The request's ASGI scope, written through to the server's; sets the label when the router writes the route."""
 
-    __slots__ = ("_outer", "_route_labels", "_server_root_path")
+    __slots__ = ("_outer", "_request", "_route_labels", "_server_root_path")
 
-    def __init__(self, outer: Scope) -> None:
+    def __init__(self, outer: Scope, request: Request) -> None:
         super().__init__(outer)
         self._outer = outer
+        self._request = request
         self._server_root_path = outer.get("root_path", "")
         self._route_labels: Any = None
 
@@ -180,5 +202,6 @@ class _RouteScope(dict):
             server_root_path = str(self.get("app_root_path", self._server_root_path))
             if server_root_path and mounted.startswith(server_root_path):
                 mounted = mounted[len(server_root_path) :]
+            self._request.route = mounted + path
             self._route_labels = native.tag_wrapper({"http.route": mounted + path})
             self._route_labels.__enter__()

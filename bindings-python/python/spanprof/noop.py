@@ -115,7 +115,23 @@ def is_running() -> bool:
     return False
 
 
-def request_ended(trace_id: int, local_root_span_id: int, duration_ns: int, endpoint: str, is_error: bool) -> None:
+def begin_root_span(trace_id: int, span_id: int) -> None:
+    return None
+
+
+def end_root_span(trace_id: int, span_id: int, duration_ns: int, endpoint: str, is_error: bool) -> None:
+    return None
+
+
+def begin_request() -> int:
+    return 0
+
+
+def in_request(labels: Any, request: int) -> Labels:
+    return Labels()
+
+
+def end_request(request: int, duration_ns: int, endpoint: str, is_error: bool) -> None:
     return None
 
 
@@ -127,8 +143,12 @@ def setting(key: str) -> str | None:
     return None
 
 
+def serve_pulls() -> None:
+    return None
+
+
 def pull(
-    method: str, path: str, query: str, headers: list, body: bytes, has_left: Callable[[], bool]
+    method: str, mount: str, rest: str, query: str, headers: list, body: bytes, has_left: Callable[[], bool]
 ) -> tuple[int, list[tuple[str, str]], bytes]:
     return 503, [], b"the profiler is not running\n"
 

@@ -2,7 +2,7 @@
 
 Samples are linked to the active span without it (``otel_link``). The processor adds the attribute ``pyroscope.profile.id``,
 which Grafana follows from a trace to its profile, and the label ``span_name``. Tail-based retention (``retention="tail"``)
-requires it. Needs ``opentelemetry-sdk``.
+requires it, or a middleware. Needs ``opentelemetry-sdk``.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ class SpanProcessor(_SdkSpanProcessor):
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         if span.parent is None or span.parent.is_remote:
-            span.set_attribute(PROFILE_ID, trace.format_span_id(span.get_span_context().span_id))
+            context = span.get_span_context()
+            span.set_attribute(PROFILE_ID, trace.format_span_id(context.span_id))
             types = native.profile_types()
             if types:
                 span.set_attribute(PROFILE_TYPE, types)
+            native.begin_root_span(context.trace_id, context.span_id)
 
     def on_end(self, span: Any) -> None:
         if span.parent is None or span.parent.is_remote:
             context = span.get_span_context()
             is_error = span.status.status_code is trace.StatusCode.ERROR
-            native.request_ended(context.trace_id, context.span_id, span.end_time - span.start_time, span.name, is_error)
+            native.end_root_span(context.trace_id, context.span_id, span.end_time - span.start_time, span.name, is_error)
 
     def shutdown(self) -> None:
         return None

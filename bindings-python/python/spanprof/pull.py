@@ -1,4 +1,4 @@
-"""Parts shared by the handlers of ``/debug/pprof`` in ``wsgi`` and ``asgi``. Not here: paths, parameters, access (native core)."""
+"""Parts shared by the handlers of ``/debug/pprof`` in ``wsgi`` and ``asgi``. Not here: parameters, access (native core)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any, Callable
 
-#: Limit of a request's body; the rest is not read.
+#: Path of the handlers, if the program names no other.
+DEFAULT_PATH = "/debug/pprof"
+#: Limit of a request's body; one more byte is read, which the native core refuses.
 MAX_BODY_BYTES = 65536
+
+
+def split_path(path: str, prefix: str) -> tuple[str, str] | None:
+    """The handler's path and the rest of a request's; ``None`` for a request of the application. Beside the default path
+    are the control operations, ``/debug/spanprof``.
+    """
+    if path == prefix or path.startswith(prefix + "/"):
+        return prefix, path[len(prefix) :]
+    if prefix == DEFAULT_PATH and (path + "/").startswith("/debug/spanprof/"):
+        return "/debug", path[len("/debug") :]
+    return None
 
 
 def content_length(text: str | None) -> int:
     """Bytes of a body to read; 0 for a missing or invalid length."""
     length = int(text) if text is not None and text.isascii() and text.isdigit() else 0
-    return min(length, MAX_BODY_BYTES)
+    return min(length, MAX_BODY_BYTES + 1)
 
 
 def with_length(headers: list[tuple[str, str]], content: bytes) -> list[tuple[str, str]]:

@@ -5,8 +5,8 @@
 
     application = spanprof.wsgi.PprofMiddleware(application)   # serves /debug/pprof/
 
-The route becomes a label when the framework has resolved it: Flask sends its signal ``request_started``. Not here: metrics,
-logging, changes of a response.
+The route becomes a label when the framework has resolved it: Flask sends its signal ``request_started``. The end of each
+request is reported for tail-based retention. Not here: metrics, logging, changes of a response.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Callable, Iterable, Iterator
 
 from .imports import when_imported
 from .native import native
-from .pull import content_length, with_length
-from .request import request_labels
+from .pull import DEFAULT_PATH, content_length, split_path, with_length
+from .request import Request
 
-_ROUTE_SCOPE = "spanprof.route_scope"
+_REQUEST = "spanprof.request"
 
 
 class Middleware:
@@ -31,21 +31,48 @@ class Middleware:
         when_imported("flask.signals", _connect_to_flask)
 
     def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
-        labels = request_labels(environ.get("REQUEST_METHOD", ""), environ.get("HTTP_TRACEPARENT", ""))
-        scope = native.tag_wrapper(labels)
-        environ[_ROUTE_SCOPE] = None
+        request = _WsgiRequest(environ.get("REQUEST_METHOD", ""), environ.get("HTTP_TRACEPARENT", ""))
+        environ[_REQUEST] = request
         before = native.current()
+        is_complete = True
         try:
-            with scope:
-                body = self.app(environ, start_response)
+            with request.scope:
+                body = self.app(environ, request.observed(start_response))
+            file_wrapper = environ.get("wsgi.file_wrapper")
+            # Else the body is complete, or the server checks its type and sends it itself.
+            is_complete = isinstance(body, (list, tuple)) or (
+                isinstance(file_wrapper, type) and isinstance(body, file_wrapper)
+            )
+            return body if is_complete else _LabeledBody(body, request)
+        except Exception:
+            request.is_error = True
+            raise
         finally:
             native.set_current(before)
-            route_scope = environ.pop(_ROUTE_SCOPE, None)
-        file_wrapper = environ.get("wsgi.file_wrapper")
-        if isinstance(body, (list, tuple)) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
-            # The body is complete, or the server checks its type and sends it itself.
-            return body
-        return _LabeledBody(body, scope, route_scope)
+            environ.pop(_REQUEST, None)
+            if is_complete:
+                request.end()
+
+
+class _WsgiRequest(Request):
+    """A request with the scope of its route, which is entered again for each part of the body."""
+
+    __slots__ = ("route_scope",)
+
+    def __init__(self, method: str, traceparent: str) -> None:
+        super().__init__(method, traceparent)
+        self.route_scope: Any = None
+
+    def observed(self, start_response: Callable) -> Callable:
+        """``start_response`` that stores whether the status is an error."""
+        if not self.is_reported:
+            return start_response
+
+        def start(status: str, *arguments: Any, **keywords: Any) -> Any:
+            self.is_error = str(status).startswith("5")
+            return start_response(status, *arguments, **keywords)
+
+        return start
 
 
 class PprofMiddleware:
@@ -56,23 +83,25 @@ class PprofMiddleware:
     """
 
     def __init__(
-        self, app: Callable[[dict, Callable], Iterable[bytes]] | None = None, path: str = "/debug/pprof"
+        self, app: Callable[[dict, Callable], Iterable[bytes]] | None = None, path: str = DEFAULT_PATH
     ) -> None:
         self.app = app
         self.path = path.rstrip("/")
+        native.serve_pulls()
 
     def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
+        mount, rest = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
         if self.app is not None:
-            if path != self.path and not path.startswith(self.path + "/"):
+            parts = split_path(rest, self.path)
+            if parts is None:
                 return self.app(environ, start_response)
-            path = path[len(self.path) :]
+            mount, rest = parts
         headers = [
             (name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_")
         ]
         body = environ["wsgi.input"].read(content_length(environ.get("CONTENT_LENGTH")))
         method, query = environ.get("REQUEST_METHOD", ""), environ.get("QUERY_STRING", "")
-        status, answered, content = native.pull(method, path, query, headers, body, lambda: False)
+        status, answered, content = native.pull(method, mount, rest, query, headers, body, lambda: False)
         start_response(f"{status} {HTTPStatus(status).phrase}", with_length(answered, content))
         return [] if method == "HEAD" else [content]
 
@@ -80,29 +109,38 @@ class PprofMiddleware:
 class _LabeledBody:
     """A streamed body: each part is produced under the request's labels; the server's work between parts is not labeled."""
 
-    def __init__(self, body: Iterable[bytes], scope: Any, route_scope: Any) -> None:
+    def __init__(self, body: Iterable[bytes], request: _WsgiRequest) -> None:
         self._body = body
         self._parts: Iterator[bytes] | None = None
-        self._scope = scope
-        self._route_scope = route_scope
+        self._request = request
 
     def __iter__(self) -> "_LabeledBody":
         return self
 
     def __next__(self) -> bytes:
-        with self._scope:
-            if self._parts is None:
-                self._parts = iter(self._body)
-            if self._route_scope is None:
-                return next(self._parts)
-            with self._route_scope:
-                return next(self._parts)
+        request = self._request
+        try:
+            with request.scope:
+                if self._parts is None:
+                    self._parts = iter(self._body)
+                if request.route_scope is None:
+                    return next(self._parts)
+                with request.route_scope:
+                    return next(self._parts)
+        except StopIteration:
+            raise
+        except Exception:
+            request.is_error = True
+            raise
 
     def close(self) -> None:
-        close = getattr(self._body, "close", None)
-        if close is not None:
-            with self._scope:
-                close()
+        try:
+            close = getattr(self._body, "close", None)
+            if close is not None:
+                with self._request.scope:
+                    close()
+        finally:
+            self._request.end()
 
 
 def _connect_to_flask(signals: ModuleType) -> None:
@@ -113,8 +151,8 @@ def _on_request_started(_app: Any, **_extra: Any) -> None:
     import flask
 
     rule = flask.request.url_rule
-    environ = flask.request.environ
-    if rule is not None and _ROUTE_SCOPE in environ and environ[_ROUTE_SCOPE] is None:
-        route_scope = native.tag_wrapper({"http.route": rule.rule})
-        environ[_ROUTE_SCOPE] = route_scope
-        route_scope.__enter__()
+    request = flask.request.environ.get(_REQUEST)
+    if rule is not None and request is not None and request.route_scope is None:
+        request.route = rule.rule
+        request.route_scope = native.tag_wrapper({"http.route": rule.rule})
+        request.route_scope.__enter__()

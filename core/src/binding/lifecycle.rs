@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::KEYS;
-use crate::pull::{PullRequest, PullResponse, PullTransport};
+use crate::context::{ContextRow, Link};
+use crate::pull::{self, PullRequest, PullResponse, PullTransport};
 use crate::runtime::{DisabledRuntime, Runtime};
-use crate::{Config, ConfigPatch, ConfigValue, Error, Profiler, RequestEnd};
+use crate::{request, Config, ConfigPatch, ConfigValue, Error, Profiler, RequestEnd};
 
 /// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled
 /// profiler does not inspect the program.
@@ -28,6 +29,12 @@ pub fn flush(timeout: Option<Duration>) -> bool {
     Profiler::running().is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
 }
 
+/// A handler of pulls exists in the program's web framework: allocations and lock waits are summed up as with the key `pull`, from
+/// the start or, in a running profiler, from the end of the open window on.
+pub fn serve_pulls() {
+    pull::serve();
+}
+
 /// Answers a request for a profile (`/debug/pprof/…`) that the program's web framework received. Blocks for the duration that it
 /// requests: call it on a thread that may block. `has_left` reports whether the client has left.
 pub fn pull(request: &PullRequest, has_left: &dyn Fn() -> bool) -> PullResponse {
@@ -47,9 +54,25 @@ pub fn update(changes: Vec<(String, ConfigValue)>) -> Result<bool, Error> {
     Profiler::running().map_or(Ok(false), |profiler| profiler.update(&ConfigPatch(changes)).map(|()| true))
 }
 
-/// Reports the end of a request; without effect when no profiler runs.
-pub fn request_ended(end: &RequestEnd<'_>) {
-    with_running(|profiler| profiler.request_ended(end));
+/// A local root span with a span processor begins in the context `row`, for tail-based retention.
+pub fn begin_root_span(row: &ContextRow, span: Link) {
+    request::begin_root_span(row, span);
+}
+
+/// The local root span `end.local_root_span_id` ends; see [`begin_root_span`].
+pub fn end_root_span(end: &RequestEnd<'_>) {
+    request::end_root_span(end);
+}
+
+/// A request begins in a middleware, in the context `row`. Returns the id to set as local root of its contexts until
+/// [`end_request`]; `None` without tail-based retention, or if another middleware or a span processor reports its end.
+pub fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
+    request::begin_request(row)
+}
+
+/// The request `end.local_root_span_id` ends, which [`begin_request`] began. `end.trace_id` is not used.
+pub fn end_request(end: &RequestEnd<'_>) {
+    request::end_request(end);
 }
 
 /// The keys of the profiles that are on, for the attribute `profile.type` of spans; empty when no profiler runs.

@@ -11,14 +11,15 @@ mod self_walk;
 
 pub use crate::host_log::log;
 pub use crate::profiler::{objects_in_use, WallCollection};
-pub use crate::pull::{PullRequest, PullResponse, PULL_PREFIX};
+pub use crate::pull::{PullRequest, PullResponse, MAX_BODY_BYTES, PULL_PREFIX};
 pub use crate::random::fraction as random_fraction;
 pub use crate::sys::ReserveAllocator;
 pub use description::{Binding, KeyCase};
 pub use event_sampling::{sample_event, SampledEvent};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
 pub use lifecycle::{
-    config_keys, flush, is_running, profile_types, pull, request_ended, setting, start, stop, update, with_running,
+    begin_request, begin_root_span, config_keys, end_request, end_root_span, flush, is_running, profile_types, pull,
+    serve_pulls, setting, start, stop, update, with_running,
 };
 pub use lock_waits::{lock_waits_are_reported, set_lock_waits_reported, LockWait, PendingWaits, WaitStart};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};

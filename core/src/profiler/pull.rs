@@ -12,7 +12,7 @@ use crate::config::{Config, DestinationConfig, DestinationType};
 use crate::host_log::{log, LogLevel};
 use crate::pull::{
     check_access, command_line, index, AccessRules, ProfileName, ProfileRequest, PullRequest, PullResponse,
-    PullTransport, PULL_PREFIX,
+    PullTransport, MAX_BODY_BYTES, PULL_PREFIX,
 };
 use crate::reduction;
 use crate::stats::Stats;
@@ -82,12 +82,16 @@ impl Profiler {
         };
         session.counters.pull_requests.add(1);
         let response = match control::is_control_path(&request.path) {
+            // The listener refuses it itself.
+            _ if request.body.len() > MAX_BODY_BYTES => {
+                Err(PullResponse::refusal(413, "the body is larger than 64 KiB"))
+            }
             true => self.control(request, session.access(request, transport)),
             false => session.answer(request, transport, has_left),
         };
         let response = response.unwrap_or_else(|refusal| refusal);
         let counter = match response.status {
-            200 => &session.counters.pull_answered,
+            200 | 301 => &session.counters.pull_answered,
             401 | 403 => &session.counters.pull_refused_access,
             429 => &session.counters.pull_refused_busy,
             _ => &session.counters.pull_refused_other,
@@ -144,6 +148,10 @@ impl Session {
         }
         match name {
             "" => {
+                if let Some(location) = request.with_slash() {
+                    let moved = PullResponse::refusal(301, "the index page has a final slash");
+                    return Ok(moved.with("Location", &location));
+                }
                 let names = ProfileName::ALL.map(|name| (name, self.unavailable(name, &config)));
                 Ok(index(&self.resource.service_name, &names))
             }

@@ -6,11 +6,28 @@ mod access;
 mod pages;
 mod profile_request;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use spanprof_export::HttpResponse;
+pub use spanprof_export::MAX_BODY_BYTES;
+
+use crate::profiler::control::CONTROL_PATH;
 
 pub(crate) use access::{check_access, AccessRules};
 pub(crate) use pages::{command_line, index};
 pub(crate) use profile_request::{ProfileName, ProfileRequest};
+
+static HAS_HANDLER: AtomicBool = AtomicBool::new(false);
+
+/// See [`crate::binding::serve_pulls`].
+pub(crate) fn serve() {
+    HAS_HANDLER.store(true, Ordering::Relaxed);
+}
+
+/// Whether the program has created a handler.
+pub(crate) fn has_handler() -> bool {
+    HAS_HANDLER.load(Ordering::Relaxed)
+}
 
 /// First part of the path of every request.
 pub const PULL_PREFIX: &str = "/debug/pprof";
@@ -26,27 +43,45 @@ pub struct PullRequest {
     pub query: String,
     /// Names in lower case, and values. Used: `authorization`, `host`, `origin`, `sec-fetch-site`.
     pub headers: Vec<(String, String)>,
-    /// Body.
+    /// Body. More than [`MAX_BODY_BYTES`] are refused.
     pub body: Vec<u8>,
+    /// Last part of the path of the index page, in the URL of the client.
+    pub index_name: String,
 }
 
 impl PullRequest {
     /// Divides a request target into path and query.
     pub fn new(method: &str, target: &str, headers: Vec<(String, String)>, body: Vec<u8>) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        Self { method: method.to_owned(), path: path.to_owned(), query: query.to_owned(), headers, body }
+        let index_name = PULL_PREFIX.rsplit('/').next().unwrap_or_default().to_owned();
+        Self { method: method.to_owned(), path: path.to_owned(), query: query.to_owned(), headers, body, index_name }
     }
 
-    /// A request that a handler in the program's web framework received. `path` is the whole path, or the part after the
-    /// handler's mount point; the names of headers may have capital letters.
-    pub fn mounted(method: &str, path: &str, query: &str, headers: Vec<(String, String)>, body: Vec<u8>) -> Self {
-        let is_whole_part = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        let whole = path.match_indices(PULL_PREFIX).map(|(at, _)| &path[at..]);
-        let mut whole = whole.filter(|path| is_whole_part(&path[PULL_PREFIX.len()..]));
-        let path =
-            whole.next().map_or_else(|| format!("{PULL_PREFIX}/{}", path.trim_start_matches('/')), str::to_owned);
+    /// A request that a handler in the program's web framework received. `mount` is the path of the handler, and `rest` the path
+    /// after it: empty, or with a slash in front. Below `rest` = `/spanprof` are the control operations. The names of headers
+    /// may have capital letters.
+    pub fn mounted(
+        method: &str,
+        mount: &str,
+        rest: &str,
+        query: &str,
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+    ) -> Self {
+        let (control_parent, control_name) = CONTROL_PATH.split_at(CONTROL_PATH.rfind('/').unwrap_or(0));
+        let below = rest.strip_prefix(control_name);
+        let is_control = below.is_some_and(|below| below.is_empty() || below.starts_with('/'));
+        let path = format!("{}{rest}", if is_control { control_parent } else { PULL_PREFIX });
         let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-        Self { method: method.to_ascii_uppercase(), path, query: query.to_owned(), headers, body }
+        let index_name = mount.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+        Self { method: method.to_ascii_uppercase(), path, query: query.to_owned(), headers, body, index_name }
+    }
+
+    /// Where the index page is when its final slash is missing, relative to the request: the page's links need the slash.
+    pub(crate) fn with_slash(&self) -> Option<String> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+        let is_name = !self.index_name.is_empty() && self.index_name.bytes().all(is_plain);
+        (self.path == PULL_PREFIX && is_name).then(|| format!("{}/", self.index_name))
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -123,25 +158,39 @@ pub enum PullTransport {
 mod tests {
     use super::*;
 
+    fn mounted(mount: &str, rest: &str) -> PullRequest {
+        PullRequest::mounted("get", mount, rest, "", vec![("Host".to_owned(), "h".to_owned())], Vec::new())
+    }
+
     #[test]
     fn a_handler_can_be_mounted_under_any_path() {
-        for (path, name) in [
-            ("/debug/pprof/heap", "heap"),
-            ("/api/debug/pprof/heap", "heap"),
-            ("/heap", "heap"),
-            ("heap", "heap"),
-            ("", ""),
-            ("/", ""),
-            ("/debug/pprof", ""),
-            ("/debug/pprof/", ""),
-            ("/debug/pprofiles", "debug/pprofiles"),
+        for (rest, path, name) in [
+            ("/heap", "/debug/pprof/heap", Some("heap")),
+            ("", "/debug/pprof", Some("")),
+            ("/", "/debug/pprof/", Some("")),
+            ("/debug/pprofiles", "/debug/pprof/debug/pprofiles", Some("debug/pprofiles")),
+            ("/spanprof", "/debug/spanprof", None),
+            ("/spanprof/burst", "/debug/spanprof/burst", None),
+            ("/spanproofs", "/debug/pprof/spanproofs", Some("spanproofs")),
         ] {
-            let request = PullRequest::mounted("get", path, "", vec![("Host".to_owned(), "h".to_owned())], Vec::new());
-            assert_eq!(
-                (request.name(), &*request.method, request.header("host")),
-                (Some(name), "GET", Some("h")),
-                "{path}"
-            );
+            let request = mounted("/internal/profiles", rest);
+            let seen = (&*request.path, request.name(), &*request.method, request.header("host"));
+            assert_eq!(seen, (path, name, "GET", Some("h")), "{rest}");
         }
+    }
+
+    #[test]
+    fn the_index_page_without_its_slash_redirects_to_the_last_part_of_its_own_path() {
+        for (mount, location) in [
+            ("/internal/profiles", Some("profiles/")),
+            ("/debug/pprof/", Some("pprof/")),
+            ("", None),
+            ("/java:script\r\n", None),
+        ] {
+            assert_eq!(mounted(mount, "").with_slash().as_deref(), location, "{mount}");
+            assert_eq!(mounted(mount, "/").with_slash(), None);
+        }
+        let listener = |target| PullRequest::new("GET", target, Vec::new(), Vec::new()).with_slash();
+        assert_eq!([listener("/debug/pprof?a=b"), listener("/debug/pprof/")], [Some("pprof/".to_owned()), None]);
     }
 }

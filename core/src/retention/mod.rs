@@ -2,7 +2,7 @@
 //! timestamps and span link. Owned by the drain thread. Not here: the window (`window`), the report of an end (`request`).
 //!
 //! # Rules
-//! 1. A request is identified by its trace and its local root span. Samples without a known local root belong to the trace.
+//! 1. A request is identified by its local root. Samples without a known local root belong to their trace.
 //! 2. A sample's weight is computed when it is drained, before it is held: holding changes no total.
 //! 3. Held samples count their bytes, and so do the stacks that outlive their window. Beyond `tail_max_bytes` the oldest
 //!    requests are released undecided, without detail.
@@ -39,21 +39,32 @@ const SAMPLE_BYTES: usize = size_of::<HeldSample>();
 
 /// Identity of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct RequestKey {
-    trace_id: [u8; 16],
-    local_root_span_id: [u8; 8],
+pub(crate) enum RequestKey {
+    /// Id of the local root: of a span, or of a request that a middleware reports.
+    LocalRoot([u8; 8]),
+    /// A trace whose local root is unknown.
+    Trace([u8; 16]),
 }
 
 impl RequestKey {
     /// The request of a context; `None` outside of requests.
     pub fn of(row: &ContextRow) -> Option<Self> {
-        let key = Self { trace_id: row.link.trace_id, local_root_span_id: row.local_root_span_id };
-        (key.trace_id != [0; 16] || key.local_root_span_id != [0; 8]).then_some(key)
+        Self::local_root(row.local_root_span_id).or_else(|| Self::trace(row.link.trace_id))
     }
 
-    /// The request of samples of the same trace whose local root is unknown.
-    fn of_trace(self) -> Self {
-        Self { local_root_span_id: [0; 8], ..self }
+    /// The keys of an ended request's samples. The context of the end has the trace, the local root, and as span the local
+    /// root span that began inside of a middleware's request.
+    pub fn all_of(ended: &ContextRow) -> impl Iterator<Item = Self> + Clone {
+        let roots = [ended.local_root_span_id, ended.link.span_id].map(Self::local_root);
+        roots.into_iter().chain([Self::trace(ended.link.trace_id)]).flatten()
+    }
+
+    fn local_root(id: [u8; 8]) -> Option<Self> {
+        (id != [0; 8]).then_some(Self::LocalRoot(id))
+    }
+
+    fn trace(id: [u8; 16]) -> Option<Self> {
+        (id != [0; 16]).then_some(Self::Trace(id))
     }
 }
 
@@ -177,15 +188,10 @@ impl TailBuffer {
         counters.tail_held_bytes.set(self.held_bytes());
     }
 
-    /// Decides on a request at its end.
-    pub fn end(&mut self, request: RequestKey, end: &EndOfRequest, counters: &Counters) {
+    /// Decides on a request at its end; `keys` are those of its samples.
+    pub fn end(&mut self, keys: impl Iterator<Item = RequestKey> + Clone, end: &EndOfRequest, counters: &Counters) {
         counters.tail_requests.add(1);
-        let of_trace = request.of_trace();
-        let mut found = vec![self.take(&request)];
-        if of_trace != request {
-            found.push(self.take(&of_trace));
-        }
-        let found: Vec<OpenRequest> = found.into_iter().flatten().collect();
+        let found: Vec<OpenRequest> = keys.clone().filter_map(|key| self.take(&key)).collect();
         let totals = found.iter().fold(RequestTotals::default(), |sum, open| RequestTotals {
             cpu_ns: sum.cpu_ns + open.totals.cpu_ns,
             allocated_bytes: sum.allocated_bytes + open.totals.allocated_bytes,
@@ -200,9 +206,8 @@ impl TailBuffer {
         for open in found {
             self.release(open.samples, is_kept);
         }
-        self.remember(request, is_kept, end.time_ns);
-        if of_trace != request {
-            self.remember(of_trace, is_kept, end.time_ns);
+        for key in keys {
+            self.remember(key, is_kept, end.time_ns);
         }
         counters.tail_held_bytes.set(self.held_bytes());
     }
@@ -279,7 +284,7 @@ impl TailBuffer {
     }
 
     fn remember(&mut self, request: RequestKey, is_kept: bool, end_ns: u64) {
-        let until_ns = if request.of_trace() == request { end_ns } else { u64::MAX };
+        let until_ns = if matches!(request, RequestKey::Trace(_)) { end_ns } else { u64::MAX };
         let [newer, older] = &mut self.decided;
         if newer.len() >= DECISIONS {
             *older = std::mem::take(newer);

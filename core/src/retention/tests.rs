@@ -251,6 +251,24 @@ fn a_second_request_of_a_trace_without_known_root_gets_its_own_decision() {
 }
 
 #[test]
+fn one_end_decides_on_the_samples_of_a_middlewares_request_and_of_the_span_in_it() {
+    let mut scripted = Scripted::new(&at_least(Duration::from_millis(50)));
+    for (request, duration_ms) in [(1u64, 80), (2, 8)] {
+        // Before the span, in the span, and in a child of it whose local root is unknown.
+        let middleware = InlineContext { local_root_span_id: [request as u8; 8], ..InlineContext::default() };
+        let rootless = InlineContext { local_root_span_id: [0; 8], ..inline(request) };
+        for context in [middleware, inline(request), rootless] {
+            scripted.raw(SampleKind::Cpu, MS, [10 * MS, 1], 0, context, "work");
+        }
+        let end = InlineContext { local_root_span_id: [request as u8; 8], ..inline(request) };
+        scripted.raw(SampleKind::RequestEnd, 100 * MS, [duration_ms * MS, 0], 7, end, "end");
+    }
+    assert_eq!(scripted.counter("tail.held_bytes"), 0);
+    assert_eq!((scripted.counter("tail.requests"), scripted.counter("tail.kept_duration")), (2, 1));
+    assert_eq!(detailed(&scripted.close(200 * MS)), (BTreeMap::from([(0, 1), (1, 2)]), 0));
+}
+
+#[test]
 fn requests_whose_end_was_lost_are_released_without_detail_after_five_minutes() {
     let mut scripted = Scripted::new(&at_least(Duration::from_secs(1)));
     scripted.cpu(1, 0, "work");

@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import io.spanprof.opentelemetry.ActiveSpan;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -49,7 +50,8 @@ public final class Capture<T> {
     }
 
     /**
-     * Writes a file; its extension selects the format: {@code .html}, {@code .folded}, else pprof.
+     * Writes a file; its extension selects the format: {@code .html}, {@code .folded}, else pprof. The active OpenTelemetry
+     * span gets the attribute {@code profile.file}.
      *
      * @throws IOException when the file cannot be written
      */
@@ -57,5 +59,10 @@ public final class Capture<T> {
         String name = path.toString();
         byte[] content = name.endsWith(".html") ? flamegraph : name.endsWith(".folded") ? folded : pprof;
         Files.write(path, content);
+        try {
+            ActiveSpan.setProfileFile(name);
+        } catch (LinkageError absent) {
+            // The program has no OpenTelemetry API.
+        }
     }
 }

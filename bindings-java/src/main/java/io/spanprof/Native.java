@@ -33,8 +33,25 @@ final class Native {
     /** Keys of the profiles that are on. */
     static native byte[] profileTypes();
 
-    /** {@code texts}: trace id and local root span id in hex, and the endpoint. */
-    static native void requestEnded(byte[] texts, long nanos, boolean isError);
+    /** {@code words}: the current context. {@code ids}: trace id and span id in hex. */
+    static native void beginRootSpan(long[] words, byte[] ids);
+
+    /** {@code texts}: trace id and span id in hex, and the endpoint. */
+    static native void endRootSpan(byte[] texts, long nanos, boolean isError);
+
+    /** {@code words}: the current context. The local root of the request's context; 0 if its end is not to be reported. */
+    static native long beginRequest(long[] words);
+
+    static native void endRequest(long request, byte[] endpoint, long nanos, boolean isError);
+
+    /** A handler of pulls was created. */
+    static native void servePulls();
+
+    /**
+     * {@code head}: method, path of the handler, path after it, query, names and values of headers. Returns the length of
+     * the packed head (status, names and values of headers), the head, and the body. Null on failure.
+     */
+    static native byte[] pull(byte[] head, byte[] body);
 
     /** The number of a new capture; 0 without a profiler. */
     static native int beginCapture();

@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import java.nio.LongBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
@@ -37,11 +38,10 @@ public final class SpanLink {
         if (Hex.isId(trace, Hex.TRACE_DIGITS) && Hex.isId(span, Hex.SPAN_DIGITS)) {
             long high = Hex.word(trace, 0);
             long low = Hex.word(trace, Hex.SPAN_DIGITS);
-            // The local root span stays known while consecutive spans of the thread belong to the same trace.
-            boolean isSameTrace = high == before.traceHigh && low == before.traceLow;
-            write(words, high, low, Hex.word(span, 0), isSameTrace ? before.root : 0);
+            // The local root, that of a request of a filter, is independent of spans.
+            write(words, high, low, Hex.word(span, 0), before.root);
         } else {
-            write(words, 0, 0, 0, 0);
+            write(words, 0, 0, 0, before.root);
         }
         return before;
     }
@@ -76,11 +76,39 @@ public final class SpanLink {
         return (words[1] | words[2] | words[3]) != 0;
     }
 
-    /** Reports the end of a local root span, for tail-based retention; ids in hex. */
-    public static void requestEnded(String traceId, String spanId, long nanos, String endpoint, boolean isError) {
+    /** Reports the begin of a local root span, for tail-based retention; ids in hex. */
+    public static void beginRootSpan(String traceId, String spanId) {
         if (NativeLibrary.isLoaded()) {
-            Native.requestEnded(Packed.pack(List.of(traceId, spanId, endpoint)), nanos, isError);
+            Native.beginRootSpan(Scope.currentWords(), Packed.pack(List.of(traceId, spanId)));
         }
+    }
+
+    /** Reports the end of a local root span that began by {@link #beginRootSpan}. */
+    public static void endRootSpan(String traceId, String spanId, long nanos, String endpoint, boolean isError) {
+        if (NativeLibrary.isLoaded()) {
+            Native.endRootSpan(Packed.pack(List.of(traceId, spanId, endpoint)), nanos, isError);
+        }
+    }
+
+    /**
+     * Reports the begin of a request in the calling thread's context, for tail-based retention. Returns its local root, for
+     * {@link #withLocalRoot} and {@link #endRequest}; 0 without tail-based retention, or if a span processor or another
+     * filter reports its end.
+     */
+    public static long beginRequest() {
+        return NativeLibrary.isLoaded() ? Native.beginRequest(Scope.currentWords()) : 0;
+    }
+
+    /** Reports the end of a request that {@link #beginRequest} returned; on any thread. */
+    public static void endRequest(long request, long nanos, String endpoint, boolean isError) {
+        if (NativeLibrary.isLoaded()) {
+            Native.endRequest(request, endpoint.getBytes(StandardCharsets.UTF_8), nanos, isError);
+        }
+    }
+
+    /** A copy with another local root; {@link #restore} activates it. */
+    public SpanLink withLocalRoot(long localRoot) {
+        return new SpanLink(traceHigh, traceLow, span, localRoot);
     }
 
     /** Keys of the profiles that are on; empty if the profiler does not run. */

@@ -3,6 +3,11 @@ package io.spanprof;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.opentelemetry.api.common.AttributeKey;
+import io.opentelemetry.api.trace.Span;
+import io.opentelemetry.sdk.trace.ReadableSpan;
+import io.opentelemetry.sdk.trace.SdkTracerProvider;
+import io.spanprof.opentelemetry.SpanprofSpanProcessor;
 import io.spanprof.programs.SlowRequests;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -50,6 +55,20 @@ class CaptureTest {
         Capture<Integer> capture = Spanprof.capture(() -> 7);
         assertEquals(7, capture.result());
         assertEquals("", capture.folded());
+    }
+
+    @Test
+    void theActiveSpanNamesTheFileOfASavedCapture() throws Exception {
+        SdkTracerProvider provider = SdkTracerProvider.builder().addSpanProcessor(new SpanprofSpanProcessor()).build();
+        Span span = provider.get("test").spanBuilder("request").startSpan();
+        Path file = profiles.resolve("capture.folded");
+        try (var active = span.makeCurrent()) {
+            Spanprof.capture(() -> 7).save(file);
+        }
+        Spanprof.capture(() -> 8).save(profiles.resolve("other.folded"));
+        span.end();
+        assertEquals(file.toString(), ((ReadableSpan) span).getAttribute(AttributeKey.stringKey("profile.file")));
+        assertTrue(Files.exists(file));
     }
 
     @Test

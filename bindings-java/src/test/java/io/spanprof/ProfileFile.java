@@ -79,7 +79,8 @@ public final class ProfileFile {
         return samples.stream().filter(condition).mapToLong(Sample::nanoseconds).sum();
     }
 
-    private static List<Sample> read(Path file) throws IOException {
+    /** The samples of one file. */
+    static List<Sample> read(Path file) throws IOException {
         try (InputStream in = new GZIPInputStream(Files.newInputStream(file))) {
             return parse(in.readAllBytes());
         }

@@ -12,7 +12,7 @@ import java.util.List;
 
 /**
  * Sets {@code pyroscope.profile.id} and {@code profile.type} on every local root span, and reports its duration and its
- * status, which tail-based retention requires. An SDK that is configured automatically has it; others add it by {@code
+ * status, for tail-based retention. An SDK that is configured automatically has it; others add it by {@code
  * SdkTracerProvider.builder().addSpanProcessor(new SpanprofSpanProcessor())}.
  */
 public final class SpanprofSpanProcessor implements SpanProcessor {
@@ -24,7 +24,9 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
         if (!isLocalRoot(span)) {
             return;
         }
-        span.setAttribute(PROFILE_ID, span.getSpanContext().getSpanId());
+        SpanContext context = span.getSpanContext();
+        SpanLink.beginRootSpan(context.getTraceId(), context.getSpanId());
+        span.setAttribute(PROFILE_ID, context.getSpanId());
         List<String> types = SpanLink.profileTypes();
         if (!types.isEmpty()) {
             span.setAttribute(PROFILE_TYPE, types);
@@ -43,7 +45,7 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
         }
         SpanContext context = span.getSpanContext();
         boolean isError = span.toSpanData().getStatus().getStatusCode() == StatusCode.ERROR;
-        SpanLink.requestEnded(context.getTraceId(), context.getSpanId(), span.getLatencyNanos(), span.getName(), isError);
+        SpanLink.endRootSpan(context.getTraceId(), context.getSpanId(), span.getLatencyNanos(), span.getName(), isError);
     }
 
     @Override

@@ -1,6 +1,8 @@
 package io.spanprof.servlet;
 
 import java.io.IOException;
+import javax.servlet.AsyncEvent;
+import javax.servlet.AsyncListener;
 import javax.servlet.Filter;
 import javax.servlet.FilterChain;
 import javax.servlet.FilterConfig;
@@ -9,10 +11,11 @@ import javax.servlet.ServletRequest;
 import javax.servlet.ServletResponse;
 import javax.servlet.http.HttpServletRequest;
 import javax.servlet.http.HttpServletRequestWrapper;
+import javax.servlet.http.HttpServletResponse;
 
 /**
  * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
- * traceparent}. For servers of Java EE and Jakarta EE 8; see {@link SpanprofFilter}.
+ * traceparent}. Reports the end of each request for tail-based retention. For servers of Java EE and Jakarta EE 8; see {@link SpanprofFilter}.
  */
 public final class JavaxSpanprofFilter implements Filter {
     /** For containers that create filters by class. */
@@ -29,9 +32,60 @@ public final class JavaxSpanprofFilter implements Filter {
             chain.doFilter(request, response);
             return;
         }
-        try (RequestScope scope = RequestScope.open(
-                http.getMethod(), http.getContextPath(), route(http), http.getHeader("traceparent"))) {
+        RequestScope first = http.getAttribute(RequestScope.ATTRIBUTE) instanceof RequestScope known ? known : null;
+        RequestScope scope = RequestScope.open(
+                http.getMethod(), http.getContextPath(), route(http), http.getHeader("traceparent"), first);
+        if (scope.reportsEnd()) {
+            http.setAttribute(RequestScope.ATTRIBUTE, scope);
+        }
+        boolean hasReturned = false;
+        try (scope) {
             chain.doFilter(new RouteRequest(http, scope), response);
+            hasReturned = true;
+        } finally {
+            if (scope.reportsEnd()) {
+                end(scope, http, response, hasReturned);
+            }
+        }
+    }
+
+    /** Reports the end of the request, now or when its asynchronous work is complete. */
+    private static void end(RequestScope scope, HttpServletRequest request, ServletResponse response, boolean hasReturned) {
+        if (hasReturned && request.isAsyncStarted()) {
+            try {
+                request.getAsyncContext().addListener(new EndListener(scope, response));
+                return;
+            } catch (IllegalStateException complete) {
+                // The work is complete already.
+            }
+        }
+        scope.end(!hasReturned || isError(response));
+    }
+
+    private static boolean isError(ServletResponse response) {
+        return response instanceof HttpServletResponse http && http.getStatus() >= 500;
+    }
+
+    /** Reports the end of an asynchronous request. */
+    private record EndListener(RequestScope scope, ServletResponse response) implements AsyncListener {
+        @Override
+        public void onComplete(AsyncEvent event) {
+            scope.end(isError(response));
+        }
+
+        @Override
+        public void onTimeout(AsyncEvent event) {
+            scope.end(true);
+        }
+
+        @Override
+        public void onError(AsyncEvent event) {
+            scope.end(true);
+        }
+
+        @Override
+        public void onStartAsync(AsyncEvent event) {
+            event.getAsyncContext().addListener(this);
         }
     }
 

@@ -6,6 +6,7 @@ import io.spanprof.Spanprof;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -13,6 +14,9 @@ import java.util.regex.Pattern;
 final class RequestScope implements AutoCloseable {
     /** The attribute in which Spring stores the matched route. */
     private static final String SPRING_ROUTE = "org.springframework.web.servlet.HandlerMapping.bestMatchingPattern";
+
+    /** Request attribute with the scope of the first dispatch. */
+    static final String ATTRIBUTE = "io.spanprof.servlet.RequestScope";
 
     private static final Set<String> METHODS =
             Set.of("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE");
@@ -23,12 +27,27 @@ final class RequestScope implements AutoCloseable {
 
     private final Thread thread = Thread.currentThread();
     private final String contextPath;
+    private final String method;
+    private final SpanLink before = SpanLink.here();
     private final Scope scope;
+    /** Local root of the request's context; 0 if its end is not reported. */
+    private final long request;
+    private final long beginNanos = System.nanoTime();
+    private final AtomicBoolean isEnded;
+    private volatile String route;
     private boolean isOpen = true;
 
-    private RequestScope(String contextPath, Scope scope) {
+    private RequestScope(Map<String, String> labels, String contextPath, RequestScope dispatched) {
         this.contextPath = contextPath;
-        this.scope = scope;
+        method = labels.getOrDefault("http.request.method", "");
+        route = labels.getOrDefault("http.route", "");
+        // An asynchronous or forwarded dispatch continues its request.
+        request = dispatched == null ? SpanLink.beginRequest() : dispatched.request;
+        isEnded = new AtomicBoolean(dispatched != null || request == 0);
+        scope = Spanprof.tag(labels);
+        if (request != 0) {
+            SpanLink.here().withLocalRoot(request).restore();
+        }
     }
 
     /**
@@ -37,8 +56,10 @@ final class RequestScope implements AutoCloseable {
      *
      * @param contextPath the application's path, the prefix of every route
      * @param route the pattern that the server matched
+     * @param dispatched the scope of the request that this dispatch continues; null for a new request
      */
-    static RequestScope open(String method, String contextPath, String route, String traceparent) {
+    static RequestScope open(
+            String method, String contextPath, String route, String traceparent, RequestScope dispatched) {
         Map<String, String> labels = new HashMap<>();
         if (method != null) {
             labels.put("http.request.method", METHODS.contains(method) ? method : "_OTHER");
@@ -52,7 +73,19 @@ final class RequestScope implements AutoCloseable {
             labels.put("trace_id", traceparentMatch.group(1));
             labels.put("span_id", traceparentMatch.group(2));
         }
-        return new RequestScope(path, Spanprof.tag(labels));
+        return new RequestScope(labels, path, dispatched);
+    }
+
+    /** Whether {@link #end} reports. */
+    boolean reportsEnd() {
+        return !isEnded.get();
+    }
+
+    /** The request ended, on any thread: reports it once, for tail-based retention. */
+    void end(boolean isError) {
+        if (isEnded.compareAndSet(false, true)) {
+            SpanLink.endRequest(request, System.nanoTime() - beginNanos, (method + " " + route).strip(), isError);
+        }
     }
 
     /**
@@ -61,14 +94,21 @@ final class RequestScope implements AutoCloseable {
      */
     @SuppressWarnings("resource")
     void attribute(String name, Object value) {
-        if (isOpen && SPRING_ROUTE.equals(name) && value != null && thread == Thread.currentThread()) {
-            Spanprof.tag(Map.of("http.route", contextPath + value));
+        if (!SPRING_ROUTE.equals(name) || value == null) {
+            return;
+        }
+        route = contextPath + value;
+        if (isOpen && thread == Thread.currentThread()) {
+            Spanprof.tag(Map.of("http.route", route));
         }
     }
 
     @Override
     public void close() {
         isOpen = false;
+        if (request != 0) {
+            before.restore();
+        }
         scope.close();
     }
 }

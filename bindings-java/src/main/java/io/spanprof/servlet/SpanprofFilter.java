@@ -1,5 +1,7 @@
 package io.spanprof.servlet;
 
+import jakarta.servlet.AsyncEvent;
+import jakarta.servlet.AsyncListener;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -7,11 +9,12 @@ import jakarta.servlet.ServletRequest;
 import jakarta.servlet.ServletResponse;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletRequestWrapper;
+import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 
 /**
  * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
- * traceparent}. For servers of Jakarta EE 9 and later; see {@link JavaxSpanprofFilter}.
+ * traceparent}. Reports the end of each request for tail-based retention. For servers of Jakarta EE 9 and later; see {@link JavaxSpanprofFilter}.
  */
 public final class SpanprofFilter implements Filter {
     /** For containers that create filters by class. */
@@ -24,9 +27,60 @@ public final class SpanprofFilter implements Filter {
             chain.doFilter(request, response);
             return;
         }
-        try (RequestScope scope = RequestScope.open(
-                http.getMethod(), http.getContextPath(), route(http), http.getHeader("traceparent"))) {
+        RequestScope first = http.getAttribute(RequestScope.ATTRIBUTE) instanceof RequestScope known ? known : null;
+        RequestScope scope = RequestScope.open(
+                http.getMethod(), http.getContextPath(), route(http), http.getHeader("traceparent"), first);
+        if (scope.reportsEnd()) {
+            http.setAttribute(RequestScope.ATTRIBUTE, scope);
+        }
+        boolean hasReturned = false;
+        try (scope) {
             chain.doFilter(new RouteRequest(http, scope), response);
+            hasReturned = true;
+        } finally {
+            if (scope.reportsEnd()) {
+                end(scope, http, response, hasReturned);
+            }
+        }
+    }
+
+    /** Reports the end of the request, now or when its asynchronous work is complete. */
+    private static void end(RequestScope scope, HttpServletRequest request, ServletResponse response, boolean hasReturned) {
+        if (hasReturned && request.isAsyncStarted()) {
+            try {
+                request.getAsyncContext().addListener(new EndListener(scope, response));
+                return;
+            } catch (IllegalStateException complete) {
+                // The work is complete already.
+            }
+        }
+        scope.end(!hasReturned || isError(response));
+    }
+
+    private static boolean isError(ServletResponse response) {
+        return response instanceof HttpServletResponse http && http.getStatus() >= 500;
+    }
+
+    /** Reports the end of an asynchronous request. */
+    private record EndListener(RequestScope scope, ServletResponse response) implements AsyncListener {
+        @Override
+        public void onComplete(AsyncEvent event) {
+            scope.end(isError(response));
+        }
+
+        @Override
+        public void onTimeout(AsyncEvent event) {
+            scope.end(true);
+        }
+
+        @Override
+        public void onError(AsyncEvent event) {
+            scope.end(true);
+        }
+
+        @Override
+        public void onStartAsync(AsyncEvent event) {
+            event.getAsyncContext().addListener(this);
         }
     }
 

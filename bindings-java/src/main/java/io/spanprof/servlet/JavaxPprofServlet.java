@@ -1,0 +1,45 @@
+package io.spanprof.servlet;
+
+import io.spanprof.PprofHandler;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import javax.servlet.http.HttpServlet;
+import javax.servlet.http.HttpServletRequest;
+import javax.servlet.http.HttpServletResponse;
+
+/**
+ * Serves profiles to {@code go tool pprof} and scrapers: map it to {@code /debug/pprof/*}, or to any other path that ends
+ * with {@code /*}. Mapped to {@code /debug/spanprof/*} too, it has the control operations. A request for a profile occupies
+ * a thread of the server for its whole length. Access is the server's matter, unless {@code pullToken} is set. For servers
+ * of Java EE and Jakarta EE 8; see {@link PprofServlet}.
+ */
+public final class JavaxPprofServlet extends HttpServlet {
+    private static final long serialVersionUID = 1L;
+
+    /** From here on, allocations and lock waits are summed up for requests without {@code seconds}. */
+    public JavaxPprofServlet() {
+        PprofHandler.enable();
+    }
+
+    @Override
+    protected void service(HttpServletRequest request, HttpServletResponse response) throws IOException {
+        List<String> headers = new ArrayList<>();
+        for (String name : Collections.list(request.getHeaderNames())) {
+            headers.addAll(List.of(name, request.getHeader(name)));
+        }
+        byte[] body = request.getInputStream().readNBytes(PprofHandler.MAX_BODY_BYTES + 1);
+        PprofHandler.Response answer = PprofHandler.respond(request.getMethod(),
+                request.getContextPath() + request.getServletPath(), request.getPathInfo(), request.getQueryString(),
+                headers, body);
+        response.setStatus(answer.status());
+        for (int i = 0; i + 1 < answer.headers().size(); i += 2) {
+            response.setHeader(answer.headers().get(i), answer.headers().get(i + 1));
+        }
+        response.setContentLength(answer.body().length);
+        if (!request.getMethod().equals("HEAD")) {
+            response.getOutputStream().write(answer.body());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Native methods of `io.spanprof.Native` for requests of the program's web server: their ends, and pulls of profiles. As in
+//! `api`, no panic and no Java exception leaves this file.
+
+use std::time::Duration;
+
+use jni::objects::{JByteArray, JClass, JLongArray};
+use jni::sys::jlong;
+use jni::EnvUnowned;
+use spanprof::binding::{self, PullRequest};
+use spanprof::context::{parse_id, Link};
+use spanprof::RequestEnd;
+
+use crate::context;
+use crate::convert::{self, ffi_guard, read_words, text_of, texts_of, LocalRef};
+
+/// A local root span with a span processor begins in the context `words`: trace id and span id in hex.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_beginRootSpan<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+    ids: JByteArray<'l>,
+) {
+    ffi_guard(env, |env| {
+        let row = context::row_of(&read_words(env, &words)?);
+        if let [trace_id, span_id] = &texts_of(env, &ids)?[..] {
+            let trace_id = parse_id(trace_id).unwrap_or_default();
+            let link = Link { trace_id, span_id: parse_id(span_id).unwrap_or_default() };
+            binding::begin_root_span(&row, link);
+        }
+        Ok(())
+    });
+}
+
+/// The end of a local root span: trace id and span id in hex, endpoint.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_endRootSpan<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    texts: JByteArray<'l>,
+    nanos: jlong,
+    is_error: bool,
+) {
+    ffi_guard(env, |env| {
+        let texts = texts_of(env, &texts)?;
+        if let [trace_id, span_id, endpoint] = &texts[..] {
+            binding::end_root_span(&RequestEnd {
+                trace_id: parse_id(trace_id).unwrap_or_default(),
+                local_root_span_id: parse_id(span_id).unwrap_or_default(),
+                duration: Duration::from_nanos(nanos.try_into().unwrap_or(0)),
+                endpoint,
+                is_error,
+            });
+        }
+        Ok(())
+    });
+}
+
+/// A request begins in a filter, in the context `words`: the word of its local root; 0 if its end is not to be reported.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_beginRequest<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+) -> jlong {
+    ffi_guard(env, |env| {
+        let row = context::row_of(&read_words(env, &words)?);
+        Ok(binding::begin_request(&row).map_or(0, i64::from_ne_bytes))
+    })
+}
+
+/// The end of a request that `beginRequest` returned.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_endRequest<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    request: jlong,
+    endpoint: JByteArray<'l>,
+    nanos: jlong,
+    is_error: bool,
+) {
+    ffi_guard(env, |env| {
+        binding::end_request(&RequestEnd {
+            trace_id: [0; 16],
+            local_root_span_id: request.to_ne_bytes(),
+            duration: Duration::from_nanos(nanos.try_into().unwrap_or(0)),
+            endpoint: &text_of(env, &endpoint)?,
+            is_error,
+        });
+        Ok(())
+    });
+}
+
+/// A handler of pulls was created.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_servePulls(env: EnvUnowned<'_>, _class: JClass<'_>) {
+    ffi_guard(env, |_| {
+        binding::serve_pulls();
+        Ok(())
+    });
+}
+
+/// Answers a request for a profile: method, path of the handler, path after it, query, then names and values of headers.
+/// Returns the length of the packed head (status, then names and values of headers), the head, and the body. Null on failure.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_pull<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    head: JByteArray<'l>,
+    body: JByteArray<'l>,
+) -> LocalRef {
+    ffi_guard(env, |env| {
+        let head = texts_of(env, &head)?;
+        let [method, mount, rest, query, headers @ ..] = &head[..] else { return Ok(LocalRef::default()) };
+        let headers = headers.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        let request = PullRequest::mounted(method, mount, rest, query, headers, convert::bytes_of(env, &body)?);
+        let response = binding::pull(&request, &|| false);
+        let headers = response.headers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        let head = convert::pack(std::iter::once(response.status.to_string()).chain(headers));
+        let mut bytes = (head.len() as u32).to_be_bytes().to_vec();
+        bytes.extend(head);
+        bytes.extend(response.body);
+        Ok(LocalRef(env.byte_array_from_slice(&bytes)?.into_raw()))
+    })
+}
