@@ -23,7 +23,7 @@ pub struct RuntimeArguments {
 /// pprof      files read back by google/pprof, built from its Go module
 /// serve      the page of `spanprof serve` in headless Chromium
 /// control    changes by calls, the watched file and requests at once, in every language; totals
-/// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected
+/// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected; its disk buffer complete
 /// governor   the overhead budget in a cgroup of 0.1 CPU with 400 threads; needs the right to create a cgroup
 /// python     stress per CPython and per clock; 3.14 and 3.15 from Debian's packages, as root on Debian
 /// node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26
