@@ -22,7 +22,7 @@ def text_of(result):
 
 async def call_each(list_tools, call_tool):
     tools = (await list_tools()).tools
-    assert len(tools) >= 8, tools
+    assert len(tools) >= 9, tools
     for tool in tools:
         arguments = {name: "." for name in tool.input_schema.get("required", [])}
         if tool.name == "diff":

@@ -9,6 +9,7 @@ use crate::verbs::check::CheckArguments;
 use crate::verbs::completions::{CompletionsArguments, ManArguments};
 use crate::verbs::convert::ConvertArguments;
 use crate::verbs::diff::DiffArguments;
+use crate::verbs::explain::ExplainArguments;
 use crate::verbs::flamegraph::FlamegraphArguments;
 use crate::verbs::heap::HeapArguments;
 use crate::verbs::labels::LabelsArguments;
@@ -60,6 +61,8 @@ pub(crate) enum CliVerb {
     Diff(DiffArguments),
     /// List traces, spans and endpoints by CPU, allocation and wait; compare a span with its endpoint
     Spans(SpansArguments),
+    /// Find known problems by rules: hot code, locks, collections, blocks, leaks, regressions
+    Explain(ExplainArguments),
     /// Show the objects in use that a killed process left behind
     Heap(HeapArguments),
     /// Write a flame graph as one HTML file

@@ -51,6 +51,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::List(given) => verbs::list::run(&given),
         CliVerb::Diff(given) => verbs::diff::run(&given),
         CliVerb::Spans(given) => verbs::spans::run(&given),
+        CliVerb::Explain(given) => verbs::explain::run(&given),
         CliVerb::Heap(given) => verbs::heap::run(&given),
         CliVerb::Flamegraph(given) => verbs::flamegraph::run(&given),
         CliVerb::Convert(given) => verbs::convert::run(&given),
@@ -79,6 +80,7 @@ fn answer(arguments: &[String]) -> Result<serde_json::Value, Failure> {
         CliVerb::List(given) => verbs::list::answer(&given),
         CliVerb::Spans(given) => verbs::spans::answer(&given),
         CliVerb::Diff(given) => verbs::diff::answer(&given),
+        CliVerb::Explain(given) => verbs::explain::answer(&given),
         _ => Err(refused()),
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod decode;
+pub mod diagnosis;
 pub mod otlp_json;
 pub mod query;
 mod wire;

@@ -17,7 +17,7 @@ const OTHER_FLAGS: [&str; 9] =
     ["json", "limit", "help", "markdown", "output", "fail-over", "source-path", "trim-path", "only-source-path"];
 
 /// Verbs that are tools.
-const TOOLS: [&str; 8] = ["services", "labels", "top", "tree", "peek", "list", "spans", "diff"];
+const TOOLS: [&str; 9] = ["services", "labels", "top", "tree", "peek", "list", "spans", "diff", "explain"];
 
 /// Runs a verb: its command line to its result.
 pub(crate) type RunVerb = fn(&[String]) -> Result<Value, Failure>;

@@ -6,6 +6,8 @@ pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod diff;
 mod diff_report;
+pub(crate) mod explain;
+mod explain_report;
 pub(crate) mod flamegraph;
 pub(crate) mod heap;
 pub(crate) mod labels;

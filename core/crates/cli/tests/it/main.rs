@@ -5,6 +5,7 @@ mod command_line;
 mod comparison;
 mod conversion;
 mod directories;
+mod explain;
 mod exploring;
 mod fixture;
 mod heap;

@@ -75,7 +75,7 @@ fn every_tool_has_a_schema_and_a_result_of_at_most_four_kib() {
     let mut client = McpClient::start(&[&file]);
     let tools = client.request("tools/list", &json!({}));
     let tools = tools["result"]["tools"].as_array().unwrap();
-    assert!(tools.len() >= 6, "{tools:?}");
+    assert!(tools.len() >= 9, "{tools:?}");
     for tool in tools {
         let schema = &tool["inputSchema"];
         assert_eq!((&schema["type"], &schema["additionalProperties"]), (&"object".into(), &false.into()));
@@ -133,6 +133,8 @@ fn arguments_select_samples_and_wrong_ones_are_named() {
     assert_eq!(spans["rows"].as_array().map(Vec::len), Some(2), "{spans}");
     let selectors =
         json!({"baseline": "{endpoint=/cart}", "comparison": "{endpoint=/pay}", "all": true, "normalize": true});
+    let explained = client.answer("explain", &json!({"service": "checkout"}));
+    assert_eq!(explained["findings"][0]["rule"], "few_samples", "{explained}");
     let compared = client.answer("diff", &selectors);
     assert_eq!(compared["baseline_total"].as_i64(), Some(700_000_000), "{compared}");
     for (tool, arguments, words) in [

@@ -124,6 +124,36 @@ pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granu
     }
 }
 
+/// The functions or lines whose share of a type is significantly larger in the comparison (one-sided, all rows together), by
+/// descending growth of the share; weights are those of each side.
+pub(crate) fn regressions(sides: [&WindowSums; 2], type_name: &str) -> Vec<DiffRow> {
+    let [Some(baseline), Some(comparison)] = sides.map(|side| side.of_type(type_name)) else { return Vec::new() };
+    let sums = [baseline, comparison];
+    let by_process = growth::compares_processes(sums);
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), true, by_process));
+    let only_in_baseline = baseline.rows.keys().filter(|at| !comparison.rows.contains_key(*at));
+    let mut rows: Vec<DiffRow> = comparison
+        .rows
+        .keys()
+        .chain(only_in_baseline)
+        .map(|at| {
+            let of_side = tested_sides.map(|side| side.row_of(|sums| sums.rows.get(at)));
+            let growth = growth::growth(tested_sides, of_side, MIN_SHARE);
+            let [baseline, comparison] = of_side.map(|sums| Weight { flat: sums.weight as i64, cum: 0 });
+            DiffRow { at: at.clone(), baseline, comparison, growth, is_significant: false, has_grown: false }
+        })
+        .collect();
+    mark_significant(&mut rows);
+    rows.retain(|row| row.has_grown);
+    let growth_of_share = |row: &DiffRow| {
+        row.comparison.flat as f64 / comparison.total.sum - row.baseline.flat as f64 / baseline.total.sum
+    };
+    rows.sort_by(|one, other| {
+        growth_of_share(other).total_cmp(&growth_of_share(one)).then_with(|| one.at.cmp(&other.at))
+    });
+    rows
+}
+
 fn folded_weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
     let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
     weights_of(&data.dictionary, profiles, by, generated_names::fold)

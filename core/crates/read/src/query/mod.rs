@@ -33,6 +33,11 @@ pub use top::{top, TopRow, TopTable};
 pub use weights::{FunctionLine, Granularity, Weight};
 pub use window_sums::{Compared, WindowSums};
 
+pub(crate) use diff::regressions;
+pub(crate) use spans::ENDPOINT_LABELS;
+pub(crate) use weights::visit_samples;
+pub(crate) use window_sums::{process_identity, sampling_interval};
+
 use std::collections::BTreeMap;
 
 use spanprof_profile::encode::pprof::names::DEFAULT_SAMPLE_TYPE;

@@ -16,7 +16,7 @@ use super::window_sums::sampling_interval;
 /// Spans in memory; samples of further ones are counted as left out. About 200 bytes each.
 const MAX_SPANS: usize = 200_000;
 /// Labels that name an endpoint, best first: those of the middlewares, of Pyroscope's users, and of local root spans.
-const ENDPOINT_LABELS: [&str; 3] = ["http.route", "endpoint", "span_name"];
+pub(crate) const ENDPOINT_LABELS: [&str; 3] = ["http.route", "endpoint", "span_name"];
 const METHOD_LABEL: &str = "http.request.method";
 
 /// The unit of a row of [`SpanTable`].

@@ -116,7 +116,7 @@ pub(super) fn weights_of<'d>(
 
 /// Calls `visit` with each sample and the numbers of its rows, leaf first, each once: recursion counts once. Returns the rows by
 /// number, in order of first use.
-pub(super) fn visit_samples<'d>(
+pub(crate) fn visit_samples<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,
     by: Granularity,

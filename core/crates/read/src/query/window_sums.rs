@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
-use spanprof_profile::{transform, Attribute, FrameType, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY};
+use spanprof_profile::{
+    transform, Attribute, Dictionary, FrameType, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY,
+};
 
 use super::generated_names;
 use super::weights::{weights_of, FunctionLine, Granularity, Weight};
@@ -123,23 +125,38 @@ impl WindowSums {
 
     fn add_if(&mut self, data: &ProfilesData, is_added: impl Fn(&Profile) -> bool) {
         for (resource, profile) in data.profiles().filter(|(_, profile)| is_added(profile)) {
-            let sums = self
-                .by_type
-                .entry(profile.type_name().to_owned())
-                .or_insert_with(|| TypeSums { samples: Some(0.0), ..TypeSums::default() });
-            let window = sums.add_window(profile, resource);
-            let weights = weights_of(&data.dictionary, std::iter::once(profile), self.by, generated_names::fold);
-            for (at, weight) in weights.rows {
-                sums.rows.entry(at).or_default().add(self.compared.of(weight), window);
-            }
-            if self.has_paths {
-                let tree = transform::tree_of(&data.dictionary, std::iter::once(profile), generated_names::fold, true);
-                let edges = tree.nodes.iter().map(|node| (node.parent, node.function));
-                for (key, node) in path_keys(&tree.functions, edges).into_iter().zip(&tree.nodes) {
-                    sums.paths.entry(key).or_default().add(node.total_weight, window);
-                }
+            self.add_profile(&data.dictionary, resource, profile);
+        }
+    }
+
+    /// Adds one profile as a window.
+    pub(crate) fn add_profile(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
+        let sums = self
+            .by_type
+            .entry(profile.type_name().to_owned())
+            .or_insert_with(|| TypeSums { samples: Some(0.0), ..TypeSums::default() });
+        let window = sums.add_window(profile, resource);
+        let weights = weights_of(dictionary, std::iter::once(profile), self.by, generated_names::fold);
+        for (at, weight) in weights.rows {
+            sums.rows.entry(at).or_default().add(self.compared.of(weight), window);
+        }
+        if self.has_paths {
+            let tree = transform::tree_of(dictionary, std::iter::once(profile), generated_names::fold, true);
+            let edges = tree.nodes.iter().map(|node| (node.parent, node.function));
+            for (key, node) in path_keys(&tree.functions, edges).into_iter().zip(&tree.nodes) {
+                sums.paths.entry(key).or_default().add(node.total_weight, window);
             }
         }
+    }
+
+    /// Total weight of a type.
+    pub(crate) fn total(&self, type_name: &str) -> f64 {
+        self.of_type(type_name).map_or(0.0, |sums| sums.total.sum)
+    }
+
+    /// The number of samples of a part of a type; 0 if the sampling interval is unknown.
+    pub(crate) fn samples(&self, type_name: &str, part: f64) -> f64 {
+        self.of_type(type_name).map_or(0.0, |sums| sums.samples.unwrap_or_default() * part / sums.total.sum.max(1.0))
     }
 
     pub(super) fn of_type(&self, type_name: &str) -> Option<&TypeSums> {
@@ -218,7 +235,7 @@ impl SummedRow {
 }
 
 /// A hash of the attributes that identify a process.
-fn process_identity(resource: &ResourceProfiles) -> Option<u64> {
+pub(crate) fn process_identity(resource: &ResourceProfiles) -> Option<u64> {
     let is_identity = |attribute: &&Attribute| PROCESS_IDENTITY.contains(&attribute.key.as_str());
     let identity: Vec<&Attribute> = resource.resource.iter().filter(is_identity).collect();
     if identity.is_empty() {
@@ -256,7 +273,7 @@ pub(super) fn path_keys(
 
 /// The weight of one sample. Of allocations it is the mean interval: samples of larger objects weigh more, so the number of
 /// samples is estimated too high only where the weight is nearly exact.
-pub(super) fn sampling_interval(profile: &Profile) -> Option<f64> {
+pub(crate) fn sampling_interval(profile: &Profile) -> Option<f64> {
     let counts_samples = profile.sample_type.kind == "samples" && profile.unit() == "count";
     match profile.period_type.unit == profile.unit() && profile.period > 0 {
         true => Some(profile.period as f64),

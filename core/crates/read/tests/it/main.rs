@@ -1,6 +1,7 @@
 //! Properties of the crate through its public API: round trips, merging, untrusted input, text forms.
 
 mod comparison;
+mod diagnosis;
 mod heap_peak;
 mod hostile;
 mod otlp;

@@ -1,0 +1,69 @@
+//! `spanprof explain`: a diagnosis of profiles by rules, as text or as JSON.
+
+use serde_json::Value;
+use spanprof_read::diagnosis::Diagnosis;
+use spanprof_read::query::StackFilter;
+
+use super::{explain_report, nothing_passes, sources, ReadArguments};
+use crate::failure::Failure;
+use crate::output;
+use crate::selection::EndArguments;
+use crate::serve::unix_ns;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof explain FILE|DIR|URL… [FLAGS]",
+    before_help = "\
+Reads every source of `spanprof top`. Rules find hot code of the program, garbage collection, contended locks, blocked event loops,
+requests that wait, objects that accumulate, and functions that a new service.version made slower. A rule reports only what the
+number of samples supports. Findings about the profile itself, such as too few samples, come first; the others by their cost.",
+    after_help = "\
+Examples:
+  spanprof explain ./profiles
+  spanprof explain http://127.0.0.1:4318 --service checkout --from -1h
+  spanprof explain cpu.pb.gz heap.pb.gz --json"
+)]
+pub(crate) struct ExplainArguments {
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
+
+pub(crate) fn run(given: &ExplainArguments) -> Result<i32, Failure> {
+    let diagnosis = diagnosis(given)?;
+    let findings = diagnosis.findings();
+    let text = match given.json {
+        true => explain_report::json(&diagnosis, &findings, &given.read.sources).to_string() + "\n",
+        false => explain_report::text(&diagnosis, &findings, &given.read.sources),
+    };
+    output::print(text.as_bytes())?;
+    Ok(0)
+}
+
+/// The result as JSON.
+pub(crate) fn answer(given: &ExplainArguments) -> Result<Value, Failure> {
+    let diagnosis = diagnosis(given)?;
+    let findings = diagnosis.findings();
+    Ok(explain_report::json(&diagnosis, &findings, &given.read.sources))
+}
+
+fn diagnosis(given: &ExplainArguments) -> Result<Diagnosis, Failure> {
+    let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
+    let sources = sources(&given.read.sources)?;
+    let stacks = StackFilter { focus: given.read.focus.clone(), ignore: given.read.ignore.clone() };
+    let mut diagnosis = Diagnosis::default();
+    for source in &sources {
+        source.for_each_window(&filter, &mut |mut window| {
+            stacks.apply(&mut window);
+            diagnosis.add(&window);
+        })?;
+    }
+    match diagnosis.sample_count() {
+        0 => Err(nothing_passes(&given.read.sources.join(", "), &sources, &filter)),
+        _ => Ok(diagnosis),
+    }
+}

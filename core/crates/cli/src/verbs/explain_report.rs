@@ -1,0 +1,290 @@
+//! The findings of `spanprof explain` as text of at most 80 columns, and as JSON.
+
+use serde_json::{json, Map, Value};
+use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, Rule};
+use spanprof_read::query::FunctionLine;
+
+use super::table::{function_members, printable};
+use crate::quantity::format_quantity;
+
+const COLUMNS: usize = 80;
+const INDENT: &str = "   ";
+/// Further lines of an item: text of a profile cannot imitate the first line of one.
+const CONTINUED: &str = "     ";
+/// Longest name and path in the text; JSON has them whole.
+const MAX_NAME: usize = 48;
+/// Longest source in the command of a next step; longer ones and several read `SOURCE`.
+const MAX_SOURCE: usize = 32;
+
+pub(super) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
+    let services: Vec<String> = diagnosis.services().map(|(name, types)| service_text(name, &types)).collect();
+    let mut text = wrapped(&format!("profiles of {}", services.join("; ")), "", "  ");
+    let has_several = services.len() > 1;
+    if !findings.iter().any(|finding| !finding.rule.is_about_profile()) {
+        text += &wrapped("\nNo rule found a problem in the program.", "", "");
+    }
+    for (nth, finding) in findings.iter().enumerate() {
+        let number = format!("\n{}. ", nth + 1);
+        let service = if has_several { format!(" ({})", shown(&finding.service)) } else { String::new() };
+        text += &wrapped(&format!("{}{service}", title(finding)), &number, CONTINUED);
+        if let Some(at) = finding.function.as_ref().filter(|at| !at.file.is_empty()) {
+            let line = finding.facts.iter().find_map(|(_, fact)| match fact {
+                Fact::Line(line) => Some(format!(":{line}")),
+                _ => None,
+            });
+            text += &format!("{INDENT}{}{}\n", end_of(&printable(&at.file), MAX_NAME + 20), line.unwrap_or_default());
+        }
+        let (lists, figures): (Vec<_>, Vec<_>) =
+            finding.facts.iter().partition(|(_, fact)| matches!(fact, Fact::Functions(..)));
+        let mut words = Vec::new();
+        if finding.share.high > finding.share.low {
+            let bounds = [finding.share.low, finding.share.high].map(|end| format!("{:.1}", end * 100.0));
+            words.push(format!("95% interval {} … {}%", bounds[0], bounds[1]));
+        }
+        if finding.samples > 0.0 {
+            words.push(format!("{:.0} samples", finding.samples));
+        }
+        words.extend(figures.into_iter().map(|(name, fact)| format!("{} {}", label(name), fact_text(fact))));
+        text += &wrapped(&words.join("; "), INDENT, CONTINUED);
+        for (name, fact) in lists {
+            if let Fact::Functions(rows, _) = fact {
+                if !rows.is_empty() {
+                    text += &wrapped(&format!("{}: {}", label(name), fact_text(fact)), INDENT, CONTINUED);
+                }
+            }
+        }
+        let (command, page) = next(finding, sources, has_several);
+        if let Some(command) = command {
+            text += &wrapped_command(&command);
+        }
+        text += &wrapped(page, &format!("{INDENT}see: "), "        ");
+    }
+    text
+}
+
+pub(super) fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> Value {
+    let has_several = diagnosis.services().count() > 1;
+    let services: Map<String, Value> = diagnosis
+        .services()
+        .map(|(name, types)| {
+            let types = types.into_iter().map(|(name, samples)| (name.to_owned(), samples.round().into()));
+            (name.to_owned(), Value::Object(types.collect()))
+        })
+        .collect();
+    let findings = findings.iter().map(|finding| {
+        let evidence = finding.facts.iter().map(|(name, fact)| ((*name).to_owned(), fact_json(fact)));
+        let (command, page) = next(finding, sources, has_several);
+        json!({
+            "rule": finding.rule.name(),
+            "title": title(finding),
+            "service": finding.service,
+            "type": finding.type_name,
+            "function": finding.function.as_ref().map(function_members),
+            "share": {
+                "value": rounded(finding.share.value),
+                "low": rounded(finding.share.low),
+                "high": rounded(finding.share.high),
+            },
+            "cost": rounded(finding.cost),
+            "samples": finding.samples.round(),
+            "evidence": evidence.collect::<Map<_, _>>(),
+            "command": command,
+            "page": page,
+        })
+    });
+    // The findings are the last list: the rows of a page for coding agents.
+    json!({"services": services, "findings": findings.collect::<Value>()})
+}
+
+/// `checkout (cpu, gc)`
+fn service_text(name: &str, types: &[(&str, f64)]) -> String {
+    let types: Vec<String> = types.iter().map(|(name, _)| printable(name)).collect();
+    let name = if name.is_empty() { "a service without a name".to_owned() } else { shown(name) };
+    if types.is_empty() {
+        name
+    } else {
+        format!("{name} ({})", types.join(", "))
+    }
+}
+
+fn title(finding: &Finding) -> String {
+    let name = finding.function.as_ref().map_or_else(String::new, |at| shown(&at.function));
+    let share = percent(finding.share.value);
+    let text = |wanted: &str| {
+        let found = finding.facts.iter().find(|(name, _)| *name == wanted);
+        found.map_or_else(String::new, |(_, fact)| fact_text(fact))
+    };
+    match finding.rule {
+        Rule::FewSamples => format!("the CPU profile has only {:.0} samples", finding.samples),
+        Rule::MissingStacks => format!("{share} of the {} samples have no complete stack", finding.type_name),
+        Rule::LimitedSampling => "the profiler took fewer samples than configured".to_owned(),
+        Rule::HotCode => format!("{name} uses {share} of the CPU time"),
+        Rule::GarbageCollection => format!("garbage collection takes {share} of the {}", text("of")),
+        Rule::LockConvoy => format!("{} threads wait for a lock in {name}, on average", text("waiting_threads")),
+        Rule::EventLoopBlock => format!("the event loop is blocked for {share} of the time, mostly by {name}"),
+        Rule::WaitingRequests => format!("requests wait in {name} for {share} of their time"),
+        Rule::MemoryGrowth => format!("objects that {name} allocates accumulate"),
+        Rule::Regression => format!(
+            "{name} went from {} to {} of the CPU time since version {}",
+            text("baseline"),
+            text("comparison"),
+            text("baseline_version")
+        ),
+    }
+}
+
+/// A command that shows more, and the page of the documentation.
+fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<String>, &'static str) {
+    let source = match sources {
+        [one] if one.chars().count() <= MAX_SOURCE => quoted(one),
+        _ => "SOURCE".to_owned(),
+    };
+    let mut filter = format!("{source} --type {}", finding.type_name);
+    if has_several && !finding.service.is_empty() {
+        filter += &format!(" --service {}", quoted(&finding.service));
+    }
+    let of_function = |verb: &str| {
+        finding.function.as_ref().map(|at| format!("spanprof {verb} {} {filter}", quoted(&pattern(&at.function))))
+    };
+    let top = || Some(format!("spanprof top {filter}"));
+    match finding.rule {
+        Rule::FewSamples => (None, "docs/configuration.md, sample_rate; or profile for longer"),
+        Rule::MissingStacks => (None, "docs/troubleshooting.md"),
+        Rule::LimitedSampling => (None, "docs/overhead.md"),
+        Rule::HotCode => (of_function("list"), "docs/cli.md"),
+        Rule::GarbageCollection => (
+            of_function("peek").or_else(top),
+            "docs/python.md, node.md or java.md, Garbage collection; with heap=true, the allocators are named",
+        ),
+        Rule::LockConvoy => (of_function("peek"), "docs/python.md, java.md or rust.md, Locks"),
+        Rule::EventLoopBlock => (of_function("peek"), "docs/node.md, Blocks of the event loop"),
+        Rule::WaitingRequests => (of_function("peek"), "docs/cli.md, Spans: `spanprof spans --sort wait`"),
+        Rule::MemoryGrowth => (of_function("peek"), "docs/leaks.md"),
+        Rule::Regression => {
+            let version = |wanted: &str| {
+                finding.facts.iter().find_map(|(name, fact)| match fact {
+                    Fact::Text(text) if *name == wanted => Some(text.as_str()),
+                    _ => None,
+                })
+            };
+            let selector = |wanted| {
+                let version = version(wanted).unwrap_or_default();
+                quoted(&format!("{}{{service.version={version}}}", finding.service))
+            };
+            let (baseline, comparison) = (selector("baseline_version"), selector("version"));
+            let words = format!("--baseline {baseline} --comparison {comparison} --type cpu --normalize");
+            (Some(format!("spanprof diff {source} {words}")), "docs/cli.md, Compare")
+        }
+    }
+}
+
+/// A regular expression for a name from a profile: every other character than letters and digits is any character.
+fn pattern(name: &str) -> String {
+    let name: String = name.chars().take(MAX_NAME).collect();
+    let end = if name.chars().count() == MAX_NAME { "" } else { "$" };
+    let letters = name.chars().map(|letter| if letter.is_alphanumeric() || letter == '_' { letter } else { '.' });
+    format!("^{}{end}", letters.collect::<String>())
+}
+
+/// A word of a shell's command line.
+fn quoted(word: &str) -> String {
+    let word = printable(word);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:-=".contains(letter);
+    match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+fn fact_text(fact: &Fact) -> String {
+    match fact {
+        Fact::Quantity(value, unit) => format_quantity(*value, unit),
+        Fact::Number(value) if value.fract() == 0.0 || *value >= 100.0 => format!("{value:.0}"),
+        Fact::Number(value) => format!("{value:.1}"),
+        Fact::Line(line) => line.to_string(),
+        Fact::Part(part) => percent(*part),
+        Fact::Text(text) if text.contains(' ') => printable(text),
+        Fact::Text(text) => shown(text),
+        Fact::Functions(rows, whole) => {
+            let part = |weight: i64| percent(weight as f64 / (*whole).max(1) as f64);
+            let rows = rows.iter().map(|(at, weight)| format!("{} {}", shown(&at.function), part(*weight)));
+            rows.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn fact_json(fact: &Fact) -> Value {
+    match fact {
+        Fact::Quantity(value, unit) => json!({"value": value, "unit": unit}),
+        Fact::Number(value) | Fact::Part(value) => rounded(*value),
+        Fact::Line(line) => (*line).into(),
+        Fact::Text(text) => text.as_str().into(),
+        Fact::Functions(rows, whole) => {
+            let row = |(at, weight): &(FunctionLine, i64)| {
+                let mut members = function_members(at);
+                members.insert("weight".to_owned(), (*weight).into());
+                members.insert("share".to_owned(), rounded(*weight as f64 / (*whole).max(1) as f64));
+                Value::Object(members)
+            };
+            rows.iter().map(row).collect()
+        }
+    }
+}
+
+fn label(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1}%", part * 100.0)
+}
+
+/// Four decimals; null where it is infinite.
+fn rounded(value: f64) -> Value {
+    json!((value * 1e4).round() / 1e4)
+}
+
+/// A name on a line.
+fn shown(name: &str) -> String {
+    end_of(&printable(name), MAX_NAME)
+}
+
+/// The last characters of a text: the most specific ones of a path or qualified name.
+fn end_of(text: &str, characters: usize) -> String {
+    match text.chars().count() {
+        count if count > characters => {
+            text.chars().skip(count - characters + 1).fold("…".to_owned(), |mut end, letter| {
+                end.push(letter);
+                end
+            })
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Breaks a text at spaces into lines of at most [`COLUMNS`].
+fn wrapped(text: &str, first: &str, indent: &str) -> String {
+    lines(text, first, indent, 0).join("\n") + "\n"
+}
+
+/// A command, whose line ends are escaped.
+fn wrapped_command(command: &str) -> String {
+    lines(command, &format!("{INDENT}next: "), "         ", 2).join(" \\\n") + "\n"
+}
+
+fn lines(text: &str, first: &str, indent: &str, reserved: usize) -> Vec<String> {
+    let mut lines = vec![first.to_owned()];
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        let length = line.trim_start_matches('\n').chars().count();
+        if !is_empty && length + 1 + word.chars().count() > COLUMNS - reserved {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            line.push_str(if is_empty { "" } else { " " });
+            line.push_str(word);
+        }
+        is_empty = false;
+    }
+    lines
+}

@@ -1,0 +1,107 @@
+//! `spanprof explain`: findings of files and of a running `serve`, hostile names, the width of the text.
+
+use serde_json::Value;
+
+use crate::client::post;
+use crate::fixture::{encoded, shop, spanprof, window, Serve, TestDirectory, TestSample, PERIOD_NS};
+
+const SECOND: i64 = 1_000_000_000;
+
+fn hot(name: &str) -> Vec<u8> {
+    let samples = [
+        TestSample(&["main", "serve", name], 7 * SECOND, &[], 0),
+        TestSample(&["main", "serve", "pay"], SECOND, &[], 0),
+    ];
+    encoded(&window("checkout", "cpu", &samples))
+}
+
+#[test]
+fn the_text_has_the_finding_its_evidence_and_a_command_that_works() {
+    let home = TestDirectory::new();
+    let file = home.file("cpu.otlp.pb", &hot("price"));
+    let gc = [TestSample(&["main", "serve", "price", "[GC]", "[automatic]"], 2 * SECOND, &[], 0)];
+    let gc = home.file("gc.otlp.pb", &encoded(&window("checkout", "gc", &gc)));
+    let done = spanprof(&["explain", &file, &gc]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines[0], "profiles of checkout (cpu, gc)");
+    assert_eq!(lines[2], "1. price uses 87.5% of the CPU time", "{done:?}");
+    for words in [
+        "/srv/checkout/app.py:12",
+        "95% interval 85.0 … 89.6%; 700 samples; cpu 7.00 s",
+        "callers: serve 100.0%",
+        "next: spanprof list '^price$' SOURCE --type cpu",
+        "2. garbage collection takes 25.0% of the CPU time",
+    ] {
+        assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
+    }
+    assert_eq!(done.stdout, spanprof(&["explain", &gc, &file]).stdout, "in any order");
+    let of_type = spanprof(&["explain", &file, &gc, "--type", "gc"]);
+    assert!(!of_type.stdout.contains("price uses"), "{of_type:?}");
+}
+
+#[test]
+fn the_json_has_stable_names_and_a_store_gives_the_same_result() {
+    let home = TestDirectory::new();
+    let file = home.file("cpu.otlp.pb", &hot("price"));
+    let done = spanprof(&["explain", &file, "--json"]);
+    let result: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(result["services"], serde_json::json!({"checkout": {"cpu": 800.0}}));
+    let finding = &result["findings"][0];
+    let names: Vec<&String> = finding.as_object().unwrap().keys().collect();
+    let expected =
+        ["rule", "title", "service", "type", "function", "share", "cost", "samples", "evidence", "command", "page"];
+    assert_eq!(names, expected);
+    assert_eq!((&finding["rule"], &finding["function"]["function"]), (&"hot_code".into(), &"price".into()));
+    assert_eq!((&finding["share"]["value"], &finding["cost"]), (&0.875.into(), &0.7.into()));
+    assert_eq!(finding["evidence"]["cpu"], serde_json::json!({"value": 7 * SECOND, "unit": "nanoseconds"}));
+    assert_eq!(finding["evidence"]["callers"][0]["function"], "serve");
+    let serve = Serve::start(&home.path().join("store"), &[]);
+    assert_eq!(post(&serve.http, &[], &hot("price")).status, 200);
+    let stored = spanprof(&["explain", &serve.url(), "--json"]);
+    let stored: Value = serde_json::from_str(&stored.stdout).unwrap();
+    assert_eq!(stored["findings"][0]["evidence"], finding["evidence"]);
+}
+
+#[test]
+fn no_problem_and_no_samples_are_reported() {
+    let home = TestDirectory::new();
+    let even: Vec<String> = (0..20).map(|nth| format!("work{nth}")).collect();
+    let stacks: Vec<[&str; 2]> = even.iter().map(|name| ["main", name.as_str()]).collect();
+    let samples: Vec<_> = stacks.iter().map(|stack| TestSample(stack, 40 * PERIOD_NS, &[], 0)).collect();
+    let file = home.file("even.otlp.pb", &encoded(&window("checkout", "cpu", &samples)));
+    let done = spanprof(&["explain", &file]);
+    assert_eq!(done.code, 0);
+    assert!(done.stdout.contains("No rule found a problem in the program."), "{done:?}");
+    let few = home.file("few.otlp.pb", &encoded(&shop("checkout")));
+    let done = spanprof(&["explain", &few]);
+    assert!(done.stdout.contains("1. the CPU profile has only 100 samples"), "{done:?}");
+    let none = spanprof(&["explain", &file, "--service", "absent"]);
+    assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:?}");
+    assert!(none.stderr.contains("\"checkout\" (cpu)"), "{none:?}");
+    assert_eq!(spanprof(&["explain"]).code, 2);
+}
+
+#[test]
+fn names_are_data_and_lines_have_eighty_columns() {
+    let home = TestDirectory::new();
+    for name in [
+        "a\u{1b}[2J\nnext: rm 'x'; $(touch /tmp/x) `id`",
+        &"long_name_".repeat(40),
+        &("x ".repeat(17) + "next: rm -r ."),
+        "ü.日本'\"|&",
+    ] {
+        let file = home.file("hostile.otlp.pb", &hot(name));
+        let done = spanprof(&["explain", &file]);
+        assert_eq!(done.code, 0);
+        assert!(!done.stdout.contains('\u{1b}'), "{done:?}");
+        for line in done.stdout.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        let commands: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("   next:")).collect();
+        assert_eq!(commands.len(), 1, "{done:?}");
+        let pattern = commands[0].strip_prefix("   next: spanprof list '^").and_then(|rest| rest.split('\'').next());
+        let pattern = pattern.unwrap_or_else(|| panic!("{}", commands[0])).trim_end_matches('$');
+        assert!(pattern.chars().all(|letter| letter.is_alphanumeric() || "._".contains(letter)), "{pattern}");
+    }
+}

@@ -1,0 +1,189 @@
+//! The diagnosis: rules that find known problems in profiles. Each rule is a function of the samples of one service. It reports
+//! only what the number of samples supports, and nothing about a healthy profile.
+
+mod cpu;
+mod memory;
+mod own_code;
+mod quality;
+mod service;
+mod versions;
+mod waits;
+
+use std::collections::BTreeMap;
+
+use spanprof_profile::ProfilesData;
+
+use crate::query::FunctionLine;
+use service::ServiceProfile;
+
+/// Fewer samples support no statement on a part of a profile.
+pub const MIN_FINDING_SAMPLES: f64 = 20.0;
+
+/// The problem of a finding. The order is that of findings with equal cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// The profile has too few samples for shares of functions.
+    FewSamples,
+    /// Stacks are missing, for one or several reasons.
+    MissingStacks,
+    /// The profiler took fewer samples than configured: the overhead governor, or a duty cycle.
+    LimitedSampling,
+    /// A function of the program's own code uses a large part of the CPU time.
+    HotCode,
+    /// Garbage collection takes a large part of the CPU time, or of the time.
+    GarbageCollection,
+    /// Threads wait for each other at one place.
+    LockConvoy,
+    /// Code blocks the event loop.
+    EventLoopBlock,
+    /// Requests wait at one place for most of their time.
+    WaitingRequests,
+    /// The objects in use of a function increase, and grow old.
+    MemoryGrowth,
+    /// A function has a larger share of the CPU time than in the previous version.
+    Regression,
+}
+
+impl Rule {
+    /// Stable name, such as `hot_code`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FewSamples => "few_samples",
+            Self::MissingStacks => "missing_stacks",
+            Self::LimitedSampling => "limited_sampling",
+            Self::HotCode => "hot_code",
+            Self::GarbageCollection => "garbage_collection",
+            Self::LockConvoy => "lock_convoy",
+            Self::EventLoopBlock => "event_loop_block",
+            Self::WaitingRequests => "waiting_requests",
+            Self::MemoryGrowth => "memory_growth",
+            Self::Regression => "regression",
+        }
+    }
+
+    /// Whether the finding is about the profile, and not about the program.
+    pub const fn is_about_profile(self) -> bool {
+        matches!(self, Self::FewSamples | Self::MissingStacks | Self::LimitedSampling)
+    }
+}
+
+/// A share between 0 and 1, or a relative growth, with its 95 % confidence interval. Both ends are the value where it is measured and not
+/// sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EstimatedShare {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of it.
+    pub high: f64,
+}
+
+impl EstimatedShare {
+    /// A measured value.
+    fn exact(value: f64) -> Self {
+        Self { value, low: value, high: value }
+    }
+
+    /// The share of `part` in `whole`, of which there are `samples`: Wilson's interval.
+    fn of(part: f64, whole: f64, samples: f64) -> Self {
+        const Z: f64 = 1.96;
+        let value = (part / whole).clamp(0.0, 1.0);
+        let scale = 1.0 + Z * Z / samples;
+        let center = value + Z * Z / (2.0 * samples);
+        let margin = Z * (value * (1.0 - value) / samples + Z * Z / (4.0 * samples * samples)).sqrt();
+        Self { value, low: ((center - margin) / scale).max(0.0), high: ((center + margin) / scale).min(1.0) }
+    }
+}
+
+/// A figure of the evidence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A weight: nanoseconds or bytes.
+    Quantity(i64, &'static str),
+    /// A number.
+    Number(f64),
+    /// A line number.
+    Line(i64),
+    /// A part of a whole.
+    Part(f64),
+    /// Text that comes from the profile.
+    Text(String),
+    /// Functions with their weight, largest first, and the weight of which they are parts.
+    Functions(Vec<(FunctionLine, i64)>, i64),
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The rule that fired.
+    pub rule: Rule,
+    /// `service.name`, "" when there is none.
+    pub service: String,
+    /// The profile type that shows it; "" where it is about all.
+    pub type_name: &'static str,
+    /// The function that it is about.
+    pub function: Option<FunctionLine>,
+    /// Size of the problem: the share or growth that the rule judges.
+    pub share: EstimatedShare,
+    /// Order of findings: seconds of CPU or waiting per second, or the growing part of the memory in use.
+    pub cost: f64,
+    /// Samples that support it; 0 where it is measured and not sampled.
+    pub samples: f64,
+    /// The evidence, with stable names.
+    pub facts: Vec<(&'static str, Fact)>,
+}
+
+/// Profiles to be diagnosed. Windows are added one at a time; memory depends on the number of distinct stacks.
+#[derive(Debug, Default)]
+pub struct Diagnosis {
+    services: BTreeMap<String, ServiceProfile>,
+    samples: usize,
+}
+
+impl Diagnosis {
+    /// Adds the profiles of a window.
+    pub fn add(&mut self, data: &ProfilesData) {
+        for (resource, profile) in data.profiles() {
+            self.samples += profile.samples.len();
+            let service = self.services.entry(resource.service_name().to_owned()).or_default();
+            service.add(&data.dictionary, resource, profile);
+        }
+    }
+
+    /// Number of aggregated samples so far.
+    pub fn sample_count(&self) -> usize {
+        self.samples
+    }
+
+    /// The services and their profile types with the number of samples.
+    pub fn services(&self) -> impl Iterator<Item = (&str, Vec<(&str, f64)>)> {
+        self.services.iter().map(|(name, service)| (name.as_str(), service.type_samples()))
+    }
+
+    /// The findings: those about the profile first, then by descending cost.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (name, service) in &self.services {
+            let rules = [
+                quality::rules(service),
+                cpu::hot_code(service),
+                cpu::garbage_collection(service).into_iter().collect(),
+                waits::lock_convoy(service).into_iter().collect(),
+                waits::event_loop_block(service).into_iter().collect(),
+                waits::waiting_requests(service).into_iter().collect(),
+                memory::growth(service),
+                versions::regressions(service),
+            ];
+            findings.extend(rules.into_iter().flatten().map(|finding| Finding { service: name.clone(), ..finding }));
+        }
+        findings.sort_by(|one, other| {
+            let is_about_program = |finding: &Finding| !finding.rule.is_about_profile();
+            let by_kind = is_about_program(one).cmp(&is_about_program(other));
+            by_kind.then_with(|| other.cost.total_cmp(&one.cost)).then_with(|| {
+                (one.rule, &one.service, &one.function).cmp(&(other.rule, &other.service, &other.function))
+            })
+        });
+        findings
+    }
+}

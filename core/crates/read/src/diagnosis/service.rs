@@ -1,0 +1,285 @@
+//! The samples of one service, by type and stack, as the rules read them. Windows are added one at a time; labels, span links
+//! and timestamps are not kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::{HashMap, HashSet};
+use spanprof_profile::encode::pprof::names::COMMENT;
+use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourceProfiles, Sample};
+
+use super::own_code;
+use crate::query::{
+    process_identity, sampling_interval, visit_samples, Compared, FunctionLine, Granularity, WindowSums,
+    ENDPOINT_LABELS,
+};
+
+/// Windows of objects in use that are kept for each process, spread over the time.
+const MAX_HEAP_WINDOWS: usize = 24;
+/// Longest time that one observation of a waiting thread covers, nanoseconds: profiles of `off_cpu` do not state their number.
+const WAIT_SAMPLE_NS: f64 = 2.5e8;
+
+/// Index into [`ServiceProfile::function`].
+pub(super) type FunctionId = u32;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct ServiceProfile {
+    /// Function of each line.
+    lines: Vec<(FunctionId, i64)>,
+    known_lines: HashMap<FunctionLine, u32>,
+    functions: Vec<(FunctionLine, bool)>,
+    known_functions: HashMap<FunctionLine, FunctionId>,
+    types: BTreeMap<String, TypeStacks>,
+    /// Comments of the profiler on limits that apply.
+    pub comments: BTreeSet<String>,
+    /// Objects in use at the ends of windows, by process, in the order of time.
+    pub heap: BTreeMap<u64, Vec<HeapWindow>>,
+    pub versions: BTreeMap<String, VersionSums>,
+}
+
+/// The samples of one type.
+#[derive(Debug, Default)]
+pub(super) struct TypeStacks {
+    pub total: i64,
+    /// Number of samples, by the sampling interval; without one the number of aggregated samples, which is at most that.
+    pub samples: f64,
+    /// Time in which processes were profiled, nanoseconds: ten seconds of two processes are 20 s.
+    observed_ns: u64,
+    windows: HashSet<(u64, u64)>,
+    /// By lines, leaf first, and whether they are part of a request.
+    pub stacks: BTreeMap<(Box<[u32]>, bool), StackSum>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct StackSum {
+    pub weight: i64,
+    pub samples: f64,
+    /// Thread ids, where samples have them (`thread_labels`).
+    pub threads: BTreeSet<String>,
+}
+
+/// Objects in use at the end of a window.
+#[derive(Debug, Default)]
+pub(super) struct HeapWindow {
+    pub end_unix_nano: u64,
+    /// Bytes, estimated number of samples, and bytes that are older than the window, by function.
+    pub functions: BTreeMap<FunctionId, (i64, f64, i64)>,
+    pub total: i64,
+    /// Whether samples have the label `age`.
+    pub has_ages: bool,
+}
+
+/// CPU samples of one `service.version`.
+#[derive(Debug)]
+pub(super) struct VersionSums {
+    pub first_unix_nano: u64,
+    pub sums: WindowSums,
+}
+
+/// A function with the samples that are charged to it: those in which it is the innermost frame of own code.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Charged {
+    pub function: FunctionId,
+    pub weight: i64,
+    pub samples: f64,
+    /// Weight of samples with the function as leaf.
+    pub self_weight: i64,
+    /// Weight of samples with the function anywhere.
+    pub total: i64,
+    pub lines: BTreeMap<i64, i64>,
+    pub callers: BTreeMap<FunctionId, i64>,
+    /// Leaf frames other than the function.
+    pub leaves: BTreeMap<FunctionId, i64>,
+    pub threads: BTreeSet<String>,
+}
+
+impl ServiceProfile {
+    pub fn add(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
+        let process = process_identity(resource).unwrap_or_default();
+        let end = profile.end_unix_nano();
+        let interval = sampling_interval(profile).filter(|interval| *interval > 1.0 || profile.unit() == "count");
+        let mut samples: Vec<(&Sample, Box<[usize]>)> = Vec::with_capacity(profile.samples.len());
+        let rows = visit_samples(
+            dictionary,
+            std::iter::once(profile),
+            Granularity::Line,
+            |name| name,
+            |_, sample, rows| samples.push((sample, rows.into())),
+        );
+        let lines: Vec<u32> = rows.into_iter().map(|row| self.line(row)).collect();
+        let samples = samples.into_iter().map(|(sample, rows)| {
+            let weight = profile.weight(sample);
+            let at_least = if profile.type_name() == "off_cpu" { weight as f64 / WAIT_SAMPLE_NS } else { 1.0 };
+            let count = interval.map_or(at_least.max(1.0), |interval| weight as f64 / interval);
+            (sample, rows.iter().map(|row| lines[*row]).collect::<Box<[u32]>>(), weight, count)
+        });
+        if profile.is_gauge() {
+            if profile.type_name() == "inuse_space" {
+                let mut window = HeapWindow { end_unix_nano: end, ..HeapWindow::default() };
+                for (sample, stack, weight, count) in samples {
+                    let age = dictionary.attributes_of(sample.attributes).find(|label| label.key == HeapAge::LABEL);
+                    let age = age.and_then(|label| HeapAge::from_text(&label.value.to_string()));
+                    let sums = window.functions.entry(self.charged(&stack).0).or_default();
+                    sums.0 = sums.0.saturating_add(weight);
+                    sums.1 += count;
+                    window.total = window.total.saturating_add(weight);
+                    window.has_ages |= age.is_some();
+                    if age.is_some_and(|age| age != HeapAge::New) {
+                        sums.2 = sums.2.saturating_add(weight);
+                    }
+                }
+                let windows = self.heap.entry(process).or_default();
+                windows.push(window);
+                windows.sort_by_key(|window| window.end_unix_nano);
+                if windows.len() > MAX_HEAP_WINDOWS {
+                    // The one whose neighbors are closest, so that the others cover the time evenly.
+                    let gap = |at: &usize| windows[at + 1].end_unix_nano - windows[at - 1].end_unix_nano;
+                    if let Some(at) = (1..windows.len() - 1).min_by_key(gap) {
+                        windows.remove(at);
+                    }
+                }
+            }
+            return;
+        }
+        let of_type = self.types.entry(profile.type_name().to_owned()).or_default();
+        if of_type.windows.insert((process, end)) {
+            of_type.observed_ns = of_type.observed_ns.saturating_add(profile.duration_nano);
+        }
+        let mut sets: HashMap<AttributeSetId, (bool, Option<String>)> = HashMap::new();
+        for (sample, stack, weight, count) in samples {
+            let (has_endpoint, thread) = sets.entry(sample.attributes).or_insert_with(|| {
+                let labels = || dictionary.attributes_of(sample.attributes);
+                let thread = labels().find(|label| label.key == "thread.id").map(|label| label.value.to_string());
+                (labels().any(|label| ENDPOINT_LABELS.contains(&label.key)), thread)
+            });
+            let is_request = *has_endpoint || !dictionary.get_link(sample.link).is_empty();
+            of_type.total = of_type.total.saturating_add(weight);
+            of_type.samples += count;
+            let sums = of_type.stacks.entry((stack, is_request)).or_default();
+            sums.weight = sums.weight.saturating_add(weight);
+            sums.samples += count;
+            sums.threads.extend(thread.clone());
+        }
+        for attribute in dictionary.attributes_of(profile.attributes).filter(|attribute| attribute.key == COMMENT) {
+            let text = attribute.value.to_string();
+            let is_limit = |line: &&str| line.contains("spanprof governor: ") || line.contains("duty_cycle=");
+            self.comments.extend(text.lines().filter(is_limit).map(str::to_owned));
+        }
+        let of_resource = resource.resource.iter().map(|attribute| attribute.as_ref());
+        // A tag of the profiler is a label of each sample.
+        let first = profile.samples.first().map_or(AttributeSetId::EMPTY, |sample| sample.attributes);
+        let mut attributes = of_resource.chain(dictionary.attributes_of(first));
+        let version = attributes.find(|attribute| attribute.key == "service.version");
+        if let Some(version) = version.filter(|_| profile.type_name() == "cpu") {
+            let version = self.versions.entry(version.value.to_string()).or_insert_with(|| VersionSums {
+                first_unix_nano: u64::MAX,
+                sums: WindowSums::new(Granularity::Function, Compared::Flat),
+            });
+            version.first_unix_nano = version.first_unix_nano.min(profile.time_unix_nano);
+            version.sums.add_profile(dictionary, resource, profile);
+        }
+    }
+
+    fn line(&mut self, row: FunctionLine) -> u32 {
+        let Self { lines, known_lines, functions, known_functions, .. } = self;
+        *known_lines.entry(row).or_insert_with_key(|row| {
+            let function = FunctionLine { line: 0, ..row.clone() };
+            let function = *known_functions.entry(function).or_insert_with_key(|function| {
+                functions.push((function.clone(), own_code::is_own(function)));
+                functions.len() as u32 - 1
+            });
+            lines.push((function, row.line));
+            lines.len() as u32 - 1
+        })
+    }
+
+    pub fn function(&self, id: FunctionId) -> &FunctionLine {
+        &self.functions[id as usize].0
+    }
+
+    pub fn is_own(&self, id: FunctionId) -> bool {
+        self.functions[id as usize].1
+    }
+
+    /// Functions of a stack, leaf first.
+    pub fn functions_of<'s>(&'s self, stack: &'s [u32]) -> impl Iterator<Item = FunctionId> + 's {
+        stack.iter().map(|line| self.lines[*line as usize].0)
+    }
+
+    pub fn of_type(&self, type_name: &str) -> Option<&TypeStacks> {
+        self.types.get(type_name).filter(|stacks| stacks.total > 0)
+    }
+
+    /// Each profile type with its number of samples.
+    pub fn type_samples(&self) -> Vec<(&str, f64)> {
+        self.types.iter().map(|(name, stacks)| (name.as_str(), stacks.samples)).collect()
+    }
+
+    /// Time in which processes were profiled, nanoseconds: that of the type with most windows. A window has no profile of a type
+    /// without samples.
+    pub fn observed_ns(&self) -> f64 {
+        self.types.values().map(|stacks| stacks.observed_ns).max().unwrap_or_default().max(1) as f64
+    }
+
+    /// The function that a stack is charged to, and the number of its frame: the innermost of own code, else the innermost that is
+    /// a function, else the leaf.
+    fn charged(&self, stack: &[u32]) -> (FunctionId, usize) {
+        let functions: Vec<FunctionId> = self.functions_of(stack).collect();
+        let is_code = |id: &FunctionId| !self.function(*id).file.is_empty();
+        let at = functions.iter().position(|id| self.is_own(*id)).or_else(|| functions.iter().position(is_code));
+        let at = at.unwrap_or(0);
+        (functions.get(at).copied().unwrap_or_default(), at)
+    }
+
+    /// Charges stacks to functions; by descending weight.
+    pub fn charge<'s>(
+        &self,
+        stacks: impl Iterator<Item = (&'s (Box<[u32]>, bool), &'s StackSum)> + Clone,
+    ) -> Vec<Charged> {
+        let mut charged: BTreeMap<FunctionId, Charged> = BTreeMap::new();
+        let add = |sums: &mut BTreeMap<FunctionId, i64>, id, weight: i64| {
+            let sum = sums.entry(id).or_default();
+            *sum = sum.saturating_add(weight);
+        };
+        for ((stack, _), sums) in stacks.clone().filter(|((stack, _), _)| !stack.is_empty()) {
+            let (function, at) = self.charged(stack);
+            let row = charged.entry(function).or_insert_with(|| Charged { function, ..Charged::default() });
+            row.weight = row.weight.saturating_add(sums.weight);
+            row.samples += sums.samples;
+            row.threads.extend(sums.threads.iter().cloned());
+            let line = row.lines.entry(self.lines[stack[at] as usize].1).or_default();
+            *line = line.saturating_add(sums.weight);
+            match at {
+                0 => row.self_weight = row.self_weight.saturating_add(sums.weight),
+                _ => add(&mut row.leaves, self.lines[stack[0] as usize].0, sums.weight),
+            }
+            if let Some(caller) = self.functions_of(&stack[at..]).find(|caller| *caller != function) {
+                add(&mut row.callers, caller, sums.weight);
+            }
+        }
+        for ((stack, _), sums) in stacks {
+            let mut functions: Vec<FunctionId> = self.functions_of(stack).collect();
+            functions.sort_unstable();
+            functions.dedup();
+            for id in functions {
+                if let Some(row) = charged.get_mut(&id) {
+                    row.total = row.total.saturating_add(sums.weight);
+                }
+            }
+        }
+        let mut rows: Vec<Charged> = charged.into_values().collect();
+        rows.sort_by(|one, other| {
+            let name = |row: &Charged| self.function(row.function);
+            other.weight.cmp(&one.weight).then_with(|| name(one).cmp(name(other)))
+        });
+        rows
+    }
+
+    /// The functions with most weight.
+    pub fn heaviest(&self, sums: &BTreeMap<FunctionId, i64>, count: usize) -> Vec<(FunctionLine, i64)> {
+        let mut rows: Vec<_> = sums.iter().map(|(id, weight)| (self.function(*id).clone(), *weight)).collect();
+        rows.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        rows.truncate(count);
+        rows
+    }
+}

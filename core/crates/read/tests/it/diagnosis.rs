@@ -1,0 +1,385 @@
+//! The rules of the diagnosis: each finds the problem of a synthetic program, and is silent about a healthy one.
+
+use spanprof_profile::encode::pprof::names::COMMENT;
+use spanprof_profile::{
+    Attribute, Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType,
+};
+use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, Rule};
+
+const WINDOW_NS: u64 = 10_000_000_000;
+/// 100 Hz.
+const INTERVAL_NS: i64 = 10_000_000;
+const MS: i64 = 1_000_000;
+const MIB: i64 = 1 << 20;
+
+/// One sample: functions from the root, weight, labels. A name that begins with `lib.` is of the standard library, one with a bracket has
+/// no file, and `name:7` is on line 7.
+type Row<'a> = (&'a str, i64, &'a [(&'a str, &'a str)]);
+
+#[derive(Clone, Copy)]
+struct Shape<'a> {
+    type_name: &'a str,
+    unit: &'a str,
+    interval: i64,
+    /// Number of the window.
+    number: u64,
+    version: &'a str,
+    comment: &'a str,
+}
+
+const fn of_type(type_name: &str) -> Shape<'_> {
+    Shape { type_name, unit: "nanoseconds", interval: 1, number: 0, version: "", comment: "" }
+}
+
+const CPU: Shape = Shape { interval: INTERVAL_NS, ..of_type("cpu") };
+const HEAP: Shape = Shape { unit: "bytes", interval: 512 << 10, ..of_type("inuse_space") };
+
+fn window(shape: Shape, rows: &[Row]) -> ProfilesData {
+    let mut data = ProfilesData::default();
+    let dictionary = &mut data.dictionary;
+    let mut samples = Vec::new();
+    for (stack, weight, labels) in rows {
+        let mut locations = Vec::new();
+        for frame in stack.split(';').rev() {
+            let (name, line) = frame.rsplit_once(':').unwrap_or((frame, "1"));
+            let file = match name {
+                _ if name.starts_with(['[', '(']) || name == "GC" => "",
+                "lib.Handle._run" => "/usr/lib/python3.11/asyncio/events.py",
+                _ if name.starts_with("lib.") => "/usr/lib/python3.11/lib.py",
+                _ => "/srv/shop/app.py",
+            };
+            let function =
+                Function { name: dictionary.string(name), filename: dictionary.string(file), ..Function::default() };
+            let lines = [Line { function: dictionary.function(function), line: line.parse().unwrap(), column: 0 }];
+            locations.push(dictionary.location(Location { lines: &lines, ..Location::default() }));
+        }
+        let stack = dictionary.stack(&locations);
+        let labels: Vec<_> =
+            labels.iter().map(|(key, value)| dictionary.attribute(key, Value::String(value), "")).collect();
+        let attributes = dictionary.attribute_set(&labels);
+        samples.push(Sample { stack, attributes, values: vec![*weight], ..Sample::default() });
+    }
+    let comment: Vec<_> = match shape.comment {
+        "" => Vec::new(),
+        text => vec![dictionary.attribute(COMMENT, Value::String(text), "")],
+    };
+    let profile = Profile {
+        sample_type: ValueType::new(shape.type_name, shape.unit),
+        period_type: ValueType::new(shape.type_name, shape.unit),
+        period: shape.interval,
+        time_unix_nano: shape.number * WINDOW_NS,
+        duration_nano: WINDOW_NS,
+        attributes: dictionary.attribute_set(&comment),
+        samples,
+        ..Profile::default()
+    };
+    let mut resource = vec![Attribute::string("service.name", "shop"), Attribute::int("process.pid", 7)];
+    if !shape.version.is_empty() {
+        resource.push(Attribute::string("service.version", shape.version));
+    }
+    data.resources.push(ResourceProfiles { resource, profiles: vec![profile], ..ResourceProfiles::default() });
+    data
+}
+
+fn findings(windows: &[ProfilesData]) -> Vec<Finding> {
+    let mut diagnosis = Diagnosis::default();
+    windows.iter().for_each(|window| diagnosis.add(window));
+    diagnosis.findings()
+}
+
+fn rules(windows: &[ProfilesData]) -> Vec<Rule> {
+    findings(windows).iter().map(|finding| finding.rule).collect()
+}
+
+/// The only finding.
+fn found(windows: &[ProfilesData], rule: Rule, function: &str) -> Finding {
+    let mut all = findings(windows);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    let finding = all.remove(0);
+    let name = finding.function.as_ref().map_or("", |at| at.function.as_str());
+    assert_eq!((finding.rule, name, finding.service.as_str()), (rule, function, "shop"), "{finding:#?}");
+    finding
+}
+
+fn fact<'f>(finding: &'f Finding, name: &str) -> &'f Fact {
+    &finding.facts.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no {name}: {finding:#?}")).1
+}
+
+fn names(fact: &Fact) -> Vec<&str> {
+    let Fact::Functions(rows, _) = fact else { panic!("{fact:?}") };
+    rows.iter().map(|(at, _)| at.function.as_str()).collect()
+}
+
+/// A sequence of numbers in [0, 1), the same in each run (xorshift64*).
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A Poisson number, as the sum of `mean * 10` rare events.
+    fn count(&mut self, mean: f64) -> i64 {
+        (0..(mean * 10.0) as usize).filter(|_| self.next() < 0.1).count() as i64
+    }
+}
+
+/// CPU time spread over 24 functions of own code and two of the standard library: 600 samples. `factor` multiplies that of `work0`.
+fn even_cpu(draws: &mut Draws, shape: Shape, factor: f64) -> ProfilesData {
+    let stacks: Vec<String> = (0..26)
+        .map(|nth| if nth < 24 { format!("main;serve;work{nth}") } else { format!("lib.start;lib.select{nth}") })
+        .collect();
+    let rows: Vec<Row> = stacks
+        .iter()
+        .enumerate()
+        .map(|(nth, stack)| {
+            let mean = 600.0 / 26.0 * if nth == 0 { factor } else { 1.0 };
+            (stack.as_str(), draws.count(mean) * INTERVAL_NS, &[][..])
+        })
+        .collect();
+    window(shape, &rows)
+}
+
+/// A healthy service: even CPU time, short pauses and waits, a cache that fills in the first windows, two equal versions, requests that
+/// wait for several things, idle threads that only wait.
+fn healthy(seed: u64) -> Vec<ProfilesData> {
+    let mut draws = Draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+    let mut windows = Vec::new();
+    for number in 0..12 {
+        let version = if number < 6 { "1.0" } else { "1.1" };
+        windows.push(even_cpu(&mut draws, Shape { number, version, ..CPU }, 1.0));
+        let at = |type_name| Shape { number, ..of_type(type_name) };
+        let gc = &[("main;serve;[GC];[generation 0];[automatic]", 150 * MS, &[][..])];
+        windows.push(window(at("gc"), gc));
+        windows.push(window(at("event_loop_lag"), &[("main;serve;work1", 120 * MS, &[])]));
+        let waits = [("main;serve;work2;lib.acquire", 90 * MS, &[][..])];
+        windows.push(window(at("delay"), &waits));
+        let count = [("main;serve;work2;lib.acquire", 40, &[][..])];
+        windows.push(window(Shape { unit: "count", ..at("contentions") }, &count));
+        let request = &[("http.route", "/cart")][..];
+        let waiting = [
+            ("lib.worker;lib.get;[lock]", 10_000 * MS, &[][..]),
+            ("main;serve;lib.select;[I/O]", 6_000 * MS, &[][..]),
+            ("main;serve;work3;lib.recv;[I/O]", 900 * MS, request),
+            ("main;serve;work4;lib.recv;[I/O]", 800 * MS, request),
+            ("main;lib.Handle._run;work5;[scheduled out]", 700 * MS, request),
+        ];
+        windows.push(window(at("off_cpu"), &waiting));
+        let mean = 40.0;
+        let filled = mean * (number as f64 / 4.0).min(1.0);
+        let heap = [
+            ("main;serve;cache", draws.count(filled) * 512 * 1024, &[("age", "old")][..]),
+            ("main;serve;session", draws.count(mean) * 512 * 1024, &[("age", "survived")][..]),
+            ("main;serve;work6", draws.count(mean) * 512 * 1024, &[("age", "new")][..]),
+        ];
+        windows.push(window(Shape { number, ..HEAP }, &heap));
+    }
+    windows
+}
+
+#[test]
+fn healthy_programs_have_no_findings() {
+    let alarms: Vec<_> = (0..200).flat_map(|seed| findings(&healthy(seed))).collect();
+    // The test of regressions alone has one false alarm in about a hundred comparisons (decision 43).
+    assert!(alarms.len() <= 2, "{} false alarms in 200: {alarms:#?}", alarms.len());
+}
+
+#[test]
+fn hot_own_code_has_its_line_libraries_and_callers() {
+    let rows: [Row; 5] = [
+        ("main;serve;price:12", 300 * INTERVAL_NS, &[]),
+        ("main;serve;price:14;lib.loads", 500 * INTERVAL_NS, &[]),
+        ("main;job;price:14;lib.loads", 100 * INTERVAL_NS, &[]),
+        ("main;serve;lib.select", 60 * INTERVAL_NS, &[]),
+        ("main;other", 40 * INTERVAL_NS, &[]),
+    ];
+    let finding = found(&[window(CPU, &rows)], Rule::HotCode, "price");
+    assert!((finding.share.value - 0.9).abs() < 1e-9 && finding.samples == 900.0, "{finding:#?}");
+    assert!(finding.share.low > 0.87 && finding.share.high < 0.93, "{finding:#?}");
+    assert_eq!((fact(&finding, "self"), fact(&finding, "line")), (&Fact::Part(0.3), &Fact::Line(14)));
+    assert_eq!(names(fact(&finding, "callers")), ["serve", "job"]);
+    assert_eq!(names(fact(&finding, "callees")), ["lib.loads"]);
+    assert!((finding.cost - 0.9).abs() < 1e-9, "nine of ten seconds");
+}
+
+#[test]
+fn libraries_idle_services_and_few_samples_are_not_hot() {
+    let library: [Row; 1] = [("lib.start;lib.select", 900 * INTERVAL_NS, &[])];
+    assert_eq!(rules(&[window(CPU, &library)]), []);
+    let idle: Vec<ProfilesData> =
+        (0..100).map(|number| window(Shape { number, ..CPU }, &[("main;price", 3 * INTERVAL_NS, &[])])).collect();
+    assert_eq!(rules(&idle), [], "0.3 % of a processor");
+    let few = window(CPU, &[("main;price", 60 * INTERVAL_NS, &[]), ("main;cart", 40 * INTERVAL_NS, &[])]);
+    assert_eq!(rules(std::slice::from_ref(&few))[0], Rule::FewSamples, "before all others");
+    let finding = findings(&[few]).remove(0);
+    assert!(matches!(fact(&finding, "uncertainty"), Fact::Part(margin) if (0.08..0.11).contains(margin)));
+}
+
+#[test]
+fn garbage_collection_names_the_allocators() {
+    let cpu = even_cpu(&mut Draws(3), CPU, 1.0);
+    let gc: [Row; 1] = [("main;serve;render;[GC];[generation 2];[automatic]", 2_500 * MS, &[])];
+    let allocated: [Row; 2] = [("main;serve;render;lib.join", 900 * MIB, &[]), ("main;serve;cart", 100 * MIB, &[])];
+    let allocated = window(Shape { type_name: "alloc_space", ..HEAP }, &allocated);
+    let finding = found(&[cpu.clone(), window(of_type("gc"), &gc), allocated], Rule::GarbageCollection, "render");
+    // 2.5 s of pauses in 6 s of CPU time.
+    assert!((0.38..0.46).contains(&finding.share.value), "{finding:#?}");
+    assert_eq!(fact(&finding, "of"), &Fact::Text("CPU time".to_owned()));
+    assert_eq!(names(fact(&finding, "allocators")), ["render", "cart"]);
+    assert_eq!(names(fact(&finding, "causes")), ["[automatic]"]);
+    let collector: [Row; 2] = [("GC;[libjvm.so]", 300 * INTERVAL_NS, &[]), ("main;a", 90 * INTERVAL_NS, &[])];
+    let threads = findings(&[cpu, window(Shape { number: 1, ..CPU }, &collector)]);
+    assert_eq!((threads.len(), threads[0].rule), (1, Rule::GarbageCollection), "{threads:#?}");
+    assert_eq!(threads[0].samples, 300.0);
+}
+
+#[test]
+fn a_lock_convoy_has_its_waits_threads_and_lock() {
+    let threads = [[("thread.id", "1")], [("thread.id", "2")], [("thread.id", "3")]];
+    let stack = "main;serve;reserve;lib.lock;[ReentrantLock$Sync]";
+    let delay: Vec<Row> = threads.iter().map(|thread| (stack, 9_000 * MS, &thread[..])).collect();
+    let waits: Vec<Row> = threads.iter().map(|thread| (stack, 200, &thread[..])).collect();
+    let waits = window(Shape { unit: "count", ..of_type("contentions") }, &waits);
+    let finding = found(&[window(of_type("delay"), &delay), waits.clone()], Rule::LockConvoy, "reserve");
+    assert_eq!((fact(&finding, "waits"), fact(&finding, "threads")), (&Fact::Number(600.0), &Fact::Number(3.0)));
+    assert_eq!(fact(&finding, "waiting_threads"), &Fact::Number(2.7));
+    assert_eq!(fact(&finding, "mean_wait"), &Fact::Quantity(45 * MS, "nanoseconds"));
+    let short = window(of_type("delay"), &[(stack, 500 * MS, &[])]);
+    assert_eq!(rules(&[short, waits]), [], "0.05 threads wait on average");
+}
+
+#[test]
+fn blocks_of_the_event_loop_are_found_in_node_and_asyncio() {
+    let lag: [Row; 3] = [
+        ("main;handle;parse:9", 3_000 * MS, &[]),
+        ("main;handle;render", 400 * MS, &[]),
+        ("(not on the CPU)", 5_000 * MS, &[]),
+    ];
+    let finding = found(&[window(of_type("event_loop_lag"), &lag)], Rule::EventLoopBlock, "parse");
+    assert!((finding.share.value - 0.34).abs() < 1e-9, "{finding:#?}");
+    assert_eq!(rules(&[window(of_type("event_loop_lag"), &lag[2..])]), [], "a machine without a free processor");
+    let waits: [Row; 3] = [
+        ("main;lib.run;lib.Handle._run;handle;lib.sleep;[sleep]", 2_000 * MS, &[]),
+        ("main;lib.run;lib.Handle._run;handle;[scheduled out]", 900 * MS, &[]),
+        ("main;lib.run;lib.select;[I/O]", 7_000 * MS, &[]),
+    ];
+    let finding = found(&[window(of_type("off_cpu"), &waits)], Rule::EventLoopBlock, "handle");
+    assert!((finding.share.value - 0.2).abs() < 1e-9, "{finding:#?}");
+}
+
+#[test]
+fn requests_that_wait_are_found_by_off_cpu_and_by_wall() {
+    let request = &[("endpoint", "/pay")][..];
+    let windows = |type_name, interval| -> Vec<ProfilesData> {
+        (0..30)
+            .flat_map(|number| {
+                let rows: [Row; 3] = [
+                    ("main;serve;pay;lib.recv;[I/O]", 4_000 * MS, request),
+                    ("main;serve;cart;lib.recv;[I/O]", 500 * MS, request),
+                    ("lib.worker;lib.get;[lock]", 10_000 * MS, &[]),
+                ];
+                let cpu: [Row; 2] =
+                    [("main;serve;pay", 10 * INTERVAL_NS, request), ("main;serve;a", 9 * INTERVAL_NS, &[])];
+                [window(Shape { number, interval, ..of_type(type_name) }, &rows), window(Shape { number, ..CPU }, &cpu)]
+            })
+            .collect()
+    };
+    for (type_name, interval) in [("off_cpu", 1), ("wall", 50 * MS)] {
+        let all = findings(&windows(type_name, interval));
+        let waits: Vec<_> = all.iter().filter(|finding| finding.rule == Rule::WaitingRequests).collect();
+        assert_eq!(waits.len(), 1, "{type_name}: {all:#?}");
+        assert_eq!((waits[0].function.as_ref().unwrap().function.as_str(), waits[0].type_name), ("pay", type_name));
+        assert!((0.8..0.9).contains(&waits[0].share.value), "{:#?}", waits[0]);
+        assert_eq!(names(fact(waits[0], "reasons")), ["[I/O]"]);
+    }
+}
+
+/// `leak` grows by 10 MiB a window; `session` expires and `cache` fills in the first three windows.
+fn heap(windows: u64, growing_age: &'static str) -> Vec<ProfilesData> {
+    (0..windows)
+        .map(|number| {
+            let leaked = (number as i64 + 1) * 10 * MIB;
+            let filled = (number as i64 + 1).min(3) * 20 * MIB;
+            let age = [("age", growing_age)];
+            let rows: [Row; 3] = [
+                ("main;serve;remember;lib.dict", leaked, &age),
+                ("main;serve;cache", filled, &[("age", "old")]),
+                ("main;serve;session", 30 * MIB, &[("age", "new")]),
+            ];
+            window(Shape { number, ..HEAP }, &rows)
+        })
+        .collect()
+}
+
+#[test]
+fn growing_and_aging_objects_are_found_and_caches_are_not() {
+    let mut windows = heap(9, "old");
+    // The order of the files does not matter.
+    windows.reverse();
+    let finding = found(&windows, Rule::MemoryGrowth, "remember");
+    assert_eq!(
+        (fact(&finding, "first"), fact(&finding, "last")),
+        (&Fact::Quantity(10 * MIB, "bytes"), &Fact::Quantity(90 * MIB, "bytes"))
+    );
+    assert_eq!(fact(&finding, "older_than_a_window"), &Fact::Part(1.0));
+    found(&heap(300, "old"), Rule::MemoryGrowth, "remember");
+    assert_eq!(rules(&heap(9, "new")), [], "a growing load");
+    assert_eq!(rules(&heap(3, "old")), [], "too few windows");
+}
+
+#[test]
+fn a_regression_since_the_previous_version_has_both_shares() {
+    let mut draws = Draws(11);
+    let mut versions = |newest_factor: f64| -> Vec<ProfilesData> {
+        (0..18)
+            .map(|number| {
+                let (version, factor) = match number {
+                    0..6 => ("1.9", 3.0),
+                    6..12 => ("1.10", 1.0),
+                    _ => ("2.0", newest_factor),
+                };
+                even_cpu(&mut draws, Shape { number, version, ..CPU }, factor)
+            })
+            .collect()
+    };
+    let finding = found(&versions(2.5), Rule::Regression, "work0");
+    let versions_of = ["baseline_version", "version"].map(|name| fact(&finding, name).clone());
+    assert_eq!(versions_of, ["1.10", "2.0"].map(|version| Fact::Text(version.to_owned())));
+    assert!(finding.share.low > 0.5 && finding.share.high < 3.0, "{finding:#?}");
+    assert_eq!(rules(&versions(1.0)), [], "slow two versions ago");
+}
+
+#[test]
+fn an_unreliable_profile_is_reported_before_everything_else() {
+    let comment = "spanprof governor: sample_rate=10 (configured 100); limited by cpu_budget";
+    let rows: [Row; 4] = [
+        ("[unseen_thread]", 100 * INTERVAL_NS, &[]),
+        ("main;price;[truncated]", 60 * INTERVAL_NS, &[]),
+        ("main;price", 700 * INTERVAL_NS, &[]),
+        ("main;[GC]", INTERVAL_NS, &[]),
+    ];
+    let all = findings(&[window(Shape { comment, ..CPU }, &rows)]);
+    let order: Vec<Rule> = all.iter().map(|finding| finding.rule).collect();
+    assert_eq!(order, [Rule::MissingStacks, Rule::LimitedSampling, Rule::HotCode]);
+    assert_eq!(names(fact(&all[0], "reasons")), ["[unseen_thread]", "[truncated]"]);
+    assert_eq!(all[0].samples, 160.0);
+    assert_eq!(fact(&all[1], "limits"), &Fact::Text(comment.to_owned()));
+    assert!(rules(&[window(Shape { comment: "made by another tool", ..CPU }, &rows[2..])])
+        .iter()
+        .all(|rule| !rule.is_about_profile()));
+}
+
+#[test]
+fn findings_are_the_same_in_every_order_of_windows() {
+    let mut windows = heap(9, "old");
+    windows.push(window(CPU, &[("main;a", 400 * INTERVAL_NS, &[]), ("main;b", 400 * INTERVAL_NS, &[])]));
+    windows.push(window(of_type("event_loop_lag"), &[("main;c", 3_000 * MS, &[])]));
+    let forward = findings(&windows);
+    windows.reverse();
+    assert_eq!(forward, findings(&windows));
+    let order: Vec<_> = forward.iter().map(|finding| finding.function.as_ref().unwrap().function.as_str()).collect();
+    assert_eq!(order, ["remember", "a", "b", "c"], "by cost, then by name");
+}
