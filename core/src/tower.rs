@@ -21,11 +21,9 @@ use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
 use crate::profiler::Profiler;
-use crate::pull::{PullRequest, PullResponse, PullTransport};
+use crate::pull::{PullRequest, PullResponse, PullTransport, MAX_BODY_BYTES};
 use crate::sys;
 
-/// Limit of a request's body, as of the listener.
-const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Stack size of a pull's thread, which encodes profiles.
 const STACK_BYTES: usize = 512 * 1024;
 
@@ -66,7 +64,8 @@ where
             let headers = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
             let is_head = head.method == http::Method::HEAD;
-            let pull = PendingPull::start(PullRequest::mounted(head.method.as_str(), path, query, headers, body));
+            // The router removed the mount point from the path.
+            let pull = PendingPull::start(PullRequest::mounted(head.method.as_str(), "", path, query, headers, body));
             Ok(response(poll_fn(|task| pull.poll(task)).await, is_head))
         })
     }
