@@ -103,7 +103,8 @@ impl Session {
         }
         // Samples of the time before.
         self.release_wall(false);
-        let selection = SampleSelection { thread_id: Some(thread_id), ..SampleSelection::of_kinds(&[SampleKind::Wall]) };
+        let selection =
+            SampleSelection { thread_id: Some(thread_id), ..SampleSelection::of_kinds(&[SampleKind::Wall]) };
         let is_begun = self.control.collect(number, CollectionStep::Begin(selection), DRAIN_TIMEOUT, self.inbox);
         if !is_begun {
             self.end_wall_collection(number);
