@@ -79,6 +79,7 @@ pub fn compiled() -> StepResult<String> {
         .arg(&classes)
         .args(programs)
         .arg(sources.join("collector/Program.java"))
+        .arg(sources.join("explain/Diagnosed.java"))
         .arg(sources.join("pull/Pulled.java"))
         .arg(sources.join("pyroscope/Requests.java"))
         .arg(workspace::root().join("xtask/bench/java/Threads.java"))

@@ -4,6 +4,7 @@
 
 mod collector;
 mod control;
+mod explain;
 mod field;
 mod governor;
 mod mcp;
@@ -41,6 +42,7 @@ fn suites() -> Vec<Suite> {
         suite("pull", pull::run),
         suite("serve", serve::run),
         suite("mcp", mcp::run),
+        suite("explain", explain::run),
         suite("scrape", scrape::run),
         suite("outage", outage::run),
         suite("governor", governor::run),

@@ -1,0 +1,107 @@
+'use strict';
+// The Node.js counterpart of program.py: node program.js DIRECTORY PROBLEM
+
+const spanprof = require('spanprof');
+
+const SECONDS = 6;
+const cart = { items: Array.from({ length: 400 }, (_, number) => ({ sku: `A-${number}`, price: number })) };
+const sessions = [];
+
+// The parts of a request use about as much CPU time each.
+function readCart() {
+  let total = 0;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function checkStock() {
+  let total = 1;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function renderPage() {
+  let total = 2;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function writeLog() {
+  let total = 3;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function loadUser() {
+  let total = 11;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function findOffers() {
+  let total = 12;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function sortRows() {
+  let total = 13;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function addTax() {
+  let total = 4;
+  for (let number = 0; number < 300_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+function serve() {
+  return readCart() + checkStock() + renderPage() + writeLog() + loadUser() + findOffers() + sortRows() + addTax();
+}
+
+function priceCart() {
+  for (let number = 0; number < 500; number++) JSON.parse(JSON.stringify(cart));
+}
+
+function buildGraph() {
+  const nodes = [];
+  for (let number = 0; number < 60_000; number++) nodes.push({ next: nodes[number - 1], list: [number, number] });
+  sessions.push(nodes);
+  if (sessions.length > 20) sessions.shift();
+}
+
+function parseUpload() {
+  let total = 7;
+  for (let number = 0; number < 40_000_000; number++) total = (total * 31 + number) % 65537;
+  return total;
+}
+
+// One turn of the event loop for each request.
+async function repeat(work, pause) {
+  const until = performance.now() + SECONDS * 1000;
+  while (performance.now() < until) {
+    work();
+    await new Promise((resolve) => setTimeout(resolve, pause));
+  }
+}
+
+const problems = {
+  healthy: () => repeat(() => spanprof.tagWrapper({ endpoint: '/cart' }, serve), 2),
+  hot: () => repeat(() => [serve(), priceCart()], 2),
+  collects: () => repeat(() => [readCart(), buildGraph()], 2),
+  blocks: () => repeat(() => [readCart(), parseUpload()], 100),
+};
+
+async function main([directory, problem]) {
+  spanprof.start({
+    serviceName: 'live-explain',
+    destinations: [{ type: 'file', directory }],
+    uploadInterval: 60,
+    offCpu: true,
+  });
+  await problems[problem]();
+  await spanprof.stop();
+}
+
+main(process.argv.slice(2));
