@@ -92,7 +92,7 @@ pub(super) fn walk_from(start: &WalkStart, push: &mut dyn FnMut(u64) -> bool) {
     let cache =
         tables.and_then(|tables| Some((tables, claim_buffer(&tables.caches, start.stack_pointer as usize >> 12)?)));
     let Some((tables, mut cache)) = cache else {
-        return walk_frame_pointers(start.frame_pointer, push);
+        return walk_frame_pointers(start.stack_pointer, start.frame_pointer, push);
     };
     // A panic in the unwinder must not reach the program, which called its allocator.
     let walk = AssertUnwindSafe(|| cache.with(|cache| unwind(tables, cache, start, push)));
