@@ -138,12 +138,7 @@ impl<'a> DrainThread<'a> {
         }
         let reason = self.session.inbox.wait(self.sleep_ns());
         if self.session.is_superseded() {
-            // Samples and wakeups are those of the later run.
-            self.session.inbox.wake();
-            self.engine.release_all_held();
-            self.close(None, None, false);
-            self.write_output();
-            return false;
+            return self.leave_to_later_run();
         }
         let ending = self.ending();
         if ending != Ending::Nothing {
@@ -173,6 +168,10 @@ impl<'a> DrainThread<'a> {
             let captures_ended = std::mem::take(&mut requests.captures_ended);
             (requests.closes, close_kinds, std::mem::take(&mut requests.changes), captures_ended, requests.stop)
         };
+        if self.session.is_superseded() {
+            // It began before the position was read.
+            return self.leave_to_later_run();
+        }
         for change in &changes {
             self.reconfigure(change);
         }
@@ -221,6 +220,15 @@ impl<'a> DrainThread<'a> {
             self.delivery_log.begin(now(), &reported);
         }
         true
+    }
+
+    /// Ends without the samples and wakeups in the ring, which are those of the later run; false.
+    fn leave_to_later_run(&mut self) -> bool {
+        self.session.inbox.wake();
+        self.engine.release_all_held();
+        self.close(None, None, false);
+        self.write_output();
+        false
     }
 
     /// Does the requested steps of collections, after the samples before them were drained.
@@ -414,7 +422,9 @@ impl<'a> DrainThread<'a> {
         if last {
             session.stop_clocks();
         }
-        let up_to = if last { u64::MAX } else { self.up_to };
+        let head = session.inbox.ring().head();
+        // A later run that began meanwhile has samples before `head`.
+        let up_to = if last && !session.is_superseded() { head } else { self.up_to };
         while self.engine.drain(session.inbox.ring(), up_to) && last {
             self.close(None, None, false);
         }
