@@ -21,7 +21,7 @@ use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
 use crate::profiler::Profiler;
-use crate::pull::{PullRequest, PullResponse, PullTransport, MAX_BODY_BYTES};
+use crate::pull::{PullRequest, PullResponse, PullTransport, MAX_BODY_BYTES, PULL_PREFIX};
 use crate::sys;
 
 /// Stack size of a pull's thread, which encodes profiles.
@@ -64,8 +64,11 @@ where
             let headers = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
             let is_head = head.method == http::Method::HEAD;
-            // The router removed the mount point from the path.
-            let pull = PendingPull::start(PullRequest::mounted(head.method.as_str(), "", path, query, headers, body));
+            // A nesting router has removed the mount point from the path.
+            let mount_end = path.find(PULL_PREFIX).map_or(0, |at| at + PULL_PREFIX.len());
+            let (mount, rest) = path.split_at(mount_end);
+            let request = PullRequest::mounted(head.method.as_str(), mount, rest, query, headers, body);
+            let pull = PendingPull::start(request);
             Ok(response(poll_fn(|task| pull.poll(task)).await, is_head))
         })
     }
