@@ -3,10 +3,12 @@
 use crate::blocking::{self, Pending};
 use crate::endpoint::Endpoint;
 use crate::error::ExportError;
+use crate::outcome::HINT_PROXY_USER;
 use crate::proxy::proxy_for;
 use crate::settings::{OtlpEndpoint, StartThread};
 use crate::socket::Socket;
-use crate::tls::Tls;
+use crate::tls::{self, Tls};
+use http::StatusCode;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use std::io;
@@ -105,13 +107,17 @@ impl Connector {
     }
 }
 
-/// The last cause in a chain of errors, which is the most specific.
+/// The last cause in a chain of errors, which is the most specific, and for an error of TLS the usual way out.
 pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut root_cause = error;
     while let Some(source) = root_cause.source() {
         root_cause = source;
     }
-    root_cause.to_string()
+    let text = root_cause.to_string();
+    match tls::remedy(&text) {
+        Some(remedy) => format!("{text}; {remedy}"),
+        None => text,
+    }
 }
 
 async fn tunnel(stream: Box<dyn Transport>, proxy: &Endpoint, target: &Endpoint) -> Result<Box<dyn Transport>, String> {
@@ -131,7 +137,8 @@ async fn tunnel(stream: Box<dyn Transport>, proxy: &Endpoint, target: &Endpoint)
     let request = request.body(Empty::<bytes::Bytes>::new()).map_err(|error| failed(error.to_string()))?;
     let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
     if !response.status().is_success() {
-        return Err(failed(format!("it answered {}", response.status())));
+        let hint = if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED { HINT_PROXY_USER } else { "" };
+        return Err(failed(format!("it answered {}{hint}", response.status())));
     }
     let upgraded = hyper::upgrade::on(response).await.map_err(|error| failed(error.to_string()))?;
     Ok(Box::new(TokioIo::new(upgraded)))

@@ -1,6 +1,6 @@
 //! Classifies an HTTP response: status, Retry-After, partial success, error text. Reads no socket and no clock.
 
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, NO_PUSH_SERVICE, PROFILES_NOT_ENABLED};
+use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_PROXY_USER, NO_PUSH_SERVICE, PROFILES_NOT_ENABLED};
 use crate::wire::{ExportProfilesServiceResponse, RpcStatus};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
@@ -90,6 +90,7 @@ pub(crate) fn classify(
             AttemptOutcome::Rejected { message: format!("{message}; {hint}") }
         }
         401 | 403 => AttemptOutcome::Rejected { message: format!("{message}; check the headers that authenticate") },
+        407 => AttemptOutcome::Rejected { message: format!("{message}{HINT_PROXY_USER}") },
         300..=399 => {
             let to =
                 response.headers.get(header::LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();

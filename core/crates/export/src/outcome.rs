@@ -45,6 +45,10 @@ pub(crate) const HINT_GRPC_OR_TLS: &str =
 pub(crate) const HINT_HTTP: &str =
     "if it is an HTTP port (4318 of an OpenTelemetry Collector), set protocol=http/protobuf";
 
+/// Appended to status 407, which only a proxy sends (RFC 9110, section 15.5.8).
+pub(crate) const HINT_PROXY_USER: &str =
+    "; give the proxy's user and password in its URL: http://user:password@host:port";
+
 /// Limits of a receiver's text: its first and last characters. Pyroscope lists every label of the series before the reason.
 const TEXT_HEAD_CHARS: usize = 200;
 const TEXT_TAIL_CHARS: usize = 400;

@@ -24,6 +24,22 @@ const SYSTEM_TRUST_PATHS: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// Texts of rustls in failed connections, and the usual way out. Texts, since h2 keeps no other part of an error.
+const REMEDIES: [(&str, &str); 7] = [
+    ("certificate: UnknownIssuer", "name the receiver's certificate authority (a PEM file) as `certificate`"),
+    ("certificate not valid for name", "use a host name of the receiver's certificate in the endpoint"),
+    ("certificate expired", "renew the receiver's certificate, or correct the clock of this machine"),
+    ("certificate not valid yet", "correct the clock of this machine"),
+    ("fatal alert: CertificateRequired", "the receiver requires a `client_certificate` and its `client_key`"),
+    ("fatal alert: UnknownCA", "use a `client_certificate` of an authority that the receiver trusts"),
+    ("corrupt message of type InvalidContentType", "if the receiver has no TLS, write http://"),
+];
+
+/// The usual way out of a failed connection.
+pub(crate) fn remedy(error: &str) -> Option<&'static str> {
+    REMEDIES.iter().find(|(text, _)| error.contains(text)).map(|(_, remedy)| *remedy)
+}
+
 /// The client side of TLS for one destination.
 pub(crate) struct Tls {
     files: TlsFiles,
@@ -238,6 +254,35 @@ mod tests {
         let error = Tls::start(files, b"h2").err().unwrap();
 
         assert!(error.message.contains("only one of them is given"), "{error}");
+    }
+
+    #[test]
+    fn an_unusable_key_file_is_an_error_that_names_the_key_and_shows_neither_path_nor_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let (certificate, key) = self_signed();
+        std::fs::write(path("client.pem"), &certificate).unwrap();
+        std::fs::create_dir(path("marker-directory")).unwrap();
+        std::fs::write(path("marker-text"), "marker").unwrap();
+        std::fs::write(path("marker-certificate"), &certificate).unwrap();
+        std::fs::write(path("marker-torn"), key.replace("-----END", "marker-----END")).unwrap();
+        for (file, why) in [
+            ("marker-absent", "No such file"),
+            ("marker-directory", "Is a directory"),
+            ("marker-text", "no private key"),
+            ("marker-certificate", "no private key"),
+            ("marker-torn", "no private key"),
+        ] {
+            let files = TlsFiles {
+                client_certificate: Some(path("client.pem")),
+                client_key: Some(path(file)),
+                ..TlsFiles::default()
+            };
+            let shown = format!("{files:?} {}", Tls::start(files.clone(), b"h2").err().unwrap());
+            assert!(shown.contains("`client_key`") && shown.contains(why), "{shown}");
+            assert!(shown.contains("requires a PEM file that this process can read"), "{shown}");
+            assert!(!shown.contains("marker"), "{shown}");
+        }
     }
 
     #[test]

@@ -68,6 +68,11 @@ fn plain_http_sends_the_absolute_form_to_the_proxy() {
 
 #[test]
 fn https_tunnels_through_the_proxy_and_the_receiver_never_gets_its_password() {
+    https_tunnels(Destination::OtlpHttp);
+    https_tunnels(Destination::Pyroscope);
+}
+
+fn https_tunnels(destination: fn(OtlpEndpoint) -> Destination) {
     let authority = Authority::new("ours");
     let config = authority.server("collector.test").server_config(b"http/1.1", None);
     let server = ScriptedHttp::start_with(Some(config), |_, _| HttpReply::ok());
@@ -76,7 +81,7 @@ fn https_tunnels_through_the_proxy_and_the_receiver_never_gets_its_password() {
     let mut endpoint = OtlpEndpoint::new("https://collector.test/v1development/profiles");
     endpoint.tls.certificate = Some(write(directory.path(), "ca.pem", &authority.pem));
     endpoint.proxy = Some(proxy.settings());
-    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+    let (exporter, _) = exporter_to(destination(endpoint));
 
     exporter.enqueue(0, payload("body", 1));
     assert!(exporter.flush(TEST_TIMEOUT), "{:?}", stats_of(&exporter));
@@ -106,16 +111,58 @@ fn grpc_tunnels_through_the_proxy() {
     assert_eq!(server.bodies(), [b"body"]);
 }
 
-#[test]
-fn the_error_of_a_refused_tunnel_omits_the_password() {
-    let proxy = TunnelProxy::start(0, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
-    let mut endpoint = OtlpEndpoint::new("https://collector.test");
-    endpoint.proxy = Some(proxy.settings());
-    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+/// The destination of each protocol, behind the proxy.
+fn behind_proxy(url: &str, proxy: &ProxySettings) -> [Destination; 3] {
+    let endpoint = OtlpEndpoint { proxy: Some(proxy.clone()), ..OtlpEndpoint::new(url) };
+    [Destination::OtlpHttp(endpoint.clone()), Destination::Pyroscope(endpoint.clone()), Destination::OtlpGrpc(endpoint)]
+}
 
+/// Sends a payload; returns everything that is shown about its failure.
+fn shown_failure(destination: Destination) -> String {
+    let mut shown = format!("{destination:?} ");
+    let (exporter, _) = exporter_to(destination);
     exporter.enqueue(0, payload("body", 1));
-    let error = wait_for(&exporter, "it failed", |stats| stats.last_error.is_some()).last_error.unwrap();
+    let stats = wait_for(&exporter, "it failed", |stats| stats.last_error.is_some());
+    shown += &format!("{stats:?} {exporter:?}");
+    shown
+}
 
-    assert!(error.contains("407") && error.contains(&format!("http://127.0.0.1:{}", proxy.port)), "{error}");
-    assert!(!error.contains("pass"), "{error}");
+fn assert_omits_credentials(shown: &str) {
+    assert!(!shown.contains("pass@") && !shown.contains("dXNlcjpwYXNz"), "{shown}");
+}
+
+#[test]
+fn a_refused_tunnel_names_the_proxy_and_the_way_out_and_no_password() {
+    let proxy = TunnelProxy::start(0, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
+    for destination in behind_proxy("https://collector.test", &proxy.settings()) {
+        let shown = shown_failure(destination);
+        assert!(shown.contains(&format!("the proxy http://127.0.0.1:{} opened no tunnel", proxy.port)), "{shown}");
+        assert!(shown.contains("407") && shown.contains("user and password in its URL"), "{shown}");
+        assert_omits_credentials(&shown);
+    }
+    let requests = proxy.requests.lock().unwrap();
+    // An exporter that ends during a second attempt closes its connection without a request.
+    let complete: Vec<_> = requests.iter().filter(|request| !request.is_empty()).collect();
+    assert!(complete.len() >= 3);
+    for request in complete {
+        assert!(request.to_ascii_lowercase().contains("proxy-authorization: basic dxnlcjpwyxnz"), "{request}");
+    }
+}
+
+#[test]
+fn a_proxy_that_refuses_a_request_in_plain_http_may_quote_it() {
+    let proxy = ScriptedHttp::start(|_, received| HttpReply::Response {
+        status: 407,
+        headers: vec![("Content-Type", "text/plain".to_owned())],
+        body: format!("not served: {received:?}").into_bytes(),
+    });
+    let url = format!("http://user:pass@127.0.0.1:{}", proxy.port());
+    let settings = ProxySettings { url, no_proxy: String::new() };
+    let [http, pyroscope, _] = behind_proxy("http://collector.test:4318/v1development/profiles", &settings);
+    for destination in [http, pyroscope] {
+        let shown = shown_failure(destination);
+        assert!(shown.contains("407") && shown.contains("user and password in its URL"), "{shown}");
+        assert_omits_credentials(&shown);
+    }
+    assert_eq!(proxy.received()[1].header("proxy-authorization"), Some("Basic dXNlcjpwYXNz"));
 }

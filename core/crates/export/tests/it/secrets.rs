@@ -43,6 +43,7 @@ fn headers_that_a_receiver_echoes_are_redacted() {
             HttpReply::Response { status, headers, body: echo(received) }
         });
         assert_nothing_shows(Destination::OtlpHttp(secret_endpoint("http", server.port())));
+        assert_nothing_shows(Destination::Pyroscope(secret_endpoint("http", server.port())));
         assert!(server.received()[0].header("x-api-key") == Some(MARKER), "the secret must arrive");
     }
 }
@@ -74,6 +75,7 @@ fn connection_errors_contain_no_secret() {
         let url = format!("http://user-{MARKER}:{MARKER}@127.0.0.1:{}", refusing.port);
         endpoint.proxy = Some(ProxySettings { url, no_proxy: String::new() });
         assert_nothing_shows(Destination::OtlpHttp(endpoint.clone()));
+        assert_nothing_shows(Destination::Pyroscope(endpoint.clone()));
         assert_nothing_shows(Destination::OtlpGrpc(endpoint));
     }
 }
