@@ -71,7 +71,7 @@ pub unsafe fn copy_stack(handler: &HandlerContext, _in_system_call: bool, stack:
 /// Passes the return addresses of a chain of frame pointers to `push`, leaf first, until it returns false.
 ///
 /// Code without frame pointers uses the register for other values. Only addresses of this stack are read: a load that faults is
-/// harmless by itself, but the alternate signal stack of a Rust thread may have no room for a second signal.
+/// harmless by itself, but the alternate signal stack of a Rust thread may be too small for a second signal.
 pub(super) fn walk_frame_pointers(stack_pointer: u64, mut frame_pointer: u64, push: &mut dyn FnMut(u64) -> bool) {
     let mut from = stack_pointer;
     let is_near = |from: u64, address: u64| address.checked_sub(from).is_some_and(|bytes| bytes <= MAX_FRAME_BYTES);
