@@ -231,7 +231,9 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "export.<n>.buffer_adopted" "requests" "Requests of exited processes taken from `buffer_directory`; part of `enqueued`.";
     "export.<n>.buffer_left" "requests" "Requests left in `buffer_directory` for the next process of the service.";
     "export.<n>.buffer_errors" "requests" "Requests that could not be written to `buffer_directory` and stayed in memory.";
-    "export.<n>.files_removed_<limit>" "files" "Files removed from the directory because of `keep`, `max_age` or `max_bytes`.";
+    "export.<n>.files_removed_keep" "files" "Files removed from the directory because of `file_keep`.";
+    "export.<n>.files_removed_max_age" "files" "Files removed because of `file_max_age`.";
+    "export.<n>.files_removed_max_bytes" "files" "Files removed because of `file_max_bytes`.";
     "export.<n>.last_error" "" "The last failure, without secrets; empty when there was none.";
     "export.<n>.last_warning" "" "The last message of a receiver that accepted a request completely; empty when there was "
         "none.";
