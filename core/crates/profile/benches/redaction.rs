@@ -18,12 +18,13 @@ const STACKS: u32 = 100_000;
 const DEPTH: u32 = 20;
 const ROUNDS: usize = 15;
 
-/// A rule set of the guide, none of which matches a text of the profile.
+fn rule(pairs: &[(&str, &str)]) -> RedactionRule {
+    let pairs: Vec<_> = pairs.iter().map(|(key, value)| ((*key).to_owned(), vec![(*value).to_owned()])).collect();
+    RedactionRule::from_pairs(&pairs).expect("a valid rule")
+}
+
+/// A rule set of the guide, none of which matches a text of the profile without planted functions.
 fn rules() -> Vec<RedactionRule> {
-    let rule = |pairs: &[(&str, &str)]| {
-        let pairs: Vec<_> = pairs.iter().map(|(key, value)| ((*key).to_owned(), vec![(*value).to_owned()])).collect();
-        RedactionRule::from_pairs(&pairs).expect("a valid rule")
-    };
     vec![
         rule(&[("where", "function"), ("match", "query_[0-9]+"), ("with", "query")]),
         rule(&[("where", "file"), ("match", "/users/[^/]+/"), ("action", "strip_prefix")]),
@@ -117,5 +118,15 @@ fn main() {
     let data = profile(false);
     run("default patterns", &data, redactor(Vec::new()));
     run("default patterns and a rule set", &data, redactor(rules()));
-    run("the same, 1 % of the functions match", &profile(true), redactor(rules()));
+    let data = profile(true);
+    run("the same, 1 % of the functions match", &data, redactor(rules()));
+    let dropped = vec![rule(&[("where", "function"), ("match", "query_[0-9]+"), ("action", "drop")])];
+    run("1 % of the functions are dropped", &data, redactor(dropped));
+    let equal = vec![
+        rule(&[("where", "function"), ("match", "^.*query_[0-9]+$"), ("with", "query")]),
+        rule(&[("where", "file"), ("match", "module_[0-9]+"), ("with", "module")]),
+    ];
+    run("all paths, 1 % of the functions become equal", &data, redactor(equal));
+    let hashed = vec![rule(&[("where", "label_value"), ("key", "^route$"), ("action", "hash")])];
+    run("every label", &data, redactor(hashed));
 }

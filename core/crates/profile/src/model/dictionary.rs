@@ -4,6 +4,8 @@
 //! Invariant: equal values get equal ids, id 0 is the empty value, and ids are assigned in ascending order. An unassigned id
 //! reads as the empty value; decoders reject such ids.
 
+use hashbrown::HashMap;
+
 use super::table::{SequenceTable, Table, TextTable};
 use super::*;
 
@@ -126,6 +128,45 @@ impl Dictionary {
         erased.dedup();
         let erased: Vec<u32> = erased.into_iter().map(|id| id.0).filter(|id| *id != 0).collect();
         self.strings.erase(&erased);
+    }
+
+    /// Replaces functions in place; the result has the id of the equal function for each that is not needed any more.
+    pub(crate) fn replace_functions(&mut self, changes: &[(FunctionId, Function)]) -> HashMap<FunctionId, FunctionId> {
+        let changes: Vec<_> = changes.iter().map(|(id, new)| (id.0, *new)).collect();
+        let moved = self.functions.replace(&changes).into_iter();
+        moved.map(|(old, new)| (FunctionId(old), FunctionId(new))).collect()
+    }
+
+    /// As [`Self::replace_functions`].
+    pub(crate) fn replace_mappings(&mut self, changes: &[(MappingId, Mapping)]) -> HashMap<MappingId, MappingId> {
+        let changes: Vec<_> = changes.iter().map(|(id, new)| (id.0, *new)).collect();
+        let moved = self.mappings.replace(&changes).into_iter();
+        moved.map(|(old, new)| (MappingId(old), MappingId(new))).collect()
+    }
+
+    /// As [`Self::replace_functions`], for the lines and the mappings of locations.
+    pub(crate) fn replace_locations(
+        &mut self,
+        changes: &[(LocationId, MappingId, Vec<Line>)],
+    ) -> HashMap<LocationId, LocationId> {
+        let mut stored = Vec::with_capacity(changes.len());
+        for (id, mapping, lines) in changes {
+            let lines = self.line_lists.intern(lines);
+            stored.push((id.0, StoredLocation { mapping: *mapping, lines, ..self.locations.get(id.index()) }));
+        }
+        let moved = self.locations.replace(&stored).into_iter();
+        moved.map(|(old, new)| (LocationId(old), LocationId(new))).collect()
+    }
+
+    /// Replaces or removes (`None`) locations in all stacks. A stack that loses all of them becomes `[if_empty]`. The result has
+    /// the new id of each stack whose old id must not be used any more.
+    pub(crate) fn replace_in_stacks(
+        &mut self,
+        replaced: &HashMap<LocationId, Option<LocationId>>,
+        if_empty: LocationId,
+    ) -> HashMap<StackId, StackId> {
+        let moved = self.stacks.replace_items(replaced, if_empty).into_iter();
+        moved.map(|(old, new)| (StackId(old), StackId(new))).collect()
     }
 
     /// Interns a function.

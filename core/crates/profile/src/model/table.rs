@@ -5,7 +5,9 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use super::LocationId;
 
 /// Distinct entries of fixed size.
 #[derive(Clone, Debug)]
@@ -32,6 +34,31 @@ impl<T: Copy + Default + Eq + Hash> Table<T> {
         entries.push(entry);
         index.insert_unique(hash, new, |&at| hasher.hash_one(entries[at as usize]));
         new
+    }
+
+    /// Replaces entries in place. An entry that becomes equal to another one reads as the zero value from now on, and the result
+    /// has the index of the other one.
+    pub fn replace(&mut self, changes: &[(u32, T)]) -> HashMap<u32, u32> {
+        let Self { entries, index, hasher } = self;
+        // All are removed first: a new entry may be equal to one that is replaced later.
+        for (at, _) in changes {
+            let hash = hasher.hash_one(entries[*at as usize]);
+            if let Ok(found) = index.find_entry(hash, |other| other == at) {
+                found.remove();
+            }
+        }
+        let mut moved = HashMap::new();
+        for &(at, new) in changes {
+            let hash = hasher.hash_one(new);
+            if let Some(&other) = index.find(hash, |&other| entries[other as usize] == new) {
+                moved.insert(at, other);
+                entries[at as usize] = T::default();
+            } else {
+                entries[at as usize] = new;
+                index.insert_unique(hash, at, |&at| hasher.hash_one(entries[at as usize]));
+            }
+        }
+        moved
     }
 
     pub fn get(&self, at: usize) -> T {
@@ -106,6 +133,50 @@ impl<T: Copy + Eq + Hash> SequenceTable<T> {
         self.items.capacity() * size_of::<T>()
             + self.ends.capacity() * size_of::<usize>()
             + self.index.allocation_size()
+    }
+}
+
+impl SequenceTable<LocationId> {
+    /// Replaces or removes (`None`) items in place. A sequence that loses all its items becomes `[if_empty]`. The result has the
+    /// new index of each sequence that became shorter or equal to another one; its old index must not be used any more.
+    pub fn replace_items(
+        &mut self,
+        replaced: &HashMap<LocationId, Option<LocationId>>,
+        if_empty: LocationId,
+    ) -> HashMap<u32, u32> {
+        let mut is_replaced = vec![false; replaced.keys().map(|item| item.index() + 1).max().unwrap_or(0)];
+        replaced.keys().for_each(|item| is_replaced[item.index()] = true);
+        let is_affected =
+            |at: &u32| self.get(*at as usize).iter().any(|item| is_replaced.get(item.index()) == Some(&true));
+        let affected: Vec<u32> = (0..self.len() as u32).filter(is_affected).collect();
+        let Self { items, ends, index, hasher } = self;
+        // As in `Table::replace`.
+        for at in &affected {
+            let hash = hasher.hash_one(slice_at(items, ends, *at as usize));
+            if let Ok(found) = index.find_entry(hash, |other| other == at) {
+                found.remove();
+            }
+        }
+        let (mut moved, mut new) = (HashMap::new(), Vec::new());
+        for at in affected {
+            let Self { items, ends, index, hasher } = self;
+            let old = slice_at(items, ends, at as usize);
+            let (old_len, end) = (old.len(), ends[at as usize]);
+            new.clear();
+            new.extend(old.iter().filter_map(|item| replaced.get(item).copied().unwrap_or(Some(*item))));
+            if new.is_empty() {
+                new.push(if_empty);
+            }
+            let hash = hasher.hash_one(&*new);
+            let is_known = index.find(hash, |&other| slice_at(items, ends, other as usize) == new).is_some();
+            if is_known || new.len() != old_len {
+                moved.insert(at, self.intern(&new));
+                continue;
+            }
+            items[end - old_len..end].copy_from_slice(&new);
+            index.insert_unique(hash, at, |&at| hasher.hash_one(slice_at(items, ends, at as usize)));
+        }
+        moved
     }
 }
 
@@ -235,6 +306,35 @@ mod tests {
             assert_eq!(table.intern(&expected), ids[n as usize]);
         }
         assert_eq!(table.get(usize::MAX), &[] as &[u32]);
+    }
+
+    #[test]
+    fn replaced_entries_keep_their_index_or_have_that_of_an_equal_one() {
+        let mut table = Table::<u64>::new();
+        let ids: Vec<u32> = (1..=5).map(|entry| table.intern(entry)).collect();
+        // 1 and 2 are exchanged; 3 becomes 4, which becomes 9; 5 becomes the zero value.
+        let moved = table.replace(&[(ids[0], 2), (ids[1], 1), (ids[2], 4), (ids[3], 9), (ids[4], 0)]);
+        assert_eq!(table.entries(), [0, 2, 1, 4, 9, 0]);
+        assert_eq!(moved.into_iter().collect::<Vec<_>>(), [(ids[4], 0)]);
+        let moved = table.replace(&[(ids[0], 9), (ids[1], 9)]);
+        assert_eq!((moved.get(&ids[0]), moved.get(&ids[1])), (Some(&ids[3]), Some(&ids[3])));
+        assert_eq!([0, 4, 9, 1, 2].map(|entry| table.intern(entry)), [0, ids[2], ids[3], 6, 7]);
+    }
+
+    #[test]
+    fn sequences_with_replaced_items_stay_distinct_and_can_be_found() {
+        let mut table = SequenceTable::<LocationId>::new();
+        let stack = |items: &[u32]| items.iter().map(|item| LocationId(*item)).collect::<Vec<_>>();
+        let ids = [&[1, 2][..], &[3, 2], &[4, 5], &[5], &[2, 4], &[2]].map(|items| table.intern(&stack(items)));
+        let new = [(1, Some(3)), (4, None), (5, None), (9, Some(1))];
+        let new = new.map(|(item, new)| (LocationId(item), new.map(LocationId))).into_iter().collect();
+        let moved = table.replace_items(&new, LocationId(8));
+        let now = ids.map(|id| moved.get(&id).copied().unwrap_or(id));
+        let expected = [&[3, 2][..], &[3, 2], &[8], &[8], &[2], &[2]].map(stack);
+        assert_eq!(now.map(|id| table.get(id as usize).to_vec()), expected);
+        assert_eq!(expected.map(|items| table.intern(&items)), now);
+        assert_eq!((now[0], now[3], now[4]), (ids[1], now[2], ids[5]));
+        assert_eq!(table.intern(&stack(&[1, 2])), table.len() as u32 - 1, "the old sequence is not found");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::transform::Merged;
 use crate::*;
 
 /// Name of the frame of a stack whose frames were all removed.
-const NO_FRAMES: &str = "[redacted]";
+pub(super) const NO_FRAMES: &str = "[redacted]";
 
 /// Profiles as they were sampled. Encoders and destinations take [`ProfilesData`], which only a [`ProfileRedactor`] makes from them.
 #[derive(Debug)]
@@ -65,22 +65,19 @@ impl<T: Copy> ById<T> {
     }
 }
 
-/// New ids by id; an inner `None` for a removed entry.
+/// State of one pass over the dictionary of a request.
 struct RedactedIds<'r> {
     redactor: &'r mut ProfileRedactor,
     /// Names of services before and after their redaction; the label `service.name` repeats them.
     service_names: HashMap<String, String>,
-    /// Changed texts as names of functions, and as paths. All others stay.
-    names: HashMap<StringId, Option<StringId>>,
-    paths: HashMap<StringId, Option<StringId>>,
-    functions: ById<Option<FunctionId>>,
-    /// Changed locations, and whether a location is one of them.
-    locations: HashMap<LocationId, Option<LocationId>>,
-    is_location_changed: Vec<bool>,
-    stacks: ById<StackId>,
+    /// Entries before the pass.
+    before: DictionaryLens,
+    /// New ids of labels; an inner `None` for a removed one.
     attributes: ById<Option<AttributeId>>,
     attribute_sets: ById<AttributeSetId>,
-    mappings: ById<MappingId>,
+    /// New sets of labels, and those that several sets became.
+    new_sets: HashSet<AttributeSetId>,
+    shared_sets: HashSet<AttributeSetId>,
     /// Texts that were replaced or dropped at one of their uses.
     removed: Vec<StringId>,
 }
@@ -91,118 +88,188 @@ fn samples(mut data: ProfilesData, redactor: &mut ProfileRedactor, renamed: &Has
         let name = resource.service_name().to_owned();
         service_names.entry(name.clone()).or_insert(name);
     }
-    let lens = data.dictionary.lens();
+    let before = data.dictionary.lens();
     let mut ids = RedactedIds {
         redactor,
         service_names,
-        names: HashMap::new(),
-        paths: HashMap::new(),
-        functions: ById::new(0),
-        locations: HashMap::new(),
-        is_location_changed: Vec::new(),
-        stacks: ById::new(0),
-        attributes: ById::new(lens.attributes),
-        attribute_sets: ById::new(lens.attribute_sets),
-        mappings: ById::new(lens.mappings),
+        before,
+        attributes: ById::new(before.attributes),
+        attribute_sets: ById::new(before.attribute_sets),
+        new_sets: HashSet::new(),
+        shared_sets: HashSet::new(),
         removed: Vec::new(),
     };
     let ProfilesData { dictionary, resources } = &mut data;
-    // Nearly always no text of the dictionary changes; samples and stacks are then not visited.
-    let are_frames_unchanged = ids.are_frames_unchanged(dictionary);
-    let is_label = |index: &usize| !dictionary.is_frame_type(AttributeId(*index as u32));
-    let labels: Vec<usize> = (0..lens.attributes).filter(is_label).collect();
-    let mut are_labels_unchanged = true;
-    for index in labels {
-        let id = AttributeId(index as u32);
-        are_labels_unchanged &= ids.attribute(dictionary, id) == Some(id);
-    }
-    if are_frames_unchanged && are_labels_unchanged {
-        return data;
-    }
-    if !are_frames_unchanged {
-        ids.functions = ById::new(lens.functions);
-        ids.stacks = ById::new(lens.stacks);
-        for index in 0..lens.functions {
-            ids.function(dictionary, FunctionId(index as u32));
-        }
-        ids.is_location_changed = vec![false; lens.locations];
-        for index in 0..lens.locations {
-            ids.location(dictionary, LocationId(index as u32));
-        }
-    }
-    for profile in resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
-        profile.attributes = ids.attribute_set(dictionary, profile.attributes);
-        let mut changed: HashSet<(StackId, AttributeSetId, LinkId)> = HashSet::new();
-        for sample in &mut profile.samples {
-            let before = (sample.stack, sample.attributes);
-            if !are_frames_unchanged {
-                sample.stack = ids.stack(dictionary, sample.stack);
+    let stacks = ids.frames(dictionary);
+    let are_labels_unchanged = ids.are_labels_unchanged(dictionary);
+    // Samples are visited only if the id of a stack or a label changed.
+    if !stacks.is_empty() || !are_labels_unchanged {
+        let shared_stacks: HashSet<StackId> = stacks.values().copied().collect();
+        for profile in resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            profile.attributes = ids.attribute_set(dictionary, profile.attributes);
+            for sample in &mut profile.samples {
+                sample.stack = stacks.get(&sample.stack).copied().unwrap_or(sample.stack);
+                sample.attributes = ids.attribute_set(dictionary, sample.attributes);
             }
-            sample.attributes = ids.attribute_set(dictionary, sample.attributes);
-            if (sample.stack, sample.attributes) != before {
-                changed.insert((sample.stack, sample.attributes, sample.link));
-            }
+            merge_equal(profile, &shared_stacks, &ids.shared_sets);
         }
-        merge_equal(profile, &changed);
     }
-    let erased = ids.erased(dictionary, lens);
-    dictionary.erase_strings(erased);
+    if !ids.removed.is_empty() {
+        let erased = ids.erased(dictionary);
+        dictionary.erase_strings(erased);
+    }
     data
 }
 
-/// Merges the samples of the identities in `changed`; all others have distinct identities already.
-fn merge_equal(profile: &mut Profile, changed: &HashSet<(StackId, AttributeSetId, LinkId)>) {
-    if changed.is_empty() {
+/// Merges the samples whose stacks or labels may have become those of another sample.
+fn merge_equal(profile: &mut Profile, stacks: &HashSet<StackId>, sets: &HashSet<AttributeSetId>) {
+    if stacks.is_empty() && sets.is_empty() {
         return;
     }
-    let is_changed = |sample: &mut Sample| changed.contains(&(sample.stack, sample.attributes, sample.link));
+    let is_shared = |sample: &mut Sample| stacks.contains(&sample.stack) || sets.contains(&sample.attributes);
     let mut merged = Merged::default();
-    for sample in profile.samples.extract_if(.., is_changed) {
+    for sample in profile.samples.extract_if(.., is_shared) {
         merged.add(sample);
     }
     profile.samples.append(&mut merged.into_sorted_profile().samples);
 }
 
-fn new_text(changed: &HashMap<StringId, Option<StringId>>, id: StringId) -> Option<StringId> {
+/// New ids of the texts that change; `None` for those that are dropped.
+type NewTexts = HashMap<StringId, Option<StringId>>;
+
+fn new_text(changed: &NewTexts, id: StringId) -> Option<StringId> {
     changed.get(&id).copied().unwrap_or(Some(id))
 }
 
+/// Replaces paths of mappings in place; the result has the new id of each that became equal to another one.
+fn replaced_mappings(dictionary: &mut Dictionary, paths: &NewTexts) -> HashMap<MappingId, MappingId> {
+    let mut changes = Vec::new();
+    for (index, before) in dictionary.mappings().iter().enumerate() {
+        let filename = new_text(paths, before.filename).unwrap_or_default();
+        if filename != before.filename {
+            changes.push((MappingId(index as u32), Mapping { filename, ..*before }));
+        }
+    }
+    dictionary.replace_mappings(&changes)
+}
+
+/// Replaces functions and mappings of locations; the result is as that of [`RedactedIds::functions`].
+fn replaced_locations(
+    dictionary: &mut Dictionary,
+    functions: &HashMap<FunctionId, Option<FunctionId>>,
+    mappings: &HashMap<MappingId, MappingId>,
+) -> HashMap<LocationId, Option<LocationId>> {
+    if functions.is_empty() && mappings.is_empty() {
+        return HashMap::new();
+    }
+    let (mut changes, mut dropped) = (Vec::new(), Vec::new());
+    for index in 0..dictionary.lens().locations {
+        let id = LocationId(index as u32);
+        let location = dictionary.get_location(id);
+        let mapping = mappings.get(&location.mapping).copied().unwrap_or(location.mapping);
+        let is_changed = |line: &Line| functions.contains_key(&line.function);
+        if mapping == location.mapping && !location.lines.iter().any(is_changed) {
+            continue;
+        }
+        let new_line = |line: &Line| {
+            let function = functions.get(&line.function).copied().unwrap_or(Some(line.function))?;
+            Some(Line { function, ..*line })
+        };
+        let lines: Vec<Line> = location.lines.iter().filter_map(new_line).collect();
+        if lines.is_empty() && !location.lines.is_empty() {
+            dropped.push((id, None));
+        } else {
+            changes.push((id, mapping, lines));
+        }
+    }
+    let moved = dictionary.replace_locations(&changes).into_iter().map(|(old, new)| (old, Some(new)));
+    moved.chain(dropped).collect()
+}
+
 impl RedactedIds<'_> {
-    /// Whether every function and mapping keeps its texts.
-    fn are_frames_unchanged(&mut self, dictionary: &mut Dictionary) -> bool {
+    /// Replaces the texts of functions and mappings in place. Locations and stacks are visited only if functions became equal to
+    /// others or were removed. The result has the new id of each stack whose old id must not be used any more.
+    fn frames(&mut self, dictionary: &mut Dictionary) -> HashMap<StackId, StackId> {
         let functions = dictionary.functions();
         let names: Vec<StringId> = functions.iter().flat_map(|it| [it.name, it.system_name]).collect();
         let mappings = dictionary.mappings().iter().map(|it| it.filename);
         let paths: Vec<StringId> = functions.iter().map(|it| it.filename).chain(mappings).collect();
-        self.names = self.changed_texts(dictionary, RedactionTarget::Function, names);
-        self.paths = self.changed_texts(dictionary, RedactionTarget::File, paths);
-        let mut is_unchanged = self.names.is_empty() && self.paths.is_empty();
-        for index in 0..dictionary.mappings().len() {
-            let id = MappingId(index as u32);
-            is_unchanged &= self.mapping(dictionary, id) == id;
+        let names = self.changed_texts(dictionary, RedactionTarget::Function, names);
+        let paths = self.changed_texts(dictionary, RedactionTarget::File, paths);
+        if names.is_empty() && paths.is_empty() {
+            return HashMap::new();
+        }
+        let functions = self.functions(dictionary, &names, &paths);
+        let mappings = replaced_mappings(dictionary, &paths);
+        let locations = replaced_locations(dictionary, &functions, &mappings);
+        let mut if_empty = LocationId::EMPTY;
+        if locations.values().any(Option::is_none) {
+            let name = dictionary.string(NO_FRAMES);
+            let function = dictionary.function(Function { name, ..Function::default() });
+            let lines = [Line { function, ..Line::default() }];
+            if_empty = dictionary.location(Location { lines: &lines, ..Location::default() });
+        }
+        if locations.is_empty() {
+            HashMap::new()
+        } else {
+            dictionary.replace_in_stacks(&locations, if_empty)
+        }
+    }
+
+    /// The new id of each function that became equal to another one; `None` for those whose name is dropped.
+    fn functions(
+        &mut self,
+        dictionary: &mut Dictionary,
+        names: &NewTexts,
+        paths: &NewTexts,
+    ) -> HashMap<FunctionId, Option<FunctionId>> {
+        let (mut changes, mut dropped) = (Vec::new(), Vec::new());
+        for (index, before) in dictionary.functions().iter().enumerate() {
+            let id = FunctionId(index as u32);
+            let Function { name, system_name, filename, start_line } = *before;
+            let filename_after = new_text(paths, filename).unwrap_or_default();
+            match [name, system_name].map(|name| new_text(names, name)) {
+                [Some(name), Some(system_name)] => {
+                    let after = Function { name, system_name, filename: filename_after, start_line };
+                    changes.extend((after != *before).then_some((id, after)));
+                }
+                _ => {
+                    self.removed.extend([name, system_name, filename]);
+                    changes.push((id, Function::default()));
+                    dropped.push((id, None));
+                }
+            }
+        }
+        let moved = dictionary.replace_functions(&changes).into_iter().map(|(old, new)| (old, Some(new)));
+        moved.chain(dropped).collect()
+    }
+
+    /// Computes the new id of every label.
+    fn are_labels_unchanged(&mut self, dictionary: &mut Dictionary) -> bool {
+        let mut is_unchanged = true;
+        for index in 0..self.before.attributes {
+            let id = AttributeId(index as u32);
+            if !dictionary.is_frame_type(id) {
+                is_unchanged &= self.attribute(dictionary, id) == Some(id);
+            }
         }
         is_unchanged
     }
 
     /// Removed texts without a further use. The dictionary keeps entries that no sample refers to any more; encoders omit them.
-    fn erased(&self, dictionary: &Dictionary, before: DictionaryLens) -> Vec<StringId> {
+    fn erased(&self, dictionary: &Dictionary) -> Vec<StringId> {
         let mut is_used = vec![false; dictionary.lens().strings];
         let mut using = |id: StringId| is_used[id.index()] = true;
-        for (index, function) in dictionary.functions().iter().enumerate() {
-            let is_replaced = self.functions.get(index).is_some_and(|new| new != Some(FunctionId(index as u32)));
-            if !is_replaced {
-                [function.name, function.system_name, function.filename].into_iter().for_each(&mut using);
-            }
+        for function in dictionary.functions() {
+            [function.name, function.system_name, function.filename].into_iter().for_each(&mut using);
         }
-        for (index, mapping) in dictionary.mappings().iter().enumerate() {
-            if self.mappings.get(index).is_none_or(|new| new == MappingId(index as u32)) {
-                using(mapping.filename);
-            }
+        for mapping in dictionary.mappings() {
+            using(mapping.filename);
         }
         for index in 0..dictionary.lens().attributes {
             let id = AttributeId(index as u32);
             let is_replaced =
-                index < before.attributes && self.attributes.get(index).is_some_and(|new| new != Some(id));
+                index < self.before.attributes && self.attributes.get(index).is_some_and(|new| new != Some(id));
             let StoredAttribute { key, value, unit } = dictionary.get_stored_attribute(id);
             if !is_replaced {
                 using(key);
@@ -215,13 +282,13 @@ impl RedactedIds<'_> {
         self.removed.iter().copied().filter(|id| !is_used[id.index()]).collect()
     }
 
-    /// New ids of the texts that change; `None` for those that are dropped.
+    /// The texts of `ids` that change.
     fn changed_texts(
         &mut self,
         dictionary: &mut Dictionary,
         target: RedactionTarget,
         mut ids: Vec<StringId>,
-    ) -> HashMap<StringId, Option<StringId>> {
+    ) -> NewTexts {
         let mut is_seen = vec![false; dictionary.lens().strings];
         ids.retain(|id| !std::mem::replace(&mut is_seen[id.index()], true));
         let unknown = self.redactor.unknown(target, &ids, |id| dictionary.get_string(*id));
@@ -236,75 +303,6 @@ impl RedactedIds<'_> {
             changed.insert(id, new);
         }
         changed
-    }
-
-    fn stack(&mut self, dictionary: &mut Dictionary, id: StackId) -> StackId {
-        if let Some(known) = self.stacks.get(id.index()) {
-            return known;
-        }
-        let before = dictionary.get_stack(id);
-        let is_changed = before.iter().any(|location| self.is_location_changed.get(location.index()) == Some(&true));
-        let mut new = id;
-        if is_changed {
-            let locations = before.iter().filter_map(|id| self.locations.get(id).copied().unwrap_or(Some(*id)));
-            let mut after: Vec<_> = locations.collect();
-            if after.is_empty() {
-                let name = dictionary.string(NO_FRAMES);
-                let function = dictionary.function(Function { name, ..Function::default() });
-                let lines = [Line { function, ..Line::default() }];
-                after.push(dictionary.location(Location { lines: &lines, ..Location::default() }));
-            }
-            new = dictionary.stack(&after);
-        }
-        self.stacks.set(id.index(), new)
-    }
-
-    /// Stores the new id of a location that changes; `None` when all its functions are dropped.
-    fn location(&mut self, dictionary: &mut Dictionary, id: LocationId) {
-        let location = dictionary.get_location(id);
-        let (address, attributes, before) = (location.address, location.attributes, location.mapping);
-        let mapping = self.mappings.get(before.index()).unwrap_or(before);
-        let new_function = |id: FunctionId| self.functions.get(id.index()).unwrap_or(Some(id));
-        if mapping == before && location.lines.iter().all(|line| new_function(line.function) == Some(line.function)) {
-            return;
-        }
-        let had_lines = !location.lines.is_empty();
-        let new_line = |line: &Line| Some(Line { function: new_function(line.function)?, ..*line });
-        let lines: Vec<Line> = location.lines.iter().filter_map(new_line).collect();
-        let is_dropped = had_lines && lines.is_empty();
-        let new = (!is_dropped).then(|| dictionary.location(Location { mapping, address, lines: &lines, attributes }));
-        self.locations.insert(id, new);
-        self.is_location_changed[id.index()] = true;
-    }
-
-    /// `None` when its name is dropped.
-    fn function(&mut self, dictionary: &mut Dictionary, id: FunctionId) -> Option<FunctionId> {
-        if let Some(known) = self.functions.get(id.index()) {
-            return known;
-        }
-        let before = dictionary.get_function(id);
-        let Function { name, system_name, filename, start_line } = before;
-        let names = [name, system_name].map(|name| new_text(&self.names, name));
-        let mut new = None;
-        if names.contains(&None) {
-            self.removed.extend([name, system_name, filename]);
-        }
-        if let [Some(name), Some(system_name)] = names {
-            let filename = new_text(&self.paths, filename).unwrap_or_default();
-            let function = Function { name, system_name, filename, start_line };
-            new = Some(if function == before { id } else { dictionary.function(function) });
-        }
-        self.functions.set(id.index(), new)
-    }
-
-    fn mapping(&mut self, dictionary: &mut Dictionary, id: MappingId) -> MappingId {
-        if let Some(known) = self.mappings.get(id.index()) {
-            return known;
-        }
-        let mapping = dictionary.get_mapping(id);
-        let filename = new_text(&self.paths, mapping.filename).unwrap_or_default();
-        let new = dictionary.mapping(Mapping { filename, ..mapping });
-        self.mappings.set(id.index(), new)
     }
 
     fn attribute_set(&mut self, dictionary: &mut Dictionary, id: AttributeSetId) -> AttributeSetId {
@@ -324,6 +322,9 @@ impl RedactedIds<'_> {
                 is_new
             });
             new = dictionary.attribute_set(&after);
+            if new.index() < self.before.attribute_sets || !self.new_sets.insert(new) {
+                self.shared_sets.insert(new);
+            }
         }
         self.attribute_sets.set(id.index(), new)
     }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::profiles::NO_FRAMES;
 use super::*;
 use crate::encode::otlp::{self, Revision};
 use crate::encode::{flamegraph, folded, pprof};
-use crate::transform::tree;
+use crate::transform::{tree, Merged};
 use crate::*;
 
 fn rule(pairs: &[(&str, &str)]) -> RedactionRule {
@@ -37,7 +38,10 @@ fn profile(samples: &[(Vec<String>, [String; 2], i64)]) -> ProfilesData {
         let attributes = dictionary.attribute_set(&[label]);
         Sample { stack, attributes, values: vec![*value], exact_value: value * 7, ..Sample::default() }
     };
-    let samples = samples.iter().map(&mut sample).collect();
+    // Profiles of a session have each stack and label set once.
+    let mut merged = Merged::default();
+    samples.iter().map(&mut sample).for_each(|sample| merged.add(sample));
+    let samples = merged.into_sorted_profile().samples;
     let cpu = ValueType::new("cpu", "nanoseconds");
     let profile = Profile { sample_type: cpu.clone(), period_type: cpu, samples, ..Profile::default() };
     let resource = vec![Attribute::string("service.name", "shop")];
@@ -267,4 +271,60 @@ proptest! {
         let twice = UnredactedProfiles::new(once).redacted(&mut redactor(rules()));
         prop_assert_eq!(format!("{twice:?}"), shown);
     }
+
+    #[test]
+    fn exchanged_equal_and_dropped_names_give_the_profile_of_a_program_with_the_new_names(
+        given in prop::collection::vec(
+            (prop::collection::vec("([a-c]_[a-c]|x_[0-3]|d_[0-1])", 1..6), ["(user|zone)", "[a-b]"], 1i64..1000),
+            1..60,
+        ),
+    ) {
+        let rules = vec![
+            rule(&[("where", "function, file"), ("match", "([a-c])_([a-c])"), ("with", "${2}_$1")]),
+            rule(&[("where", "function, file"), ("match", "x_[0-3]"), ("with", "a_a")]),
+            rule(&[("where", "function"), ("match", "^d_"), ("action", "drop")]),
+            rule(&[("where", "label_value"), ("match", "^[ab]$"), ("with", "v")]),
+        ];
+        let renamed = |name: &String| match name.split_at(2) {
+            ("x_", _) => Some("a_a".to_owned()),
+            ("d_", _) => None,
+            (first, second) => Some(format!("{second}_{}", &first[..1])),
+        };
+        let new_names: Vec<_> = given.iter().map(|(functions, [key, _], value)| {
+            let names: Vec<_> = functions.iter().map(renamed).collect();
+            (names, [key.clone(), "v".to_owned()], *value)
+        }).collect();
+        let redacted = UnredactedProfiles::new(profile(&given)).redacted(&mut redactor(rules));
+        let decoded_lines = lines(&redacted);
+        let mut expected: BTreeMap<String, i64> = BTreeMap::new();
+        for (names, [key, value], total) in &new_names {
+            // The line of a frame is its place in the stack, modulo 2; see `profile`.
+            let frames = names.iter().enumerate().filter_map(|(index, name)| Some((name.as_ref()?, index % 2)));
+            let frames: Vec<_> = frames.map(|(name, line)| format!("{name}:/users/ann/{name}.py:{line}")).collect();
+            let stack = if frames.is_empty() { format!("{NO_FRAMES}::0") } else { frames.join(";") };
+            *expected.entry(format!("{stack} {key}={value}")).or_default() += total;
+        }
+        let expected: Vec<_> = expected.into_iter().collect();
+        prop_assert_eq!(decoded_lines, expected);
+    }
+}
+
+/// Samples as `name:file:line;… key=value` from the leaf, with their totals; fails on a repeated line.
+fn lines(data: &ProfilesData) -> Vec<(String, i64)> {
+    let dictionary = &data.dictionary;
+    let line = |sample: &Sample| {
+        let frames = dictionary.get_stack(sample.stack).iter().map(|location| {
+            let line = dictionary.get_location(*location).lines[0];
+            let function = dictionary.get_function(line.function);
+            let (name, file) = (dictionary.get_string(function.name), dictionary.get_string(function.filename));
+            format!("{name}:{file}:{}", line.line)
+        });
+        let stack = frames.collect::<Vec<_>>().join(";");
+        let labels = dictionary.attributes_of(sample.attributes).map(|it| format!("{}={}", it.key, it.value));
+        (format!("{stack} {}", labels.collect::<Vec<_>>().join(",")), sample.total())
+    };
+    let mut lines: Vec<_> = samples(data).iter().map(line).collect();
+    lines.sort();
+    assert!(lines.windows(2).all(|pair| pair[0].0 != pair[1].0), "a sample is repeated: {lines:?}");
+    lines
 }
