@@ -17,7 +17,7 @@ const BYTES = 80_000;
 const interval = 65_536;
 const [, , directory, scenario] = process.argv;
 
-const kept = [];
+const kept = (globalThis.kept = []);
 function keepBuffers(count) {
   for (let i = 0; i < count; i++) kept.push(Buffer.alloc(BYTES));
   return count * BYTES;

@@ -20,7 +20,8 @@ const body = `for (let i = 0; i < count; i++) slots[i % slots.length] = ${LITERA
 const keepArrays = new Function('slots', 'count', `return function keepArrays() { ${body} }`);
 const dropArrays = new Function('slots', 'count', `return function dropArrays() { ${body} }`);
 
-const kept = [];
+// Global: the scope of a module is garbage once its code has run, and a collection may happen before the exit.
+const kept = (globalThis.kept = []);
 function keep(count) {
   const slots = new Array(count);
   kept.push(slots);
