@@ -12,6 +12,7 @@ use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::queue::{DeliveryResult, DestinationQueue, QueuedPayload};
 use crate::spool::{BufferedFiles, Spool};
 use crate::stats::{DiscardReason, RemovedFiles};
+use crate::writer_sender::WriterSender;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) enum Sender {
     File(FileSender),
     OtlpGrpc(Box<OtlpGrpcSender>),
     Http(Box<HttpSender>),
+    Writer(WriterSender),
 }
 
 impl Sender {
@@ -40,6 +42,7 @@ impl Sender {
             Self::File(sender) => sender.attempt(payload).await,
             Self::OtlpGrpc(sender) => sender.attempt(payload).await,
             Self::Http(sender) => sender.attempt(payload, clock.unix()).await,
+            Self::Writer(sender) => sender.attempt(payload).await,
         }
     }
 
@@ -47,13 +50,13 @@ impl Sender {
     fn removed_files(&self) -> RemovedFiles {
         match self {
             Self::File(sender) => sender.removed,
-            Self::OtlpGrpc(_) | Self::Http(_) => RemovedFiles::default(),
+            Self::OtlpGrpc(_) | Self::Http(_) | Self::Writer(_) => RemovedFiles::default(),
         }
     }
 
     fn forget_payload(&mut self) {
         match self {
-            Self::File(_) => {}
+            Self::File(_) | Self::Writer(_) => {}
             Self::OtlpGrpc(sender) => sender.forget_payload(),
             Self::Http(sender) => sender.forget_payload(),
         }

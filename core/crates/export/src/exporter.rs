@@ -13,6 +13,7 @@ use crate::queue::{DestinationQueue, QueueMark};
 use crate::settings::{BufferSettings, Destination, ExporterSettings};
 use crate::spool::{BufferedFiles, Spool};
 use crate::stats::{DestinationStats, DiscardReason};
+use crate::writer_sender::WriterSender;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -52,7 +53,8 @@ impl Exporter {
         let mut buffers = Vec::new();
         for destination in &destinations {
             let (kind, shown, sender) = sender_for(destination, &settings)?;
-            let buffer = settings.buffer.as_ref().filter(|_| !matches!(destination, Destination::File(_)));
+            let is_request = !matches!(destination, Destination::File(_) | Destination::Writer(_));
+            let buffer = settings.buffer.as_ref().filter(|_| is_request);
             let identity = format!("{shown}\0{}", same_target_before(&queues, kind, &shown));
             let queue = Arc::new(DestinationQueue::new(kind, shown, &settings).with_buffer(buffer));
             queues.push(queue.clone());
@@ -222,6 +224,10 @@ fn sender_for(
         Destination::Pyroscope(endpoint) => {
             let sender = HttpSender::start(endpoint, HttpProtocol::PyroscopePush, settings)?;
             ("pyroscope", sender.shown(), Sender::Http(Box::new(sender)))
+        }
+        Destination::Writer(writer) => {
+            let sender = WriterSender::new(writer.clone(), settings.start_thread);
+            (writer.kind(), writer.shown(), Sender::Writer(sender))
         }
     })
 }

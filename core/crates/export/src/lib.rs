@@ -40,9 +40,11 @@ mod otlp_grpc;
 mod outcome;
 mod owned_descriptor;
 mod payload;
+mod payload_writer;
 mod proxy;
 mod queue;
 mod secret;
+mod server_connector;
 mod settings;
 mod socket;
 mod spool;
@@ -50,6 +52,7 @@ mod stats;
 mod tls;
 mod tls_client;
 mod wire;
+mod writer_sender;
 
 pub use clock::{Clock, SystemClock};
 pub use endpoint::{check_url, shown as shown_url};
@@ -58,7 +61,9 @@ pub use exporter::{Exporter, LossBaseline};
 pub use http_listener::{HttpHandler, HttpListener, ListenerCounts, OnBound};
 pub use http_message::{HttpRequest, HttpResponse, MAX_BODY_BYTES};
 pub use payload::{ExportPayload, SplitFn};
+pub use payload_writer::{PayloadWriter, WriteError, WriteErrorKind};
 pub use secret::Secret;
+pub use server_connector::ServerConnector;
 pub use settings::{
     BufferSettings, Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings,
     StartThread, TlsFiles,

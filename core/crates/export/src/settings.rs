@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::payload::SplitFn;
+use crate::payload_writer::PayloadWriter;
 use crate::secret::Secret;
 use std::ffi::CStr;
 use std::fmt;
@@ -25,7 +26,7 @@ pub struct ExporterSettings {
     pub max_request_bytes: usize,
     /// Time after `enqueue` in which a body is retried; then it is discarded as `expired`. Default 15 minutes.
     pub retry_max_age: Duration,
-    /// Stores the requests of every destination except files on disk until they are settled. Default none.
+    /// Stores the requests of every destination except files and writers on disk until they are settled. Default none.
     pub buffer: Option<BufferSettings>,
     /// `User-Agent` of every request.
     pub user_agent: String,
@@ -94,6 +95,8 @@ pub enum Destination {
     OtlpHttp(OtlpEndpoint),
     /// Pyroscope's push protocol over HTTP/1.1; the endpoint is the full URL, path included. Bodies are `push.v1.PushRequest`.
     Pyroscope(OtlpEndpoint),
+    /// A storage that the caller writes, under names `<type>-<unix ms>-<n>.pb.gz`. Bodies are written unchanged.
+    Writer(Arc<dyn PayloadWriter>),
 }
 
 /// A receiver of OTLP profiles.

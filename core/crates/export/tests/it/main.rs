@@ -23,3 +23,4 @@ mod shared;
 mod sidecars;
 mod stopping;
 mod tls;
+mod writers;
