@@ -24,6 +24,7 @@ use crate::verbs::spans::SpansArguments;
 use crate::verbs::tail::TailArguments;
 use crate::verbs::top::TopArguments;
 use crate::verbs::tree::TreeArguments;
+use crate::verbs::upload::UploadArguments;
 
 const OVERVIEW: &str = "{name} {version}: {about}\n\nUsage: {usage}\n\nVerbs:\n{subcommands}{after-help}";
 const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{options}{after-help}";
@@ -36,7 +37,7 @@ const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{o
     about = "profiles linked to traces and spans",
     override_usage = "spanprof VERB [ARGUMENTS]",
     help_template = OVERVIEW,
-    after_help = "`spanprof VERB --help` shows the flags of a verb. Profiles are read from a file, a directory, stdin (-) or a running `serve` (http://…)."
+    after_help = "`spanprof VERB --help` shows the flags of a verb. Profiles are read from a file, a directory, stdin (-), object storage (s3://…) or a running `serve` (http://…)."
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -71,6 +72,8 @@ pub(crate) enum CliVerb {
     Convert(ConvertArguments),
     /// Write several profiles into one file
     Merge(MergeArguments),
+    /// Copy the profiles of a directory to object storage
+    Upload(UploadArguments),
     /// List services and their profile types
     Services(ServicesArguments),
     /// Print the labels with their number of values

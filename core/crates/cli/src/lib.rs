@@ -11,7 +11,9 @@ mod failure;
 mod fetch;
 mod mcp;
 mod moment;
+mod object_storage;
 mod output;
+mod proxy;
 mod quantity;
 mod query_string;
 mod scrape;
@@ -56,6 +58,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Flamegraph(given) => verbs::flamegraph::run(&given),
         CliVerb::Convert(given) => verbs::convert::run(&given),
         CliVerb::Merge(given) => verbs::merge::run(&given),
+        CliVerb::Upload(given) => verbs::upload::run(&given),
         CliVerb::Services(given) => verbs::services::run(&given),
         CliVerb::Mcp(given) => verbs::mcp::run(given, &arguments::command(), answer),
         CliVerb::Labels(given) => verbs::labels::run(&given),

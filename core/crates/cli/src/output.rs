@@ -2,10 +2,11 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
+use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
 
 /// Writes the result of a verb to stdout.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
@@ -74,12 +75,16 @@ impl Drop for Progress {
     }
 }
 
-/// Writes the result of a verb to `path`, or to stdout for `-`. The file is replaced atomically.
+/// Writes the result of a verb to `path`, to an object, or to stdout for `-`. The file is replaced atomically.
 pub(crate) fn write(path: &str, bytes: &[u8]) -> Result<(), Failure> {
     if path == "-" {
         return print(bytes);
     }
-    let target = Path::new(path);
+    if let Some(url) = ObjectUrl::parse(path) {
+        return write_object(&url?, bytes);
+    }
+    let target = path_of_file_url(path).unwrap_or_else(|| Ok(PathBuf::from(path)))?;
+    let target = target.as_path();
     let failed = |error: io::Error| Failure::new(format!("cannot write {path}: {error}"));
     let is_special = std::fs::metadata(target).is_ok_and(|meta| !meta.is_file());
     if is_special {
@@ -99,4 +104,13 @@ pub(crate) fn write(path: &str, bytes: &[u8]) -> Result<(), Failure> {
         let _ = std::fs::remove_file(&temporary);
         failed(error)
     })
+}
+
+fn write_object(url: &ObjectUrl, bytes: &[u8]) -> Result<(), Failure> {
+    if url.is_prefix() {
+        return Err(
+            Failure::usage(format!("`{url}` is a prefix")).hint("name the object, such as s3://BUCKET/cpu.pb.gz")
+        );
+    }
+    Ok(ObjectStorage::open(url)?.put(&url.key, bytes.to_vec())?)
 }

@@ -1,4 +1,4 @@
-//! Sources of profiles for the reading verbs: a file, stdin, a directory, or a running `serve`. Called by `top`,
+//! Sources of profiles for the reading verbs: a file, stdin, a directory, object storage, or a running `serve`. Called by `top`,
 //! `flamegraph`, `convert` and `check`.
 
 use std::cell::Cell;
@@ -15,6 +15,7 @@ use spanprof_read::query::Filter;
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::fetch::ServerUrl;
+use crate::object_storage::{self, path_of_file_url, ListedObject, ObjectStorage, ObjectUrl};
 use crate::serve::looks_like_a_profile;
 use crate::{output, query_string, selection};
 
@@ -22,6 +23,10 @@ use crate::{output, query_string, selection};
 const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Files of a directory merged at once.
 const MERGE_BATCH: usize = 24;
+/// Objects requested at once.
+const OBJECT_BATCH: usize = 32;
+/// Bytes of the objects requested at once, unless the first is larger.
+const OBJECT_BATCH_BYTES: u64 = 64 << 20;
 
 /// A source of profiles.
 #[derive(Debug)]
@@ -29,6 +34,9 @@ pub(crate) enum Source {
     Stdin,
     File(PathBuf),
     Directory(PathBuf),
+    Object(ObjectStorage),
+    /// All profiles below a prefix.
+    ObjectPrefix(ObjectStorage),
     Server(ServerUrl),
 }
 
@@ -44,17 +52,34 @@ impl Source {
         if text == "-" {
             return Ok(Source::Stdin);
         }
-        if text.contains("://") {
+        if let Some(url) = ObjectUrl::parse(text) {
+            return Self::of_object_storage(&url?);
+        }
+        let file = path_of_file_url(text);
+        if file.is_none() && text.contains("://") {
             return ServerUrl::parse(text).map(Source::Server);
         }
-        let path = PathBuf::from(text);
+        let path = file.unwrap_or_else(|| Ok(PathBuf::from(text)))?;
         match fs::metadata(&path) {
             Ok(meta) if meta.is_dir() => Ok(Source::Directory(path)),
             Ok(_) => Ok(Source::File(path)),
             Err(error) => Err(Failure::new(format!("cannot read {text}: {error}")).hint(
-                "expected a file, a directory, `-` for stdin, or the http:// address of a running `spanprof serve`",
+                "expected a file, a directory, `-` for stdin, an s3://, gs:// or az:// URL, or the http:// address of a running `spanprof serve`",
             )),
         }
+    }
+
+    /// The object of the URL; if there is none, its prefix.
+    fn of_object_storage(url: &ObjectUrl) -> Result<Source, Failure> {
+        let storage = ObjectStorage::open(url)?;
+        let is_object = !url.is_prefix() && storage.size(&url.key)?.is_some();
+        Ok(if is_object { Source::Object(storage) } else { Source::ObjectPrefix(storage) })
+    }
+
+    /// A filter for all that the source has. Of a prefix only the time range: years of objects are not downloaded for a hint.
+    pub(crate) fn widest(&self, filter: &Filter) -> Filter {
+        let from_unix_nano = filter.from_unix_nano.filter(|_| matches!(self, Source::ObjectPrefix(_)));
+        Filter { from_unix_nano, ..Filter::default() }
     }
 
     /// The samples that pass the filter. Unreadable files of a directory are reported and skipped; when all are
@@ -93,7 +118,7 @@ impl Source {
     /// The samples of each window that pass the filter, one window at a time, with labels and links. Unreadable files as in
     /// [`Self::read`].
     pub(crate) fn for_each_window(&self, filter: &Filter, visit: &mut dyn FnMut(ProfilesData)) -> Result<(), Failure> {
-        let skips_unreadable = matches!(self, Source::Directory(_));
+        let skips_unreadable = matches!(self, Source::Directory(_) | Source::ObjectPrefix(_));
         let mut readable = 0;
         let mut first_failure = None;
         let parts = self.parts(filter)?;
@@ -123,11 +148,15 @@ impl Source {
         self.parts(filter)?.collect()
     }
 
-    /// Names of the files of a directory, or of the requests of a server that may contain samples of the filter; of other
+    /// Names of the files of a directory, the keys below a prefix, or of the requests of a server that may contain samples of the filter; of other
     /// sources none.
     pub(crate) fn window_names(&self, filter: &Filter) -> Result<Vec<String>, Failure> {
         Ok(match self {
-            Source::Stdin | Source::File(_) => Vec::new(),
+            Source::Stdin | Source::File(_) | Source::Object(_) => Vec::new(),
+            Source::ObjectPrefix(storage) => {
+                let objects = object_storage::profiles(storage.list()?, filter.from_unix_nano);
+                objects.into_iter().map(|object| object.key).collect()
+            }
             Source::Directory(path) => {
                 list(path)?.into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
             }
@@ -142,6 +171,7 @@ impl Source {
     pub(crate) fn window(&self, name: &str) -> Result<ProfilesData, Failure> {
         decoded(&match self {
             Source::Server(server) => request(server, name)?,
+            Source::ObjectPrefix(storage) => download(storage, vec![name.to_owned()]).remove(0)?,
             _ => read_file(Path::new(name))?,
         })
     }
@@ -159,6 +189,19 @@ impl Source {
                 }
                 paths => Box::new(paths.into_iter().map(|path| read_file(&path))),
             },
+            Source::Object(storage) => {
+                Box::new(std::iter::once_with(|| download(storage, vec![storage.url().key.clone()]).remove(0)))
+            }
+            Source::ObjectPrefix(storage) => {
+                let listed = storage.list()?;
+                let objects = object_storage::profiles(listed.clone(), filter.from_unix_nano);
+                if objects.is_empty() && object_storage::profiles(listed, None).is_empty() {
+                    return Err(Failure::new(format!("no profiles in {}", storage.url())).hint(
+                        "expected the key of a profile, or a prefix of objects such as *.pb.gz, *.pb, *.pprof, *.json",
+                    ));
+                }
+                Box::new(batches(objects).into_iter().flat_map(|keys| download(storage, keys)))
+            }
             Source::Server(server) => {
                 let names = self.window_names(filter)?;
                 let removed = Rc::new(Cell::new(0));
@@ -190,6 +233,33 @@ fn decoded(named: &NamedBytes) -> Result<ProfilesData, Failure> {
     decode::any(&named.bytes, &DecodeLimits::default())
         .map(|(_, data)| data)
         .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
+}
+
+/// The objects under these keys.
+fn download(storage: &ObjectStorage, keys: Vec<String>) -> Vec<Result<NamedBytes, Failure>> {
+    let bodies = storage.get_all(&keys, MAX_FILE_BYTES);
+    let named = keys.iter().zip(bodies).map(|(key, body)| {
+        let bytes = body?;
+        Ok(NamedBytes { name: storage.url().with_key(key).to_string(), bytes })
+    });
+    named.collect()
+}
+
+/// Keys of objects that are requested at once.
+fn batches(objects: Vec<ListedObject>) -> Vec<Vec<String>> {
+    let mut batches: Vec<Vec<String>> = Vec::new();
+    let mut bytes = 0u64;
+    for object in objects {
+        bytes = bytes.saturating_add(object.bytes);
+        match batches.last_mut() {
+            Some(batch) if batch.len() < OBJECT_BATCH && bytes <= OBJECT_BATCH_BYTES => batch.push(object.key),
+            _ => {
+                bytes = object.bytes;
+                batches.push(vec![object.key]);
+            }
+        }
+    }
+    batches
 }
 
 /// One request of a server.
@@ -265,6 +335,15 @@ mod tests {
         let server = ServerUrl::parse("http://h:1/?service=cart&type=cpu&theme=dark&label=a%3Db").unwrap();
         let filter = Filter { service: Some("pay".to_owned()), ..Filter::default() };
         assert_eq!(merged_query(&server, &filter), "service=pay&type=cpu&label=a%3Db");
+    }
+
+    #[test]
+    fn objects_are_requested_in_batches_of_bounded_number_and_size() {
+        let object = |bytes| ListedObject { key: "k".to_owned(), bytes, modified_unix_nano: 0 };
+        let sizes = |objects: Vec<ListedObject>| batches(objects).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes(vec![object(1); 70]), [32, 32, 6]);
+        assert_eq!(sizes(vec![object(OBJECT_BATCH_BYTES), object(1), object(1)]), [1, 2]);
+        assert!(sizes(Vec::new()).is_empty());
     }
 
     #[test]

@@ -1,15 +1,18 @@
-//! Destinations of `spanprof scrape`: an OTLP receiver or a directory. The keys are those of the profiler's `destinations`.
+//! Destinations of `spanprof scrape`: an OTLP receiver, a directory or a prefix of object storage. The keys are those of the profiler's `destinations`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::AUTHORIZATION;
 use hyper::Uri;
 use serde_norway::Value;
-use spanprof_export::{Compression, Destination, FileDirectory, OtlpEndpoint, ProxySettings, Secret};
+use spanprof_export::{Compression, Destination, FileDirectory, OtlpEndpoint, Secret};
 
 use super::credentials::{bearer_token, headers, tls_files};
 use super::section::{invalid, ConfigSection};
 use crate::failure::Failure;
+use crate::object_storage::{path_of_file_url, ObjectUrl, ObjectWriter};
+use crate::proxy;
 
 /// Path of profiles at OTLP/HTTP receivers; appended to an endpoint without a path.
 const PROFILES_PATH: &str = "/v1development/profiles";
@@ -24,20 +27,46 @@ pub(crate) struct ScrapeDestination {
 pub(super) fn parse(value: Value, path: &str) -> Result<ScrapeDestination, Failure> {
     let mut section = ConfigSection::of(value, path)?;
     let kind = section.text("type")?;
-    let (endpoint, directory) = (section.text("endpoint")?, section.text("directory")?);
-    let parsed = match (endpoint, directory, kind.as_deref()) {
-        (Some(endpoint), None, None | Some("otlp")) => otlp(&mut section, &endpoint)?,
-        (None, Some(directory), None | Some("file")) => {
+    let (endpoint, directory, url) = (section.text("endpoint")?, section.text("directory")?, section.text("url")?);
+    let parsed = match (endpoint, directory, url, kind.as_deref()) {
+        (Some(endpoint), None, None, None | Some("otlp")) => otlp(&mut section, &endpoint)?,
+        (None, Some(directory), None, None | Some("file")) => {
+            let directory = match path_of_file_url(&directory) {
+                Some(path) => path.map_err(|failure| at(&section.path_of("directory"), failure))?,
+                None => directory.into(),
+            };
             let mut files = FileDirectory::new(directory);
             files.keep = section.count("keep")?.unwrap_or(files.keep);
             files.max_age = section.duration("max_age", Duration::from_secs(60))?;
             files.max_bytes = section.count("max_bytes")?.map(|bytes| bytes as u64);
             ScrapeDestination { export: Destination::File(files), is_file: true }
         }
-        _ => return Err(invalid(path, "expected `endpoint` (type: otlp) or `directory` (type: file)")),
+        (None, None, Some(url), None | Some("object_storage")) => object_storage(&section, &url)?,
+        _ => {
+            let expected = "expected `endpoint` (type: otlp), `directory` (type: file) or `url` (type: object_storage)";
+            return Err(invalid(path, expected));
+        }
     };
     section.finish()?;
     Ok(parsed)
+}
+
+/// Objects are written like files, but removed by the storage's own rules only.
+fn object_storage(section: &ConfigSection, url: &str) -> Result<ScrapeDestination, Failure> {
+    let path = section.path_of("url");
+    let Some(parsed) = ObjectUrl::parse(url) else {
+        return Err(invalid(
+            &path,
+            "expected s3://BUCKET/PREFIX, gs://… or az://…; `directory` names a local directory",
+        ));
+    };
+    let writer = parsed.and_then(|prefix| ObjectWriter::open(&prefix)).map_err(|failure| at(&path, failure))?;
+    Ok(ScrapeDestination { export: Destination::Writer(Arc::new(writer)), is_file: true })
+}
+
+/// A failure with the path of its key.
+fn at(path: &str, failure: Failure) -> Failure {
+    Failure { message: format!("`{path}`: {}", failure.message), ..failure }
 }
 
 fn otlp(section: &mut ConfigSection, endpoint: &str) -> Result<ScrapeDestination, Failure> {
@@ -76,23 +105,7 @@ fn otlp(section: &mut ConfigSection, endpoint: &str) -> Result<ScrapeDestination
     };
     settings.timeout = section.duration("timeout", Duration::from_millis(100))?.unwrap_or(settings.timeout);
     settings.tls = tls_files(section)?;
-    settings.proxy = proxy(&settings.url);
+    settings.proxy = proxy::of_environment(&settings.url);
     let export = if is_grpc { Destination::OtlpGrpc(settings) } else { Destination::OtlpHttp(settings) };
     Ok(ScrapeDestination { export, is_file: false })
-}
-
-/// The proxy of the environment, by the rules of the profiler: upper-case `HTTP_PROXY` is ignored.
-fn proxy(url: &str) -> Option<ProxySettings> {
-    let text = |names: &[&str]| {
-        let mut values = names.iter().filter_map(|name| std::env::var(name).ok());
-        values.find(|value| !value.trim().is_empty())
-    };
-    let is_secure = url.starts_with("https://");
-    let names: &[&str] = if is_secure {
-        &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
-    } else {
-        &["http_proxy", "all_proxy"]
-    };
-    let url = text(names)?;
-    Some(ProxySettings { url, no_proxy: text(&["no_proxy", "NO_PROXY"]).unwrap_or_default() })
 }

@@ -85,6 +85,16 @@ fn an_invalid_value_is_an_error_that_names_its_key() {
         ("targets: [h:1]\ndestinations: [{endpoint: 'http://h', directory: d}]", "expected `endpoint`"),
         ("targets: [h:1]\ndestinations: [{endpoint: 'h:1'}]", "`destinations[0].endpoint`: the URL has no scheme"),
         ("targets: [h:1]\ndestinations: [{endpoint: 'http://h', protocol: json}]", "expected http/protobuf or grpc"),
+        ("targets: [h:1]\ndestinations: [{url: 'http://h'}]", "`destinations[0].url`: expected s3://BUCKET/PREFIX"),
+        (
+            "targets: [h:1]\ndestinations: [{url: 's3://u:marker@b/p'}]",
+            "`destinations[0].url`: the s3:// URL has a user",
+        ),
+        (
+            "targets: [h:1]\ndestinations: [{directory: 'file://h/p'}]",
+            "`destinations[0].directory`: `file://h/p` is not",
+        ),
+        ("targets: [h:1]\ndestinations: [{directory: d, url: 's3://b/p'}]", "expected `endpoint`"),
         ("[1, 2]", "`the document`: expected a map of keys, got a list"),
         ("a: [", "not YAML"),
     ] {

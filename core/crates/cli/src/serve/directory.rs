@@ -161,10 +161,14 @@ fn received_of_name(name: &str) -> Option<u64> {
 
 /// Whether a file has a usual suffix of profile files and is not a side-car.
 pub(crate) fn looks_like_a_profile(path: &Path) -> bool {
+    has_profile_suffix(path) && !is_sidecar(path)
+}
+
+/// Whether a name has a usual suffix of profile files.
+pub(crate) fn has_profile_suffix(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let plain = name.strip_suffix(".gz").unwrap_or(name);
-    let has_suffix = [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl"].iter().any(|it| plain.ends_with(it));
-    has_suffix && !is_sidecar(path)
+    [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl"].iter().any(|it| plain.ends_with(it))
 }
 
 /// Whether a file is the side-car `cpu-1.json` of a file `cpu-1.pb.gz` beside it.

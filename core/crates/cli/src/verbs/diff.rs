@@ -178,7 +178,7 @@ fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
             let mut filter = filter.clone();
             selection::narrow(&mut filter, selector)
                 .map_err(|message| Failure::usage(format!("--{flag}: {message}")))?;
-            Ok(NamedSide { name: selector.clone(), sources: given.sources.clone(), filter })
+            Ok::<_, Failure>(NamedSide { name: selector.clone(), sources: given.sources.clone(), filter })
         };
         // It would be read twice.
         if given.sources.iter().any(|name| name == "-") {

@@ -24,6 +24,7 @@ mod table;
 pub(crate) mod tail;
 pub(crate) mod top;
 pub(crate) mod tree;
+pub(crate) mod upload;
 
 use std::path::Path;
 
@@ -41,8 +42,8 @@ use crate::source::Source;
 
 const SOURCE_ABOUT: &str = "\
 Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, and folded
-stacks; all profiles of a directory; stdin for `-`; or a running `spanprof serve` by its address (a link copied from its page
-works). Several sources are merged.";
+stacks; all profiles of a directory; stdin for `-`; an object, or all below a prefix (s3://, gs://, az://); or a running
+`spanprof serve` by its address (a link copied from its page works). Several sources are merged.";
 
 /// Sources and filter of a reading verb.
 #[derive(Debug, clap::Args)]
@@ -134,7 +135,7 @@ fn nothing_passes(names: &str, sources: &[Source], filter: &Filter) -> Failure {
         return Failure::new(format!("no samples in {names}"));
     }
     let failure = Failure::new(format!("no samples in {names} match"));
-    match read_all(sources, &Filter::default(), Detail::Stacks) {
+    match merged(sources, |source| source.read(&source.widest(filter), Detail::Stacks)) {
         Ok(all) if all.sample_count() > 0 => match filter.type_name.as_deref() {
             Some(name) if query::types(&all).iter().all(|summary| summary.type_name != name) => {
                 missing(names, name, &all)

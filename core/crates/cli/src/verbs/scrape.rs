@@ -13,8 +13,8 @@ use crate::scrape::{ScrapeConfig, Scraper};
     override_usage = "spanprof scrape --config FILE [FLAGS]",
     before_help = "\
 Pulls pprof profiles from HTTP endpoints at intervals (Go's net/http/pprof, /debug/pprof of the packages) and forwards them to
-OTLP receivers and directories. Totals since the start of a process (allocations, contention) are forwarded as differences of
-successive pulls. Ctrl-C or SIGTERM delivers the queue and stops it. docs/scrape.md lists the keys of the file.",
+OTLP receivers, directories and object storage. Totals since the start of a process (allocations, contention) are forwarded as
+differences of successive pulls. Ctrl-C or SIGTERM delivers the queue and stops it. docs/scrape.md lists the keys of the file.",
     after_help = "\
 Examples:
   spanprof scrape --config scrape.yaml

@@ -42,9 +42,9 @@ pub(crate) struct TailArguments {
 
 pub(crate) fn run(given: &TailArguments) -> Result<i32, Failure> {
     let source = Source::parse(&given.source)?;
-    if !matches!(source, Source::Directory(_) | Source::Server(_)) {
+    if !matches!(source, Source::Directory(_) | Source::ObjectPrefix(_) | Source::Server(_)) {
         return Err(Failure::usage(format!(
-            "`{}` is not a directory or the address of a `spanprof serve`",
+            "`{}` is not a directory, a prefix of object storage or the address of a `spanprof serve`",
             given.source
         )));
     }

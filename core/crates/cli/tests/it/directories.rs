@@ -55,6 +55,34 @@ fn side_cars_are_not_read_as_profiles() {
 }
 
 #[test]
+fn a_file_url_is_a_path() {
+    let (directory, _) = written();
+    let url = format!("file://{}", directory.path().display());
+    assert_eq!(total(&[&url], "cpu"), 1_000_000_000);
+    let merged = format!("{url}/all%20types.pb.gz");
+    let done = spanprof(&["merge", &format!("{url}/cpu-1700000000000.pb.gz"), "-o", &merged]);
+    assert!(done.code == 0 && directory.path().join("all types.pb.gz").is_file(), "{done:?}");
+    let done = spanprof(&["top", "file://elsewhere/x"]);
+    assert!(done.code == 2 && done.stderr.contains("expected file:///PATH"), "{done:?}");
+}
+
+#[cfg(not(feature = "object-storage"))]
+#[test]
+fn a_build_without_object_storage_names_the_command_that_has_it() {
+    let (directory, paths) = written();
+    let directory = directory.path().to_str().unwrap();
+    for arguments in [
+        vec!["top", "s3://b/x/"],
+        vec!["merge", &paths[0], "-o", "gs://b/x.pb.gz"],
+        vec!["upload", directory, "az://b/x/"],
+    ] {
+        let done = spanprof(&arguments);
+        let is_clear = done.stderr.contains("has no object storage") && done.stderr.contains("cargo install");
+        assert!(done.code == 2 && is_clear, "{done:?}");
+    }
+}
+
+#[test]
 fn serve_lists_no_side_cars() {
     let (directory, _) = written();
     let serve = Serve::start(directory.path(), &[]);

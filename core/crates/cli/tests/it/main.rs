@@ -11,6 +11,8 @@ mod fixture;
 mod heap;
 mod hostile;
 mod mcp;
+#[cfg(feature = "object-storage")]
+mod objects;
 mod query;
 mod receive;
 mod redaction;

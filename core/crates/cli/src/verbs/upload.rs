@@ -1,0 +1,137 @@
+//! `spanprof upload`: copies the profiles and side-cars of a directory to object storage.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::failure::{Failure, EXIT_FAILED};
+use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
+use crate::output;
+use crate::serve::has_profile_suffix;
+
+/// Files in memory at once.
+const BATCH: usize = 16;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof upload DIRECTORY URL [FLAGS]",
+    before_help = "\
+Copies the profiles of a directory and their side-cars below s3://BUCKET/PREFIX/, gs://… or az://…, and removes nothing. An
+object of the same size is not written again. One of another size is of another writer: it stays, and the exit code is 1.
+Credentials are read from the environment variables of each storage; docs/destinations.md lists them.",
+    after_help = "\
+Examples:
+  spanprof upload ./profiles s3://shop-profiles/checkout/host-1/
+  spanprof upload ./profiles gs://shop-profiles/checkout/ --json"
+)]
+pub(crate) struct UploadArguments {
+    #[arg(value_name = "DIRECTORY", hide = true)]
+    pub directory: String,
+    #[arg(value_name = "URL", hide = true)]
+    pub url: String,
+    /// print the counts as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Files by result.
+#[derive(Debug, Default, PartialEq)]
+struct UploadCounts {
+    uploaded: u64,
+    uploaded_bytes: u64,
+    /// Objects of the same size.
+    present: u64,
+    failed: u64,
+}
+
+pub(crate) fn run(given: &UploadArguments) -> Result<i32, Failure> {
+    let prefix = ObjectUrl::parse(&given.url).unwrap_or_else(|| {
+        Err(Failure::usage(format!("`{}` is not the URL of object storage", given.url))
+            .hint("expected s3://BUCKET/PREFIX/, gs://BUCKET/PREFIX/ or az://CONTAINER/PREFIX/"))
+    })?;
+    let directory = path_of_file_url(&given.directory).unwrap_or_else(|| Ok(PathBuf::from(&given.directory)))?;
+    let files = files(&directory)?;
+    let storage = ObjectStorage::open(&prefix)?;
+    let mut counts = UploadCounts::default();
+    let known: HashMap<String, u64> = storage.list()?.into_iter().map(|object| (object.key, object.bytes)).collect();
+    for batch in files.chunks(BATCH) {
+        upload(&storage, batch, &known, &mut counts);
+    }
+    let UploadCounts { uploaded, uploaded_bytes, present, failed } = counts;
+    let text = match given.json {
+        true => json!({"uploaded": uploaded, "uploaded_bytes": uploaded_bytes, "present": present, "failed": failed})
+            .to_string(),
+        false => {
+            format!("{uploaded} files uploaded ({uploaded_bytes} bytes), {present} present already, {failed} failed")
+        }
+    };
+    output::print(format!("{text}\n").as_bytes())?;
+    Ok(if failed == 0 { 0 } else { EXIT_FAILED })
+}
+
+/// Uploads the files that the storage does not have.
+fn upload(storage: &ObjectStorage, files: &[PathBuf], known: &HashMap<String, u64>, counts: &mut UploadCounts) {
+    let mut objects = Vec::new();
+    for path in files {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let key = storage.url().key_below(name);
+        let body = match fs::read(path) {
+            Ok(body) => body,
+            // Removed by the retention of its writer.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                counts.failed += 1;
+                output::note(&format!("cannot read {}: {error}", path.display()));
+                continue;
+            }
+        };
+        match known.get(&key) {
+            Some(bytes) if *bytes == body.len() as u64 => counts.present += 1,
+            Some(bytes) => {
+                counts.failed += 1;
+                output::note(&format!(
+                    "{} has {bytes} bytes and the file {}; give each writer its own prefix",
+                    storage.url().with_key(&key),
+                    body.len()
+                ));
+            }
+            None => objects.push((key, body)),
+        }
+    }
+    let sizes: Vec<u64> = objects.iter().map(|(_, body)| body.len() as u64).collect();
+    for (bytes, written) in sizes.into_iter().zip(storage.put_all(objects)) {
+        match written {
+            Ok(()) => {
+                counts.uploaded += 1;
+                counts.uploaded_bytes += bytes;
+            }
+            Err(error) => {
+                counts.failed += 1;
+                output::note(&Failure::from(error).to_string());
+            }
+        }
+    }
+}
+
+/// The profiles and side-cars of a directory, sorted by name.
+fn files(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| {
+        Failure::new(format!("cannot list {}: {error}", directory.display())).hint("expected a directory of profiles")
+    };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.starts_with('.') && has_profile_suffix(&path) && path.is_file() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    match paths.is_empty() {
+        true => Err(Failure::new(format!("no profiles in {}", directory.display()))
+            .hint("expected files such as *.pb.gz, *.pb, *.pprof, *.json")),
+        false => Ok(paths),
+    }
+}
