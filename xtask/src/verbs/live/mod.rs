@@ -1,5 +1,5 @@
 //! `cargo xtask live`: suites with real programs: the OpenTelemetry Collector, Pyroscope, google/pprof, every installed
-//! CPython, Node.js and Java, a Rust program, a browser, a coding agent's client, failing receivers. Longer than `test`; prints
+//! CPython, Node.js and Java, a Rust program, a browser, a coding agent's client, an S3 server, failing receivers. Longer than `test`; prints
 //! the duration of each suite.
 
 mod collector;
@@ -8,6 +8,7 @@ mod explain;
 mod field;
 mod governor;
 mod mcp;
+mod objects;
 mod outage;
 mod pprof;
 mod pull;
@@ -44,6 +45,7 @@ fn suites() -> Vec<Suite> {
         suite("mcp", mcp::run),
         suite("explain", explain::run),
         suite("scrape", scrape::run),
+        suite("objects", objects::run),
         suite("outage", outage::run),
         suite("governor", governor::run),
         suite("control", control::run),

@@ -13,9 +13,9 @@ use crate::verbs::demo::{self, DemoServer};
 
 const SERVICE: &str = "live-scrape";
 /// The module has no dependencies; the version is that of its sources.
-const VERSION: &str = "v1";
+pub const VERSION: &str = "v1";
 /// Bytes of one block, and the blocks that each process allocates at its start, from main.go.
-const BLOCK_BYTES: i64 = 1 << 16;
+pub const BLOCK_BYTES: i64 = 1 << 16;
 const INITIAL_BLOCKS: i64 = 16;
 /// Orders to the first process, and one to its successor.
 const ORDERS: [i64; 3] = [100, 100, 100];
@@ -91,7 +91,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     Ok(())
 }
 
-fn service(program: &Path, port: u16, directory: &Path) -> StepResult<Running> {
+pub fn service(program: &Path, port: u16, directory: &Path) -> StepResult<Running> {
     let mut running = ProcessStep::new("the Go service", program)
         .arg(format!("127.0.0.1:{port}"))
         .start(&directory.join("service.log"))?;
@@ -99,7 +99,7 @@ fn service(program: &Path, port: u16, directory: &Path) -> StepResult<Running> {
     Ok(running)
 }
 
-fn order(port: u16, blocks: i64) -> StepResult {
+pub fn order(port: u16, blocks: i64) -> StepResult {
     let answer = http::get(port, &format!("/allocate?blocks={blocks}"));
     match answer {
         Ok((200, _)) => Ok(()),
