@@ -16,6 +16,7 @@ mod output;
 mod proxy;
 mod quantity;
 mod query_string;
+mod redaction_rules;
 mod scrape;
 mod selection;
 pub mod serve;

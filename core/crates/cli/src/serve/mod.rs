@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spanprof_profile::redact::RedactionSettings;
 use spanprof_read::decode::DecodeLimits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub limits: DecodeLimits,
     /// Names under which browsers may reach the page, besides localhost and addresses.
     pub allowed_hosts: Vec<String>,
+    /// Applied to each request before it is stored.
+    pub redaction: Option<RedactionSettings>,
     /// Receives log lines.
     pub report: Arc<dyn Fn(&str) + Send + Sync>,
 }

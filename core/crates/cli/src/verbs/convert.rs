@@ -1,6 +1,7 @@
 //! `spanprof convert`: writes samples in another format.
 
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, speedscope, svg};
+use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::otlp_json;
 use spanprof_read::query::{self, Filter};
@@ -11,7 +12,7 @@ use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::quantity::format_quantity;
 use crate::serve::gzip;
-use crate::{moment, output, selection};
+use crate::{moment, output, redaction_rules, selection};
 
 const EXPECTED: &str = "otlp, pprof, folded, flamegraph, svg, speedscope or json";
 
@@ -23,6 +24,7 @@ const EXPECTED: &str = "otlp, pprof, folded, flamegraph, svg, speedscope or json
 Examples:
   spanprof convert cpu.otlp.pb.gz --to pprof -o cpu.pb.gz
   spanprof convert cpu.pb.gz -o cpu.speedscope.json
+  spanprof convert cpu.pb.gz --redaction rules.yaml -o shared.pb.gz
   spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded"
 )]
 pub(crate) struct ConvertArguments {
@@ -31,6 +33,9 @@ pub(crate) struct ConvertArguments {
     pub to: Vec<String>,
     #[command(flatten)]
     pub output: OutputArguments,
+    /// redact by these rules and the default patterns: a configuration file, or a list of rules in YAML
+    #[arg(long, value_name = "FILE")]
+    pub redaction: Option<String>,
     /// the same as --to json
     #[arg(long)]
     pub json: bool,
@@ -57,7 +62,11 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
         (None, false) => format_of_name(path)
             .ok_or_else(|| Failure::usage("the output format is missing").hint(format!("--to FORMAT: {EXPECTED}")))?,
     };
-    let (data, filter) = selected(&given.read, times.first().copied(), detail_of(format))?;
+    let redaction = given.redaction.as_deref().map(redaction_rules::read).transpose()?;
+    let (mut data, filter) = selected(&given.read, times.first().copied(), detail_of(format))?;
+    if let Some(settings) = redaction {
+        data = UnredactedProfiles::new(data).redacted_with_resources(&mut ProfileRedactor::new(settings));
+    }
     write(&data, &filter, format, &given.output)
 }
 

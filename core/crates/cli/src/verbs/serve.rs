@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::moment;
 use crate::output;
 use crate::quantity::ByteCount;
+use crate::redaction_rules;
 use crate::serve::{Addresses, Retention, Server, Settings};
 
 #[derive(Debug, clap::Args)]
@@ -52,6 +53,10 @@ pub(crate) struct ServeArguments {
     /// a name under which browsers may open the page
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
+    /// redact by these rules and the default patterns before anything is stored: a configuration file, or a list of rules in
+    /// YAML
+    #[arg(long, value_name = "FILE")]
+    pub redaction: Option<String>,
     /// print the addresses as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -87,6 +92,7 @@ pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
         max_request_bytes: given.max_request_bytes.0.min(limits.decompressed_bytes as u64) as usize,
         limits,
         allowed_hosts: given.allow_host,
+        redaction: given.redaction.as_deref().map(redaction_rules::read).transpose()?,
         report: Arc::new(move |line| {
             if !quiet {
                 output::note(line);
