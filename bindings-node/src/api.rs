@@ -66,6 +66,9 @@ pub fn is_enabled(config_json: String) -> Result<bool> {
 #[napi]
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     host_log::install();
+    if let Ok(version) = env.get_node_version() {
+        runtime::set_node_version([version.major, version.minor, version.patch]);
+    }
     ffi_guard_or_throw(|| {
         let mut config = load(&config_json, program_name)?;
         if config.is_disabled() {
@@ -115,7 +118,6 @@ fn unsupported(message: String) -> Error {
 }
 
 fn enroll(env: &Env) -> std::result::Result<(), Error> {
-    runtime::set_node_major(env.get_node_version().map_or(0, |version| version.major));
     // The script needs at least two source positions; the parentheses make V8 compile it at once.
     let probe =
         || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));

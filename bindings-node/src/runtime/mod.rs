@@ -41,7 +41,7 @@ mod walk_method_signal;
 mod walk_signal;
 mod wall_signal;
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -60,11 +60,11 @@ use v8::V8;
 /// otherwise unused, and it does not queue.
 const FALLBACK_SIGNAL: libc::c_int = libc::SIGSTKFLT;
 
-/// Major version of Node; 0 before the first start.
-static MAJOR: AtomicU32 = AtomicU32::new(0);
+/// Major, minor and patch version of Node.js; unset before the first start.
+static NODE_VERSION: OnceLock<[u32; 3]> = OnceLock::new();
 
-pub fn set_node_major(major: u32) {
-    MAJOR.store(major, Ordering::Relaxed);
+pub fn set_node_version(version: [u32; 3]) {
+    NODE_VERSION.get_or_init(|| version);
 }
 
 static MAY_SIGNAL: AtomicBool = AtomicBool::new(false);
@@ -343,9 +343,15 @@ fn stack_high_by_library() -> usize {
 
 /// Resource attributes of Node.js, for every walk method.
 pub fn resource_attributes() -> Vec<(String, String)> {
-    [("process.runtime.name", "nodejs"), ("telemetry.sdk.language", "nodejs")]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
+    // An attribute without a value is left out.
+    let version = NODE_VERSION.get().map(|version| version.map(|part| part.to_string()).join(".")).unwrap_or_default();
+    [
+        ("process.runtime.name", "nodejs"),
+        ("process.runtime.version", version.as_str()),
+        ("telemetry.sdk.language", "nodejs"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
 }
 
 impl Runtime for NodeRuntime {
@@ -442,7 +448,7 @@ impl Runtime for NodeRuntime {
         out.push(("node.js_threads", enrolled.count().to_string()));
         out.push(("node.threads_with_storage", read.to_string()));
         out.push(("node.collections_seen", self.v8.add_gc_prologue.is_some().to_string()));
-        let version = node_versions::of(MAJOR.load(Ordering::Relaxed));
+        let version = node_versions::of(NODE_VERSION.get().map_or(0, |[major, ..]| *major));
         let observed = node_versions::ObservedNode {
             remaps_builtins: threads.iter().any(|thread| thread.remapped_builtins.load(Ordering::Relaxed) != 0),
             logs_remapped: code_events::logs_remapped(),

@@ -44,6 +44,9 @@ fn a_side_car_has_the_deployment_and_the_window_of_its_profile() {
     let members =
         ["service.name", "service.version", "git.commit", "runtime.name"].map(|name| json[name].as_str().unwrap_or(""));
     assert_eq!(members, ["shop", "1.3.0", "4f2a", "rust"], "{text}");
+    // The compiler's version, such as 1.88.0.
+    let version = json["runtime.version"].as_str().unwrap_or("");
+    assert!(version.starts_with("1.") && version.split('.').count() == 3, "{text}");
     assert!(!text.contains("cloud.region"), "{text}");
     let [start, end] = ["window.start", "window.end"].map(|name| json[name].as_str().unwrap().to_owned());
     assert!(start < end && start.starts_with("20") && end.ends_with('Z'), "{text}");
