@@ -4,7 +4,7 @@
 use jni::objects::{JByteArray, JClass, JLongArray, JObject};
 use jni::{jni_sig, jni_str, Env, EnvUnowned};
 use spanprof::config::from_json;
-use spanprof::conformance::{run_in, Case, Language, SampleStep, ScopeLabels};
+use spanprof::conformance::{run_in, Case, EndRequest, Language, SampleStep, ScopeLabels};
 use spanprof::context::open_context;
 use spanprof::ConfigValue;
 
@@ -25,10 +25,19 @@ impl JavaLanguage<'_, '_, '_> {
             None => JByteArray::null(),
             Some(scopes) => self.env.byte_array_from_slice(&packed(scopes))?,
         };
-        let arguments = [(&scopes).into(), sample.prepared.into(), (&bound_in).into(), sample.returned.into()];
-        let words = self.env.call_method(self.runner, jni_str!("contextOf"), jni_sig!("([BZ[BZ)[J"), &arguments)?;
+        let request = self.env.byte_array_from_slice(&pack(sample.request.clone()))?;
+        let flags = [sample.prepared.into(), sample.returned.into()];
+        let arguments = [(&scopes).into(), flags[0], (&bound_in).into(), flags[1], (&request).into()];
+        let words = self.env.call_method(self.runner, jni_str!("contextOf"), jni_sig!("([BZ[BZ[B)[J"), &arguments)?;
         let words: JLongArray<'_> = self.env.cast_local::<JLongArray>(words.l()?)?;
         read_words(self.env, &words)
+    }
+
+    fn report(&mut self, end: &EndRequest) -> jni::errors::Result<()> {
+        let names = self.env.byte_array_from_slice(&pack([end.request.clone(), end.endpoint.clone()]))?;
+        let arguments = [(&names).into(), i64::from(end.duration_ms).into(), end.is_error.into()];
+        self.env.call_method(self.runner, jni_str!("endRequest"), jni_sig!("([BJZ)V"), &arguments)?;
+        Ok(())
     }
 }
 
@@ -47,6 +56,11 @@ impl Language for JavaLanguage<'_, '_, '_> {
     fn context(&mut self, sample: &SampleStep) -> u64 {
         // No case uses this id, so a failed call fails the case.
         self.words(sample).map_or(u64::MAX, |words| open_context(row_of(&words)))
+    }
+
+    fn end_request(&mut self, end: &EndRequest) {
+        // An end that was not reported fails the case.
+        let _ = self.report(end);
     }
 }
 

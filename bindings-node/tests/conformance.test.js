@@ -27,10 +27,21 @@ function options(value) {
   );
 }
 
+/** Local roots of the open requests of a case, by their names. */
+const requests = new Map();
+
+function endRequest({ request, milliseconds, endpoint, isError }) {
+  native.endRequest(requests.get(request), milliseconds, endpoint, isError);
+  requests.delete(request);
+}
+
 /** The context id of a sample; `core/src/conformance/case.rs` describes the fields. */
-function contextOf({ scopes, prepared, boundIn, returned }) {
+function contextOf({ scopes, prepared, boundIn, returned, request }) {
+  if (request !== null && !requests.has(request)) requests.set(request, native.beginRequest(scope.current()));
+  const localRoot = requests.get(request) || '';
+  const inRequest = (work) => (localRoot === '' ? work() : scope.run(scope.withLocalRoot(scope.current(), localRoot), work, []));
   const inside = ([labels, ...inner], work) => (labels === undefined
-    ? work()
+    ? inRequest(work)
     : spanprof.tagWrapper(prepared ? spanprof.prepareLabels(labels) : labels, () => inside(inner, work)));
   const call = boundIn === null ? scope.current : inside(boundIn, () => spanprof.bind(scope.current));
   const open = returned && boundIn === null ? scopes.slice(0, -1) : scopes;
@@ -44,7 +55,7 @@ for (const file of CASES) {
   test(`conformance case holds in Node.js: ${path.basename(file, '.yaml')}`, () => {
     const text = fs.readFileSync(path.join(SUITE, 'cases', file), 'utf8');
     const config = toJson(options(yaml.parse(text).config));
-    const name = native.runCase(text, config, (sample) => contextOf(JSON.parse(sample)));
+    const name = native.runCase(text, config, (sample) => contextOf(JSON.parse(sample)), (end) => endRequest(JSON.parse(end)));
     assert.equal(`${name}.yaml`, file);
   });
 }
@@ -52,7 +63,7 @@ for (const file of CASES) {
 test('the conformance suite has cases, and a failing one is reported', () => {
   assert.ok(CASES.length >= 30, `only ${CASES.length}`);
   const broken = '{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, {close: {at_ms: 10, samples: {cpu: ["b 1"]}}}]}';
-  assert.throws(() => native.runCase(broken, '{}', () => 0), /"b 1"[^]*"a 1"/);
+  assert.throws(() => native.runCase(broken, '{}', () => 0, () => {}), /"b 1"[^]*"a 1"/);
 });
 
 test('the public names are those of the conformance suite', async () => {

@@ -21,14 +21,27 @@ CASES = sorted((SUITE / "cases").glob("*.yaml"))
 Scopes = typing.List[typing.Dict[str, str]]
 
 
-def context_of(scopes: Scopes, prepared: bool, bound_in: Scopes | None, returned: bool) -> int:
+#: Ids of the open requests of a case, by their names.
+requests: dict[str, int] = {}
+
+
+def end_request(name: str, milliseconds: int, endpoint: str, is_error: bool) -> None:
+    native.end_request(requests.pop(name), milliseconds * 1_000_000, endpoint, is_error)
+
+
+def context_of(scopes: Scopes, prepared: bool, bound_in: Scopes | None, returned: bool, request: str | None) -> int:
     """The context id of a sample; ``core/src/conformance/case.rs`` describes the arguments."""
 
     def inside(scopes: Scopes, work: typing.Callable) -> typing.Any:
         with contextlib.ExitStack() as stack:
             for labels in scopes:
                 stack.enter_context(spanprof.tag_wrapper(spanprof.Labels(labels) if prepared else labels))
+            if request is not None and requests[request] != 0:
+                stack.enter_context(native.tag_wrapper(native.in_request({}, requests[request])))
             return work()
+
+    if request is not None and request not in requests:
+        requests[request] = native.begin_request()
 
     call = native.current if bound_in is None else inside(bound_in, lambda: spanprof.bind(native.current))
     open_scopes = scopes[:-1] if returned and bound_in is None else scopes
@@ -46,7 +59,8 @@ def run_cases() -> dict[str, str]:
     for path in CASES:
         text = path.read_text()
         try:
-            results[path.stem] = native._testing.run_case(text, yaml.safe_load(text).get("config", {}), context_of)
+            config = yaml.safe_load(text).get("config", {})
+            results[path.stem] = native._testing.run_case(text, config, context_of, end_request)
         except AssertionError as problem:
             results[path.stem] = str(problem)
     return results

@@ -41,27 +41,82 @@ impl Profiler {
 
     /// `span_id`: the local root span that began inside of a middleware's request; zero without one.
     fn submit_end(&self, end: &RequestEnd<'_>, span_id: [u8; 8]) {
-        if !self.is_retention(SampleRetention::Tail) {
-            return;
+        if self.is_retention(SampleRetention::Tail) {
+            // Losses are counted by `submit`.
+            let _ = self.submit(&entry(end, span_id));
         }
-        let context = InlineContext {
-            trace_id: end.trace_id,
-            span_id,
-            local_root_span_id: end.local_root_span_id,
-            ..InlineContext::default()
-        };
-        let duration_ns = u64::try_from(end.duration.as_nanos()).unwrap_or(u64::MAX);
-        // Losses are counted by `submit`.
-        let _ = self.submit(&RawSample {
-            kind: SampleKind::RequestEnd,
-            flags: SampleFlags::default(),
-            thread_id: 0,
-            time_ns: monotonic_ns(),
-            values: [duration_ns, u64::from(end.is_error)],
-            key: hash_bytes(0, end.endpoint.as_bytes()),
-            context: Context::Inline(context),
-            frames: &[],
-        });
+    }
+}
+
+/// The ring entry of an end.
+fn entry(end: &RequestEnd<'_>, span_id: [u8; 8]) -> RawSample<'static> {
+    let context = InlineContext {
+        trace_id: end.trace_id,
+        span_id,
+        local_root_span_id: end.local_root_span_id,
+        ..InlineContext::default()
+    };
+    let duration_ns = u64::try_from(end.duration.as_nanos()).unwrap_or(u64::MAX);
+    RawSample {
+        kind: SampleKind::RequestEnd,
+        flags: SampleFlags::default(),
+        thread_id: 0,
+        time_ns: monotonic_ns(),
+        values: [duration_ns, u64::from(end.is_error)],
+        key: hash_bytes(0, end.endpoint.as_bytes()),
+        context: Context::Inline(context),
+        frames: &[],
+    }
+}
+
+#[cfg(feature = "conformance")]
+pub(crate) use scripted::{report, script_ends, take_scripted_end};
+
+/// Ends in a case of the conformance suite, which has no profiler: those of the thread that runs it are kept for its engine.
+#[cfg(feature = "conformance")]
+mod scripted {
+    use super::{entry, RawSample, RequestEnd};
+    use std::cell::RefCell;
+
+    thread_local! {
+        /// `None` outside of cases with tail-based retention.
+        static ENDS: RefCell<Option<Vec<RawSample<'static>>>> = const { RefCell::new(None) };
+    }
+
+    /// Begins or ends a case.
+    pub(crate) fn script_ends(is_tail: bool) {
+        ENDS.set(is_tail.then(Vec::new));
+    }
+
+    pub(super) fn is_scripted() -> bool {
+        ENDS.with_borrow(Option::is_some)
+    }
+
+    /// Keeps an end; false outside of cases.
+    pub(super) fn keep(end: &RequestEnd<'_>, span_id: [u8; 8]) -> bool {
+        ENDS.with_borrow_mut(|ends| ends.as_mut().map(|ends| ends.push(entry(end, span_id))).is_some())
+    }
+
+    /// As [`crate::Profiler::request_ended`].
+    pub(crate) fn report(end: &RequestEnd<'_>) {
+        keep(end, [0; 8]);
+    }
+
+    /// The end that was reported since the last call, if it was exactly one.
+    pub(crate) fn take_scripted_end() -> Option<RawSample<'static>> {
+        let ends = ENDS.with_borrow_mut(|ends| ends.as_mut().map(std::mem::take)).unwrap_or_default();
+        <[_; 1]>::try_from(ends).ok().map(|[end]| end)
+    }
+}
+
+#[cfg(not(feature = "conformance"))]
+mod scripted {
+    pub(super) fn is_scripted() -> bool {
+        false
+    }
+
+    pub(super) fn keep(_end: &super::RequestEnd<'_>, _span_id: [u8; 8]) -> bool {
+        false
     }
 }
 
@@ -146,13 +201,25 @@ impl PendingEnds {
     }
 }
 
-fn with_tail_retention() -> Option<Profiler> {
-    Profiler::running().filter(|profiler| profiler.is_retention(SampleRetention::Tail))
+fn is_tail_retention() -> bool {
+    let is_tail = |profiler: Profiler| profiler.is_retention(SampleRetention::Tail);
+    scripted::is_scripted() || Profiler::running().is_some_and(is_tail)
+}
+
+fn submit_end(end: &RequestEnd<'_>, span_id: [u8; 8]) {
+    if scripted::keep(end, span_id) {
+        return;
+    }
+    if let Some(profiler) = Profiler::running() {
+        profiler.submit_end(end, span_id);
+    }
 }
 
 /// See [`crate::binding::begin_request`].
 pub(crate) fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
-    with_tail_retention()?;
+    if !is_tail_retention() {
+        return None;
+    }
     PendingEnds::lock().begin_request(row)
 }
 
@@ -160,24 +227,21 @@ pub(crate) fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
 pub(crate) fn end_request(end: &RequestEnd<'_>) {
     let Some(request) = PendingEnds::lock().requests.remove(&end.local_root_span_id) else { return };
     let span = request.span.unwrap_or(Link { trace_id: request.trace_id, ..Link::default() });
-    if let Some(profiler) = Profiler::running() {
-        let is_error = end.is_error || request.is_error;
-        profiler.submit_end(&RequestEnd { trace_id: span.trace_id, is_error, ..*end }, span.span_id);
-    }
+    let is_error = end.is_error || request.is_error;
+    submit_end(&RequestEnd { trace_id: span.trace_id, is_error, ..*end }, span.span_id);
 }
 
 /// See [`crate::binding::begin_root_span`].
 pub(crate) fn begin_root_span(row: &ContextRow, span: Link) {
-    if with_tail_retention().is_some() {
+    if is_tail_retention() {
         PendingEnds::lock().begin_root_span(row, span);
     }
 }
 
 /// See [`crate::binding::end_root_span`].
 pub(crate) fn end_root_span(end: &RequestEnd<'_>) {
-    let Some(profiler) = with_tail_retention() else { return };
-    if PendingEnds::lock().end_root_span(end.local_root_span_id, end.is_error) {
-        profiler.submit_end(end, [0; 8]);
+    if is_tail_retention() && PendingEnds::lock().end_root_span(end.local_root_span_id, end.is_error) {
+        submit_end(end, [0; 8]);
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Case {
 pub struct CaseStep {
     /// Adds samples.
     pub sample: Option<SampleStep>,
+    /// Ends a request.
+    pub end_request: Option<EndRequest>,
     /// Ends the code of a function.
     pub end_code: Option<EndCode>,
     /// Adds CPU time of threads without a sample.
@@ -74,6 +76,9 @@ pub struct SampleStep {
     /// The sample is taken in a function that is bound inside these scopes and called inside `scopes`. An empty list binds the
     /// function outside all scopes.
     pub bound_in: Option<Vec<ScopeLabels>>,
+    /// Name of the request that the sample belongs to, begun by its first sample as a middleware of the language begins one. Its
+    /// context is inside `scopes`.
+    pub request: Option<String>,
     /// Takes the sample after the return of the bound function or, without one, of the innermost scope.
     #[serde(default)]
     pub returned: bool,
@@ -92,6 +97,23 @@ pub struct SampleStep {
     /// Interval between them.
     #[serde(default)]
     pub every_ms: f64,
+}
+
+/// The end of a request, reported as a middleware of the language reports it; in Rust by `Profiler::request_ended`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndRequest {
+    /// The name that its samples have.
+    pub request: String,
+    /// Monotonic time.
+    pub at_ms: f64,
+    /// Time from its start to its end.
+    pub duration_ms: u32,
+    /// Method and route.
+    pub endpoint: String,
+    /// Whether it failed.
+    #[serde(default)]
+    pub is_error: bool,
 }
 
 /// End of a function's code.

@@ -5,7 +5,7 @@
 mod case;
 mod run;
 
-pub use case::{Case, CaseStep, SampleStep, ScopeLabels};
+pub use case::{Case, CaseStep, EndRequest, SampleStep, ScopeLabels};
 pub use run::{run, run_in, value_from_yaml, Language, RustLanguage};
 
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::fake::FakeRuntime;
 use crate::reduction;
+use crate::request;
 use crate::resource::{Resource, SystemProperties};
 use crate::runtime::Runtime;
 use crate::stats::{Counters, Stats};
@@ -106,6 +107,13 @@ impl ScriptedEngine {
             },
         );
         self.position += 1;
+    }
+
+    /// Processes the end of a request that was reported on this thread; false without one.
+    pub fn end_request(&mut self, time_ns: u64) -> bool {
+        let Some(end) = request::take_scripted_end() else { return false };
+        self.process(&RawSample { time_ns, ..end });
+        true
     }
 
     /// Processes a raw sample as from the ring, for benchmarks.

@@ -1,14 +1,16 @@
 //! Runs one case through the Rust API: `Config::load`, contexts, a scripted engine, an OTLP round trip.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_norway::Value;
 
-use super::case::{Case, Close, Cycle, Expect, SampleStep, ScopeLabels};
+use super::case::{Case, Close, Cycle, EndRequest, Expect, SampleStep, ScopeLabels};
 use super::{ScriptedEngine, ScriptedSample, UNIX_OFFSET_NS};
-use crate::config::{Config, ConfigValue};
-use crate::context::{open_context, ContextRow, Link};
+use crate::config::{Config, ConfigValue, SampleRetention};
+use crate::context::{context_row, open_context, ContextRow, Link};
 use crate::random::Sequence;
+use crate::request::{self, RequestEnd};
 use crate::sys::thread_context;
 use crate::tag::{bind, tag_wrapper, Labels};
 use spanprof_profile::encode::folded;
@@ -24,12 +26,19 @@ pub trait Language {
     }
 
     /// The context id of a sample, through `tag_wrapper`, prepared labels and `bind` of the language: see the fields `scopes`,
-    /// `prepared`, `bound_in` and `returned` of [`SampleStep`].
+    /// `prepared`, `bound_in`, `request` and `returned` of [`SampleStep`].
     fn context(&mut self, sample: &SampleStep) -> u64;
+
+    /// Reports the end of a request through the language's API.
+    fn end_request(&mut self, end: &EndRequest);
 }
 
 /// The Rust API.
-pub struct RustLanguage;
+#[derive(Default)]
+pub struct RustLanguage {
+    /// Trace ids of the requests: without a middleware, samples belong to a request by their trace.
+    requests: BTreeMap<String, [u8; 16]>,
+}
 
 impl Language for RustLanguage {
     fn context(&mut self, sample: &SampleStep) -> u64 {
@@ -48,7 +57,21 @@ impl Language for RustLanguage {
                 id
             }
         };
-        inside(open, sample.prepared, Box::new(work))
+        let id = inside(open, sample.prepared, Box::new(work));
+        if let Some(name) = &sample.request {
+            self.requests.insert(name.clone(), context_row(id).unwrap_or_default().link.trace_id);
+        }
+        id
+    }
+
+    fn end_request(&mut self, end: &EndRequest) {
+        request::report(&RequestEnd {
+            trace_id: self.requests.remove(&end.request).unwrap_or_default(),
+            local_root_span_id: [0; 8],
+            duration: Duration::from_millis(end.duration_ms.into()),
+            endpoint: &end.endpoint,
+            is_error: end.is_error,
+        });
     }
 }
 
@@ -66,7 +89,7 @@ fn inside<R>(scopes: &[ScopeLabels], prepared: bool, work: Box<dyn FnOnce() -> R
 
 /// Runs the case in `text`; the error contains the expected and the actual value.
 pub fn run(text: &str) -> Result<String, String> {
-    run_in(text, &mut RustLanguage)
+    run_in(text, &mut RustLanguage::default())
 }
 
 /// Runs the case in `text` through another language's API.
@@ -92,25 +115,47 @@ fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Lan
     };
     check_config(&config, &case.expect)?;
     let mut engine = ScriptedEngine::new(&config);
+    request::script_ends(config.retention == SampleRetention::Tail);
+    let checked = run_steps(&mut engine, &case, &config, language);
+    request::script_ends(false);
+    checked?;
+    let stats = engine.stats();
+    for (name, expected) in &case.expect.counters {
+        equal(&format!("counter {name}"), expected, &stats.counter(name))?;
+    }
+    Ok(())
+}
+
+fn run_steps(
+    engine: &mut ScriptedEngine,
+    case: &Case,
+    config: &Config,
+    language: &mut dyn Language,
+) -> Result<(), String> {
     for (index, step) in case.steps.iter().enumerate() {
         let at = |problem: String| format!("step {}: {problem}", index + 1);
         if let Some(sample) = &step.sample {
-            add_samples(&mut engine, sample, language).map_err(at)?;
+            add_samples(engine, sample, language).map_err(at)?;
+        } else if let Some(end) = &step.end_request {
+            language.end_request(end);
+            // Without tail-based retention no end is reported.
+            if engine.end_request(ns(end.at_ms)) != (config.retention == SampleRetention::Tail) {
+                return Err(at(format!(
+                    "the end of the request `{}` was not reported as the retention requires",
+                    end.request
+                )));
+            }
         } else if let Some(end) = &step.end_code {
             engine.end_code(&end.function, end.reborn_as.as_deref());
         } else if let Some(ms) = step.unseen_ms {
             engine.add_unattributed(ns(ms));
         } else if let Some(cycle) = &step.cycle {
-            run_cycle(&mut engine, cycle, u64::from(config.sample_rate));
+            run_cycle(engine, cycle, u64::from(config.sample_rate));
         } else if let Some(close) = &step.close {
-            check_close(&mut engine, close).map_err(at)?;
+            check_close(engine, close).map_err(at)?;
         } else {
             return Err(at("it is empty".to_owned()));
         }
-    }
-    let stats = engine.stats();
-    for (name, expected) in &case.expect.counters {
-        equal(&format!("counter {name}"), expected, &stats.counter(name))?;
     }
     Ok(())
 }

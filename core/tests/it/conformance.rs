@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spanprof::conformance::{run_in, Language, RustLanguage, SampleStep};
+use spanprof::conformance::{run_in, EndRequest, Language, RustLanguage, SampleStep};
 
 fn cases() -> Vec<PathBuf> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/cases");
@@ -38,14 +38,52 @@ fn conformance_a_failed_case_reports_the_expected_and_the_actual_value() {
     assert!(spanprof::conformance::run("{name: x, law: y, stepz: []}").is_err());
 }
 
-/// The Rust API with one fault: the samples of a case get the context of a changed step.
-struct FaultyLanguage(fn(&mut SampleStep));
+/// The Rust API with one fault: the samples of a case get the context of a changed step, or ends of requests are changed.
+struct FaultyLanguage {
+    sample: fn(&mut SampleStep),
+    end: fn(&mut EndRequest),
+    rust: RustLanguage,
+}
+
+impl FaultyLanguage {
+    fn in_samples(sample: fn(&mut SampleStep)) -> Self {
+        Self { sample, end: |_| {}, rust: RustLanguage::default() }
+    }
+
+    fn in_ends(end: fn(&mut EndRequest)) -> Self {
+        Self { sample: |_| {}, end, rust: RustLanguage::default() }
+    }
+}
 
 impl Language for FaultyLanguage {
     fn context(&mut self, sample: &SampleStep) -> u64 {
         let mut changed = sample.clone();
-        (self.0)(&mut changed);
-        RustLanguage.context(&changed)
+        (self.sample)(&mut changed);
+        self.rust.context(&changed)
+    }
+
+    fn end_request(&mut self, end: &EndRequest) {
+        let mut changed = end.clone();
+        (self.end)(&mut changed);
+        self.rust.end_request(&changed);
+    }
+}
+
+#[test]
+fn conformance_cases_of_tail_based_retention_fail_in_a_language_with_faulty_ends() {
+    let _serial = crate::profiler::one_at_a_time();
+    for (case, fault) in [
+        // Microseconds in place of milliseconds, or the reverse.
+        ("slow_requests", (|end| end.duration_ms /= 1000) as fn(&mut EndRequest)),
+        ("slow_requests", |end| end.duration_ms *= 1000),
+        ("slow_requests", |end| end.request = "another".to_owned()),
+        ("failed_requests", |end| end.is_error = false),
+        ("failed_requests", |end| end.is_error = true),
+    ] {
+        let path =
+            cases().into_iter().find(|path| path.ends_with(format!("tail_retention_keeps_{case}.yaml"))).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(run_in(&text, &mut FaultyLanguage::in_ends(fault)).is_err(), "{} cannot fail", path.display());
     }
 }
 
@@ -76,7 +114,7 @@ fn conformance_cases_of_scopes_and_bound_work_fail_in_a_faulty_language() {
         assert!(cases.len() >= at_least, "only {} cases of {part}", cases.len());
         for path in cases {
             let text = std::fs::read_to_string(&path).unwrap();
-            assert!(run_in(&text, &mut FaultyLanguage(fault)).is_err(), "{} cannot fail", path.display());
+            assert!(run_in(&text, &mut FaultyLanguage::in_samples(fault)).is_err(), "{} cannot fail", path.display());
         }
     }
 }

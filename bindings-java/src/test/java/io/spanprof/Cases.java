@@ -5,12 +5,14 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.yaml.snakeyaml.Yaml;
@@ -25,11 +27,17 @@ public final class Cases {
 
     /** Called by the library while a case runs. */
     private static final class Runner {
+        /** Local roots of the open requests of the case, by their names. */
+        private final Map<String, Long> requests = new HashMap<>();
+
         /** The context of a sample; {@code core/src/conformance/case.rs} describes the arguments. */
-        long[] contextOf(byte[] scopes, boolean prepared, byte[] boundIn, boolean returned) throws Exception {
+        long[] contextOf(byte[] scopes, boolean prepared, byte[] boundIn, boolean returned, byte[] request)
+                throws Exception {
+            List<String> names = Packed.unpack(request);
+            long localRoot = names.isEmpty() ? 0 : requests.computeIfAbsent(names.get(0), name -> SpanLink.beginRequest());
             List<Map<String, String>> around = scopesIn(scopes);
             Callable<long[]> call = boundIn == null
-                    ? Scope::currentWords
+                    ? () -> wordsIn(localRoot)
                     : inside(scopesIn(boundIn), prepared, () -> Spanprof.wrap((Callable<long[]>) Scope::currentWords));
             int ended = returned && boundIn == null && !around.isEmpty() ? 1 : 0;
             List<Map<String, String>> open = around.subList(0, around.size() - ended);
@@ -37,6 +45,23 @@ public final class Cases {
                 long[] context = inside(around.subList(open.size(), around.size()), prepared, call);
                 return returned ? Scope.currentWords() : context;
             });
+        }
+
+        /** The context of the calling thread in a request; 0 for none. */
+        private static long[] wordsIn(long localRoot) {
+            SpanLink before = SpanLink.here();
+            if (localRoot != 0) {
+                before.withLocalRoot(localRoot).restore();
+            }
+            long[] words = Scope.currentWords();
+            before.restore();
+            return words;
+        }
+
+        void endRequest(byte[] names, long milliseconds, boolean isError) {
+            List<String> unpacked = Packed.unpack(names);
+            long nanos = TimeUnit.MILLISECONDS.toNanos(milliseconds);
+            SpanLink.endRequest(requests.remove(unpacked.get(0)), nanos, unpacked.get(1), isError);
         }
 
         private static <T> T inside(List<Map<String, String>> scopes, boolean prepared, Callable<T> work) throws Exception {
