@@ -17,6 +17,7 @@ use spanprof_export::{TlsClient, TlsFiles, WriteErrorKind};
 use tokio::runtime::Runtime;
 
 use super::connections::StorageConnector;
+use super::environment;
 use super::errors::{certificate_variables, storage_error};
 use super::url::StorageService;
 use super::{ListedObject, ObjectUrl, StorageError};
@@ -65,6 +66,7 @@ impl fmt::Debug for ObjectStorage {
 impl ObjectStorage {
     /// Reads the credentials; sends no request.
     pub(crate) fn open(url: &ObjectUrl) -> Result<Self, Failure> {
+        environment::check(url.service, environment_text())?;
         let connector = StorageConnector { tls: tls_files(url.service)? };
         let runtime = RequestRuntime::start().map_err(|error| Failure::new(format!("cannot start: {error}")))?;
         let store = store(url, connector)
@@ -175,6 +177,11 @@ fn store(url: &ObjectUrl, connector: StorageConnector) -> object_store::Result<A
                 .build()?,
         ),
     })
+}
+
+/// Variables whose name and value are text; object_store reads no others.
+fn environment_text() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// The trust anchors that the environment names.

@@ -102,13 +102,14 @@ fn readable(text: &str) -> String {
     };
     let text = ENTITIES.iter().fold(text, |text, (entity, character)| text.replace(entity, character));
     let mut text: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();
-    for (name, value) in std::env::vars() {
+    for (name, value) in std::env::vars_os() {
+        let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
         let is_of_storage = ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|prefix| name.starts_with(prefix));
         if is_of_storage
             && SECRET_WORDS.iter().any(|word| name.contains(word))
             && value.chars().count() >= MIN_SECRET_CHARS
         {
-            text = text.replace(&value, "***");
+            text = text.replace(value, "***");
         }
     }
     text.trim().trim_end_matches([':', ' ']).chars().take(MAX_CHARS).collect()

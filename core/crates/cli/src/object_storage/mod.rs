@@ -6,6 +6,8 @@ mod access;
 #[cfg(feature = "object-storage")]
 mod connections;
 #[cfg(feature = "object-storage")]
+mod environment;
+#[cfg(feature = "object-storage")]
 mod errors;
 #[cfg(not(feature = "object-storage"))]
 mod unavailable;

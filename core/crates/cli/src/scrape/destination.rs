@@ -33,6 +33,9 @@ pub(super) fn parse(value: Value, path: &str) -> Result<ScrapeDestination, Failu
         (None, Some(directory), None, None | Some("file")) => {
             let directory = match path_of_file_url(&directory) {
                 Some(path) => path.map_err(|failure| at(&section.path_of("directory"), failure))?,
+                None if directory.contains("://") => {
+                    return Err(invalid(&section.path_of("directory"), "a URL; `url` names a prefix of object storage"))
+                }
                 None => directory.into(),
             };
             let mut files = FileDirectory::new(directory);

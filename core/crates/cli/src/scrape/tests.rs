@@ -94,6 +94,7 @@ fn an_invalid_value_is_an_error_that_names_its_key() {
             "targets: [h:1]\ndestinations: [{directory: 'file://h/p'}]",
             "`destinations[0].directory`: `file://h/p` is not",
         ),
+        ("targets: [h:1]\ndestinations: [{directory: 's3://b/p'}]", "`destinations[0].directory`: a URL; `url` names"),
         ("targets: [h:1]\ndestinations: [{directory: d, url: 's3://b/p'}]", "expected `endpoint`"),
         ("[1, 2]", "`the document`: expected a map of keys, got a list"),
         ("a: [", "not YAML"),

@@ -36,7 +36,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "PORT", default_value = "4318", value_parser = port)]
     pub http: u16,
     /// directory of the profiles [default: $XDG_STATE_HOME/spanprof, ~/.local/state/spanprof]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
     pub dir: Option<PathBuf>,
     /// keep at most this size, the oldest are removed first: 512MiB, 2GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
@@ -63,6 +63,13 @@ pub(crate) struct ServeArguments {
     /// no lines on stderr
     #[arg(long)]
     pub quiet: bool,
+}
+
+fn directory(text: &str) -> Result<PathBuf, &'static str> {
+    match text.contains("://") {
+        true => Err("expected a local directory; `spanprof upload` copies it to object storage"),
+        false => Ok(PathBuf::from(text)),
+    }
 }
 
 fn port(text: &str) -> Result<u16, &'static str> {

@@ -128,7 +128,8 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
             paths.push(path);
         }
     }
-    paths.sort();
+    // Side-cars last: a profile without its side-car is complete, a side-car without its profile is not.
+    paths.sort_by_cached_key(|path| (path.extension().is_some_and(|extension| extension == "json"), path.clone()));
     match paths.is_empty() {
         true => Err(Failure::new(format!("no profiles in {}", directory.display()))
             .hint("expected files such as *.pb.gz, *.pb, *.pprof, *.json")),

@@ -296,6 +296,9 @@ fn a_failure_names_its_cause_and_no_secret() {
         assert!(finished.code != 0 && finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
         assert!(finished.stderr.lines().count() == 2, "a cause and a way out: {}", finished.stderr);
     }
+    let invalid = storage.command(&["top", "s3://b/x/"]).env("AWS_ENDPOINT_URL", "localhost").output().unwrap();
+    assert_eq!(invalid.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&invalid.stderr).contains("AWS_ENDPOINT_URL cannot be used"), "{invalid:?}");
     let unreachable =
         storage.command(&["top", "s3://b/x/"]).env("AWS_ENDPOINT_URL", "http://127.0.0.1:1").output().unwrap();
     let text = String::from_utf8_lossy(&unreachable.stderr).into_owned();
