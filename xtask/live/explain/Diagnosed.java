@@ -174,6 +174,7 @@ public final class Diagnosed {
 
     static void run(String problem) throws InterruptedException {
         switch (problem) {
+            case "healthy" -> repeat(() -> request("/cart", Diagnosed::serve));
             case "hot" -> repeat(() -> {
                 serve();
                 priceCart();

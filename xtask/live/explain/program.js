@@ -1,11 +1,16 @@
 'use strict';
 // The Node.js counterpart of program.py: node program.js DIRECTORY PROBLEM
 
+const { setFlagsFromString } = require('node:v8');
+const { runInNewContext } = require('node:vm');
 const spanprof = require('spanprof');
 
 const SECONDS = 6;
 const cart = { items: Array.from({ length: 400 }, (_, number) => ({ sku: `A-${number}`, price: number })) };
 const sessions = [];
+const cache = new Map();
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc');
 
 // The parts of a request use about as much CPU time each.
 function readCart() {
@@ -77,6 +82,28 @@ function parseUpload() {
   return total;
 }
 
+function remember(request) {
+  cache.set(request, Array.from({ length: 1_000 }, (_, number) => ({ request, number })));
+}
+
+function openSession() {
+  sessions.push(Array.from({ length: 1_000 }, (_, number) => ({ number })));
+  if (sessions.length > 400) sessions.shift();
+}
+
+async function leaks() {
+  for (let window = 0; window < 10; window++) {
+    for (let request = 100 * window; request < 100 * window + 100; request++) {
+      remember(request);
+      openSession();
+    }
+    for (let number = 0; number < 10; number++) serve();
+    // Objects are in use until a collection has found that they are not.
+    collect();
+    if (window < 9) await spanprof.flush();
+  }
+}
+
 // One turn of the event loop for each request.
 async function repeat(work, pause) {
   const until = performance.now() + SECONDS * 1000;
@@ -91,6 +118,7 @@ const problems = {
   hot: () => repeat(() => [serve(), priceCart()], 2),
   collects: () => repeat(() => [readCart(), buildGraph()], 2),
   blocks: () => repeat(() => [readCart(), parseUpload()], 100),
+  leaks,
 };
 
 async function main([directory, problem]) {

@@ -3,7 +3,7 @@
 use serde_json::{json, Map, Value};
 use spanprof_read::query::{DiffRow, DiffTable, DiffTree, Growth, OneSidedPath, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 
-use super::table::{function_members, function_text, printable};
+use super::table::{escaped, function_members, function_text, printable};
 use crate::quantity::format_quantity;
 
 /// Functions of a call path in text output.
@@ -298,12 +298,6 @@ fn markdown_rows(report: &DiffReport) -> String {
         text += &format!("\n… and {} more.\n", report.rows.len() - report.limit);
     }
     text
-}
-
-/// A name as text of a table: without Markdown, HTML and links.
-fn escaped(name: &str) -> String {
-    let special = |letter: char| r"\`*_{}[]<>()#+-!|~&$@".contains(letter);
-    name.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }
 
 /// `+3.1 … +6.9%`

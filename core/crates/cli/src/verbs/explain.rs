@@ -1,4 +1,4 @@
-//! `spanprof explain`: a diagnosis of profiles by rules, as text or as JSON.
+//! `spanprof explain`: a diagnosis of profiles by rules, as text, as JSON or as Markdown.
 
 use serde_json::Value;
 use spanprof_read::diagnosis::Diagnosis;
@@ -16,17 +16,22 @@ use crate::serve::unix_ns;
     before_help = "\
 Reads every source of `spanprof top`. Rules find hot code of the program, garbage collection, contended locks, blocked event loops,
 requests that wait, objects that accumulate, and functions that a new service.version made slower. A rule reports only what the
-number of samples supports. Findings about the profile itself, such as too few samples, come first; the others by their cost.",
+number of samples supports. Limitations of the profile, such as too few samples, come first, then problems of the program by their
+cost, then observations: the own code that uses most CPU time is named in healthy programs too.",
     after_help = "\
 Examples:
   spanprof explain ./profiles
   spanprof explain http://127.0.0.1:4318 --service checkout --from -1h
-  spanprof explain cpu.pb.gz heap.pb.gz --json"
+  spanprof explain cpu.pb.gz heap.pb.gz --json
+  spanprof explain ./profiles --markdown"
 )]
 pub(crate) struct ExplainArguments {
     /// as JSON
     #[arg(long)]
     pub json: bool,
+    /// as Markdown, for a comment on a pull request
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
@@ -36,9 +41,10 @@ pub(crate) struct ExplainArguments {
 pub(crate) fn run(given: &ExplainArguments) -> Result<i32, Failure> {
     let diagnosis = diagnosis(given)?;
     let findings = diagnosis.findings();
-    let text = match given.json {
-        true => explain_report::json(&diagnosis, &findings, &given.read.sources).to_string() + "\n",
-        false => explain_report::text(&diagnosis, &findings, &given.read.sources),
+    let text = match (given.json, given.markdown) {
+        (true, _) => explain_report::json(&diagnosis, &findings, &given.read.sources).to_string() + "\n",
+        (_, true) => explain_report::markdown(&diagnosis, &findings, &given.read.sources),
+        _ => explain_report::text(&diagnosis, &findings, &given.read.sources),
     };
     output::print(text.as_bytes())?;
     Ok(0)

@@ -1,10 +1,10 @@
-//! The findings of `spanprof explain` as text of at most 80 columns, and as JSON.
+//! The findings of `spanprof explain` as text of at most 80 columns, as Markdown, and as JSON.
 
 use serde_json::{json, Map, Value};
-use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, Rule};
+use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule};
 use spanprof_read::query::FunctionLine;
 
-use super::table::{function_members, printable};
+use super::table::{escaped, function_members, printable};
 use crate::quantity::format_quantity;
 
 const COLUMNS: usize = 80;
@@ -17,23 +17,85 @@ const MAX_NAME: usize = 48;
 const MAX_SOURCE: usize = 32;
 
 pub(super) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
-    let services: Vec<String> = diagnosis.services().map(|(name, types)| service_text(name, &types)).collect();
-    let mut text = wrapped(&format!("profiles of {}", services.join("; ")), "", "  ");
-    let has_several = services.len() > 1;
-    if !findings.iter().any(|finding| !finding.rule.is_about_profile()) {
-        text += &wrapped("\nNo rule found a problem in the program.", "", "");
-    }
+    let mut text = wrapped(&format!("profiles of {}", services(diagnosis)), "", "  ");
+    text += &wrapped(&format!("\n{}", summary(findings)), "", "");
+    let has_several = diagnosis.services().count() > 1;
     for (nth, finding) in findings.iter().enumerate() {
-        let number = format!("\n{}. ", nth + 1);
-        let service = if has_several { format!(" ({})", shown(&finding.service)) } else { String::new() };
-        text += &wrapped(&format!("{}{service}", title(finding)), &number, CONTINUED);
-        if let Some(at) = finding.function.as_ref().filter(|at| !at.file.is_empty()) {
-            let line = finding.facts.iter().find_map(|(_, fact)| match fact {
-                Fact::Line(line) => Some(format!(":{line}")),
-                _ => None,
-            });
-            text += &format!("{INDENT}{}{}\n", end_of(&printable(&at.file), MAX_NAME + 20), line.unwrap_or_default());
+        let item = Item::new(finding, sources, has_several);
+        text += &wrapped(&item.title, &format!("\n{}. ", nth + 1), CONTINUED);
+        text += &item.place.map_or_else(String::new, |place| format!("{INDENT}{place}\n"));
+        for line in &item.evidence {
+            text += &wrapped(line, INDENT, CONTINUED);
         }
+        text += &item.command.map_or_else(String::new, |command| wrapped_command(&command));
+        text += &wrapped(item.page, &format!("{INDENT}see: "), "        ");
+    }
+    text
+}
+
+pub(super) fn markdown(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
+    let mut text = format!("### Diagnosis: {}\n\n**{}**\n", escaped(&services(diagnosis)), escaped(&summary(findings)));
+    let has_several = diagnosis.services().count() > 1;
+    for (nth, finding) in findings.iter().enumerate() {
+        let item = Item::new(finding, sources, has_several);
+        text += &format!("\n{}. **{}**\n", nth + 1, escaped(&item.title));
+        let code = |text: &str| format!("<code>{}</code>", escaped(text));
+        let lines = item.place.iter().map(|place| code(place));
+        let lines = lines.chain(item.evidence.iter().map(|line| escaped(line)));
+        let next = item.command.iter().map(|command| format!("next: {}", code(command)));
+        for line in lines.chain(next).chain([format!("see: {}", escaped(item.page))]) {
+            text += &format!("{INDENT}- {line}\n");
+        }
+    }
+    text
+}
+
+/// `checkout (cpu, gc); cart (cpu)`
+fn services(diagnosis: &Diagnosis) -> String {
+    let services: Vec<String> = diagnosis.services().map(|(name, types)| service_text(name, &types)).collect();
+    services.join("; ")
+}
+
+/// The number of problems, and the hottest code where there is none.
+fn summary(findings: &[Finding]) -> String {
+    let of = |severity| findings.iter().filter(move |finding| finding.rule.severity() == severity);
+    let hottest = of(FindingSeverity::Observation).find(|finding| finding.rule == Rule::HotCode);
+    match (of(FindingSeverity::Problem).count(), hottest) {
+        (0, None) => "No problems found.".to_owned(),
+        (0, Some(hottest)) => format!(
+            "No problems found; hottest own code is {} ({} of the CPU time).",
+            function_name(hottest),
+            percent(hottest.share.value)
+        ),
+        (1, _) => "One problem found.".to_owned(),
+        (several, _) => format!("{several} problems found."),
+    }
+}
+
+/// A finding in words.
+struct Item {
+    title: String,
+    /// `app.py:12`
+    place: Option<String>,
+    /// One line of figures, then one for each list.
+    evidence: Vec<String>,
+    command: Option<String>,
+    page: &'static str,
+}
+
+impl Item {
+    fn new(finding: &Finding, sources: &[String], has_several: bool) -> Self {
+        let severity = match finding.rule.severity() {
+            FindingSeverity::Problem => String::new(),
+            other => format!("{}: ", other.name()),
+        };
+        let service = if has_several { format!(" ({})", shown(&finding.service)) } else { String::new() };
+        let line = finding.facts.iter().find_map(|(_, fact)| match fact {
+            Fact::Line(line) => Some(format!(":{line}")),
+            _ => None,
+        });
+        let at = finding.function.as_ref().filter(|at| !at.file.is_empty());
+        let place = at.map(|at| end_of(&printable(&at.file), MAX_NAME + 20) + line.as_deref().unwrap_or_default());
         let (lists, figures): (Vec<_>, Vec<_>) =
             finding.facts.iter().partition(|(_, fact)| matches!(fact, Fact::Functions(..)));
         let mut words = Vec::new();
@@ -45,21 +107,21 @@ pub(super) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[Strin
             words.push(format!("{:.0} samples", finding.samples));
         }
         words.extend(figures.into_iter().map(|(name, fact)| format!("{} {}", label(name), fact_text(fact))));
-        text += &wrapped(&words.join("; "), INDENT, CONTINUED);
-        for (name, fact) in lists {
-            if let Fact::Functions(rows, _) = fact {
-                if !rows.is_empty() {
-                    text += &wrapped(&format!("{}: {}", label(name), fact_text(fact)), INDENT, CONTINUED);
-                }
-            }
-        }
+        let lists = lists.into_iter().filter(|(_, fact)| !matches!(fact, Fact::Functions(rows, _) if rows.is_empty()));
+        let lists = lists.map(|(name, fact)| format!("{}: {}", label(name), fact_text(fact)));
         let (command, page) = next(finding, sources, has_several);
-        if let Some(command) = command {
-            text += &wrapped_command(&command);
+        Self {
+            title: format!("{severity}{}{service}", title(finding)),
+            place,
+            evidence: std::iter::once(words.join("; ")).chain(lists).collect(),
+            command,
+            page,
         }
-        text += &wrapped(page, &format!("{INDENT}see: "), "        ");
     }
-    text
+}
+
+fn function_name(finding: &Finding) -> String {
+    finding.function.as_ref().map_or_else(String::new, |at| shown(&at.function))
 }
 
 pub(super) fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> Value {
@@ -76,6 +138,7 @@ pub(super) fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[Strin
         let (command, page) = next(finding, sources, has_several);
         json!({
             "rule": finding.rule.name(),
+            "severity": finding.rule.severity().name(),
             "title": title(finding),
             "service": finding.service,
             "type": finding.type_name,
@@ -108,7 +171,7 @@ fn service_text(name: &str, types: &[(&str, f64)]) -> String {
 }
 
 fn title(finding: &Finding) -> String {
-    let name = finding.function.as_ref().map_or_else(String::new, |at| shown(&at.function));
+    let name = function_name(finding);
     let share = percent(finding.share.value);
     let text = |wanted: &str| {
         let found = finding.facts.iter().find(|(name, _)| *name == wanted);

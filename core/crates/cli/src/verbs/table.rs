@@ -76,3 +76,9 @@ pub(super) fn function_text(at: &FunctionLine) -> String {
 pub(super) fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
+
+/// Text in Markdown: without markup, HTML and links.
+pub(super) fn escaped(text: &str) -> String {
+    let special = |letter: char| r"\`*_{}[]<>()#+-!|~&$@".contains(letter);
+    text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
+}

@@ -25,13 +25,14 @@ fn the_text_has_the_finding_its_evidence_and_a_command_that_works() {
     assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
     let lines: Vec<&str> = done.stdout.lines().collect();
     assert_eq!(lines[0], "profiles of checkout (cpu, gc)");
-    assert_eq!(lines[2], "1. price uses 87.5% of the CPU time", "{done:?}");
+    assert_eq!(lines[2], "One problem found.");
+    assert_eq!(lines[4], "1. garbage collection takes 25.0% of the CPU time", "{done:?}");
     for words in [
+        "2. observation: price uses 87.5% of the CPU time",
         "/srv/checkout/app.py:12",
         "95% interval 85.0 … 89.6%; 700 samples; cpu 7.00 s",
         "callers: serve 100.0%",
         "next: spanprof list '^price$' SOURCE --type cpu",
-        "2. garbage collection takes 25.0% of the CPU time",
     ] {
         assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
     }
@@ -49,8 +50,10 @@ fn the_json_has_stable_names_and_a_store_gives_the_same_result() {
     assert_eq!(result["services"], serde_json::json!({"checkout": {"cpu": 800.0}}));
     let finding = &result["findings"][0];
     let names: Vec<&String> = finding.as_object().unwrap().keys().collect();
-    let expected =
-        ["rule", "title", "service", "type", "function", "share", "cost", "samples", "evidence", "command", "page"];
+    let expected = [
+        "rule", "severity", "title", "service", "type", "function", "share", "cost", "samples", "evidence", "command",
+        "page",
+    ];
     assert_eq!(names, expected);
     assert_eq!((&finding["rule"], &finding["function"]["function"]), (&"hot_code".into(), &"price".into()));
     assert_eq!((&finding["share"]["value"], &finding["cost"]), (&0.875.into(), &0.7.into()));
@@ -72,14 +75,38 @@ fn no_problem_and_no_samples_are_reported() {
     let file = home.file("even.otlp.pb", &encoded(&window("checkout", "cpu", &samples)));
     let done = spanprof(&["explain", &file]);
     assert_eq!(done.code, 0);
-    assert!(done.stdout.contains("No rule found a problem in the program."), "{done:?}");
+    let line = "No problems found; hottest own code is work0 (5.0% of the CPU time).";
+    assert!(done.stdout.lines().any(|known| known == line), "{done:?}");
+    let hot = home.file("hot.otlp.pb", &hot("price"));
+    let done = spanprof(&["explain", &hot, "--json"]);
+    let result: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(result["findings"][0]["severity"], "observation", "CPU time alone is no problem");
+    let idle = home.file("idle.otlp.pb", &encoded(&window("idle", "off_cpu", &samples[..1])));
+    assert!(spanprof(&["explain", &idle]).stdout.contains("\nNo problems found.\n"));
     let few = home.file("few.otlp.pb", &encoded(&shop("checkout")));
     let done = spanprof(&["explain", &few]);
-    assert!(done.stdout.contains("1. the CPU profile has only 100 samples"), "{done:?}");
+    assert!(done.stdout.contains("1. limitation: the CPU profile has only 100 samples"), "{done:?}");
     let none = spanprof(&["explain", &file, "--service", "absent"]);
     assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:?}");
     assert!(none.stderr.contains("\"checkout\" (cpu)"), "{none:?}");
     assert_eq!(spanprof(&["explain"]).code, 2);
+}
+
+#[test]
+fn markdown_has_the_same_findings_with_escaped_names() {
+    let home = TestDirectory::new();
+    let file = home.file("cpu.otlp.pb", &hot("price<b>|*x*`[a](http://b)"));
+    let done = spanprof(&["explain", &file, "--markdown"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    let name = r"price\<b\>\|\*x\*\`\[a\]\(http://b\)";
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines[0], r"### Diagnosis: checkout \(cpu\)");
+    assert_eq!(lines[2], format!(r"**No problems found; hottest own code is {name} \(87.5% of the CPU time\).**"));
+    assert_eq!(lines[4], format!("1. **observation: {name} uses 87.5% of the CPU time**"));
+    assert_eq!(lines[5], r"   - <code>/srv/checkout/app.py:12</code>");
+    assert!(lines[6].starts_with("   - 95% interval 85.0 … 89.6%; 700 samples; cpu 7.00 s"), "{done:?}");
+    assert!(lines.iter().any(|line| line.starts_with("   - next: <code>spanprof list ")), "{done:?}");
+    assert_eq!(spanprof(&["explain", &file, "--markdown", "--json"]).code, 2);
 }
 
 #[test]

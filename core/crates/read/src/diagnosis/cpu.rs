@@ -7,7 +7,7 @@ use spanprof_profile::FrameType;
 use super::service::{Charged, ServiceProfile, TypeStacks};
 use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
 
-/// Smallest share of the CPU time of a hot function; the lower end of its interval must exceed it.
+/// Smallest share of the CPU time of further hot functions; the lower end of its interval must exceed it.
 const HOT_SHARE: f64 = 0.2;
 /// A service that uses less of one processor has no hot code worth changing.
 const MIN_PROCESSORS: f64 = 0.05;
@@ -20,16 +20,17 @@ const MIN_PAUSES_NS: f64 = 2e8;
 /// Functions listed as callers, or as allocating most.
 pub(super) const LISTED: usize = 3;
 
-/// Functions of own code that use more than [`HOT_SHARE`] of the CPU time, with the libraries that they call.
+/// The function of own code that uses most CPU time, and those with more than [`HOT_SHARE`] of it, with the libraries that they call.
 pub(super) fn hot_code(service: &ServiceProfile) -> Vec<Finding> {
     let Some(cpu) = service.of_type("cpu") else { return Vec::new() };
     let total = cpu.total as f64;
     if total < MIN_PROCESSORS * service.observed_ns() {
         return Vec::new();
     }
-    let hot = service.charge(cpu.stacks.iter()).into_iter().filter_map(|row| {
+    let own = service.charge(cpu.stacks.iter()).into_iter().filter(|row| service.is_own(row.function));
+    let hot = own.enumerate().filter_map(|(nth, row)| {
         let share = EstimatedShare::of(row.weight as f64, total, cpu.samples);
-        if !service.is_own(row.function) || row.samples < MIN_FINDING_SAMPLES || share.low < HOT_SHARE {
+        if row.samples < MIN_FINDING_SAMPLES || nth > 0 && share.low < HOT_SHARE {
             return None;
         }
         let (line, of_line) = heaviest_line(&row);

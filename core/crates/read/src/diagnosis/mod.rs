@@ -19,7 +19,29 @@ use service::ServiceProfile;
 /// Fewer samples support no statement on a part of a profile.
 pub const MIN_FINDING_SAMPLES: f64 = 20.0;
 
-/// The problem of a finding. The order is that of findings with equal cost.
+/// The meaning of a finding for the reader. The order is that of the findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingSeverity {
+    /// The profile is unreliable or incomplete.
+    Limitation,
+    /// The program has a problem.
+    Problem,
+    /// A property of the program that healthy programs have too.
+    Observation,
+}
+
+impl FindingSeverity {
+    /// Stable name, such as `problem`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Limitation => "limitation",
+            Self::Problem => "problem",
+            Self::Observation => "observation",
+        }
+    }
+}
+
+/// The subject of a finding. The order is that of findings with equal cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// The profile has too few samples for shares of functions.
@@ -28,7 +50,7 @@ pub enum Rule {
     MissingStacks,
     /// The profiler took fewer samples than configured: the overhead governor, or a duty cycle.
     LimitedSampling,
-    /// A function of the program's own code uses a large part of the CPU time.
+    /// The functions of the program's own code that use most CPU time.
     HotCode,
     /// Garbage collection takes a large part of the CPU time, or of the time.
     GarbageCollection,
@@ -61,9 +83,13 @@ impl Rule {
         }
     }
 
-    /// Whether the finding is about the profile, and not about the program.
-    pub const fn is_about_profile(self) -> bool {
-        matches!(self, Self::FewSamples | Self::MissingStacks | Self::LimitedSampling)
+    /// The severity of its findings. CPU time is no problem by itself: some function of every busy program uses most of it.
+    pub const fn severity(self) -> FindingSeverity {
+        match self {
+            Self::FewSamples | Self::MissingStacks | Self::LimitedSampling => FindingSeverity::Limitation,
+            Self::HotCode => FindingSeverity::Observation,
+            _ => FindingSeverity::Problem,
+        }
     }
 }
 
@@ -161,7 +187,7 @@ impl Diagnosis {
         self.services.iter().map(|(name, service)| (name.as_str(), service.type_samples()))
     }
 
-    /// The findings: those about the profile first, then by descending cost.
+    /// The findings: limitations, problems, observations; each by descending cost.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (name, service) in &self.services {
@@ -178,9 +204,8 @@ impl Diagnosis {
             findings.extend(rules.into_iter().flatten().map(|finding| Finding { service: name.clone(), ..finding }));
         }
         findings.sort_by(|one, other| {
-            let is_about_program = |finding: &Finding| !finding.rule.is_about_profile();
-            let by_kind = is_about_program(one).cmp(&is_about_program(other));
-            by_kind.then_with(|| other.cost.total_cmp(&one.cost)).then_with(|| {
+            let by_severity = one.rule.severity().cmp(&other.rule.severity());
+            by_severity.then_with(|| other.cost.total_cmp(&one.cost)).then_with(|| {
                 (one.rule, &one.service, &one.function).cmp(&(other.rule, &other.service, &other.function))
             })
         });
