@@ -6,10 +6,9 @@ use crate::buffered_request::StoredRequest;
 use crate::clock::Clock;
 use crate::disk_buffer::LoadFailure;
 use crate::file::FileSender;
-use crate::http_sender::HttpSender;
-use crate::otlp_grpc::OtlpGrpcSender;
 use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::queue::{DeliveryResult, DestinationQueue, QueuedPayload};
+use crate::request_sender::RequestSender;
 use crate::spool::{BufferedFiles, Spool};
 use crate::stats::{DiscardReason, RemovedFiles};
 use crate::writer_sender::WriterSender;
@@ -31,8 +30,7 @@ pub(crate) struct DeliveryControl {
 /// The sender of one destination.
 pub(crate) enum Sender {
     File(FileSender),
-    OtlpGrpc(Box<OtlpGrpcSender>),
-    Http(Box<HttpSender>),
+    Request(RequestSender),
     Writer(WriterSender),
 }
 
@@ -40,8 +38,7 @@ impl Sender {
     async fn attempt(&mut self, payload: &QueuedPayload, clock: &dyn Clock) -> AttemptOutcome {
         match self {
             Self::File(sender) => sender.attempt(payload).await,
-            Self::OtlpGrpc(sender) => sender.attempt(payload).await,
-            Self::Http(sender) => sender.attempt(payload, clock.unix()).await,
+            Self::Request(sender) => sender.attempt(&payload.body, clock).await,
             Self::Writer(sender) => sender.attempt(payload).await,
         }
     }
@@ -50,15 +47,14 @@ impl Sender {
     fn removed_files(&self) -> RemovedFiles {
         match self {
             Self::File(sender) => sender.removed,
-            Self::OtlpGrpc(_) | Self::Http(_) | Self::Writer(_) => RemovedFiles::default(),
+            Self::Request(_) | Self::Writer(_) => RemovedFiles::default(),
         }
     }
 
     fn forget_payload(&mut self) {
         match self {
             Self::File(_) | Self::Writer(_) => {}
-            Self::OtlpGrpc(sender) => sender.forget_payload(),
-            Self::Http(sender) => sender.forget_payload(),
+            Self::Request(sender) => sender.forget_payload(),
         }
     }
 }
@@ -222,10 +218,10 @@ impl DeliveryTask {
             }
             let (reason, message) = match outcome {
                 AttemptOutcome::Accepted { warning } => return PartResult::Settled(DeliveryResult::Sent { warning }),
-                AttemptOutcome::Partial { rejected_profiles, message } => {
-                    return PartResult::Settled(DeliveryResult::Partial { rejected_profiles, message });
+                AttemptOutcome::Partial { rejected, message } => {
+                    return PartResult::Settled(DeliveryResult::Partial { rejected_profiles: rejected, message });
                 }
-                AttemptOutcome::Rejected { message } => {
+                AttemptOutcome::Rejected { message } | AttemptOutcome::NoService { message } => {
                     return PartResult::Settled(DeliveryResult::Discarded {
                         reason: DiscardReason::Permanent,
                         message: Some(message),
@@ -272,7 +268,7 @@ impl DeliveryTask {
 }
 
 /// Resolves at the deadline of `stop`, or when the exporter was dropped.
-async fn stop_reached(control: &mut watch::Receiver<DeliveryControl>) {
+pub(crate) async fn stop_reached(control: &mut watch::Receiver<DeliveryControl>) {
     loop {
         let stop_at = control.borrow_and_update().stop_at;
         let changed = match stop_at {

@@ -6,14 +6,16 @@ use crate::disk_buffer::DiskBuffer;
 use crate::error::ExportError;
 use crate::file::FileSender;
 use crate::http_response::HttpProtocol;
-use crate::http_sender::HttpSender;
-use crate::otlp_grpc::OtlpGrpcSender;
+use crate::metrics_delivery::{MetricsSlot, MetricsTask};
+use crate::outcome::OtlpSignal;
 use crate::payload::ExportPayload;
 use crate::queue::{DestinationQueue, QueueMark};
+use crate::request_sender::RequestSender;
 use crate::settings::{BufferSettings, Destination, ExporterSettings};
 use crate::spool::{BufferedFiles, Spool};
-use crate::stats::{DestinationStats, DiscardReason};
+use crate::stats::{DestinationStats, DiscardReason, MetricsStats};
 use crate::writer_sender::WriterSender;
+use bytes::Bytes;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -32,6 +34,7 @@ pub struct Exporter {
     queues: Vec<Arc<DestinationQueue>>,
     /// Of the destinations that have one.
     buffers: Vec<Arc<DiskBuffer>>,
+    metrics: Vec<Arc<MetricsSlot>>,
     control: watch::Sender<DeliveryControl>,
     completion: Arc<ThreadCompletion>,
 }
@@ -84,6 +87,8 @@ impl Exporter {
                 control: controlled.clone(),
             });
         }
+        let reports = metrics_tasks(&settings, &controlled)?;
+        let metrics: Vec<_> = reports.iter().map(|task| task.slot.clone()).collect();
         let cannot_start = |what: &str, error: std::io::Error| {
             ExportError::new(
                 format!("{what} for the export cannot be made: {error}"),
@@ -97,19 +102,21 @@ impl Exporter {
             .map_err(|error| cannot_start("an event loop", error))?;
         let completion = Arc::new(ThreadCompletion::default());
         let thread_completion = completion.clone();
+        let slots = metrics.clone();
         let body = move || {
             let queues: Vec<_> = deliveries.iter().map(|delivery| delivery.queue.clone()).collect();
             // No panic leaves the thread, and every payload is counted.
-            let result = catch_unwind(AssertUnwindSafe(|| deliver_until_stopped(runtime, deliveries)));
+            let result = catch_unwind(AssertUnwindSafe(|| deliver_until_stopped(runtime, deliveries, reports)));
             if result.is_err() {
                 for queue in &queues {
                     queue.disable("the export is off after an internal error (panic); please report it".to_owned());
                 }
+                slots.iter().for_each(|slot| slot.disable());
             }
             thread_completion.complete();
         };
         (settings.start_thread)(THREAD_NAME, Box::new(body)).map_err(|error| cannot_start("a thread", error))?;
-        Ok(Self { queues, buffers, control, completion })
+        Ok(Self { queues, buffers, metrics, control, completion })
     }
 
     /// Enqueues a payload for the destination at `destination_index` of those given to `start`. Never waits. An index out
@@ -167,6 +174,18 @@ impl Exporter {
         self.queues.iter().map(|queue| queue.stats()).collect()
     }
 
+    /// Sends a request with metrics to each of [`ExporterSettings::metrics`], once. It replaces one that still waits. Never
+    /// waits, and has no effect on payloads, `flush` and the result of `stop`.
+    pub fn send_metrics(&self, body: Vec<u8>) {
+        let body = Bytes::from(body);
+        self.metrics.iter().for_each(|slot| slot.put(body.clone()));
+    }
+
+    /// One entry per receiver of metrics, in the order of the settings.
+    pub fn metrics_stats(&self) -> Vec<MetricsStats> {
+        self.metrics.iter().map(|slot| slot.stats()).collect()
+    }
+
     /// For a forked child: closes its copies of the descriptors that lock the parent's directories in the disk buffer.
     /// Otherwise the child would hold the locks after the parent's end.
     pub fn release_locks_in_child(&self) {
@@ -214,22 +233,42 @@ fn sender_for(
             ("file", sender.shown(), Sender::File(sender))
         }
         Destination::OtlpGrpc(endpoint) => {
-            let sender = OtlpGrpcSender::start(endpoint, settings)?;
-            ("otlp_grpc", sender.shown(), Sender::OtlpGrpc(Box::new(sender)))
+            let sender = RequestSender::grpc(endpoint, OtlpSignal::Profiles, settings)?;
+            ("otlp_grpc", sender.shown(), Sender::Request(sender))
         }
         Destination::OtlpHttp(endpoint) => {
-            let sender = HttpSender::start(endpoint, HttpProtocol::Otlp, settings)?;
-            ("otlp_http", sender.shown(), Sender::Http(Box::new(sender)))
+            let sender = RequestSender::http(endpoint, HttpProtocol::Otlp(OtlpSignal::Profiles), settings)?;
+            ("otlp_http", sender.shown(), Sender::Request(sender))
         }
         Destination::Pyroscope(endpoint) => {
-            let sender = HttpSender::start(endpoint, HttpProtocol::PyroscopePush, settings)?;
-            ("pyroscope", sender.shown(), Sender::Http(Box::new(sender)))
+            let sender = RequestSender::http(endpoint, HttpProtocol::PyroscopePush, settings)?;
+            ("pyroscope", sender.shown(), Sender::Request(sender))
         }
         Destination::Writer(writer) => {
             let sender = WriterSender::new(writer.clone(), settings.start_thread);
             (writer.kind(), writer.shown(), Sender::Writer(sender))
         }
     })
+}
+
+fn metrics_tasks(
+    settings: &ExporterSettings,
+    control: &watch::Receiver<DeliveryControl>,
+) -> Result<Vec<MetricsTask>, ExportError> {
+    let senders = settings.metrics.iter().filter_map(|receiver| match receiver {
+        Destination::OtlpGrpc(endpoint) => Some(RequestSender::grpc(endpoint, OtlpSignal::Metrics, settings)),
+        Destination::OtlpHttp(endpoint) => {
+            Some(RequestSender::http(endpoint, HttpProtocol::Otlp(OtlpSignal::Metrics), settings))
+        }
+        Destination::File(_) | Destination::Pyroscope(_) => None,
+    });
+    let task = |sender: RequestSender| MetricsTask {
+        slot: Arc::new(MetricsSlot::new(sender.shown())),
+        sender,
+        clock: settings.clock.clone(),
+        control: control.clone(),
+    };
+    senders.map(|sender| sender.map(task)).collect()
 }
 
 /// Number of earlier destinations with the same address, which differ in headers only.
@@ -248,14 +287,21 @@ fn after(timeout: Duration) -> Instant {
 
 /// Runs the tasks of all destinations until `stop`. A look-up or a disk that hangs does not block them: it runs on a
 /// thread of its own.
-fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<DeliveryTask>) {
+fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<DeliveryTask>, reports: Vec<MetricsTask>) {
     runtime.block_on(async {
         let start = |delivery: DeliveryTask| (delivery.queue.clone(), tokio::spawn(delivery.run()));
         let tasks: Vec<_> = deliveries.into_iter().map(start).collect();
+        let report = |report: MetricsTask| (report.slot.clone(), tokio::spawn(report.run()));
+        let reports: Vec<_> = reports.into_iter().map(report).collect();
         for (queue, task) in tasks {
             // A task can only fail by a panic: it is never canceled.
             if task.await.is_err() {
                 queue.disable("this destination is off after an internal error (panic); please report it".to_owned());
+            }
+        }
+        for (slot, task) in reports {
+            if task.await.is_err() {
+                slot.disable();
             }
         }
     });

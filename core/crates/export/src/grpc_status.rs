@@ -1,8 +1,8 @@
 //! Classifies a gRPC response: status code, RetryInfo, partial success. Performs no I/O.
 
 use crate::http_response::partial_success;
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, PROFILES_NOT_ENABLED};
-use crate::wire::{ExportProfilesServiceResponse, RpcStatus};
+use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason};
+use crate::wire::{ExportServiceResponse, RpcStatus};
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -11,7 +11,12 @@ const TOO_LARGE: [&str; 4] =
     ["larger than max", "exceeds maximum size", "message length too large", "exceeds the maximum"];
 
 /// Applies the retry table of OTLP/gRPC (OTLP specification, section "OTLP/gRPC Response").
-pub(crate) fn classify_status(status: &Status, receiver: &str, redactor: &Redactor) -> AttemptOutcome {
+pub(crate) fn classify_status(
+    status: &Status,
+    signal: OtlpSignal,
+    receiver: &str,
+    redactor: &Redactor,
+) -> AttemptOutcome {
     let code = status.code();
     let shown = redactor.redact(status.message());
     let message = match shown.is_empty() {
@@ -34,7 +39,7 @@ pub(crate) fn classify_status(status: &Status, receiver: &str, redactor: &Redact
         Code::ResourceExhausted if requested.is_some() => {
             AttemptOutcome::Retry { reason: RetryReason::Throttled(requested), message }
         }
-        Code::Unimplemented => AttemptOutcome::Rejected { message: format!("{message}; {PROFILES_NOT_ENABLED}") },
+        Code::Unimplemented => AttemptOutcome::NoService { message: format!("{message}; {}", signal.no_service()) },
         Code::Unauthenticated | Code::PermissionDenied => {
             AttemptOutcome::Rejected { message: format!("{message}; check the headers that authenticate") }
         }
@@ -43,9 +48,9 @@ pub(crate) fn classify_status(status: &Status, receiver: &str, redactor: &Redact
 }
 
 /// Classifies the message of a response with status OK.
-pub(crate) fn classify_message(body: &[u8], receiver: &str, redactor: &Redactor) -> AttemptOutcome {
-    match ExportProfilesServiceResponse::decode(body) {
-        Ok(response) => partial_success(response, receiver, redactor),
+pub(crate) fn classify_message(body: &[u8], signal: OtlpSignal, receiver: &str, redactor: &Redactor) -> AttemptOutcome {
+    match ExportServiceResponse::decode(body) {
+        Ok(response) => partial_success(response, signal, receiver, redactor),
         Err(_) => AttemptOutcome::Rejected {
             message: format!(
                 "{receiver} answered OK with {} bytes that are not an OTLP response; is it an OTLP receiver?",
@@ -58,14 +63,14 @@ pub(crate) fn classify_message(body: &[u8], receiver: &str, redactor: &Redactor)
 #[cfg(test)]
 mod tests {
     use super::{classify_message, classify_status};
-    use crate::outcome::{AttemptOutcome, Redactor, RetryReason};
+    use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason};
     use crate::wire::{Any, ProtobufDuration, RetryInfo, RpcStatus};
     use prost::Message;
     use std::time::Duration;
     use tonic::{Code, Status};
 
     fn classified(status: &Status) -> AttemptOutcome {
-        classify_status(status, "http://r", &Redactor::new(["marker"].into_iter()))
+        classify_status(status, OtlpSignal::Profiles, "http://r", &Redactor::new(["marker"].into_iter()))
     }
 
     fn with_retry_info(code: Code, seconds: i64) -> Status {
@@ -117,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_error_of_an_unknown_service_names_the_feature_gate_to_enable() {
-        let AttemptOutcome::Rejected { message } = classified(&Status::unimplemented("unknown service x")) else {
+        let AttemptOutcome::NoService { message } = classified(&Status::unimplemented("unknown service x")) else {
             panic!()
         };
         assert!(message.contains("service.profilesSupport"), "{message}");
@@ -134,8 +139,9 @@ mod tests {
     #[test]
     fn an_ok_with_a_malformed_message_is_rejected() {
         let redactor = Redactor::new(std::iter::empty());
-        assert_eq!(classify_message(b"", "r", &redactor), AttemptOutcome::Accepted { warning: None });
-        assert_eq!(classify_message(&[0x0a, 0x00], "r", &redactor), AttemptOutcome::Accepted { warning: None });
-        assert!(matches!(classify_message(b"<html>", "r", &redactor), AttemptOutcome::Rejected { .. }));
+        let classified = |body: &[u8]| classify_message(body, OtlpSignal::Profiles, "r", &redactor);
+        assert_eq!(classified(b""), AttemptOutcome::Accepted { warning: None });
+        assert_eq!(classified(&[0x0a, 0x00]), AttemptOutcome::Accepted { warning: None });
+        assert!(matches!(classified(b"<html>"), AttemptOutcome::Rejected { .. }));
     }
 }

@@ -1,7 +1,7 @@
 //! Classifies an HTTP response: status, Retry-After, partial success, error text. Reads no socket and no clock.
 
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_PROXY_USER, NO_PUSH_SERVICE, PROFILES_NOT_ENABLED};
-use crate::wire::{ExportProfilesServiceResponse, RpcStatus};
+use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_PROXY_USER, NO_PUSH_SERVICE};
+use crate::wire::{ExportServiceResponse, RpcStatus};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http::header::{self, HeaderMap};
@@ -20,7 +20,7 @@ const MAX_ERROR_TEXT_BYTES: usize = 128 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpProtocol {
     /// OTLP/HTTP with protobuf.
-    Otlp,
+    Otlp(OtlpSignal),
     /// A unary call of the Connect protocol with protobuf: `push.v1.PusherService/Push`.
     PyroscopePush,
 }
@@ -53,11 +53,15 @@ pub(crate) fn classify(
         Err(why) => return AttemptOutcome::Rejected { message: format!("{receiver} answered {status} with {why}") },
     };
     if status.is_success() {
-        // The response of `Push` has no fields.
-        if protocol == HttpProtocol::PyroscopePush && media_type(&response.headers) == "application/proto" {
-            return AttemptOutcome::Accepted { warning: None };
-        }
-        return classify_success(&response, body.as_deref(), receiver, redactor);
+        let signal = match protocol {
+            // The response of `Push` has no fields.
+            HttpProtocol::PyroscopePush if media_type(&response.headers) == "application/proto" => {
+                return AttemptOutcome::Accepted { warning: None };
+            }
+            HttpProtocol::PyroscopePush => OtlpSignal::Profiles,
+            HttpProtocol::Otlp(signal) => signal,
+        };
+        return classify_success(&response, body.as_deref(), signal, receiver, redactor);
     }
     let body = body.unwrap_or_default();
     let rpc_status = if is_protobuf(&response.headers) { RpcStatus::decode(body.as_ref()).ok() } else { None };
@@ -84,10 +88,10 @@ pub(crate) fn classify(
         400 if error_text.contains("request body too large") => AttemptOutcome::TooLarge { message },
         404 => {
             let hint = match protocol {
-                HttpProtocol::Otlp => PROFILES_NOT_ENABLED,
+                HttpProtocol::Otlp(signal) => signal.no_service(),
                 HttpProtocol::PyroscopePush => NO_PUSH_SERVICE,
             };
-            AttemptOutcome::Rejected { message: format!("{message}; {hint}") }
+            AttemptOutcome::NoService { message: format!("{message}; {hint}") }
         }
         401 | 403 => AttemptOutcome::Rejected { message: format!("{message}; check the headers that authenticate") },
         407 => AttemptOutcome::Rejected { message: format!("{message}{HINT_PROXY_USER}") },
@@ -108,6 +112,7 @@ pub(crate) fn classify(
 fn classify_success(
     response: &ReceiverResponse,
     body: Option<&[u8]>,
+    signal: OtlpSignal,
     receiver: &str,
     redactor: &Redactor,
 ) -> AttemptOutcome {
@@ -124,16 +129,15 @@ fn classify_success(
         // Requests accept protobuf, but some receivers send only JSON.
         let text = String::from_utf8_lossy(body);
         let shown = redactor.redact(&text);
-        return match rejected_in_json(&text) {
+        return match rejected_in_json(&text, signal) {
             0 if text.trim() == "{}" => AttemptOutcome::Accepted { warning: None },
             0 => AttemptOutcome::Accepted { warning: Some(format!("{receiver} answered {status} with JSON: {shown}")) },
-            rejected_profiles => AttemptOutcome::Partial {
-                rejected_profiles,
-                message: format!("{receiver} rejected {rejected_profiles} profiles of a request: {shown}"),
-            },
+            rejected => {
+                AttemptOutcome::Partial { rejected, message: partial_message(receiver, rejected, signal, &shown) }
+            }
         };
     }
-    let decoded = is_protobuf(&response.headers).then(|| ExportProfilesServiceResponse::decode(body).ok()).flatten();
+    let decoded = is_protobuf(&response.headers).then(|| ExportServiceResponse::decode(body).ok()).flatten();
     let Some(response) = decoded else {
         let kind =
             response.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("unknown type");
@@ -145,32 +149,38 @@ fn classify_success(
             ),
         };
     };
-    partial_success(response, receiver, redactor)
+    partial_success(response, signal, receiver, redactor)
 }
 
-/// An empty partial success is success; an error message without rejected profiles is a warning.
+/// An empty partial success is success; an error message without rejected elements is a warning.
 pub(crate) fn partial_success(
-    response: ExportProfilesServiceResponse,
+    response: ExportServiceResponse,
+    signal: OtlpSignal,
     receiver: &str,
     redactor: &Redactor,
 ) -> AttemptOutcome {
     let partial = response.partial_success.unwrap_or_default();
     let shown = redactor.redact(&partial.error_message);
-    match u64::try_from(partial.rejected_profiles).unwrap_or(0) {
+    match u64::try_from(partial.rejected).unwrap_or(0) {
         0 if shown.is_empty() => AttemptOutcome::Accepted { warning: None },
         0 => AttemptOutcome::Accepted {
             warning: Some(format!("{receiver} accepted everything with a warning: {shown}")),
         },
-        rejected_profiles => AttemptOutcome::Partial {
-            rejected_profiles,
-            message: format!("{receiver} rejected {rejected_profiles} profiles of a request: {shown}"),
-        },
+        rejected => AttemptOutcome::Partial { rejected, message: partial_message(receiver, rejected, signal, &shown) },
     }
 }
 
-/// The value of `rejectedProfiles`, which protobuf's JSON mapping writes as a string; 0 when absent.
-fn rejected_in_json(text: &str) -> u64 {
-    let after_name = text.split_once("\"rejectedProfiles\"").map_or("", |(_, rest)| rest);
+fn partial_message(receiver: &str, rejected: u64, signal: OtlpSignal, shown: &str) -> String {
+    format!("{receiver} rejected {rejected} {} of a request: {shown}", signal.elements())
+}
+
+/// The number of rejected elements, which protobuf's JSON mapping writes as a string; 0 when absent.
+fn rejected_in_json(text: &str, signal: OtlpSignal) -> u64 {
+    let name = match signal {
+        OtlpSignal::Profiles => "\"rejectedProfiles\"",
+        OtlpSignal::Metrics => "\"rejectedDataPoints\"",
+    };
+    let after_name = text.split_once(name).map_or("", |(_, rest)| rest);
     let digits = after_name.trim_start_matches([':', ' ', '"']);
     let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().unwrap_or(0)

@@ -6,8 +6,7 @@ use crate::connect::{root_cause, Connector, Transport};
 use crate::error::ExportError;
 use crate::headers::{request_headers, DEVELOPMENT_VERSION};
 use crate::http_response::{classify, HttpProtocol, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_GRPC_OR_TLS};
-use crate::queue::QueuedPayload;
+use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_GRPC_OR_TLS};
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -50,7 +49,11 @@ impl HttpSender {
         let host = HeaderValue::from_str(&connector.endpoint.authority).map_err(|_| not_usable(&connector))?;
         headers.insert(header::HOST, host);
         let content_type = match protocol {
-            HttpProtocol::Otlp => "application/x-protobuf",
+            HttpProtocol::Otlp(OtlpSignal::Profiles) => "application/x-protobuf",
+            HttpProtocol::Otlp(OtlpSignal::Metrics) => {
+                headers.remove(DEVELOPMENT_VERSION);
+                "application/x-protobuf"
+            }
             HttpProtocol::PyroscopePush => {
                 headers.remove(DEVELOPMENT_VERSION);
                 headers.insert("connect-protocol-version", HeaderValue::from_static("1"));
@@ -95,9 +98,9 @@ impl HttpSender {
     }
 
     /// One attempt. The receiver gets at most one request, except that a dead idle connection is replaced once.
-    pub async fn attempt(&mut self, payload: &QueuedPayload, unix_now: Duration) -> AttemptOutcome {
+    pub async fn attempt(&mut self, plain: &Bytes, unix_now: Duration) -> AttemptOutcome {
         let until = Instant::now() + self.timeout;
-        let body = match self.body.encoded(&payload.body) {
+        let body = match self.body.encoded(plain) {
             Ok(body) => body,
             Err(error) => {
                 return AttemptOutcome::Rejected { message: format!("the body cannot be compressed: {error}") }

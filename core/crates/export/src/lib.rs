@@ -36,6 +36,7 @@ mod http_listener;
 mod http_message;
 mod http_response;
 mod http_sender;
+mod metrics_delivery;
 mod otlp_grpc;
 mod outcome;
 mod owned_descriptor;
@@ -43,6 +44,7 @@ mod payload;
 mod payload_writer;
 mod proxy;
 mod queue;
+mod request_sender;
 mod secret;
 mod server_connector;
 mod settings;
@@ -68,5 +70,5 @@ pub use settings::{
     BufferSettings, Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings,
     StartThread, TlsFiles,
 };
-pub use stats::{DestinationStats, DiscardReason, Discarded, RemovedFiles};
+pub use stats::{DestinationStats, DiscardReason, Discarded, MetricsStats, RemovedFiles};
 pub use tls_client::TlsClient;

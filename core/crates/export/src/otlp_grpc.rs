@@ -6,11 +6,10 @@ use crate::compressed_body::{CompressedBody, Framing};
 use crate::connect::{root_cause, Connector};
 use crate::error::ExportError;
 use crate::grpc_status::{classify_message, classify_status};
-use crate::headers::request_headers;
+use crate::headers::{request_headers, DEVELOPMENT_VERSION};
 use crate::http_response::MAX_RESPONSE_BYTES;
 use crate::http_sender::{redactor, MAX_IDLE};
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_HTTP};
-use crate::queue::QueuedPayload;
+use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_HTTP};
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::{Buf, Bytes};
 use http::uri::PathAndQuery;
@@ -33,9 +32,8 @@ use tower_service::Service;
 
 const GRPC_ENCODING: &str = "grpc-encoding";
 
-const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
-
 pub(crate) struct OtlpGrpcSender {
+    signal: OtlpSignal,
     connector: Connector,
     metadata: HeaderMap,
     origin: Uri,
@@ -54,10 +52,13 @@ struct Http2Connection {
 }
 
 impl OtlpGrpcSender {
-    pub fn start(settings: &OtlpEndpoint, common: &ExporterSettings) -> Result<Self, ExportError> {
+    pub fn start(settings: &OtlpEndpoint, signal: OtlpSignal, common: &ExporterSettings) -> Result<Self, ExportError> {
         let mut connector = Connector::start(settings, b"h2", common.start_thread)?;
         let mut metadata = request_headers(settings, &connector.endpoint, &common.user_agent)?;
         metadata.remove(GRPC_ENCODING);
+        if signal != OtlpSignal::Profiles {
+            metadata.remove(DEVELOPMENT_VERSION);
+        }
         if settings.compression == Compression::Gzip {
             metadata.insert(GRPC_ENCODING, HeaderValue::from_static("gzip"));
         }
@@ -71,6 +72,7 @@ impl OtlpGrpcSender {
         let redactor = redactor(settings, &connector);
         connector.refresh_generation();
         Ok(Self {
+            signal,
             connector,
             metadata,
             origin,
@@ -86,9 +88,9 @@ impl OtlpGrpcSender {
     }
 
     /// One attempt. The receiver gets at most one call, except that a dead idle connection is replaced once.
-    pub async fn attempt(&mut self, payload: &QueuedPayload) -> AttemptOutcome {
+    pub async fn attempt(&mut self, plain: &Bytes) -> AttemptOutcome {
         let until = Instant::now() + self.timeout;
-        let body = match self.body.encoded(&payload.body) {
+        let body = match self.body.encoded(plain) {
             Ok(body) => body,
             Err(error) => {
                 return AttemptOutcome::Rejected { message: format!("the body cannot be compressed: {error}") }
@@ -124,7 +126,7 @@ impl OtlpGrpcSender {
         request.set_timeout(until.saturating_duration_since(Instant::now()));
         let exchange = async {
             client.ready().await?;
-            client.unary(request, PathAndQuery::from_static(EXPORT), BytesCodec).await
+            client.unary(request, PathAndQuery::from_static(self.signal.grpc_method()), BytesCodec).await
         };
         let result = tokio::time::timeout_at(until, exchange).await;
         let no_response = |message| AttemptOutcome::Retry { reason: RetryReason::NoResponse, message };
@@ -150,11 +152,11 @@ impl OtlpGrpcSender {
             }
             Ok(Err(status)) => {
                 self.keep(connection);
-                classify_status(&status, &receiver, &self.redactor)
+                classify_status(&status, self.signal, &receiver, &self.redactor)
             }
             Ok(Ok(response)) => {
                 self.keep(connection);
-                classify_message(response.get_ref(), &receiver, &self.redactor)
+                classify_message(response.get_ref(), self.signal, &receiver, &self.redactor)
             }
         }
     }

@@ -7,14 +7,55 @@ use std::time::Duration;
 pub(crate) enum AttemptOutcome {
     /// The receiver accepted everything, perhaps with a warning.
     Accepted { warning: Option<String> },
-    /// The receiver accepted the request and rejected profiles in it. Never sent again.
-    Partial { rejected_profiles: u64, message: String },
+    /// The receiver accepted the request and rejected profiles or data points in it. Never sent again.
+    Partial { rejected: u64, message: String },
     /// A retryable failure.
     Retry { reason: RetryReason, message: String },
     /// Too large for the receiver.
     TooLarge { message: String },
     /// A permanent failure.
     Rejected { message: String },
+    /// The receiver has no such service: 404 or UNIMPLEMENTED.
+    NoService { message: String },
+}
+
+/// Signal of an OTLP request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtlpSignal {
+    Profiles,
+    Metrics,
+}
+
+impl OtlpSignal {
+    /// The elements that a receiver rejects by partial success.
+    pub const fn elements(self) -> &'static str {
+        match self {
+            Self::Profiles => "profiles",
+            Self::Metrics => "data points",
+        }
+    }
+
+    /// Path of the method of gRPC.
+    pub const fn grpc_method(self) -> &'static str {
+        match self {
+            Self::Profiles => "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+            Self::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        }
+    }
+
+    /// Most frequent cause of a 404 and of UNIMPLEMENTED.
+    pub const fn no_service(self) -> &'static str {
+        match self {
+            Self::Profiles => {
+                "profiles are not enabled at the receiver: check the path and port, and for \
+                 an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline"
+            }
+            Self::Metrics => {
+                "the receiver accepts no metrics: an OpenTelemetry Collector requires a metrics pipeline; for another \
+                 receiver set metrics_endpoint, or turn metrics off"
+            }
+        }
+    }
 }
 
 /// Cause of a retryable failure.
@@ -27,11 +68,6 @@ pub(crate) enum RetryReason {
     /// The receiver sent a retryable status, perhaps with a delay.
     Throttled(Option<Duration>),
 }
-
-/// Most frequent cause of a 404 and of UNIMPLEMENTED.
-pub(crate) const PROFILES_NOT_ENABLED: &str =
-    "profiles are not enabled at the receiver: check the path and port, and for \
-     an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline";
 
 /// Most frequent cause of a 404 from Pyroscope's push protocol.
 pub(crate) const NO_PUSH_SERVICE: &str =

@@ -28,6 +28,9 @@ pub struct ExporterSettings {
     pub retry_max_age: Duration,
     /// Stores the requests of every destination except files and writers on disk until they are settled. Default none.
     pub buffer: Option<BufferSettings>,
+    /// Receivers of the profiler's own metrics, given to [`Exporter::send_metrics`](crate::Exporter::send_metrics):
+    /// [`Destination::OtlpHttp`] with the URL of metrics, or [`Destination::OtlpGrpc`]. Others receive none.
+    pub metrics: Vec<Destination>,
     /// `User-Agent` of every request.
     pub user_agent: String,
     /// Starts each thread of the exporter: its own, and those for connections, name resolution and files.
@@ -44,6 +47,7 @@ impl Default for ExporterSettings {
             max_request_bytes: 64 << 20,
             retry_max_age: Duration::from_secs(15 * 60),
             buffer: None,
+            metrics: Vec::new(),
             user_agent: concat!("spanprof/", env!("CARGO_PKG_VERSION")).to_owned(),
             start_thread: |name, body| {
                 let name = name.to_string_lossy().into_owned();
@@ -63,6 +67,7 @@ impl fmt::Debug for ExporterSettings {
             .field("max_request_bytes", &self.max_request_bytes)
             .field("retry_max_age", &self.retry_max_age)
             .field("buffer", &self.buffer)
+            .field("metrics", &self.metrics)
             .field("user_agent", &self.user_agent)
             .finish_non_exhaustive()
     }

@@ -123,6 +123,25 @@ pub struct DestinationStats {
     pub disabled: bool,
 }
 
+/// One receiver of the profiler's own metrics at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsStats {
+    /// URL without userinfo and query.
+    pub target: String,
+    /// Requests that the receiver accepted completely.
+    pub sent: u64,
+    /// Requests that it did not accept completely, and those that a newer one replaced.
+    pub failed: u64,
+    /// Failed attempts since the last success.
+    pub failed_in_a_row: u64,
+    /// The last failure, without secrets.
+    pub last_error: Option<String>,
+    /// Panics caught.
+    pub panics: u64,
+    /// Whether no more requests are sent: the receiver has no service for metrics, or after an internal error.
+    pub stopped: bool,
+}
+
 impl DestinationStats {
     /// Loss of one reason.
     pub fn dropped(&self, reason: DiscardReason) -> Discarded {

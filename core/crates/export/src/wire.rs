@@ -3,18 +3,20 @@
 use prost::Message;
 use std::time::Duration;
 
-/// opentelemetry.proto.collector.profiles.v1development.ExportProfilesServiceResponse
+/// The response of each signal: opentelemetry.proto.collector.profiles.v1development.ExportProfilesServiceResponse and
+/// opentelemetry.proto.collector.metrics.v1.ExportMetricsServiceResponse have the same fields.
 #[derive(Clone, PartialEq, Message)]
-pub struct ExportProfilesServiceResponse {
+pub struct ExportServiceResponse {
     #[prost(message, optional, tag = "1")]
-    pub partial_success: Option<ExportProfilesPartialSuccess>,
+    pub partial_success: Option<ExportPartialSuccess>,
 }
 
-/// opentelemetry.proto.collector.profiles.v1development.ExportProfilesPartialSuccess
+/// The partial success of each signal.
 #[derive(Clone, PartialEq, Message)]
-pub struct ExportProfilesPartialSuccess {
+pub struct ExportPartialSuccess {
+    /// Rejected profiles or data points.
     #[prost(int64, tag = "1")]
-    pub rejected_profiles: i64,
+    pub rejected: i64,
     #[prost(string, tag = "2")]
     pub error_message: String,
 }

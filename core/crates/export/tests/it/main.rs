@@ -13,6 +13,7 @@ mod http_listener;
 mod http_requests;
 mod http_responses;
 mod idle;
+mod metrics;
 mod outages;
 mod proxies;
 mod push_requests;
