@@ -1,6 +1,8 @@
-//! OTLP: encodes an `ExportProfilesServiceRequest` (the same wire format as `ProfilesData`) and splits large ones.
+//! OTLP: encodes an `ExportProfilesServiceRequest` (the same wire format as `ProfilesData`) and splits large ones. `metrics`
+//! encodes the profiler's own metrics.
 
 mod halve;
+pub mod metrics;
 mod request;
 mod shape;
 mod split;

@@ -19,7 +19,7 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
             continue;
         }
         out.message(1, |out| {
-            out.message(1, |out| group[0].resource.iter().for_each(|attribute| resource_attribute(out, attribute)));
+            out.message(1, |out| group[0].resource.iter().for_each(|of_resource| attribute(out, 1, of_resource)));
             for scope in group.iter().filter(|scope| scope.profiles.iter().any(|profile| has_values(&profile))) {
                 out.message(2, |out| {
                     out.message(1, |out| {
@@ -38,8 +38,8 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
 }
 
 /// Inline key and value, never references: receivers drop references that they cannot resolve.
-fn resource_attribute(out: &mut MessageWriter, attribute: &Attribute) {
-    out.message(1, |out| {
+pub(super) fn attribute(out: &mut MessageWriter, field: u32, attribute: &Attribute) {
+    out.message(field, |out| {
         out.bytes(1, attribute.key.as_bytes());
         out.message(2, |out| match &attribute.value {
             AttributeValue::String(text) => out.present_bytes(1, text.as_bytes()),
