@@ -76,6 +76,10 @@ const workers = require('./workers.js');
  * @property {number | undefined} [fileMaxAge] seconds
  * @property {number | undefined} [fileMaxBytes]
  * @property {boolean | undefined} [fileSidecar]
+ * @property {boolean | undefined} [metrics] whether the numbers of `stats()` are sent as OpenTelemetry metrics
+ * @property {number | undefined} [metricsInterval] seconds
+ * @property {string | undefined} [metricsEndpoint]
+ * @property {Readonly<Record<string, string | undefined>> | undefined} [metricsHeaders]
  * @property {boolean | undefined} [redaction]
  * @property {readonly object[] | undefined} [redactionRules]
  * @property {string | undefined} [redactionHashKey]

@@ -80,6 +80,16 @@ export type Options = {
     fileMaxAge?: number | undefined;
     fileMaxBytes?: number | undefined;
     fileSidecar?: boolean | undefined;
+    /**
+     * whether the numbers of `stats()` are sent as OpenTelemetry metrics
+     */
+    metrics?: boolean | undefined;
+    /**
+     * seconds
+     */
+    metricsInterval?: number | undefined;
+    metricsEndpoint?: string | undefined;
+    metricsHeaders?: Readonly<Record<string, string | undefined>> | undefined;
     redaction?: boolean | undefined;
     redactionRules?: readonly object[] | undefined;
     redactionHashKey?: string | undefined;

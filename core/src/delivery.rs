@@ -16,7 +16,7 @@ use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
     BufferSettings, Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory,
-    LossBaseline, OtlpEndpoint, ProxySettings, Secret, SplitFn, TlsFiles,
+    LossBaseline, MetricsStats, OtlpEndpoint, ProxySettings, Secret, SplitFn, TlsFiles,
 };
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::{pprof, pyroscope};
@@ -26,7 +26,7 @@ use spanprof_profile::{Attribute, ProfilesData, ResourceProfiles};
 /// Stack size of each exporter thread, which runs the system's resolver and TLS.
 const STACK_BYTES: usize = 2 << 20;
 /// Keys whose invalid values are detected only when the destinations are set up.
-const FALLIBLE_KEYS: [&str; 8] = [
+const FALLIBLE_KEYS: [&str; 10] = [
     "certificate",
     "client_certificate",
     "client_key",
@@ -34,8 +34,12 @@ const FALLIBLE_KEYS: [&str; 8] = [
     "file_directory",
     "buffer_directory",
     "endpoint",
+    "metrics_endpoint",
+    "metrics_headers",
     "destinations",
 ];
+/// A receiver that restarts refuses the connections of one or two requests.
+const METRICS_FAILURES_BEFORE_WARNING: u64 = 3;
 /// Keys that are only valid together.
 const MUTUAL_TLS: [&str; 2] = ["client_certificate", "client_key"];
 
@@ -48,6 +52,8 @@ pub(crate) struct WindowDelivery {
     /// Of the resource, for side-cars.
     deployment: Vec<Attribute>,
     label_names_checked: AtomicBool,
+    /// Whether the warning about each receiver of metrics was logged.
+    metrics_warned: Vec<AtomicBool>,
 }
 
 /// Indices of the destinations that receive the same profiles.
@@ -129,7 +135,8 @@ impl WindowDelivery {
 
     fn start_as_configured(config: &Config, resource: &Resource) -> Result<Option<Self>, Error> {
         let configured = config.effective_destinations();
-        if configured.is_empty() {
+        let metrics = config.metrics_receivers().receivers;
+        if configured.is_empty() && metrics.is_empty() {
             return Ok(None);
         }
         let groups = groups(&configured, config);
@@ -143,6 +150,7 @@ impl WindowDelivery {
                 max_age: config.buffer_max_age,
                 split: Some(otlp::split_encoded),
             }),
+            metrics: metrics.into_iter().map(|receiver| export_destination(receiver, config)).collect(),
             start_thread: |name, body| sys::start_own_thread(name, STACK_BYTES, body).map(drop),
             ..ExporterSettings::default()
         };
@@ -150,7 +158,9 @@ impl WindowDelivery {
             .map_err(|error| Error::new(ErrorKind::InvalidDestination, error.message, error.hint))?;
         let start = exporter.loss_baseline();
         let deployment = resource.deployment.clone();
-        Ok(Some(Self { exporter, start, groups, deployment, label_names_checked: AtomicBool::new(false) }))
+        let metrics_warned = exporter.metrics_stats().iter().map(|_| AtomicBool::new(false)).collect();
+        let label_names_checked = AtomicBool::new(false);
+        Ok(Some(Self { exporter, start, groups, deployment, label_names_checked, metrics_warned }))
     }
 
     /// Encodes a window once per group of destinations and queues it. Never waits.
@@ -243,6 +253,31 @@ impl WindowDelivery {
         self.exporter.stats()
     }
 
+    /// Sends a request with metrics to each receiver of metrics. Never waits.
+    pub fn send_metrics(&self, body: Vec<u8>) {
+        self.exporter.send_metrics(body);
+    }
+
+    pub fn metrics_stats(&self) -> Vec<MetricsStats> {
+        self.exporter.metrics_stats()
+    }
+
+    /// Warns once about each receiver that refuses metrics or cannot be reached several times in a row; at the end of the run also
+    /// about one that received none.
+    pub fn log_metrics_failures(&self, at_end: bool) {
+        let unwarned = |warned: &AtomicBool| !warned.load(Ordering::Relaxed);
+        if !self.metrics_warned.iter().any(unwarned) {
+            return;
+        }
+        for (number, (stats, warned)) in self.metrics_stats().iter().zip(&self.metrics_warned).enumerate() {
+            let has_none = at_end && stats.sent == 0 && stats.failed > 0;
+            let is_failing = has_none || stats.refused || stats.failed_in_a_row >= METRICS_FAILURES_BEFORE_WARNING;
+            if is_failing && !warned.swap(true, Ordering::Relaxed) {
+                log(LogLevel::Warning, &metrics_failure_line(number, stats));
+            }
+        }
+    }
+
     /// See [`Exporter::release_locks_in_child`].
     pub fn release_locks_in_child(&self) {
         self.exporter.release_locks_in_child();
@@ -272,6 +307,16 @@ fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Destinatio
         }
     }
     groups
+}
+
+fn metrics_failure_line(number: usize, stats: &MetricsStats) -> String {
+    let reason = stats.last_error.as_deref().unwrap_or("no response");
+    match stats.stopped {
+        true => format!("spanprof: no more metrics are sent: {reason}"),
+        false => {
+            format!("spanprof: metrics were not accepted: {reason}; stats() counts failures as metrics.{number}.failed")
+        }
+    }
 }
 
 fn refused_names_line(refused: &[String]) -> String {

@@ -47,6 +47,7 @@ mod heap;
 mod host_log;
 mod labels;
 mod locations;
+mod metrics;
 #[cfg(feature = "native")]
 mod native;
 mod native_symbols;

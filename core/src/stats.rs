@@ -1,5 +1,5 @@
-//! Statistics of the profiler itself: the table of counters (name, unit, one sentence) and the result of `stats()`. The
-//! reference page is generated from the same table. Counting is lock-free.
+//! Statistics of the profiler itself: the table of values (name, unit, kind, one sentence) and the result of `stats()`. The
+//! reference page and the OTLP metrics (`metrics`) follow from the same table. Counting is lock-free.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +24,41 @@ impl Counter {
     }
 }
 
+/// How a value of `stats()` changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatKind {
+    /// Only grows; 0 at `start()`.
+    Counter,
+    /// Only grows; 0 at the start of the process.
+    ProcessCounter,
+    /// A current value.
+    Gauge,
+    /// Text, or a number that identifies something. It is no metric.
+    Property,
+}
+
+impl StatKind {
+    /// The name on the reference page.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::ProcessCounter => "process counter",
+            Self::Gauge => "gauge",
+            Self::Property => "property",
+        }
+    }
+}
+
+/// A counter unless the row names another kind.
+macro_rules! kind {
+    () => {
+        StatKind::Counter
+    };
+    ($kind:ident) => {
+        StatKind::$kind
+    };
+}
+
 /// A documented value of `stats()`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatDoc {
@@ -31,18 +66,21 @@ pub struct StatDoc {
     pub name: &'static str,
     /// Unit; empty for text.
     pub unit: &'static str,
+    /// How it changes.
+    pub kind: StatKind,
     /// Description.
     pub doc: &'static str,
 }
 
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $field:ident = $name:literal, $unit:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $field:ident = $name:literal, $unit:literal $(, $kind:ident)?;)+) => {
         /// The counters of the engine.
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $($(#[doc = $doc])+ pub $field: Counter,)+ }
 
         /// The engine's own counters, as documented.
-        pub const COUNTERS: &[StatDoc] = &[$(StatDoc { name: $name, unit: $unit, doc: concat!($($doc),+) },)+];
+        pub const COUNTERS: &[StatDoc] =
+            &[$(StatDoc { name: $name, unit: $unit, kind: kind!($($kind)?), doc: concat!($($doc),+) },)+];
 
         impl Counters {
             /// Appends every counter.
@@ -75,13 +113,13 @@ counters! {
     /// Samples whose context was evicted (`max_contexts`); they have no labels instead of wrong ones.
     contexts_expired = "contexts.expired", "samples";
     /// Frames whose code ended before it was resolved.
-    frames_code_ended = "dropped.code_ended", "frames";
+    frames_code_ended = "dropped.code_ended", "frames", ProcessCounter;
     /// Samples whose stack exceeded `max_stacks`.
-    dropped_too_many_stacks = "dropped.too_many_stacks", "samples";
+    dropped_too_many_stacks = "dropped.too_many_stacks", "samples", ProcessCounter;
     /// Stacks truncated at `max_stack_depth`.
     stacks_truncated = "stacks.truncated", "samples";
     /// Distinct stacks in the last window.
-    stacks_unique = "stacks.unique", "stacks";
+    stacks_unique = "stacks.unique", "stacks", Gauge;
     /// Windows closed and sent.
     windows_closed = "windows.closed", "windows";
     /// Windows closed early because they were full.
@@ -103,9 +141,9 @@ counters! {
     /// Time in which a rate was below the configured one, or a profile type was shed.
     governor_limited_seconds = "governor.limited_seconds", "s";
     /// CPU time of the profiler in the last interval, its handlers included, in millionths of one core.
-    governor_cost_ppm = "governor.cost_ppm", "ppm";
+    governor_cost_ppm = "governor.cost_ppm", "ppm", Gauge;
     /// `cpu_budget` in millionths of one core, with a CPU quota below one processor of the quota; 0 without a budget.
-    governor_budget_ppm = "governor.budget_ppm", "ppm";
+    governor_budget_ppm = "governor.budget_ppm", "ppm", Gauge;
     /// Resource attributes dropped beyond the limit of 15.
     resource_attributes_dropped = "resource.attributes_dropped", "attributes";
     /// Samples of live objects removed because there were more than `heap_live_samples`; the others represent them.
@@ -115,7 +153,7 @@ counters! {
     /// Duration of these writes.
     heap_peak_write_ns = "heap.peak_write_ns", "ns";
     /// Live bytes of the last such write.
-    heap_peak_bytes = "heap.peak_bytes", "bytes";
+    heap_peak_bytes = "heap.peak_bytes", "bytes", Gauge;
     /// Stacks that did not fit into these writes; their bytes are shown as `[too_many_stacks]`.
     heap_peak_omitted = "heap.peak_omitted_stacks", "stacks";
     /// Failed writes of the heap at its peak; three in a row end them.
@@ -145,7 +183,7 @@ counters! {
     /// Requests released without a decision: beyond `tail_max_bytes`, without a sample for 5 minutes, or at `stop`.
     tail_undecided = "tail.undecided", "requests";
     /// Memory of the samples of unfinished requests.
-    tail_held_bytes = "tail.held_bytes", "bytes";
+    tail_held_bytes = "tail.held_bytes", "bytes", Gauge;
     /// Samples that are missing in the profile of a capture, because it was full. The continuous profile has them.
     capture_dropped = "capture.dropped", "samples";
     /// Panics caught on the profiler's own threads; the first one stops the profiler.
@@ -157,64 +195,64 @@ counters! {
 }
 
 macro_rules! stats {
-    ($($name:literal $unit:literal $($doc:literal)+;)+) => {
-        &[$(StatDoc { name: $name, unit: $unit, doc: concat!($($doc),+) },)+]
+    ($($name:literal $unit:literal $($kind:ident)? $($doc:literal)+;)+) => {
+        &[$(StatDoc { name: $name, unit: $unit, kind: kind!($($kind)?), doc: concat!($($doc),+) },)+]
     };
 }
 
 /// Values of `stats()` that do not come from the engine's own counters.
 pub const OTHER_STATS: &[StatDoc] = stats! {
-    "state" "" "running, stopped, disabled (and by what), failed, or safe_mode after a crash inside the profiler.";
-    "clock.name" "" "The clock in use.";
-    "clock.reason" "" "Reason for the choice of this clock.";
-    "clock.kernel_tick_hz" "Hz" "The kernel's tick rate: the maximum rate of stacks per CPU second with timers.";
-    "clock.signal" "" "Number of the clock's signal: SIGURG (23), or the runtime's fallback signal where SIGURG is in use.";
-    "clock.handler_ns" "ns" "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of "
+    "state" "" Property "running, stopped, disabled (and by what), failed, or safe_mode after a crash inside the profiler.";
+    "clock.name" "" Property "The clock in use.";
+    "clock.reason" "" Property "Reason for the choice of this clock.";
+    "clock.kernel_tick_hz" "Hz" Gauge "The kernel's tick rate: the maximum rate of stacks per CPU second with timers.";
+    "clock.signal" "" Property "Number of the clock's signal: SIGURG (23), or the runtime's fallback signal where SIGURG is in use.";
+    "clock.handler_ns" "ns" ProcessCounter "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of "
         "it.";
-    "clock.walk_ns" "ns" "The part of `clock.handler_ns` spent in stack walks.";
-    "clock.delivery_ns" "ns" "Time of the kernel's signal delivery, from the overflow of a perf event to the handler. The "
+    "clock.walk_ns" "ns" ProcessCounter "The part of `clock.handler_ns` spent in stack walks.";
+    "clock.delivery_ns" "ns" ProcessCounter "Time of the kernel's signal delivery, from the overflow of a perf event to the handler. The "
         "interrupt's entry and the return from the handler are not part of it. 0 on other clocks.";
-    "clock.threads" "threads" "Threads with a clock.";
-    "clock.threads_refused" "threads" "Threads for which the system refused a clock.";
-    "clock.signals_forwarded" "signals" "Foreign signals forwarded to their handler.";
-    "clock.signals_stray" "signals" "Signals without a recipient, discarded.";
-    "clock.guarded_faults" "faults" "Guarded reads of unmapped memory.";
+    "clock.threads" "threads" Gauge "Threads with a clock.";
+    "clock.threads_refused" "threads" Gauge "Threads for which the system refused a clock.";
+    "clock.signals_forwarded" "signals" ProcessCounter "Foreign signals forwarded to their handler.";
+    "clock.signals_stray" "signals" ProcessCounter "Signals without a recipient, discarded.";
+    "clock.guarded_faults" "faults" ProcessCounter "Guarded reads of unmapped memory.";
     "clock.scans" "scans" "Scans of the process's threads.";
     "clock.rearmed" "clocks" "Clocks rearmed because their signal was lost.";
-    "dropped.<reason>" "samples" "Samples lost, or kept without frames, by drop reason.";
-    "heap.samples" "samples" "Allocation samples.";
-    "heap.samples_freed" "samples" "Sampled objects that were freed.";
-    "heap.live_samples" "samples" "Sampled objects in use.";
-    "heap.interval" "bytes" "Mean number of bytes between allocation samples now; 0 without a heap profile.";
-    "heap.reason" "" "The reason why this process has no heap profile; absent otherwise.";
-    "dropped.heap_busy" "samples" "Allocation samples lost because too many other threads took one at the same time.";
-    "dropped.heap_ring_full" "samples" "Allocation samples lost because the ring was full.";
-    "dropped.heap_live" "samples" "Sampled objects missing in in-use profiles: the live set had no slot for them, or a "
+    "dropped.<reason>" "samples" ProcessCounter "Samples lost, or kept without frames, by drop reason.";
+    "heap.samples" "samples" ProcessCounter "Allocation samples.";
+    "heap.samples_freed" "samples" ProcessCounter "Sampled objects that were freed.";
+    "heap.live_samples" "samples" Gauge "Sampled objects in use.";
+    "heap.interval" "bytes" Gauge "Mean number of bytes between allocation samples now; 0 without a heap profile.";
+    "heap.reason" "" Property "The reason why this process has no heap profile; absent otherwise.";
+    "dropped.heap_busy" "samples" ProcessCounter "Allocation samples lost because too many other threads took one at the same time.";
+    "dropped.heap_ring_full" "samples" ProcessCounter "Allocation samples lost because the ring was full.";
+    "dropped.heap_live" "samples" ProcessCounter "Sampled objects missing in in-use profiles: the live set had no slot for them, or a "
         "reallocation failed.";
-    "governor.sample_rate" "Hz" "CPU rate in effect.";
-    "governor.wall_rate" "Hz" "Wall rate in effect.";
-    "governor.limited_by" "" "The key because of which the values in effect differ from the configured ones: `cpu_budget`, \
+    "governor.sample_rate" "Hz" Gauge "CPU rate in effect.";
+    "governor.wall_rate" "Hz" Gauge "Wall rate in effect.";
+    "governor.limited_by" "" Property "The key because of which the values in effect differ from the configured ones: `cpu_budget`, \
         `load_shedding_cpu_threshold`, `load_shedding_memory_threshold`, or `sample_rate_max` for a higher rate. Empty otherwise.";
-    "governor.shed" "" "Profile types that are paused, or thinned (`heap`), separated by commas; empty when there are none.";
-    "memory.limit_bytes" "bytes" "The smallest memory limit of the process's cgroups; missing without a limit.";
-    "memory.until_limit_bytes" "bytes" "Memory that this cgroup may still use; file cache that was not used recently counts as "
+    "governor.shed" "" Property "Profile types that are paused, or thinned (`heap`), separated by commas; empty when there are none.";
+    "memory.limit_bytes" "bytes" Gauge "The smallest memory limit of the process's cgroups; missing without a limit.";
+    "memory.until_limit_bytes" "bytes" Gauge "Memory that this cgroup may still use; file cache that was not used recently counts as "
         "free. Missing without a limit.";
-    "memory.reserve_bytes" "bytes" "Memory that the profiler took from its reserve of 8 MiB because the system had none; more "
+    "memory.reserve_bytes" "bytes" ProcessCounter "Memory that the profiler took from its reserve of 8 MiB because the system had none; more "
         "than half of the reserve in use ends profiling.";
-    "process.children_cut_off" "processes" "Profiled processes forked by this one, or by its children, that ended without "
+    "process.children_cut_off" "processes" ProcessCounter "Profiled processes forked by this one, or by its children, that ended without "
         "delivering their last window.";
     "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads.";
     "cost.process_cpu_ns" "ns" "CPU time of the whole process since start.";
-    "contexts.opened" "contexts" "Contexts with a span, since the start of the process.";
-    "contexts.refused" "contexts" "Contexts opened without their span because open scopes pinned `max_contexts` rows; "
+    "contexts.opened" "contexts" ProcessCounter "Contexts with a span, since the start of the process.";
+    "contexts.refused" "contexts" ProcessCounter "Contexts opened without their span because open scopes pinned `max_contexts` rows; "
         "labels are kept.";
-    "labels.sets" "label sets" "Distinct label sets of the process.";
-    "labels.bytes" "bytes" "Memory of labels and label sets.";
-    "labels.values_truncated" "values" "Values truncated at `max_label_value_bytes`.";
-    "labels.values_replaced" "values" "Values replaced by `other` beyond a cap.";
-    "labels.dropped" "labels" "Labels dropped: too many keys, or an empty key.";
-    "export.<n>.kind" "" "`otlp_http`, `otlp_grpc`, `pyroscope` or `file`.";
-    "export.<n>.target" "" "Address without user and query, or directory.";
+    "labels.sets" "label sets" Gauge "Distinct label sets of the process.";
+    "labels.bytes" "bytes" Gauge "Memory of labels and label sets.";
+    "labels.values_truncated" "values" ProcessCounter "Values truncated at `max_label_value_bytes`.";
+    "labels.values_replaced" "values" ProcessCounter "Values replaced by `other` beyond a cap.";
+    "labels.dropped" "labels" ProcessCounter "Labels dropped: too many keys, or an empty key.";
+    "export.<n>.kind" "" Property "`otlp_http`, `otlp_grpc`, `pyroscope` or `file`.";
+    "export.<n>.target" "" Property "Address without user and query, or directory.";
     "export.<n>.enqueued" "requests" "Requests queued for the destination.";
     "export.<n>.sent" "requests" "Requests accepted by the destination.";
     "export.<n>.sent_samples" "samples" "Samples in sent requests.";
@@ -224,29 +262,67 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "export.<n>.rejected_profiles" "profiles" "Profiles rejected by partial success.";
     "export.<n>.dropped_<reason>" "requests" "Requests not delivered, by reason.";
     "export.<n>.dropped_samples" "samples" "Samples not delivered.";
-    "export.<n>.queue_payloads" "requests" "Queued requests.";
-    "export.<n>.queue_bytes" "bytes" "Bytes of queued requests.";
-    "export.<n>.buffer_payloads" "requests" "Requests in `buffer_directory`.";
-    "export.<n>.buffer_bytes" "bytes" "Bytes of these requests.";
+    "export.<n>.queue_payloads" "requests" Gauge "Queued requests.";
+    "export.<n>.queue_bytes" "bytes" Gauge "Bytes of queued requests.";
+    "export.<n>.buffer_payloads" "requests" Gauge "Requests in `buffer_directory`.";
+    "export.<n>.buffer_bytes" "bytes" Gauge "Bytes of these requests.";
     "export.<n>.buffer_adopted" "requests" "Requests of exited processes taken from `buffer_directory`; part of `enqueued`.";
     "export.<n>.buffer_left" "requests" "Requests left in `buffer_directory` for the next process of the service.";
     "export.<n>.buffer_errors" "requests" "Requests that could not be written to `buffer_directory` and stayed in memory.";
     "export.<n>.files_removed_keep" "files" "Files removed from the directory because of `file_keep`.";
     "export.<n>.files_removed_max_age" "files" "Files removed because of `file_max_age`.";
     "export.<n>.files_removed_max_bytes" "files" "Files removed because of `file_max_bytes`.";
-    "export.<n>.last_error" "" "The last failure, without secrets; empty when there was none.";
-    "export.<n>.last_warning" "" "The last message of a receiver that accepted a request completely; empty when there was "
+    "export.<n>.last_error" "" Property "The last failure, without secrets; empty when there was none.";
+    "export.<n>.last_warning" "" Property "The last message of a receiver that accepted a request completely; empty when there was "
         "none.";
-    "pull.address" "" "Bound address of the pull listener; absent without one.";
+    "metrics.<n>.target" "" Property "Address without user and query of a receiver of `metrics`.";
+    "metrics.<n>.sent" "requests" "Requests with metrics that the receiver accepted.";
+    "metrics.<n>.failed" "requests" "Requests that it did not accept, and those that a newer one replaced. They are not retried.";
+    "metrics.<n>.last_error" "" Property "The last failure, without secrets; empty when there was none.";
+    "pull.address" "" Property "Bound address of the pull listener; absent without one.";
     "pull.connections" "connections" "Connections accepted by the pull listener.";
     "pull.incomplete" "connections" "Connections closed without a complete, well-formed request within 5 s.";
     "pull.overloaded" "requests" "Requests refused because too many were being handled (503).";
     "pull.rebound" "sockets" "Sockets of the pull listener bound again because the program had closed the previous one.";
-    "runtime.<name>" "" "Counters and properties of the language runtime; see the page of the language.";
-    "config.<key>" "" "Effective value of each key; secrets are masked.";
-    "config.<key>.source" "" "Source of the value.";
-    "config.warnings" "" "Warnings of the loading of the configuration.";
+    "runtime.<name>" "" Gauge "Counters and properties of the language runtime; see the page of the language.";
+    "config.<key>" "" Property "Effective value of each key; secrets are masked.";
+    "config.<key>.source" "" Property "Source of the value.";
+    "config.warnings" "" Property "Warnings of the loading of the configuration.";
 };
+
+/// A name of `stats()` with its row of the table.
+pub(crate) struct DocumentedName<'n> {
+    pub row: &'static StatDoc,
+    /// Placeholders of the row, with their text in the name.
+    pub placeholders: Vec<(&'static str, &'n str)>,
+}
+
+impl<'n> DocumentedName<'n> {
+    /// The text of a placeholder.
+    pub fn placeholder(&self, placeholder: &str) -> Option<&'n str> {
+        self.placeholders.iter().find(|(known, _)| *known == placeholder).map(|(_, text)| *text)
+    }
+}
+
+/// The most specific row for a name.
+pub(crate) fn documented(name: &str) -> Option<DocumentedName<'_>> {
+    let of_row = |row| Some(DocumentedName { row, placeholders: placeholders(row.name, name)? });
+    COUNTERS.iter().chain(OTHER_STATS).filter_map(of_row).min_by_key(|known| known.placeholders.len())
+}
+
+/// The texts of the placeholders of a pattern; `None` when the name does not match.
+fn placeholders<'n>(pattern: &'static str, name: &'n str) -> Option<Vec<(&'static str, &'n str)>> {
+    // Text and placeholders alternate.
+    let mut parts = pattern.split(['<', '>']);
+    let mut rest = name.strip_prefix(parts.next()?)?;
+    let mut found = Vec::new();
+    while let (Some(placeholder), Some(text)) = (parts.next(), parts.next()) {
+        let end = if text.is_empty() { rest.len() } else { rest.find(text)? };
+        found.push((placeholder, &rest[..end]));
+        rest = &rest[end + text.len()..];
+    }
+    (rest.is_empty() && found.iter().all(|(_, text)| !text.is_empty())).then_some(found)
+}
 
 /// One value of `stats()`.
 #[derive(Clone, Debug, PartialEq)]
@@ -299,15 +375,18 @@ impl Stats {
     /// The reference of all statistics as a Markdown page.
     pub fn reference_markdown() -> String {
         let mut page = String::from(
-            "# Statistics\n\nThe values of `stats()`, in every language. Counters start at 0 at `start()`. Counters of labels, contexts and \
-             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) and heap samples and `memory.reserve_bytes` start with the process. \
-             `clock.threads`, `clock.threads_refused`, `stacks.unique`, `heap.live_samples`, `heap.interval`, `heap.peak_bytes`, `governor.sample_rate`, `governor.wall_rate`, `governor.cost_ppm`, `governor.budget_ppm`, `tail.held_bytes`, `memory.limit_bytes`, `memory.until_limit_bytes`, `export.<n>.queue_*`, `export.<n>.buffer_payloads` and `export.<n>.buffer_bytes` are gauges; all other counters only \
-             grow. `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken.\n\n\
-             | name | unit | description |\n|---|---|---|\n",
+            "# Statistics\n\nThe values of `stats()`, in every language. Kinds of values:\n\n\
+             - **counter**: only grows, from 0 at `start()`.\n\
+             - **process counter**: only grows, from 0 at the start of the process.\n\
+             - **gauge**: the current value.\n\
+             - **property**: text, or a number that identifies something.\n\n\
+             `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken. With `metrics`, the numbers are \
+             also [metrics](destinations.md#metrics-of-the-profiler) of OpenTelemetry.\n\n\
+             | name | unit | kind | description |\n|---|---|---|---|\n",
         );
         for doc in COUNTERS.iter().chain(OTHER_STATS) {
             // Writing to a String cannot fail.
-            let _ = writeln!(page, "| `{}` | {} | {} |", doc.name, doc.unit, doc.doc.trim());
+            let _ = writeln!(page, "| `{}` | {} | {} | {} |", doc.name, doc.unit, doc.kind.name(), doc.doc.trim());
         }
         let of_samples = spanprof_signal::DropReason::ALL.iter().map(|reason| (reason.name(), reason.doc()));
         let of_requests = spanprof_export::DiscardReason::ALL.iter().map(|reason| (reason.name(), reason.doc()));
@@ -333,6 +412,20 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn the_most_specific_row_documents_a_name() {
+        let row = |name: &'static str| documented(name).map(|known| (known.row.name, known.placeholders));
+        assert_eq!(row("samples.cpu"), Some(("samples.cpu", Vec::new())));
+        assert_eq!(row("dropped.ring_full"), Some(("dropped.<reason>", vec![("reason", "ring_full")])));
+        assert_eq!(row("dropped.heap_busy"), Some(("dropped.heap_busy", Vec::new())));
+        let expired = vec![("n", "12"), ("reason", "expired")];
+        assert_eq!(row("export.12.dropped_expired"), Some(("export.<n>.dropped_<reason>", expired)));
+        assert_eq!(row("export.0.dropped_samples"), Some(("export.<n>.dropped_samples", vec![("n", "0")])));
+        assert_eq!(row("config.clock.source").map(|(name, _)| name), Some("config.<key>"));
+        assert_eq!(row("dropped."), None);
+        assert_eq!(row("unknown"), None);
     }
 
     #[test]

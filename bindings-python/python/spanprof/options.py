@@ -68,6 +68,10 @@ class Options(TypedDict, total=False):
     file_sidecar: bool
     pull: str | None
     pull_token: str | None
+    metrics: bool
+    metrics_interval: float
+    metrics_endpoint: str
+    metrics_headers: _Text
     redaction: bool
     redaction_rules: Sequence[Mapping[str, Any]]
     redaction_hash_key: str

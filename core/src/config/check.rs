@@ -46,6 +46,8 @@ impl Config {
         for endpoint in entries.chain(&self.endpoint) {
             endpoint::check(endpoint).map_err(|problem| problem.into_error("endpoint"))?;
         }
+        let metrics_endpoint = self.metrics_endpoint.as_deref();
+        metrics_endpoint.map_or(Ok(()), endpoint::check).map_err(|problem| problem.into_error("metrics_endpoint"))?;
         self.output.as_deref().map_or(Ok(()), check_output).map_err(|problem| problem.into_error("output"))?;
         self.pull.as_deref().map_or(Ok(()), check_pull).map_err(|problem| problem.into_error("pull"))?;
         Ok(())
@@ -131,7 +133,7 @@ impl Config {
         listed.into_iter().map(|entry| self.completed(entry)).collect()
     }
 
-    fn completed(&self, mut entry: DestinationConfig) -> DestinationConfig {
+    pub(super) fn completed(&self, mut entry: DestinationConfig) -> DestinationConfig {
         entry.compression.get_or_insert(self.compression);
         entry.timeout.get_or_insert(self.timeout);
         let is_pyroscope = entry.destination_type == DestinationType::Pyroscope;

@@ -6,6 +6,8 @@ use crate::{Error, ErrorKind};
 
 /// Path of profiles at OTLP/HTTP receivers.
 pub(super) const PROFILES_PATH: &str = "/v1development/profiles";
+/// Path of metrics there.
+const METRICS_PATH: &str = "/v1/metrics";
 /// Path of the only method of Pyroscope's push service (Connect protocol).
 const PUSH_PATH: &str = "/push.v1.PusherService/Push";
 /// Port of OTLP/gRPC (OTLP specification, "OTLP/gRPC Default Port").
@@ -94,13 +96,26 @@ pub(super) fn final_url(endpoint: &str, protocol: Protocol, form: EndpointForm) 
     if protocol == Protocol::Grpc || form == EndpointForm::Verbatim {
         return endpoint.to_owned();
     }
-    let trimmed = endpoint.trim_end_matches('/');
-    let after_scheme = trimmed.split_once("://").map_or(trimmed, |(_, rest)| rest);
-    let has_path = after_scheme.contains('/');
-    if form == EndpointForm::Guessed && has_path {
+    if form == EndpointForm::Guessed && has_path(endpoint) {
         return endpoint.to_owned();
     }
-    format!("{trimmed}{PROFILES_PATH}")
+    format!("{}{PROFILES_PATH}", endpoint.trim_end_matches('/'))
+}
+
+/// The URL of metrics beside that of profiles at an OTLP/HTTP receiver: `/v1/metrics` instead of `/v1development/profiles` or
+/// `/v1/profiles`. `None` for another path.
+pub(super) fn metrics_url(profiles_url: &str) -> Option<String> {
+    let path_end = profiles_url.find(['?', '#']).unwrap_or(profiles_url.len());
+    let (address, query) = profiles_url.split_at(path_end);
+    let paths = [PROFILES_PATH, "/v1/profiles"];
+    let base = paths.iter().find_map(|path| address.trim_end_matches('/').strip_suffix(path))?;
+    Some(format!("{base}{METRICS_PATH}{query}"))
+}
+
+/// Whether an address has a path.
+pub(super) fn has_path(endpoint: &str) -> bool {
+    let trimmed = endpoint.trim_end_matches('/');
+    trimmed.split_once("://").map_or(trimmed, |(_, rest)| rest).contains('/')
 }
 
 /// The URL of Pyroscope's push service below a base URL.

@@ -138,6 +138,16 @@ impl EnvironmentLayer<'_> {
                 self.push(key, ConfigValue::Text(text), &name);
             }
         }
+        const METRICS: &[(&str, &str)] = &[
+            ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "metrics_endpoint"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "metrics_headers"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "metrics_headers"),
+        ];
+        for (name, key) in METRICS {
+            if let Some(text) = self.text(name) {
+                self.push(key, ConfigValue::Text(text), name);
+            }
+        }
         if let Some(text) = self.text("OTEL_RESOURCE_ATTRIBUTES") {
             self.resource_attributes(&text);
         }

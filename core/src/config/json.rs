@@ -8,7 +8,7 @@ use super::value::ConfigValue;
 use crate::{Error, ErrorKind};
 
 /// Keys whose values are maps with keys of the user.
-const USER_MAPS: [&str; 3] = ["tags", "resource_attributes", "headers"];
+const USER_MAPS: [&str; 4] = ["tags", "resource_attributes", "headers", "metrics_headers"];
 
 /// The code layer of the configuration, in the order of the object.
 ///

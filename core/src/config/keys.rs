@@ -7,70 +7,19 @@ use std::time::Duration;
 use super::binding_options::BindingOption;
 use super::duty_cycle::DutyCycle;
 use super::endpoint::{self, UnusableText};
+use super::key::{Bounds, Key};
 use super::pull::check_pull;
 use super::redaction::{RedactionRules, SecretText};
 use super::retention::{CpuShare, SampleRetention, TailDuration};
 use super::types::{
     Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Profiles, Protocol, Proxies,
 };
-use super::value::{with_article, ConfigType, ConfigValue};
+use super::value::{ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
 use spanprof_export::Secret;
 use spanprof_profile::redact::RedactionTarget;
 
-/// Smallest and largest value of a key, in its unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// Smallest allowed value.
-    pub min: f64,
-    /// Largest allowed value.
-    pub max: f64,
-}
-
-impl Bounds {
-    /// Whether a value in the key's unit is allowed.
-    pub(crate) fn contain(&self, magnitude: f64) -> bool {
-        (self.min..=self.max).contains(&magnitude)
-    }
-}
-
-/// A key of the configuration, as documented.
-#[derive(Clone, Debug)]
-pub struct Key {
-    /// Name in code and files; in the environment with the prefix `SPANPROF_` and in upper case.
-    pub name: &'static str,
-    /// Type of its value.
-    pub type_name: &'static str,
-    /// Unit of its value; empty when it has none.
-    pub unit: &'static str,
-    /// Smallest and largest value.
-    pub bounds: Option<Bounds>,
-    /// Whether `update` may change it while running.
-    pub live: bool,
-    /// Whether its value is never shown.
-    pub secret: bool,
-    /// Description.
-    pub doc: &'static str,
-}
-
 impl Key {
-    /// The key's variable of the environment.
-    pub fn environment_name(&self) -> String {
-        format!("SPANPROF_{}", self.name.to_ascii_uppercase())
-    }
-
-    /// Its bounds with their unit, for error messages; `None` when it has none.
-    pub(crate) fn range(&self) -> Option<String> {
-        let bounds = self.bounds?;
-        Some(format!("{} and {} {}", bounds.min, bounds.max, self.unit).trim_end().to_owned())
-    }
-
-    /// The type of its value and its bounds, for "must be …".
-    pub(crate) fn expected(&self) -> String {
-        let type_name = with_article(self.type_name);
-        self.range().map_or(type_name.clone(), |range| format!("{type_name} between {range}"))
-    }
-
     /// The hint for an invalid value.
     pub(crate) fn hint(&self) -> String {
         let default = Config::default().entries().into_iter().find(|(name, _, _)| *name == self.name);
@@ -139,7 +88,7 @@ const fn between(min: f64, max: f64) -> Option<Bounds> {
 /// A value for `stats()`, without secrets: user, password and query of a URL, path of the private key.
 fn shown(name: &str, text: String) -> String {
     match name {
-        "endpoint" => {
+        "endpoint" | "metrics_endpoint" => {
             let url = endpoint::without_userinfo(&text);
             url.split_once('?').map_or(url.clone(), |(address, _)| address.to_owned())
         }
@@ -211,7 +160,7 @@ macro_rules! config_keys {
                 }
                 let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(InvalidSetting::UnknownKey) };
                 match (name, value) {
-                    ("endpoint", ConfigValue::Text(text)) => endpoint::check(text).map_err(InvalidSetting::Unusable)?,
+                    ("endpoint" | "metrics_endpoint", ConfigValue::Text(text)) => endpoint::check(text).map_err(InvalidSetting::Unusable)?,
                     ("output", ConfigValue::Text(text)) => check_output(text).map_err(InvalidSetting::Unusable)?,
                     ("pull", ConfigValue::Text(text)) => check_pull(text).map_err(InvalidSetting::Unusable)?,
                     _ => {}
@@ -417,6 +366,15 @@ config_keys! {
     file_max_bytes: Option<u64> = None, "bytes", between(65_536.0, 1_099_511_627_776.0), false;
     /// Whether each file has a side-car: a JSON file of the same name with version, commit, deployment and the time of the window.
     file_sidecar: bool = true, "", None, false;
+    /// Whether the profiler sends the numbers of `stats()` as OpenTelemetry metrics to each OTLP destination.
+    metrics: bool = false, "", None, false;
+    /// Interval of the metrics. The first are sent after `upload_interval`, if that is shorter, the last by `stop`.
+    metrics_interval: Duration = Duration::from_secs(60), "s", between(0.1, 3600.0), true;
+    /// URL of the OTLP receiver of the metrics, or `host:port`; `/v1/metrics` is added to a URL without a path. With it, no other
+    /// destination receives metrics.
+    metrics_endpoint: Option<String> = None, "", None, false;
+    /// Headers or metadata of each request to `metrics_endpoint`, which does not receive `headers`; values are never shown.
+    metrics_headers: Headers = Headers::default(), "", None, false;
     /// Whether the default patterns replace passwords, secrets, credentials and tokens by `[REDACTED]`.
     redaction: bool = true, "", None, false;
     /// Rules that remove or replace names, paths, labels and attributes before anything leaves the process. Each is a map with

@@ -4,7 +4,8 @@
 use serde_json::{json, Map, Value};
 
 use super::destinations::ENTRY_KEYS;
-use super::keys::{Config, Key, KEYS};
+use super::key::Key;
+use super::keys::{Config, KEYS};
 use super::nested::nested_names;
 
 /// Text of a whole number, with an optional unit of bytes.

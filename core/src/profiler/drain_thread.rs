@@ -11,6 +11,7 @@ use super::first_line::FirstLine;
 use super::governor::OverheadMonitor;
 use super::heap_peak::{self, HeapPeakRecorder};
 use super::heap_profile;
+use super::metrics_report::MetricsReport;
 use super::session::{CollectionStep, ConfigChange, KindsToClose, Session};
 use crate::config::Config;
 use crate::engine::{CollectionTime, Engine, WindowEnd};
@@ -92,6 +93,7 @@ struct DrainThread<'a> {
     output: Option<OutputFile>,
     heap_peak: Option<HeapPeakRecorder>,
     overhead: OverheadMonitor,
+    metrics: MetricsReport,
     /// Run number of the clocks of the current CPU account; 0: none.
     account_clocks: u64,
     /// Monotonic time of the next check of the signal handlers.
@@ -121,6 +123,7 @@ impl<'a> DrainThread<'a> {
             output,
             heap_peak: HeapPeakRecorder::new(config, peak_file),
             overhead: OverheadMonitor::new(session),
+            metrics: MetricsReport::new(session, config),
             account_clocks: 0,
             check_handlers_at_ns: sys::monotonic_ns() + config.upload_interval.as_nanos() as u64,
             up_to: 0,
@@ -192,6 +195,7 @@ impl<'a> DrainThread<'a> {
             let steps = self.session.control.lock().steps_at_end();
             self.follow_collections(steps);
             self.close_and_send(true);
+            self.metrics.send_last(self.session);
             self.write_output();
             return false;
         }
@@ -216,6 +220,7 @@ impl<'a> DrainThread<'a> {
             self.session.control.complete(|requests| requests.closes_done = closes);
         }
         self.overhead.check(self.session, self.engine.due_ns());
+        self.metrics.poll(self.session);
         if let Some(reported) = self.first_line.poll(self.session) {
             self.delivery_log.begin(now(), &reported);
         }
@@ -333,6 +338,7 @@ impl<'a> DrainThread<'a> {
         // Taken before the window closes: a receiver may refuse it immediately.
         let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
         self.close_and_send(false);
+        self.metrics.send_last(self.session);
         if let Some((delivery, before)) = delivery {
             delivery.flush(&before, TERMINATION_FLUSH_TIMEOUT);
         }
@@ -374,7 +380,7 @@ impl<'a> DrainThread<'a> {
         let change_ns = self.due_changes.due_ns(self.session);
         // An idle process, which has no window, has no wakeup for the governor.
         let overhead_ns = self.engine.due_ns().map(|window_due_ns| self.overhead.due_ns(window_due_ns));
-        let due_ns = [self.engine.due_ns(), peak_ns, change_ns, overhead_ns];
+        let due_ns = [self.engine.due_ns(), peak_ns, change_ns, overhead_ns, self.metrics.due_ns()];
         let due_ns = due_ns.into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
         let left_ns = due_ns.saturating_sub(sys::monotonic_ns()).max(1);
         match self.first_line.is_waiting() {

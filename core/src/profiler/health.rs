@@ -7,7 +7,7 @@ use crate::context::opened_and_refused;
 use crate::labels;
 use crate::stats::{Counters, Stats};
 use crate::sys::{self, ClockCounters};
-use spanprof_export::{DestinationStats, RemovedFiles};
+use spanprof_export::{DestinationStats, MetricsStats, RemovedFiles};
 use spanprof_signal::DropReason;
 
 /// All statistics.
@@ -67,6 +67,10 @@ fn session_stats(session: &Session, stats: &mut Stats) {
     let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
     for (index, destination) in destinations.iter().enumerate() {
         destination_stats(index, destination, stats);
+    }
+    let receivers = session.delivery.as_ref().map(|delivery| delivery.metrics_stats()).unwrap_or_default();
+    for (index, receiver) in receivers.into_iter().enumerate() {
+        metrics_stats(index, receiver, stats);
     }
     let mut runtime_stats = Vec::new();
     session.runtime.stats(&mut runtime_stats);
@@ -145,6 +149,17 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
     stats.text(name("last_warning"), destination.last_warning.clone().unwrap_or_default());
     if destination.panics > 0 {
         stats.count("internal.panics", destination.panics);
+    }
+}
+
+fn metrics_stats(index: usize, receiver: MetricsStats, stats: &mut Stats) {
+    let name = |field: &str| format!("metrics.{index}.{field}");
+    stats.text(name("target"), receiver.target);
+    stats.count(name("sent"), receiver.sent);
+    stats.count(name("failed"), receiver.failed);
+    stats.text(name("last_error"), receiver.last_error.unwrap_or_default());
+    if receiver.panics > 0 {
+        stats.count("internal.panics", receiver.panics);
     }
 }
 

@@ -18,6 +18,7 @@ mod guard_collection;
 mod health;
 mod heap_peak;
 mod heap_profile;
+mod metrics_report;
 mod off_cpu;
 mod outcome;
 mod pull;

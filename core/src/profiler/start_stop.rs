@@ -169,7 +169,11 @@ impl Session {
             sys::end_crash_marker();
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        let delivered = self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left));
+        let delivered = self.delivery.as_ref().is_none_or(|delivery| {
+            let delivered = delivery.stop(left);
+            delivery.log_metrics_failures(true);
+            delivered
+        });
         sys::unregister_child();
         (delivered, ended)
     }

@@ -6,6 +6,7 @@ mod control;
 mod control_requests;
 mod environment;
 mod faults;
+mod metrics;
 mod outcome;
 mod pprof;
 mod profiler;

@@ -65,7 +65,7 @@ impl MetricsSlot {
         self.close();
         let mut state = self.lock();
         state.stats.panics += 1;
-        state.stats.stopped = true;
+        (state.stats.refused, state.stats.stopped) = (true, true);
         state.stats.last_error = Some(message);
     }
 
@@ -81,14 +81,16 @@ impl MetricsSlot {
         state.in_flight = false;
         state.stats.sent += 1;
         state.stats.failed_in_a_row = 0;
+        state.stats.refused = false;
     }
 
-    fn count_failed(&self, message: String, stops: bool) {
+    fn count_failed(&self, message: String, refused: bool, stops: bool) {
         let mut state = self.lock();
         state.in_flight = false;
         state.stats.failed += 1;
         state.stats.failed_in_a_row += 1;
         state.stats.last_error = Some(message);
+        state.stats.refused = refused;
         state.stats.stopped |= stops;
     }
 
@@ -153,6 +155,7 @@ impl MetricsTask {
     }
 
     fn settle(&self, outcome: AttemptOutcome) -> AfterAttempt {
+        let is_refused = !matches!(outcome, AttemptOutcome::Retry { .. });
         let (message, next) = match outcome {
             AttemptOutcome::Accepted { .. } => {
                 self.slot.count_sent();
@@ -167,7 +170,7 @@ impl MetricsTask {
             | AttemptOutcome::TooLarge { message }
             | AttemptOutcome::Rejected { message } => (message, AfterAttempt::Continue),
         };
-        self.slot.count_failed(message, matches!(next, AfterAttempt::End));
+        self.slot.count_failed(message, is_refused, matches!(next, AfterAttempt::End));
         next
     }
 

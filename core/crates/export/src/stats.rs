@@ -134,6 +134,8 @@ pub struct MetricsStats {
     pub failed: u64,
     /// Failed attempts since the last success.
     pub failed_in_a_row: u64,
+    /// Whether the last attempt ended with a permanent error.
+    pub refused: bool,
     /// The last failure, without secrets.
     pub last_error: Option<String>,
     /// Panics caught.

@@ -121,10 +121,11 @@ fn a_failed_request_is_not_retried_and_the_next_one_is_sent() {
 
         let failed = send(&exporter, b"old");
         assert_eq!((failed.sent, failed.failed, failed.failed_in_a_row, failed.stopped), (0, 1, 1, false), "{status}");
+        assert_eq!(failed.refused, ![429, 503].contains(&status), "{status}");
         assert!(failed.last_error.unwrap().contains(&status.to_string()));
         let sent = send(&exporter, b"new");
 
-        assert_eq!((sent.sent, sent.failed, sent.failed_in_a_row), (1, 1, 0), "{status}");
+        assert_eq!((sent.sent, sent.failed, sent.failed_in_a_row, sent.refused), (1, 1, 0, false), "{status}");
         assert_eq!(server.bodies(), [b"old", b"new"], "{status}");
     }
 }

@@ -272,6 +272,22 @@ public final class SpanprofConfig {
             return set("fileDirectory", directory);
         }
 
+        public Builder metrics(boolean enabled) {
+            return set("metrics", enabled);
+        }
+
+        public Builder metricsInterval(Duration value) {
+            return set("metricsInterval", value);
+        }
+
+        public Builder metricsEndpoint(String url) {
+            return set("metricsEndpoint", url);
+        }
+
+        public Builder metricsHeaders(Map<String, String> value) {
+            return set("metricsHeaders", copy(value));
+        }
+
         public Builder redaction(boolean value) {
             return set("redaction", value);
         }
