@@ -1,5 +1,5 @@
-//! The OpenTelemetry Collector: accepts every transport, writes profiles equal to those sent, and reports the documented error
-//! without the feature gate of the profiles signal.
+//! The OpenTelemetry Collector: accepts every transport, writes profiles equal to those sent and metrics equal to `stats()`, and
+//! reports the documented error without the feature gate of the profiles signal.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,14 +58,17 @@ fn profiles_config(directory: &Path, grpc: u16, http: u16) -> StepResult<PathBuf
          exporters:\n  debug: {{verbosity: detailed}}\n  \
          file/json: {{path: {json}, flush_interval: 200ms}}\n  \
          file/proto: {{path: {proto}, format: proto, flush_interval: 200ms}}\n  \
-         file/resource: {{path: {resource}, flush_interval: 200ms}}\n\
+         file/resource: {{path: {resource}, flush_interval: 200ms}}\n  \
+         file/metrics: {{path: {metrics}, flush_interval: 200ms}}\n\
          service:\n  telemetry: {{metrics: {{level: none}}, logs: {{level: info}}}}\n  pipelines:\n    \
          profiles: {{receivers: [otlp], processors: [memory_limiter], exporters: [debug, file/json, file/proto]}}\n    \
-         profiles/resource: {{receivers: [otlp], processors: [memory_limiter, resource], exporters: [file/resource]}}\n",
+         profiles/resource: {{receivers: [otlp], processors: [memory_limiter, resource], exporters: [file/resource]}}\n    \
+         metrics: {{receivers: [otlp], processors: [memory_limiter], exporters: [file/metrics]}}\n",
         receiver = receiver(grpc, http),
         json = file("written.jsonl"),
         proto = file("written.pb"),
         resource = file("resource.jsonl"),
+        metrics = file("metrics.jsonl"),
     );
     let path = directory.join("collector.yaml");
     scratch::write(&path, &config)?;
@@ -106,7 +109,12 @@ fn without_pipeline(collector: &Path, directory: &Path) -> StepResult {
     scratch::write(&config, &text)?;
     let _running = start(collector, &config, &[], &directory.join("traces-only.log"))?;
     run_spanprof_live("refusal over HTTP", &["refused", "http", &format!("http://127.0.0.1:{http}")])?;
-    run_spanprof_live("refusal over gRPC", &["refused", "grpc", &format!("http://127.0.0.1:{grpc}")])
+    run_spanprof_live("refusal over gRPC", &["refused", "grpc", &format!("http://127.0.0.1:{grpc}")])?;
+    for (protocol, port) in [("http", http), ("grpc", grpc)] {
+        let words = ["metrics-refused", protocol, &format!("http://127.0.0.1:{port}")];
+        run_spanprof_live(&format!("refusal of metrics over {protocol}"), &words)?;
+    }
+    Ok(())
 }
 
 fn every_transport(collector: &Path, directory: &Path) -> StepResult {
@@ -117,6 +125,14 @@ fn every_transport(collector: &Path, directory: &Path) -> StepResult {
     let json = directory.join("written.jsonl").display().to_string();
     let proto = directory.join("written.pb").display().to_string();
     run_spanprof_live("send over every transport and read back", &["collector", &grpc_url, &http_url, &json, &proto])?;
+    let metrics = directory.join("metrics.jsonl").display().to_string();
+    for (protocol, url) in [("grpc", &grpc_url), ("http/protobuf", &http_url)] {
+        for compression in ["none", "gzip"] {
+            let service = format!("live-metrics-{}-{compression}", &protocol[..4]);
+            let words = ["metrics", url, protocol, compression, &service, &metrics];
+            run_spanprof_live(&format!("metrics over {protocol}, compression {compression}"), &words)?;
+        }
+    }
     from_programs(&grpc_url, &http_url, &json)?;
     let resource = scratch::read(&directory.join("resource.jsonl"))?;
     if !resource.contains("deployment.environment.name") {
