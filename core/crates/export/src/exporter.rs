@@ -260,7 +260,7 @@ fn metrics_tasks(
         Destination::OtlpHttp(endpoint) => {
             Some(RequestSender::http(endpoint, HttpProtocol::Otlp(OtlpSignal::Metrics), settings))
         }
-        Destination::File(_) | Destination::Pyroscope(_) => None,
+        Destination::File(_) | Destination::Pyroscope(_) | Destination::Writer(_) => None,
     });
     let task = |sender: RequestSender| MetricsTask {
         slot: Arc::new(MetricsSlot::new(sender.shown())),
