@@ -43,6 +43,12 @@ impl Key {
     }
 }
 
+/// Reads the value of one key.
+struct KeyValue {
+    text: fn(&Config) -> String,
+    magnitude: fn(&Config) -> Option<f64>,
+}
+
 /// Reason why a setting is invalid.
 pub(crate) enum InvalidSetting {
     UnknownKey,
@@ -150,6 +156,12 @@ macro_rules! config_keys {
             doc: concat!($($doc),+),
         },)+];
 
+        /// In the order of [`KEYS`]. Functions and a loop need a tenth of the machine code of expressions for each key.
+        const VALUES: &[KeyValue] = &[$(KeyValue {
+            text: |config| config.$name.to_text(),
+            magnitude: |config| config.$name.magnitude(),
+        },)+];
+
         impl Config {
             /// Sets one key; an invalid value leaves the configuration unchanged.
             pub(crate) fn set(&mut self, name: &str, value: &ConfigValue) -> Result<(), InvalidSetting> {
@@ -200,15 +212,10 @@ macro_rules! config_keys {
 
             /// The first key whose value is outside its bounds.
             pub(crate) fn out_of_bounds(&self) -> Option<(&'static Key, String)> {
-                $(
-                    let key = KEYS.iter().find(|key| key.name == stringify!($name))?;
-                    if let (Some(bounds), Some(magnitude)) = (key.bounds, self.$name.magnitude()) {
-                        if !bounds.contain(magnitude) {
-                            return Some((key, self.$name.to_text()));
-                        }
-                    }
-                )+
-                None
+                KEYS.iter().zip(VALUES).find_map(|(key, value)| {
+                    let is_outside = !key.bounds?.contain((value.magnitude)(self)?);
+                    is_outside.then(|| (key, (value.text)(self)))
+                })
             }
 
             /// Each key with its value as text (secrets masked) and its source.
@@ -220,7 +227,8 @@ macro_rules! config_keys {
                     "service_name" => self.shown_service_name(),
                     _ => shown(name, text),
                 };
-                vec![$((stringify!($name), shown(stringify!($name), self.$name.to_text()), source(stringify!($name))),)+]
+                let entry = |(key, value): (&Key, &KeyValue)| (key.name, shown(key.name, (value.text)(self)), source(key.name));
+                KEYS.iter().zip(VALUES).map(entry).collect()
             }
         }
 
