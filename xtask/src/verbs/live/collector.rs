@@ -133,7 +133,7 @@ fn every_transport(collector: &Path, directory: &Path) -> StepResult {
             run_spanprof_live(&format!("metrics over {protocol}, compression {compression}"), &words)?;
         }
     }
-    from_programs(&grpc_url, &http_url, &json)?;
+    from_programs(&grpc_url, &http_url, &json, &metrics)?;
     let resource = scratch::read(&directory.join("resource.jsonl"))?;
     if !resource.contains("deployment.environment.name") {
         return Err(StepFailure::new("resource processor", "its attribute is not in the written profiles"));
@@ -142,8 +142,9 @@ fn every_transport(collector: &Path, directory: &Path) -> StepResult {
     Ok(())
 }
 
-/// Runs a program in Python, Node.js and Java over each transport; the Collector's file must contain their profiles.
-fn from_programs(grpc: &str, http: &str, written: &str) -> StepResult {
+/// Runs a program in Python, Node.js and Java over each transport; the Collector's files must contain their profiles and their
+/// metrics.
+fn from_programs(grpc: &str, http: &str, written: &str, metrics: &str) -> StepResult {
     let python = python::runtimes::preferred()?;
     let wheel = python::package::build_for_tests()?;
     let venv = python::Venv::with("live", &python, &[])?;
@@ -169,12 +170,17 @@ fn from_programs(grpc: &str, http: &str, written: &str) -> StepResult {
                 }
                 _ => java::live::program(&java, &name, &classes).arg("Program"),
             };
-            program.args([endpoint, protocol, compression, &service, &sampled]).run()?;
+            let arguments = [endpoint, protocol, compression, &service, &sampled];
+            program.env("SPANPROF_METRICS", "true").args(arguments).run()?;
             ProcessStep::new(format!("read {service} back"), venv.python())
                 .arg("xtask/live/collector/read_back.py")
                 .arg(venv.program("spanprof"))
                 .args([written, &service, &sampled])
                 .run()?;
+            // Sent by `stop`, before the file was read.
+            if !scratch::read(Path::new(metrics))?.contains(&format!("\"{service}\"")) {
+                return Err(StepFailure::new("metrics", format!("{metrics} has none of {service}")));
+            }
         }
     }
     Ok(())
