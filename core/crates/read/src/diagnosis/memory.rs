@@ -10,7 +10,7 @@ const MIN_HEAP_WINDOWS: usize = 4;
 /// Smallest growth, bytes, and share of the objects in use at the end.
 const MIN_GROWTH_BYTES: f64 = 1_048_576.0;
 const MIN_GROWTH_SHARE: f64 = 0.1;
-/// Growth in standard errors: over all windows, where some hundred functions are tested, and over the second half.
+/// Growth in standard errors (see [`variance`]): over all windows, where some hundred functions are tested, and over the second half.
 const WHOLE_ERRORS: f64 = 4.0;
 const HALF_ERRORS: f64 = 3.0;
 /// Part of the growth that must be in the second half, and that must be of objects of an earlier window.
@@ -25,6 +25,33 @@ struct Course {
     bytes: [f64; 3],
     samples: [f64; 3],
     aged: [f64; 3],
+    /// Variance of the growth of `samples`, over all windows and over the second half.
+    variances: [f64; 2],
+}
+
+/// Largest gap before a window that follows another, as a part of its duration. A longer one can contain a window that was removed.
+const MAX_GAP: f64 = 0.25;
+
+/// Variance of the growth of a function's samples over consecutive windows: the number of samples that were added and removed. With
+/// ages both are known, since the older samples of a window are objects of the window before. Otherwise it is that of two independent
+/// windows, which is the largest possible.
+fn variance(windows: &[HeapWindow], function: FunctionId) -> f64 {
+    let at = |window: &HeapWindow| window.functions.get(&function).copied().unwrap_or_default();
+    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return 0.0 };
+    let of_independent = at(first).samples + at(last).samples;
+    let mut changes = 0.0;
+    for pair in windows.windows(2) {
+        let gap = pair[1].start_unix_nano.saturating_sub(pair[0].end_unix_nano) as f64;
+        let is_next = gap <= MAX_GAP * pair[1].end_unix_nano.saturating_sub(pair[1].start_unix_nano) as f64;
+        let (before, after) = (at(&pair[0]), at(&pair[1]));
+        // More old samples than there were: the windows are of several processes.
+        let is_consistent = after.aged_samples <= before.samples + 0.5;
+        if !is_next || !pair[1].has_ages || !is_consistent {
+            return of_independent;
+        }
+        changes += (after.samples - after.aged_samples) + (before.samples - after.aged_samples).max(0.0);
+    }
+    of_independent.min(changes)
 }
 
 /// Functions whose objects in use grow until the last window, and grow old. A cache that fills grows in the first half only.
@@ -42,24 +69,28 @@ pub(super) fn growth(service: &ServiceProfile) -> Vec<Finding> {
         let middle = (0..=last).min_by_key(|at| end(*at).abs_diff(middle)).unwrap_or_default();
         for (nth, at) in [0, middle, last].into_iter().enumerate() {
             let HeapWindow { functions, .. } = &of_process[at];
-            for (function, (bytes, samples, aged)) in functions {
+            for (function, sums) in functions {
                 let course = courses.entry(*function).or_default();
-                course.bytes[nth] += *bytes as f64;
-                course.samples[nth] += samples;
-                course.aged[nth] += *aged as f64;
+                course.bytes[nth] += sums.bytes as f64;
+                course.samples[nth] += sums.samples;
+                course.aged[nth] += sums.aged_bytes as f64;
             }
         }
+        for (function, course) in &mut courses {
+            course.variances[0] += variance(of_process, *function);
+            course.variances[1] += variance(&of_process[middle..], *function);
+        }
     }
-    let errors = |from: f64, to: f64| (to - from) / (to + from).max(1.0).sqrt();
+    let errors = |from: f64, to: f64, variance: f64| (to - from) / variance.max(1.0).sqrt();
     let mut findings: Vec<Finding> = courses
         .into_iter()
-        .filter_map(|(function, Course { bytes, samples, aged })| {
+        .filter_map(|(function, Course { bytes, samples, aged, variances })| {
             let [first, middle, last] = bytes;
             let grown = last - first;
             let is_large = grown >= MIN_GROWTH_BYTES && grown >= MIN_GROWTH_SHARE * in_use;
             let is_significant = samples[2] >= MIN_FINDING_SAMPLES
-                && errors(samples[0], samples[2]) >= WHOLE_ERRORS
-                && errors(samples[1], samples[2]) >= HALF_ERRORS;
+                && errors(samples[0], samples[2], variances[0]) >= WHOLE_ERRORS
+                && errors(samples[1], samples[2], variances[1]) >= HALF_ERRORS;
             let is_lasting =
                 last - middle >= LATE_PART * grown && (!has_ages || aged[2] - aged[0] >= AGED_PART * grown);
             if !is_large || !is_significant || !is_lasting {

@@ -61,12 +61,23 @@ pub(super) struct StackSum {
 /// Objects in use at the end of a window.
 #[derive(Debug, Default)]
 pub(super) struct HeapWindow {
+    pub start_unix_nano: u64,
     pub end_unix_nano: u64,
-    /// Bytes, estimated number of samples, and bytes that are older than the window, by function.
-    pub functions: BTreeMap<FunctionId, (i64, f64, i64)>,
+    pub functions: BTreeMap<FunctionId, InUseSums>,
     pub total: i64,
     /// Whether samples have the label `age`.
     pub has_ages: bool,
+}
+
+/// The objects in use of one function at the end of a window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InUseSums {
+    pub bytes: i64,
+    /// Estimated number of samples.
+    pub samples: f64,
+    /// Those that are older than the window.
+    pub aged_bytes: i64,
+    pub aged_samples: f64,
 }
 
 /// CPU samples of one `service.version`.
@@ -115,17 +126,19 @@ impl ServiceProfile {
         });
         if profile.is_gauge() {
             if profile.type_name() == "inuse_space" {
-                let mut window = HeapWindow { end_unix_nano: end, ..HeapWindow::default() };
+                let mut window =
+                    HeapWindow { start_unix_nano: profile.time_unix_nano, end_unix_nano: end, ..HeapWindow::default() };
                 for (sample, stack, weight, count) in samples {
                     let age = dictionary.attributes_of(sample.attributes).find(|label| label.key == HeapAge::LABEL);
                     let age = age.and_then(|label| HeapAge::from_text(&label.value.to_string()));
                     let sums = window.functions.entry(self.charged(&stack).0).or_default();
-                    sums.0 = sums.0.saturating_add(weight);
-                    sums.1 += count;
+                    sums.bytes = sums.bytes.saturating_add(weight);
+                    sums.samples += count;
                     window.total = window.total.saturating_add(weight);
                     window.has_ages |= age.is_some();
                     if age.is_some_and(|age| age != HeapAge::New) {
-                        sums.2 = sums.2.saturating_add(weight);
+                        sums.aged_bytes = sums.aged_bytes.saturating_add(weight);
+                        sums.aged_samples += count;
                     }
                 }
                 let windows = self.heap.entry(process).or_default();

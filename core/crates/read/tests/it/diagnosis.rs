@@ -342,6 +342,48 @@ fn growing_and_aging_objects_are_found_and_caches_are_not() {
     assert_eq!(rules(&heap(3, "old")), [], "too few windows");
 }
 
+/// Windows of a service whose functions have on average 40 samples of objects in use. After a window, a part of them is removed and as many
+/// are added. `leak` gets `leaked` samples in each window, and none is removed.
+fn turnover(draws: &mut Draws, kept: f64, leaked: f64) -> Vec<ProfilesData> {
+    let names: Vec<String> = (0..8).map(|nth| format!("main;work{nth}")).collect();
+    let mut in_use: Vec<i64> = names.iter().map(|_| draws.count(40.0)).collect();
+    let mut leak = 0;
+    let windows = (0..10).map(|number| {
+        let mut rows: Vec<Row> = Vec::new();
+        for (name, count) in names.iter().zip(&mut in_use) {
+            let survived = (0..*count).filter(|_| draws.next() < kept).count() as i64;
+            let added = draws.count(40.0 * (1.0 - kept));
+            *count = survived + added;
+            rows.push((name, survived * (512 << 10), &[("age", "survived")]));
+            rows.push((name, added * (512 << 10), &[("age", "new")]));
+        }
+        let added = draws.count(leaked);
+        rows.push(("main;leak", leak * (512 << 10), &[("age", "old")]));
+        rows.push(("main;leak", added * (512 << 10), &[("age", "new")]));
+        leak += added;
+        rows.retain(|(_, weight, _)| *weight > 0);
+        window(Shape { number, ..HEAP }, &rows)
+    });
+    windows.collect()
+}
+
+#[test]
+fn leaks_of_few_samples_are_found_beside_objects_that_are_replaced() {
+    let mut draws = Draws(5);
+    let mut found_leaks = 0;
+    for kept in [0.05, 0.5, 0.9, 0.98].into_iter().cycle().take(100) {
+        assert_eq!(alarms(&turnover(&mut draws, kept, 0.0)), [], "of eight functions with {kept} kept");
+        let sparse: Vec<_> = turnover(&mut draws, kept, 0.0).into_iter().step_by(2).collect();
+        assert_eq!(alarms(&sparse), [], "every second window is missing");
+        let all = alarms(&turnover(&mut draws, kept, 6.0));
+        let is_leak = |finding: &Finding| finding.function.as_ref().is_some_and(|at| at.function == "leak");
+        assert!(all.iter().all(is_leak), "{all:#?}");
+        found_leaks += all.len();
+    }
+    // A tenth of the objects in use, or less, is not reported as a leak.
+    assert!(found_leaks >= 90, "{found_leaks} of 100 leaks");
+}
+
 #[test]
 fn a_regression_since_the_previous_version_has_both_shares() {
     let mut draws = Draws(11);
