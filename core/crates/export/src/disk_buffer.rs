@@ -50,7 +50,15 @@ pub(crate) enum LoadFailure {
 pub(crate) struct DiskBuffer {
     /// Directory of this destination, shared by the processes of the service.
     shared: PathBuf,
-    own: Mutex<Option<Arc<ProcessDirectory>>>,
+    own: Mutex<OwnDirectory>,
+}
+
+enum OwnDirectory {
+    /// Not created yet, or released in a forked child.
+    Absent,
+    Locked(Arc<ProcessDirectory>),
+    /// After [`DiskBuffer::finish`]. A write that outlives the exporter must not create a directory that nobody removes.
+    Finished,
 }
 
 /// The locked directory of this exporter.
@@ -65,7 +73,7 @@ impl DiskBuffer {
     /// Creates the directories. `destination` identifies the destination across restarts.
     pub fn start(settings: &BufferSettings, kind: &str, destination: &str) -> Result<Arc<Self>, ExportError> {
         let shared = settings.directory.join(directory_name(&settings.service, kind, destination));
-        let buffer = Self { shared, own: Mutex::new(None) };
+        let buffer = Self { shared, own: Mutex::new(OwnDirectory::Absent) };
         buffer.own().map_err(|error| {
             ExportError::new(
                 format!("the directory `{}` for the buffer cannot be used: {error}", settings.directory.display()),
@@ -77,7 +85,10 @@ impl DiskBuffer {
 
     /// Name of a request: the start of its window, its number, and its process. The same for every attempt to store it.
     pub fn name(&self, unix_ms: u64, sequence: u64) -> Arc<str> {
-        let id = self.lock().as_ref().map_or(0, |own| own.id);
+        let id = match &*self.lock() {
+            OwnDirectory::Locked(own) => own.id,
+            OwnDirectory::Absent | OwnDirectory::Finished => 0,
+        };
         format!("{unix_ms:013}-{sequence:010}-{id:016x}{COMPLETE}").into()
     }
 
@@ -170,7 +181,7 @@ impl DiskBuffer {
 
     /// Removes the own directory when it is empty, so that it does not outlive the process.
     pub fn finish(&self) {
-        if let Some(own) = self.lock().take() {
+        if let OwnDirectory::Locked(own) = std::mem::replace(&mut *self.lock(), OwnDirectory::Finished) {
             if let Ok(shared) = open_directory(rfs::CWD, &self.shared) {
                 let _ = rfs::unlinkat(&shared, own.name.as_str(), AtFlags::REMOVEDIR);
             }
@@ -181,22 +192,24 @@ impl DiskBuffer {
     pub fn release_lock_in_child(&self) {
         // A thread that does not exist here may hold the mutex; the copy is then closed by the end or `exec` of the child.
         if let Ok(mut own) = self.own.try_lock() {
-            *own = None;
+            *own = OwnDirectory::Absent;
         }
     }
 
     /// The own directory; created again when the host closed its descriptor or removed it.
     fn own(&self) -> io::Result<Arc<ProcessDirectory>> {
         let mut own = self.lock();
-        if let Some(usable) = own.as_ref().filter(|own| own.is_linked()) {
-            return Ok(usable.clone());
+        match &*own {
+            OwnDirectory::Locked(usable) if usable.is_linked() => return Ok(usable.clone()),
+            OwnDirectory::Finished => return Err(io::Error::other("the exporter has stopped")),
+            OwnDirectory::Locked(_) | OwnDirectory::Absent => {}
         }
         let created = Arc::new(ProcessDirectory::create(&self.shared)?);
-        *own = Some(created.clone());
+        *own = OwnDirectory::Locked(created.clone());
         Ok(created)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<ProcessDirectory>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, OwnDirectory> {
         // Only assigned as a whole under the lock.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -293,4 +306,39 @@ fn unix_ms() -> u64 {
 /// Differs between threads, processes and calls: a forked child inherits the keys of `RandomState`.
 fn random() -> u64 {
     RandomState::new().hash_one((std::process::id(), SystemTime::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_write_that_outlives_the_exporter_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = BufferSettings {
+            directory: directory.path().to_owned(),
+            service: "shop".to_owned(),
+            max_bytes: 1 << 20,
+            max_age: Duration::MAX,
+            split: None,
+        };
+        let buffer = DiskBuffer::start(&settings, "otlp_http", "http://127.0.0.1:4318").unwrap();
+        let payload = QueuedPayload {
+            body: Bytes::from_static(b"profiles"),
+            profile_type: None,
+            time_unix_ms: 1,
+            samples: 1,
+            split: None,
+            sidecar: None,
+            expires_at: Duration::MAX,
+            stored: None,
+        };
+        let name = buffer.name(payload.time_unix_ms, 0);
+
+        buffer.finish();
+
+        assert!(buffer.store(&name, &payload).is_err());
+        assert_eq!(std::fs::read_dir(&buffer.shared).unwrap().count(), 0);
+    }
 }
