@@ -5,7 +5,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC");
-    println!("cargo::rustc-env=SPANPROF_RUSTC_VERSION={}", rustc_version().unwrap_or_default());
+    println!("cargo::rustc-env=RUSTC_VERSION_OF_BUILD={}", rustc_version().unwrap_or_default());
 }
 
 /// `1.88.0` of `rustc 1.88.0 (6b00bc388 2025-06-23)`.

@@ -38,7 +38,7 @@ impl Runtime for NativeRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
         vec![
             ("process.runtime.name".to_owned(), "rust".to_owned()),
-            ("process.runtime.version".to_owned(), env!("SPANPROF_RUSTC_VERSION").to_owned()),
+            ("process.runtime.version".to_owned(), env!("RUSTC_VERSION_OF_BUILD").to_owned()),
             ("telemetry.sdk.language".to_owned(), "rust".to_owned()),
         ]
     }
