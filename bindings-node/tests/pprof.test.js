@@ -120,6 +120,8 @@ test('a profile beside a running profiler changes nothing of it', (t) => {
   const { burned, folder, read, stats, settings, runs } = run(t, `${REQUIRE}
     const directoryOfFiles = into('files');
     spanprof.start({ serviceName: 'shop', heap: true, destinations: [{ type: 'file', directory: directoryOfFiles }], sampleRate: 99 });
+    // 20 MB: the running profiler takes a sample every 512 KiB.
+    globalThis.kept = Array.from({ length: 20 }, () => new Array(131_072).fill(0.5));
     (async () => {
       setTimeout(function handler() { burn(600, 'handler'); }, 100);
       pprof.heap.start(4096, 64);
