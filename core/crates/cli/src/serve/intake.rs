@@ -2,7 +2,7 @@
 //! and status codes. Called by `otlp_http` and `otlp_grpc`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use spanprof_profile::encode::otlp::{self, Revision};
-use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
+use spanprof_profile::redact::UnredactedProfiles;
 use spanprof_profile::transform::separate_exact_values;
 use spanprof_profile::ProfilesData;
 use spanprof_read::decode;
@@ -210,14 +210,13 @@ fn store_blocking(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> 
     if samples == 0 {
         return Ok(0);
     }
-    let is_redacted = state.settings.redaction.is_some();
-    if let Some(settings) = &state.settings.redaction {
-        let mut redactor = ProfileRedactor::new(settings.clone());
+    if let Some(redactor) = &state.redactor {
+        let mut redactor = redactor.lock().unwrap_or_else(PoisonError::into_inner);
         data = UnredactedProfiles::new(data).redacted_with_resources(&mut redactor);
     }
     let gzipped: Vec<u8>;
     let kept = match payload {
-        _ if claim.duplicates > 0 || is_redacted => {
+        _ if claim.duplicates > 0 || state.redactor.is_some() => {
             gzipped = gzip(&otlp::encode(&separate_exact_values(data.clone()), Revision::One));
             &gzipped
         }

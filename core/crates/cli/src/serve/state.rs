@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use spanprof_profile::redact::ProfileRedactor;
+
 use super::slots::{ConnectionSlots, WorkerSlots};
 use super::store::Store;
 use super::{Addresses, Settings};
@@ -26,12 +28,16 @@ pub(crate) struct ServerState {
     pub decode_slots: WorkerSlots,
     /// Queries executed at once.
     pub query_slots: WorkerSlots,
+    /// Shared by all requests: it remembers the texts that need no change.
+    pub redactor: Option<Mutex<ProfileRedactor>>,
     reported_services: Mutex<BTreeSet<String>>,
 }
 
 impl ServerState {
     pub(crate) fn new(settings: Settings, addresses: Addresses, store: Store) -> Self {
+        let redactor = settings.redaction.clone().map(|settings| Mutex::new(ProfileRedactor::new(settings)));
         ServerState {
+            redactor,
             settings,
             addresses,
             store,
