@@ -87,6 +87,15 @@ impl EnvironmentLayer<'_> {
         self.settings.push(Setting { key: key.to_owned(), value, source });
     }
 
+    /// Sets each key from its variable.
+    fn texts(&mut self, keys_of_variables: &[(&str, &str)]) {
+        for (name, key) in keys_of_variables {
+            if let Some(text) = self.text(name) {
+                self.push(key, ConfigValue::Text(text), name);
+            }
+        }
+    }
+
     fn push_map(&mut self, key: &str, pairs: Vec<(String, String)>, name: &str) {
         let pairs = pairs.into_iter().map(|(key, value)| (key, ConfigValue::Text(value))).collect();
         self.push(key, ConfigValue::Map(pairs), name);
@@ -143,17 +152,11 @@ impl EnvironmentLayer<'_> {
             ("OTEL_EXPORTER_OTLP_HEADERS", "metrics_headers"),
             ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "metrics_headers"),
         ];
-        for (name, key) in METRICS {
-            if let Some(text) = self.text(name) {
-                self.push(key, ConfigValue::Text(text), name);
-            }
-        }
+        self.texts(METRICS);
         if let Some(text) = self.text("OTEL_RESOURCE_ATTRIBUTES") {
             self.resource_attributes(&text);
         }
-        if let Some(text) = self.text("OTEL_SERVICE_NAME") {
-            self.push("service_name", ConfigValue::Text(text), "OTEL_SERVICE_NAME");
-        }
+        self.texts(&[("OTEL_SERVICE_NAME", "service_name")]);
         if let Some(text) = self.text("OTEL_PROFILES_EXPORTER") {
             self.profiles_exporter(&text);
         }
@@ -196,11 +199,7 @@ impl EnvironmentLayer<'_> {
             ("PYROSCOPE_JAVA_STACK_DEPTH_MAX", "max_stack_depth"),
             ("PYROSCOPE_ALLOC_LIVE", "heap"),
         ];
-        for (name, key) in DIRECT {
-            if let Some(text) = self.text(name) {
-                self.push(key, ConfigValue::Text(text), name);
-            }
-        }
+        self.texts(DIRECT);
         if let Some(text) = self.text("PYROSCOPE_LABELS") {
             match baggage_pairs(&text) {
                 Some(pairs) => self.push_map("tags", pairs, "PYROSCOPE_LABELS"),
