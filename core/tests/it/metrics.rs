@@ -1,8 +1,8 @@
 //! The profiler's own metrics: their values are those of `stats()`, and their receiver never affects the profiles.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use spanprof::config::Compression;
 use spanprof::fake::FakeRuntime;
 use spanprof::{Config, Profiler, StatValue, Stats};
 
-use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
+use crate::profiler::{burn, one_at_a_time, read_request, without_destination, TIMEOUT};
 
 /// A request: path and body.
 type Received = (String, Vec<u8>);
@@ -32,7 +32,8 @@ impl TwoSignalReceiver {
             for stream in listener.incoming() {
                 let (Ok(mut stream), requests) = (stream, requests.clone()) else { return };
                 std::thread::spawn(move || {
-                    while let Some((path, body)) = read_request(&mut stream) {
+                    while let Some((head, body)) = read_request(&mut stream) {
+                        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
                         let status = if path.contains("metrics") { metrics_status } else { 200 };
                         requests.lock().unwrap().push((path, body));
                         let response = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
@@ -63,21 +64,6 @@ impl TwoSignalReceiver {
             ..without_destination()
         }
     }
-}
-
-fn read_request(stream: &mut TcpStream) -> Option<Received> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).ok()?.to_ascii_lowercase();
-    let path = head.split(' ').nth(1)?.to_owned();
-    let length: usize = head.split("content-length:").nth(1)?.split("\r\n").next()?.trim().parse().ok()?;
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
-    Some((path, body))
 }
 
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

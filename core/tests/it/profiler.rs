@@ -34,7 +34,9 @@ impl Receiver200 {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
-                while let Some(body) = read_request(&mut stream) {
+                while let Some((head, body)) = read_request(&mut stream) {
+                    assert!(head.contains("/v1development/profiles"), "{head}");
+                    assert!(head.contains("otlp-profiles-development-version: 1"), "{head}");
                     let responded = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
                     if send.send(body).is_err() || responded.is_err() {
                         return;
@@ -51,7 +53,8 @@ impl Receiver200 {
     }
 }
 
-fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+/// The head of a request, in lower case, and its body.
+pub fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -59,12 +62,10 @@ fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
         head.push(byte[0]);
     }
     let head = String::from_utf8(head).ok()?.to_ascii_lowercase();
-    assert!(head.contains("/v1development/profiles"), "{head}");
-    assert!(head.contains("otlp-profiles-development-version: 1"), "{head}");
     let length: usize = head.split("content-length:").nth(1)?.split("\r\n").next()?.trim().parse().ok()?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).ok()?;
-    Some(body)
+    Some((head, body))
 }
 
 /// Timeout of tests, generous for loaded machines.
