@@ -10,7 +10,7 @@ use super::types::{DestinationConfig, DestinationType, Protocol};
 pub(crate) struct MetricsReceivers {
     /// With final URLs.
     pub receivers: Vec<DestinationConfig>,
-    /// Addresses of OTLP destinations whose path is not one of OTLP, so that the path of metrics is unknown. Without secrets.
+    /// Addresses of OTLP destinations with a custom path, from which no metrics URL can be derived. Without secrets.
     pub unknown_paths: Vec<String>,
 }
 

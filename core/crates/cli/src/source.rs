@@ -148,8 +148,8 @@ impl Source {
         self.parts(filter)?.collect()
     }
 
-    /// Names of the files of a directory, the keys below a prefix, or of the requests of a server that may contain samples of the filter; of other
-    /// sources none.
+    /// Names of the windows that may contain samples of the filter: files of a directory, keys below a prefix, requests of a
+    /// server. Other sources have none.
     pub(crate) fn window_names(&self, filter: &Filter) -> Result<Vec<String>, Failure> {
         Ok(match self {
             Source::Stdin | Source::File(_) | Source::Object(_) => Vec::new(),

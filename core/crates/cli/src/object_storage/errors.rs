@@ -75,7 +75,7 @@ fn http_error(error: &Error) -> Option<HttpErrorKind> {
     None
 }
 
-/// The status of a response, from the text of object_store, whose type is private.
+/// The HTTP status in an error message. object_store 0.14 keeps the error type with the status private.
 fn status(cause: &str) -> Option<u16> {
     cause.split_once("status code: ").and_then(|(_, rest)| rest.get(..3)?.parse().ok())
 }

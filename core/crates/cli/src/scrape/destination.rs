@@ -1,4 +1,5 @@
-//! Destinations of `spanprof scrape`: an OTLP receiver, a directory or a prefix of object storage. The keys are those of the profiler's `destinations`.
+//! Destinations of `spanprof scrape`: an OTLP receiver, a directory or a prefix of object storage. The keys are those of the
+//! profiler's `destinations`.
 
 use std::sync::Arc;
 use std::time::Duration;

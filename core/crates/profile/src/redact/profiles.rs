@@ -216,7 +216,7 @@ impl RedactedIds<'_> {
         }
     }
 
-    /// The new id of each function that became equal to another one; `None` for those whose name is dropped.
+    /// Replaces functions in place. Maps a function that became equal to another one to its id, and a dropped one to `None`.
     fn functions(
         &mut self,
         dictionary: &mut Dictionary,
