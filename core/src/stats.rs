@@ -207,6 +207,9 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "clock.reason" "" Property "Reason for the choice of this clock.";
     "clock.kernel_tick_hz" "Hz" Gauge "The kernel's tick rate: the maximum rate of stacks per CPU second with timers.";
     "clock.signal" "" Property "Number of the clock's signal: SIGURG (23), or the runtime's fallback signal where SIGURG is in use.";
+    "clock.ticks.<clock>" "ticks" ProcessCounter "Ticks of one kind of clock (`perf`, `thread_timer`) that gave a sample.";
+    "clock.ticks_due.<clock>" "ticks" ProcessCounter "Ticks that were due: the CPU time of the threads with this clock \
+        divided by the period, or by the kernel tick where it is longer and the clock is a timer.";
     "clock.handler_ns" "ns" ProcessCounter "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of "
         "it.";
     "clock.walk_ns" "ns" ProcessCounter "The part of `clock.handler_ns` spent in stack walks.";

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use spanprof_signal::exchange::{Requester, Round, WallRequest};
 use spanprof_signal::self_walk::{self, SelfWalk, WalkSelfFn};
-use spanprof_signal::signal_claim;
+use spanprof_signal::{handler, signal_claim};
 use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
 
 use crate::sys;
@@ -144,7 +144,11 @@ impl SelfWalks {
         let has_handler = may_signal
             && sys::may_use(sys::SystemCall::RtTgsigqueueinfo)
             && signal_claim::claim(fallback_signal).is_some();
-        let send = |thread_id, index| self_walk::send(thread_id, index, signal_claim::in_use());
+        // Without our handler, the handler of the program would be called. The request stays pending, and is sent later.
+        let send = |thread_id, index| {
+            let signal = signal_claim::in_use();
+            !handler::is_installed(signal) || self_walk::send(thread_id, index, signal)
+        };
         self.send_signal = has_handler.then_some(send as fn(u32, usize) -> bool);
         has_handler
     }

@@ -13,6 +13,7 @@ use super::heap_peak::{self, HeapPeakRecorder};
 use super::heap_profile;
 use super::metrics_report::MetricsReport;
 use super::session::{CollectionStep, ConfigChange, KindsToClose, Session};
+use super::tick_check::TickCheck;
 use crate::config::Config;
 use crate::engine::{CollectionTime, Engine, WindowEnd};
 use crate::host_log::{log, take_panic, LogLevel};
@@ -89,6 +90,7 @@ struct DrainThread<'a> {
     engine: Engine,
     due_changes: DueChanges,
     first_line: FirstLine,
+    tick_check: TickCheck,
     delivery_log: DeliveryLog,
     output: Option<OutputFile>,
     heap_peak: Option<HeapPeakRecorder>,
@@ -119,6 +121,7 @@ impl<'a> DrainThread<'a> {
             engine,
             due_changes: DueChanges::default(),
             first_line: FirstLine::default(),
+            tick_check: TickCheck::begin(session),
             delivery_log: DeliveryLog::default(),
             output,
             heap_peak: HeapPeakRecorder::new(config, peak_file),
@@ -462,6 +465,7 @@ impl<'a> DrainThread<'a> {
         }
         let Some(closed) = closed else { return };
         self.first_line.window_closed(&closed, self.session);
+        self.tick_check.window_closed(self.session);
         if let Some(output) = &mut self.output {
             output.add(&closed.data);
         }

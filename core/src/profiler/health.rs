@@ -97,6 +97,10 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
     } else {
         stats.text("clock.name", "none");
     }
+    for (clock, [taken, due]) in [("perf", counted.perf_ticks), ("thread_timer", counted.timer_ticks)] {
+        stats.count(format!("clock.ticks.{clock}"), taken);
+        stats.count(format!("clock.ticks_due.{clock}"), due);
+    }
     stats.count("clock.handler_ns", counted.handler_ns);
     stats.count("clock.walk_ns", counted.walk_ns);
     stats.count("clock.delivery_ns", counted.delivery_ns);

@@ -25,6 +25,7 @@ mod pull;
 mod reconfigure;
 mod session;
 mod start_stop;
+mod tick_check;
 mod torn_stack;
 mod wall;
 mod wall_collection;

@@ -71,6 +71,10 @@ pub struct ClockCounters {
     pub samples: u64,
     /// Their CPU time.
     pub sampled_cpu_ns: u64,
+    /// Ticks of perf events: those whose sample reached the ring, and those that were due.
+    pub perf_ticks: [u64; 2],
+    /// Ticks of thread timers, likewise.
+    pub timer_ticks: [u64; 2],
     /// Samples lost, or kept without their frames, by reason.
     pub reasons: Vec<(DropReason, u64)>,
     /// Foreign signals that were forwarded to their handler.

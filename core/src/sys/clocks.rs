@@ -120,7 +120,7 @@ impl Clocks {
         }
         self.shared.snapshot.publish_threads(&state.registry);
         if let Some(timer) = state.scan_timer {
-            arm::arm_timer(timer, now_ns + state.schedule.next_poll_ns(), 0);
+            arm::arm_timer(timer, now_ns + state.schedule.next_poll_ns());
         }
         due
     }
@@ -243,6 +243,8 @@ impl Clocks {
             samples: counters::samples(),
             sampled_cpu_ns: counters::sampled_cpu_ns(),
             reasons: DropReason::ALL.iter().map(|reason| (*reason, counters::by_reason(*reason))).collect(),
+            perf_ticks: counters::ticks(true),
+            timer_ticks: counters::ticks(false),
             foreign_forwarded: handler::forwarded(),
             stray: counters::stray(),
             handler_ns: counters::handler_ns(),
@@ -300,7 +302,7 @@ impl Clocks {
         }
         threads::unblock_signal(run.setup.signal);
         if let Ok(timer) = timer::create_for_process(me, run.setup.signal, slot_table::signal_value(0, 0)) {
-            arm::arm_timer(timer, time::process_cpu_ns() + POLL_INTERVAL_NS, 0);
+            arm::arm_timer(timer, time::process_cpu_ns() + POLL_INTERVAL_NS);
             state.scan_timer = Some(timer);
             self.shared.scan_thread.store(me, Ordering::Release);
         }

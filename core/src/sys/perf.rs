@@ -83,7 +83,7 @@ const F_OWNER_TID: libc::c_int = 0;
 pub(super) struct PerfEvent {
     pub descriptor: u32,
     pub id: u64,
-    /// Address of the ring buffer, whose records the restart of system calls requires; 0 without one.
+    /// Address of the ring buffer: the number of overflows, and a record of each.
     pub buffer: usize,
 }
 
@@ -96,14 +96,14 @@ pub(super) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
         size: SIZE,
         config: TASK_CLOCK,
         sample_period: period_ns,
-        sample_type: if is_trap { 0 } else { overflow::SAMPLE_TYPE },
+        sample_type: overflow::SAMPLE_TYPE,
         read_format: 0,
-        flags: DISABLED | EXCLUDE_HYPERVISOR | if is_trap { REMOVE_ON_EXEC | TRAP } else { USE_CLOCK },
+        flags: DISABLED | EXCLUDE_HYPERVISOR | USE_CLOCK | if is_trap { REMOVE_ON_EXEC | TRAP } else { 0 },
         wakeup_events: 1,
         breakpoint_type: 0,
         config1: 0,
         _config2_and_branches: [0; 2],
-        sample_regs_user: if is_trap { 0 } else { overflow::REGISTERS },
+        sample_regs_user: overflow::REGISTERS,
         sample_stack_user: 0,
         clock: libc::CLOCK_MONOTONIC,
         _unused: [0; 3],
@@ -135,8 +135,7 @@ pub(super) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
                 && libc::fcntl(descriptor, F_SETOWN_EX, owner.as_ptr()) == 0)
             && libc::syscall(libc::SYS_ioctl, descriptor, IOC_ID, &raw mut id) == 0
     };
-    let buffer = if ready && !is_trap { map_buffer(descriptor) } else { Some(0) };
-    if let (true, Some(buffer)) = (ready, buffer) {
+    if let Some(buffer) = ready.then(|| map_buffer(descriptor)).flatten() {
         return Ok(PerfEvent { descriptor: descriptor as u32, id, buffer });
     }
     let error = Error::last_os_error();
@@ -165,10 +164,8 @@ pub(super) fn disable(event: PerfEvent) {
 /// Closes an event, unless the host closed its descriptor and reused the number. Safe in the fork hook of a child: two
 /// system calls.
 pub(super) fn close(event: PerfEvent) {
-    if event.buffer != 0 {
-        // SAFETY: mapped by `open`; no handler is in the slot.
-        unsafe { libc::munmap(event.buffer as *mut libc::c_void, overflow::BUFFER_BYTES) };
-    }
+    // SAFETY: mapped by `open`; no handler is in the slot.
+    unsafe { libc::munmap(event.buffer as *mut libc::c_void, overflow::BUFFER_BYTES) };
     close_descriptor(event);
 }
 
@@ -191,7 +188,7 @@ fn is_still_ours(event: PerfEvent) -> bool {
 
 /// Whether the kernel allows counting user and kernel time of our own threads; the error gives the reason.
 pub(super) fn probe(notify: Notify) -> Result<(), String> {
-    if ![SystemCall::PerfEventOpen, SystemCall::RtSigpending].into_iter().all(system_calls::may_use) {
+    if !system_calls::may_use(SystemCall::PerfEventOpen) {
         return Err("perf_event_open: forbidden by the seccomp filter, which ends the process".into());
     }
     if notify == Notify::Trap && process::kernel_version() < MIN_TRAP_KERNEL {

@@ -1,10 +1,10 @@
 //! The perf clock on real threads: restarted system calls, and progress of the thread under slow walks, also with timers.
 //! Perf is skipped where the kernel refuses it.
 
-use super::live_tests::{account_for_thread, burn, burn_until, drain, one_at_a_time, settings, start};
+use super::live_tests::{account_for_thread, burn, burn_until, drain, one_at_a_time, settings, start, StopOnDrop};
 use super::*;
-use spanprof_signal::{Captured, HandlerContext, RawFrame, RawStack};
-use std::sync::atomic::{AtomicU64, Ordering};
+use spanprof_signal::{self_walk, Captured, HandlerContext, RawFrame, RawStack};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn is_allowed() -> bool {
     perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok()
@@ -45,20 +45,26 @@ fn a_sample_interrupts_no_system_call() {
     }
 }
 
+unsafe fn capture_at_once(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    stack.push(RawFrame { code: 0x1000_0000, at: 7 });
+    Captured::Walked
+}
+
+unsafe fn capture_slowly_every_third_time(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    static WALKS: AtomicU64 = AtomicU64::new(0);
+    if WALKS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) {
+        let end = current_thread_cpu_ns() + 1_000_000;
+        while current_thread_cpu_ns() < end {
+            std::hint::spin_loop();
+        }
+    }
+    stack.push(RawFrame { code: 0x1000_0000, at: 7 });
+    Captured::Walked
+}
+
 /// The free-running event overflows again during the walk.
 #[test]
 fn a_sample_with_a_walk_longer_than_the_period_interrupts_no_system_call() {
-    static WALKS: AtomicU64 = AtomicU64::new(0);
-    unsafe fn capture_slowly_every_third_time(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
-        if WALKS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) {
-            let end = current_thread_cpu_ns() + 1_000_000;
-            while current_thread_cpu_ns() < end {
-                std::hint::spin_loop();
-            }
-        }
-        stack.push(RawFrame { code: 0x1000_0000, at: 7 });
-        Captured::Walked
-    }
     let _turn = one_at_a_time();
     if is_allowed() {
         let (interrupted, samples) = interrupted_calls(ClockSettings {
@@ -67,6 +73,43 @@ fn a_sample_with_a_walk_longer_than_the_period_interrupts_no_system_call() {
         });
         assert_eq!(interrupted, 0, "{samples} samples");
         assert!(samples > 0);
+    }
+}
+
+/// Wall requests use the same signal: the kernel merges them with the signal of an overflow.
+#[test]
+fn a_thread_is_sampled_at_every_interval_under_requests_with_the_same_signal() {
+    let _turn = one_at_a_time();
+    if !is_allowed() {
+        return;
+    }
+    for capture in [capture_at_once as spanprof_signal::CaptureFn, capture_slowly_every_third_time] {
+        let clocks = start(ClockSettings { capture, ..settings(ClockChoice::Perf, 2_000) });
+        let (running, target) = (AtomicBool::new(true), AtomicU64::new(0));
+        let (me, accounted_ns) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _own = Clocks::exempt_current_thread();
+                while running.load(Ordering::Relaxed) {
+                    let thread_id = target.load(Ordering::Relaxed) as u32;
+                    // No request has this index: the thread only receives the signal.
+                    let is_sent = thread_id != 0 && self_walk::send(thread_id, usize::MAX, clocks.in_use().signal);
+                    std::thread::sleep(std::time::Duration::from_micros(if is_sent { 50 } else { 1_000 }));
+                }
+            });
+            let stop = StopOnDrop(&running);
+            let accounted = account_for_thread(|| {
+                clocks.register_current_thread();
+                target.store(u64::from(thread_id()), Ordering::Relaxed);
+                burn(500_000_000);
+            });
+            drop(stop);
+            accounted
+        });
+        let drained = drain(&clocks).remove(&me).expect("samples of the burning thread");
+        assert_eq!(drained.weight_ns, accounted_ns);
+        assert!(drained.reasons.is_empty(), "CPU time without a stack: {drained:?}");
+        // A slow walk takes two of the 0.5 ms between samples.
+        assert!(drained.samples > 250, "{drained:?}");
     }
 }
 
@@ -166,7 +209,7 @@ fn a_thread_under_slow_walks_progresses_with_free_running_events() {
 }
 
 #[test]
-fn a_thread_under_slow_walks_progresses_with_free_running_timers() {
+fn a_thread_under_slow_walks_progresses_with_timers() {
     assert_progress_under_slow_walks(ClockChoice::ThreadTimer, 100, 16_000_000);
 }
 

@@ -4,7 +4,7 @@
 use super::time::thread_cpu_ns;
 use super::{own_threads, perf, threads, timer};
 use spanprof_signal::{
-    arm, counters, handler, slot_table, DropReason, Inbox, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD,
+    arm, counters, handler, slot_clock, slot_table, DropReason, Inbox, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD,
 };
 use std::collections::HashMap;
 
@@ -116,7 +116,9 @@ impl Registry {
         let init = SlotInit { thread_id, accounted_cpu_ns, first_of_thread, seed: seed(thread_id) };
         let generation = slot.open(&init);
         let due = slot.begin_schedule(cpu_ns, setup.period_ns, first_of_thread);
-        if self.open_ticker(slot, index, generation, setup) && arm::arm(slot.ticker(), cpu_ns, due) == 0 {
+        if self.open_ticker(slot, index, generation, setup)
+            && slot_clock::arm_first(slot, due.saturating_sub(cpu_ns), due) == 0
+        {
             return Ok(index);
         }
         self.retire(index);
@@ -282,7 +284,7 @@ impl Registry {
             Ticker::Perf(_) => setup.notify().signal(),
             _ => setup.signal,
         };
-        if threads::blocks_signal(thread_id, signal) {
+        if threads::holds_back_signal(thread_id, signal) {
             return handler::account_signal_blocked(setup.inbox, slot, cpu_ns);
         }
         tracked.rearmed += 1;
@@ -318,8 +320,7 @@ impl Registry {
                 Ticker::Timer(id) if !clock_changed => {
                     let Some(cpu_ns) = thread_cpu_ns(thread_id) else { continue };
                     let due = slot.begin_schedule(cpu_ns, setup.period_ns, false);
-                    // A free-running timer would not be armed by its handler before the end of a batch.
-                    arm::arm_timer(id, due, setup.period_ns);
+                    arm::arm_timer(id, due);
                 }
                 // A perf event may run free; only its own thread can reconfigure it.
                 _ => self.reopen(thread_id, setup),

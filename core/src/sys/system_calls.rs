@@ -22,8 +22,6 @@ pub enum SystemCall {
     ProcessVmReadv,
     /// Wall requests to threads that walk themselves.
     RtTgsigqueueinfo,
-    /// Arming a perf event.
-    RtSigpending,
     /// Discarding SIGPIPE of our own threads.
     RtSigtimedwait,
     /// Allocating the blocks of the file of the heap at its peak.
@@ -31,14 +29,13 @@ pub enum SystemCall {
 }
 
 impl SystemCall {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 8] = [
         Self::PerfEventOpen,
         Self::TimerCreate,
         Self::Prctl,
         Self::MemfdCreate,
         Self::ProcessVmReadv,
         Self::RtTgsigqueueinfo,
-        Self::RtSigpending,
         Self::RtSigtimedwait,
         Self::Fallocate,
     ];
@@ -52,7 +49,6 @@ impl SystemCall {
             Self::MemfdCreate => &[libc::SYS_memfd_create],
             Self::ProcessVmReadv => &[libc::SYS_process_vm_readv],
             Self::RtTgsigqueueinfo => &[libc::SYS_rt_tgsigqueueinfo],
-            Self::RtSigpending => &[libc::SYS_rt_sigpending],
             Self::RtSigtimedwait => &[libc::SYS_rt_sigtimedwait],
             Self::Fallocate => &[libc::SYS_fallocate],
         }

@@ -30,12 +30,16 @@ pub fn thread_name(thread_id: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
 }
 
-/// Whether a thread blocks `signal`; false when unknown.
-pub(super) fn blocks_signal(thread_id: u32, signal: libc::c_int) -> bool {
+/// Whether `signal` is pending for a thread that blocks it; false when unknown. A thread inside one of our handlers
+/// blocks it as well, but only a signal that waits is pending.
+pub(super) fn holds_back_signal(thread_id: u32, signal: libc::c_int) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/self/task/{thread_id}/status")) else { return false };
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
+    let contains = |field: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(field));
+        let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+        mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
+    };
+    contains("SigBlk:") && contains("SigPnd:")
 }
 
 /// Unblocks `signal` in the calling thread.

@@ -1,15 +1,16 @@
 //! The minimum cost of a thread timer's tick on this machine, as a baseline for the engine's handler. The handler of this
-//! bench only reads the thread's CPU clock. The periodic timer runs at 100 Hz, in a thread whose work evicts the caches. Run with
+//! bench only reads the thread's CPU clock and arms the timer again. The timer runs at 100 Hz, in a thread whose work evicts the caches. Run with
 //! `cargo bench -p spanprof-signal --bench empty_tick`.
 
 use spanprof_signal::arm;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PERIOD_NS: u64 = 10_000_000;
 const MEMORY_BYTES: usize = 64 << 20;
 const RUN: Duration = Duration::from_secs(5);
 
+static TIMER: AtomicU32 = AtomicU32::new(0);
 static TICKS: AtomicU64 = AtomicU64::new(0);
 static HANDLER_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -22,7 +23,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let begun = read(libc::CLOCK_MONOTONIC);
-    std::hint::black_box(read(libc::CLOCK_THREAD_CPUTIME_ID));
+    arm::arm_timer(TIMER.load(Ordering::Relaxed), read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS);
     HANDLER_NS.store(read(libc::CLOCK_MONOTONIC) - begun, Ordering::Relaxed);
     TICKS.fetch_add(1, Ordering::Relaxed);
 }
@@ -53,7 +54,8 @@ fn start() {
             && libc::syscall(libc::SYS_timer_create, libc::CLOCK_THREAD_CPUTIME_ID, &raw const event, &raw mut id) == 0
     };
     assert!(created, "timer_create failed: {}", std::io::Error::last_os_error());
-    arm::arm_timer(id as u32, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS, PERIOD_NS);
+    TIMER.store(id as u32, Ordering::Relaxed);
+    arm::arm_timer(id as u32, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS);
 }
 
 fn main() {

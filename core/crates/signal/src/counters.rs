@@ -16,6 +16,17 @@ struct TickCounters {
     delivery_ns: AtomicU64,
 }
 
+/// Ticks of one kind of clock.
+#[repr(align(64))]
+struct ClockTicks {
+    taken: AtomicU64,
+    /// In 1,024ths.
+    due: AtomicU64,
+}
+
+static TICKS: [ClockTicks; 2] = [const { ClockTicks { taken: AtomicU64::new(0), due: AtomicU64::new(0) } }; 2];
+const DUE_SCALE: u64 = 1024;
+
 static TICK_COUNTERS: TickCounters = TickCounters {
     samples: AtomicU64::new(0),
     sampled_cpu_ns: AtomicU64::new(0),
@@ -68,17 +79,40 @@ pub fn count(reason: DropReason) {
     }
 }
 
+/// Ticks of perf events (`true`) or thread timers whose samples reached the ring, and ticks that were due: the CPU time
+/// of their threads divided by the period, or by the kernel tick where it is longer and the clock is a timer.
+pub fn ticks(is_perf: bool) -> [u64; 2] {
+    let ticks = &TICKS[usize::from(is_perf)];
+    [ticks.taken.load(Ordering::Relaxed), ticks.due.load(Ordering::Relaxed) / DUE_SCALE]
+}
+
+/// Counts a tick whose sample reached the ring.
+pub(crate) fn count_tick(is_perf: bool) {
+    TICKS[usize::from(is_perf)].taken.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts the ticks that were due in CPU time that is now accounted for, with or without a stack.
+pub(crate) fn count_due(is_perf: bool, cpu_ns: u64, period_ns: u64) {
+    let due = cpu_ns.saturating_mul(DUE_SCALE) / period_ns.max(1);
+    TICKS[usize::from(is_perf)].due.fetch_add(due, Ordering::Relaxed);
+}
+
 /// Resets all counters in a forked child: the parent reports the events before the fork.
 pub fn reset_after_fork() {
     let TickCounters { samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns } = &TICK_COUNTERS;
     for counter in [samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns, &STRAY].into_iter().chain(&BY_REASON) {
         counter.store(0, Ordering::Relaxed);
     }
+    for ticks in &TICKS {
+        ticks.taken.store(0, Ordering::Relaxed);
+        ticks.due.store(0, Ordering::Relaxed);
+    }
 }
 
 /// See `handler::SamplingSession::prefetch`.
 pub(crate) fn prefetch() {
     crate::prefetch::range((&raw const TICK_COUNTERS).cast(), size_of::<TickCounters>());
+    crate::prefetch::range((&raw const TICKS).cast(), size_of_val(&TICKS));
 }
 
 pub(crate) fn count_sample() {

@@ -58,4 +58,6 @@ drop_reasons! {
     FaultsBlocked = 13, "faults_blocked";
     /// The thread ran with the clock's signal blocked; its CPU time is known, its stack is not.
     SignalBlocked = 14, "signal_blocked";
+    /// The tick came more than two periods late; its stack represents one period, the CPU time before it has no stack.
+    LateTick = 15, "late_tick";
 }

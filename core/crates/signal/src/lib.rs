@@ -40,6 +40,7 @@ mod sampler_table;
 pub mod self_walk;
 pub mod signal_claim;
 mod slot;
+pub mod slot_clock;
 pub mod slot_table;
 #[cfg(all(test, not(loom)))]
 mod slot_tests;

@@ -30,30 +30,47 @@ const ABI_64: u64 = 2;
 /// machine.
 const MAX_DELIVERY_NS: u64 = 500_000;
 
+/// Number of records in a buffer.
+const RECORDS: u64 = PAGE as u64 / RECORD_BYTES;
+
+/// Number of overflows of an event since it was opened. The kernel writes the record before it sends the signal
+/// (`__perf_event_overflow` in kernel/events/core.c), so an overflow is known even if its signal was merged with another
+/// one. The event writes no other records: it has no throttling at the rates in use, and it overwrites old records.
+///
+/// # Safety
+/// `buffer` is the address of the mapped ring buffer of an event that records [`SAMPLE_TYPE`].
+pub(crate) unsafe fn count(buffer: usize) -> u64 {
+    // SAFETY: the control page is mapped, by the caller's contract.
+    let head = unsafe { ((buffer + HEAD_OFFSET) as *const u64).read_volatile() };
+    fence(Ordering::Acquire);
+    head / RECORD_BYTES
+}
+
 /// The record of an overflow. Words: header, time, ABI, `rax`, `rip`.
 pub(crate) struct OverflowRecord([u64; 5]);
 
 impl OverflowRecord {
-    /// The newest record; `None` when the buffer has none in this format.
+    /// The record of overflow `number`, from 1; `None` if it was overwritten or has another format.
     ///
     /// # Safety
-    /// `buffer` is the address of the mapped ring buffer of an event of the calling thread that records
-    /// [`SAMPLE_TYPE`].
-    pub unsafe fn last(buffer: usize) -> Option<Self> {
-        // SAFETY: the control page is mapped, by the caller's contract.
-        let head = unsafe { ((buffer + HEAD_OFFSET) as *const u64).read_volatile() };
-        fence(Ordering::Acquire);
-        let start = head.checked_sub(RECORD_BYTES)?;
+    /// As for [`count`]; the event has at least `number` overflows.
+    pub unsafe fn read(buffer: usize, number: u64) -> Option<Self> {
+        let start = number.checked_sub(1)? * RECORD_BYTES;
         let word = |index: usize| {
             let offset = (start as usize + 8 * index) % PAGE;
             // SAFETY: within the page of records, and aligned, since records consist of words.
             unsafe { ((buffer + PAGE + offset) as *const u64).read_volatile() }
         };
-        (word(0) & HEADER_MASK == SAMPLE_HEADER).then(|| Self([0, 1, 2, 3, 4].map(word)))
+        let record = Self([0, 1, 2, 3, 4].map(word));
+        // The kernel may have overwritten the record meanwhile.
+        fence(Ordering::Acquire);
+        // SAFETY: the caller's contract.
+        let is_kept = unsafe { count(buffer) } < number + RECORDS;
+        (is_kept && record.0[0] & HEADER_MASK == SAMPLE_HEADER).then_some(record)
     }
 
     /// CLOCK_MONOTONIC at the overflow.
-    fn time_ns(&self) -> u64 {
+    pub fn time_ns(&self) -> u64 {
         self.0[1]
     }
 

@@ -111,6 +111,42 @@ pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, overf
     }
 }
 
+/// Whether the thread is still in the system call, or at the faulting instruction, in which the event overflowed: no code
+/// of the program ran since. The kernel moves back to the instruction of a call that it restarts.
+///
+/// # Safety
+/// `ucontext` is the kernel's argument to the running handler.
+pub(crate) unsafe fn is_in_recorded_call(ucontext: *mut libc::c_void, overflow: &OverflowRecord) -> bool {
+    const RESTARTED: u64 = 2;
+    // SAFETY: the caller's contract.
+    let pc = unsafe { guarded::interrupted_pc(ucontext) };
+    overflow.kernel_entry().is_some_and(|(_, entered_from)| entered_from == pc || entered_from == pc + RESTARTED)
+}
+
+/// Whether the thread returns from a call that may have unblocked signals; `None` outside of system calls.
+///
+/// # Safety
+/// `ucontext` is the kernel's argument to the running handler, and the thread does not block the fault signals.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn is_in_masking_call(ucontext: *mut libc::c_void) -> Option<bool> {
+    // SAFETY: the caller's contract.
+    let pc = unsafe { guarded::is_in_system_call(ucontext).then(|| guarded::interrupted_pc(ucontext))? };
+    Some(call_number(pc as usize) == Some(libc::SYS_rt_sigprocmask))
+}
+
+/// As on x86-64. The number of a call stays in `x8`.
+///
+/// # Safety
+/// As on x86-64.
+#[cfg(target_arch = "aarch64")]
+pub(crate) unsafe fn is_in_masking_call(ucontext: *mut libc::c_void) -> Option<bool> {
+    // SAFETY: the caller's contract.
+    let is_in_call = unsafe { guarded::is_in_system_call(ucontext) };
+    // SAFETY: the caller's contract.
+    let context = unsafe { ucontext.cast::<libc::ucontext_t>().as_ref()? };
+    is_in_call.then(|| context.uc_mcontext.regs[8] == libc::SYS_rt_sigprocmask as u64)
+}
+
 /// Not implemented for this architecture, on which `auto` does not use perf.
 ///
 /// # Safety
@@ -144,11 +180,13 @@ mod tests {
         assert_eq!(number_of(&[0xb8, 7, 0, 0, 0, 0x90, 0x90]), None, "no system call");
     }
 
+    /// It wraps around the end of the page.
+    const LAST_RECORD: u64 = 103;
+
     /// A ring buffer whose last record is of an overflow in mode `mode`, entered from address `entered_from`.
     fn buffer_with(mode: u64, rax: i64, entered_from: u64) -> Vec<u64> {
         let mut buffer = vec![0; BUFFER_BYTES / 8];
-        // The record wraps around the end of the page.
-        let head = 5 * PAGE as u64 + 8;
+        let head = LAST_RECORD * RECORD_BYTES;
         buffer[HEAD_OFFSET / 8] = head;
         for (index, word) in
             [9 | mode << 32 | RECORD_BYTES << 48, 0, ABI_64, rax as u64, entered_from].into_iter().enumerate()
@@ -174,7 +212,7 @@ mod tests {
         let buffer = buffer(end as u64);
         // SAFETY: a context and a ring buffer owned by this test.
         unsafe {
-            if let Some(overflow) = OverflowRecord::last(buffer.as_ptr() as usize) {
+            if let Some(overflow) = OverflowRecord::read(buffer.as_ptr() as usize, LAST_RECORD) {
                 restart_interrupted_call((&raw mut context).cast(), &overflow);
             }
         }

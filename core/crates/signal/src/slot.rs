@@ -99,10 +99,16 @@ pub struct Slot {
     /// Ticks with estimated CPU time since that reading, and their maximum before the next reading.
     estimated_ticks: AtomicU32,
     estimate_budget: AtomicU32,
-    /// Kernel id of the perf event; not read by ticks.
-    event_id: AtomicU64,
     /// Address of the perf event's ring buffer; 0 without one.
     event_buffer: AtomicU64,
+    /// Overflows that the perf event was allowed since it was opened; the kernel disables it after them.
+    allowed_overflows: AtomicU64,
+    /// Overflows of the perf event before the last tick.
+    handled_overflows: AtomicU64,
+    /// CPU time in the handler of the last tick, which the next tick's weight contains. Owner only.
+    pub(crate) last_handler_ns: AtomicU64,
+    /// Kernel id of the perf event; not read by ticks.
+    event_id: AtomicU64,
 }
 
 /// Tolerance of an estimated CPU time: the interval divided by this.
@@ -144,8 +150,11 @@ impl Slot {
             last_read_at_ns: AtomicU64::new(0),
             estimated_ticks: AtomicU32::new(0),
             estimate_budget: AtomicU32::new(0),
-            event_id: AtomicU64::new(0),
             event_buffer: AtomicU64::new(0),
+            allowed_overflows: AtomicU64::new(0),
+            handled_overflows: AtomicU64::new(0),
+            last_handler_ns: AtomicU64::new(0),
+            event_id: AtomicU64::new(0),
         }
     }
 
@@ -175,6 +184,7 @@ impl Slot {
         self.repeats.store(0, Ordering::Relaxed);
         self.free_running.store(0, Ordering::Relaxed);
         self.estimate_budget.store(0, Ordering::Relaxed);
+        self.last_handler_ns.store(0, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
         self.state.store(LIVE, Ordering::Release);
         generation
@@ -260,7 +270,29 @@ impl Slot {
     pub fn set_ticker(&self, ticker: Ticker, event_id: u64, event_buffer: usize) {
         self.event_id.store(event_id, Ordering::Relaxed);
         self.event_buffer.store(event_buffer as u64, Ordering::Relaxed);
+        self.allowed_overflows.store(0, Ordering::Relaxed);
+        self.handled_overflows.store(0, Ordering::Relaxed);
         self.ticker.store(ticker.to_word(), Ordering::Release);
+    }
+
+    /// Overflows that the perf event was allowed since it was opened.
+    pub(crate) fn allowed_overflows(&self) -> u64 {
+        self.allowed_overflows.load(Ordering::Relaxed)
+    }
+
+    /// Counts overflows that the perf event is about to be allowed. Opening thread or owner only.
+    pub(crate) fn add_allowed_overflows(&self, overflows: u64) {
+        self.allowed_overflows.store(self.allowed_overflows() + overflows, Ordering::Relaxed);
+    }
+
+    /// Overflows of the perf event before the last tick.
+    pub(crate) fn handled_overflows(&self) -> u64 {
+        self.handled_overflows.load(Ordering::Relaxed)
+    }
+
+    /// Stores the overflows before this tick; returns those before the last one. Owner only.
+    pub(crate) fn set_handled_overflows(&self, overflows: u64) -> u64 {
+        self.handled_overflows.swap(overflows, Ordering::Relaxed)
     }
 
     /// CPU time of the thread that samples already account for.
