@@ -101,6 +101,7 @@ const workers = require('./workers.js');
  * @property {number | undefined} [sampleRateMax] Hz
  * @property {number | undefined} [adaptiveCpuThreshold] share of the available CPU time
  * @property {number | undefined} [adaptiveMemoryThreshold] share of the memory limit
+ * @property {boolean | undefined} [loadShedding] false: load is never shed
  * @property {number | undefined} [loadSheddingCpuThreshold] share of the available CPU time
  * @property {number | undefined} [loadSheddingMemoryThreshold] share of the memory limit
  * @property {string | undefined} [configFile]

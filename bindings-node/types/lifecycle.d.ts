@@ -139,6 +139,10 @@ export type Options = {
      */
     adaptiveMemoryThreshold?: number | undefined;
     /**
+     * false: load is never shed
+     */
+    loadShedding?: boolean | undefined;
+    /**
      * share of the available CPU time
      */
     loadSheddingCpuThreshold?: number | undefined;

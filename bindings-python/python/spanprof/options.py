@@ -89,6 +89,7 @@ class Options(TypedDict, total=False):
     sample_rate_max: int | None
     adaptive_cpu_threshold: float
     adaptive_memory_threshold: float
+    load_shedding: bool | None
     load_shedding_cpu_threshold: float | None
     load_shedding_memory_threshold: float | None
     config_file: str | os.PathLike[str]

@@ -5,15 +5,23 @@ use super::duty_cycle::DutyCycle;
 use super::endpoint::{self, final_url, EndpointForm};
 use super::keys::{check_output, Config};
 use super::pull::{check_pull, PullAddress};
+use super::retention::{SampleRetention, TailDuration};
 use super::types::{ConfigSource, DestinationConfig, DestinationType, LinkDetail, Profiles, Protocol};
 use crate::{Error, ErrorKind};
 use spanprof_signal::SampleKind;
+
+/// Largest request, bytes: 4 MiB, the default maximum of gRPC messages, less the names that follow the split.
+const MAX_REQUEST_BYTES: u64 = 4_128_768;
+/// CPU use above which `load_shedding=true` without a threshold sheds.
+const DEFAULT_SHEDDING_CPU_USE: f64 = 0.9;
 
 impl Config {
     /// Checks the loaded configuration. Conflicting values are an error when all come from code; a value of a variable or a
     /// file is dropped with a warning.
     pub(crate) fn finish(mut self) -> Result<Config, Error> {
         self.turn_on_all_profiles();
+        self.complete();
+        self.warnings.extend(self.ignored_tail_condition());
         if let Some(problem) = self.cpu_without_signals().filter(|_| !self.all_in_code(&["cpu", "signals"])) {
             self.sources.remove("cpu");
             self.warnings.push(format!("{}; CPU samples are off", problem.message));
@@ -31,6 +39,34 @@ impl Config {
         }
         self.check()?;
         Ok(self)
+    }
+
+    /// Sets values that follow from others, at the start and after a change.
+    pub(super) fn complete(&mut self) {
+        self.turn_on_tail_retention();
+        if self.max_profile_size > MAX_REQUEST_BYTES {
+            let source = self.sources.get("max_profile_size").map(|source| format!(" ({source})")).unwrap_or_default();
+            let size = std::mem::replace(&mut self.max_profile_size, MAX_REQUEST_BYTES);
+            self.warnings.push(format!(
+                "max_profile_size{source} is {size} bytes; using {MAX_REQUEST_BYTES}, because receivers refuse larger requests \
+                 by default. Larger profiles are split without loss"
+            ));
+        }
+    }
+
+    /// Maximum size of a request, bytes.
+    pub(crate) fn request_bytes(&self) -> u64 {
+        self.max_profile_size.min(MAX_REQUEST_BYTES)
+    }
+
+    /// The CPU use and the memory use above which load is shed.
+    pub(crate) fn shedding_thresholds(&self) -> (Option<f64>, Option<f64>) {
+        let thresholds = (self.load_shedding_cpu_threshold, self.load_shedding_memory_threshold);
+        match self.load_shedding {
+            Some(false) => (None, None),
+            Some(true) if thresholds == (None, None) => (Some(DEFAULT_SHEDDING_CPU_USE), None),
+            _ => thresholds,
+        }
     }
 
     /// An error when a value is outside its bounds or values conflict.
@@ -234,6 +270,48 @@ impl Config {
             }
         }
         next_ns
+    }
+}
+
+impl Config {
+    /// The key of a condition of retention that a layer set.
+    fn tail_condition(&self) -> Option<&'static str> {
+        let conditions = [
+            ("tail_duration", self.tail_duration != TailDuration::Ignored),
+            ("tail_cpu_share", self.tail_cpu_share.is_some()),
+            ("tail_allocated_bytes", self.tail_allocated_bytes.is_some()),
+            ("tail_errors", self.tail_errors),
+        ];
+        conditions.into_iter().find(|(key, is_on)| *is_on && self.is_explicit(key)).map(|(key, _)| key)
+    }
+
+    /// Applies `retention=tail` where a layer set a condition and none set `retention`.
+    fn turn_on_tail_retention(&mut self) {
+        if !self.is_explicit("retention") && self.tail_condition().is_some() {
+            self.retention = SampleRetention::Tail;
+        }
+    }
+
+    /// As [`Config::turn_on_tail_retention`], after conditions were removed.
+    pub(super) fn reset_implied_retention(&mut self) {
+        if !self.is_explicit("retention") {
+            self.retention = Config::default().retention;
+            self.turn_on_tail_retention();
+        }
+    }
+
+    /// The source of `retention=tail` that a condition turned on.
+    pub(super) fn source_of_implied(&self, key: &str) -> Option<&ConfigSource> {
+        let is_implied = key == "retention" && self.retention == SampleRetention::Tail;
+        is_implied.then(|| self.tail_condition()).flatten().and_then(|condition| self.sources.get(condition))
+    }
+
+    /// A condition that has no effect because a layer set `retention=all`.
+    fn ignored_tail_condition(&self) -> Option<String> {
+        let condition = self.tail_condition().filter(|_| self.retention == SampleRetention::All)?;
+        let source = |key| self.sources.get(key).map(ToString::to_string).unwrap_or_default();
+        let (of_condition, of_retention) = (source(condition), source("retention"));
+        Some(format!("{condition} ({of_condition}) has no effect, because of retention=all ({of_retention})"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The YAML configuration file: one map of keys. Values are typed by the key table.
 
-use super::nested::{flattened, nested_names};
+use super::nested::{flattened, nested_names, WRAPPERS};
 use super::types::ConfigSource;
 use super::value::{ConfigValue, Setting};
 use super::yaml::value;
@@ -44,15 +44,16 @@ pub(crate) fn read_settings(path: &Path) -> Result<KeysAndConflicts, String> {
 /// The number of the line that sets a key, in either spelling.
 pub(crate) fn line_of_key(path: &Path, key: &str) -> Option<usize> {
     let text = std::fs::read_to_string(path).ok()?;
+    let lines = without_wrapper(&text);
     let name_of = |line: &str| {
         let name = line.split_once(':').map_or("", |(name, _)| name.trim_end());
         name.trim_matches(['"', '\'']).to_owned()
     };
-    let top_level = |wanted: &str| text.lines().position(|line| name_of(line) == wanted);
+    let top_level = |wanted: &str| lines.iter().position(|line| name_of(line) == wanted);
     let nested = || {
         let (section, name, _) = nested_names().find(|(_, _, known)| *known == key)?;
         let first = top_level(section)?;
-        let mut lines = text.lines().enumerate().skip(first + 1);
+        let mut lines = lines.iter().enumerate().skip(first + 1);
         lines.find(|(_, line)| name_of(line.trim_start()) == name).map(|(index, _)| index)
     };
     // A section may have the name of its switch: `cpu: {enabled: true}`.
@@ -62,6 +63,25 @@ pub(crate) fn line_of_key(path: &Path, key: &str) -> Option<usize> {
         top_level(key).or_else(nested)
     };
     index.map(|index| index + 1)
+}
+
+/// The lines of the file; those of a map around all keys without its indentation.
+fn without_wrapper<'a>(text: &'a str) -> Vec<&'a str> {
+    let mut indentation = None;
+    let line_of = |line: &'a str| {
+        let is_wrapper = |name: &&str| line.strip_prefix(*name).is_some_and(|rest| rest.trim_start().starts_with(':'));
+        if WRAPPERS.iter().any(|name| is_wrapper(name)) {
+            indentation = Some(usize::MAX);
+        } else if let Some(of_wrapper) = &mut indentation {
+            let of_line = line.len() - line.trim_start().len();
+            if !line.trim().is_empty() && *of_wrapper == usize::MAX {
+                *of_wrapper = of_line;
+            }
+            return &line[of_line.min(*of_wrapper)..];
+        }
+        line
+    };
+    text.lines().map(line_of).collect()
 }
 
 fn parse(text: &str) -> Result<Vec<(String, ConfigValue)>, String> {
@@ -84,6 +104,15 @@ mod tests {
         assert_eq!(settings[1].1, ConfigValue::Map(vec![("team".to_owned(), "a".into())]));
         assert!(parse("").unwrap().is_empty());
         assert_eq!(parse("- a\n- b").err().unwrap(), "expected a map of keys, got a list of 2");
+    }
+
+    #[test]
+    fn the_line_of_a_key_is_found_below_a_map_around_all_keys() {
+        let path = std::env::temp_dir().join(format!("spanprof-line-{}.yaml", std::process::id()));
+        std::fs::write(&path, "profiling:\n\n  cpu:\n    sample_rate: x\n  max_stacks: y\nwall: z\n").unwrap();
+        let lines = ["sample_rate", "max_stacks", "wall", "gc"].map(|key| line_of_key(&path, key));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(lines, [Some(4), Some(5), Some(6), None]);
     }
 
     #[test]

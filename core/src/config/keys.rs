@@ -11,10 +11,11 @@ use super::key::{Bounds, Key};
 use super::pull::check_pull;
 use super::redaction::{RedactionRules, SecretText};
 use super::retention::{CpuShare, SampleRetention, TailDuration};
+use super::share::percent_hint;
 use super::types::{
     Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Profiles, Protocol, Proxies,
 };
-use super::value::{ConfigType, ConfigValue};
+use super::value::{ConfigType, ConfigValue, SHARE_TYPE};
 use crate::{Error, ErrorKind};
 use spanprof_export::Secret;
 use spanprof_profile::redact::RedactionTarget;
@@ -35,9 +36,11 @@ impl Key {
     /// The error about a value outside its bounds; `origin` is the source of the value, or empty.
     pub(crate) fn out_of_bounds(&self, shown: &str, origin: &str) -> Error {
         let range = self.range().unwrap_or_default();
+        let is_share = |_: &Bounds| self.type_name == SHARE_TYPE;
+        let percent = self.bounds.filter(is_share).map(|bounds| percent_hint(shown, bounds.max)).unwrap_or_default();
         Error::new(
             ErrorKind::InvalidConfig,
-            format!("{}{origin} must lie between {range}, got {shown}", self.name),
+            format!("{}{origin} must lie between {range}, got {shown}{percent}", self.name),
             self.hint(),
         )
     }
@@ -220,7 +223,10 @@ macro_rules! config_keys {
 
             /// Each key with its value as text (secrets masked) and its source.
             pub fn entries(&self) -> Vec<(&'static str, String, ConfigSource)> {
-                let source = |name| self.sources.get(name).cloned().unwrap_or(ConfigSource::Default);
+                let source = |name| {
+                    let source = self.sources.get(name).or_else(|| self.source_of_implied(name));
+                    source.cloned().unwrap_or(ConfigSource::Default)
+                };
                 let shown = |name, text: String| match name {
                     "tags" => self.shown_pairs(&self.tags, RedactionTarget::LabelValue),
                     "resource_attributes" => self.shown_pairs(&self.resource_attributes, RedactionTarget::Resource),
@@ -313,12 +319,13 @@ config_keys! {
     /// Whether each sample keeps its timestamp (larger profiles).
     keep_timestamps: bool = false, "", None, true;
     /// `tail` decides at the end of each request whether its samples keep their timestamps and their span. The samples of other
-    /// requests have neither, and count fully in the totals. `all` treats all samples alike.
+    /// requests have neither, and count fully in the totals. `all` treats all samples alike. When not set: `tail` if
+    /// `tail_duration`, `tail_cpu_share`, `tail_allocated_bytes` or `tail_errors` is set.
     retention: SampleRetention = SampleRetention::All, "", None, true;
     /// With `retention=tail`: keeps requests of at least this duration; `p99`: longer than the 99th percentile of their endpoint.
     tail_duration: TailDuration = TailDuration::Percentile, "s", between(0.0, 86_400.0), true;
-    /// With `retention=tail`: keeps requests with at least this CPU time per second of their duration.
-    tail_cpu_share: Option<CpuShare> = None, "", between(0.001, 1_000.0), true;
+    /// With `retention=tail`: keeps requests with at least this CPU time per second of their duration; above 1 on several threads.
+    tail_cpu_share: Option<CpuShare> = None, "", between(0.001, 32.0), true;
     /// With `retention=tail`: keeps requests that allocate at least this, as estimated from the allocation samples.
     tail_allocated_bytes: Option<u64> = None, "bytes", between(1.0, 1_099_511_627_776.0), true;
     /// With `retention=tail`: keeps requests that end with an error.
@@ -409,8 +416,9 @@ config_keys! {
     /// Age of a profile at which its request is removed from `buffer_directory` and counted. Pyroscope refuses profiles older
     /// than 1 hour.
     buffer_max_age: Duration = Duration::from_secs(3000), "s", between(60.0, 604_800.0), false;
-    /// Maximum size of a request before compression; larger requests are split without loss.
-    max_profile_size: u64 = 2 << 20, "bytes", between(16_384.0, 4_128_768.0), true;
+    /// Maximum size of a request before compression; larger requests are split without loss. Values above 4128768 are lowered to
+    /// it, with a warning: receivers refuse messages of more than 4 MiB by default.
+    max_profile_size: u64 = 2 << 20, "bytes", between(16_384.0, 1_073_741_824.0), true;
     /// Maximum duration of `stop`, also at the end of the program.
     stop_timeout: Duration = Duration::from_secs(2), "s", between(0.0, 60.0), true;
     /// Whether samples carry `thread.id` and `thread.name`.
@@ -431,9 +439,12 @@ config_keys! {
     adaptive_cpu_threshold: f64 = 0.7, "", between(0.0, 1.0), true;
     /// Memory use above which the adaptive rate is `sample_rate`: share of the memory limit.
     adaptive_memory_threshold: f64 = 0.8, "", between(0.0, 1.0), true;
+    /// Whether to shed load above the thresholds below. `false` never sheds, `true` without a threshold sheds above a CPU use of 0.9.
+    /// When not set, a threshold is sufficient.
+    load_shedding: Option<bool> = None, "", None, true;
     /// CPU use above which the profiler sheds load: share of the CPU quota, or of all processors without one. The profiles `wall`,
-    /// `off_cpu`, `threads` and `lock` pause, `heap_interval` grows 16 times, and the CPU rate falls to 10 Hz. When not set, it never
-    /// sheds.
+    /// `off_cpu`, `threads` and `lock` pause, `heap_interval` grows 16 times, and the CPU rate falls to 10 Hz. When not set, the
+    /// CPU use has no effect.
     load_shedding_cpu_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
     /// As `load_shedding_cpu_threshold`, for the memory use as a share of the memory limit.
     load_shedding_memory_threshold: Option<f64> = None, "", between(0.0, 1.0), true;

@@ -151,6 +151,7 @@ impl Config {
             }
             config.apply_without_merge(&Setting { key: key.clone(), value: value.clone(), source: source.clone() })?;
         }
+        config.complete();
         config.check()?;
         Ok(config)
     }

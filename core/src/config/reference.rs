@@ -9,6 +9,7 @@ const NOTES: &str = "
 ## Text values
 In variables and in the options of agents, values are text:
 - `true` may be `1`, `yes` or `on`, and `false` may be `0`, `no` or `off`.
+- A share is a number such as `0.9` or a percentage such as `90%`, also where it is no text.
 - Bytes may end in `KiB`, `MiB` or `GiB`; `KB`, `MB` and `GB` mean the same. Durations may end in `us`, `ms`, `s`, `m` or `h`.
 - A map is `key=value,other=value`, percent-encoded where needed.
 - `destinations` and `redaction_rules` are YAML or JSON.
@@ -30,6 +31,22 @@ memory:
 lock:
   enabled: true
   threshold: 10us
+```
+
+A map `profiling` or `spanprof` around all keys is left out, as in a file that several programs read:
+
+```yaml
+profiling:
+  cpu:
+    enabled: true
+    sample_rate: 100
+  conditional:
+    slow_request_threshold: 500ms
+    cpu_threshold_percent: 80
+    profile_errors: true
+  load_shedding:
+    enabled: true
+    cpu_threshold: 90%
 ```
 
 If both spellings of a key are set, the flat one is used, with a warning; in code that is an error. [schema.json](schema.json) is the

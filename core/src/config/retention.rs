@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::value::{ConfigType, ConfigValue};
+use super::value::{ConfigType, ConfigValue, SHARE_TYPE};
 
 /// Detail in which samples are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +76,7 @@ impl ConfigType for TailDuration {
     }
 }
 
-/// CPU seconds per second of a request; above 1 on several threads.
+/// CPU seconds per second of a request; above 1 on several threads. Text may be in percent.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct CpuShare(pub f64);
 
@@ -87,16 +87,10 @@ impl From<f64> for CpuShare {
 }
 
 impl ConfigType for CpuShare {
-    const TYPE: &'static str = "number";
+    const TYPE: &'static str = SHARE_TYPE;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
-        let share = match value {
-            ConfigValue::Int(number) => *number as f64,
-            ConfigValue::Float(number) => *number,
-            ConfigValue::Text(text) => text.trim().parse().ok()?,
-            _ => return None,
-        };
-        share.is_finite().then_some(Self(share))
+        f64::from_value(value).map(Self)
     }
 
     fn to_text(&self) -> String {
@@ -135,8 +129,9 @@ mod tests {
     #[test]
     fn a_share_that_is_no_finite_number_is_refused() {
         assert_eq!(CpuShare::from_value(&"0.8".into()), Some(CpuShare(0.8)));
+        assert_eq!(CpuShare::from_value(&"80%".into()), Some(CpuShare(0.8)));
         assert_eq!(CpuShare::from_value(&ConfigValue::Int(2)), Some(CpuShare(2.0)));
-        for text in ["NaN", "inf", "80%", ""] {
+        for text in ["NaN", "inf", "80%%", ""] {
             assert_eq!(CpuShare::from_value(&text.into()), None, "{text}");
         }
     }

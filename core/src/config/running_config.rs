@@ -79,6 +79,9 @@ impl RunningConfig {
                 false => lasting.reset_to(key, &self.start),
             }
         }
+        if keys.iter().any(|key| key.starts_with("tail_")) {
+            lasting.reset_implied_retention();
+        }
         self.without_burst_of(keys.into_iter().map(String::as_str), lasting)
     }
 
@@ -185,6 +188,24 @@ mod tests {
         let config = running.without_file_values(&removed).effective();
         assert_eq!((config.sample_rate, &config.sources["sample_rate"]), (40, &ConfigSource::Code));
         assert_eq!((config.upload_interval.as_secs(), config.sources.get("upload_interval")), (10, None));
+    }
+
+    #[test]
+    fn a_condition_turns_on_tail_retention_until_the_file_loses_it() {
+        use super::super::retention::SampleRetention;
+        let running = RunningConfig::new(Config::default(), None);
+        let running = running.changed(&change("tail_duration", "1s"), &file()).unwrap();
+        let retention = |running: &RunningConfig| {
+            let entries = running.effective().entries();
+            entries.into_iter().find(|(name, _, _)| *name == "retention").map(|(_, text, source)| (text, source))
+        };
+        assert_eq!(retention(&running), Some(("tail".to_owned(), file())));
+        let running = running.without_file_values(&["tail_duration".to_owned()]);
+        assert_eq!(retention(&running), Some(("all".to_owned(), ConfigSource::Default)));
+        let start = Config { retention: SampleRetention::Tail, ..Config::default() };
+        let running = RunningConfig::new(start, None).changed(&change("sample_rate", 50), &file()).unwrap();
+        let running = running.without_file_values(&["sample_rate".to_owned()]);
+        assert_eq!(running.effective().retention, SampleRetention::Tail);
     }
 
     #[test]

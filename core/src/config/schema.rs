@@ -6,12 +6,15 @@ use serde_json::{json, Map, Value};
 use super::destinations::ENTRY_KEYS;
 use super::key::Key;
 use super::keys::{Config, KEYS};
-use super::nested::nested_names;
+use super::nested::{nested_names, CPU_PERCENT, WRAPPERS};
+use super::value::SHARE_TYPE;
 
 /// Text of a whole number, with an optional unit of bytes.
 const WHOLE_NUMBER: &str = "^\\s*\\d+\\s*([kKmMgG][iI]?[bB])?\\s*$";
 /// Text of a number, with an optional unit of time.
 const NUMBER: &str = "^\\s*\\d+(\\.\\d+)?\\s*(ms|us|µs|s|min|m|h|d)?\\s*$";
+/// Text of a share, in percent or not.
+const SHARE: &str = "^\\s*\\d+(\\.\\d+)?\\s*%?\\s*$";
 const SWITCH: &str =
     "^\\s*([tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[yY][eE][sS]|[nN][oO]|[oO][nN]|[oO][fF][fF]|1|0)\\s*$";
 
@@ -32,6 +35,9 @@ impl Config {
             };
             properties.insert(section, schema);
         }
+        for wrapper in WRAPPERS {
+            properties.insert((*wrapper).to_owned(), json!({ "description": "A map with all keys.", "$ref": "#" }));
+        }
         let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "Configuration file of spanprof",
@@ -49,8 +55,11 @@ fn sections() -> Map<String, Value> {
     for (section, name, key) in nested_names() {
         let Some(key) = KEYS.iter().find(|known| known.name == key) else { continue };
         let names = sections.entry(section).or_insert_with(|| json!({}));
-        let mut schema =
-            if key.type_name.starts_with("all or") || key.name == "retention" { json!({}) } else { of_type(key) };
+        let mut schema = match name {
+            _ if key.name == "retention" => json!({}),
+            CPU_PERCENT => json!({ "type": ["number", "string"] }),
+            _ => of_type(key),
+        };
         schema["description"] = json!(format!("The key `{}`.", key.name));
         names[name] = schema;
     }
@@ -79,6 +88,7 @@ fn of_type(key: &Key) -> Value {
         "true or false" => vec![json!({ "type": "boolean" }), json!({ "enum": [0, 1] }), text(SWITCH)],
         "whole number" => vec![bounded("integer"), text(WHOLE_NUMBER)],
         "number" => vec![bounded("number"), text(NUMBER)],
+        SHARE_TYPE => vec![bounded("number"), text(SHARE)],
         "text" => vec![json!({ "type": ["string", "number", "boolean"] })],
         "text such as 15s/5m" => {
             let duration = NUMBER.trim_start_matches("^").trim_end_matches("$");

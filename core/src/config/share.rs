@@ -1,9 +1,16 @@
-//! Numbers such as shares: text may be in percent.
+//! Shares: numbers whose text may be in percent.
 
-use super::value::{ConfigType, ConfigValue};
+use super::value::{ConfigType, ConfigValue, SHARE_TYPE};
+
+/// The spellings of a share that was written as a number of percents: `90` instead of `90%`. Empty for other values.
+pub(super) fn percent_hint(shown: &str, largest: f64) -> String {
+    let percents = shown.trim_matches('`').trim().parse::<f64>().ok();
+    let is_share = |percents: &f64| *percents > largest && *percents <= 100.0 * largest;
+    percents.filter(is_share).map_or(String::new(), |number| format!("; write {number}% or {}", number / 100.0))
+}
 
 impl ConfigType for f64 {
-    const TYPE: &'static str = "number";
+    const TYPE: &'static str = SHARE_TYPE;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         let number = match value {
@@ -38,5 +45,14 @@ mod tests {
         assert_eq!(f64::from_value(&ConfigValue::Int(0)), Some(0.0));
         assert_eq!(f64::from_value(&"NaN".into()), None);
         assert_eq!(f64::from_value(&ConfigValue::Bool(true)), None);
+    }
+
+    #[test]
+    fn percents_without_their_sign_are_named_with_both_spellings() {
+        assert_eq!(percent_hint("90", 1.0), "; write 90% or 0.9");
+        assert_eq!(percent_hint("`2.5`", 1.0), "; write 2.5% or 0.025");
+        for other in ["0.9", "-1", "101", "`much`"] {
+            assert_eq!(percent_hint(other, 1.0), "", "{other}");
+        }
     }
 }

@@ -29,6 +29,9 @@ pub enum ConfigValue {
     Map(Vec<(String, ConfigValue)>),
 }
 
+/// Name of the type of all shares.
+pub(super) const SHARE_TYPE: &str = "number or percentage";
+
 /// One value of a layer.
 pub(crate) struct Setting {
     pub key: String,
@@ -328,7 +331,7 @@ fn percent_decoded(text: &str) -> Option<String> {
 /// The name of a type with its article, for messages.
 pub(crate) fn with_article(type_name: &str) -> String {
     match type_name {
-        "whole number" | "number" | "map of text" | "list of maps" => format!("a {type_name}"),
+        "whole number" | "number" | SHARE_TYPE | "map of text" | "list of maps" => format!("a {type_name}"),
         _ => type_name.to_owned(),
     }
 }

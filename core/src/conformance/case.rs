@@ -16,6 +16,8 @@ pub struct Case {
     /// Keys set in code.
     #[serde(default)]
     pub config: BTreeMap<String, Value>,
+    /// Text of the configuration file, which `SPANPROF_CONFIG_FILE` names.
+    pub file: Option<String>,
     /// All environment variables.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,

@@ -102,7 +102,7 @@ pub fn run_in(text: &str, language: &mut dyn Language) -> Result<String, String>
 }
 
 fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Language) -> Result<(), String> {
-    let config = match (Config::load(code, &case.environment), &case.expect.error) {
+    let config = match (loaded(&case, code)?, &case.expect.error) {
         (Ok(config), None) => config,
         (Err(error), None) => return Err(format!("the configuration was refused: {error}")),
         (Ok(_), Some(expected)) => return Err(format!("expected the error `{}`, got none", expected.message)),
@@ -124,6 +124,19 @@ fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Lan
         equal(&format!("counter {name}"), expected, &stats.counter(name))?;
     }
     Ok(())
+}
+
+/// The configuration of a case, or its error. The error of this function is that of writing the file.
+fn loaded(case: &Case, code: &[(String, ConfigValue)]) -> Result<Result<Config, crate::Error>, String> {
+    let Some(text) = &case.file else { return Ok(Config::load(code, &case.environment)) };
+    let path = std::env::temp_dir().join(format!("spanprof-{}-{}.yaml", case.name, std::process::id()));
+    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut environment = case.environment.clone();
+    environment.insert("SPANPROF_CONFIG_FILE".to_owned(), path.to_string_lossy().into_owned());
+    let loaded = Config::load(code, &environment);
+    // A file that stays is harmless.
+    let _ = std::fs::remove_file(&path);
+    Ok(loaded)
 }
 
 fn run_steps(

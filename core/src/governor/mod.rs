@@ -269,10 +269,8 @@ impl Governor {
     }
 
     fn shed(&mut self, config: &Config, load: &LoadInterval) {
-        let thresholds = [
-            (config.load_shedding_cpu_threshold, load.cpu_use, SheddingCause::Cpu),
-            (config.load_shedding_memory_threshold, load.memory_use, SheddingCause::Memory),
-        ];
+        let (cpu, memory) = config.shedding_thresholds();
+        let thresholds = [(cpu, load.cpu_use, SheddingCause::Cpu), (memory, load.memory_use, SheddingCause::Memory)];
         let above = |part: f64| {
             let above = |(threshold, measured, _): &(Option<f64>, f64, _)| {
                 threshold.is_some_and(|threshold| *measured > threshold * part)

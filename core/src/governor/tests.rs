@@ -265,6 +265,22 @@ fn load_shedding_pauses_types_until_the_load_is_below_the_threshold_for_three_in
 }
 
 #[test]
+fn load_is_shed_only_if_the_switch_and_a_threshold_allow_it() {
+    for (load_shedding, load_shedding_cpu_threshold, sheds) in [
+        (Some(false), Some(0.5), false),
+        (Some(true), Some(0.5), true),
+        (None, Some(0.5), true),
+        (Some(true), None, true),
+        (None, None, false),
+    ] {
+        let requested = Config { load_shedding, load_shedding_cpu_threshold, ..config(100) };
+        let mut simulation = Simulation::new(requested);
+        simulation.run(&SimulatedHost { cpu_use: 0.95, ..HOST });
+        assert_eq!(simulation.governor.shedding.is_some(), sheds, "{load_shedding:?} {load_shedding_cpu_threshold:?}");
+    }
+}
+
+#[test]
 fn without_a_budget_no_cost_changes_the_rates() {
     let mut simulation = Simulation::new(Config { cpu_budget: 0.0, wall: true, ..config(1000) });
     assert_eq!(simulation.run_for(20, &SimulatedHost { busy: 64.0, window_ns: 1e9, ..HOST }), 0);

@@ -474,7 +474,7 @@ impl<'a> DrainThread<'a> {
             for (level, line) in self.delivery_log.observe(now(), &delivery.stats()) {
                 log(level, &line);
             }
-            delivery.send(closed, self.session.config.load().max_profile_size as usize);
+            delivery.send(closed, self.session.config.load().request_bytes() as usize);
         }
     }
 }

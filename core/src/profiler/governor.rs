@@ -74,8 +74,7 @@ impl OverheadMonitor {
         let used_by_process_ns = since(self.last.process_ns, last.process_ns);
         let used_by_group_ns = self.last.group_ns.zip(last.group_ns).map_or(0, |(now, then)| since(now, then));
         let available = quota.map_or(self.processors, |quota| quota.min(self.processors));
-        let has_memory_threshold =
-            requested.load_shedding_memory_threshold.is_some() || requested.sample_rate_max.is_some();
+        let has_memory_threshold = requested.shedding_thresholds().1.is_some() || requested.sample_rate_max.is_some();
         let limit = has_memory_threshold.then(sys::memory_limit).flatten();
         let load = LoadInterval {
             elapsed_ns,

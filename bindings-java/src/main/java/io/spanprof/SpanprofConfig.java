@@ -384,6 +384,10 @@ public final class SpanprofConfig {
             return set("adaptiveMemoryThreshold", share);
         }
 
+        public Builder loadShedding(boolean on) {
+            return set("loadShedding", on);
+        }
+
         public Builder loadSheddingCpuThreshold(double share) {
             return set("loadSheddingCpuThreshold", share);
         }
