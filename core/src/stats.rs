@@ -235,7 +235,8 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "governor.sample_rate" "Hz" Gauge "CPU rate in effect.";
     "governor.wall_rate" "Hz" Gauge "Wall rate in effect.";
     "governor.limited_by" "" Property "The key because of which the values in effect differ from the configured ones: `cpu_budget`, \
-        `load_shedding_cpu_threshold`, `load_shedding_memory_threshold`, or `sample_rate_max` for a higher rate. Empty otherwise.";
+        `load_shedding_cpu_threshold` or `load_shedding_memory_threshold`. Empty otherwise.";
+    "governor.raised_by" "" Property "`sample_rate_max` while the adaptive rate is above `sample_rate`. Empty otherwise.";
     "governor.shed" "" Property "Profile types that are paused, or thinned (`heap`), separated by commas; empty when there are none.";
     "memory.limit_bytes" "bytes" Gauge "The smallest memory limit of the process's cgroups; missing without a limit.";
     "memory.until_limit_bytes" "bytes" Gauge "Memory that this cgroup may still use; file cache that was not used recently counts as "

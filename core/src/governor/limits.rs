@@ -110,7 +110,8 @@ impl Governor {
         if parts.is_empty() {
             return String::new();
         }
-        format!("spanprof governor: {}; limited by {}", parts.join(", "), limit.key())
+        let verb = if limit == Limit::AdaptiveRate { "raised" } else { "limited" };
+        format!("spanprof governor: {}; {verb} by {}", parts.join(", "), limit.key())
     }
 }
 

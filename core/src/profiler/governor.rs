@@ -157,7 +157,10 @@ fn ppm(share: f64) -> u64 {
 pub(super) fn append_stats(session: &Session, stats: &mut Stats) {
     let (governor, requested) = (session.governor.load(), session.effective.load());
     let config = session.config.load();
-    stats.text("governor.limited_by", governor.limit().map_or("", Limit::key));
+    let (raised, limited) = governor.limit().into_iter().partition::<Vec<_>, _>(|limit| *limit == Limit::AdaptiveRate);
+    for (name, limits) in [("governor.limited_by", limited), ("governor.raised_by", raised)] {
+        stats.text(name, limits.first().map_or("", |limit| limit.key()));
+    }
     stats.text("governor.shed", governor.shed_types(&requested).join(","));
     stats.count("governor.sample_rate", u64::from(config.sample_rate));
     stats.count("governor.wall_rate", u64::from(crate::governor::wall_rate(&config)));
