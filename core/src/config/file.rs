@@ -70,7 +70,7 @@ fn without_wrapper<'a>(text: &'a str) -> Vec<&'a str> {
     let mut indentation = None;
     let line_of = |line: &'a str| {
         let is_wrapper = |name: &&str| line.strip_prefix(*name).is_some_and(|rest| rest.trim_start().starts_with(':'));
-        if WRAPPERS.iter().any(|name| is_wrapper(name)) {
+        if WRAPPERS.iter().any(is_wrapper) {
             indentation = Some(usize::MAX);
         } else if let Some(of_wrapper) = &mut indentation {
             let of_line = line.len() - line.trim_start().len();

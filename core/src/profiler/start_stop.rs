@@ -12,7 +12,7 @@ use super::outcome::OutcomeReport;
 use super::session::{DrainControl, Inherited, PullState, Session};
 use super::watched_file::WatchedFile;
 use super::{drain_thread, heap_peak, heap_profile, pull};
-use crate::config::{Clock, Config, ConfigSource, RunningConfig};
+use crate::config::{Clock, Config, ConfigSource, Profiles, RunningConfig};
 use crate::context;
 use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
@@ -62,6 +62,7 @@ impl Session {
         let delivery = WindowDelivery::start(&mut config, &resource)?;
         let counters = Arc::new(Counters::default());
         counters.resource_attributes_dropped.add(resource.dropped);
+        turn_off_unsupported_kinds(&mut config, &*runtime);
         warn_of_unsupported_kinds(&config, &*runtime);
         let mut running = RunningConfig::new(config.clone(), inherited.burst);
         let duty_phase = crate::random::fraction();
@@ -262,6 +263,24 @@ pub(super) fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Opt
 /// One warning for each kind of samples that was enabled explicitly and that this runtime does not submit.
 fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
     let warn_unless_submitted = |key: &str, is_enabled: bool, kind: SampleKind| {
+/// `profiles=all` means every kind that this runtime supports.
+fn turn_off_unsupported_kinds(config: &mut Config, runtime: &dyn Runtime) {
+    if config.profiles != Profiles::All {
+        return;
+    }
+    let source = config.sources.get("profiles").cloned().unwrap_or(ConfigSource::Code);
+    let walks = runtime.capture_other().is_some();
+    for (key, is_on, is_supported) in [
+        ("gc", &mut config.gc, runtime.submits(SampleKind::Gc)),
+        ("lock", &mut config.lock, runtime.submits(SampleKind::Lock)),
+        ("wall", &mut config.wall, walks),
+        ("off_cpu", &mut config.off_cpu, walks),
+        ("threads", &mut config.threads, walks),
+    ] {
+        *is_on &= is_supported || config.sources.get(key) != Some(&source);
+    }
+}
+
         if is_enabled && config.is_explicit(key) && !runtime.submits(kind) {
             log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples"));
         }

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use spanprof::config::Environment;
 use spanprof::fake::FakeRuntime;
 use spanprof::runtime::Runtime;
-use spanprof::{Config, LogLevel, NativeRuntime, Profiler};
+use spanprof::{Config, LogLevel, NativeRuntime, Profiler, SampleKind};
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 
@@ -46,6 +47,21 @@ fn a_program_shorter_than_a_window_warns_about_failed_delivery() {
     assert!(line.starts_with(spanprof::OUTCOME_PREFIX), "{line}");
     assert!(line.contains("nothing delivered to http://127.0.0.1:1") && line.contains("cannot connect"), "{line}");
     assert!(line.contains("1 window lost (deadline 1)"), "{line}");
+}
+
+#[test]
+fn all_profiles_are_those_of_the_runtime_without_a_warning() {
+    let _serial = one_at_a_time();
+    let config = Config::load(&[("profiles".to_owned(), "all".into())], &Environment::new()).unwrap();
+    let config = Config { destinations: Some(Vec::new()), heap: false, ..config };
+    let lines = lines_of(config, || {
+        let config = Profiler::running().unwrap().config();
+        let runtime = FakeRuntime::new();
+        let supported = [SampleKind::Gc, SampleKind::Lock].map(|kind| runtime.submits(kind));
+        assert_eq!([config.gc, config.lock], supported);
+        assert_eq!(config.wall, runtime.capture_other().is_some());
+    });
+    assert!(!lines.iter().any(|(level, _)| *level == LogLevel::Warning), "{lines:?}");
 }
 
 #[test]
