@@ -113,6 +113,11 @@ impl RunningConfig {
         Self { burst: self.burst.clone().filter(|burst| burst.until_ns > now_ns), ..self.clone() }
     }
 
+    /// Without the burst.
+    pub fn without_burst(&self) -> Self {
+        Self { burst: None, ..self.clone() }
+    }
+
     fn without_burst_of<'a>(&self, keys: impl Iterator<Item = &'a str>, lasting: Config) -> Self {
         let keys: Vec<_> = keys.collect();
         let burst = self.burst.clone().map(|mut burst| {

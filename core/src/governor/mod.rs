@@ -187,6 +187,17 @@ impl Governor {
         is_over
     }
 
+    /// Without the limits of the budget, for a burst. Shedding stays.
+    pub fn without_budget(&self) -> Self {
+        Self { shedding: self.shedding, calm: self.calm, ..Self::default() }
+    }
+
+    /// The limits from before a burst, at its end. Costs are accounted from now on.
+    pub fn after_burst(&self, before: &Self) -> Self {
+        let (spent, spent_over_ns) = (OverheadCost::default(), 0);
+        Self { shedding: self.shedding, calm: self.calm, spent, spent_over_ns, ..*before }
+    }
+
     fn end_period(&mut self) {
         (self.spent, self.spent_over_ns) = (OverheadCost::default(), 0);
         self.unchanged = self.unchanged.saturating_add(1);

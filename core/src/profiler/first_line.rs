@@ -63,7 +63,8 @@ pub(super) fn clock_of(session: &Session) -> String {
             let in_use = clocks.in_use();
             format!("clock {} ({})", in_use.name, in_use.reason)
         }
-        None => "no CPU clock".to_owned(),
+        // Its samples may be in the window that ends with it.
+        None => session.ended_clock.load().as_deref().map_or_else(|| "no CPU clock".to_owned(), String::clone),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs the overhead governor on the drain thread: measures each interval and applies changed limits. Not here: the decisions
 //! (`crate::governor`).
 
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::session::Session;
@@ -52,6 +53,9 @@ impl OverheadMonitor {
 
     /// Ends the interval if it is due. `window_due_ns`: the end of the open window.
     pub fn check(&mut self, session: &Session, window_due_ns: Option<u64>) {
+        if session.restarts_accounting.swap(false, Ordering::AcqRel) {
+            self.last = Readings::now(session, sys::cpu_group().and_then(|group| group.used_ns));
+        }
         if is_over(sys::monotonic_ns(), self.last.time_ns + INTERVAL_NS, window_due_ns) {
             // `stop` holds the lock while it waits for this thread; `update` holds it briefly.
             try_with_lifecycle_lock(|| self.end_interval(session));

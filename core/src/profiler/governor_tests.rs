@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Profiler;
-use crate::config::Config;
+use crate::config::{Burst, Config};
 use crate::fake::FakeRuntime;
 use crate::governor::{Governor, LoadInterval, OverheadCost, INTERVAL_NS};
 use crate::stats::StatValue;
@@ -110,6 +110,28 @@ fn a_limited_rate_has_its_period_and_comment_and_no_total_depends_on_it() {
         ];
         assert_eq!(files(&directory), expected);
         std::fs::remove_dir_all(directory).unwrap();
+    });
+}
+
+#[test]
+fn a_burst_has_its_rate_under_a_limit_which_applies_again_at_once_after_it() {
+    in_child(|| {
+        let config = Config { destinations: Some(Vec::new()), cpu: false, heap: false, gc: false, ..Config::default() };
+        let profiler = Profiler::start_with_runtime(config.clone(), FakeRuntime::new()).unwrap();
+        let rate = || profiler.stats().counter("governor.sample_rate");
+        let values = vec![("sample_rate".to_owned(), ConfigValue::Int(1000)), ("cpu_budget".to_owned(), 0.into())];
+        let burst = Burst { until_ns: u64::MAX, values };
+        for (before, limited_hz) in [(lowered(&config), 10), (Governor::default(), 100)] {
+            apply(&profiler, before);
+            assert_eq!(rate(), limited_hz);
+            profiler.reconfigure(|running| Ok(running.with_burst(burst.clone()))).unwrap();
+            assert_eq!(rate(), 1000);
+            // The governor's last decision in the burst was about its cost.
+            apply(&profiler, lowered(&config));
+            profiler.reconfigure(|running| Ok(running.without_burst())).unwrap();
+            assert_eq!(rate(), limited_hz);
+        }
+        assert!(profiler.stop());
     });
 }
 

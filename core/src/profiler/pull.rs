@@ -35,7 +35,8 @@ pub(super) fn start(session: &Session) {
     let Some(address) = session.config.load().pull_address() else { return };
     let handler = |request: &HttpRequest, has_left: &dyn Fn() -> bool| {
         let (headers, body) = (request.headers.clone(), request.body.clone());
-        let request = PullRequest::new(&request.method, &request.target, headers, body);
+        let client = request.client.clone();
+        let request = PullRequest { client, ..PullRequest::new(&request.method, &request.target, headers, body) };
         match Profiler::running() {
             Some(profiler) => profiler.pull(&request, PullTransport::Listener, has_left).into(),
             None => PullResponse::refusal(503, "the profiler is not running").into(),
@@ -111,6 +112,7 @@ impl Profiler {
             body: &request.body,
             token: if self.config().pull_token.is_some() { TokenCheck::Accepted } else { TokenCheck::NotConfigured },
             is_from_browser,
+            client: &request.client,
         });
         let page = PullResponse::page("application/json", response.body.into_bytes());
         let page = PullResponse { status: response.status, ..page };

@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::active_kinds::{is_end_of_duty, sampling_config, walks_threads};
+use super::first_line::clock_of;
 use super::session::{ConfigChange, Session};
 use super::start_stop::{earliest, start_clocks, thread_error, warn_without_walks};
 use super::{heap_profile, wall_thread};
 use crate::config::{Config, RunningConfig};
+use crate::host_log::{log, LogLevel};
 use crate::runtime::ReportedEvents;
 use crate::Error;
 use crate::{context, labels, sys};
@@ -25,6 +27,7 @@ impl Session {
     pub fn reconfigure(&self, running: RunningConfig) -> Result<(), Error> {
         let config = running.effective();
         let before = self.config.load_full();
+        self.exempt_burst_from_budget(&running);
         let walked_before = self.needs_wall_sampler(&self.effective.load());
         self.evaluated_ns.store(sys::monotonic_ns(), Ordering::Release);
         let (active, change_ns) = self.active(&config);
@@ -43,6 +46,31 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// Removes the governor's limits at the beginning of a burst, and restores them at its end. The cost of a burst is not
+    /// accounted to the time after it.
+    fn exempt_burst_from_budget(&self, running: &RunningConfig) {
+        let governor = self.governor.load_full();
+        match (self.running.load().burst().is_some(), running.burst().is_some()) {
+            (false, true) => {
+                self.governor.store(Arc::new(governor.without_budget()));
+                self.before_burst.store(Some(governor));
+            }
+            (true, false) => {
+                let before = self.before_burst.swap(None).unwrap_or_default();
+                self.governor.store(Arc::new(governor.after_burst(&before)));
+                log(LogLevel::Info, "spanprof: the burst has ended; the values before it apply again");
+            }
+            _ => return,
+        }
+        self.restarts_accounting.store(true, Ordering::Release);
+    }
+
+    /// Ends the clocks. Returns their run and what they sampled.
+    fn end_clocks(&self) -> Option<(u64, sys::CpuAccount)> {
+        self.ended_clock.store(Some(Arc::new(clock_of(self))));
+        self.clocks.swap(None).map(|clocks| (clocks.run_number(), clocks.stop_with_account()))
     }
 
     /// The configuration within the governor's limits, without the kinds of samples that are off, and the time of the next
@@ -117,10 +145,7 @@ impl Session {
             // Its last samples precede the change.
             self.stop_wall();
         }
-        let ended_clocks = clocks.as_ref().filter(|_| !active.cpu).map(|clocks| {
-            self.clocks.store(None);
-            (clocks.run_number(), clocks.stop_with_account())
-        });
+        let ended_clocks = clocks.as_ref().filter(|_| !active.cpu).and_then(|_| self.end_clocks());
         // Before the rate changes: samples from this ring position on use the new configuration.
         self.control.change_config(ConfigChange { ends_window, ended_clocks, ..change }, self.inbox);
         if let Some(clocks) = clocks.filter(|_| active.cpu && before.sample_rate != active.sample_rate) {
@@ -144,7 +169,7 @@ impl Session {
         self.set_reported_events();
         self.stop_wall();
         heap_profile::update(self, before, active);
-        let ended_clocks = self.clocks.swap(None).map(|clocks| (clocks.run_number(), clocks.stop_with_account()));
+        let ended_clocks = self.end_clocks();
         let ends_window = before.enabled;
         self.control.change_config(ConfigChange { ends_window, ended_clocks, ..change }, self.inbox);
     }

@@ -51,6 +51,12 @@ pub(super) struct Session {
     pub config: ArcSwap<Config>,
     /// The sources of `effective`. Changed with the lifecycle lock only.
     pub running: ArcSwap<RunningConfig>,
+    /// The governor before the current burst.
+    pub before_burst: ArcSwapOption<Governor>,
+    /// Whether the governor begins a new interval at the next wakeup of the drain thread: a burst began or ended.
+    pub restarts_accounting: AtomicBool,
+    /// The CPU clock that was ended last, for log lines about its samples.
+    pub ended_clock: ArcSwapOption<String>,
     /// The configuration file, if it is watched.
     pub watched: ArcSwapOption<WatchedFile>,
     /// Phase of the duty cycles, from 0 to 1.

@@ -96,6 +96,9 @@ impl Session {
             evaluated_ns: AtomicU64::new(evaluated_ns),
             running: ArcSwap::from_pointee(running),
             watched: ArcSwapOption::new(watched),
+            before_burst: ArcSwapOption::empty(),
+            restarts_accounting: AtomicBool::new(false),
+            ended_clock: ArcSwapOption::empty(),
             is_applying: AtomicBool::new(false),
             governor: ArcSwap::default(),
             runtime,
@@ -260,9 +263,6 @@ pub(super) fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Opt
     Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
 }
 
-/// One warning for each kind of samples that was enabled explicitly and that this runtime does not submit.
-fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
-    let warn_unless_submitted = |key: &str, is_enabled: bool, kind: SampleKind| {
 /// `profiles=all` means every kind that this runtime supports.
 fn turn_off_unsupported_kinds(config: &mut Config, runtime: &dyn Runtime) {
     if config.profiles != Profiles::All {
@@ -281,6 +281,9 @@ fn turn_off_unsupported_kinds(config: &mut Config, runtime: &dyn Runtime) {
     }
 }
 
+/// One warning for each kind of samples that was enabled explicitly and that this runtime does not submit.
+fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
+    let warn_unless_submitted = |key: &str, is_enabled: bool, kind: SampleKind| {
         if is_enabled && config.is_explicit(key) && !runtime.submits(kind) {
             log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples"));
         }

@@ -47,6 +47,8 @@ pub struct PullRequest {
     pub body: Vec<u8>,
     /// Last part of the path of the index page, in the URL of the client.
     pub index_name: String,
+    /// Address and port of the client, for the log; empty where the program's web framework has the connection.
+    pub client: String,
 }
 
 impl PullRequest {
@@ -54,7 +56,8 @@ impl PullRequest {
     pub fn new(method: &str, target: &str, headers: Vec<(String, String)>, body: Vec<u8>) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let index_name = PULL_PREFIX.rsplit('/').next().unwrap_or_default().to_owned();
-        Self { method: method.to_owned(), path: path.to_owned(), query: query.to_owned(), headers, body, index_name }
+        let (path, query) = (path.to_owned(), query.to_owned());
+        Self { method: method.to_owned(), path, query, headers, body, index_name, client: String::new() }
     }
 
     /// A request that a handler in the program's web framework received. `mount` is the path of the handler, and `rest` the path
@@ -74,7 +77,8 @@ impl PullRequest {
         let path = format!("{}{rest}", if is_control { control_parent } else { PULL_PREFIX });
         let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
         let index_name = mount.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
-        Self { method: method.to_ascii_uppercase(), path, query: query.to_owned(), headers, body, index_name }
+        let (method, query) = (method.to_ascii_uppercase(), query.to_owned());
+        Self { method, path, query, headers, body, index_name, client: String::new() }
     }
 
     /// Where the index page is when its final slash is missing, relative to the request: the page's links need the slash.

@@ -1,5 +1,6 @@
 //! The control operations over a running profiler: status, enable, disable, changed keys, bursts, and their refusals.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
@@ -24,7 +25,15 @@ fn request(
     body: &'static str,
 ) -> ControlRequest<'static> {
     let token = TokenCheck::Accepted;
-    ControlRequest { method, path, query, body: body.as_bytes(), token, is_from_browser: false }
+    ControlRequest {
+        method,
+        path,
+        query,
+        body: body.as_bytes(),
+        token,
+        is_from_browser: false,
+        client: "192.0.2.7:5000",
+    }
 }
 
 fn send(method: &'static str, path: &'static str, query: &'static str, body: &'static str) -> (u16, Value) {
@@ -123,6 +132,65 @@ fn the_webhook_of_an_alert_begins_a_burst_that_ends_by_itself() {
     send("DELETE", CONTROL, "", "");
     assert_eq!(send("POST", BURST, "", FIRING).0, 409, "an alert does not enable a disabled profiler");
     profiler.stop();
+}
+
+/// Lines of the log while `work` runs.
+fn lines_of(work: impl FnOnce()) -> Vec<String> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = lines.clone();
+    spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| sink.lock().unwrap().push(line.to_owned()))));
+    work();
+    spanprof::set_log_callback(None);
+    let lines = lines.lock().unwrap();
+    lines.clone()
+}
+
+#[test]
+fn a_burst_has_its_profiles_without_a_budget_and_ends_early_by_a_request() {
+    let _serial = one_at_a_time();
+    let profiler = start(Config { sample_rate: 40, ..without_destination() });
+    let lines = lines_of(|| {
+        let (status, body) = send("POST", BURST, "seconds=60&rate=500&wall=true&heap_interval=64KiB", "");
+        assert_eq!(status, 200, "{body}");
+        let config = profiler.config();
+        assert_eq!((config.sample_rate, config.wall, config.wall_rate), (500, true, Some(40)));
+        assert_eq!((config.heap_interval, config.cpu_budget), (65_536, 0.0));
+        assert_eq!(send("DELETE", BURST, "", "").1["burst"], Value::Null);
+        assert_eq!(send("DELETE", BURST, "", "").0, 200, "there is none");
+    });
+    let expected = Config { sample_rate: 40, ..without_destination() };
+    let config = profiler.config();
+    assert_eq!((config.sample_rate, config.wall, config.wall_rate), (40, false, expected.wall_rate));
+    assert_eq!((config.heap_interval, config.cpu_budget), (expected.heap_interval, expected.cpu_budget));
+    for refused in ["wall=maybe", "heap_interval=0", "endpoint=x", "cpu_budget=1"] {
+        assert_eq!(send("POST", BURST, refused, "").0, 400, "{refused}");
+    }
+    assert_eq!(send("GET", CONTROL, "", "").1["burst"], Value::Null, "a refused burst changes nothing");
+    profiler.stop();
+    let lines: Vec<_> = lines.iter().filter(|line| line.contains("burst")).collect();
+    let [begun, ended, ended_by] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(begun.contains("a burst of 60 s begins, sample_rate=500, wall=`true`, heap_interval=`64KiB`"), "{begun}");
+    assert!(begun.ends_with("(POST /debug/spanprof/burst from 192.0.2.7:5000)"), "{begun}");
+    assert!(ended.contains("the burst has ended"), "{ended}");
+    assert!(ended_by.contains("DELETE /debug/spanprof/burst from 192.0.2.7:5000"), "{ended_by}");
+}
+
+#[test]
+fn each_change_by_a_request_is_logged_with_its_client_and_refused_ones_are_not() {
+    let _serial = one_at_a_time();
+    let profiler = start(without_destination());
+    let lines = lines_of(|| {
+        send("PATCH", CONTROL, "", r#"{"sample_rate": 50, "tags": {"api_token": "marker"}}"#);
+        send("PATCH", CONTROL, "", r#"{"sample_rate": 0}"#);
+        send("DELETE", CONTROL, "", "");
+        send("POST", CONTROL, "", "");
+    });
+    profiler.stop();
+    let changes: Vec<_> = lines.iter().filter(|line| line.ends_with("from 192.0.2.7:5000)")).collect();
+    let [patched, disabled, enabled] = changes.as_slice() else { panic!("{lines:?}") };
+    assert!(patched.contains("sample_rate=50") && patched.contains("(PATCH /debug/spanprof from"), "{patched}");
+    assert!(disabled.contains("enabled=false was set") && enabled.contains("enabled=true was set"), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("marker")), "{lines:?}");
 }
 
 /// Sends a request to the profiler's own listener.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use spanprof::config::Environment;
 use spanprof::fake::FakeRuntime;
 use spanprof::runtime::Runtime;
-use spanprof::{Config, LogLevel, NativeRuntime, Profiler, SampleKind};
+use spanprof::{Config, ConfigPatch, ConfigValue, LogLevel, NativeRuntime, Profiler, SampleKind};
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 
@@ -47,6 +47,18 @@ fn a_program_shorter_than_a_window_warns_about_failed_delivery() {
     assert!(line.starts_with(spanprof::OUTCOME_PREFIX), "{line}");
     assert!(line.contains("nothing delivered to http://127.0.0.1:1") && line.contains("cannot connect"), "{line}");
     assert!(line.contains("1 window lost (deadline 1)"), "{line}");
+}
+
+#[test]
+fn samples_before_a_profiler_was_disabled_are_reported_with_their_clock() {
+    let _serial = one_at_a_time();
+    let lines = lines_of(without_destination(), || {
+        burn(Duration::from_millis(100));
+        let disabled = ConfigPatch(vec![("enabled".to_owned(), ConfigValue::Bool(false))]);
+        Profiler::running().unwrap().update(&disabled).unwrap();
+    });
+    let clocks = lines.iter().filter(|(_, line)| line.contains(", clock ")).count();
+    assert!(clocks >= 1 && clocks == lines.len(), "{lines:?}");
 }
 
 #[test]

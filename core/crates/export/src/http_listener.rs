@@ -282,8 +282,10 @@ impl ListenerState {
         };
         match parsed {
             ParsedRequest::Partial => {}
-            ParsedRequest::Complete(request) => {
+            ParsedRequest::Complete(mut request) => {
                 let connection = connections.swap_remove(at);
+                let client = connection.stream.get().and_then(|stream| stream.peer_addr());
+                request.client = client.map(|address| address.to_string()).unwrap_or_default();
                 self.handle(connection.stream, request);
             }
             ParsedRequest::Refused(response) => {

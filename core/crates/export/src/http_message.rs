@@ -26,6 +26,8 @@ pub struct HttpRequest {
     pub headers: Vec<(String, String)>,
     /// Body of at most [`MAX_BODY_BYTES`].
     pub body: Vec<u8>,
+    /// Address and port of the client; empty if it has left.
+    pub client: String,
 }
 
 /// Leaves out the values of the headers, which may be secrets.

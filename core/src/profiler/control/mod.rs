@@ -10,6 +10,7 @@ mod status;
 use serde_json::{json, Value};
 
 use crate::config::{flattened, from_json, nearest_key, nearest_nested, ConfigSource, KEYS};
+use crate::host_log::{log, LogLevel};
 use crate::{Error, ErrorKind, Profiler};
 
 /// Path of the operations; the burst has `/burst` below it.
@@ -41,6 +42,16 @@ pub struct ControlRequest<'a> {
     pub token: TokenCheck,
     /// Whether the request has a header `Origin` or `Sec-Fetch-Site`, which only browsers send.
     pub is_from_browser: bool,
+    /// Address and port of the client, for the log; empty where the program's web framework has the connection.
+    pub client: &'a str,
+}
+
+impl ControlRequest<'_> {
+    /// Logs what the request has changed.
+    fn log(&self, change: &str) {
+        let client = if self.client.is_empty() { "the program's web server" } else { self.client };
+        log(LogLevel::Info, &format!("spanprof: {change} ({} {} from {client})", self.method, self.path));
+    }
 }
 
 /// The response: a JSON object.
@@ -81,7 +92,7 @@ pub fn respond(request: &ControlRequest<'_>) -> ControlResponse {
     let path = request.path.strip_prefix(CONTROL_PATH).unwrap_or_default().trim_end_matches('/');
     let allow = match path {
         "" => "GET, POST, DELETE, PATCH",
-        "/burst" => "POST",
+        "/burst" => "POST, DELETE",
         _ => return ControlResponse::refused(404, "no such path", &format!("use {CONTROL_PATH}")),
     };
     if !allow.split(", ").any(|method| method == request.method) {
@@ -95,10 +106,11 @@ pub fn respond(request: &ControlRequest<'_>) -> ControlResponse {
         return ControlResponse::refused(409, "the profiler does not run", "the program calls start()");
     };
     let changed = match (path, request.method) {
-        ("/burst", _) => burst::begin(&profiler, request),
-        (_, "POST") => set_enabled(&profiler, true),
-        (_, "DELETE") => set_enabled(&profiler, false),
-        (_, "PATCH") => change(&profiler, request.body),
+        ("/burst", "POST") => burst::begin(&profiler, request),
+        ("/burst", _) => burst::end(&profiler, request),
+        (_, "POST") => set_enabled(&profiler, request, true),
+        (_, "DELETE") => set_enabled(&profiler, request, false),
+        (_, "PATCH") => change(&profiler, request),
         _ => Ok(()),
     };
     changed.map_or_else(|refused| refused, |()| ControlResponse::new(200, &status::status(&profiler)))
@@ -132,14 +144,17 @@ fn refusal(request: &ControlRequest<'_>) -> Option<ControlResponse> {
     })
 }
 
-fn set_enabled(profiler: &Profiler, is_enabled: bool) -> Result<(), ControlResponse> {
+fn set_enabled(profiler: &Profiler, request: &ControlRequest<'_>, is_enabled: bool) -> Result<(), ControlResponse> {
     let changes = [("enabled".to_owned(), is_enabled.into())];
-    Ok(profiler.reconfigure(|running| running.changed(&changes, &ConfigSource::Endpoint))?)
+    profiler.reconfigure(|running| running.changed(&changes, &ConfigSource::Endpoint))?;
+    request.log(&format!("enabled={is_enabled} was set"));
+    Ok(())
 }
 
 /// Changes the keys of a JSON object, all or none.
-fn change(profiler: &Profiler, body: &[u8]) -> Result<(), ControlResponse> {
-    let text = std::str::from_utf8(body).map_err(|_| ControlResponse::refused(400, "the body is not UTF-8", ""))?;
+fn change(profiler: &Profiler, request: &ControlRequest<'_>) -> Result<(), ControlResponse> {
+    let text =
+        std::str::from_utf8(request.body).map_err(|_| ControlResponse::refused(400, "the body is not UTF-8", ""))?;
     let changes = from_json(text).map_err(|error| {
         ControlResponse::refused(400, &error.message, "send a JSON object such as {\"sample_rate\": 50}")
     })?;
@@ -154,5 +169,11 @@ fn change(profiler: &Profiler, body: &[u8]) -> Result<(), ControlResponse> {
             return Err(ControlResponse::refused(400, &format!("unknown key `{key}`"), &hint));
         }
     }
-    Ok(profiler.reconfigure(|running| running.changed(&changes, &ConfigSource::Endpoint))?)
+    profiler.reconfigure(|running| running.changed(&changes, &ConfigSource::Endpoint))?;
+    // Texts of the effective configuration contain no secrets.
+    let entries = profiler.config().entries();
+    let shown = entries.iter().filter(|(key, _, _)| changes.iter().any(|(changed, _)| changed == key));
+    let shown = shown.map(|(key, text, _)| format!("{key}={text}")).collect::<Vec<_>>().join(", ");
+    request.log(&format!("{shown} was set"));
+    Ok(())
 }
