@@ -20,12 +20,14 @@ Checks each file (of a directory too), stdin for `-`, or each request that a run
 sent; with a filter, only those with samples that pass. Errors violate the signal's rules; warnings are legal, but a known
 receiver drops or misreads them. The exit code is 1 when there is an error or unreadable input.
 With --redaction, prints each text that would be removed or replaced, of any kind of profile. The exit code is 1 when there
-is such a text, and 2 when a rule is invalid.",
+is such a text, and 2 when a rule is invalid. For sources that end in .yaml, it runs their `redaction_cases`; the exit code is 1
+when one fails.",
     after_help = "\
 Examples:
   spanprof check profiles.otlp.pb.gz
   spanprof check http://127.0.0.1:4318 --json
-  spanprof check --redaction spanprof.yaml profiles/"
+  spanprof check --redaction spanprof.yaml profiles/
+  spanprof check --redaction spanprof.yaml redaction-cases.yaml"
 )]
 pub(crate) struct CheckArguments {
     /// as if sent now: windows too old or in the future for a receiver are findings

@@ -43,6 +43,29 @@ fn check_shows_the_texts_that_redaction_would_remove_and_changes_no_file() {
 }
 
 #[test]
+fn the_documented_cases_hold_and_a_case_that_fails_is_shown() {
+    let home = TestDirectory::new();
+    let none = home.file("none.yaml", b"profiling: {redaction_rules: []}\n");
+    let documented = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/redaction-cases.yaml");
+    let check = spanprof(&["check", "--redaction", &none, documented]);
+    assert!(check.code == 0 && check.stdout.ends_with(" cases, 0 failed\n"), "{check:?}");
+    assert!(number(&spanprof(&["check", "--redaction", &none, documented, "--json"]).stdout, "cases") > 150);
+    let own = home.file(
+        "own.yaml",
+        b"redaction_cases:\n  - {text: card 4111, becomes: card XXXX, where: label_value}\n  - {text: hello}\n",
+    );
+    let check = spanprof(&["check", "--redaction", &none, &own]);
+    let expected = "label_value: `card 4111` becomes `card 4111`, expected `card XXXX`\n3 cases, 1 failed\n";
+    assert_eq!((check.code, check.stdout.as_str()), (1, expected), "{check:?}");
+    let rule = b"profiling:\n  redaction_rules:\n    - {where: label_value, match: '[0-9]{4}', with: XXXX}\n";
+    let rules = home.file("rules.yaml", rule);
+    assert_eq!(spanprof(&["check", "--redaction", &rules, &own]).code, 0);
+    let bad = home.file("bad.yaml", b"redaction_cases: [{txt: a}]\n");
+    let check = spanprof(&["check", "--redaction", &rules, &bad]);
+    assert!(check.code == 2 && check.stderr.contains("case 1: unknown key `txt`"), "{check:?}");
+}
+
+#[test]
 fn invalid_rules_are_an_error_of_the_command_line() {
     let home = TestDirectory::new();
     let profile = home.file("a.otlp.pb", &encoded(&shop("checkout")));

@@ -158,12 +158,11 @@ impl ProfileRedactor {
     /// The arguments of a command line. The value of an option such as `--password` may be the next argument.
     pub fn command_line(&mut self, arguments: &[String]) -> Vec<String> {
         let mut redacted = Vec::with_capacity(arguments.len());
-        let mut is_value = false;
+        let mut option = "";
         for argument in arguments {
             let is_option = argument.starts_with('-') && !argument.contains(['=', ':']);
-            let follows_secret =
-                std::mem::replace(&mut is_value, self.default_patterns && is_option && is_secret(argument, ""));
-            if follows_secret && !is_option {
+            let before = std::mem::replace(&mut option, if is_option { argument } else { "" });
+            if self.default_patterns && !is_option && is_secret(before, argument) {
                 self.collect(RedactionTarget::CommandLine, "", argument, Some(REDACTED));
                 redacted.push(REDACTED.to_owned());
                 continue;

@@ -24,7 +24,8 @@ macro_rules! names {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            fn from_name(name: &str) -> Option<Self> {
+            /// The value of a name.
+            pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|known| known.name() == name.trim())
             }
 

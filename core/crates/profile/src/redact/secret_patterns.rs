@@ -17,12 +17,34 @@ struct SecretPattern {
     compiled: OnceLock<Option<Regex>>,
 }
 
+/// A name that contains a word of `sensitive_key`.
+macro_rules! key {
+    () => {
+        concat!(
+            r"[a-z0-9_.-]*(?:pass(?:word|wd|phrase|code)|pwd|secret|credential|token|(?:api|access|private)[_.-]?key",
+            r"|authorization|cookie)[a-z0-9_.-]*"
+        )
+    };
+}
+/// A text in quotes, which may be cut off.
+macro_rules! quoted {
+    () => {
+        r#""(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?"#
+    };
+}
+/// A parameter of HTTP authentication: `nonce="x"`.
+macro_rules! parameter {
+    () => {
+        r#"[a-z0-9_-]+=(?:"[^"]*"?|[^\s,"'&]+)"#
+    };
+}
+
 const fn pattern(needles: &'static [&'static str], pattern: &'static str, replacement: &'static str) -> SecretPattern {
     SecretPattern { needles, pattern, replacement, compiled: OnceLock::new() }
 }
 
 /// For every text.
-static ANYWHERE: [SecretPattern; 5] = [
+static ANYWHERE: [SecretPattern; 6] = [
     // User and password of a URL (RFC 3986, 3.2.1).
     pattern(&["://"], r"(://)[^\s/?#@]*@(?:[^\s/?#@]*@)*", "${1}[REDACTED]@"),
     // JSON Web Token (RFC 7519): base64url of `{"`.
@@ -33,30 +55,72 @@ static ANYWHERE: [SecretPattern; 5] = [
     pattern(&["PRIVATE KEY"], r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*", REDACTED),
     // Tokens of GitHub, GitLab, Slack, Stripe and Google, by their documented prefixes.
     pattern(
-        &["gh", "glpat-", "xox", "k_live_", "AIza"],
-        r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}|[rs]k_live_[A-Za-z0-9]{16,}|AIza[A-Za-z0-9_-]{35})",
+        &["gh", "github_pat_", "glpat-", "xox", "xapp-", "k_live_", "AIza", "ya29.", "GOCSPX-"],
+        concat!(
+            r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}",
+            r"|(?:xox[abeprs]|xapp)-[A-Za-z0-9-]{10,}|[rs]k_live_[A-Za-z0-9]{16,}|AIza[A-Za-z0-9_-]{35}",
+            r"|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,})"
+        ),
+        REDACTED,
+    ),
+    // Tokens of npm, PyPI, SendGrid, Hugging Face, OpenAI, Anthropic and others that begin with `sk-`.
+    pattern(
+        &["npm_", "pypi-", "SG.", "hf_", "sk-"],
+        concat!(
+            r"\b(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}",
+            r"|hf_[A-Za-z0-9]{30,}|sk-(?:[a-z]+[0-9]*-)+[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9]{32,})"
+        ),
         REDACTED,
     ),
 ];
 
 /// For values: of labels, of resource attributes, and arguments of the command line. The needles are in lower case.
-static IN_VALUES: [SecretPattern; 2] = [
-    // HTTP authentication (RFC 6750, RFC 7617).
+static IN_VALUES: [SecretPattern; 4] = [
+    // HTTP authentication (RFC 6750, RFC 7617, RFC 7616).
     pattern(&["bearer "], r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{12,}=*", "${1}[REDACTED]"),
     pattern(&["basic "], r"(?i)\b(basic\s+)(?:[A-Za-z0-9+/]{6,}={1,2}|[A-Za-z0-9+/]{20,})", "${1}[REDACTED]"),
+    pattern(
+        &["digest "],
+        concat!(r"(?i)\b(digest\s+)", parameter!(), r"(?:\s*,\s*", parameter!(), r")+"),
+        "${1}[REDACTED]",
+    ),
+    // Elements of XML.
+    pattern(
+        &["</"],
+        concat!(
+            r"(?is)(<(?:[a-z0-9_-]+:)?",
+            key!(),
+            r"(?:\s[^<>]*)?>)(?:<!\[CDATA\[.*?\]\]>|[^<]+)(</(?:[a-z0-9_-]+:)?",
+            key!(),
+            r")"
+        ),
+        "${1}[REDACTED]${2}",
+    ),
 ];
 
-/// `key=value`, `key: value` and `"key": "value"` inside a text, where the key contains a word of `sensitive_key`. The value
-/// ends at white space, `&` or its quote. `Token::new` is a path of code.
+/// Keys with a value inside a text, where the key contains a word of `sensitive_key`: `key=value`, `key: value`, `"key": "value"`,
+/// `["key", "value"]`, `key%3Dvalue`, also with escaped quotes. The value ends at white space, `&` or its quote; it may
+/// have a scheme of HTTP authentication in front. `Token::new` is a path of code.
 const PAIR: &str = concat!(
-    r"(?is)([a-z0-9_.-]*(?:pass(?:word|wd|phrase|code)|pwd|secret|credential|token|(?:api|access|private)[_.-]?key",
-    r#"|authorization|cookie)[a-z0-9_.-]*)(["']?\s*[=:]\s*)"#,
-    r#"("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?:(?:bearer|basic)\s+)?[^\s&"':][^\s&"']*)"#
+    r"(?is)(",
+    key!(),
+    r#")((?:\\*["']|%2[27])?\s*(?:[=:]|%3[da])\s*|\\*["']\s*,\s*)"#,
+    r"(",
+    quoted!(),
+    r#"|\\+"[^"]*"?|(?:bearer|basic|digest|token|apikey|negotiate|ntlm|hoba|aws4-hmac-sha256|scram-sha-[0-9]+)\s+(?:"#,
+    parameter!(),
+    r"(?:\s*,\s*",
+    parameter!(),
+    r#")*|[^\s&"']+)|[^\s&"':][^\s&"']*)"#
 );
+/// Options of a command in a text: `--token value`. The separator is white space.
+const OPTION: &str = concat!(r#"(?is)(?:^|[\s"'])(--?"#, key!(), r")(\s+)(", quoted!(), r"|[^\s-]\S*)");
 /// String literals of SQL, in a text that starts like a statement.
 const SQL_LITERAL: &str = r"'(?:[^']|'')*'?";
-const SQL_VERBS: [&str; 9] =
-    ["select ", "insert ", "update ", "delete ", "merge ", "replace ", "with ", "call ", "exec "];
+const SQL_VERBS: [&str; 17] = [
+    "select ", "insert ", "update ", "delete ", "merge ", "replace ", "with ", "call ", "exec ", "execute ",
+    "explain ", "create ", "alter ", "grant ", "set ", "copy ", "values ",
+];
 
 /// `text` without secrets that its form shows, in a name: a function, a file, a label's key.
 pub(super) fn of_name(text: &str) -> Cow<'_, str> {
@@ -77,30 +141,69 @@ pub(super) fn of_name(text: &str) -> Cow<'_, str> {
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let mut found = of_name(text);
     let lower = found.to_ascii_lowercase();
+    let may_have_key = may_have_secret_key(&lower);
     for pattern in &IN_VALUES {
         if pattern.needles.iter().any(|needle| lower.contains(needle)) {
             replace(&mut found, pattern.regex(), pattern.replacement);
         }
     }
-    if found.contains(['=', ':']) && may_have_secret_key(&lower) {
-        static PAIRS: OnceLock<Option<Regex>> = OnceLock::new();
-        if let Some(pairs) = compiled(&PAIRS, PAIR) {
-            let replaced = pairs.replace_all(&found, |pair: &regex_lite::Captures<'_>| {
-                let [all, key, separator, value] =
-                    [0, 1, 2, 3].map(|group| pair.get(group).map_or("", |part| part.as_str()));
-                if value.starts_with(REDACTED) || !is_secret(key, value.trim_matches(['"', '\''])) {
-                    return all.to_owned();
-                }
-                format!("{key}{separator}{REDACTED}")
-            });
-            if let Cow::Owned(replaced) = replaced {
-                if replaced != *found {
-                    found = Cow::Owned(replaced);
-                }
-            }
-        }
+    static PAIRS: OnceLock<Option<Regex>> = OnceLock::new();
+    static OPTIONS: OnceLock<Option<Regex>> = OnceLock::new();
+    if may_have_key && found.contains(['=', ':', '%', ',']) {
+        replace_values(&mut found, compiled(&PAIRS, PAIR));
+    }
+    if may_have_key && found.contains('-') && found.contains(char::is_whitespace) {
+        replace_values(&mut found, compiled(&OPTIONS, OPTION));
     }
     found
+}
+
+/// Replaces the values of keys that name secrets. The groups of the pattern are key, separator and value.
+fn replace_values(text: &mut Cow<'_, str>, pairs: Option<&Regex>) {
+    let Some(pairs) = pairs else { return };
+    let mut replaced = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(pair) = pairs.captures_at(text, at) {
+        let (Some(key), Some(separator), Some(value)) = (pair.get(1), pair.get(2), pair.get(3)) else { break };
+        at = value.end();
+        let is_redacted = value.as_str().starts_with(REDACTED);
+        if is_redacted || !is_secret(key.as_str(), value.as_str().trim_matches(['"', '\'', '\\'])) {
+            continue;
+        }
+        at = match value.as_str().as_bytes().first() {
+            Some(b'{' | b'[') => value.start() + nested_length(&text[value.start()..]),
+            _ if separator.as_str().contains('%') => {
+                value.as_str().find("%26").map_or(at, |length| value.start() + length)
+            }
+            _ => at,
+        };
+        replaced += &text[copied..value.start()];
+        replaced += REDACTED;
+        copied = at;
+    }
+    if copied > 0 {
+        replaced += &text[copied..];
+        *text = Cow::Owned(replaced);
+    }
+}
+
+/// Length of the object or list of JSON that begins the text. The whole text if it is not complete.
+fn nested_length(text: &str) -> usize {
+    let (mut depth, mut in_text, mut is_escaped) = (0usize, false, false);
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => depth += 1,
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return index + 1;
+        }
+    }
+    text.len()
 }
 
 fn may_have_secret_key(lower: &str) -> bool {
@@ -109,8 +212,25 @@ fn may_have_secret_key(lower: &str) -> bool {
 }
 
 fn is_statement(text: &str) -> bool {
-    let start = text.trim_start().as_bytes();
+    let start = without_comments(text).as_bytes();
     SQL_VERBS.iter().any(|verb| start.len() > verb.len() && start[..verb.len()].eq_ignore_ascii_case(verb.as_bytes()))
+}
+
+/// A statement of SQL without comments and parentheses at its start.
+fn without_comments(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start().trim_start_matches('(').trim_start();
+        let (comment, end) = match rest {
+            _ if rest.starts_with("--") => (rest, "\n"),
+            _ if rest.starts_with("/*") => (&rest[2..], "*/"),
+            _ => return rest,
+        };
+        match comment.split_once(end) {
+            Some((_, after)) => rest = after,
+            None => return "",
+        }
+    }
 }
 
 impl SecretPattern {
@@ -141,7 +261,7 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert!(ANYWHERE.iter().chain(&IN_VALUES).all(|pattern| pattern.regex().is_some()));
-        assert!(Regex::new(PAIR).is_ok() && Regex::new(SQL_LITERAL).is_ok());
+        assert!([PAIR, OPTION, SQL_LITERAL].iter().all(|pattern| Regex::new(pattern).is_ok()));
     }
 
     #[test]
@@ -206,6 +326,11 @@ mod tests {
             "GET /token?id=7",
             "12:30:45",
             "max_tokens=512",
+            "the token is missing or wrong",
+            "-token",
+            "run --verbose now",
+            "Vec<Token>::new() </",
+            "--token-count 512",
             "SELECT 1",
             "auth::Token::call",
         ] {
@@ -222,6 +347,10 @@ mod tests {
             JWT,
             "SELECT 'x'",
             "\"token\":\"x\"",
+            "run --token x now",
+            "{\"token\":{\"a\":[\"x\"]}}",
+            "<token>x</token>",
+            "password%3Dx%26y",
         ] {
             let once = without_secrets(text).into_owned();
             assert_eq!(without_secrets(&once), once);

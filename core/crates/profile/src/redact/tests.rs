@@ -207,7 +207,21 @@ fn hostile_patterns_and_texts_take_linear_time() {
         let pair = redactor.pair(RedactionTarget::Function, "", &text);
         assert!(pair.is_some(), "{pattern}");
     }
-    for hostile in ["password=", "eyJ", "://", "\"token\":\"\\", "bearer ", "-----BEGIN PRIVATE KEY", "select '"] {
+    for hostile in [
+        "password=",
+        "eyJ",
+        "://",
+        "\"token\":\"\\",
+        "bearer ",
+        "-----BEGIN PRIVATE KEY",
+        "select '",
+        "token={",
+        "<token>",
+        "--token ",
+        "/*",
+        "digest a=",
+        "\\\"token\\\":",
+    ] {
         let text = hostile.repeat(2_000);
         redactor(Vec::new()).pair(RedactionTarget::LabelValue, "a", &text).unwrap();
     }
