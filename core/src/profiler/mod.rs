@@ -202,8 +202,11 @@ impl Profiler {
     ) -> Result<(), Error> {
         let Some(session) = self.session() else { return Ok(()) };
         with_lifecycle_lock(|| {
-            let running = change(&session.running.load())?;
-            for warning in &running.lasting().warnings {
+            let before = session.running.load();
+            let running = change(&before)?;
+            // A change that leaves the lasting values, such as a burst, also leaves the warnings of the start.
+            let known = &before.lasting().warnings;
+            for warning in running.lasting().warnings.iter().filter(|warning| !known.contains(warning)) {
                 log(LogLevel::Warning, &format!("spanprof: {warning}"));
             }
             session.reconfigure(running)

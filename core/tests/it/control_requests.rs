@@ -148,7 +148,8 @@ fn lines_of(work: impl FnOnce()) -> Vec<String> {
 #[test]
 fn a_burst_has_its_profiles_without_a_budget_and_ends_early_by_a_request() {
     let _serial = one_at_a_time();
-    let profiler = start(Config { sample_rate: 40, ..without_destination() });
+    let warnings = vec!["a warning of the start".to_owned()];
+    let profiler = start(Config { sample_rate: 40, warnings, ..without_destination() });
     let lines = lines_of(|| {
         let (status, body) = send("POST", BURST, "seconds=60&rate=500&wall=true&heap_interval=64KiB", "");
         assert_eq!(status, 200, "{body}");
@@ -167,6 +168,7 @@ fn a_burst_has_its_profiles_without_a_budget_and_ends_early_by_a_request() {
     }
     assert_eq!(send("GET", CONTROL, "", "").1["burst"], Value::Null, "a refused burst changes nothing");
     profiler.stop();
+    assert!(!lines.iter().any(|line| line.contains("a warning of the start")), "{lines:?}");
     let lines: Vec<_> = lines.iter().filter(|line| line.contains("burst")).collect();
     let [begun, ended, ended_by] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(begun.contains("a burst of 60 s begins, sample_rate=500, wall=`true`, heap_interval=`64KiB`"), "{begun}");
