@@ -28,13 +28,21 @@ use crate::sys;
 const STACK_BYTES: usize = 512 * 1024;
 
 /// Serves profiles under `/debug/pprof`, at any mount point. It is always ready and has no error.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PprofService {}
+#[derive(Clone, Copy, Debug)]
+pub struct PprofService(());
 
 impl PprofService {
-    /// A service. The profiler may be started later: until then it responds with status 503.
+    /// A service. The profiler may be started later: until then it responds with status 503. Profiles since the start begin with
+    /// `start`, or with the next window of a profiler that runs.
     pub fn new() -> Self {
-        Self {}
+        crate::pull::serve();
+        Self(())
+    }
+}
+
+impl Default for PprofService {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -250,6 +258,24 @@ mod tests {
         assert_eq!(exchange(request("POST", "/profile", Vec::new())).0, 405);
         assert_eq!(exchange(request("POST", "/profile", vec![0; MAX_BODY_BYTES + 1])).0, 413);
         assert_eq!(profiler.stats().counter("pull.answered"), 5);
+        profiler.stop();
+    }
+
+    #[test]
+    fn waits_for_locks_since_the_start_need_no_key_pull() {
+        let _serial = one_at_a_time();
+        let _service = PprofService::default();
+        let profiler = Profiler::start(Config { lock: true, ..config() }).unwrap();
+        let mutex = crate::sync::Mutex::new(());
+        std::thread::scope(|scope| {
+            let held = mutex.lock();
+            scope.spawn(|| drop(mutex.lock()));
+            std::thread::sleep(Duration::from_millis(50));
+            drop(held);
+        });
+        let (status, _, body) = get("/debug/pprof/mutex?debug=1");
+        let text = String::from_utf8_lossy(&body);
+        assert!(status == 200 && text.contains("waits_for_locks_since_the_start"), "{text}");
         profiler.stop();
     }
 
