@@ -1,11 +1,13 @@
 //! Allocation samples: JVMTI's `SampledObjectAlloc` event on the allocating thread, with the thread's stack and context, and
-//! the object's class as the leaf frame. Not for signal handlers. Not here: weights (the core), names (`class_names`).
+//! the object's class as the leaf frame. Not for signal handlers. Not here: weights (the core), names (`class_names`), samples
+//! that were not due (`allocation_buffers`).
 //!
 //! # The VM's sampler
 //! Each thread has a distance in bytes to its next sample, which is geometric with the mean interval
-//! (`hotspot/share/runtime/threadHeapSampler.cpp`, JDK 17 to 25). The object that exceeds it is the sample, and the next
-//! distance begins at its end. An object of S bytes is thus selected with probability 1 − e^(−S/R), as the core's weights
-//! require. A thread draws its first distance when it is created, with the interval of that time.
+//! (`ThreadHeapSampler::pick_next_sample`, `hotspot/share/runtime/threadHeapSampler.cpp`, JDK 17 to 25). The object that
+//! exceeds it is the sample, and the next distance begins at its end: JDK 17 to 24 ignore the overflow that they are passed.
+//! An object of S bytes is thus selected with probability 1 − e^(−S/R), as the core's weights require. A thread draws its
+//! first distance when it is created, with the interval of that time.
 //!
 //! # When the event may come
 //! In the live phase only, on a thread with or without Java frames: class loading, attached native threads, threads that end.
@@ -27,11 +29,14 @@ use spanprof_signal::heap::{SelectedObject, HEAP};
 use spanprof_signal::{Context, LiveSet};
 
 use super::jvmti::{Environment, JvmtiEvent, CAN_SAMPLE_ALLOCATIONS, CAN_SUPPORT_VIRTUAL_THREADS};
+use super::memory_signal::word;
 use super::threads_signal::{self, ThreadRow, ROWS};
-use super::{attached_thread, class_names, frame_buffers, live_references, own_stack};
+use super::{allocation_buffers, attached_thread, class_names, frame_buffers, live_references, own_stack};
 
 /// HotSpot's interval before any agent sets one (`ThreadHeapSampler::_sampling_interval`).
 const DEFAULT_INTERVAL: u32 = 512 * 1024;
+/// The interval with which every object is selected: a sample represents only itself.
+const ALL: u32 = 1;
 
 /// The VM's mean interval, bytes.
 static INTERVAL: AtomicU32 = AtomicU32::new(DEFAULT_INTERVAL);
@@ -40,6 +45,7 @@ static DRAWN_WITH: [AtomicU32; ROWS] = [const { AtomicU32::new(0) }; ROWS];
 /// Whether the events are on.
 static IS_ENABLED: Mutex<bool> = Mutex::new(false);
 static EVENTS: AtomicU64 = AtomicU64::new(0);
+static SURPLUS: AtomicU64 = AtomicU64::new(0);
 static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 
 /// Turns the event on; it does nothing until the heap profile runs.
@@ -101,6 +107,7 @@ pub fn thread_starts(row: &ThreadRow) {
     if let Some(drawn_with) = DRAWN_WITH.get(row.index()) {
         drawn_with.store(INTERVAL.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    allocation_buffers::thread_starts(row);
 }
 
 /// The interval with which a thread's current sample was drawn. The VM draws the next one before it reports this one.
@@ -129,13 +136,19 @@ pub unsafe extern "system" fn on_allocation(
 ) {
     ffi_guard((), || {
         let row = threads_signal::of(sys::thread_id());
-        let interval = drawn_with(row);
+        let drawn_with = drawn_with(row);
+        let is_surplus =
+            word(object as usize).zip(row).is_some_and(|(address, row)| allocation_buffers::is_surplus(row, address));
+        let interval = if is_surplus { ALL } else { drawn_with };
         let is_own = row.is_some_and(ThreadRow::is_profiler_thread);
         if !HEAP.is_running() || is_own || super::vm_has_ended() {
             return;
         }
         let Some(jvmti) = super::jvmti() else { return };
         EVENTS.fetch_add(1, Ordering::Relaxed);
+        if is_surplus {
+            SURPLUS.fetch_add(1, Ordering::Relaxed);
+        }
         // SAFETY: the VM passes a live reference to the object's class.
         let signature = unsafe { jvmti.signature_of(class) };
         let class = signature.map_or(0, |signature| class_names::number_of(&signature));
@@ -171,6 +184,7 @@ pub unsafe extern "system" fn on_allocation(
 /// For `stats()`.
 pub fn stats(out: &mut Vec<(&'static str, String)>) {
     out.push(("java.allocation_events", EVENTS.load(Ordering::Relaxed).to_string()));
+    out.push(("java.allocations_not_due", SURPLUS.load(Ordering::Relaxed).to_string()));
     out.push(("java.allocations_without_stack", WITHOUT_STACK.load(Ordering::Relaxed).to_string()));
     out.push(("java.live_references", live_references::count().to_string()));
     out.push(("java.classes_named", class_names::count().to_string()));

@@ -4,6 +4,7 @@
 //! `vm_stack_walk`. Profiling is declined if the VM is not HotSpot or supports neither way. Called by the entry points, the
 //! core's handler and its drain thread.
 
+mod allocation_buffers;
 mod allocations;
 pub mod applications;
 mod attached_thread;
@@ -189,6 +190,7 @@ impl JavaRuntime {
         let java_version = jvmti.java_version()?;
         vm_flags::enable_debug_non_safepoints(&structures);
         gc_pauses::find_perf_data(&structures);
+        allocation_buffers::find_offsets(&structures, java_version);
         parks::find_method_size(&structures);
         // From here on the VM calls into the library, and handlers run its code.
         sys::pin_library();
