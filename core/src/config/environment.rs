@@ -20,9 +20,8 @@ pub fn process_environment() -> Environment {
 }
 
 /// Variables of Pyroscope's agents without an equivalent, with the reason.
-const PYROSCOPE_IGNORED: [(&str, &str); 13] = [
+const PYROSCOPE_IGNORED: [(&str, &str); 12] = [
     ("PYROSCOPE_GC_BEFORE_DUMP", "no collection is requested"),
-    ("PYROSCOPE_PROFILER_LOCK", "locks are not profiled"),
     ("PYROSCOPE_PROFILER_TYPE", "there is one engine"),
     ("PYROSCOPE_JFR_PROFILER_SETTINGS", "there is one engine"),
     ("PYROSCOPE_AP_LOG_LEVEL", "there is one engine"),
@@ -217,6 +216,7 @@ impl EnvironmentLayer<'_> {
         }
         self.pyroscope_event();
         self.pyroscope_allocations();
+        self.pyroscope_locks();
         self.pyroscope_headers();
         let ignored = PYROSCOPE_IGNORED.iter().filter(|(name, _)| self.text(name).is_some());
         let ignored: Vec<_> = ignored.map(|(name, reason)| format!("{name} ({reason})")).collect();
@@ -250,6 +250,20 @@ impl EnvironmentLayer<'_> {
                 self.push("heap_interval", ConfigValue::Int(bytes.clamp(1, 64 << 20)), name);
             }
             None => self.warnings.push(format!("{name} must be like 512k, got `{text}`; it is ignored")),
+        }
+    }
+
+    /// The variable holds the threshold, as in `10ms`; a bare number is in nanoseconds.
+    fn pyroscope_locks(&mut self) {
+        let name = "PYROSCOPE_PROFILER_LOCK";
+        let Some(text) = self.text(name) else { return };
+        let seconds = text.trim().parse::<u64>().map(|ns| ns as f64 * 1e-9).ok().or_else(|| interval_seconds(&text));
+        match seconds.filter(|seconds| (0.0..=3600.0).contains(seconds)) {
+            Some(seconds) => {
+                self.push("lock", ConfigValue::Bool(true), name);
+                self.push("lock_threshold", ConfigValue::Float(seconds), name);
+            }
+            None => self.warnings.push(format!("{name} must be like 10ms, got `{text}`; it is ignored")),
         }
     }
 

@@ -86,6 +86,13 @@ class PyroscopeTest {
         for (String wrong : List.of("often", "k", "-1", "99999999999999g")) {
             assertEquals("{}", new Config.Builder().setProfilingAlloc(wrong).build().translated().toJson(), wrong);
         }
+        for (String threshold : List.of("10ms", "10000us", " 10000000 ", "10000000ns")) {
+            assertEquals("{\"lock\":true,\"lockThreshold\":0.01}",
+                    new Config.Builder().setProfilingLock(threshold).build().translated().toJson());
+        }
+        for (String wrong : List.of("", "long", "-1", "2h", "3601s", "99999999999999ns")) {
+            assertEquals("{}", new Config.Builder().setProfilingLock(wrong).build().translated().toJson(), wrong);
+        }
         assertEquals("{\"heap\":true}", new Config.Builder().setAllocLive(true).build().translated().toJson());
         assertThrows(IllegalArgumentException.class, () -> EventType.fromId("nothing"));
     }

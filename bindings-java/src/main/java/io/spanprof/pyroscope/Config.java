@@ -4,6 +4,7 @@ import io.spanprof.SpanprofConfig;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.Base64;
 import java.util.Collections;
 import java.util.HashMap;
@@ -11,6 +12,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * Pyroscope's settings under its own names; null leaves a setting unchanged. Settings that have no equivalent are accepted
@@ -145,6 +148,7 @@ public final class Config {
 
     /** Collects settings. */
     public static final class Builder {
+        private static final Pattern DURATION = Pattern.compile("(\\d{1,13})(ns|us|ms|s|)");
         /** Values by setter name. */
         private final Map<String, Object> values = new HashMap<>();
         /** Values by spanprof key. */
@@ -214,6 +218,22 @@ public final class Config {
             }
         }
 
+        /** The duration of {@code 10ms}, {@code 1us} or a bare number of nanoseconds, at most an hour; else null. */
+        private static Duration durationOf(String text) {
+            Matcher matcher = DURATION.matcher(text.strip().toLowerCase(Locale.ROOT));
+            if (!matcher.matches()) {
+                return null;
+            }
+            ChronoUnit unit = switch (matcher.group(2)) {
+                case "s" -> ChronoUnit.SECONDS;
+                case "ms" -> ChronoUnit.MILLIS;
+                case "us" -> ChronoUnit.MICROS;
+                default -> ChronoUnit.NANOS;
+            };
+            Duration duration = Duration.of(Long.parseLong(matcher.group(1)), unit);
+            return duration.compareTo(Duration.ofHours(1)) > 0 ? null : duration;
+        }
+
         private static boolean isNotEmpty(String value) {
             return value != null && !value.isEmpty();
         }
@@ -246,7 +266,8 @@ public final class Config {
                 keys.put("cpu", false);
             }
             boolean isNeither = value == EventType.ALLOC || value == EventType.LOCK;
-            return ignore("setProfilingEvent", value, isNeither, value + " is not profiled; CPU time is");
+            return ignore("setProfilingEvent", value, isNeither,
+                    "CPU time is profiled; see setProfilingAlloc and setProfilingLock");
         }
 
         public Builder setUploadInterval(Duration value) {
@@ -321,7 +342,15 @@ public final class Config {
         }
 
         public Builder setProfilingLock(String value) {
-            return ignore("setProfilingLock", value, isNotEmpty(value), "locks are not profiled");
+            if (isNotEmpty(value)) {
+                Duration threshold = durationOf(value);
+                if (threshold == null) {
+                    return ignore("setProfilingLock", value, true, "a duration such as 10ms was expected");
+                }
+                keys.put("lock", true);
+                keys.put("lockThreshold", threshold);
+            }
+            return put("setProfilingLock", value);
         }
 
         public Builder setAllocLive(boolean value) {
