@@ -12,7 +12,7 @@ import java.util.stream.IntStream;
  * eight windows into a directory.
  *
  * <pre>
- * java -cp spanprof.jar Leak.java profiles
+ * java -cp spanprof-0.1.0.jar Leak.java profiles
  * spanprof top profiles --type inuse_space --label age=old
  * </pre>
  */
