@@ -1,5 +1,5 @@
-//! Samples that HotSpot reports although no sample was due, from JDK 17 to 24: their object represents only itself. Called on
-//! the allocating thread, in its `SampledObjectAlloc` event. Not for signal handlers.
+//! Samples that HotSpot reports although no sample was due, from JDK 17 to 24: their object was selected with certainty. Called
+//! on the allocating thread, in its `SampledObjectAlloc` event. Not for signal handlers.
 //!
 //! # The defect of the VM
 //! To see when a sample is due, the VM ends a thread's allocation buffer (TLAB) early, at the sample point, or counts the rest
@@ -11,9 +11,10 @@
 //!
 //! Corrected in JDK 25 (JDK-8356372), where `threadHeapSampler.hpp` counts the bytes of each thread.
 //!
-//! # Defect that remains
-//! An object outside of the buffer does not count the bytes that the thread allocated in the buffer since the former point.
-//! They delay the next sample, and nothing reports them. Large objects among small ones have too few bytes (`docs/java.md`).
+//! # Lost bytes
+//! An object outside of the buffer does not count the bytes that the thread allocated in the buffer since the former point,
+//! a part of the interval at most. Where there are surplus samples, the VM therefore samples at a fraction of the interval,
+//! and `allocations` keeps that fraction of its samples.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;

@@ -35,8 +35,10 @@ use super::{allocation_buffers, attached_thread, class_names, frame_buffers, liv
 
 /// HotSpot's interval before any agent sets one (`ThreadHeapSampler::_sampling_interval`).
 const DEFAULT_INTERVAL: u32 = 512 * 1024;
-/// The interval with which every object is selected: a sample represents only itself.
-const ALL: u32 = 1;
+/// Surplus samples, and their share of all (one in so many), from which the VM loses bytes that matter.
+const MANY_SURPLUS: (u64, u64) = (16, 64);
+/// An eighth of the interval leaves a twentieth to a quarter of the error. A dropped sample costs 1 µs.
+const REDUCED_INTERVAL: u64 = 8;
 
 /// The VM's mean interval, bytes.
 static INTERVAL: AtomicU32 = AtomicU32::new(DEFAULT_INTERVAL);
@@ -46,6 +48,8 @@ static DRAWN_WITH: [AtomicU32; ROWS] = [const { AtomicU32::new(0) }; ROWS];
 static IS_ENABLED: Mutex<bool> = Mutex::new(false);
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static SURPLUS: AtomicU64 = AtomicU64::new(0);
+/// Samples that the VM reports for each one that is kept, on average.
+static OVERSAMPLING: AtomicU64 = AtomicU64::new(1);
 static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 
 /// Turns the event on; it does nothing until the heap profile runs.
@@ -68,17 +72,22 @@ pub fn enable() -> Result<(), String> {
     Ok(())
 }
 
+/// Sets the VM's interval.
+fn set_interval() {
+    let Some(jvmti) = super::jvmti() else { return };
+    let interval = (HEAP.interval() / OVERSAMPLING.load(Ordering::Relaxed)).clamp(1, i32::MAX as u64) as u32;
+    if jvmti.set_heap_sampling_interval(interval as i32).is_ok() {
+        INTERVAL.store(interval, Ordering::Relaxed);
+    }
+}
+
 /// The heap profile was started, stopped or got another interval.
 pub fn follow_sampling() {
-    let Some(jvmti) = super::jvmti() else { return };
     if HEAP.is_running() {
-        let interval = HEAP.interval().clamp(1, i32::MAX as u64) as u32;
-        if jvmti.set_heap_sampling_interval(interval as i32).is_ok() {
-            INTERVAL.store(interval, Ordering::Relaxed);
-        }
+        set_interval();
     } else if !super::vm_has_ended() {
         let mut is_enabled = IS_ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut *is_enabled) {
+        if let Some(jvmti) = super::jvmti().filter(|_| std::mem::take(&mut *is_enabled)) {
             // If the VM refuses, the callback still returns at once.
             let _ = jvmti.notify(JvmtiEvent::SampledObjectAlloc, false);
             let _ = jvmti.relinquish_capability(CAN_SAMPLE_ALLOCATIONS);
@@ -122,6 +131,21 @@ fn drawn_with(row: Option<&ThreadRow>) -> u32 {
     }
 }
 
+/// Counts a surplus sample. Shortens the VM's interval once there are many.
+fn count_surplus() {
+    let surplus = SURPLUS.fetch_add(1, Ordering::Relaxed) + 1;
+    let (least, one_in) = MANY_SURPLUS;
+    let are_many = surplus >= least && surplus * one_in >= EVENTS.load(Ordering::Relaxed);
+    if are_many && OVERSAMPLING.swap(REDUCED_INTERVAL, Ordering::Relaxed) != REDUCED_INTERVAL {
+        set_interval();
+    }
+}
+
+/// The probability with which an object is selected.
+fn selected(size: u64, interval: u64) -> f64 {
+    -(-(size as f64) / interval as f64).exp_m1()
+}
+
 /// `SampledObjectAlloc`, on the allocating thread.
 ///
 /// # Safety
@@ -139,7 +163,6 @@ pub unsafe extern "system" fn on_allocation(
         let drawn_with = drawn_with(row);
         let is_surplus =
             word(object as usize).zip(row).is_some_and(|(address, row)| allocation_buffers::is_surplus(row, address));
-        let interval = if is_surplus { ALL } else { drawn_with };
         let is_own = row.is_some_and(ThreadRow::is_profiler_thread);
         if !HEAP.is_running() || is_own || super::vm_has_ended() {
             return;
@@ -147,7 +170,13 @@ pub unsafe extern "system" fn on_allocation(
         let Some(jvmti) = super::jvmti() else { return };
         EVENTS.fetch_add(1, Ordering::Relaxed);
         if is_surplus {
-            SURPLUS.fetch_add(1, Ordering::Relaxed);
+            count_surplus();
+        }
+        let (size, drawn_with) = (size.max(1) as u64, u64::from(drawn_with));
+        let interval = HEAP.interval().max(drawn_with);
+        let reported = if is_surplus { 1.0 } else { selected(size, drawn_with) };
+        if random_fraction() * reported >= selected(size, interval) {
+            return;
         }
         // SAFETY: the VM passes a live reference to the object's class.
         let signature = unsafe { jvmti.signature_of(class) };
@@ -158,7 +187,6 @@ pub unsafe extern "system" fn on_allocation(
             if !stack.has_java {
                 WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
             }
-            let (size, interval) = (size.max(1) as u64, u64::from(interval));
             // SAFETY: the VM passes this thread's environment and a live reference to the object.
             let reference = live_references::choose(sys::monotonic_ns(), random_fraction())
                 .and_then(|probability| Some((unsafe { live_references::create(env, object) }?, probability)));

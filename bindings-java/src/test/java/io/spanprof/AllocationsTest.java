@@ -50,10 +50,10 @@ class AllocationsTest {
         assertEquals(0, Programs.number(output, "dropped.heap_ring_full"), output::toString);
     }
 
-    /** Until Java 24 the VM's sampler loses bytes of large objects among small ones. */
+    /** Until Java 24 the VM's sampler loses up to a tenth of large objects among small ones. */
     @ParameterizedTest
     @CsvSource({"G1", "Serial"})
-    void noOrderOfSizesGivesASiteMoreBytesThanItAllocated(String collector) throws Exception {
+    void eachSiteHasItsBytesInAnyOrderOfSizes(String collector) throws Exception {
         List<String> output = Programs.run(AllocatesInOrder.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString(),
                 "500");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "allocs");
@@ -65,8 +65,9 @@ class AllocationsTest {
                     .mapToLong(ProfileFile.Sample::bytes).sum();
             double truth = Programs.number(output, name + "_bytes");
             double deviations = (estimate - truth) / Programs.number(output, name + "_deviation");
-            boolean isLow = Runtime.version().feature() < 25 ? estimate < 0.5 * truth : deviations < -6;
-            assertFalse(isLow || deviations > 6, () -> name + ": " + estimate + " of " + truth + ", " + deviations
+            double lost = Runtime.version().feature() < 25 ? 0.1 * truth : 0;
+            double least = truth - lost - 6 * Programs.number(output, name + "_deviation");
+            assertTrue(estimate > least && deviations < 6, () -> name + ": " + estimate + " of " + truth + ", " + deviations
                     + " standard deviations: " + output);
         }
     }
