@@ -2,7 +2,10 @@
 //! continuous profile has the same samples. Not here: the scope (`tag`), the samples (`captured`), the request to the drain
 //! thread (`profiler::session`).
 
+use std::fs::OpenOptions;
 use std::future::Future;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -111,7 +114,8 @@ impl CapturedProfile {
         crate::output::folded_stacks(&self.0)
     }
 
-    /// Writes a file; its extension selects the format: `.html` (flame graph), `.pb.gz` or `.pprof`, `.folded`.
+    /// Writes a file; its extension selects the format: `.html` (flame graph), `.pb.gz` or `.pprof`, `.folded`. Only the user
+    /// of this process may read a new file (mode 0600).
     ///
     /// # Errors
     /// When the extension is unknown or the file cannot be written.
@@ -123,7 +127,8 @@ impl CapturedProfile {
         };
         let bytes =
             encode_file(&path.to_string_lossy(), &self.0).ok_or_else(|| invalid("has no known format".to_owned()))?;
-        std::fs::write(path, bytes).map_err(|error| invalid(format!("cannot be written: {error}")))
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(&bytes)).map_err(|error| invalid(format!("cannot be written: {error}")))
     }
 
     /// Whether it has no sample.
@@ -161,6 +166,17 @@ mod tests {
         });
         assert_eq!(capture(), 0);
         tag_wrapper(link, || tag_wrapper(labels, || assert_eq!(capture(), 7)));
+    }
+
+    #[test]
+    fn only_the_user_may_read_a_saved_capture() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let path = std::env::temp_dir().join(format!("capture-{}.html", std::process::id()));
+        CapturedProfile::default().save(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

@@ -3,12 +3,23 @@ package io.spanprof;
 import io.spanprof.opentelemetry.ActiveSpan;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.SeekableByteChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.OpenOption;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.Set;
 
 /** The value and the profile of captured work; see {@link Spanprof#capture}. */
 public final class Capture<T> {
+    private static final Set<OpenOption> REPLACE =
+            Set.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING);
+    private static final FileAttribute<?> OWNER_ONLY =
+            PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
+
     private final T result;
     private final byte[] pprof;
     private final byte[] flamegraph;
@@ -51,14 +62,18 @@ public final class Capture<T> {
 
     /**
      * Writes a file; its extension selects the format: {@code .html}, {@code .folded}, else pprof. The active OpenTelemetry
-     * span gets the attribute {@code profile.file}.
+     * span gets the attribute {@code profile.file}. Only the user of this process may read a new file (mode 0600).
      *
      * @throws IOException when the file cannot be written
      */
     public void save(Path path) throws IOException {
         String name = path.toString();
         byte[] content = name.endsWith(".html") ? flamegraph : name.endsWith(".folded") ? folded : pprof;
-        Files.write(path, content);
+        try (SeekableByteChannel file = Files.newByteChannel(path, REPLACE, OWNER_ONLY)) {
+            for (ByteBuffer bytes = ByteBuffer.wrap(content); bytes.hasRemaining(); ) {
+                file.write(bytes);
+            }
+        }
         try {
             ActiveSpan.setProfileFile(name);
         } catch (LinkageError absent) {

@@ -11,6 +11,7 @@ import io.spanprof.opentelemetry.SpanprofSpanProcessor;
 import io.spanprof.programs.SlowRequests;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -68,7 +69,7 @@ class CaptureTest {
         Spanprof.capture(() -> 8).save(profiles.resolve("other.folded"));
         span.end();
         assertEquals(file.toString(), ((ReadableSpan) span).getAttribute(AttributeKey.stringKey("profile.file")));
-        assertTrue(Files.exists(file));
+        assertEquals("rw-------", PosixFilePermissions.toString(Files.getPosixFilePermissions(file)));
     }
 
     @Test
