@@ -6,11 +6,10 @@
  * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
  * @typedef {object} Native
  * @property {() => string} version
- * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
- *   JSON: `kind`, `message`, `hint`
+ * @property {(configJson: string, programName: string) => boolean} start throws an error whose message is JSON: `kind`, `message`,
+ *   `hint`
  * @property {(configJson: string) => boolean} isEnabled whether a start would sample; throws as `start` does
  * @property {(configJson: string) => string[]} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
- * @property {(profileJson: string) => number} submitProfile of the inspector's sampler (JSON); returns its number of samples
  * @property {() => void} expectSelfTest before the self-test's functions run for the first time
  * @property {(allowFramePointers: boolean) => string} selectStackWalk the walk method: `own`, `v8` or `none`
  * @property {() => Promise<boolean>} stop
@@ -85,7 +84,6 @@ const absent = {
   start: () => false,
   isEnabled: () => false,
   optionValues: () => ['0', 'false', 'auto'],
-  submitProfile: () => 0,
   expectSelfTest: () => {},
   selectStackWalk: () => 'none',
   stop: async () => true,

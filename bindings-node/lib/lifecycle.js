@@ -7,6 +7,7 @@ const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');
 const settings = require('./options.js');
 const hostLog = require('./host_log.js');
+const hostRuntime = require('./host_runtime.js');
 const sampling = require('./sampling.js');
 const scope = require('./scope.js');
 const signals = require('./signals.js');
@@ -120,6 +121,8 @@ const workers = require('./workers.js');
  */
 
 let hasExitHandler = false;
+/** The reason of the last warning of {@link decline}. */
+let declinedFor = '';
 
 /**
  * Starts profiling this process; returns whether samples are being taken afterwards. A call while running changes nothing.
@@ -143,9 +146,10 @@ function start(options) {
     running = !isMainThread && wasRunning ? native.registerThread() : sampling.start(json, programName(), walk);
   } catch (error) {
     const failure = SpanprofError.of(error);
-    if (failure.kind !== 'second_copy') throw failure;
-    // Another copy in this process is not an error of the program.
-    hostLog.log('warning', `spanprof does nothing in this process: ${failure.message}`);
+    // Neither another copy in this process nor its runtime is an error of the program.
+    if (failure.kind === 'unsupported_runtime') decline(`${hostRuntime.name()}: ${failure.message}`);
+    else if (failure.kind === 'second_copy') decline(failure.message);
+    else throw failure;
     return false;
   } finally {
     hostLog.flush();
@@ -166,6 +170,12 @@ function start(options) {
   }
   if (isReplaced) temporary.resume();
   return running;
+}
+
+/** @param {string} reason */
+function decline(reason) {
+  if (reason !== declinedFor) hostLog.log('warning', `spanprof does nothing in this process: ${reason.replace('\nhint:', ';')}`);
+  declinedFor = reason;
 }
 
 /** The script's name without its extension; of an `index.js` its directory's name; empty for `-e` and the REPL. */
@@ -197,7 +207,6 @@ function stopAtExit() {
 /** As `stop`, on this thread. */
 function stopSync() {
   try {
-    sampling.stop();
     native.stopSync();
   } catch {
     // The program continues.
@@ -212,7 +221,6 @@ function stopSync() {
 async function stop() {
   try {
     signals.uninstallAll();
-    sampling.stop();
     return await native.stop();
   } catch {
     return false;
@@ -229,7 +237,6 @@ async function stop() {
  */
 async function flush(timeout) {
   try {
-    sampling.submit();
     return await native.flush(timeout === undefined ? undefined : Math.max(0, Number(timeout) * 1000));
   } catch {
     return false;

@@ -6,6 +6,7 @@ const fs = require('node:fs');
 const path = require('node:path');
 const copies = require('./copies.js');
 const { checkComplete } = require('./elf.js');
+const hostRuntime = require('./host_runtime.js');
 
 const { HERE, IS_BUNDLED } = copies;
 
@@ -88,6 +89,10 @@ function recommendation(error) {
 /** @returns {{native: import('./absent.js').Native, folder: string}} */
 function loadOrWarn() {
   if (copies.other() !== undefined) return { native: require('./absent.js'), folder: '' };
+  const otherRuntime = hostRuntime.otherThanNode();
+  if (otherRuntime !== undefined) {
+    return declined(`it profiles Node.js, and this is ${otherRuntime}. Run the service with Node.js to profile it.`, 'SPANPROF_OTHER_RUNTIME');
+  }
   try {
     const loaded = load();
     copies.register({
@@ -103,12 +108,17 @@ function loadOrWarn() {
     return loaded;
   } catch (error) {
     const [reason] = String(error instanceof Error ? error.message : error).split('\n', 1);
-    process.emitWarning(
-      `spanprof does nothing in this process: its native module could not be loaded (${reason}). ${recommendation(error)}`,
-      { type: 'SpanprofWarning', code: 'SPANPROF_NATIVE_MISSING' },
-    );
-    return { native: require('./absent.js'), folder: '' };
+    return declined(`its native module could not be loaded (${reason}). ${recommendation(error)}`, 'SPANPROF_NATIVE_MISSING');
   }
+}
+
+/**
+ * @param {string} reason with its remedy
+ * @param {string} code of the warning
+ */
+function declined(reason, code) {
+  process.emitWarning(`spanprof does nothing in this process: ${reason}`, { type: 'SpanprofWarning', code });
+  return { native: require('./absent.js'), folder: '' };
 }
 
 const { native, folder } = loadOrWarn();

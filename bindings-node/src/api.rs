@@ -22,7 +22,6 @@ use spanprof::{Config, Error, ErrorKind, Profiler, RequestEnd, StatValue, Stats}
 use crate::context::{self, DescribedContext};
 use crate::convert::{ffi_guard_or_throw, BINDING};
 use crate::host_log;
-use crate::inspector::InspectorRuntime;
 use crate::runtime::{self, NodeRuntime};
 
 fn load(config_json: &str, program_name: Option<String>) -> std::result::Result<Config, Error> {
@@ -61,26 +60,24 @@ pub fn is_enabled(config_json: String) -> Result<bool> {
 }
 
 /// Starts the profiler. `config_json` is an object of configuration keys in camelCase; `program_name` is the service name
-/// when none is configured. Returns whether samples are taken afterwards. With `submitted`, the inspector samples and
-/// `submitProfile` receives its profiles.
+/// when none is configured. Returns whether samples are taken afterwards. Throws `unsupported_runtime` before a walk method is
+/// selected.
 #[napi]
-pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
+pub fn start(env: Env, config_json: String, program_name: Option<String>) -> Result<bool> {
     host_log::install();
     if let Ok(version) = env.get_node_version() {
         runtime::set_node_version([version.major, version.minor, version.patch]);
     }
     ffi_guard_or_throw(|| {
-        let mut config = load(&config_json, program_name)?;
+        let config = load(&config_json, program_name)?;
         if config.is_disabled() {
             return binding::start(config, None).map(|_| false);
         }
-        if submitted == Some(true) {
-            // The inspector samples; no stack is walked.
-            (config.cpu, config.wall) = (false, false);
-            return binding::start(config, Some(InspectorRuntime::get()));
-        }
         let runtime = NodeRuntime::get().map_err(unsupported)?;
         enroll(&env)?;
+        if !runtime::can_walk_stacks() {
+            return Err(unsupported("stacks cannot be walked".to_owned()));
+        }
         let run = Profiler::running().is_none().then(runtime::begin_run);
         let started = binding::start(config, Some(runtime));
         // A disabled profiler is prepared: it may be enabled later.
@@ -89,12 +86,6 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>, submit
         }
         started
     })
-}
-
-/// Submits a profile of the inspector's sampler (JSON); returns its number of samples.
-#[napi]
-pub fn submit_profile(profile_json: String) -> u32 {
-    ffi_guard(0, || InspectorRuntime::get().take(&profile_json) as u32)
 }
 
 /// Must precede the first run of the self-test's two functions.

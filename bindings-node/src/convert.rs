@@ -23,7 +23,7 @@ static OPTIONS: [BindingOption; 3] = [
     },
     BindingOption {
         name: "stack_walk",
-        values: OptionValues::Choice(&["auto", "own", "v8", "inspector"]),
+        values: OptionValues::Choice(&["auto", "own", "v8"]),
         default: "auto",
         doc: "the first walk method to try; leave it out for the first that works",
     },

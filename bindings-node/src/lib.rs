@@ -4,8 +4,8 @@
 //! defaults, limits and messages (the core), access to V8 (`runtime`), JavaScript conveniences (`lib/`). Called by the
 //! npm package, never by user code.
 //!
-//! The modules are those of every binding, and of JavaScript alone: `inspector` (a runtime whose samples V8's inspector
-//! takes), `positions` (from a code offset to a source position) and `source_map`.
+//! The modules are those of every binding, and of JavaScript alone: `positions` (from a code offset to a source position) and
+//! `source_map`.
 
 // The macro registers nothing in a test binary, so that the API has no caller there.
 #![cfg_attr(test, allow(dead_code, reason = "called through registration"))]
@@ -18,7 +18,6 @@ mod conformance;
 mod context;
 mod convert;
 mod host_log;
-mod inspector;
 mod positions;
 mod pull;
 mod runtime;

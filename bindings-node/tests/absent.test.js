@@ -94,3 +94,16 @@ test('a program preloads the package by require and by import without a change',
     assert.equal(done.stdout, 'mine\n');
   }
 });
+
+for (const [key, name] of [['bun', 'Bun'], ['deno', 'Deno']]) {
+  test(`in ${name} every function does nothing and one warning names it`, (t) => {
+    // The native module is here: it must not be loaded.
+    const run = installedWithout(t, (folder) => fs.cpSync(path.join(PACKAGE, 'prebuilds'), path.join(folder, '..'), { recursive: true }));
+    const program = `Object.defineProperty(process.versions, '${key}', { value: '9.8.7' });\n${ALL_FUNCTIONS}`;
+    const done = run('program.js', program);
+    assert.equal(done.status, 0, done.stderr);
+    assert.match(done.stdout, /complete/);
+    assert.match(done.stderr, new RegExp(`it profiles Node\\.js, and this is ${name} 9\\.8\\.7\\. Run the service with Node\\.js`));
+    assert.equal(done.stderr.match(/SpanprofWarning/g)?.length, 1, done.stderr);
+  });
+}

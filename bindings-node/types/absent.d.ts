@@ -3,11 +3,10 @@ export = absent;
  * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
  * @typedef {object} Native
  * @property {() => string} version
- * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
- *   JSON: `kind`, `message`, `hint`
+ * @property {(configJson: string, programName: string) => boolean} start throws an error whose message is JSON: `kind`, `message`,
+ *   `hint`
  * @property {(configJson: string) => boolean} isEnabled whether a start would sample; throws as `start` does
  * @property {(configJson: string) => string[]} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
- * @property {(profileJson: string) => number} submitProfile of the inspector's sampler (JSON); returns its number of samples
  * @property {() => void} expectSelfTest before the self-test's functions run for the first time
  * @property {(allowFramePointers: boolean) => string} selectStackWalk the walk method: `own`, `v8` or `none`
  * @property {() => Promise<boolean>} stop
@@ -82,10 +81,10 @@ declare namespace absent {
 type Native = {
     version: () => string;
     /**
-     * throws an error whose message is
-     * JSON: `kind`, `message`, `hint`
+     * throws an error whose message is JSON: `kind`, `message`,
+     * `hint`
      */
-    start: (configJson: string, programName: string, submitted: boolean) => boolean;
+    start: (configJson: string, programName: string) => boolean;
     /**
      * whether a start would sample; throws as `start` does
      */
@@ -94,10 +93,6 @@ type Native = {
      * values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
      */
     optionValues: (configJson: string) => string[];
-    /**
-     * of the inspector's sampler (JSON); returns its number of samples
-     */
-    submitProfile: (profileJson: string) => number;
     /**
      * before the self-test's functions run for the first time
      */

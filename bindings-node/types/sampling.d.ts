@@ -1,18 +1,8 @@
-declare namespace _exports {
-    export { StackWalk };
-}
-declare namespace _exports {
-    export { start };
-    export let submit: typeof inspector.submit;
-    export let stop: typeof inspector.stop;
-}
-export = _exports;
-type StackWalk = "auto" | "own" | "v8" | "inspector";
+export type StackWalk = "auto" | "own" | "v8";
 /**
  * @param {string} configJson
  * @param {string} programName
  * @param {StackWalk} stackWalk `auto`, or the first method to try
- * @returns {boolean} whether samples are being taken
+ * @returns {boolean} whether samples are being taken; throws as the native `start` does
  */
-declare function start(configJson: string, programName: string, stackWalk: StackWalk): boolean;
-import inspector = require("./inspector.js");
+export function start(configJson: string, programName: string, stackWalk: StackWalk): boolean;

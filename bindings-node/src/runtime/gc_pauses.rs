@@ -10,7 +10,6 @@ use spanprof::binding::sample_event;
 use spanprof::{sys, Profiler};
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
 
-use super::code_events;
 use super::js_thread_signal::JsThread;
 use super::synthetic_frame::{self, GcFrame};
 
@@ -29,10 +28,9 @@ pub fn ended(thread: &JsThread, gc_type: i32, flags: i32) {
     if started_ns == 0 {
         return;
     }
-    // Without a run of this runtime, the inspector samples, and nothing resolves these frames.
-    let reports =
-        |profiler: &Profiler| profiler.is_running() && profiler.config().gc && code_events::current_run() != 0;
-    let Some(profiler) = Profiler::running().filter(reports) else { return };
+    let Some(profiler) = Profiler::running().filter(|profiler| profiler.is_running() && profiler.config().gc) else {
+        return;
+    };
     if let Some(pause) = sample_event(now_ns.saturating_sub(started_ns), THRESHOLD_NS) {
         // The core counts a drop when the ring is full.
         let _ = profiler.submit(&RawSample {

@@ -193,6 +193,11 @@ pub fn select_stack_walk(allow_frame_pointers: bool) -> &'static str {
     self_test::select_method(allow_frame_pointers, &code_events::take_probes()).name()
 }
 
+/// Whether the self-test has selected a walk method in this process.
+pub fn can_walk_stacks() -> bool {
+    walk_method_signal::selected() != walk_method_signal::WalkMethod::None
+}
+
 /// Measures the event loop of the calling thread, which is enrolled. False when it is measured already.
 pub fn watch_event_loop(event_loop: usize) -> bool {
     current_thread().is_some_and(|thread| event_loop::begin(thread, event_loop))
@@ -341,22 +346,18 @@ fn stack_high_by_library() -> usize {
     }
 }
 
-/// Resource attributes of Node.js, for every walk method.
-pub fn resource_attributes() -> Vec<(String, String)> {
-    // An attribute without a value is left out.
-    let version = NODE_VERSION.get().map(|version| version.map(|part| part.to_string()).join(".")).unwrap_or_default();
-    [
-        ("process.runtime.name", "nodejs"),
-        ("process.runtime.version", version.as_str()),
-        ("telemetry.sdk.language", "nodejs"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into()
-}
-
 impl Runtime for NodeRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
-        resource_attributes()
+        // An attribute without a value is left out.
+        let version =
+            NODE_VERSION.get().map(|version| version.map(|part| part.to_string()).join(".")).unwrap_or_default();
+        [
+            ("process.runtime.name", "nodejs"),
+            ("process.runtime.version", version.as_str()),
+            ("telemetry.sdk.language", "nodejs"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
     }
 
     fn capture(&self) -> CaptureFn {

@@ -10,11 +10,11 @@ pub enum WalkMethod {
     FramePointers = 0,
     /// By V8's `GetStackSample` alone.
     V8 = 1,
-    /// Stacks are not walked.
+    /// None was selected yet, or none passed the self-test: stacks are not walked.
     None = 2,
 }
 
-static WALK_METHOD: AtomicU8 = AtomicU8::new(WalkMethod::FramePointers as u8);
+static WALK_METHOD: AtomicU8 = AtomicU8::new(WalkMethod::None as u8);
 
 /// The selected method.
 pub fn selected() -> WalkMethod {

@@ -18,7 +18,7 @@ if (!isMainThread) {
   const spanprof = require('spanprof');
   const [, , directory, way] = process.argv;
   const options = { serviceName: 'ends', sampleRate: 1000, wall: true, wallRate: 250, uploadInterval: 1, stopTimeout: 20, destinations: [{ type: 'file', directory }] };
-  if (!way.endsWith('Inspector')) spanprof.start(options);
+  spanprof.start(options);
   const { Worker } = require('node:worker_threads');
   const working = async () => {
     const worker = new Worker(__filename);
@@ -45,21 +45,6 @@ if (!isMainThread) {
         await worker.terminate();
       }
       await spanprof.stop();
-    },
-    async failingInspector() {
-      const { Session } = require('node:inspector');
-      spanprof.start({ ...options, wall: false, stackWalk: 'inspector' });
-      let failed = 0;
-      Session.prototype.post = () => { failed++; throw new RangeError('mine'); };
-      // Wait for the end of a window.
-      while (failed === 0) await later(50);
-      await later(50);
-      await spanprof.flush();
-      await spanprof.stop();
-    },
-    async missingInspector() {
-      require('node:inspector').Session.prototype.connect = () => { throw new RangeError('mine'); };
-      if (spanprof.start({ ...options, stackWalk: 'inspector' }) || spanprof.stats().state === 'running') process.exit(4);
     },
     async cycles() {
       const worker = await working();
