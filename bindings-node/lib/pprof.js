@@ -219,7 +219,7 @@ function stopHeap() {
  * @returns {Profile}
  */
 function profileHeap(ignoreSamplePath, _sourceMapper) {
-  if (heapSettings === undefined) throw new Error('Heap profiler is not enabled.');
+  if (heapSettings === undefined) throw new Error('Heap profiler is not enabled: call pprof.heap.start(512 * 1024, 64) first.');
   const pprof = native.objectsInUse();
   if (pprof === null && native.isRunning() && !hasWarnedOfHeap) {
     hasWarnedOfHeap = true;

@@ -9,6 +9,7 @@ const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const file = require('./pprof_file.js');
 
+const NOT_ENABLED = 'Heap profiler is not enabled: call pprof.heap.start(512 * 1024, 64) first.';
 const PACKAGE = path.join(__dirname, '..');
 const REQUIRE = "const pprof = require('spanprof/pprof'); const fs = require('fs'); const spanprof = require('spanprof');";
 const IMPORT = "import * as pprof from 'spanprof/pprof'; import fs from 'node:fs'; import spanprof from 'spanprof';";
@@ -293,7 +294,7 @@ for (const [system, source] of [['CommonJS', `${REQUIRE}\n(async () => {${HEAP}}
     assert.equal(bytes(read('without.pb.gz'), 'keepArrays'), 0, 'samples of a path are left out');
     assert.deepEqual(period, [interval, 'space', undefined].map((value) => value ?? null));
     assert.deepEqual(errors, [
-      'Heap profiler is not enabled.', 'Heap profiler is not enabled.',
+      NOT_ENABLED, NOT_ENABLED,
       `Heap profiler is already started with intervalBytes ${interval} and stackDepth 64`,
     ]);
     assert.deepEqual(runs, [true, true, false], 'the temporary profiler ends with its last use');
