@@ -139,7 +139,7 @@ test('a worker\'s frames have its functions and builtins, also after a stop and 
     for (const burner of ['burnInMain', 'burnInWorker']) {
       const within = stacks.filter((stack) => stack.includes(burner));
       assert.ok(within.length > 0, `${round}: ${burner} is missing`);
-      assert.ok(within.some((stack) => stack.includes('ArrayFrom')), `${round}: no built-in code in ${burner}`);
+      assert.ok(within.some((stack) => stack.includes('Array.from')), `${round}: no built-in code in ${burner}`);
     }
   }
   // Code outlives the samples taken in it, and the frames of a long turn are resolved at their own positions.

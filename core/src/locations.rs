@@ -60,7 +60,7 @@ impl LocationTable {
             frames.push(Frame { function: activity.name().into(), ..Frame::default() });
         } else if let Some(pc) = raw.native_pc() {
             let (frame, is_of_program) = self.native_frame(pc);
-            frames.push(frame);
+            frames.push(runtime.native_frame(frame));
             // The program is never unloaded, and a lookup in a large program is expensive.
             may_end = !is_of_program;
         } else {

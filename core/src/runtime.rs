@@ -78,6 +78,12 @@ pub trait Runtime: Send + Sync + 'static {
         None
     }
 
+    /// The frame of native code, from that of its symbol: the code may implement a function of the language. Called by the drain
+    /// thread, once for each address.
+    fn native_frame(&self, frame: Frame) -> Frame {
+        frame
+    }
+
     /// Whether `capture_other` makes the thread walk itself (a self-walk), so that a moving CPU clock does not mean a torn
     /// stack. `SignalBlocked` means that the request is pending: `capture_other` is called again for this thread.
     fn uses_self_walks(&self) -> bool {

@@ -10,7 +10,7 @@ use spanprof::runtime::{Frame, FrameType};
 
 use super::inlining::InliningFrame;
 use super::{script_offset, Inlining, LineTable, Position, NO_POSITION};
-use crate::runtime::CodeName;
+use crate::runtime::{builtin_frame, CodeName, ANONYMOUS};
 use crate::source_map::{self, Origin, SourceMap, SourceMapLimits};
 
 /// Clears a flag when dropped: the JavaScript thread then describes the script again.
@@ -236,11 +236,7 @@ impl Scripts {
     /// The frames of a location in code, innermost first.
     pub fn frames(&mut self, at: &CodeLocation<'_>, out: &mut Vec<Frame>) {
         if !at.name.is_script {
-            return out.push(Frame {
-                function: at.name.function.clone(),
-                frame_type: FrameType::Native,
-                ..Frame::default()
-            });
+            return out.push(builtin_frame(&at.name.function));
         }
         let trusted =
             at.inlining.filter(|inlining| inlining.is_reported || self.mostly_own(at, inlining.own_positions()));
@@ -307,6 +303,15 @@ impl Scripts {
     }
 
     fn frame(&mut self, name: &Arc<CodeName>, number: u32, offset: u32) -> Frame {
+        let mut frame = self.named_frame(name, number, offset);
+        if &*frame.function == ANONYMOUS && frame.start_line > 0 {
+            let (_, file) = frame.file.rsplit_once('/').unwrap_or(("", &frame.file));
+            frame.function = format!("{ANONYMOUS} {file}:{}", frame.start_line).into();
+        }
+        frame
+    }
+
+    fn named_frame(&mut self, name: &Arc<CodeName>, number: u32, offset: u32) -> Frame {
         let location = self
             .scripts
             .get(&number)

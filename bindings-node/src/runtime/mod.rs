@@ -3,6 +3,7 @@
 //! drain thread.
 
 mod allocations;
+mod builtin_names;
 mod bytecode_sizes;
 mod capture_signal;
 mod code_events;
@@ -50,9 +51,10 @@ use spanprof::native_frame;
 use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, ProcessMemory, RawFrame, SampleKind};
 
+pub use builtin_names::frame as builtin_frame;
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
-pub use names::CodeName;
+pub use names::{CodeName, ANONYMOUS};
 use ring_position_signal::RingPosition;
 use v8::V8;
 
@@ -438,8 +440,12 @@ impl Runtime for NodeRuntime {
         drop(map);
         if out.is_empty() {
             // V8's walk returns the C++ functions that JavaScript called, outer ones too, as bare addresses.
-            out.extend(native_frame(address));
+            out.extend(native_frame(address).map(|frame| self.native_frame(frame)));
         }
+    }
+
+    fn native_frame(&self, frame: Frame) -> Frame {
+        builtin_names::of_cpp(&frame.function).unwrap_or(frame)
     }
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+/// Name of functions without one. Their frames add file and line, which distinguish them.
+pub const ANONYMOUS: &str = "(anonymous)";
+
 /// The name of a code object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeName {
@@ -61,7 +64,7 @@ fn script(text: &str, tag: &str) -> CodeName {
     } else {
         (function, file)
     };
-    let anonymous = if tag == "Script" { "(top level)" } else { "(anonymous)" };
+    let anonymous = if tag == "Script" { "(top level)" } else { ANONYMOUS };
     CodeName {
         function: if function.is_empty() { anonymous } else { function }.into(),
         file: file.into(),

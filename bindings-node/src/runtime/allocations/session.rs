@@ -12,7 +12,7 @@ use spanprof::{sys, LogLevel};
 use spanprof_signal::heap::{SelectedObject, HEAP};
 use spanprof_signal::{Context, RawFrame};
 
-use super::super::names::CodeName;
+use super::super::names::{CodeName, ANONYMOUS};
 use super::super::{code_metadata, published_v8};
 use super::array_buffers;
 use super::functions::{self, AllocatingFunction};
@@ -313,7 +313,7 @@ impl SamplerRun {
         let (function, file) = (text(site.name()), text(site.script_name()));
         let (start_line, start_column) = site.start();
         let is_script = site.script_id() != 0;
-        let function = if function.is_empty() { "(anonymous)".into() } else { function.into() };
+        let function = if function.is_empty() { ANONYMOUS.into() } else { function.into() };
         let name = CodeName { function, file: file.into(), start_line, start_column, is_script };
         let script = code_metadata::known_script(site.script_id());
         let frame = functions::frame_of(AllocatingFunction { name: name.into(), script });

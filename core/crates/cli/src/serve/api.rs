@@ -1,6 +1,7 @@
 //! The JSON API under `/api/`, for the page and for the verbs that query a running server. All accept the same filters as
 //! query parameters: `service type label trace_id span_id from to`. Called by `route` after the Host check.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CACHE_CONTROL, CON
 use hyper::{Request, StatusCode};
 use serde_json::{json, Map, Value};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
-use spanprof_profile::{is_gauge_type, transform};
+use spanprof_profile::{is_gauge_type, transform, ProfilesData};
 use spanprof_read::query::{self, Filter, Granularity};
 
 use super::comparison;
@@ -84,7 +85,9 @@ pub(crate) async fn respond(state: &Arc<ServerState>, path: &str, request: &Requ
 /// Rejects unknown parameters: a misspelt filter would otherwise be ignored.
 fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (StatusCode, String)> {
     let own: &[&str] = match path {
-        "/api/top" | "/api/traces" => &["limit"],
+        "/api/top" => &["limit", "native"],
+        "/api/traces" => &["limit"],
+        "/api/flamegraph" => &["native"],
         "/api/profile" => &["format", "detail"],
         "/api/diff" => &comparison::PARAMETERS,
         _ => &[],
@@ -111,6 +114,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             text.parse().map_err(|_| (StatusCode::BAD_REQUEST, format!("`limit`: expected a number, got `{text}`")))
         }
     };
+    let has_native = parameter("native").is_some_and(|value| value == "1");
     let stacks = || state.store.query(&filter, Detail::Stacks, &state.settings.limits);
     let json = match path {
         "/api/services" => services(&windows(state, &filter), &filter),
@@ -123,10 +127,10 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/timeline" => timeline(summaries(&windows(state, &filter), &filter), &filter),
         "/api/windows" => window_list(&windows(state, &filter)),
         "/api/stats" => stats(state),
-        "/api/top" => top(&stacks(), &filter, limit()?),
+        "/api/top" => top(&stacks(), &filter, has_native, limit()?),
         "/api/traces" => traces(&stacks(), &filter, limit()?),
         "/api/flamegraph" => {
-            let bytes = flame(&stacks(), &filter).into_bytes();
+            let bytes = flame(&stacks(), &filter, has_native).into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
         "/api/diff" => {
@@ -278,8 +282,18 @@ fn ms(nanos: u64) -> u64 {
     nanos / 1_000_000
 }
 
-fn top(result: &QueryResult, filter: &Filter, limit: usize) -> Value {
-    let table = query::top(&result.data, &selection::type_to_show(&result.data, filter), Granularity::Function);
+/// The samples, `has_native` with the native frames below V8's builtins.
+fn shown(result: &QueryResult, has_native: bool) -> Cow<'_, ProfilesData> {
+    let mut data = Cow::Borrowed(&result.data);
+    if !has_native && query::has_builtins(&data) {
+        query::fold_builtins(data.to_mut());
+    }
+    data
+}
+
+fn top(result: &QueryResult, filter: &Filter, has_native: bool, limit: usize) -> Value {
+    let data = shown(result, has_native);
+    let table = query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function);
     let mut members = crate::verbs::top::members(&table, limit);
     members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
     with_completeness(members, result)
@@ -295,8 +309,9 @@ fn with_completeness(mut members: Map<String, Value>, result: &QueryResult) -> V
     Value::Object(members)
 }
 
-fn flame(result: &QueryResult, filter: &Filter) -> String {
-    let tree = transform::tree(&result.data, &selection::type_to_show(&result.data, filter));
+fn flame(result: &QueryResult, filter: &Filter, has_native: bool) -> String {
+    let data = shown(result, has_native);
+    let tree = transform::tree(&data, &selection::type_to_show(&data, filter));
     let [type_name, unit] = [&tree.type_name, &tree.unit].map(|text| Value::from(text.as_str()));
     let (windows, left_out) = (result.windows, result.windows_left_out);
     // The tree is JSON already, and large.

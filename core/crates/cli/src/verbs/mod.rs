@@ -60,6 +60,22 @@ pub(crate) struct ReadArguments {
     pub ignore: Option<Regex>,
 }
 
+/// Frames below built-in functions of V8.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BuiltinArguments {
+    /// with the native frames of V8 below JSON.parse and other built-in functions
+    #[arg(long)]
+    pub native: bool,
+}
+
+impl BuiltinArguments {
+    fn apply(&self, data: &mut ProfilesData) {
+        if !self.native {
+            query::fold_builtins(data);
+        }
+    }
+}
+
 /// Output file of a verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutputArguments {

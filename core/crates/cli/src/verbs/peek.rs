@@ -6,7 +6,7 @@ use spanprof_profile::transform::{self, StackTree};
 use spanprof_read::query::{self, FunctionLine, Neighbors};
 
 use super::table::{function_members, function_text, row_limit};
-use super::{matches, no_function, one_type, pattern, selected, ReadArguments, SOURCE_ABOUT};
+use super::{matches, no_function, one_type, pattern, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -34,6 +34,8 @@ pub(crate) struct PeekArguments {
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
+    pub builtins: BuiltinArguments,
+    #[command(flatten)]
     pub end: EndArguments,
 }
 
@@ -58,7 +60,8 @@ pub(crate) fn answer(given: &PeekArguments) -> Result<Value, Failure> {
 }
 
 fn found(given: &PeekArguments) -> Result<(StackTree, Vec<Neighbors>), Failure> {
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    given.builtins.apply(&mut data);
     let tree = transform::tree(&data, &one_type(&data, &filter));
     let found = query::neighbors(&tree, |at| matches(&given.pattern, at));
     if found.is_empty() {

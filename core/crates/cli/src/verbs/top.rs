@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use spanprof_read::query::{self, TopRow, TopTable, Weight};
 
 use super::table::{function_members, function_text, SortColumn, TableArguments};
-use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
+use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -31,6 +31,8 @@ pub(crate) struct TopArguments {
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
+    pub builtins: BuiltinArguments,
+    #[command(flatten)]
     pub end: EndArguments,
 }
 
@@ -51,7 +53,8 @@ pub(crate) fn answer(given: &TopArguments) -> Result<Value, Failure> {
 }
 
 fn table(given: &TopArguments) -> Result<TopTable, Failure> {
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    given.builtins.apply(&mut data);
     let mut table = query::top(&data, &one_type(&data, &filter), given.table.by.into());
     if given.table.sort == SortColumn::Cum {
         let by_cum = |row: &TopRow| Reverse((row.weight.cum, row.weight.flat));

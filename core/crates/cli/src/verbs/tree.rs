@@ -5,7 +5,7 @@ use spanprof_profile::transform::{self, StackTree};
 use spanprof_read::query::{self, CallRow, FunctionLine};
 
 use super::table::{function_members, function_text};
-use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
+use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -35,6 +35,8 @@ pub(crate) struct TreeArguments {
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
+    pub builtins: BuiltinArguments,
+    #[command(flatten)]
     pub end: EndArguments,
 }
 
@@ -51,7 +53,8 @@ pub(crate) fn answer(given: &TreeArguments) -> Result<Value, Failure> {
 }
 
 fn calls(given: &TreeArguments) -> Result<(StackTree, Vec<CallRow>), Failure> {
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    given.builtins.apply(&mut data);
     let tree = transform::tree(&data, &one_type(&data, &filter));
     let depth = if given.depth == 0 { u32::MAX } else { given.depth };
     let total = tree.nodes.first().map_or(0, |root| root.total_weight);

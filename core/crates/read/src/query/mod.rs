@@ -1,6 +1,7 @@
 //! Queries: filters, list of types and labels, top table, call tree, callers and callees, comparison, spans. They return values,
 //! which the command line formats.
 
+mod builtins;
 mod call_tree;
 mod diff;
 mod diff_tree;
@@ -17,6 +18,7 @@ mod top;
 mod weights;
 mod window_sums;
 
+pub use builtins::{fold_builtins, has_builtins};
 pub use call_tree::{call_tree, CallRow};
 pub use diff::{diff, DiffRow, DiffSide, DiffTable};
 pub use diff_tree::{diff_tree, DiffNode, DiffTree, OneSidedPath};

@@ -1,7 +1,7 @@
 /* The page: state, requests, filters and views. Last of the scripts, since it loads the page. */
 // ---- state of the view, stored in the address bar -----------------------------------------------------------------
 
-const state = { service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "", sort: "flat", live: false, base: "previous", baseLabels: "", absolute: false };
+const state = { service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "", sort: "flat", live: false, native: false, base: "previous", baseLabels: "", absolute: false };
 
 function readAddress() {
   const query = new URLSearchParams(location.search);
@@ -16,6 +16,7 @@ function readAddress() {
   state.search = query.get("search") || "";
   state.sort = ["flat", "cum", "besideFlat", "besideCum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
   state.live = query.get("live") === "1";
+  state.native = query.get("native") === "1";
   readComparison(query);
 }
 /** With `asStep` the browser's Back button returns to this state. */
@@ -25,6 +26,7 @@ function writeAddress(asStep) {
   if (state.search) query.set("search", state.search);
   if (state.sort !== "flat") query.set("sort", state.sort);
   if (state.live) query.set("live", "1");
+  if (state.native) query.set("native", "1");
   if (state.view === "compare") writeComparison(query);
   const address = "?" + query;
   if (asStep && address !== location.search) history.pushState(null, "", address);
@@ -100,12 +102,13 @@ async function load() {
     writeAddress(isStep);
     isStep = true;
     const filters = selection(false);
+    const native = state.native ? "&native=1" : "";
     const besideType = types.some((of) => of.type === BESIDE[state.type]) ? BESIDE[state.type] : null;
     const besideFilters = selection(false, "age");
     besideFilters.set("type", besideType);
     const [labels, timeline, top, flame, traces, beside] = await Promise.all([
-      request("labels", selection(false, "type")), request("timeline", untilNow(filters)), request("top", filters + "&limit=500"),
-      request("flamegraph", filters), request("traces", filters + "&limit=200"), besideType && request("top", besideFilters + "&limit=500"),
+      request("labels", selection(false, "type")), request("timeline", untilNow(filters)), request("top", filters + native + "&limit=500"),
+      request("flamegraph", filters + native), request("traces", filters + "&limit=200"), besideType && request("top", besideFilters + native + "&limit=500"),
     ]);
     if (mine !== round) return;
     showFilters(labels.labels);
@@ -199,7 +202,12 @@ byId("range").addEventListener("change", (event) => {
 byId("refresh").addEventListener("click", () => load());
 function showLive() {
   byId("live").setAttribute("aria-pressed", String(state.live));
+  byId("native").setAttribute("aria-pressed", String(state.native));
 }
+byId("native").addEventListener("click", () => {
+  state.native = !state.native;
+  load();
+});
 byId("live").addEventListener("click", () => {
   state.live = !state.live;
   showLive();
