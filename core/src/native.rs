@@ -102,10 +102,8 @@ impl Runtime for NativeRuntime {
         crate::sync::is_of_lock(frame)
     }
 
-    /// The crate `alloc` of the standard library: boxes, vectors, strings.
     fn is_of_allocator(&self, frame: &Frame) -> bool {
-        let name = frame.function.trim_start_matches('<');
-        name.starts_with("alloc::") || frame.file.contains("/library/alloc/src/")
+        is_between_program_and_allocator(frame)
     }
 
     fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
@@ -140,6 +138,26 @@ impl Runtime for NativeRuntime {
     }
 }
 
+/// Functions that the compiler generates for `#[global_allocator]`: `__rust_alloc_zeroed`, `__rg_alloc` and their kind.
+const ENTRY_POINTS: [&str; 3] = ["__rust_alloc", "__rust_realloc", "__rg_"];
+/// Crates of the standard library, and parts of them, that allocate for their caller: containers, iterators, formatters.
+const STANDARD_CONTAINERS: [(&str, &str); 4] = [
+    ("alloc::", "/library/alloc/src/"),
+    ("core::", "/library/core/src/"),
+    ("std::collections::", "/library/std/src/collections/"),
+    ("hashbrown::", "/rust/deps/hashbrown-"),
+];
+
+/// Whether a function lies between the program and its allocator. In an optimized program these are inlined, and with line
+/// tables only, the names of inlined functions lack their path, so that their file decides.
+fn is_between_program_and_allocator(frame: &Frame) -> bool {
+    let name = frame.function.trim_start_matches('<');
+    let last = name.rsplit("::").next().unwrap_or_default();
+    frame.file.ends_with(sys::ALLOCATOR_HOOK_FILE)
+        || ENTRY_POINTS.iter().any(|prefix| last.starts_with(prefix))
+        || STANDARD_CONTAINERS.iter().any(|(path, file)| name.starts_with(path) || frame.file.contains(file))
+}
+
 /// Marks a thread inside the `backtrace` crate, which holds its own lock meanwhile. A child forked then inherits a lock that
 /// is never released: it does not call the crate, and its frames have the name of their file.
 struct SymbolizerGuard;
@@ -165,5 +183,42 @@ const GENERATION: u64 = 0xffff_ffff << 32;
 impl Drop for SymbolizerGuard {
     fn drop(&mut self) {
         SYMBOLIZING.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_hidden(function: &str, file: &str) -> bool {
+        let frame = Frame { function: function.into(), file: file.into(), ..Frame::default() };
+        is_between_program_and_allocator(&frame)
+    }
+
+    #[test]
+    fn heap_stacks_begin_in_the_program_whether_or_not_the_allocator_is_inlined() {
+        let hook = "/service/core/src/sys/profiled_allocator_signal.rs";
+        let library = |path: &str| format!("/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/{path}");
+        // Full debug information, then line tables only.
+        assert!(is_hidden(
+            "<spanprof::sys::profiled_allocator_signal::Profiled<A> as core::alloc::global::GlobalAlloc>::alloc",
+            hook
+        ));
+        assert!(is_hidden("alloc_zeroed<std::alloc::System>", hook));
+        assert!(is_hidden("__rustc::__rust_alloc_zeroed", "/service/src/main.rs"));
+        assert!(is_hidden("__rust_realloc", "/service/src/main.rs"));
+        assert!(is_hidden("alloc::vec::from_elem", ""));
+        assert!(is_hidden("push<u64, alloc::alloc::Global>", &library("alloc/src/vec/mod.rs")));
+        assert!(is_hidden("write_fmt", &library("core/src/fmt/mod.rs")));
+        assert!(is_hidden("<u64 as core::fmt::Display>::fmt", &library("core/src/fmt/num.rs")));
+        assert!(is_hidden(
+            "insert<usize, u64, std::hash::random::RandomState>",
+            &library("std/src/collections/hash/map.rs")
+        ));
+        assert!(is_hidden("reserve_rehash", "/rust/deps/hashbrown-0.16.0/src/raw/mod.rs"));
+        // The program, and parts of the standard library that allocate for themselves.
+        assert!(!is_hidden("<shop::Cart as core::fmt::Display>::fmt", "/service/src/cart.rs"));
+        assert!(!is_hidden("shop::alloc::reserve", "/service/src/alloc.rs"));
+        assert!(!is_hidden("std::thread::Builder::spawn_unchecked", &library("std/src/thread/mod.rs")));
     }
 }

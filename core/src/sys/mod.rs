@@ -99,7 +99,7 @@ pub use peak_file::{
 pub use per_process::PerProcess;
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
 #[cfg(feature = "native")]
-pub use profiled_allocator_signal::{probe_allocator, Profiled};
+pub use profiled_allocator_signal::{probe_allocator, Profiled, ALLOCATOR_HOOK_FILE};
 pub use quota::{allowed_processors, cpu_group, cpu_quota, CpuGroup};
 pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
 pub use system_calls::{may_use, SystemCall};

@@ -19,6 +19,9 @@ use spanprof_signal::{SelectedAllocation, ThreadSampling};
 use super::calling_thread_walk_signal::{set_entry_frames, walk_calling_thread, walk_from, WalkStart};
 use super::thread_sampling::{passes, select, set_own_sampling};
 
+/// End of the path of this file in debug information: the functions in it are inlined in an optimized program.
+pub const ALLOCATOR_HOOK_FILE: &str = file!();
+
 /// A global allocator that samples the program's allocations for the heap profile. It calls another allocator for each
 /// request, and counts its bytes. It samples nothing while no profiler runs with `heap`.
 ///

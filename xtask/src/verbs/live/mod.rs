@@ -7,6 +7,7 @@ mod control;
 mod explain;
 mod field;
 mod governor;
+mod heap_stacks;
 mod mcp;
 mod objects;
 mod outage;
@@ -53,7 +54,12 @@ fn suites() -> Vec<Suite> {
     for language in languages::ALL {
         suites.push((language.name(), Box::new(|given| language.live(given))));
     }
-    suites.extend([suite("rust", rust_stress), suite("field", field::run), suite("system-calls", system_calls::run)]);
+    suites.extend([
+        suite("rust", rust_stress),
+        suite("heap-stacks", heap_stacks::run),
+        suite("field", field::run),
+        suite("system-calls", system_calls::run),
+    ]);
     suites
 }
 

@@ -1,0 +1,58 @@
+//! Heap stacks of optimized Rust programs begin in the program: at every `opt-level`, with line tables and with full debug
+//! information, because the optimizer inlines the allocator hook into the code that allocates.
+
+use serde_json::Value;
+
+use super::command_line;
+use crate::arguments::LiveArguments;
+use crate::scratch;
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::workspace;
+
+const OPT_LEVELS: [&str; 5] = ["0", "1", "2", "3", "s"];
+const DEBUG_INFO: [&str; 2] = ["line-tables-only", "full"];
+const SOURCE: &str = "examples/rust-leak/leak.rs";
+/// Minimum share of the bytes whose stack begins in this file. The rest is of the profiler's `flush` and `stop`.
+const MIN_SHARE: f64 = 0.99;
+
+pub fn run(_: &LiveArguments) -> StepResult {
+    let command = command_line()?;
+    for opt_level in OPT_LEVELS {
+        for debug_info in DEBUG_INFO {
+            let name = format!("opt-level={opt_level}, debug={debug_info}");
+            ProcessStep::cargo(format!("build with {name}"))
+                .args(["rustc", "--quiet", "-p", "spanprof", "--example", "rust-leak", "--"])
+                .args([format!("-Copt-level={opt_level}"), format!("-Cdebuginfo={debug_info}")])
+                .run()?;
+            let directory = scratch::empty("live-heap-stacks")?;
+            ProcessStep::new(&name, workspace::target().join("debug/examples/rust-leak")).arg(&directory).run()?;
+            for sample_type in ["alloc_space", "inuse_space"] {
+                let table = ProcessStep::new(format!("top of {name}"), &command)
+                    .args(["top", "--json", "--limit", "0", "--type", sample_type])
+                    .arg(&directory)
+                    .capture()?;
+                begins_in_the_program(&format!("{sample_type} with {name}"), &table)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn begins_in_the_program(name: &str, table: &str) -> StepResult {
+    let table: Value = serde_json::from_str(table).map_err(|error| StepFailure::new(name, error.to_string()))?;
+    let (mut inside, mut total, mut outside) = (0.0, 0.0, Vec::new());
+    for row in table["rows"].as_array().into_iter().flatten() {
+        let bytes = row["flat"].as_f64().unwrap_or_default();
+        total += bytes;
+        match row["file"].as_str().is_some_and(|file| file.ends_with(SOURCE)) {
+            true => inside += bytes,
+            false if bytes > 0.0 => outside.push(row["function"].to_string()),
+            false => {}
+        }
+    }
+    println!("{name}: {:.2} % begin in the program", 100.0 * inside / total);
+    match inside > MIN_SHARE * total {
+        true => Ok(()),
+        false => Err(StepFailure::new(name, format!("stacks begin elsewhere: {outside:?}"))),
+    }
+}
