@@ -1,6 +1,5 @@
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
-import java.time.Duration;
 import java.util.Map;
 import java.util.stream.Collectors;
 
@@ -11,10 +10,10 @@ final class OwnServiceProfiler {
 
     private OwnServiceProfiler() {}
 
-    static ServiceProfiler started(String types, String address, String windowSeconds) throws Exception {
-        SpanprofConfig.Builder settings = SpanprofConfig.builder().serviceName("bench").endpoint(address)
-                .uploadInterval(Duration.ofMillis((long) (1000 * Double.parseDouble(windowSeconds))));
+    static ServiceProfiler started(String types, String address) throws Exception {
+        SpanprofConfig.Builder settings = SpanprofConfig.builder().serviceName("bench").endpoint(address);
         switch (types) {
+            case "cpu" -> settings.heap(false).gc(false);
             case "heap" -> settings.cpu(false).gc(false);
             case "all" -> settings.profiles("all");
             default -> { }

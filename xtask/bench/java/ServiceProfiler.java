@@ -1,21 +1,21 @@
 import java.nio.file.Path;
 
-/** A profiler of {@link ServiceRun}, with windows of a few seconds. */
+/** A profiler of {@link ServiceRun}, with its default settings. */
 interface ServiceProfiler {
     /** Stops; returns the counters of samples and losses as JSON. */
     String stop() throws Exception;
 
     /** Starts one by the name of its row; each class is loaded only with the JAR it needs. */
-    static ServiceProfiler started(String name, String address, String windowSeconds) throws Exception {
+    static ServiceProfiler started(String name, String address) throws Exception {
         if (name.startsWith("spanprof, ")) {
-            return OwnServiceProfiler.started(name.substring("spanprof, ".length()), address, windowSeconds);
+            return OwnServiceProfiler.started(name.substring("spanprof, ".length()), address);
         }
         if (name.startsWith("async-profiler")) {
-            String live = name.endsWith("live") ? ",live" : "";
-            String files = Path.of(System.getProperty("java.io.tmpdir"), "service-" + ProcessHandle.current().pid() + "-%n{2}.jfr").toString();
+            String files = Path.of(System.getProperty("java.io.tmpdir"), "service-" + ProcessHandle.current().pid() + ".jfr").toString();
             AsyncProfilerPeer peer = new AsyncProfilerPeer("cpu");
-            peer.execute("start,jfr,event=cpu,interval=10ms,alloc=512k" + live + ",lock=10us,loop=" + (int) Math.ceil(Double.parseDouble(windowSeconds))
-                    + "s,file=" + files);
+            String lock = name.endsWith("lock") ? ",lock" : "";
+            // Its default interval of samples is 10 ms, that of allocations 512 KiB.
+            peer.execute("start,jfr,event=cpu,alloc=512k" + lock + ",file=" + files);
             return () -> {
                 peer.stop();
                 return "{}";

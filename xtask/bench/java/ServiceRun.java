@@ -17,7 +17,7 @@ import java.util.regex.Pattern;
  * A web service under one profiler: orders in, checks, prices, sorting, HTML out, a cache behind a lock. Prints its port, serves
  * until its standard input ends, then prints the profiler's counters as JSON.
  *
- * <pre>ServiceRun PROFILER ADDRESS WINDOW_SECONDS</pre>
+ * <pre>ServiceRun PROFILER ADDRESS</pre>
  */
 final class ServiceRun {
     /** Orders that the cache holds. */
@@ -42,7 +42,7 @@ final class ServiceRun {
     private ServiceRun() {}
 
     public static void main(String[] words) throws Exception {
-        ServiceProfiler profiler = ServiceProfiler.started(words[0], words[1], words[2]);
+        ServiceProfiler profiler = ServiceProfiler.started(words[0], words[1]);
         ServiceRun service = new ServiceRun();
         System.setProperty("sun.net.httpserver.nodelay", "true");
         ExecutorService threads = Executors.newFixedThreadPool(THREADS);

@@ -2,7 +2,7 @@
 // A web service under one profiler: JSON in and out, checks, prices, sorting, HTML, a cache. Prints its port, serves until its
 // standard input ends, then prints the profiler's counters as JSON.
 //
-//     service_run.js PROFILER ADDRESS WINDOW_SECONDS
+//     service_run.js PROFILER ADDRESS
 
 const http = require('node:http');
 
@@ -13,14 +13,21 @@ const REPEATS = 4;
 const NAME = /^[a-z]+(-[0-9]+)+$/;
 const SAMPLES_AND_LOSSES = /^(samples\.(cpu|wall|off_cpu|submitted)|heap\.samples|dropped\..*|windows\.closed)$/;
 
-const TYPES = { heap: { cpu: false, gc: false }, default: {}, all: { profiles: 'all' } };
+const TYPES = {
+  cpu: { heap: false, gc: false },
+  heap: { cpu: false, gc: false },
+  default: {},
+  all: { profiles: 'all' },
+};
+/** Length of a profile of dd-trace. */
+const DATADOG_PERIOD_MS = 60_000;
 
 /** Starts a profiler; returns its stop function, which returns counters. */
-function start(name, address, window) {
+function start(name, address) {
   if (name.startsWith('spanprof, ')) {
     const spanprof = require('spanprof');
     const types = TYPES[name.slice('spanprof, '.length)];
-    spanprof.start({ serviceName: 'bench', endpoint: address, uploadInterval: window, ...types });
+    spanprof.start({ serviceName: 'bench', endpoint: address, ...types });
     return async () => {
       const counters = Object.entries(spanprof.stats()).filter(([key]) => SAMPLES_AND_LOSSES.test(key));
       await spanprof.stop();
@@ -28,9 +35,9 @@ function start(name, address, window) {
     };
   }
   if (name.startsWith('datadog')) {
-    // As dd-trace uses it; the heap's interval is its default.
+    // As dd-trace uses it, with its default intervals.
     const { encode, heap, time } = require('@datadog/pprof');
-    const settings = { intervalMicros: 10_000, durationMillis: window * 1000, withContexts: true, collectCpuTime: true };
+    const settings = { intervalMicros: 10_000, durationMillis: DATADOG_PERIOD_MS, withContexts: true, collectCpuTime: true };
     const withTime = name.includes('wall');
     if (withTime) time.start(settings);
     heap.start(512 * 1024, 64);
@@ -38,7 +45,7 @@ function start(name, address, window) {
     setInterval(() => {
       if (withTime) deliver(time.stop(true));
       deliver(heap.profile());
-    }, window * 1000).unref();
+    }, DATADOG_PERIOD_MS).unref();
   }
   return async () => ({});
 }
@@ -63,8 +70,8 @@ function order(orders, body) {
 }
 
 function main() {
-  const [name, address, window] = process.argv.slice(2);
-  const stop = start(name, address, Number(window));
+  const [name, address] = process.argv.slice(2);
+  const stop = start(name, address);
   const orders = new Map();
   const server = http.createServer((request, response) => {
     const parts = [];
@@ -77,8 +84,6 @@ function main() {
       response.end(answer);
     });
   });
-  // The client keeps its connections while other services are under load.
-  server.keepAliveTimeout = 0;
   server.listen(0, '127.0.0.1', () => console.log(server.address().port));
   process.stdin.resume().once('end', async () => {
     console.log(JSON.stringify(await stop()));

@@ -72,20 +72,21 @@ def ddtrace(_rate, address):
 
 #: Settings of spanprof in a web service, by the name of its row.
 SERVICE_SETTINGS = {
-    "spanprof, default": {},
+    "spanprof, cpu": {"heap": False, "gc": False},
     "spanprof, heap": {"cpu": False, "gc": False},
+    "spanprof, default": {},
     "spanprof, all": {"profiles": "all"},
 }
 #: Prefixes of the counters of samples taken and lost.
 SAMPLES_AND_LOSSES = ("samples.cpu", "samples.wall", "samples.off_cpu", "samples.submitted", "heap.samples", "dropped.", "windows.closed")
 
 
-def start_service(name, address, window):
-    """Starts a profiler with windows of so many seconds; returns its stop function, which returns counters."""
+def start_service(name, address):
+    """Starts a profiler with its default settings; returns its stop function, which returns counters."""
     if name in SERVICE_SETTINGS:
         import spanprof
 
-        spanprof.start(service_name="bench", endpoint=address, upload_interval=window, **SERVICE_SETTINGS[name])
+        spanprof.start(service_name="bench", endpoint=address, **SERVICE_SETTINGS[name])
 
         def stop():
             stats = spanprof.stats()
@@ -94,16 +95,14 @@ def start_service(name, address, window):
 
         return stop
     if name == "ddtrace":
-        # Stacks, memory and locks, all on by default.
-        os.environ.update(
-            DD_TRACE_AGENT_URL=address,
-            DD_INSTRUMENTATION_TELEMETRY_ENABLED="false",
-            DD_PROFILING_UPLOAD_INTERVAL=str(window),
-            DD_PROFILING_MEMORY_ENABLED="true",
-            DD_PROFILING_LOCK_ENABLED="true",
-        )
+        # Stacks, memory and locks are on by default.
+        os.environ.update(DD_TRACE_AGENT_URL=address, DD_INSTRUMENTATION_TELEMETRY_ENABLED="false")
         from ddtrace.profiling import Profiler
 
         profiler = Profiler(service="bench", env="bench", version="1")
         profiler.start()
+    if name == "pyroscope":
+        import pyroscope
+
+        pyroscope.configure(application_name="bench", server_address=address)
     return dict

@@ -1,7 +1,7 @@
 """A web service under one profiler: JSON in and out, checks, prices, sorting, HTML, a cache behind a lock. Prints its port, serves until its
 standard input ends, then prints the profiler's counters as JSON.
 
-    service_run.py PROFILER ADDRESS WINDOW_SECONDS
+    service_run.py PROFILER ADDRESS
 """
 
 import html
@@ -69,8 +69,7 @@ class ShopHandler(BaseHTTPRequestHandler):
 
 
 def main():
-    name, address, window = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    stop = profilers.start_service(name, address, window)
+    stop = profilers.start_service(sys.argv[1], sys.argv[2])
     # The lock is created while the profiler runs, as in a service that starts it first.
     server = ThreadingHTTPServer(("127.0.0.1", 0), ShopHandler)
     server.daemon_threads = True

@@ -35,9 +35,11 @@ const OF_PROGRAMS: &[ProgramBenchmark] = &[
         program: "ServiceRun",
         profilers: &[
             "none",
+            "spanprof, cpu",
             "spanprof, heap",
             "spanprof, default",
             "spanprof, all",
+            "async-profiler, cpu, alloc",
             "async-profiler, cpu, alloc, lock",
         ],
     },

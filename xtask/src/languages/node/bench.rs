@@ -33,6 +33,7 @@ const OF_PROGRAMS: &[ProgramBenchmark] = &[
         program: "service_run.js",
         profilers: &[
             "none",
+            "spanprof, cpu",
             "spanprof, heap",
             "spanprof, default",
             "spanprof, all",

@@ -36,7 +36,15 @@ const OF_PROGRAMS: &[ProgramBenchmark] = &[
         name: "service",
         script: "service",
         program: "service_run.py",
-        profilers: &["none", "spanprof, heap", "spanprof, default", "spanprof, all", "ddtrace"],
+        profilers: &[
+            "none",
+            "spanprof, cpu",
+            "spanprof, heap",
+            "spanprof, default",
+            "spanprof, all",
+            "ddtrace",
+            "pyroscope",
+        ],
     },
     ProgramBenchmark {
         name: "heap-accuracy",

@@ -23,7 +23,7 @@ use crate::{scratch, workspace};
 /// heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside ddtrace
 /// heap-cost   CPU of that program, at 512 and 128 KiB, beside ddtrace
 /// lock-accuracy  waits for three kinds of locks, against the truth, beside ddtrace
-/// service     a web service under load: CPU per request, latency and memory; default, heap alone, all types, ddtrace
+/// service     a web service: CPU of 25,000 requests in fresh processes, and memory; each type, ddtrace, pyroscope-io; 20 minutes
 /// footprint   start time, resident memory, size of the wheel
 /// gate        false alarms and misses of `spanprof diff --fail-over` on 200 runs of a program, half an hour
 ///
@@ -36,7 +36,7 @@ use crate::{scratch, workspace};
 /// node-labels    cost of labels in a program that awaits
 /// node-heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside @datadog/pprof
 /// node-heap-cost  CPU of that program, at 512 and 128 KiB, beside @datadog/pprof
-/// node-service   a web service under load: CPU per request, latency and memory; default, heap alone, all types, @datadog/pprof
+/// node-service   a web service: CPU of 25,000 requests in fresh processes, and memory; each type, @datadog/pprof; 20 minutes
 ///
 /// Java, beside async-profiler, the Pyroscope agent and the flight recorder; `java` is all of them:
 /// java-handler   cost of a sample to its thread, beside async-profiler's walk; our own CPU
@@ -47,7 +47,7 @@ use crate::{scratch, workspace};
 /// java-heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside async-profiler
 /// java-heap-cost  CPU of that program, at 512 and 128 KiB, beside async-profiler
 /// java-lock-accuracy  waits of platform and virtual threads, against the truth, beside async-profiler
-/// java-service   a web service under load: CPU per request, latency and memory; default, heap alone, all types, async-profiler
+/// java-service   a web service: CPU of 25,000 requests in fresh processes, and memory; each type, async-profiler; 20 minutes
 /// java-start     starts, stops, pauses, memory, samples lost at a stop
 ///
 /// The other profilers are installed in separate environments.
