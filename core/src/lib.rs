@@ -3,7 +3,12 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), spanprof::Error> {
-//! let config = spanprof::Config::builder().service_name("checkout").load()?;
+//! let config = spanprof::Config::builder()
+//!     .service_name("checkout")
+//!     .sample_rate(100)
+//!     .output("flame.html")
+//!     .tags([("region", "eu")])
+//!     .load()?;
 //! let profiler = spanprof::Profiler::start(config)?;
 //!
 //! let total = spanprof::tag_wrapper([("route", "/cart")], || 1 + 1);

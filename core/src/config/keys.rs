@@ -11,6 +11,7 @@ use super::key::{Bounds, Key};
 use super::pull::check_pull;
 use super::redaction::{RedactionRules, SecretText};
 use super::retention::{CpuShare, SampleRetention, TailDuration};
+use super::setting::SettingValue;
 use super::share::percent_hint;
 use super::types::{
     Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Profiles, Protocol, Proxies,
@@ -240,8 +241,8 @@ macro_rules! config_keys {
 
         impl ConfigBuilder {
             $($(#[doc = $doc])+
-            pub fn $name(self, value: impl Into<$type>) -> Self {
-                let value: $type = value.into();
+            pub fn $name(self, value: impl Into<SettingValue<$type>>) -> Self {
+                let SettingValue(value) = value.into();
                 self.typed(stringify!($name), Box::new(move |config: &mut Config| config.$name = value.clone()))
             })+
         }

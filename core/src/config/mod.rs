@@ -24,6 +24,7 @@ mod reference;
 mod retention;
 mod running_config;
 mod schema;
+mod setting;
 mod share;
 mod types;
 mod value;
@@ -44,6 +45,7 @@ pub(crate) use nested::{flattened, nearest_nested};
 pub use redaction::{RedactionRules, SecretText};
 pub use retention::{CpuShare, SampleRetention, TailDuration};
 pub(crate) use running_config::{Burst, RunningConfig};
+pub use setting::SettingValue;
 pub use types::{
     Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LabelNames, LinkDetail, Profiles,
     Protocol, Proxies,
