@@ -66,6 +66,8 @@ pub mod pprof;
 mod profiler;
 #[doc(hidden)]
 pub mod pull;
+#[cfg(feature = "pyroscope")]
+pub mod pyroscope;
 mod random;
 mod reduction;
 mod request;

@@ -32,6 +32,8 @@ mod yaml;
 
 pub use binding_options::{BindingOption, OptionValues};
 pub use duty_cycle::DutyCycle;
+#[cfg(feature = "pyroscope")]
+pub(crate) use environment::base64;
 pub(crate) use environment::kill_switch;
 pub use environment::{process_environment, Environment};
 pub(crate) use file::{line_of_key, read_settings};
