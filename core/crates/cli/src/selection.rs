@@ -2,7 +2,7 @@
 //! of `serve`, which have the same names. Called by every verb that reads profiles and by the HTTP API.
 
 use spanprof_profile::ProfilesData;
-use spanprof_read::query::{self, Filter};
+use spanprof_read::query::{self, Filter, LabelMatcher, MatchOperator};
 
 use crate::failure::Failure;
 use crate::moment;
@@ -16,7 +16,7 @@ pub(crate) struct FilterArguments {
     /// only this profile type: cpu, wall, alloc_space, …
     #[arg(long = "type", value_name = "TYPE")]
     pub type_name: Option<String>,
-    /// only samples with this label; repeat for more
+    /// only samples with this label, also KEY!=VALUE, KEY=~REGEX, KEY!~REGEX; repeat for more
     #[arg(long, value_name = "KEY=VALUE")]
     pub label: Vec<String>,
     /// only samples of this trace (32 hex digits)
@@ -76,14 +76,26 @@ pub(crate) fn narrow(filter: &mut Filter, selector: &str) -> Result<(), String> 
     if !service.trim().is_empty() {
         filter.service = Some(service.trim().to_owned());
     }
-    for attribute in attributes.split(',').map(str::trim).filter(|attribute| !attribute.is_empty()) {
-        let (key, value) = attribute.split_once('=').ok_or_else(expected)?;
-        let value = value.trim();
-        let unquoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-        if key.trim().is_empty() {
-            return Err(expected());
-        }
-        filter.labels.push((key.trim().to_owned(), unquoted.to_owned()));
+    // Quoted values may contain commas.
+    let mut is_quoted = false;
+    let separators = attributes.split(|character| {
+        is_quoted ^= character == '"';
+        character == ',' && !is_quoted
+    });
+    for attribute in separators.filter(|attribute| !attribute.trim().is_empty()) {
+        add_label(filter, attribute).map_err(|message| format!("{}: {message}", expected()))?;
+    }
+    Ok(())
+}
+
+/// Adds a condition on a label. Those that pprof files have for the span link select by it.
+fn add_label(filter: &mut Filter, text: &str) -> Result<(), String> {
+    let label = LabelMatcher::parse(text)?;
+    match (label.key.as_str(), label.operator) {
+        ("trace_id", MatchOperator::Equal) => filter.trace_id = Some(id("trace_id", &label.value)?),
+        ("span_id", MatchOperator::Equal) => filter.span_id = Some(id("span_id", &label.value)?),
+        (key @ ("trace_id" | "span_id"), _) => return Err(format!("`{key}` is compared with `=` only, got `{text}`")),
+        _ => filter.labels.push(label),
     }
     Ok(())
 }
@@ -109,8 +121,8 @@ pub(crate) fn to_parameters(filter: &Filter) -> Vec<(&'static str, String)> {
     let mut add = |name, value: Option<String>| parameters.extend(value.map(|value| (name, value)));
     add("service", filter.service.clone());
     add("type", filter.type_name.clone());
-    for (key, value) in &filter.labels {
-        add("label", Some(format!("{key}={value}")));
+    for label in &filter.labels {
+        add("label", Some(label.to_string()));
     }
     add("trace_id", filter.trace_id.map(hex::encode));
     add("span_id", filter.span_id.map(hex::encode));
@@ -127,13 +139,7 @@ fn set(filter: &mut Filter, name: &str, value: &str, now_unix_ns: u64) -> Result
     match name {
         "service" => filter.service = Some(value.to_owned()),
         "type" => filter.type_name = Some(value.to_owned()),
-        "label" => {
-            let (key, value) = value
-                .split_once('=')
-                .filter(|(key, _)| !key.is_empty())
-                .ok_or_else(|| format!("`label`: expected KEY=VALUE, got `{value}`"))?;
-            filter.labels.push((key.to_owned(), value.to_owned()));
-        }
+        "label" => add_label(filter, value).map_err(|message| format!("`label`: {message}"))?,
         "trace_id" => filter.trace_id = Some(id(name, value)?),
         "span_id" => filter.span_id = Some(id(name, value)?),
         "from" => filter.from_unix_nano = Some(time(value)?),
@@ -200,6 +206,8 @@ mod tests {
             ("type", "cpu"),
             ("label", "endpoint=/a=b"),
             ("label", "k="),
+            ("label", "route!~/a, \"b\""),
+            ("label", "route=\" ~a\""),
             ("trace_id", "0AF7651916CD43DD8448EB211C80319C"),
             ("span_id", "b7ad6b7169203331"),
             ("from", "-5m"),
@@ -207,7 +215,7 @@ mod tests {
             ("unknown", "x"),
         ])
         .unwrap();
-        assert_eq!(filter.labels[0], ("endpoint".to_owned(), "/a=b".to_owned()));
+        assert_eq!(filter.labels[0], LabelMatcher::equal("endpoint", "/a=b"));
         assert_eq!(filter.to_unix_nano, Some(NOW));
         let written = to_parameters(&filter);
         assert!(written.contains(&("trace_id", "0af7651916cd43dd8448eb211c80319c".to_owned())));
@@ -243,14 +251,25 @@ mod tests {
             let mut filter = Filter::default();
             narrow(&mut filter, selector).map(|()| (filter.service.unwrap_or_default(), filter.labels))
         };
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(narrowed("checkout"), Ok(("checkout".to_owned(), vec![])));
-        let version = vec![pair("service.version", "1.2"), pair("env", "a b")];
+        let version = vec![LabelMatcher::equal("service.version", "1.2"), LabelMatcher::equal("env", "a b")];
         assert_eq!(narrowed(r#"checkout{service.version=1.2, env="a b"}"#), Ok(("checkout".to_owned(), version)));
-        assert_eq!(narrowed("{service.version=1.3}"), Ok((String::new(), vec![pair("service.version", "1.3")])));
-        for wrong in ["checkout{", "checkout{version}", "{=1}"] {
+        assert_eq!(
+            narrowed("{service.version=1.3}"),
+            Ok((String::new(), vec![LabelMatcher::equal("service.version", "1.3")]))
+        );
+        let (_, labels) = narrowed(r#"checkout{route=~"/a{1,2}", version!=1.2}"#).unwrap();
+        assert_eq!(labels.iter().map(ToString::to_string).collect::<Vec<_>>(), ["route=~/a{1,2}", "version!=1.2"]);
+        for wrong in ["checkout{", "checkout{version}", "{=1}", "{route=~(}"] {
             assert!(narrowed(wrong).unwrap_err().contains(wrong));
         }
+    }
+
+    #[test]
+    fn the_labels_of_pprof_for_a_span_select_its_samples() {
+        let of_labels = read(&[("label", "span_id=b7ad6b7169203331")]).unwrap();
+        assert_eq!(of_labels, read(&[("span_id", "b7ad6b7169203331")]).unwrap());
+        assert!(read(&[("label", "trace_id!=0AF7651916CD43DD8448EB211C80319C")]).unwrap_err().contains("`=` only"));
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<Strin
         let mut own = Filter::default();
         selection::narrow(&mut own, &selector)?;
         // The other version replaces that of the comparison.
-        filter.labels.retain(|(key, _)| own.labels.iter().all(|(other, _)| other != key));
+        filter.labels.retain(|label| own.labels.iter().all(|other| other.key != label.key));
         filter.labels.append(&mut own.labels);
         filter.service = own.service.or(filter.service);
     }

@@ -52,6 +52,14 @@ fn filters_by_service_type_label_trace_and_span_select_their_samples() {
     assert_eq!(total(&format!("span_id={}", hex::encode(span_id))), 200_000_000);
     assert_eq!(total(&format!("trace_id={}", hex::encode(ids(99).0))), 0);
     assert_eq!(total("service=nobody"), 0);
+    assert_eq!(total("type=cpu&label=endpoint!%3D/cart"), 370_000_000);
+    assert_eq!(total("label=endpoint=~/(pay|find)"), 370_000_000);
+    assert_eq!(total("label=endpoint!~/c.*&service=checkout&type=cpu"), 300_000_000);
+    assert_eq!(total(&format!("label=trace_id%3D{}", hex::encode(trace_id))), 200_000_000, "the label of pprof files");
+    let refused = get(&serve.http, "/api/top?label=endpoint=~(");
+    assert!(refused.status == 400 && refused.text().contains("not a regular expression"), "{}", refused.text());
+    let top = |label: &str| spanprof(&["top", &serve.url(), "--type", "cpu", "--label", label, "--json"]).stdout;
+    assert_eq!(number(&top("endpoint!=/cart"), "total"), 370_000_000, "by the command line through the server");
 }
 
 #[test]

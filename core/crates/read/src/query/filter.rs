@@ -1,5 +1,6 @@
 //! Selects samples by service, type, labels, span link and time.
 
+use super::LabelMatcher;
 use spanprof_profile::encode::pprof::names;
 use spanprof_profile::Transfer;
 use spanprof_profile::*;
@@ -11,8 +12,8 @@ pub struct Filter {
     pub service: Option<String>,
     /// [`spanprof_profile::Profile::type_name`].
     pub type_name: Option<String>,
-    /// Labels of the sample, or attributes of its resource, as text.
-    pub labels: Vec<(String, String)>,
+    /// Conditions on labels of the sample, or attributes of its resource, as text.
+    pub labels: Vec<LabelMatcher>,
     /// Trace of the sample's link.
     pub trace_id: Option<[u8; 16]>,
     /// Span of the sample's link.
@@ -80,15 +81,14 @@ impl Filter {
     }
 
     fn matches_labels(&self, dictionary: &Dictionary, set: AttributeSetId, resource: &[Attribute]) -> bool {
-        let of_sample = |key: &str| dictionary.attributes_of(set).find(|attribute| attribute.key == key);
-        let matches = |key: &str, value: &str| match of_sample(key) {
-            Some(attribute) => attribute.value.to_string() == value,
-            None => {
-                resource.iter().any(|attribute| attribute.key == key && attribute.value.as_ref().to_string() == value)
-            }
+        let value_of = |key: &str| {
+            let of_sample = dictionary.attributes_of(set).find(|attribute| attribute.key == key);
+            let of_resource =
+                || resource.iter().find(|attribute| attribute.key == key).map(|found| found.value.as_ref());
+            of_sample.map(|found| found.value).or_else(of_resource).map(|value| value.to_string()).unwrap_or_default()
         };
-        self.service.as_ref().is_none_or(|service| matches("service.name", service))
-            && self.labels.iter().all(|(key, value)| matches(key, value))
+        self.service.as_ref().is_none_or(|service| *service == value_of("service.name"))
+            && self.labels.iter().all(|label| label.accepts(&value_of(&label.key)))
     }
 
     /// The sample, or the part within the range if it has timestamps.

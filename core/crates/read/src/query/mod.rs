@@ -9,6 +9,7 @@ mod dispersion;
 mod filter;
 mod generated_names;
 mod growth;
+mod label_matcher;
 mod label_values;
 mod neighbors;
 mod span_baseline;
@@ -24,6 +25,7 @@ pub use diff::{diff, DiffRow, DiffSide, DiffTable};
 pub use diff_tree::{diff_tree, DiffNode, DiffTree, OneSidedPath};
 pub use filter::Filter;
 pub use growth::{Growth, FAMILY_ERROR, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
+pub use label_matcher::{LabelMatcher, MatchOperator};
 pub use label_values::{labels, LabelKey, LabelTable};
 pub use neighbors::{neighbors, Neighbors};
 pub use span_baseline::{

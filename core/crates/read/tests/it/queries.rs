@@ -7,7 +7,7 @@ use spanprof_profile::encode::text;
 use spanprof_profile::transform::{merge, tree, FunctionTable};
 use spanprof_profile::*;
 use spanprof_read::query::{
-    call_tree, labels, neighbors, top, types, Filter, FunctionLine, Granularity, StackFilter, TopRow,
+    call_tree, labels, neighbors, top, types, Filter, FunctionLine, Granularity, LabelMatcher, StackFilter, TopRow,
 };
 
 use crate::random::{profiles_data, ALL};
@@ -149,7 +149,7 @@ proptest! {
             let of_type = Filter { type_name: Some(name.to_owned()), ..Filter::default() };
             for key in table.keys.iter().filter(|key| !key.is_resource && key.key != "service.name") {
                 for (value, weight) in &key.values {
-                    let filter = Filter { labels: vec![(key.key.clone(), value.clone())], ..of_type.clone() };
+                    let filter = Filter { labels: vec![LabelMatcher::equal(&key.key, value)], ..of_type.clone() };
                     let mut kept = filter.apply(&data);
                     // A resource may have an attribute of the same name.
                     let ProfilesData { dictionary, resources } = &mut kept;
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn a_filter_and_its_complement_add_up_to_the_whole(data in profiles_data(ALL)) {
         let total = |data: &ProfilesData| types(data).iter().map(|row| row.total).sum::<i64>();
-        let routed = Filter { labels: vec![("http.route".into(), "/cart/{id}".into())], ..Filter::default() };
+        let routed = Filter { labels: vec![LabelMatcher::equal("http.route", "/cart/{id}")], ..Filter::default() };
         let kept = routed.apply(&data);
         for (_, profile) in kept.profiles() {
             for sample in &profile.samples {
@@ -221,7 +221,7 @@ fn two_spans() -> ProfilesData {
 fn each_condition_of_a_filter_applies() {
     let data = two_spans();
     let total = |filter: Filter| types(&filter.apply(&data)).iter().map(|row| row.total).sum::<i64>();
-    let label = |key: &str, value: &str| Filter { labels: vec![(key.into(), value.into())], ..Filter::default() };
+    let label = |key: &str, value: &str| Filter { labels: vec![LabelMatcher::equal(key, value)], ..Filter::default() };
     assert_eq!(total(Filter::default()), 6);
     assert_eq!(total(Filter { trace_id: Some([1; 16]), ..Filter::default() }), 3);
     assert_eq!(total(Filter { span_id: Some([2; 8]), ..Filter::default() }), 3);
@@ -234,6 +234,11 @@ fn each_condition_of_a_filter_applies() {
     assert_eq!(total(label("size", "16")), 6, "numbers are compared as text");
     assert_eq!(total(label("process.pid", "7")), 6, "a resource's attribute is a label of all its samples");
     assert_eq!(total(label("route", "/none")), 0);
+    let condition = |text: &str| Filter { labels: vec![LabelMatcher::parse(text).unwrap()], ..Filter::default() };
+    assert_eq!(total(condition("route!=/pay")), 3);
+    assert_eq!(total(condition("route!~/pa.*|/none")), 3);
+    assert_eq!(total(condition("process.pid=~[0-9]")), 6);
+    assert_eq!(total(condition("absent!=x")), 6, "an absent label differs from every text");
     assert_eq!(total(Filter { from_unix_nano: Some(150), to_unix_nano: Some(300), ..Filter::default() }), 2);
     assert_eq!(total(Filter { from_unix_nano: Some(400), ..Filter::default() }), 0);
     assert_eq!(total(Filter { to_unix_nano: Some(100), ..Filter::default() }), 0);
@@ -319,7 +324,7 @@ fn of_a_gauge_the_newest_window_of_each_process_remains() {
 fn memory_that_was_freed_does_not_return_through_a_filter() {
     let old = window_of(Some(1), "inuse_space", 10, &[("cache", 100), ("gone", 7)]);
     let new = window_of(Some(1), "inuse_space", 20, &[("cache", 150)]);
-    let filter = Filter { labels: vec![("function".into(), "gone".into())], ..Filter::default() };
+    let filter = Filter { labels: vec![LabelMatcher::equal("function", "gone")], ..Filter::default() };
     assert_eq!(merge([&filter.apply(&old)]).sample_count(), 1);
     assert_eq!(merge([&filter.apply(&old), &filter.apply(&new)]).sample_count(), 0);
 }

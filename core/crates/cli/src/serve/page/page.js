@@ -37,7 +37,7 @@ function selection(asWritten, without) {
   const query = new URLSearchParams();
   if (state.service !== null && (state.service || asWritten)) query.set("service", state.service);
   if (state.type && without !== "type") query.set("type", state.type);
-  for (const label of state.labels) if (without !== "age" || !label.startsWith("age=")) query.append("label", label);
+  for (const label of state.labels) if (without !== "age" || !/^age[!=]/.test(label)) query.append("label", label);
   if (state.trace) query.set("trace_id", state.trace);
   if (state.span) query.set("span_id", state.span);
   if (without !== "time") {
@@ -243,13 +243,15 @@ byId("theme").addEventListener("click", () => {
 // ---- filters ------------------------------------------------------------------------------------------------------
 
 function chip(name, value, remove) {
-  return element("span", { class: "chip", title: name + " = " + value }, element("span", {}, element("b", {}, name), " " + value),
+  return element("span", { class: "chip", title: name + " " + value }, element("span", {}, element("b", {}, name), " " + value),
     element("button", { "aria-label": "Remove filter " + name, onclick: () => { remove(); load(); } }, "×"));
 }
+/** Key, operator and value of a filter such as route!=/cart or route=~/cart/.* */
+const LABEL = /^(.+?)(!=|=~|!~|=)(.*)$/s;
 function showFilters(labels) {
   const chips = state.labels.map((label, at) => {
-    const split = label.indexOf("=");
-    return chip(label.slice(0, split), label.slice(split + 1) || "“”", () => state.labels.splice(at, 1));
+    const [, key, operator, value] = LABEL.exec(label) || [, label, "=", ""];
+    return chip(key, (operator === "=" ? "" : operator + " ") + (value || "“”"), () => state.labels.splice(at, 1));
   });
   if (state.trace) chips.push(chip("trace", state.trace, () => { state.trace = ""; }));
   if (state.span) chips.push(chip("span", state.span, () => { state.span = ""; }));
@@ -264,12 +266,12 @@ function showFilters(labels) {
 byId("filter-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = byId("filter").value.trim();
-  const hex = text.toLowerCase();
+  const hex = text.toLowerCase().replace(/^(trace|span)_id=/, "");
   let error = "";
   if (/^[0-9a-f]{32}$/.test(hex)) state.trace = hex;
   else if (/^[0-9a-f]{16}$/.test(hex)) state.span = hex;
-  else if (text.indexOf("=") > 0) { if (!state.labels.includes(text)) state.labels.push(text); }
-  else if (text) error = "Expected label=value, 32 hex digits of a trace, or 16 of a span";
+  else if (LABEL.test(text)) { if (!state.labels.includes(text)) state.labels.push(text); }
+  else if (text) error = "Expected label=value (or !=, =~, !~), 32 hex digits of a trace, or 16 of a span";
   byId("filter-error").textContent = error;
   if (text && !error) { byId("filter").value = ""; load(); }
 });
