@@ -14,8 +14,8 @@ use crate::output;
 use crate::serve::LEFT_OUT_HEADER;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longer than the deadline of a query in `serve`.
-const RESPONSE_DEADLINE: Duration = Duration::from_secs(30);
+/// Longer than the deadline of a query in `serve`, and the merge and encoding of a million stacks on a busy machine.
+const RESPONSE_DEADLINE: Duration = Duration::from_secs(120);
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
 
 /// Address of a running server, and the query of a link to its page.
@@ -125,7 +125,7 @@ impl ServerUrl {
         };
         let outcome = tokio::time::timeout(RESPONSE_DEADLINE, exchange)
             .await
-            .unwrap_or_else(|_| Err(failed("no response within 30 s; narrow the query with --from".to_owned())));
+            .unwrap_or_else(|_| Err(failed("no response within 120 s; narrow the query with --from".to_owned())));
         driver.abort();
         outcome
     }

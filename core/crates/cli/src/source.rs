@@ -19,8 +19,8 @@ use crate::object_storage::{self, path_of_file_url, ListedObject, ObjectStorage,
 use crate::serve::looks_like_a_profile;
 use crate::{output, query_string, selection};
 
-/// Largest file read; profiling tools write smaller ones.
-const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Largest file read, and written by `merge` and `convert`; profiling tools write smaller ones.
+pub(crate) const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Files of a directory merged at once.
 const MERGE_BATCH: usize = 24;
 /// Objects requested at once.
@@ -230,7 +230,7 @@ impl Source {
 }
 
 fn decoded(named: &NamedBytes) -> Result<ProfilesData, Failure> {
-    decode::any(&named.bytes, &DecodeLimits::default())
+    decode::any(&named.bytes, &DecodeLimits::of_files())
         .map(|(_, data)| data)
         .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
 }

@@ -115,7 +115,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         }
     };
     let has_native = parameter("native").is_some_and(|value| value == "1");
-    let stacks = || state.store.query(&filter, Detail::Stacks, &state.settings.limits);
+    let stacks = || state.store.query(&filter, Detail::Stacks);
     let json = match path {
         "/api/services" => services(&windows(state, &filter), &filter),
         "/api/types" => types(&windows(state, &filter), &filter),
@@ -143,7 +143,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             let format = parameter("format").unwrap_or("otlp");
             let result = match (parameter("detail"), format) {
                 (Some("stacks"), _) | (None, "folded" | "flamegraph") => stacks(),
-                _ => state.store.query(&filter, Detail::Everything, &state.settings.limits),
+                _ => state.store.query(&filter, Detail::Everything),
             };
             return profile(&result, &filter, format);
         }

@@ -71,8 +71,7 @@ fn read(state: &ServerState, filter: &Filter) -> StoredSide {
     let mut side =
         StoredSide { windows: WindowSums::with_paths(Granularity::Function, Compared::Flat), ..StoredSide::default() };
     let mut batch = Vec::new();
-    let limits = &state.settings.limits;
-    side.left_out = state.store.for_each_window(filter, limits, |data| {
+    side.left_out = state.store.for_each_window(filter, |data| {
         let mut part = filter.apply(data);
         side.windows.add(&part);
         Detail::Stacks.reduce(&mut part);

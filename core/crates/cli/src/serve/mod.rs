@@ -138,7 +138,7 @@ impl Server {
         }
         let indexing = state.clone();
         let index = tokio::task::spawn_blocking(move || {
-            indexing.store.index(&indexing.settings.limits, |line| indexing.report(&line));
+            indexing.store.index(|line| indexing.report(&line));
         });
         let _ = tokio::time::timeout(INDEX_WAIT, index).await;
         let retained = state.clone();

@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// Reads the directory, newest file first; unreadable files are reported through `report` and skipped.
-    pub(crate) fn index(&self, limits: &DecodeLimits, mut report: impl FnMut(String)) {
+    pub(crate) fn index(&self, mut report: impl FnMut(String)) {
         match self.directory.list() {
             Ok(files) => {
                 for file in files {
@@ -129,7 +129,7 @@ impl Store {
                     if self.windows().iter().any(|window| window.path == file.path) {
                         continue;
                     }
-                    match read_window(&file.path, limits) {
+                    match read_window(&file.path) {
                         Ok(data) => {
                             let directory::DirectoryFile { path, bytes, received_unix_ms, is_owned } = file;
                             self.insert(StoredWindow::new(&data, path, bytes, received_unix_ms, is_owned));
@@ -199,7 +199,7 @@ impl Store {
     }
 
     /// Merges the samples that pass `filter`, newest windows first until the deadline.
-    pub(crate) fn query(&self, filter: &Filter, detail: Detail, limits: &DecodeLimits) -> Arc<QueryResult> {
+    pub(crate) fn query(&self, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
         let generation = self.generation.load(Ordering::Relaxed);
         let is_same = |of: &&CachedResult| of.generation == generation && of.filter == *filter && of.detail == detail;
         if let Some(cached) = lock(&self.results).iter().find(is_same) {
@@ -223,7 +223,7 @@ impl Store {
                     continue;
                 }
                 // Removed by retention or replaced meanwhile: nothing to add.
-                let Ok(data) = self.decoded(&window.path, limits) else { continue };
+                let Ok(data) = self.decoded(&window.path) else { continue };
                 part.add(Arc::new(passing(filter, detail, &data)));
             }
             let part = Arc::new(part.finish());
@@ -242,25 +242,20 @@ impl Store {
     }
 
     /// Visits the windows that may hold samples of the filter, newest first until the deadline; returns how many were left out.
-    pub(crate) fn for_each_window(
-        &self,
-        filter: &Filter,
-        limits: &DecodeLimits,
-        mut visit: impl FnMut(&ProfilesData),
-    ) -> usize {
+    pub(crate) fn for_each_window(&self, filter: &Filter, mut visit: impl FnMut(&ProfilesData)) -> usize {
         let started = Instant::now();
         let mut left_out = 0;
         for window in self.windows().iter().rev().filter(|window| window.may_hold(filter)) {
             if started.elapsed() > QUERY_DEADLINE {
                 left_out += 1;
-            } else if let Ok(data) = self.decoded(&window.path, limits) {
+            } else if let Ok(data) = self.decoded(&window.path) {
                 visit(&data);
             }
         }
         left_out
     }
 
-    fn decoded(&self, path: &Path, limits: &DecodeLimits) -> Result<Arc<ProfilesData>, String> {
+    fn decoded(&self, path: &Path) -> Result<Arc<ProfilesData>, String> {
         {
             let mut decoded = lock(&self.decoded);
             if let Some(at) = decoded.iter().position(|(of, _)| of == path) {
@@ -271,7 +266,7 @@ impl Store {
                 }
             }
         }
-        let data = Arc::new(read_window(path, limits)?);
+        let data = Arc::new(read_window(path)?);
         let mut decoded = lock(&self.decoded);
         decoded.push_front((path.to_owned(), data.clone()));
         let mut total = 0;
@@ -332,9 +327,10 @@ fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindow
     MergedWindows { data, summaries, spans, windows }
 }
 
-fn read_window(path: &Path, limits: &DecodeLimits) -> Result<ProfilesData, String> {
+/// Requests were accepted within stricter limits; other files are the user's.
+fn read_window(path: &Path) -> Result<ProfilesData, String> {
     let bytes = directory::read(path).map_err(|error| error.to_string())?;
-    decode::any(&bytes, limits).map(|(_, data)| data).map_err(|error| error.to_string())
+    decode::any(&bytes, &DecodeLimits::of_files()).map(|(_, data)| data).map_err(|error| error.to_string())
 }
 
 /// Ignores poisoning: every change under these locks is a push, a removal or a swap, so that values stay consistent.

@@ -58,7 +58,7 @@ pub(crate) fn run(given: &CheckArguments) -> Result<i32, Failure> {
     }
     let sources = sources(&given.read.sources)?;
     let now_unix_nano = given.live.then(unix_ns);
-    let settings = CheckSettings { now_unix_nano, limits: DecodeLimits::default() };
+    let settings = CheckSettings { now_unix_nano, limits: DecodeLimits::of_files() };
     let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
     let named = sources.iter().map(|source| source.raw(&filter)).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<(String, CheckResult)> = named
@@ -84,6 +84,9 @@ fn outcome(bytes: &[u8], settings: &CheckSettings) -> CheckResult {
         }
         Ok(Format::Folded) => {
             "expected OTLP profiles, got folded stacks, which have no such rules; `spanprof top` reads them".to_owned()
+        }
+        Ok(Format::Speedscope) => {
+            "expected OTLP profiles, got a speedscope file, which has no such rules; `spanprof top` reads it".to_owned()
         }
         _ => error.to_string(),
     })

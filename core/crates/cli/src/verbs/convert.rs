@@ -3,6 +3,7 @@
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, speedscope, svg};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{transform, ProfilesData};
+use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::otlp_json;
 use spanprof_read::query::{self, Filter};
 
@@ -12,6 +13,7 @@ use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::quantity::format_quantity;
 use crate::serve::gzip;
+use crate::source::MAX_FILE_BYTES;
 use crate::{moment, output, redaction_rules, selection};
 
 const EXPECTED: &str = "otlp, pprof, folded, flamegraph, svg, speedscope or json";
@@ -118,8 +120,23 @@ pub(super) fn write(
             }
         }
     };
+    if matches!(format, "pprof" | "json" | "otlp") {
+        refuse_unreadable(&bytes)?;
+    }
     output::write(path, &bytes)?;
     Ok(0)
+}
+
+/// No file is written that the reading verbs refuse.
+fn refuse_unreadable(bytes: &[u8]) -> Result<(), Failure> {
+    let failed = |reason| {
+        Failure::new(format!("the result is too large to be read again: {reason}"))
+            .hint("narrow it with --type, --service or --from")
+    };
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(failed(format!("{} bytes, at most {MAX_FILE_BYTES}", bytes.len())));
+    }
+    decode::check_size(bytes, &DecodeLimits::of_files()).map_err(|error| failed(error.to_string()))
 }
 
 /// The format that belongs to a file's suffix.

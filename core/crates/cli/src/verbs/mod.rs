@@ -41,8 +41,8 @@ use crate::serve::{is_sidecar, unix_ns};
 use crate::source::Source;
 
 const SOURCE_ABOUT: &str = "\
-Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, and folded
-stacks; all profiles of a directory; stdin for `-`; an object, or all below a prefix (s3://, gs://, az://); or a running
+Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, folded
+stacks and speedscope; all profiles of a directory; stdin for `-`; an object, or all below a prefix (s3://, gs://, az://); or a running
 `spanprof serve` by its address (a link copied from its page works). Several sources are merged.";
 
 /// Sources and filter of a reading verb.

@@ -7,7 +7,7 @@ use spanprof_profile::encode::text;
 use spanprof_profile::transform::merge;
 use spanprof_read::decode::{pprof, DecodeLimits};
 
-use crate::fixture::{spanprof, TestDirectory};
+use crate::fixture::{encoded, shop, spanprof, window, Serve, TestDirectory, TestSample};
 
 /// The content of a pprof file; samples of one identity are one. Without the default type, which may be explicit only after a
 /// conversion.
@@ -36,4 +36,40 @@ fn files_are_equal_after_two_conversions() {
             assert_eq!(contents(Path::new(&back)), contents(&file), "{name} by {format}");
         }
     }
+}
+
+#[test]
+fn a_merge_of_large_profiles_is_read_by_file_and_by_server() {
+    let directory = TestDirectory::new();
+    let names: Vec<String> = (0..240).map(|number| format!("f{number}")).collect();
+    let part = |callers: &[String]| {
+        let stacks: Vec<[&str; 2]> =
+            callers.iter().flat_map(|caller| names.iter().map(|name| [caller.as_str(), name.as_str()])).collect();
+        // pprof repeats the labels of each sample.
+        let labels: Vec<(&str, &str)> = names[..32].iter().map(|key| (key.as_str(), "1")).collect();
+        let samples: Vec<_> = stacks.iter().map(|stack| TestSample(stack, 10_000_000, &labels, 0)).collect();
+        directory.file(&format!(".{}.otlp.pb", callers[0]), &encoded(&window("shop", "cpu", &samples)))
+    };
+    let merged = directory.path().join("all.pb.gz").to_str().unwrap().to_owned();
+    let finished = spanprof(&["merge", &part(&names[..120]), &part(&names[120..]), "-o", &merged]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let file = std::fs::read(&merged).unwrap();
+    assert!(pprof::decode(&file, &DecodeLimits::default()).is_err(), "the file is beyond the limits of a request");
+    let serve = Serve::start(directory.path(), &[]);
+    for source in [merged.clone(), serve.url()] {
+        let finished = spanprof(&["services", &source, "--json"]);
+        assert!(finished.stdout.contains("\"stacks\":57600"), "{source}: {} {}", finished.stdout, finished.stderr);
+    }
+}
+
+#[test]
+fn a_speedscope_file_is_read_back() {
+    let directory = TestDirectory::new();
+    let source = directory.file("shop.otlp.pb", &encoded(&shop("checkout")));
+    let speedscope = directory.path().join("shop.speedscope.json").to_str().unwrap().to_owned();
+    assert_eq!(spanprof(&["convert", &source, "-o", &speedscope]).code, 0);
+    let rows = |file: &str| spanprof(&["top", file, "--type", "cpu", "--json"]).stdout.replace("/srv/", "");
+    assert!(rows(&speedscope).contains("\"total\":1000000000"), "{}", rows(&speedscope));
+    let hot = |file: &str| rows(file).matches("\"flat\":800000000").count();
+    assert_eq!((hot(&speedscope), hot(&source)), (1, 1));
 }

@@ -1,12 +1,14 @@
-//! Decoders for OTLP, pprof and folded stacks, with limits on bytes, counts and indices. Input is untrusted: every function
-//! here returns within one second and 256 MB for any input.
+//! Decoders for OTLP, pprof, folded stacks and speedscope, with limits on bytes, counts and indices. Input is untrusted: every function
+//! here returns within one second and 256 MB for any input with the default limits.
 
 mod decompress;
 mod error;
 mod folded;
+mod json_bound;
 mod limits;
 pub mod otlp;
 pub mod pprof;
+mod speedscope;
 mod unknown;
 
 pub use error::DecodeError;
@@ -24,12 +26,25 @@ pub enum Format {
     Pprof,
     /// Lines of `root;…;leaf weight`: plain or gzip.
     Folded,
+    /// Sampled profiles of speedscope: plain or gzip.
+    Speedscope,
 }
 
 /// Detects the format by content: pprof has fields that OTLP's outermost message lacks, such as the string table.
 pub fn detect(bytes: &[u8], limits: &DecodeLimits) -> Result<Format, DecodeError> {
     let body = decompress::decompress("profile", bytes, limits)?;
     Ok(format_of(&body))
+}
+
+/// Returns the error of [`any`] for a profile beyond the limits, without decoding it.
+pub fn check_size(bytes: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError> {
+    let body = decompress::decompress("profile", bytes, limits)?;
+    match format_of(&body) {
+        Format::Otlp => otlp::check_size(&body, limits),
+        Format::Pprof => pprof::check_size(&body, limits),
+        Format::Folded => Ok(()),
+        Format::Speedscope => speedscope::check_size(&body, limits),
+    }
 }
 
 /// Decodes any of the formats; the error names the format of an unsupported file if it is recognized.
@@ -41,6 +56,7 @@ pub fn any(bytes: &[u8], limits: &DecodeLimits) -> Result<(Format, ProfilesData)
         Format::Otlp => otlp::decode_decompressed(body, limits),
         Format::Pprof => pprof::decode_decompressed(body, limits),
         Format::Folded => folded::decode_decompressed(body, limits),
+        Format::Speedscope => speedscope::decode_decompressed(&body, limits),
     };
     match (data, unknown) {
         // JSON of another format has none of the fields and decodes to nothing.
@@ -53,6 +69,9 @@ pub fn any(bytes: &[u8], limits: &DecodeLimits) -> Result<(Format, ProfilesData)
 fn format_of(body: &[u8]) -> Format {
     if unknown::text_of(body).is_some_and(folded::is_folded) {
         return Format::Folded;
+    }
+    if speedscope::is_speedscope(body) {
+        return Format::Speedscope;
     }
     match scan::outer_fields(body) {
         Some(fields) if fields.iter().any(|field| (3..=15).contains(field)) => Format::Pprof,

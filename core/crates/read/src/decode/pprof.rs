@@ -27,8 +27,12 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<ProfilesData, Decod
     decode_decompressed(decompress::decompress(WHAT, bytes, limits)?, limits)
 }
 
+pub(super) fn check_size(body: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError> {
+    scan::scan(WHAT, body, wire::Profile::schema(), limits)
+}
+
 pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
-    scan::scan(WHAT, &body, wire::Profile::schema(), limits)?;
+    check_size(&body, limits)?;
     let mut file =
         wire::Profile::decode(&body[..]).map_err(|error| decode_error("", "a pprof message", error.to_string()))?;
     match file.string_table.first() {

@@ -23,7 +23,7 @@ const PREFIX_BYTES: usize = 4096;
 /// The error for a recognized unsupported format, or for bytes that cannot begin a protobuf message.
 pub(super) fn unsupported_format(body: &[u8]) -> Option<DecodeError> {
     let got = name_of(body)?;
-    let expected = "OTLP profiles (protobuf or JSON), pprof or folded stacks, plain or gzip".to_owned();
+    let expected = "OTLP profiles (protobuf or JSON), pprof, folded stacks or speedscope, plain or gzip".to_owned();
     Some(DecodeError { what: "profile", at: String::new(), expected, got })
 }
 
@@ -86,7 +86,10 @@ mod tests {
             (b"\x07\x00\xff\xfe\x13", "begins with the bytes 07 00 ff fe 13"),
         ] {
             let error = error_of(bytes);
-            assert!(error.contains("expected OTLP profiles (protobuf or JSON), pprof or folded stacks"), "{error}");
+            assert!(
+                error.contains("expected OTLP profiles (protobuf or JSON), pprof, folded stacks or speedscope"),
+                "{error}"
+            );
             assert!(error.contains(name), "{error}");
         }
     }

@@ -6,14 +6,13 @@
 
 mod attributes;
 mod convert;
-mod json_bound;
 mod tables;
 
 use std::borrow::Cow;
 
 use prost::Message;
 
-use super::{decompress, DecodeError, DecodeLimits};
+use super::{decompress, json_bound, DecodeError, DecodeLimits};
 use crate::wire::messages::HasSchema;
 use crate::wire::{otlp as wire, scan};
 use convert::convert;
@@ -101,6 +100,14 @@ fn encoding_of(body: &[u8]) -> OtlpEncoding {
     }
 }
 
+/// Checks the size of one request in protobuf or JSON.
+pub(super) fn check_size(body: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError> {
+    match encoding_of(body) {
+        OtlpEncoding::JsonLines => check_json_size(body, limits),
+        _ => scan::scan(WHAT, body, wire::ProfilesData::schema(), limits),
+    }
+}
+
 fn message(bytes: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, DecodeError> {
     scan::scan(WHAT, bytes, wire::ProfilesData::schema(), limits)?;
     wire::ProfilesData::decode(bytes).map_err(|error| DecodeError {
@@ -112,14 +119,19 @@ fn message(bytes: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, De
 }
 
 fn json(line: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, DecodeError> {
-    let decode_error = |expected: String, got: String| DecodeError { what: WHAT, at: String::new(), expected, got };
-    if json_bound::memory_bytes(line) > limits.memory_bytes {
-        return Err(decode_error(
-            format!("JSON of at most {} bytes in memory", limits.memory_bytes),
-            "more".to_owned(),
-        ));
+    check_json_size(line, limits)?;
+    serde_json::from_slice(line).map_err(|error| json_error("OTLP profiles in JSON".to_owned(), error.to_string()))
+}
+
+fn check_json_size(line: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError> {
+    match json_bound::memory_bytes(line) > limits.memory_bytes {
+        true => Err(json_error(format!("JSON of at most {} bytes in memory", limits.memory_bytes), "more".to_owned())),
+        false => Ok(()),
     }
-    serde_json::from_slice(line).map_err(|error| decode_error("OTLP profiles in JSON".to_owned(), error.to_string()))
+}
+
+fn json_error(expected: String, got: String) -> DecodeError {
+    DecodeError { what: WHAT, at: String::new(), expected, got }
 }
 
 fn frame(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
