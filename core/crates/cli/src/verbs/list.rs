@@ -17,6 +17,8 @@ use crate::selection::EndArguments;
 
 /// Lines shown before the first and after the last line of a function that has a cost.
 const CONTEXT_LINES: usize = 3;
+/// Where a module of Maven or Gradle has its packages.
+const SOURCE_ROOTS: [&str; 5] = ["", "src/main/java", "src/main/kotlin", "src/main/scala", "src/test/java"];
 /// Largest source file read.
 const MAX_SOURCE_BYTES: u64 = 16 << 20;
 
@@ -102,7 +104,7 @@ fn listing(given: &ListArguments) -> Result<SourceListing, Failure> {
     }
     let matched = functions.len();
     functions.truncate(given.limit);
-    let sources = functions.iter().map(|function| source_of(Path::new(&function.at.file), given)).collect();
+    let sources = functions.iter().map(|function| source_of(&function.at, given)).collect();
     Ok(SourceListing { table, functions, sources, matched })
 }
 
@@ -123,16 +125,22 @@ fn listed(table: &TopTable, pattern: &Regex) -> Vec<ListedFunction> {
 }
 
 /// The lines of a source file: of the path itself, or below the directories of `--source-path` by the longest part of the
-/// path that exists there.
-fn source_of(path: &Path, given: &ListArguments) -> Option<Vec<String>> {
+/// path that exists there. A bare file name, as of the JVM, is below the directories of its package.
+fn source_of(at: &query::FunctionLine, given: &ListArguments) -> Option<Vec<String>> {
+    let path = Path::new(&at.file);
     let trimmed = given.trim_path.as_ref().and_then(|prefix| path.strip_prefix(prefix).ok()).unwrap_or(path);
     // A path of the profile must not lead out of these directories.
     let parts: Vec<_> = match trimmed.iter().any(|part| part == "..") {
         true => Vec::new(),
         false => trimmed.iter().filter(|part| *part != "/").collect(),
     };
+    let packages = if parts.len() == 1 { package_directories(&at.function) } else { Vec::new() };
     let below = |directory: &PathBuf| {
-        (0..parts.len()).map(|start| directory.join(parts[start..].iter().collect::<PathBuf>())).collect::<Vec<_>>()
+        let directories =
+            packages.iter().flat_map(|package| SOURCE_ROOTS.iter().map(move |root| Path::new(root).join(package)));
+        let of_package = directories.map(|package| directory.join(package).join(parts[0]));
+        let of_path = (0..parts.len()).map(|start| directory.join(parts[start..].iter().collect::<PathBuf>()));
+        of_package.chain(of_path).collect::<Vec<_>>()
     };
     let named = [trimmed, path].into_iter().filter(|_| !given.only_source_path).map(Path::to_owned);
     given.source_path.iter().flat_map(below).chain(named).find_map(|candidate| {
@@ -140,6 +148,17 @@ fn source_of(path: &Path, given: &ListArguments) -> Option<Vec<String>> {
         let bytes = (meta.len() <= MAX_SOURCE_BYTES).then(|| std::fs::read(&candidate).ok()).flatten()?;
         Some(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
     })
+}
+
+/// The directories in which the class of a function such as `shop.cart.Cart$Item.price` may be: `shop/cart/Cart$Item`,
+/// `shop/cart`, `shop`.
+fn package_directories(function: &str) -> Vec<PathBuf> {
+    let segments: Vec<&str> = function.split(['.', '/']).collect();
+    // Not the name of a class: a signature, or a path out of the directory.
+    if segments.iter().any(|segment| segment.is_empty()) {
+        return Vec::new();
+    }
+    (1..segments.len()).rev().map(|length| segments[..length].iter().collect()).collect()
 }
 
 fn function_listing(table: &TopTable, function: &ListedFunction, source: Option<&[String]>) -> String {

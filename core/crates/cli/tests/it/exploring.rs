@@ -83,6 +83,31 @@ fn list_shows_the_source_lines_with_their_cost() {
 }
 
 #[test]
+fn list_finds_the_source_of_a_class_by_its_package() {
+    let home = TestDirectory::new();
+    let package = home.path().join("shop/src/main/java/org/shop");
+    std::fs::create_dir_all(&package).unwrap();
+    std::fs::write(package.join("Shop.java"), "class Shop {\n  // the hot line\n}\n").unwrap();
+    let file = home.file(
+        "java.speedscope.json",
+        br#"{"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{"frames":[
+            {"name":"org.shop.Shop$Cart.price","file":"Shop.java","line":2},
+            {"name":"org...Shop.price","file":"Shop.java","line":2}]},
+            "profiles":[{"type":"sampled","unit":"none","samples":[[0],[1]],"weights":[3,1]}]}"#,
+    );
+    let listing = |root: &str| {
+        let root = home.path().join(root);
+        spanprof(&["list", "price", &file, "--only-source-path", "--source-path", root.to_str().unwrap()]).stdout
+    };
+    for root in ["shop", "shop/src/main/java"] {
+        let text = listing(root);
+        assert_eq!(text.matches("the hot line").count(), 1, "{root}: {text}");
+        assert!(text.contains("the file is not on this machine"), "a name that leads out of the root: {text}");
+    }
+    assert!(!listing("shop/src").contains("the hot line"));
+}
+
+#[test]
 fn labels_are_listed_with_their_number_of_values() {
     let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
