@@ -22,6 +22,6 @@ impl Default for DecodeLimits {
 impl DecodeLimits {
     /// For files that the user names: merged profiles of some million stacks. A decoder takes up to 4 GiB of memory.
     pub fn of_files() -> Self {
-        Self { decompressed_bytes: 1 << 30, memory_bytes: 4 << 30, table_entries: 1 << 24, stack_depth: 1 << 14 }
+        Self { decompressed_bytes: 256 << 20, memory_bytes: 4 << 30, table_entries: 1 << 24, stack_depth: 1 << 14 }
     }
 }
