@@ -3,12 +3,14 @@
 use serde_json::{Map, Value};
 use spanprof_profile::{is_gauge_type, ProfilesData};
 use spanprof_read::query::{
-    self, Compared, DiffSide, DiffTable, DiffTree, Filter, Granularity, TypeSummary, WindowSums,
+    self, Compared, DiffSide, DiffTable, DiffTree, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS,
 };
 
+use super::cost_unit::CostUnit;
 use super::diff_report::{self, DiffReport};
+use super::empty_selection::nothing_passes;
 use super::table::{SortColumn, TableArguments};
-use super::{merged, missing, nothing_passes, one_type, refuse_repeated_stdin, sources};
+use super::{merged, missing, one_type, refuse_repeated_stdin, sources};
 use crate::detail::Detail;
 use crate::diff_graph;
 use crate::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
@@ -17,6 +19,8 @@ use crate::selection::{self, EndArguments, FilterArguments};
 use crate::serve::unix_ns;
 use crate::{moment, output};
 
+/// Where `spanprof serve` listens by default.
+const DEFAULT_SERVER: &str = "http://127.0.0.1:4318";
 /// Windows whose durations differ by more than this share are not of equal length.
 const EQUAL_DURATION_SHARE: f64 = 0.1;
 /// Smallest number of samples of each side from which the gate concludes.
@@ -25,13 +29,16 @@ const MIN_GATE_SAMPLES: f64 = 1_000.0;
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "spanprof diff BASELINE COMPARISON [FLAGS]
-       spanprof diff SOURCE… --baseline SELECTOR --comparison SELECTOR [FLAGS]",
+       spanprof diff [SOURCE…] --baseline SELECTOR --comparison SELECTOR [FLAGS]",
     before_help = "\
 Each source is a file, a directory, stdin for `-`, or the address of a running `spanprof serve`, in every format of
-`spanprof top`. A selector is a service, attributes, or both: 'checkout{service.version=1.2}'.
+`spanprof top`. A selector is a service, attributes, or both: 'checkout{service.version=1.2}'. The source of selectors is
+http://127.0.0.1:4318 by default.
 
 Lists the significant changes: about one in a hundred comparisons of equal programs has any. With five windows or more on each
 side, their variation decides; with fewer, the number of samples.
+
+--per run compares the cost of runs: processes that do the same work, five or more on each side.
 
 With --fail-over the exit code is 0 without a regression, 1 with one, and 2 if nothing can be concluded.",
     after_help = "\
@@ -39,11 +46,12 @@ Examples:
   spanprof diff before.pb.gz after.pb.gz
   spanprof diff before.pb.gz after.pb.gz --type inuse_space --by line --all
   spanprof diff ./profiles-1.2 ./profiles-1.3 --type cpu --fail-over 5% --markdown
+  spanprof diff ./runs-1.2 ./runs-1.3 --per run --fail-over 2%
   spanprof diff ./profiles-1.2 ./profiles-1.3 --normalize -o diff.html
   spanprof diff http://127.0.0.1:4318 --baseline 'checkout{service.version=1.2}' --comparison 'checkout{service.version=1.3}' --time-range 1h --normalize"
 )]
 pub(crate) struct DiffArguments {
-    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    #[arg(value_name = "SOURCE", hide = true)]
     pub sources: Vec<String>,
     /// selection of the sources to compare with
     #[arg(long, value_name = "SELECTOR", requires = "comparison")]
@@ -60,7 +68,13 @@ pub(crate) struct DiffArguments {
     /// list every difference, also those that may be chance
     #[arg(long)]
     pub all: bool,
-    /// fail if a function's own share grew by more than this, with 95 % confidence
+    /// compare costs per run, per request (with --requests), or per value of a label
+    #[arg(long, value_name = "run|request|LABEL", conflicts_with = "normalize")]
+    pub per: Option<String>,
+    /// requests in all runs of each side, for --per request
+    #[arg(long, value_name = "BASELINE,COMPARISON", value_parser = request_counts)]
+    pub requests: Option<[f64; 2]>,
+    /// fail if a function's own share grew by more than this, with 95 % confidence; with --per its cost, or the total
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_over: Option<f64>,
     /// also write a flame graph of the comparison as one HTML file
@@ -115,9 +129,14 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
         SortColumn::Cum => Compared::Cum,
         SortColumn::Flat => Compared::Flat,
     };
-    let [baseline, comparison] = [read(&named[0], by, compared)?, read(&named[1], by, compared)?];
+    let per = CostUnit::of(given.per.as_deref(), given.requests)?;
+    let windows = || match per {
+        Some(CostUnit::Label(key)) => WindowSums::of_label(key),
+        _ => WindowSums::with_paths(by, compared),
+    };
+    let [baseline, comparison] = [read(&named[0], "baseline", windows())?, read(&named[1], "comparison", windows())?];
     if baseline.data.sample_count() + comparison.data.sample_count() == 0 {
-        return Err(no_samples(&named[0]));
+        return Err(no_samples(&named[0], "baseline"));
     }
     let type_name = one_type(&baseline.data, &named[0].filter);
     for (side, read) in named.iter().zip([&baseline, &comparison]) {
@@ -126,8 +145,11 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
             return Err(missing(&side.name, &type_name, &read.data));
         }
     }
-    let normalize = given.normalize || given.fail_over.is_some();
-    if !normalize && !is_gauge_type(&type_name) {
+    if per.is_some() {
+        refuse_too_few_runs([&baseline.windows, &comparison.windows], &type_name)?;
+    }
+    let normalize = given.normalize || given.fail_over.is_some() && per.is_none();
+    if !normalize && per.is_none() && !is_gauge_type(&type_name) {
         let [baseline, comparison] = [&baseline, &comparison].map(|side| duration_s(&side.data, &type_name));
         if (baseline - comparison).abs() > EQUAL_DURATION_SHARE * baseline.max(comparison) {
             output::note(&format!(
@@ -137,8 +159,16 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     }
     let [baseline, comparison] =
         [&baseline, &comparison].map(|side| DiffSide { data: &side.data, windows: &side.windows });
-    let mut table = query::diff(baseline, comparison, &type_name, by, normalize);
-    if compared == Compared::Cum {
+    let mut table = match per {
+        None => query::diff(baseline, comparison, &type_name, by, normalize),
+        Some(per) => {
+            let unit = query::types(baseline.data).into_iter().find(|summary| summary.type_name == type_name);
+            let requests = if let CostUnit::Request(requests) = per { Some(requests) } else { None };
+            let unit = unit.map(|summary| summary.unit).unwrap_or_default();
+            query::cost([baseline.windows, comparison.windows], &type_name, &unit, requests)
+        }
+    };
+    if compared == Compared::Cum && per.is_none() {
         // Stable: rows of equal `cum` stay in the order of `flat`.
         table.rows.sort_by_key(|row| std::cmp::Reverse(row.difference().cum.unsigned_abs()));
     }
@@ -150,13 +180,13 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
         let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
         output::write(path, diff_graph::html(&tree, &title).as_bytes())?;
     }
-    let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit);
+    let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit).per(per);
     let text = match (given.table.json, given.markdown) {
         (true, _) => Value::Object(diff_report::members(&report)).to_string() + "\n",
         (_, true) => diff_report::markdown(&report),
         _ => diff_report::text(&report),
     };
-    let code = if report.regressions.is_empty() { 0 } else { EXIT_FAILED };
+    let code = if report.has_regressed() { EXIT_FAILED } else { 0 };
     Ok((text, code))
 }
 
@@ -174,11 +204,15 @@ fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
         filter.from_unix_nano = Some(unix_ns().saturating_sub(range_ns));
     }
     if let (Some(baseline), Some(comparison)) = (&given.baseline, &given.comparison) {
+        let sources = match &given.sources[..] {
+            [] => vec![DEFAULT_SERVER.to_owned()],
+            named => named.to_vec(),
+        };
         let side = |flag: &str, selector: &String| {
             let mut filter = filter.clone();
             selection::narrow(&mut filter, selector)
                 .map_err(|message| Failure::usage(format!("--{flag}: {message}")))?;
-            Ok::<_, Failure>(NamedSide { name: selector.clone(), sources: given.sources.clone(), filter })
+            Ok::<_, Failure>(NamedSide { name: selector.clone(), sources: sources.clone(), filter })
         };
         // It would be read twice.
         if given.sources.iter().any(|name| name == "-") {
@@ -188,7 +222,7 @@ fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
     }
     let [baseline, comparison] = &given.sources[..] else {
         return Err(Failure::usage(format!("expected BASELINE and COMPARISON, got {} sources", given.sources.len()))
-            .hint("several sources need --baseline SELECTOR and --comparison SELECTOR"));
+            .hint("other numbers of sources need --baseline SELECTOR and --comparison SELECTOR"));
     };
     refuse_repeated_stdin(&given.sources)?;
     let side = |name: &String| NamedSide { name: name.clone(), sources: vec![name.clone()], filter: filter.clone() };
@@ -196,23 +230,25 @@ fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
 }
 
 /// Reads a side. It may have no sample that passes if it describes a state: nothing was in that state, such as in use and old.
-fn read(side: &NamedSide, by: Granularity, compared: Compared) -> Result<ReadSide, Failure> {
+fn read(side: &NamedSide, role: &str, mut windows: WindowSums) -> Result<ReadSide, Failure> {
     let sources = sources(&side.sources)?;
-    let mut windows = WindowSums::with_paths(by, compared);
     let data = merged(&sources, |source| {
         source.read_windows(&side.filter, Detail::Stacks, &mut |window| windows.add(window))
     })?;
     let is_state = data.profiles().next().is_some() && data.profiles().all(|(_, profile)| profile.is_gauge());
     if data.sample_count() == 0 && !is_state {
-        return Err(no_samples(side));
+        return Err(no_samples(side, role));
     }
     windows.add_state(&data);
     Ok(ReadSide { data, windows })
 }
 
-fn no_samples(side: &NamedSide) -> Failure {
+fn no_samples(side: &NamedSide, role: &str) -> Failure {
     match sources(&side.sources) {
-        Ok(sources) => nothing_passes(&side.sources.join(", "), &sources, &side.filter),
+        Ok(sources) => {
+            let failure = nothing_passes(&side.sources.join(", "), &sources, &side.filter);
+            Failure { message: format!("the {role}: {}", failure.message), ..failure }
+        }
         Err(failure) => failure,
     }
 }
@@ -232,6 +268,29 @@ fn refuse_too_few_samples(table: &DiffTable) -> Result<(), Failure> {
         0 => Err(failure(diff_report::why_not_tested(table))),
         _ => Ok(()),
     }
+}
+
+/// Windows of one run do not show how much runs differ.
+fn refuse_too_few_runs(sides: [&WindowSums; 2], type_name: &str) -> Result<(), Failure> {
+    if is_gauge_type(type_name) {
+        return Err(Failure::usage(format!("{type_name} is a state, not a cost")).hint("compare it without --per"));
+    }
+    let processes = sides.map(|side| side.processes(type_name));
+    match processes.iter().all(|count| *count >= MIN_WINDOWS) {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "nothing can be concluded: --per compares runs, and {MIN_WINDOWS} processes are needed on each side, got {} and {}",
+            processes[0], processes[1]
+        ))
+        .hint("a directory with the files of five runs is one side")),
+    }
+}
+
+/// Two numbers above 0, with a comma.
+fn request_counts(text: &str) -> Result<[f64; 2], String> {
+    let count = |text: &str| text.trim().parse().ok().filter(|count: &f64| count.is_finite() && *count > 0.0);
+    let counts = text.split_once(',').and_then(|(baseline, comparison)| Some([count(baseline)?, count(comparison)?]));
+    counts.ok_or_else(|| "expected two numbers such as 50000,48000".to_owned())
 }
 
 /// From the start of the first window of a type to the end of the last.

@@ -3,6 +3,7 @@
 use serde_json::{json, Map, Value};
 use spanprof_read::query::{DiffRow, DiffTable, DiffTree, Growth, OneSidedPath, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 
+use super::cost_unit::CostUnit;
 use super::table::{escaped, function_members, function_text, printable};
 use crate::quantity::format_quantity;
 
@@ -23,6 +24,7 @@ pub(super) struct DiffReport<'t> {
     /// The listed rows, before the limit.
     pub rows: Vec<&'t DiffRow>,
     pub limit: usize,
+    per: Option<CostUnit<'t>>,
 }
 
 impl<'t> DiffReport<'t> {
@@ -53,6 +55,37 @@ impl<'t> DiffReport<'t> {
                 .filter(|row| row.is_significant || row.has_grown && fail_over.is_some() || lists_all)
                 .collect(),
             limit,
+            per: None,
+        }
+    }
+
+    /// The comparison is one of costs.
+    pub fn per(self, per: Option<CostUnit<'t>>) -> Self {
+        Self { per, ..self }
+    }
+
+    /// Whether the total cost exceeds the threshold of the gate.
+    fn total_exceeds(&self) -> bool {
+        let (Some(threshold), Some(total)) = (self.fail_over, self.table.cost) else { return false };
+        total.has_grown && total.growth.is_some_and(|growth| growth.low > threshold)
+    }
+
+    /// The outcome of the gate.
+    pub fn has_regressed(&self) -> bool {
+        self.total_exceeds() || !self.regressions.is_empty()
+    }
+
+    /// `cpu`, `cpu per run`
+    fn subject(&self) -> String {
+        let type_name = &self.table.type_name;
+        self.per.map_or_else(|| type_name.clone(), |per| format!("{type_name} per {}", per.name()))
+    }
+
+    /// Heading of the rows.
+    fn row_name(&self) -> &'t str {
+        match self.per {
+            Some(CostUnit::Label(key)) => key,
+            _ => "function",
         }
     }
 
@@ -74,12 +107,14 @@ impl<'t> DiffReport<'t> {
 
     fn totals(&self) -> String {
         let DiffTable { baseline_total: baseline, comparison_total: comparison, .. } = *self.table;
+        let interval = self.table.cost.and_then(|total| total.growth).map(|growth| format!(", {}", interval(growth)));
         format!(
-            "{} → {}, {} ({})",
+            "{} → {}, {} ({}{})",
             self.quantity(baseline),
             self.quantity(comparison),
             self.signed(comparison.saturating_sub(baseline)),
             relative(baseline, comparison),
+            interval.unwrap_or_default(),
         )
     }
 
@@ -120,12 +155,27 @@ impl<'t> DiffReport<'t> {
             None => "number of samples".to_owned(),
         };
         let compared = self.table.rows.len() + self.table.equal;
-        format!("tested by the {by}: {tested} of {compared} functions, those of {:.0} % or more", MIN_SHARE * 100.0)
+        let (tested, rows) = match self.per {
+            None => (*tested, "functions".to_owned()),
+            // The total is tested too.
+            Some(_) => (tested - 1, format!("rows ({}) and the total", self.row_name())),
+        };
+        format!("tested by the {by}: {tested} of {compared} {rows}, those of {:.0} % or more", MIN_SHARE * 100.0)
     }
 
     /// The outcome of the gate in one sentence.
     fn verdict(&self) -> Option<String> {
         let threshold = format!("{} %", (self.fail_over? * 1e6).round() / 1e4);
+        if self.per.is_some() {
+            let names = self.regressions.iter().map(|row| printable(&row.at.function));
+            let total = self.total_exceeds().then(|| "the total".to_owned());
+            let grown: Vec<String> = total.into_iter().chain(names).collect();
+            let rows = self.row_name();
+            return Some(match grown.len() {
+                0 => format!("passed: neither the total nor the cost of a {rows} grew by more than {threshold}"),
+                _ => format!("failed: the cost grew by more than {threshold}: {}", grown.join(", ")),
+            });
+        }
         Some(match self.regressions.len() {
             0 => format!("passed: no function's share grew by more than {threshold}"),
             1 => format!("failed: the share of 1 function grew by more than {threshold}"),
@@ -175,6 +225,12 @@ pub(super) fn members(report: &DiffReport) -> Map<String, Value> {
         ("changed".to_owned(), table.rows.len().into()),
         ("equal".to_owned(), table.equal.into()),
     ]);
+    if let (Some(per), Some(total)) = (report.per, table.cost) {
+        members.insert(
+            "cost".to_owned(),
+            json!({"per": per.name(), "growth": total.growth.map(growth), "regressed": report.total_exceeds()}),
+        );
+    }
     if let Some(threshold) = report.fail_over {
         members.insert("fail_over".to_owned(), threshold.into());
         members.insert("regressions".to_owned(), report.regressions.iter().map(|found| row(found)).collect());
@@ -195,13 +251,19 @@ pub(super) fn members(report: &DiffReport) -> Map<String, Value> {
 
 pub(super) fn text(report: &DiffReport) -> String {
     let table = report.table;
-    let mut text = format!("{}: {}\n", table.type_name, report.totals());
+    let mut text = format!("{}: {}\n", report.subject(), report.totals());
     if report.is_normalized {
         text += "values of the comparison are scaled to the total of the baseline\n";
     }
     text += &format!(
-        "{:>10} {:>10} {:>10} {:>7} {:>19} {:>10}  function\n",
-        "baseline", "comparison", "diff", "diff%", "95% interval", "cum diff"
+        "{:>10} {:>10} {:>10} {:>7} {:>19} {:>10}  {}\n",
+        "baseline",
+        "comparison",
+        "diff",
+        "diff%",
+        "95% interval",
+        "cum diff",
+        report.row_name()
     );
     for row in report.listed() {
         let difference = row.difference();
@@ -212,7 +274,7 @@ pub(super) fn text(report: &DiffReport) -> String {
             report.signed(difference.flat),
             relative(row.baseline.flat, row.comparison.flat),
             row.growth.map_or("-".to_owned(), interval),
-            report.signed(difference.cum),
+            if report.per.is_some() { "-".to_owned() } else { report.signed(difference.cum) },
             function_text(&row.at),
         );
     }
@@ -252,8 +314,7 @@ pub(super) fn text(report: &DiffReport) -> String {
 }
 
 pub(super) fn markdown(report: &DiffReport) -> String {
-    let table = report.table;
-    let mut text = format!("### Profile comparison: {}\n\n", table.type_name);
+    let mut text = format!("### Profile comparison: {}\n\n", report.subject());
     if let Some(verdict) = report.verdict() {
         text += &format!("**{}**\n\n", verdict);
     }
@@ -283,7 +344,10 @@ fn markdown_rows(report: &DiffReport) -> String {
         return String::new();
     }
     let mut text = String::new();
-    text += "| function | baseline | comparison | change | 95 % interval |\n|---|---:|---:|---:|---:|\n";
+    text += &format!(
+        "| {} | baseline | comparison | change | 95 % interval |\n|---|---:|---:|---:|---:|\n",
+        escaped(report.row_name())
+    );
     for row in report.listed() {
         text += &format!(
             "| {} | {} | {} | {} | {} |\n",

@@ -4,8 +4,10 @@ pub(crate) mod check;
 mod check_redaction;
 pub(crate) mod completions;
 pub(crate) mod convert;
+mod cost_unit;
 pub(crate) mod diff;
 mod diff_report;
+mod empty_selection;
 pub(crate) mod explain;
 mod explain_report;
 pub(crate) mod flamegraph;
@@ -32,6 +34,8 @@ use regex_lite::Regex;
 use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, Filter, FunctionLine, StackFilter};
+
+use empty_selection::nothing_passes;
 
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -142,23 +146,6 @@ fn passing(names: &[String], filter: &Filter, detail: Detail) -> Result<Profiles
     match read_all(&sources, filter, detail)? {
         data if data.sample_count() > 0 => Ok(data),
         _ => Err(nothing_passes(&names.join(", "), &sources, filter)),
-    }
-}
-
-/// The error for sources of which no sample passes the filter.
-fn nothing_passes(names: &str, sources: &[Source], filter: &Filter) -> Failure {
-    if *filter == Filter::default() {
-        return Failure::new(format!("no samples in {names}"));
-    }
-    let failure = Failure::new(format!("no samples in {names} match"));
-    match merged(sources, |source| source.read(&source.widest(filter), Detail::Stacks)) {
-        Ok(all) if all.sample_count() > 0 => match filter.type_name.as_deref() {
-            Some(name) if query::types(&all).iter().all(|summary| summary.type_name != name) => {
-                missing(names, name, &all)
-            }
-            _ => failure.hint(format!("available: {}", contents(&all))),
-        },
-        _ => failure.hint("there are no samples yet"),
     }
 }
 

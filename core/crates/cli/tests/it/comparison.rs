@@ -143,6 +143,84 @@ fn the_gate_fails_on_a_regression_only() {
     assert!(markdown.stdout.contains("| function\\_0  /srv/shop/app.py |"), "{markdown:?}");
 }
 
+/// Files of five runs of the shop, each of 20 s of CPU time and `factor` as much in `price` and in everything.
+fn five_runs(home: &TestDirectory, name: &str, factor_of_price: f64, factor: f64) -> String {
+    std::fs::create_dir(home.path().join(name)).unwrap();
+    for run in 0..5 {
+        let varied = |ms: f64| (ms * factor * (1.0 + 0.004 * f64::from(run))) as i64 * PERIOD_NS;
+        let (cart, pay) = ([("endpoint", "/cart")], [("endpoint", "/pay")]);
+        let mut data = window(
+            "shop",
+            "cpu",
+            &[
+                TestSample(&["main", "price"], varied(600.0 * factor_of_price), &cart, 0),
+                TestSample(&["main", "render"], varied(900.0), &cart, 0),
+                TestSample(&["main", "log"], varied(500.0), &pay, 0),
+            ],
+        );
+        data.resources[0].resource[1] = Attribute::int("process.pid", i64::from(run));
+        home.file(&format!("{name}/{run}.pb"), &encoded(&data));
+    }
+    home.path().join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_gate_on_costs_fails_where_shares_are_equal() {
+    let home = TestDirectory::new();
+    let [before, slower, price] = [("before", 1.0, 1.0), ("slower", 1.0, 1.5), ("price", 1.2, 1.0)]
+        .map(|(name, price, all)| five_runs(&home, name, price, all));
+    let gate = |comparison: &str, more: &[&str]| {
+        spanprof(&[&["diff", &before, comparison, "--fail-over", "5%"], more].concat())
+    };
+    assert_eq!(gate(&slower, &[]).code, 0, "all shares are equal");
+    let failed = gate(&slower, &["--per", "run"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stdout.starts_with("cpu per run: 20.2 s → 30.2 s, +10.1 s (+50.0%, +4"), "{failed:?}");
+    assert!(failed.stdout.contains("grew by more than 5 %: the total, "), "{failed:?}");
+    let failed = gate(&price, &["--per", "run"]);
+    assert!(failed.code == 1 && failed.stdout.ends_with("more than 5 %: the total, price\n"), "{failed:?}");
+    let failed = gate(&price, &["--per", "endpoint", "--markdown"]);
+    assert!(
+        failed.code == 1 && failed.stdout.contains("endpoint=/cart") && !failed.stdout.contains("/pay"),
+        "{failed:?}"
+    );
+    let json = gate(&price, &["--per", "request", "--requests", "1000,1200", "--json"]);
+    assert_eq!((json.code, json.stdout.contains(r#""per":"request""#)), (0, true), "a sixth more requests: {json:?}");
+    assert_eq!(gate(&before, &["--per", "run"]).code, 0);
+    let one = home.file("one.pb", &encoded(&shop_window("1.0", 1.0)));
+    let refused = gate(&one, &["--per", "run"]);
+    assert!(
+        refused.code == 2 && refused.stderr.contains("5 processes are needed on each side, got 5 and 1"),
+        "{refused:?}"
+    );
+    assert!(gate(&before, &["--per", "request"]).stderr.contains("--requests BASELINE,COMPARISON"));
+}
+
+#[test]
+fn a_wrong_selector_is_named_with_its_side_and_what_there_is() {
+    let home = TestDirectory::new();
+    let source = home.file("shop.pb", &encoded(&shop_window("1.0", 1.0)));
+    let stderr = |comparison: &str| {
+        spanprof(&["diff", &source, "--baseline", "shop{service.version=1.0}", "--comparison", comparison]).stderr
+    };
+    for (selector, words) in [
+        (
+            "shop{service.version=9}",
+            ["the comparison: no samples in", "no sample has `service.version=9`", "service.version = 1.0"],
+        ),
+        (
+            "shop{version=1.0}",
+            ["the comparison: no samples in", "no sample has the label `version`", "service.version"],
+        ),
+        ("shpo", ["the comparison: no samples in", "there is no service \"shpo\"", "\"shop\" (cpu)"]),
+    ] {
+        let text = stderr(selector);
+        assert!(words.iter().all(|word| text.contains(word)), "{selector}: {text}");
+    }
+    let text = spanprof(&["diff", "--baseline", "a", "--comparison", "b", "--from", "nonsense"]).stderr;
+    assert!(!text.contains("required arguments"), "the source has a default: {text}");
+}
+
 #[test]
 fn new_and_vanished_call_paths_are_listed_and_drawn() {
     let home = TestDirectory::new();

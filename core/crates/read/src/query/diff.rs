@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use spanprof_profile::ProfilesData;
 
 use super::generated_names;
-use super::growth::{self, Growth, TestedSide, MIN_SHARE};
+use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
 use super::weights::{weights_of, FunctionLine, Granularity, Weight, Weights};
 use super::window_sums::{TypeSums, WindowSums};
 
@@ -61,9 +61,24 @@ pub struct DiffTable {
     pub processes: Option<[usize; 2]>,
     /// Samples of the baseline and of the comparison; `None` where the sampling interval is unknown.
     pub samples: [Option<f64>; 2],
+    /// The growth of the total, if costs are compared: see [`cost()`].
+    pub cost: Option<CostGrowth>,
+}
+
+/// The growth of the total cost of a run or request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostGrowth {
+    /// `None` with fewer than [`growth::MIN_WINDOWS`] processes on a side.
+    pub growth: Option<Growth>,
+    /// As [`DiffRow::has_grown`].
+    pub has_grown: bool,
 }
 
 impl DiffRow {
+    fn untested(at: FunctionLine, [baseline, comparison]: [Weight; 2]) -> Self {
+        Self { at, baseline, comparison, growth: None, is_significant: false, has_grown: false }
+    }
+
     /// Comparison minus baseline.
     pub fn difference(&self) -> Weight {
         Weight {
@@ -91,14 +106,15 @@ pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granu
     let default = TypeSums::default();
     let sums = sides.map(|side| side.windows.of_type(type_name).unwrap_or(&default));
     let by_process = growth::compares_processes(sums);
-    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), normalize, by_process));
+    let basis = if normalize { Basis::Total } else { Basis::Duration };
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), basis, by_process));
     let compared = both.len();
     let mut rows: Vec<DiffRow> = both
         .into_iter()
         .map(|(at, [baseline, comparison])| {
             let of_side = tested_sides.map(|side| side.row_of(|sums| sums.rows.get(&at)));
             let growth = growth::growth(tested_sides, of_side, MIN_SHARE);
-            DiffRow { at, baseline, comparison, growth, is_significant: false, has_grown: false }
+            DiffRow { growth, ..DiffRow::untested(at, [baseline, comparison]) }
         })
         .collect();
     let tested = mark_significant(&mut rows);
@@ -121,7 +137,66 @@ pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granu
         windows: sums.map(|side| side.windows),
         processes: by_process.then(|| sums.map(|side| side.processes())),
         samples: sums.map(|side| side.samples),
+        cost: None,
     }
+}
+
+/// Compares what a run costs: all weights are those of one process, or of one request if `requests` has their number on each side.
+/// The variation of the processes decides, of the total and of each row: nothing is tested with fewer than
+/// [`growth::MIN_WINDOWS`] of them on a side.
+pub fn cost(sides: [&WindowSums; 2], type_name: &str, unit: &str, requests: Option<[f64; 2]>) -> DiffTable {
+    let default = TypeSums::default();
+    let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&default));
+    let by_process = growth::compares_processes(sums);
+    let mut tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), Basis::Runs, by_process));
+    if let Some(requests) = requests {
+        tested_sides = [0, 1].map(|side| tested_sides[side].per(requests[side]));
+    }
+    let mut rows = tested_rows(sums, tested_sides, by_process);
+    for row in &mut rows {
+        row.baseline.flat = tested_sides[0].unit_weight(row.baseline.flat as f64);
+        row.comparison.flat = tested_sides[1].unit_weight(row.comparison.flat as f64);
+    }
+    // The total is one more row of the family.
+    let total = DiffRow {
+        growth: growth::growth_of_total(tested_sides).filter(|_| by_process),
+        ..DiffRow::untested(FunctionLine::default(), [Weight::default(); 2])
+    };
+    rows.push(total);
+    let tested = mark_significant(&mut rows);
+    let total = rows.pop().map(|total| CostGrowth { growth: total.growth, has_grown: total.has_grown });
+    let compared = rows.len();
+    rows.retain(|row| row.baseline != row.comparison);
+    rows.sort_by(|one, other| {
+        let key = |row: &DiffRow| Reverse(row.difference().flat.unsigned_abs());
+        key(one).cmp(&key(other)).then_with(|| one.at.cmp(&other.at))
+    });
+    DiffTable {
+        type_name: type_name.to_owned(),
+        unit: unit.to_owned(),
+        baseline_total: tested_sides[0].unit_weight(sums[0].total.sum),
+        comparison_total: tested_sides[1].unit_weight(sums[1].total.sum),
+        equal: compared - rows.len(),
+        rows,
+        tested,
+        windows: sums.map(|side| side.windows),
+        processes: by_process.then(|| sums.map(|side| side.processes())),
+        samples: sums.map(|side| side.samples),
+        cost: total,
+    }
+}
+
+/// The rows of both sides with their growth; nothing is tested with `is_tested` false.
+fn tested_rows(sums: [&TypeSums; 2], sides: [TestedSide; 2], is_tested: bool) -> Vec<DiffRow> {
+    let [baseline, comparison] = sums;
+    let only_in_baseline = baseline.rows.keys().filter(|at| !comparison.rows.contains_key(*at));
+    let row = |at: &FunctionLine| {
+        let of_side = sides.map(|side| side.row_of(|sums| sums.rows.get(at)));
+        let weights = of_side.map(|sums| Weight { flat: sums.weight as i64, cum: 0 });
+        let growth = is_tested.then(|| growth::growth(sides, of_side, MIN_SHARE)).flatten();
+        DiffRow { growth, ..DiffRow::untested(at.clone(), weights) }
+    };
+    comparison.rows.keys().chain(only_in_baseline).map(row).collect()
 }
 
 /// The functions or lines whose share of a type is significantly larger in the comparison (one-sided, all rows together), by
@@ -130,19 +205,8 @@ pub(crate) fn regressions(sides: [&WindowSums; 2], type_name: &str) -> Vec<DiffR
     let [Some(baseline), Some(comparison)] = sides.map(|side| side.of_type(type_name)) else { return Vec::new() };
     let sums = [baseline, comparison];
     let by_process = growth::compares_processes(sums);
-    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), true, by_process));
-    let only_in_baseline = baseline.rows.keys().filter(|at| !comparison.rows.contains_key(*at));
-    let mut rows: Vec<DiffRow> = comparison
-        .rows
-        .keys()
-        .chain(only_in_baseline)
-        .map(|at| {
-            let of_side = tested_sides.map(|side| side.row_of(|sums| sums.rows.get(at)));
-            let growth = growth::growth(tested_sides, of_side, MIN_SHARE);
-            let [baseline, comparison] = of_side.map(|sums| Weight { flat: sums.weight as i64, cum: 0 });
-            DiffRow { at: at.clone(), baseline, comparison, growth, is_significant: false, has_grown: false }
-        })
-        .collect();
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), Basis::Total, by_process));
+    let mut rows = tested_rows(sums, tested_sides, true);
     mark_significant(&mut rows);
     rows.retain(|row| row.has_grown);
     let growth_of_share = |row: &DiffRow| {

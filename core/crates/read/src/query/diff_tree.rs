@@ -11,7 +11,7 @@ use spanprof_profile::{transform, FrameType, Profile};
 
 use super::diff::DiffSide;
 use super::generated_names;
-use super::growth::{self, Growth, TestedSide, MIN_SHARE};
+use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
 use super::window_sums::{path_keys, TypeSums};
 
 /// The last function of a call path.
@@ -138,7 +138,8 @@ pub fn diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, norm
 /// Tests the paths of both sides, and the topmost of those on one side.
 fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], normalize: bool) {
     let by_process = growth::compares_processes(sums);
-    let sides = sums.map(|sums| TestedSide::new(sums, sums.paths.values(), normalize, by_process));
+    let basis = if normalize { Basis::Total } else { Basis::Duration };
+    let sides = sums.map(|sums| TestedSide::new(sums, sums.paths.values(), basis, by_process));
     let edges: Vec<(u32, u32)> = tree.nodes.iter().map(|node| (node.parent, node.function)).collect();
     let keys = path_keys(&tree.functions, edges.iter().copied());
     let rows = |at: usize| sides.map(|side| side.row_of(|sums| sums.paths.get(&keys[at])));

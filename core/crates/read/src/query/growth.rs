@@ -40,15 +40,27 @@ pub struct Growth {
     pub p_value: f64,
 }
 
+/// Divisor of the weight of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// Nothing; its variance is that of the weight per second of the windows.
+    Duration,
+    /// The total weight: shares are compared.
+    Total,
+    /// The number of processes, or of requests in all of them: the cost of one is compared.
+    Runs,
+}
+
 /// The sums of one side, and what its rows have in common.
 #[derive(Clone, Copy)]
 pub(super) struct TestedSide<'s> {
     sums: &'s TypeSums,
-    normalize: bool,
+    basis: Basis,
     by_process: bool,
     replicates: usize,
-    total: Exposure,
-    duration: Exposure,
+    exposure: Exposure,
+    /// Number of runs or requests.
+    units: f64,
     common: CommonDispersion,
 }
 
@@ -63,24 +75,27 @@ impl<'s> TestedSide<'s> {
     pub fn new<'r>(
         sums: &'s TypeSums,
         rows: impl Iterator<Item = &'r SummedRow>,
-        normalize: bool,
+        basis: Basis,
         by_process: bool,
     ) -> Self {
         let mut side = Self {
             sums,
-            normalize,
+            basis,
             by_process,
             replicates: sums.windows,
-            total: sums.total,
-            duration: sums.duration,
+            exposure: if basis == Basis::Total { sums.total } else { sums.duration },
+            units: sums.processes() as f64,
             common: CommonDispersion::default(),
         };
         if by_process {
-            (side.total, side.duration) = (Exposure::default(), Exposure::default());
+            side.exposure = Exposure::default();
             side.replicates = sums.group_totals.len();
-            for (total, duration) in &sums.group_totals {
-                side.total.add(*total);
-                side.duration.add(*duration);
+            for group in &sums.group_totals {
+                side.exposure.add(match basis {
+                    Basis::Duration => group.duration,
+                    Basis::Total => group.total,
+                    Basis::Runs => group.processes,
+                });
             }
         }
         if side.replicates >= MIN_WINDOWS {
@@ -90,6 +105,16 @@ impl<'s> TestedSide<'s> {
             side.common = CommonDispersion::fit(&dispersions, side.freedom());
         }
         side
+    }
+
+    /// As [`Basis::Runs`], of this number of requests.
+    pub fn per(self, requests: f64) -> Self {
+        Self { units: requests, ..self }
+    }
+
+    /// The weight of one run or request.
+    pub fn unit_weight(&self, weight: f64) -> i64 {
+        (weight / self.units).round() as i64
     }
 
     /// The sums of a row over the replicates.
@@ -109,29 +134,58 @@ impl<'s> TestedSide<'s> {
         self.replicates as f64 - 1.0
     }
 
-    /// The square of the relative standard error of a count of 1.
+    /// The square of the relative standard error of a count of 1. The total of a run is not counted but measured by a clock, so
+    /// that only the share in it is a matter of sampling.
     fn variance_of_one(&self, row: RowSums) -> f64 {
-        if self.normalize {
-            1.0 - (row.weight / self.sums.total.sum).min(1.0)
-        } else {
-            1.0
+        match self.basis {
+            Basis::Duration => 1.0,
+            Basis::Total | Basis::Runs => 1.0 - (row.weight / self.sums.total.sum).min(1.0),
         }
     }
 
     /// The variance between replicates relative to that of a count, in the unit of the weight; `None` for a row without any.
     fn dispersion(&self, row: RowSums) -> Option<f64> {
-        let (exposure, product) = match self.normalize {
-            true => (self.total, row.by_total),
-            false => (self.duration, row.by_duration),
+        let product = match self.basis {
+            Basis::Duration => row.by_duration,
+            Basis::Total => row.by_total,
+            Basis::Runs => row.by_processes,
         };
         let of_one = self.variance_of_one(row);
-        if row.weight <= 0.0 || exposure.sum <= 0.0 || of_one <= 0.0 {
+        if row.weight <= 0.0 || self.exposure.sum <= 0.0 || of_one <= 0.0 {
             return None;
         }
-        let ratio = row.weight / exposure.sum;
-        let residuals = row.squares - 2.0 * ratio * product + ratio * ratio * exposure.squares;
+        Some(self.relative_variance(row.weight, row.squares, product) * row.weight / of_one)
+    }
+
+    /// The square of the relative standard error of a weight, from the replicates: the linearized ratio estimator.
+    fn relative_variance(&self, weight: f64, squares: f64, product: f64) -> f64 {
+        let Exposure { sum, squares: exposure_squares } = self.exposure;
+        let ratio = weight / sum;
+        let residuals = squares - 2.0 * ratio * product + ratio * ratio * exposure_squares;
         let replicates = self.replicates as f64;
-        Some(replicates / (replicates - 1.0) * residuals.max(0.0) / (row.weight * of_one))
+        replicates / (replicates - 1.0) * residuals.max(0.0) / (weight * weight)
+    }
+
+    fn value(&self, weight: f64) -> f64 {
+        match self.basis {
+            Basis::Duration => weight,
+            Basis::Total => weight / self.sums.total.sum,
+            Basis::Runs => weight / self.units,
+        }
+    }
+
+    /// The total weight of a run. Its error is the variation of the runs: clocks measure it.
+    fn total(&self) -> Option<Estimate> {
+        let groups = self.sums.group_totals.iter();
+        let (squares, product) = groups.fold((0.0, 0.0), |(squares, product), group| {
+            (squares + group.total * group.total, product + group.total * group.processes)
+        });
+        let weight = self.sums.total.sum;
+        (weight > 0.0).then(|| Estimate {
+            value: self.value(weight),
+            relative_variance: self.relative_variance(weight, squares, product),
+            freedom: self.freedom(),
+        })
     }
 }
 
@@ -151,8 +205,24 @@ pub(super) fn growth(sides: [TestedSide; 2], rows: [RowSums; 2], min_share: f64)
         return None;
     }
     let is_absent = rows.iter().any(|row| row.weight == 0.0);
-    let baseline = estimate(sides[0], rows[0], is_absent)?;
-    let comparison = estimate(sides[1], rows[1], is_absent)?;
+    let of_side = |side: usize| estimate(sides[side], rows[side], is_absent);
+    let growth = growth_between(of_side(0)?, of_side(1)?);
+    Some(Growth {
+        estimate: match rows.map(|row| row.weight == 0.0) {
+            [true, _] => f64::INFINITY,
+            [_, true] => -1.0,
+            _ => growth.estimate,
+        },
+        ..growth
+    })
+}
+
+/// The growth of the total weight of a run; `None` without any on a side.
+pub(super) fn growth_of_total(sides: [TestedSide; 2]) -> Option<Growth> {
+    Some(growth_between(sides[0].total()?, sides[1].total()?))
+}
+
+fn growth_between(baseline: Estimate, comparison: Estimate) -> Growth {
     let variances = [baseline, comparison].map(|side| side.relative_variance);
     let error = (variances[0] + variances[1]).sqrt();
     let of_side = |side: Estimate| side.relative_variance.powi(2) / side.freedom;
@@ -161,16 +231,12 @@ pub(super) fn growth(sides: [TestedSide; 2], rows: [RowSums; 2], min_share: f64)
     // A row that is all of both sides has no error.
     let margin = if error == 0.0 { 0.0 } else { quantile(0.5 + CONFIDENCE / 2.0, freedom) * error };
     let [low, high] = [logarithm - margin, logarithm + margin].map(|end| end.exp() - 1.0);
-    Some(Growth {
-        estimate: match rows.map(|row| row.weight == 0.0) {
-            [true, _] => f64::INFINITY,
-            [_, true] => -1.0,
-            _ => logarithm.exp() - 1.0,
-        },
+    Growth {
+        estimate: logarithm.exp() - 1.0,
         low,
         high,
         p_value: if error == 0.0 { f64::from(logarithm == 0.0) } else { 2.0 * tail(logarithm.abs() / error, freedom) },
-    })
+    }
 }
 
 fn estimate(side: TestedSide, row: RowSums, adds_half: bool) -> Option<Estimate> {
@@ -198,7 +264,7 @@ fn estimate(side: TestedSide, row: RowSums, adds_half: bool) -> Option<Estimate>
         (None, None) if side.replicates >= MIN_WINDOWS && half > 0.0 => (1.0 / half, side.freedom()),
         (None, None) => return None,
     };
-    Some(Estimate { value: if side.normalize { weight / sums.total.sum } else { weight }, relative_variance, freedom })
+    Some(Estimate { value: side.value(weight), relative_variance, freedom })
 }
 
 fn quantile(probability: f64, freedom: f64) -> f64 {

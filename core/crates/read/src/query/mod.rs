@@ -21,7 +21,7 @@ mod window_sums;
 
 pub use builtins::{fold_builtins, has_builtins};
 pub use call_tree::{call_tree, CallRow};
-pub use diff::{diff, DiffRow, DiffSide, DiffTable};
+pub use diff::{cost, diff, CostGrowth, DiffRow, DiffSide, DiffTable};
 pub use diff_tree::{diff_tree, DiffNode, DiffTree, OneSidedPath};
 pub use filter::Filter;
 pub use growth::{Growth, FAMILY_ERROR, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};

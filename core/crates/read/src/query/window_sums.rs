@@ -6,7 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
 use spanprof_profile::{
-    transform, Attribute, Dictionary, FrameType, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY,
+    transform, Attribute, AttributeSetId, Dictionary, FrameType, Profile, ProfilesData, ResourceProfiles,
+    PROCESS_IDENTITY,
 };
 
 use super::generated_names;
@@ -40,6 +41,8 @@ pub struct WindowSums {
     by: Granularity,
     compared: Compared,
     has_paths: bool,
+    /// Rows are the values of this label, not functions.
+    label: Option<String>,
     by_type: BTreeMap<String, TypeSums>,
 }
 
@@ -56,9 +59,16 @@ pub(super) struct TypeSums {
     pub paths: HashMap<u64, SummedRow>,
     /// Group of each process; profiles without a process identity are in none.
     groups: HashMap<u64, usize>,
-    /// Total and duration of each group.
-    pub group_totals: Vec<(f64, f64)>,
+    pub group_totals: Vec<GroupTotals>,
     has_unidentified: bool,
+}
+
+/// One group of processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GroupTotals {
+    pub total: f64,
+    pub duration: f64,
+    pub processes: f64,
 }
 
 /// A row over all windows, and its weight in each group of processes.
@@ -91,6 +101,7 @@ pub(super) struct RowSums {
     pub squares: f64,
     pub by_total: f64,
     pub by_duration: f64,
+    pub by_processes: f64,
     pub samples: f64,
 }
 
@@ -104,7 +115,12 @@ impl Exposure {
 impl WindowSums {
     /// No windows yet.
     pub fn new(by: Granularity, compared: Compared) -> Self {
-        Self { by, compared, has_paths: false, by_type: BTreeMap::new() }
+        Self { by, compared, ..Self::default() }
+    }
+
+    /// Rows are the values of a label, or of an attribute of the resource: `endpoint=/cart`.
+    pub fn of_label(key: &str) -> Self {
+        Self { label: Some(key.to_owned()), ..Self::default() }
     }
 
     /// As [`Self::new`]; also sums call paths, for [`super::diff_tree()`].
@@ -136,8 +152,11 @@ impl WindowSums {
             .entry(profile.type_name().to_owned())
             .or_insert_with(|| TypeSums { samples: Some(0.0), ..TypeSums::default() });
         let window = sums.add_window(profile, resource);
-        let weights = weights_of(dictionary, std::iter::once(profile), self.by, generated_names::fold);
-        for (at, weight) in weights.rows {
+        let rows = match &self.label {
+            Some(key) => label_weights(dictionary, resource, profile, key),
+            None => weights_of(dictionary, std::iter::once(profile), self.by, generated_names::fold).rows,
+        };
+        for (at, weight) in rows {
             sums.rows.entry(at).or_default().add(self.compared.of(weight), window);
         }
         if self.has_paths {
@@ -152,6 +171,11 @@ impl WindowSums {
     /// Total weight of a type.
     pub(crate) fn total(&self, type_name: &str) -> f64 {
         self.of_type(type_name).map_or(0.0, |sums| sums.total.sum)
+    }
+
+    /// Number of processes with profiles of a type.
+    pub fn processes(&self, type_name: &str) -> usize {
+        self.of_type(type_name).map_or(0, TypeSums::processes)
     }
 
     /// The number of samples of a part of a type; 0 if the sampling interval is unknown.
@@ -188,19 +212,22 @@ impl TypeSums {
         self.samples = self.samples.zip(interval).map(|(samples, interval)| samples + total / interval);
         let group = process_identity(resource).map(|identity| {
             let number = self.groups.len();
-            *self.groups.entry(identity).or_insert(number % MAX_GROUPS)
+            let group = *self.groups.entry(identity).or_insert(number % MAX_GROUPS);
+            (group, self.groups.len() > number)
         });
         match group {
             None => self.has_unidentified = true,
-            Some(group) => {
+            Some((group, is_new_process)) => {
                 if group >= self.group_totals.len() {
-                    self.group_totals.resize(group + 1, (0.0, 0.0));
+                    self.group_totals.resize(group + 1, GroupTotals::default());
                 }
-                let (of_group, duration_of_group) = &mut self.group_totals[group];
-                *of_group += total;
-                *duration_of_group += duration;
+                let totals = &mut self.group_totals[group];
+                totals.total += total;
+                totals.duration += duration;
+                totals.processes += f64::from(u8::from(is_new_process));
             }
         }
+        let group = group.map(|(group, _)| group);
         WindowExposure { total, duration, interval, group }
     }
 }
@@ -223,15 +250,47 @@ impl SummedRow {
     }
 
     /// The sums with groups of processes in place of windows.
-    pub fn by_process(&self, group_totals: &[(f64, f64)]) -> RowSums {
+    pub fn by_process(&self, group_totals: &[GroupTotals]) -> RowSums {
         let mut sums = RowSums { squares: 0.0, by_total: 0.0, by_duration: 0.0, ..self.sums };
-        for (weight, (total, duration)) in self.groups.iter().zip(group_totals) {
+        for (weight, group) in self.groups.iter().zip(group_totals) {
             sums.squares += weight * weight;
-            sums.by_total += weight * total;
-            sums.by_duration += weight * duration;
+            sums.by_total += weight * group.total;
+            sums.by_duration += weight * group.duration;
+            sums.by_processes += weight * group.processes;
         }
         sums
     }
+}
+
+/// The weight of each value of a label; samples without it are one row.
+fn label_weights(
+    dictionary: &Dictionary,
+    resource: &ResourceProfiles,
+    profile: &Profile,
+    key: &str,
+) -> Vec<(FunctionLine, Weight)> {
+    let of_resource = resource.resource.iter().find(|attribute| attribute.key == key);
+    let value_of = |set: AttributeSetId| {
+        let of_sample = dictionary.attributes_of(set).find(|attribute| attribute.key == key);
+        let value = of_sample.map(|label| label.value).or(of_resource.map(|attribute| attribute.value.as_ref()));
+        value.map_or_else(|| format!("(no {key})"), |value| format!("{key}={value}"))
+    };
+    let mut sums: HashMap<AttributeSetId, i64> = HashMap::new();
+    for sample in &profile.samples {
+        let sum = sums.entry(sample.attributes).or_default();
+        *sum = sum.saturating_add(profile.weight(sample));
+    }
+    let row = |(set, sum)| {
+        (FunctionLine { function: value_of(set), ..FunctionLine::default() }, Weight { flat: sum, cum: sum })
+    };
+    // Several sets have one value.
+    let mut rows: BTreeMap<FunctionLine, Weight> = BTreeMap::new();
+    for (at, weight) in sums.into_iter().map(row) {
+        let sum = rows.entry(at).or_default();
+        sum.flat = sum.flat.saturating_add(weight.flat);
+        sum.cum = sum.flat;
+    }
+    rows.into_iter().collect()
 }
 
 /// A hash of the attributes that identify a process.

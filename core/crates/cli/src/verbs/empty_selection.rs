@@ -1,0 +1,81 @@
+//! The error for a selection without samples: which of its conditions no sample meets, and what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spanprof_profile::ProfilesData;
+use spanprof_read::query::{self, Filter, LabelMatcher};
+
+use super::{contents, merged, missing};
+use crate::detail::Detail;
+use crate::failure::Failure;
+use crate::source::Source;
+
+/// Names of labels, or values of one, in a hint.
+const NAMED_IN_HINT: usize = 12;
+
+/// The error for sources of which no sample passes the filter.
+pub(super) fn nothing_passes(names: &str, sources: &[Source], filter: &Filter) -> Failure {
+    if *filter == Filter::default() {
+        return Failure::new(format!("no samples in {names}"));
+    }
+    let detail = if filter.labels.is_empty() { Detail::Stacks } else { Detail::Everything };
+    match merged(sources, |source| source.read(&source.widest(filter), detail)) {
+        Ok(all) if all.sample_count() > 0 => match filter.type_name.as_deref() {
+            Some(name) if query::types(&all).iter().all(|summary| summary.type_name != name) => {
+                missing(names, name, &all)
+            }
+            _ => {
+                let (reason, available) = unmet(&all, filter);
+                Failure::new(format!("no samples in {names} match{reason}")).hint(format!("available: {available}"))
+            }
+        },
+        _ => Failure::new(format!("no samples in {names} match")).hint("there are no samples yet"),
+    }
+}
+
+/// The condition that no sample meets, and what is available instead.
+fn unmet(all: &ProfilesData, filter: &Filter) -> (String, String) {
+    let of_service = Filter { service: filter.service.clone(), ..Filter::default() }.apply(all);
+    if let Some(name) = filter.service.as_ref().filter(|_| of_service.sample_count() == 0) {
+        return (format!(": there is no service {name:?}"), contents(all));
+    }
+    let passes = |label: &LabelMatcher| {
+        Filter { labels: vec![label.clone()], ..Filter::default() }.apply(&of_service).sample_count() > 0
+    };
+    let Some(label) = filter.labels.iter().find(|label| !passes(label)) else {
+        return (String::new(), contents(all));
+    };
+    let labels = labels_of(&of_service);
+    let listed = |names: &mut dyn Iterator<Item = &String>| {
+        let names: Vec<String> = names.map(|name| format!("{name:.60}")).collect();
+        let more = names.len().saturating_sub(NAMED_IN_HINT);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more}", names[..names.len().min(NAMED_IN_HINT)].join(", "))
+    };
+    match labels.get(&label.key) {
+        None => {
+            (format!(": no sample has the label `{}`", label.key), format!("the labels {}", listed(&mut labels.keys())))
+        }
+        Some(values) => {
+            (format!(": no sample has `{label}`"), format!("{} = {}", label.key, listed(&mut values.iter())))
+        }
+    }
+}
+
+/// The labels of samples and the attributes of resources, with their values.
+fn labels_of(data: &ProfilesData) -> BTreeMap<String, BTreeSet<String>> {
+    let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut add = |key: &str, value: String| {
+        labels.entry(key.to_owned()).or_default().insert(value);
+    };
+    for (resource, profile) in data.profiles() {
+        for attribute in &resource.resource {
+            add(&attribute.key, attribute.value.as_ref().to_string());
+        }
+        let sets: BTreeSet<_> = profile.samples.iter().map(|sample| sample.attributes).collect();
+        for attribute in sets.into_iter().flat_map(|set| data.dictionary.attributes_of(set)) {
+            add(attribute.key, attribute.value.to_string());
+        }
+    }
+    labels
+}
