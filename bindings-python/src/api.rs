@@ -15,6 +15,7 @@ use spanprof::{Error, ErrorKind, LogLevel, Profiler, RequestEnd, StatValue, Stat
 
 use crate::context;
 use crate::convert::{self, ffi_guard_or_raise, LabelsObject, BINDING};
+use crate::ffi::interruption;
 use crate::ffi::pending_call;
 use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
@@ -30,6 +31,9 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
         // The environment is read with the GIL held, so that no `os.environ` write runs meanwhile.
         let config = BINDING.load(&code, &process_environment(), || convert::program_name(py))?;
         let runtime = (!config.is_disabled()).then(|| python_runtime(py, config.signals)).transpose()?;
+        if interruption::is_kept() {
+            return Ok(false); // Raised instead.
+        }
         let started = py.detach(|| binding::start(config, runtime));
         apply_settings(py);
         started
@@ -181,7 +185,11 @@ pub fn pull<'py>(
 ) -> (u16, Vec<(&'static str, String)>, Bound<'py, PyBytes>) {
     let request = PullRequest::mounted(method, mount, rest, query, headers, body);
     // An exception ends the pull.
-    let has_left = || Python::attach(|py| has_left.call0(py).and_then(|left| left.is_truthy(py)).unwrap_or(true));
+    let has_left = || {
+        Python::attach(|py| {
+            interruption::ok(py, has_left.call0(py).and_then(|left| left.is_truthy(py))).unwrap_or(true)
+        })
+    };
     let failed = PullResponse { status: 500, ..PullResponse::default() };
     let response = ffi_guard(failed, || py.detach(|| binding::pull(&request, &has_left)));
     (response.status, response.headers, PyBytes::new(py, &response.body))
@@ -221,7 +229,7 @@ pub fn resume_current_thread(py: Python<'_>) {
 #[pyfunction]
 pub fn hook_arrays(py: Python<'_>) {
     ffi_guard((), || {
-        if let Err(error) = array_handler::install(py) {
+        if let Some(error) = array_handler::install(py).err().and_then(|error| interruption::keep(py, error)) {
             binding::log(
                 LogLevel::Warning,
                 &format!("spanprof: the heap profile does not see numpy's arrays: {error}"),
@@ -273,7 +281,8 @@ pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
 /// Installs or removes what measures in the interpreter, as the running profiler requires it.
 fn apply_settings(py: Python<'_>) {
     let reports_gc = Profiler::running().is_some_and(|profiler| profiler.is_running() && profiler.config().gc);
-    if let Err(error) = gc_pauses::set_reported(py, reports_gc) {
+    let reported = gc_pauses::set_reported(py, reports_gc);
+    if let Some(error) = reported.err().and_then(|error| interruption::keep(py, error)) {
         binding::log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
     }
     hook_arrays(py);
@@ -286,6 +295,7 @@ fn python_runtime(py: Python<'_>, signals: bool) -> Result<Arc<dyn Runtime>, Err
     }
     let unsupported = |message: String, hint: String| Error::new(ErrorKind::UnsupportedRuntime, message, hint);
     let runtime = PythonRuntime::new(py).map_err(|error| unsupported(error.message, error.hint))?;
+    // These two run no Python code: the variable was created when the package was imported.
     let variable = variable::create(py).map_err(|error| unsupported(error.to_string(), String::new()))?;
     let source = runtime.set_context_variable(&variable);
     variable::publish_to(source, Arc::clone(&runtime));

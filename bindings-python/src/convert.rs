@@ -5,11 +5,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use spanprof::binding::{ffi_guard, ffi_guard_result, log, Binding, KeyCase};
 use spanprof::context::{self as table, ContextRow};
 use spanprof::{ConfigValue, Error, LogLevel, StatValue, Stats};
 
+use crate::ffi::interruption;
 use crate::ffi::text::{self, BorrowedPairs};
 
 /// The description of this binding.
@@ -35,6 +37,7 @@ pub fn config_from(config: &Bound<'_, PyDict>) -> Vec<(String, ConfigValue)> {
 }
 
 fn config_value(value: &Bound<'_, PyAny>, depth: usize) -> ConfigValue {
+    let py = value.py();
     if value.is_none() {
         return ConfigValue::Null;
     }
@@ -53,34 +56,32 @@ fn config_value(value: &Bound<'_, PyAny>, depth: usize) -> ConfigValue {
     if value.is_instance_of::<PyString>() || depth >= MAX_DEPTH {
         return ConfigValue::Text(text_of(value));
     }
-    if let Ok(map) = value.cast::<PyMapping>() {
-        if let Ok(items) = map.items() {
-            let pair = |item: Bound<'_, PyAny>| {
-                let (key, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().ok()?;
-                Some((text_of(&key), config_value(&value, depth + 1)))
-            };
-            return ConfigValue::Map(items.iter().filter_map(pair).collect());
-        }
+    if let Some(Some(map)) = interruption::ok(py, dict_of(value)) {
+        let pair =
+            |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| (text_of(&key), config_value(&value, depth + 1));
+        return ConfigValue::Map(map.iter().map(pair).collect());
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        if let Ok(items) = value.try_iter() {
-            return ConfigValue::List(items.flatten().map(|item| config_value(&item, depth + 1)).collect());
+        if let Some(items) = interruption::ok(py, value.try_iter()) {
+            return ConfigValue::List(
+                items.map_while(|item| interruption::ok(py, item)).map(|item| config_value(&item, depth + 1)).collect(),
+            );
         }
     }
     // A path is its text; seconds and rates may come as any number type.
-    if let Ok(path) = value.call_method0("__fspath__") {
+    if let Some(path) = interruption::ok(py, value.call_method0("__fspath__")) {
         return ConfigValue::Text(text_of(&path));
     }
-    match value.extract::<f64>() {
-        Ok(number) => ConfigValue::Float(number),
-        Err(_) => ConfigValue::Text(text_of(value)),
+    match interruption::ok(py, value.extract::<f64>()) {
+        Some(number) => ConfigValue::Float(number),
+        None => ConfigValue::Text(text_of(value)),
     }
 }
 
 /// The program's name: the script without `.py`, or the package of `-m`; empty for `python -c` and the interactive prompt.
 pub fn program_name(py: Python<'_>) -> String {
     let argument = || py.import("sys")?.getattr("argv")?.get_item(0)?.extract::<String>();
-    let Ok(argument) = argument() else { return String::new() };
+    let Some(argument) = interruption::ok(py, argument()) else { return String::new() };
     let path = std::path::Path::new(&argument);
     let path = if path.ends_with("__main__.py") { path.parent().unwrap_or(path) } else { path };
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -109,13 +110,15 @@ pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
     if let Some(prepared) = prepared(labels) {
         return prepared;
     }
-    if labels.cast::<PyMapping>().is_err() {
+    let dict = interruption::ok(labels.py(), dict_of(labels));
+    let Some(Some(dict)) = dict else {
         UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
-        let kind = labels.get_type().name().map(|name| name.to_string()).unwrap_or_default();
-        warn_of_labels(&kind);
+        if dict.is_some() {
+            warn_of_labels(&labels.get_type().name().map(|name| name.to_string()).unwrap_or_default());
+        }
         return PreparedLabels::default();
-    }
-    let owned = owned_pairs(labels);
+    };
+    let owned: Vec<_> = dict.iter().take(MAX_LABELS).map(|(key, value)| (text_of(&key), text_of(&value))).collect();
     let pairs: Vec<(&str, &str)> = owned.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     prepare(&pairs)
 }
@@ -160,8 +163,8 @@ pub fn labels_of_arguments<'py>(
         let mut mapping = given.first();
         let mut single = Vec::new();
         for (name, value) in keywords {
-            let is_labels = || prepared(value).is_some() || value.cast::<PyMapping>().is_ok();
-            match mapping.is_none() && name.eq("labels")? && is_labels() {
+            let is_labels = || PyResult::Ok(prepared(value).is_some() || is_mapping(value)?);
+            match mapping.is_none() && name.eq("labels")? && is_labels()? {
                 true => mapping = Some(value),
                 false => single.push((name, value)),
             }
@@ -169,7 +172,10 @@ pub fn labels_of_arguments<'py>(
         if let Some(mapping) = mapping {
             match prepared(mapping) {
                 Some(prepared) => outer = prepared,
-                None => labels.update(mapping.cast::<PyMapping>()?)?,
+                None => match dict_of(mapping)? {
+                    Some(dict) => labels.update(dict.as_mapping())?,
+                    None => return Ok(false),
+                },
             }
         }
         for (name, value) in single {
@@ -177,7 +183,7 @@ pub fn labels_of_arguments<'py>(
         }
         Ok(given.len() <= 1 && (mapping.is_some() || !keywords.is_empty()))
     })();
-    if !matches!(filled, Ok(true)) {
+    if interruption::ok(py, filled) != Some(true) {
         warn_of_labels(&format!("{} arguments", given.len() + keywords.len()));
     }
     table::merge(outer, prepared_labels(labels.as_any()))
@@ -195,33 +201,31 @@ pub fn warn_of_labels(got: &str) {
     }
 }
 
-/// The slow path: any mapping, any values, text that is not valid Unicode.
-fn owned_pairs(labels: &Bound<'_, PyAny>) -> Vec<(String, String)> {
-    let snapshot = PyDict::new(labels.py());
-    let is_readable = labels.cast::<PyMapping>().is_ok_and(|map| snapshot.update(map).is_ok());
-    if !is_readable {
-        UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
-        return Vec::new();
-    }
-    snapshot
-        .items()
-        .iter()
-        .take(MAX_LABELS)
-        .filter_map(|item| {
-            let (key, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().ok()?;
-            Some((text_of(&key), text_of(&value)))
-        })
-        .collect()
+/// A copy of any mapping; `None` for other values.
+fn dict_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let is_mapping = is_mapping(value)?;
+    let copy = || {
+        let dict = PyDict::new(value.py());
+        dict.call_method1("update", (value,)).map(|_| dict)
+    };
+    is_mapping.then(copy).transpose()
+}
+
+/// As a cast to `PyMapping`, which drops the exceptions of the test: it runs Python code.
+fn is_mapping(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static MAPPING: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    Ok(value.is_instance_of::<PyDict>()
+        || value.is_instance(MAPPING.import(value.py(), "collections.abc", "Mapping")?)?)
 }
 
 /// `str(value)`, cut far above every limit of the core; lone surrogates become U+FFFD. A value whose `str()` raises becomes
 /// empty and is counted.
 pub fn text_of(value: &Bound<'_, PyAny>) -> String {
     let text = match value.cast::<PyString>() {
-        Ok(text) => Ok(text.clone()),
-        Err(_) => value.str(),
+        Ok(text) => Some(text.clone()),
+        Err(_) => interruption::ok(value.py(), value.str()),
     };
-    match text.ok().and_then(|text| text::owned(&text, MAX_TEXT_CHARACTERS)) {
+    match text.and_then(|text| text::owned(&text, MAX_TEXT_CHARACTERS)) {
         Some(text) => text,
         None => {
             UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
@@ -242,9 +246,14 @@ pub fn stats_into<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, Py
     Ok(dict)
 }
 
-/// The FFI guard of calls that may raise: errors and panics become `SpanprofError`.
+/// The FFI guard of calls that may raise: errors and panics become `SpanprofError`. An exception of a signal handler that
+/// interrupted the call is raised instead.
 pub fn ffi_guard_or_raise<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
-    ffi_guard_result(body).map_err(|error| into_exception(py, &error))
+    let result = ffi_guard_result(body);
+    match interruption::take() {
+        Some(interruption) => Err(interruption),
+        None => result.map_err(|error| into_exception(py, &error)),
+    }
 }
 
 fn into_exception(py: Python<'_>, error: &Error) -> PyErr {

@@ -57,6 +57,17 @@ pub fn log_fetch_failed() {
     QUEUE.with(|pending| pending.state.is_scheduled = false);
 }
 
+/// Whether the lock is free or may be acquired again. The exception of a signal handler between the two calls would leave it
+/// acquired; none runs here.
+#[pyfunction]
+pub fn is_acquirable(lock: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_acquired = lock.call_method1("acquire", (false,))?.is_truthy()?;
+    if is_acquired {
+        lock.call_method0("release")?;
+    }
+    Ok(is_acquired)
+}
+
 /// The interpreter is about to be finalized: later lines are dropped and no pending call is added.
 #[pyfunction]
 pub fn close_log() {

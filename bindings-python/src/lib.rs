@@ -66,6 +66,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
     module.add_function(wrap_pyfunction!(host_log::take_log_line, module)?)?;
     module.add_function(wrap_pyfunction!(host_log::log_fetch_failed, module)?)?;
+    module.add_function(wrap_pyfunction!(host_log::is_acquirable, module)?)?;
     module.add_function(wrap_pyfunction!(host_log::close_log, module)?)?;
     module.add_function(wrap_pyfunction!(api::set_log_notifier, module)?)?;
     module.add_function(wrap_pyfunction!(api::set_settings_notifier, module)?)?;
@@ -87,6 +88,8 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(context::set_current, module)?)?;
     module.add_function(wrap_pyfunction!(context::bind_context, module)?)?;
     module.add_function(wrap_pyfunction!(api::set_decorate, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::interruption::set_interruption_test, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::interruption::call_hook, module)?)?;
     #[cfg(feature = "testing")]
     {
         let testing = PyModule::new(module.py(), "_testing")?;

@@ -16,7 +16,7 @@ def install() -> None:
     """Sets the handler when numpy is imported later."""
     global _installed
     if not _installed:
-        _installed = True
         # The module's name since numpy 2.0, and before.
         for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
             when_imported(name, lambda module: native.hook_arrays())
+        _installed = True

@@ -20,9 +20,9 @@ def install() -> None:
     """Wraps the two functions that implement ``os.exec*`` and ``os.spawn*``, once, if the clock requires it."""
     global _installed
     if not _installed and native.setting("clock") == "sigtrap":
-        _installed = True
         os.execv = _without_clock(os.execv)
         os.execve = _without_clock(os.execve)
+        _installed = True
 
 
 def _without_clock(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import os
 import sys
 
 from . import host_log, tasks
+from .interruptions import is_interruption
 from .native import native
 
 TYPE_CHECKING = False
@@ -34,11 +35,11 @@ def install() -> None:
     """Registers the child's hook once."""
     global _installed, _pid
     if not _installed:
-        _installed = True
         _pid = os.getpid()
-        os.register_at_fork(after_in_child=_after_in_child)
+        os.register_at_fork(after_in_child=_hook)
         _deliver_before_exit()
         _install_in_uwsgi()
+        _installed = True
 
 
 def _deliver_before_exit() -> None:
@@ -46,9 +47,11 @@ def _deliver_before_exit() -> None:
 
     @functools.wraps(original)
     def _exit(status: int) -> NoReturn:
-        if isinstance(status, int):  # Otherwise `os._exit` raises and the process continues.
-            native.stop(_EXIT_SECONDS)
-        original(status)
+        try:
+            if isinstance(status, int):  # Otherwise `os._exit` raises and the process continues.
+                native.stop(_EXIT_SECONDS)
+        finally:
+            original(status)
 
     os._exit = _exit
 
@@ -62,28 +65,28 @@ def _install_in_uwsgi() -> None:
     if earlier is None or "uwsgidecorators" in sys.modules:
         try:
             # This module shares uWSGI's hook among its callers. If the program imported it later, it would replace the hook.
-            importlib.import_module("uwsgidecorators").postfork(_after_in_child)
+            importlib.import_module("uwsgidecorators").postfork(_hook)
             return
-        except Exception:
-            pass
+        except Exception as error:
+            if is_interruption(error):
+                raise
 
     def after_fork() -> None:
         try:
             if earlier is not None:
                 earlier()
         finally:
-            _after_in_child()
+            _hook()
 
     uwsgi.post_fork_hook = after_fork  # type: ignore[attr-defined]
 
 
 def _execs_immediately() -> bool:
     # `subprocess` with `preexec_fn` runs fork hooks in a child that calls `exec` right afterwards.
-    try:
-        caller = sys._getframe(2)
-    except ValueError:  # Called by C code, without a Python caller.
-        return False
-    return caller.f_code.co_name == "_execute_child" and caller.f_globals.get("__name__") == "subprocess"
+    hook = sys._getframe().f_back
+    caller = hook and hook.f_back
+    # C code calls the hook without a Python caller.
+    return caller is not None and caller.f_code.co_name == "_execute_child" and caller.f_globals.get("__name__") == "subprocess"
 
 
 def _after_in_child() -> None:
@@ -97,6 +100,10 @@ def _after_in_child() -> None:
     stop_at_process_exit()
 
 
+# Its callers drop exceptions.
+_hook = functools.partial(native.call_hook, _after_in_child)
+
+
 def stop_at_process_exit() -> None:
     """In a child, before ``multiprocessing`` runs it: arranges that the profiler stops after the program's own finalizers.
 
@@ -106,8 +113,9 @@ def stop_at_process_exit() -> None:
     if multiprocessing_util is not None:
         try:
             multiprocessing_util.register_after_fork(_anchor, _register_finalizer)
-        except Exception:
-            pass
+        except Exception as error:
+            if is_interruption(error):
+                raise
 
 
 def _register_finalizer(_anchor: object) -> None:

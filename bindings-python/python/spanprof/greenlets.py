@@ -15,8 +15,8 @@ def install() -> None:
     """Registers greenlet, now or when it is imported."""
     global _installed
     if not _installed:
-        _installed = True
         when_imported("greenlet._greenlet", _register)
+        _installed = True
 
 
 def _register(module: ModuleType) -> None:

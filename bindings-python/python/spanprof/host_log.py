@@ -14,6 +14,7 @@ import sys
 import threading
 
 from . import imports
+from .interruptions import is_interruption
 from .native import native
 
 TYPE_CHECKING = False
@@ -51,8 +52,9 @@ def log_queued_lines() -> None:
                 logging.getLogger("spanprof").log(line[0], "%s", line[1])
             elif line[0] >= _WARNING:
                 sys.stderr.write(f"{line[1]}\n")
-        except Exception:
-            pass
+        except Exception as error:
+            if is_interruption(error):
+                raise
 
 
 def call_and_log(call: Callable[[], bool]) -> bool:
@@ -65,8 +67,10 @@ def call_and_log(call: Callable[[], bool]) -> bool:
     try:
         return call()
     finally:
-        log_queued_lines()
-        _logging_calls -= 1
+        try:
+            log_queued_lines()
+        finally:
+            _logging_calls -= 1
         # Lines that other threads queued meanwhile.
         log_queued_lines()
 
@@ -96,17 +100,18 @@ def start_log_thread() -> None:
         return
     # The main thread may hold this lock, if it was interrupted while starting or listing threads (not reentrant before 3.9.6).
     lock = threading._active_limbo_lock  # type: ignore[attr-defined]
-    if not lock.acquire(blocking=False):
+    if not native.is_acquirable(lock):
         native.log_fetch_failed()
         return
-    lock.release()
     global _log_thread
     try:
         log_thread = threading.Thread(target=log_queued_lines, name="spanprof-log", daemon=True)
         log_thread.start()
         _log_thread = log_thread
-    except Exception:
+    except Exception as error:
         native.log_fetch_failed()
+        if is_interruption(error):
+            raise
 
 
 native.set_log_notifier(start_log_thread)

@@ -11,6 +11,8 @@ import threading
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from .interruptions import is_interruption
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any, Callable, Sequence
@@ -42,7 +44,9 @@ def loaded(name: str) -> ModuleType | None:
 def _call(callback: Callback, module: ModuleType) -> None:
     try:
         callback(module)
-    except Exception:
+    except Exception as error:
+        if is_interruption(error):
+            raise
         import logging
 
         logging.getLogger("spanprof").warning("could not wrap the module %s", module.__name__, exc_info=True)
@@ -89,5 +93,7 @@ class _Loader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        for callback in _callbacks.pop(module.__name__, ()):
+        for callback in _callbacks.get(module.__name__, ()):
             _call(callback, module)
+        # Last: if a signal handler interrupts the import, the program may repeat it.
+        _callbacks.pop(module.__name__, None)

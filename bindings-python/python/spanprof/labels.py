@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 
+from .interruptions import is_interruption
 from .native import native
 
 TYPE_CHECKING = False
@@ -51,7 +52,8 @@ def _bound_coroutine_function(function: Callable, call: Any) -> Any:
         finally:
             try:
                 native.variable.reset(token)
-            except ValueError:
-                pass  # Closed in another `Context`, which has its own labels.
+            except ValueError as error:  # Closed in another `Context`, which has its own labels.
+                if is_interruption(error):
+                    raise
 
     return bound

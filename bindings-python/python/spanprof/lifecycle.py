@@ -24,7 +24,8 @@ def start(**config: Unpack[PyroscopeOptions]) -> bool:
 
     Settings are keyword arguments. Omitted ones come from ``SPANPROF_*``, ``OTEL_*``, ``PYROSCOPE_*``, the file named by
     ``config_file`` and the defaults, in this order. Pyroscope's keyword arguments are accepted. A second call while running
-    changes nothing. Raises :class:`SpanprofError` for an invalid configuration or an interpreter that cannot be profiled.
+    changes nothing. Raises :class:`SpanprofError` for an invalid configuration or an interpreter that cannot be profiled. An
+    exception of a signal handler passes unchanged. After an exception the profiler does not run, unless it ran before.
     """
     return _start(pyroscope.translated(dict(config)))
 
@@ -41,6 +42,17 @@ def start_or_warn(config: dict[str, Any]) -> bool:
 
 
 def _start(config: dict[str, Any]) -> bool:
+    was_running = native.is_running()
+    try:
+        return _start_and_install(config)
+    except BaseException:  # `SpanprofError`, or an exception of a signal handler.
+        if not was_running:
+            native.stop(0)
+            locks.measure(False)
+        raise
+
+
+def _start_and_install(config: dict[str, Any]) -> bool:
     global _at_exit
     try:
         running = native.start(config)
@@ -58,9 +70,9 @@ def _start(config: dict[str, Any]) -> bool:
         tasks.follow_settings()
         locks.measure(native.setting("lock") == "true")
         if not _at_exit:
-            _at_exit = True
             atexit.register(_end)
             atexit.register(stop)
+            _at_exit = True
     return running
 
 

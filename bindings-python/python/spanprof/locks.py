@@ -15,6 +15,7 @@ from abc import ABCMeta
 from types import ModuleType
 
 from .imports import when_imported
+from .interruptions import is_interruption
 from .native import native
 
 TYPE_CHECKING = False
@@ -23,24 +24,29 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
 #: (owner, name, original, replacement) of each attribute that is replaced now or was before.
 _attributes: list[tuple[Any, str, Any, Any]] = []
-_is_measuring = False
+_is_measuring: bool | None = False
+_is_prepared = False
 _has_warned = False
 
 
 def measure(is_on: bool) -> None:
     """Replaces the locks, or takes that back; does nothing if that has been done. Never raises."""
-    global _is_measuring
+    global _is_measuring, _is_prepared
     if is_on == _is_measuring:
         return
     _is_measuring = is_on
     try:
-        if is_on and not _attributes:
+        if is_on and not _is_prepared:
             _prepare()
+            _is_prepared = True
         for owner, name, original, replacement in _attributes:
             _replace(owner, name, original, replacement)
         if is_on:
             _warn_of_other_locks()
-    except Exception:
+    except BaseException as error:
+        if is_interruption(error):
+            _is_measuring = None  # The next call completes this one.
+            raise
         import logging
 
         logging.getLogger("spanprof").warning("waits for locks are not measured", exc_info=True)
@@ -54,7 +60,9 @@ def _replace(owner: Any, name: str, original: Any, replacement: Any) -> None:
 
 
 def _add(owner: Any, name: str, original: Any, replacement: Any) -> None:
-    _attributes.append((owner, name, original, replacement))
+    # Present if a signal handler interrupted an earlier call.
+    if not any(entry[:2] == (owner, name) for entry in _attributes):
+        _attributes.append((owner, name, original, replacement))
 
 
 def _warn_of_other_locks() -> None:

@@ -8,6 +8,8 @@ import sys
 from importlib.machinery import PathFinder
 from types import ModuleType
 
+from .interruptions import is_interruption
+
 _NAME = "spanprof._spanprof"
 
 
@@ -35,6 +37,8 @@ try:
     _refuse_truncated_file()
     native = importlib.import_module(_NAME)
 except Exception as error:  # A damaged library raises other exceptions than ImportError; none may reach the host.
+    if is_interruption(error):
+        raise
     from . import noop as native
 
     import warnings
@@ -58,3 +62,5 @@ except Exception as error:  # A damaged library raises other exceptions than Imp
             RuntimeWarning,
             stacklevel=3,
         )
+
+native.set_interruption_test(is_interruption)

@@ -218,6 +218,10 @@ def log_fetch_failed() -> None:
     return None
 
 
+def is_acquirable(lock: Any) -> bool:
+    return False
+
+
 def close_log() -> None:
     return None
 
@@ -272,3 +276,11 @@ def bind_context(function: Callable) -> Callable:
 
 def set_decorate(decorate: Callable) -> None:
     return None
+
+
+def set_interruption_test(test: Callable) -> None:
+    return None
+
+
+def call_hook(hook: Callable) -> None:
+    hook()

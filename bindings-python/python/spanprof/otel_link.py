@@ -25,9 +25,9 @@ def install() -> None:
     """Replaces the functions of OpenTelemetry's context API, now or when its tracing API is imported."""
     global _installed
     if not _installed:
-        _installed = True
         # Without this module there are no spans.
         when_imported("opentelemetry.trace", _link)
+        _installed = True
 
 
 def name_root_spans() -> None:

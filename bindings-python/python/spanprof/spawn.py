@@ -11,6 +11,7 @@ import sys
 from types import ModuleType
 
 from .imports import when_imported
+from .interruptions import is_interruption
 from .native import native
 
 TYPE_CHECKING = False
@@ -53,8 +54,8 @@ def install(configuration: dict[str, Any]) -> None:
     _configuration.clear()
     remember(configuration)
     if not _installed:
-        _installed = True
         when_imported("multiprocessing.spawn", _wrap)
+        _installed = True
 
 
 def remember(configuration: dict[str, Any]) -> None:
@@ -72,7 +73,9 @@ def _is_picklable(value: object, depth: int = 0) -> bool:
 
     try:
         pickle.dumps(value)
-    except Exception:
+    except Exception as error:
+        if is_interruption(error):
+            raise
         return False
     return True
 

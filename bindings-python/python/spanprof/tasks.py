@@ -19,6 +19,7 @@ import os
 import sys
 from _thread import allocate_lock, start_new_thread
 
+from .interruptions import is_interruption
 from .native import native
 
 TYPE_CHECKING = False
@@ -57,8 +58,10 @@ def follow_settings() -> None:
     _wakeup.acquire()
     try:
         start_new_thread(_run, ())
-    except RuntimeError:  # No more threads.
+    except BaseException as error:  # A RuntimeError: no more threads.
         _running_in = None
+        if is_interruption(error):
+            raise
 
 
 def store_now() -> None:
@@ -66,7 +69,9 @@ def store_now() -> None:
     if _running_in == os.getpid():
         try:
             native.store_suspended_tasks(list(_stacks()))
-        except Exception:
+        except Exception as error:
+            if is_interruption(error):
+                raise
             native.store_suspended_tasks([])
 
 
@@ -113,8 +118,9 @@ def _all_tasks(asyncio_tasks: Any) -> list[Any]:
             try:
                 found.update((id(task), task) for task in list(tasks))
                 break
-            except RuntimeError:
-                continue
+            except RuntimeError as error:
+                if is_interruption(error):
+                    raise
     if sys.version_info >= (3, 14):
         for loop in _running_loops():
             found.update((id(task), task) for task in asyncio_tasks.all_tasks(loop))

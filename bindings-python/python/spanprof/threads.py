@@ -25,9 +25,9 @@ def install() -> None:
     """Wraps the start of threads and ``ThreadPoolExecutor.submit``, now or when the module is imported."""
     global _installed
     if not _installed:
-        _installed = True
         _register_threads()
         when_imported("concurrent.futures.thread", _bind_submitted_calls)
+        _installed = True
     if native.inherits_threads():
         _inherit_contexts()
 
@@ -64,7 +64,6 @@ def _inherit_contexts() -> None:
     global _inheriting
     if _inheriting:
         return
-    _inheriting = True
     original = threading.Thread.start
 
     @functools.wraps(original)
@@ -76,6 +75,7 @@ def _inherit_contexts() -> None:
         original(self)
 
     threading.Thread.start = start  # type: ignore[method-assign]
+    _inheriting = True
 
 
 def _bind_submitted_calls(module: ModuleType) -> None:

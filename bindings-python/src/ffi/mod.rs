@@ -5,6 +5,7 @@
 
 mod acquire_arguments;
 mod heap_type;
+pub mod interruption;
 mod lock_type;
 pub mod lock_types;
 pub mod otel_calls;

@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use spanprof::binding::ffi_guard;
 
 use super::heap_type::MethodTable;
+use super::interruption::ok;
 use super::symbols::symbols;
 use super::trace_id::trace_id_bytes;
 use crate::context::{attach_span, detach_span, ActiveSpan, LinkToken};
@@ -107,7 +108,7 @@ impl LinkState {
             return Some(ActiveSpan::default());
         };
         let Some(described) =
-            span.getattr_opt(intern!(py, "_context")).ok()?.filter(|object| self.is_span_context(object))
+            ok(py, span.getattr_opt(intern!(py, "_context")))?.filter(|object| self.is_span_context(object))
         else {
             return self.described(context);
         };
@@ -128,9 +129,9 @@ impl LinkState {
 
     fn is_local_root(&self, span: &Bound<'_, PyAny>) -> Option<bool> {
         let py = span.py();
-        let parent = match span.getattr_opt(intern!(py, "_parent")).ok()? {
+        let parent = match ok(py, span.getattr_opt(intern!(py, "_parent")))? {
             Some(parent) => parent,
-            None => match span.getattr_opt(intern!(py, "parent")).ok()? {
+            None => match ok(py, span.getattr_opt(intern!(py, "parent")))? {
                 Some(parent) => parent,
                 None => return Some(false),
             },
@@ -139,7 +140,7 @@ impl LinkState {
             return Some(true);
         }
         if !self.is_span_context(&parent) {
-            return parent.getattr(intern!(py, "is_remote")).ok()?.is_truthy().ok();
+            return ok(py, parent.getattr(intern!(py, "is_remote")).and_then(|it| it.is_truthy()));
         }
         parent.cast::<PyTuple>().ok()?.get_item(2).ok()?.is_truthy().ok()
     }
@@ -149,7 +150,7 @@ impl LinkState {
     }
 
     fn described(&self, context: &Bound<'_, PyAny>) -> Option<ActiveSpan> {
-        let described = self.describe.bind(context.py()).call1((context,)).ok()?;
+        let described = ok(context.py(), self.describe.bind(context.py()).call1((context,)))?;
         let (trace_id, span_id, is_local_root, labels): (Bound<'_, PyAny>, u64, bool, Option<Bound<'_, PyAny>>) =
             described.extract().ok()?;
         Some(ActiveSpan {

@@ -5,10 +5,11 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use spanprof::binding::ffi_guard;
+
+use super::interruption;
 
 /// `spanprof.host_log.start_log_thread`, set when the package is imported.
 static FUNCTION: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
@@ -45,14 +46,11 @@ pub fn schedule() -> bool {
     unsafe { ffi::Py_AddPendingCall(Some(call), ptr::null_mut()) == 0 }
 }
 
-/// Runs on the main thread, with the GIL, between two bytecodes. Exceptions outside `Exception` (Ctrl-C) propagate into the
-/// program.
+/// Runs on the main thread, with the GIL, between two bytecodes. Exceptions of the program propagate into it.
 extern "C" fn call(_argument: *mut c_void) -> c_int {
     ffi_guard(0, || {
-        let function = match HAVE_SETTINGS_CHANGED.swap(false, Ordering::AcqRel) {
-            true => SETTINGS_FUNCTION.load(Ordering::Acquire),
-            false => FUNCTION.load(Ordering::Acquire),
-        };
+        let have_settings_changed = HAVE_SETTINGS_CHANGED.swap(false, Ordering::AcqRel);
+        let function = if have_settings_changed { &SETTINGS_FUNCTION } else { &FUNCTION }.load(Ordering::Acquire);
         if function.is_null() {
             return 0;
         }
@@ -61,13 +59,14 @@ extern "C" fn call(_argument: *mut c_void) -> c_int {
             let py = Python::assume_attached();
             (py, Bound::from_borrowed_ptr(py, function))
         };
-        match function.call0() {
-            Ok(_) => 0,
-            Err(error) if error.is_instance_of::<PyException>(py) => 0,
-            Err(error) => {
-                error.restore(py);
-                -1
-            }
+        let Err(error) = function.call0() else { return 0 };
+        if !interruption::is_interruption(py, &error) {
+            return 0;
         }
+        // Its work is done by the next call.
+        HAVE_SETTINGS_CHANGED.fetch_or(have_settings_changed, Ordering::AcqRel);
+        schedule();
+        error.restore(py);
+        -1
     })
 }

@@ -3,6 +3,10 @@
 
 use std::fmt;
 
+use pyo3::{PyErr, Python};
+
+use crate::ffi::interruption;
+
 /// The closed set of reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuntimeErrorKind {
@@ -53,11 +57,13 @@ impl RuntimeError {
         Self { kind, message: message.into(), hint: hint.into() }
     }
 
-    /// A call into the interpreter raised.
-    pub(crate) fn interpreter(action: &str, error: &pyo3::PyErr) -> Self {
+    /// A call into the interpreter raised. An exception of the program is kept.
+    pub(crate) fn interpreter(py: Python<'_>, action: &str, error: PyErr) -> Self {
+        let message = format!("the interpreter failed while {action}: {error}");
+        interruption::keep(py, error);
         Self::new(
             RuntimeErrorKind::Interpreter,
-            format!("the interpreter failed while {action}: {error}"),
+            message,
             "report this with the full version of the interpreter; profiling stays off, the program is not affected",
         )
     }

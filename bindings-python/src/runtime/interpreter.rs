@@ -94,12 +94,12 @@ impl Interpreter {
         })?;
         let main = require_main(py)?;
         check_published(&layout)?;
-        let types = py.import("types").map_err(|error| RuntimeError::interpreter("importing types", &error))?;
+        let types = py.import("types").map_err(|error| RuntimeError::interpreter(py, "importing types", error))?;
         let type_address = |name: &str| {
             types
                 .getattr(name)
                 .map(|object| object.as_ptr() as usize)
-                .map_err(|error| RuntimeError::interpreter("looking up its types", &error))
+                .map_err(|error| RuntimeError::interpreter(py, "looking up its types", error))
         };
         Ok(Self {
             layout,

@@ -45,7 +45,7 @@ struct CheckedFrame {
 
 /// Runs the check on the calling thread.
 pub fn run(py: Python<'_>, layout: &'static InterpreterLayout) -> Result<(), RuntimeError> {
-    let failed = |error: PyErr| RuntimeError::interpreter("running the self-check", &error);
+    let failed = |error| RuntimeError::interpreter(py, "running the self-check", error);
     let stacks = Arc::new(Mutex::new(None));
     run_program(py, layout, &stacks).map_err(failed)?;
     let stacks = stacks.lock().unwrap_or_else(PoisonError::into_inner).take();

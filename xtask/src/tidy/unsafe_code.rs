@@ -12,12 +12,13 @@ const DIRECTORIES: [&str; 5] = [
 ];
 
 /// Files of the bindings' FFI boundary, which declare and export functions.
-const FFI_FILES: [&str; 17] = [
+const FFI_FILES: [&str; 18] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/api.rs",
     "bindings-java/src/natives.rs",
     "bindings-python/src/ffi/acquire_arguments.rs",
     "bindings-python/src/ffi/heap_type.rs",
+    "bindings-python/src/ffi/interruption.rs",
     "bindings-python/src/ffi/lock_type.rs",
     "bindings-python/src/ffi/pending_call.rs",
     "bindings-python/src/ffi/recursive_lock_type.rs",
