@@ -391,3 +391,84 @@ assert type(threading.Lock()) is patched and patched.__module__.startswith(("gev
     assert {sample.labels.get("number") for sample in samples} == {str(number) for number in range(20)}
     idle = profiles.through("get") + profiles.through("wait") + profiles.through("Condition.wait")
     assert sum(sample.nanoseconds for sample in idle) < 100_000_000
+
+
+OBSERVED = """
+import copy, dataclasses, inspect, multiprocessing, pickle, pickletools, sys, threading, weakref
+import asyncio
+
+FACTORIES = {"Lock": threading.Lock, "RLock": threading.RLock, "Semaphore": threading.Semaphore,
+             "Condition": threading.Condition, "asyncio.Lock": asyncio.Lock, "asyncio.Semaphore": asyncio.Semaphore}
+
+@dataclasses.dataclass
+class Guarded:
+    lock: object = dataclasses.field(default_factory=threading.Lock)
+
+def outcome(action):
+    try:
+        return repr(action())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+def without_address(text):
+    import re
+    return re.sub("0x[0-9a-f]+", "0x", text)
+
+def observed():
+    for name, factory in FACTORIES.items():
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            yield f"{name} pickled by {protocol}", lambda: pickle.loads(pickle.dumps(factory, protocol)) is factory
+        yield f"{name} in Python", lambda: pickle.loads(pickle._dumps(factory)) is factory
+        yield f"{name} copied", lambda: [copy.copy(factory) is factory, copy.deepcopy(factory) is factory]
+        for attribute in ("__module__", "__name__", "__qualname__"):
+            yield f"{name}.{attribute}", lambda: getattr(factory, attribute)
+        yield f"{name} callable", lambda: [callable(factory), inspect.isclass(factory), inspect.isbuiltin(factory)]
+        if name.startswith("asyncio"):
+            continue
+        lock = factory()
+        yield f"{name}() repr", lambda: without_address(repr(lock))
+        # `copyreg` stores the slots of a class that it has pickled.
+        yield f"{name}() dir", lambda: sorted(set(dir(lock)) - {"__slotnames__"})
+        yield f"{name}() class", lambda: [lock.__class__.__name__, lock.__class__.__module__, isinstance(lock, type(lock))]
+        yield f"{name}() pickled", lambda: pickle.dumps(lock)
+        yield f"{name}() copied", lambda: copy.deepcopy(lock)
+        yield f"{name}() weak", lambda: weakref.ref(lock)() is lock
+        yield f"{name}() attribute", lambda: setattr(lock, "x", 1)
+        yield f"{name}() equal", lambda: [lock == lock, lock == factory(), hash(lock) == hash(lock)]
+    yield "dataclass", lambda: pickle.loads(pickle.dumps(Guarded.__dataclass_fields__["lock"].default_factory)) is threading.Lock
+    yield "other builtins", lambda: [pickle.loads(pickle.dumps(value)) == value for value in (len, [].append, print)][::2]
+    yield "bound method", lambda: pickle.loads(pickle.dumps([1].count))(1)
+
+def rows():
+    return [f"{name}: {outcome(action)}" for name, action in observed()]
+"""
+
+
+def test_the_program_observes_the_same_locks_as_without_the_profile(run_target):
+    plain = run_target(OBSERVED + "print(chr(10).join(rows()))").stdout.splitlines()
+    measured = run_target(
+        "import spanprof\nspanprof.start(lock=True)\n" + OBSERVED + "print(chr(10).join(rows()))\nspanprof.stop()"
+    ).stdout.splitlines()
+    assert plain and measured == plain
+
+
+def test_a_spawned_process_receives_the_factory_of_locks(run_target):
+    target = run_target(
+        """
+import multiprocessing, pickle, threading
+
+def child(factory, kept):
+    print(factory is threading.Lock, kept is threading.Lock, factory().acquire())
+
+if __name__ == "__main__":
+    import spanprof
+    spanprof.start(lock=True)
+    kept = threading.Lock
+    process = multiprocessing.get_context("spawn").Process(target=child, args=(threading.Lock, kept))
+    process.start()
+    process.join()
+    spanprof.stop()
+    print(pickle.loads(pickle.dumps(kept)) is threading.Lock)
+"""
+    )
+    assert target.stdout.split() == ["True", "True", "True", "True"]

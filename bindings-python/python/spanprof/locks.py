@@ -107,10 +107,36 @@ def _prepare() -> None:
         # Up to 3.14, threading.RLock is a function that calls this.
         _add(threading, "_CRLock", recursive, recursive_lock)
         _add(threading, "RLock", recursive, recursive_lock)
+        _pickle_by_reference({allocate_measured: "Lock", lock: "Lock", recursive_lock: "RLock"})
     _prepare_semaphores()
     when_imported("asyncio.locks", _prepare_asyncio)
     when_imported("gevent.thread", lambda module: _prepare_green(module.LockType))
     when_imported("eventlet.semaphore", lambda module: _prepare_green(module.Semaphore))
+
+
+class _Threading:
+    """Unpickled as the module ``threading``, which is not pickled itself."""
+
+    def __reduce__(self) -> tuple:
+        import importlib
+
+        return importlib.import_module, ("threading",)
+
+
+def _pickle_by_reference(names: dict[Any, str]) -> None:
+    """Pickles the replacements as attributes of ``threading``, in every pickler that uses ``copyreg``. Their own names are
+    those of the plain objects in ``_thread``, which pickle would not find to be the same objects. Stays when the replacement is
+    taken back, since the program may have kept one."""
+    import copyreg
+    from types import BuiltinFunctionType
+
+    def reduced(value: Any) -> Any:
+        if value in names:
+            return getattr, (_Threading(), names[value])
+        return value.__reduce__() if isinstance(value, BuiltinFunctionType) else value.__qualname__
+
+    for kind in {type(replacement) for replacement in names}:
+        copyreg.dispatch_table.setdefault(kind, reduced)
 
 
 def _prepare_semaphores() -> None:
@@ -124,6 +150,11 @@ def _prepare_semaphores() -> None:
                 return super().wait(timeout)
             finally:
                 timer.end(self._lock)  # type: ignore[attr-defined]
+
+        def __reduce_ex__(self, protocol: Any) -> tuple:
+            import copyreg
+
+            return copyreg._reconstructor, (condition, object, None), self.__dict__  # type: ignore[attr-defined]
 
     condition, original = threading.Condition, threading.Semaphore.__init__
 
