@@ -207,9 +207,12 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "clock.reason" "" Property "Reason for the choice of this clock.";
     "clock.kernel_tick_hz" "Hz" Gauge "The kernel's tick rate: the maximum rate of stacks per CPU second with timers.";
     "clock.signal" "" Property "Number of the clock's signal: SIGURG (23), or the runtime's fallback signal where SIGURG is in use.";
-    "clock.ticks.<clock>" "ticks" ProcessCounter "Ticks of one kind of clock (`perf`, `thread_timer`) that gave a sample.";
-    "clock.ticks_due.<clock>" "ticks" ProcessCounter "Ticks that were due: the CPU time of the threads with this clock \
-        divided by the period, or by the kernel tick where it is longer and the clock is a timer.";
+    "clock.ticks.perf" "ticks" ProcessCounter "Ticks of perf events that gave a sample.";
+    "clock.ticks_due.perf" "ticks" ProcessCounter "Ticks of perf events that were due: the CPU time of their threads divided by \
+        the period.";
+    "clock.ticks.thread_timer" "ticks" ProcessCounter "Ticks of thread timers that gave a sample.";
+    "clock.ticks_due.thread_timer" "ticks" ProcessCounter "Ticks of thread timers that were due: the CPU time of their threads \
+        divided by the period, or by the kernel tick where it is longer.";
     "clock.handler_ns" "ns" ProcessCounter "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of "
         "it.";
     "clock.walk_ns" "ns" ProcessCounter "The part of `clock.handler_ns` spent in stack walks.";

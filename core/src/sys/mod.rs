@@ -6,6 +6,8 @@
 pub(crate) mod allocator_run;
 #[cfg(all(test, feature = "native"))]
 mod allocator_tests;
+#[cfg(test)]
+mod blocked_signal_tests;
 #[cfg(feature = "native")]
 mod calling_thread_walk_signal;
 mod cgroups;

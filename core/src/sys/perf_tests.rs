@@ -88,7 +88,6 @@ fn a_thread_is_sampled_at_every_interval_under_requests_with_the_same_signal() {
         let (running, target) = (AtomicBool::new(true), AtomicU64::new(0));
         let (me, accounted_ns) = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _own = Clocks::exempt_current_thread();
                 while running.load(Ordering::Relaxed) {
                     let thread_id = target.load(Ordering::Relaxed) as u32;
                     // No request has this index: the thread only receives the signal.

@@ -265,7 +265,6 @@ unsafe fn tick(
         cpu_ns
     });
     let period_ns = PERIOD_NS.load(Ordering::Relaxed);
-    let late_ns = cpu_ns.saturating_sub(slot.due_cpu_ns());
     let mut weight_ns = account(slot, cpu_ns, period_ns);
     let batch = batch_of(slot.ticker(), period_ns);
     let mut periods = if slot.is_free_running() {
@@ -281,7 +280,7 @@ unsafe fn tick(
         slot.set_lost([0, 0]);
     }
     let is_first = slot.take_first_of_thread();
-    let unobserved = Tick { slot, begun_ns, period_ns, weight_ns, late_ns, is_first }.unobserved(&overflows, ucontext);
+    let unobserved = Tick { slot, period_ns, weight_ns, is_first }.unobserved(&overflows, ucontext);
     if let Some(reason) = unobserved {
         let [lost_ns, lost_periods] = [weight_ns - period_ns, (periods - 1).max(1)];
         if report_loss(reason, [lost_ns, lost_periods]) {
@@ -345,11 +344,8 @@ unsafe fn tick(
 /// A tick, for the decision how much of its CPU time its stack represents.
 struct Tick<'a> {
     slot: &'a Slot,
-    begun_ns: u64,
     period_ns: u64,
     weight_ns: u64,
-    /// CPU time since the tick was due.
-    late_ns: u64,
     is_first: bool,
 }
 
@@ -380,10 +376,8 @@ impl Tick<'_> {
         if self.is_first {
             return Some(DropReason::UnseenThread);
         }
-        // The signal waited from the overflow to the tick.
-        let has_waited = first_overflow.is_some_and(|overflow| {
-            self.late_ns > 0 && self.begun_ns - overflow.time_ns().min(self.begun_ns) >= self.late_ns / 2
-        });
+        // A second overflow occurred while the signal of the first one waited.
+        let has_waited = overflows.as_ref().is_some_and(|overflows| overflows.count > 1);
         Some(if was_blocked || has_waited { DropReason::SignalBlocked } else { DropReason::LateTick })
     }
 }

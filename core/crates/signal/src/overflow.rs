@@ -70,7 +70,7 @@ impl OverflowRecord {
     }
 
     /// CLOCK_MONOTONIC at the overflow.
-    pub fn time_ns(&self) -> u64 {
+    fn time_ns(&self) -> u64 {
         self.0[1]
     }
 
