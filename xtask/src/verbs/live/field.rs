@@ -290,7 +290,7 @@ impl Preparation {
 }
 
 /// A package in target/dist, by the suffix of its name and the verb that builds it.
-fn released(verb: &str, ending: &str) -> StepResult<PathBuf> {
+pub(super) fn released(verb: &str, ending: &str) -> StepResult<PathBuf> {
     let dist = workspace::target().join("dist");
     let files = std::fs::read_dir(&dist).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found = files.filter(|path| path.to_string_lossy().ends_with(ending));

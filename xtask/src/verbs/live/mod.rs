@@ -3,6 +3,7 @@
 //! the duration of each suite.
 
 mod collector;
+mod contention;
 mod control;
 mod explain;
 mod field;
@@ -50,6 +51,7 @@ fn suites() -> Vec<Suite> {
         suite("outage", outage::run),
         suite("governor", governor::run),
         suite("control", control::run),
+        suite("contention", contention::run),
     ];
     for language in languages::ALL {
         suites.push((language.name(), Box::new(|given| language.live(given))));

@@ -1,0 +1,160 @@
+"""CPU time of labelled phases by the kernel beside the profile's, beside processes that occupy the processors. Runs each program of
+`PROGRAMS` (JSON: language to command) with each set of profiles, clock, rate and kind of contention, and prints a table.
+
+A cell passes if each phase agrees with the kernel within three standard errors, the ticks that were due were taken, and no
+time is `[signal_blocked]`. Arguments: --short for one kind of contention, and names that select cells."""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
+
+import pprof_file  # noqa: E402
+
+PROFILES = {"defaults": {}, "wall": {"SPANPROF_WALL": "true"}, "off_cpu": {"SPANPROF_OFF_CPU": "true"},
+            "all": {"SPANPROF_PROFILES": "all"}}
+CLOCKS = ["perf", "thread_timer"]
+RATES = [100, 1000]
+#: Kernel tick of thread timers, seconds.
+TICK = 1 / 250
+#: A tick belongs to the phase in which it comes: two ends of a phase, each uniform over about an interval. Intervals are
+#: uniform in 0.5 to 1.5 periods.
+PERIODS_OF_ERROR = 0.6 * 2**0.5
+#: The kernel's reading and the label's begin are not the same instant.
+UNLABELLED = 0.02
+#: Number of ticks that use one drawn interval: their count varies more than that of independent ones.
+BATCH = {"perf": {100: 8, 1000: 64}, "thread_timer": {100: 1, 1000: 1}}
+#: Standard deviation of an interval, in periods.
+SPREAD = 12**-0.5
+LEAST_TAKEN = {"perf": 0.95, "thread_timer": 0.90}
+#: The quota of the control group, in processors.
+QUOTA = 0.4
+
+
+def busy(words):
+    return [subprocess.Popen([*words, sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+
+
+def realtime():
+    """Takes each processor for half of every 10 ms, at real-time priority."""
+    text = ("import os,time\nos.sched_setaffinity(0,{%d})\nos.sched_setscheduler(0,os.SCHED_FIFO,os.sched_param(1))\n"
+            "while True:\n end=time.monotonic()+.005\n while time.monotonic()<end: pass\n time.sleep(.005)")
+    return [subprocess.Popen([sys.executable, "-c", text % cpu]) for cpu in range(os.cpu_count() or 1)]
+
+
+class Quota:
+    """A control group with a CPU quota, in version 1 or 2."""
+
+    def __init__(self):
+        v1 = [path for path in ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct") if os.path.exists(path + "/cpu.shares")]
+        self.path = f"{v1[0] if v1 else '/sys/fs/cgroup'}/spanprof-contention-{os.getpid()}"
+        os.mkdir(self.path)
+        with open(self.path + ("/cpu.cfs_quota_us" if v1 else "/cpu.max"), "w") as file:
+            file.write(str(int(QUOTA * 100_000)) if v1 else f"{int(QUOTA * 100_000)} 100000")
+
+    def words(self):
+        return ["sh", "-c", f"echo $$ > {self.path}/cgroup.procs && exec \"$@\"", "sh"]
+
+    def close(self):
+        os.rmdir(self.path)
+
+
+def by_phase(directory):
+    """CPU nanoseconds per phase, and the number of samples that are `[signal_blocked]`."""
+    phases, blocked = {}, 0
+    for path in glob.glob(os.path.join(directory, "**", "*.pb.gz"), recursive=True):
+        types, samples = pprof_file.read(path)
+        if "cpu" not in types:
+            continue
+        column = types.index("cpu")
+        for values, labels, stack in samples:
+            phase = labels.get("phase")
+            phases[phase] = phases.get(phase, 0) + values[column]
+            blocked += values[column] if "[signal_blocked]" in stack else 0
+    return phases, blocked
+
+
+def run(words, prefix, settings, directory):
+    env = dict(os.environ, SPANPROF_FILE_DIRECTORY=directory, SPANPROF_SERVICE_NAME="contention",
+               SPANPROF_CPU_BUDGET="0", **settings)
+    ended = subprocess.run([*prefix, *words], env=env, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = [line.split(" ", 2) for line in ended.stdout.splitlines()]
+    kernel = {line[1]: int(line[2]) for line in lines if line[0] == "phase"}
+    stats = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("stats "))[6:])
+    return kernel, stats
+
+
+def check(kernel, phases, blocked, stats, clock, rate):
+    """The failures of a cell, its ticks, and the largest difference in standard errors."""
+    failures, worst = [], 0.0
+    period_ns = 1e9 * max(1 / rate, TICK if clock == "thread_timer" else 0)
+    for phase, truth in kernel.items():
+        error = PERIODS_OF_ERROR * period_ns + UNLABELLED / 3 * truth
+        difference = phases.get(phase, 0) - truth
+        worst = max(worst, abs(difference) / error)
+        if abs(difference) > 3 * error:
+            failures.append(f"{phase} {truth / 1e6:.0f} -> {phases.get(phase, 0) / 1e6:.0f} ms")
+    taken, due = stats[f"clock.ticks.{clock}"], stats[f"clock.ticks_due.{clock}"]
+    used_ns = stats["cost.process_cpu_ns"] - stats["cost.own_cpu_ns"]
+    if due * period_ns < 0.9 * used_ns:
+        failures.append(f"{due} ticks due in {used_ns / 1e6:.0f} ms")
+    noise = 3 * SPREAD * (BATCH[clock][rate] / max(due, 1)) ** 0.5
+    if taken < (LEAST_TAKEN[clock] - noise) * due:
+        failures.append(f"{taken} of {due} ticks")
+    if blocked:
+        failures.append(f"[signal_blocked] {blocked / 1e6:.1f} ms")
+    return failures, (taken, due), worst
+
+
+def main():
+    short, names = "--short" in sys.argv, [word for word in sys.argv[1:] if not word.startswith("--")]
+    programs, totals, failed = json.loads(os.environ["PROGRAMS"]), {}, 0
+    quota = Quota()
+    kinds = {"busy": (lambda: busy([]), [])}
+    if not short:
+        kinds["quota"] = (list, quota.words())
+        kinds["realtime"] = (realtime, [])
+    for kind, (others, prefix) in kinds.items():
+        running = others()
+        try:
+            for language, words in programs.items():
+                for profiles in ["defaults", "all"] if short else PROFILES:
+                    for clock in CLOCKS:
+                        for rate in [1000] if short else RATES:
+                            name = f"{kind}-{language}-{profiles}-{clock}-{rate}"
+                            if not all(word in name for word in names):
+                                continue
+                            settings = dict(PROFILES[profiles], SPANPROF_CLOCK=clock, SPANPROF_SAMPLE_RATE=str(rate))
+                            with tempfile.TemporaryDirectory() as directory:
+                                began = time.monotonic()
+                                kernel, stats = run(words, prefix, settings, directory)
+                                phases, blocked = by_phase(directory)
+                            failures, (taken, due), worst = check(kernel, phases, blocked, stats, clock, rate)
+                            total = totals.setdefault(clock, [0, 0])
+                            total[0], total[1] = total[0] + taken, total[1] + due
+                            late = stats.get("dropped.late_tick", 0)
+                            print(f"{name:45} {time.monotonic() - began:4.0f} s  {taken:5} of {due:5} ticks  largest difference "
+                                  f"{worst:.1f} standard errors  late {late}  rearmed {stats['clock.rearmed']}  "
+                                  f"{'FAILED ' + '; '.join(failures) if failures else 'passed'}", flush=True)
+                            failed += bool(failures)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+    quota.close()
+    for clock, (taken, due) in totals.items():
+        print(f"{clock}: {taken} of {due} ticks, {100 * taken / max(due, 1):.1f} %")
+        failed += taken < LEAST_TAKEN[clock] * due
+    print(f"{failed} cells failed" if failed else "every cell passed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
