@@ -11,7 +11,7 @@ use super::registry::{AccountingStart, ClockSetup, TickerKind};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
 use super::{fork, inboxes, process, threads, time, timer};
 use spanprof_signal::signal_claim::{self, ClaimStatus};
-use spanprof_signal::{arm, counters, guarded, handler, slot_table, DropReason, Inbox, Ring, WakeReason};
+use spanprof_signal::{arm, counters, guarded, handler, slot_clock, slot_table, DropReason, Inbox, Ring, WakeReason};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Clocks {
         let Some((mut state, _)) = self.running() else { return false };
         let (threads, now_ns) = (threads::thread_count(), time::process_cpu_ns());
         let requested = self.shared.scan_requested.swap(false, Ordering::AcqRel);
-        let due = requested || state.schedule.is_scan_due(threads, now_ns);
+        let due = requested || slot_clock::has_lost_clock() || state.schedule.is_scan_due(threads, now_ns);
         if due {
             scan(&mut state, threads);
         }

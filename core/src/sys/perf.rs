@@ -178,7 +178,7 @@ pub(super) fn close_descriptor(event: PerfEvent) {
     }
 }
 
-fn is_still_ours(event: PerfEvent) -> bool {
+pub(super) fn is_still_ours(event: PerfEvent) -> bool {
     let mut id = 0u64;
     // SAFETY: writes eight bytes to a local if the descriptor is a perf event; no other driver writes more for this
     // request.

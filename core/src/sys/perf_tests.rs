@@ -112,6 +112,36 @@ fn a_thread_is_sampled_at_every_interval_under_requests_with_the_same_signal() {
     }
 }
 
+#[test]
+fn a_thread_whose_event_the_program_closed_gets_a_new_one_at_its_next_tick() {
+    let _turn = one_at_a_time();
+    if !is_allowed() {
+        return;
+    }
+    // In a child, since the descriptors of other tests would be closed too.
+    super::fork_tests::in_child(|| {
+        let clocks = start(settings(ClockChoice::Perf, 1_000));
+        clocks.register_current_thread();
+        burn(20_000_000);
+        for entry in std::fs::read_dir("/proc/self/fd").expect("/proc").flatten() {
+            let target = std::fs::read_link(entry.path()).unwrap_or_default();
+            if target.to_string_lossy().contains("perf_event") {
+                let descriptor = entry.file_name().to_string_lossy().parse().expect("a number");
+                // SAFETY: closes a descriptor, as the program may do.
+                unsafe { libc::close(descriptor) };
+            }
+        }
+        let closed_at_ns = current_thread_cpu_ns();
+        burn_until(|| clocks.scan_if_due());
+        let replaced_after_ns = current_thread_cpu_ns() - closed_at_ns;
+        assert!(replaced_after_ns < 60_000_000, "a new clock after {replaced_after_ns} ns of CPU time");
+        drain(&clocks);
+        burn(200_000_000);
+        let drained = drain(&clocks).remove(&thread_id()).expect("samples");
+        assert!(drained.samples > 100, "{drained:?}");
+    });
+}
+
 /// The host's signal arrives before, during or after a sample in the same call.
 #[test]
 fn a_host_signal_still_interrupts_a_waiting_call() {

@@ -202,9 +202,7 @@ impl Registry {
         match slot.ticker() {
             Ticker::None => {}
             Ticker::Timer(id) => timer::delete(id),
-            Ticker::Perf(descriptor) => {
-                perf::disable(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: slot.event_buffer() })
-            }
+            Ticker::Perf(descriptor) => perf::disable(perf_event(slot, descriptor)),
         }
         self.closing.push(index);
     }
@@ -219,7 +217,7 @@ impl Registry {
             }
             if let Ticker::Perf(descriptor) = slot.ticker() {
                 slot_table::set_slot_of_descriptor(descriptor, 0);
-                perf::close(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: slot.event_buffer() });
+                perf::close(perf_event(slot, descriptor));
                 *open_perf_events -= 1;
             }
             slot.free();
@@ -242,6 +240,7 @@ impl Registry {
     /// Applies a list of thread ids, sorted by id.
     pub(super) fn apply_list(&mut self, ids: &[u32], start: AccountingStart, setup: &ClockSetup) {
         self.scans += 1;
+        let has_lost_clock = slot_clock::take_lost_clock();
         self.refused.retain(|thread_id, _| ids.binary_search(thread_id).is_ok());
         // An unlisted thread may still exist. The kernel continues a listing by position when the last thread read
         // has ended. Each thread that ended before that position causes one to be skipped (`first_tid` in
@@ -253,10 +252,23 @@ impl Registry {
         }
         for &thread_id in ids {
             match self.tracked.contains_key(&thread_id) {
+                true if has_lost_clock && self.has_lost_event(thread_id) => {
+                    self.rearmed += 1;
+                    self.reopen(thread_id, setup);
+                }
                 true => self.check_clock(thread_id, setup),
                 false => self.open(thread_id, self.refused.get(&thread_id).copied().unwrap_or(start), setup),
             }
         }
+    }
+
+    /// Whether the program closed the descriptor of a thread's perf event.
+    fn has_lost_event(&self, thread_id: u32) -> bool {
+        let slot = self.tracked.get(&thread_id).map(|tracked| &slot_table::slots()[tracked.slot]);
+        slot.is_some_and(|slot| match slot.ticker() {
+            Ticker::Perf(descriptor) => !perf::is_still_ours(perf_event(slot, descriptor)),
+            _ => false,
+        })
     }
 
     /// Re-arms a late clock. A clock that is armed for each tick stops when its one signal is lost. Replaces the
@@ -347,6 +359,10 @@ impl Registry {
     pub fn refused(&self) -> usize {
         self.refused.len()
     }
+}
+
+fn perf_event(slot: &Slot, descriptor: u32) -> perf::PerfEvent {
+    perf::PerfEvent { descriptor, id: slot.event_id(), buffer: slot.event_buffer() }
 }
 
 /// A seed that differs per thread, start and process; not a secret.

@@ -326,7 +326,9 @@ unsafe fn tick(
         }
         elapsed_ns => elapsed_ns,
     };
-    arm_next(slot, cpu_ns, batch, cost_ns(walked_ns));
+    if !arm_next(slot, cpu_ns, batch, cost_ns(walked_ns)) {
+        session.inbox.scan_due();
+    }
     let handler_ns = cost_ns(arm::monotonic_ns());
     slot.last_handler_ns.store(handler_ns, Ordering::Relaxed);
     counters::add_handler_ns(handler_ns, walked_ns.saturating_sub(walk_begun_ns).min(handler_ns));

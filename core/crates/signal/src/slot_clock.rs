@@ -14,11 +14,26 @@
 //!    overflow while the handler runs, so a thread whose walks are slower than its clock makes progress.
 
 use crate::arm;
+use crate::atomics::{AtomicBool, Ordering};
 use crate::overflow::{self, OverflowRecord};
 use crate::slot::{Slot, Ticker};
 
 /// Further overflows of an event that runs free: the next one, and one that keeps the event enabled at that overflow.
 const MAX_ALLOWED_OVERFLOWS: u64 = 2;
+
+/// Whether a clock could not be armed since the last scan.
+static HAS_LOST_CLOCK: AtomicBool = AtomicBool::new(false);
+
+/// Whether a clock could not be armed since the last [`take_lost_clock`]: the program closed its descriptor, or uses the
+/// number for another file.
+pub fn has_lost_clock() -> bool {
+    HAS_LOST_CLOCK.load(Ordering::Relaxed)
+}
+
+/// As [`has_lost_clock`], once: the caller opens the clocks again.
+pub fn take_lost_clock() -> bool {
+    HAS_LOST_CLOCK.swap(false, Ordering::Relaxed)
+}
 
 /// The overflows of a perf event since its last tick.
 pub(crate) struct Overflows {
@@ -68,39 +83,43 @@ pub fn arm_first(slot: &Slot, interval_ns: u64, due_cpu_ns: u64) -> i32 {
     }
 }
 
-/// Arms the clock for the next tick. `handler_ns`: CPU time of this tick's handler so far. An event with batches runs
-/// free while the handler takes less than a quarter of an interval.
-pub(crate) fn arm_next(slot: &Slot, cpu_ns: u64, batch: u32, handler_ns: u64) {
+/// Arms the clock for the next tick; false if it is lost. `handler_ns`: CPU time of this tick's handler so far. An event with
+/// batches runs free while the handler takes less than a quarter of an interval.
+pub(crate) fn arm_next(slot: &Slot, cpu_ns: u64, batch: u32, handler_ns: u64) -> bool {
     let due_cpu_ns = slot.due_cpu_ns();
     let interval_ns = due_cpu_ns.saturating_sub(cpu_ns);
     let is_quick = handler_ns < interval_ns / 4;
-    match slot.ticker() {
-        Ticker::None => {}
-        Ticker::Timer(id) => {
-            // A slow handler's own time is excluded: a timer set into the past would expire at once.
-            arm::arm_timer(id, if is_quick { due_cpu_ns } else { due_cpu_ns + handler_ns });
-        }
+    let error = match slot.ticker() {
+        Ticker::None => 0,
+        // A slow handler's own time is excluded: a timer set into the past would expire at once.
+        Ticker::Timer(id) => arm::arm_timer(id, if is_quick { due_cpu_ns } else { due_cpu_ns + handler_ns }),
         Ticker::Perf(descriptor) => {
             let runs_free = batch > 1 && is_quick;
             let has_new_interval = !slot.is_free_running() || slot.begins_batch(batch);
             slot.set_free_running(runs_free);
-            arm_event(slot, descriptor, interval_ns, runs_free, has_new_interval);
+            arm_event(slot, descriptor, interval_ns, runs_free, has_new_interval)
         }
+    };
+    if error != 0 {
+        HAS_LOST_CLOCK.store(true, Ordering::Relaxed);
     }
+    error == 0
 }
 
-fn arm_event(slot: &Slot, descriptor: u32, interval_ns: u64, runs_free: bool, has_new_interval: bool) {
+/// Returns 0 or errno.
+fn arm_event(slot: &Slot, descriptor: u32, interval_ns: u64, runs_free: bool, has_new_interval: bool) -> i32 {
     let overflows = overflow_count(slot).unwrap_or(0);
     let allowed = slot.allowed_overflows().saturating_sub(overflows);
-    if runs_free {
-        if has_new_interval {
-            arm::set_perf_interval(descriptor, interval_ns);
-        }
-        allow_overflows(slot, descriptor, MAX_ALLOWED_OVERFLOWS.saturating_sub(allowed));
-    } else if overflows == slot.handled_overflows() {
-        // Otherwise the event overflowed in this handler: its signal is pending, and the next tick arms the event.
-        arm::set_perf_interval(descriptor, interval_ns);
-        allow_overflows(slot, descriptor, 1u64.saturating_sub(allowed));
+    // Otherwise the event overflowed in this handler: its signal is pending, and the next tick arms the event.
+    let is_due = runs_free || overflows == slot.handled_overflows();
+    let error = match is_due && (has_new_interval || !runs_free) {
+        true => arm::set_perf_interval(descriptor, interval_ns),
+        false => 0,
+    };
+    let allowance = if runs_free { MAX_ALLOWED_OVERFLOWS } else { 1 };
+    match error {
+        0 if is_due => allow_overflows(slot, descriptor, allowance.saturating_sub(allowed)),
+        error => error,
     }
 }
 
