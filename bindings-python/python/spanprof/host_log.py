@@ -82,7 +82,10 @@ def join_log_thread() -> None:
     """At the end of the program: waits until a fetched line is logged."""
     log_thread = _log_thread
     if log_thread is not None and log_thread is not threading.current_thread():
-        log_thread.join(1)
+        try:
+            log_thread.join(1)
+        except RuntimeError:  # It could not start.
+            pass
 
 
 def after_fork_in_child() -> None:
@@ -106,6 +109,8 @@ def start_log_thread() -> None:
     global _log_thread
     try:
         log_thread = threading.Thread(target=log_queued_lines, name="spanprof-log", daemon=True)
+        # Without memory, the new thread can end before it reports its start, for which `start` would wait forever.
+        log_thread._started.wait = lambda timeout=None: True  # type: ignore[attr-defined]
         log_thread.start()
         _log_thread = log_thread
     except Exception as error:
