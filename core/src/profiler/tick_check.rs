@@ -6,7 +6,10 @@ use crate::host_log::{log, LogLevel};
 use crate::sys::ClockCounters;
 use spanprof_signal::DropReason;
 
-/// Windows with fewer due ticks are not judged: their number is random.
+/// Windows with less CPU time are not judged. A perf event draws an interval of 0.5 to 1.5 periods and uses it for up to 80 ms,
+/// so the number of ticks in 5 s deviates by 4 % (one standard deviation).
+const MIN_CPU_NS: u64 = 5_000_000_000;
+/// Likewise, with fewer due ticks.
 const MIN_DUE: u64 = 100;
 /// Below this share of the due ticks, in percent, a window is reported.
 const MIN_PERCENT: u64 = 80;
@@ -41,7 +44,8 @@ impl TickCheck {
 fn line(before: &ClockCounters, now: &ClockCounters) -> Option<String> {
     let total = |counters: &ClockCounters, index: usize| counters.perf_ticks[index] + counters.timer_ticks[index];
     let [taken, due] = [0, 1].map(|index| total(now, index).saturating_sub(total(before, index)));
-    if due < MIN_DUE || taken * 100 >= due * MIN_PERCENT {
+    let cpu_ns = now.sampled_cpu_ns.saturating_sub(before.sampled_cpu_ns);
+    if cpu_ns < MIN_CPU_NS || due < MIN_DUE || taken * 100 >= due * MIN_PERCENT {
         return None;
     }
     let count = |counters: &ClockCounters, reason| {
@@ -72,6 +76,7 @@ mod tests {
 
     fn counters(ticks: [u64; 2], blocked: u64) -> ClockCounters {
         ClockCounters {
+            sampled_cpu_ns: ticks[1] * 50_000_000,
             perf_ticks: ticks,
             reasons: vec![(DropReason::SignalBlocked, blocked)],
             ..ClockCounters::default()
@@ -86,5 +91,7 @@ mod tests {
         assert!(reported.contains("79 of 100") && reported.contains("2 signal_blocked"), "{reported}");
         assert!(line(&before, &counters([1_000, 1_200], 3)).expect("0 %").contains("merged"));
         assert_eq!(line(&before, &counters([1_000, 1_099], 3)), None, "too few to judge");
+        let short = ClockCounters { sampled_cpu_ns: 54_000_000_000, ..counters([1_000, 1_200], 3) };
+        assert_eq!(line(&before, &short), None, "too little CPU time to judge");
     }
 }

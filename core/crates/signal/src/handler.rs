@@ -12,8 +12,8 @@
 //! 4. The weight of a sample is the thread's CPU time now minus the CPU time of earlier samples. It is exact for any
 //!    tick, except that ticks of a free-running perf event may estimate CPU time within a sixteenth of an interval. A
 //!    sample that finds the ring full adds its weight to the loss that the next entry reports, so no weight is lost.
-//! 5. A stack gets at most [`MAX_OBSERVED_PERIODS`] of CPU time for which it was not observed. CPU time before that is an
-//!    entry without a stack.
+//! 5. A stack gets at most [`MAX_OBSERVED_PERIODS`], or a kernel tick, of CPU time for which it was not observed. CPU time
+//!    before that is an entry without a stack.
 
 use crate::counters;
 use crate::forward::{thread_id, Forwarded, HandlerChain};
@@ -129,7 +129,8 @@ const MAX_PERF_BATCH: u64 = 64;
 /// phase of it. Batches of 64 samples at 100 Hz put 3 % of 12 s profiles beyond three standard errors, batches of 8
 /// put 0.3 % there (simulated, cycles of 1 to 10 ms).
 const MAX_PERF_BATCH_NS: u64 = 80_000_000;
-/// CPU time, in periods, that a tick may give to its stack although the stack was observed at the tick only.
+/// CPU time, in periods, that a tick may give to its stack although the stack was observed at the tick only; at least a kernel
+/// tick, since a hypervisor that steals the processor delays the timers of the kernel by that much.
 const MAX_OBSERVED_PERIODS: u64 = 2;
 /// Kernel ticks that a timer may be late in addition. A timer expires at a tick at which its thread runs; a thread that
 /// runs in short bursts misses more than eight in a row in 0.03 % of its CPU time (e^-8).
@@ -355,12 +356,11 @@ impl Tick<'_> {
     /// The reason why the stack represents only one period of the tick's CPU time; `None` if it represents all of it.
     fn unobserved(&self, overflows: &Option<Overflows>, ucontext: *mut libc::c_void) -> Option<DropReason> {
         let was_blocked = self.slot.take_signal_blocked();
-        let late_kernel_ticks_ns = match overflows {
-            Some(_) => 0,
-            None => MAX_LATE_KERNEL_TICKS * KERNEL_TICK_NS.load(Ordering::Relaxed),
-        };
+        let tick_ns = KERNEL_TICK_NS.load(Ordering::Relaxed);
+        let observed_ns = (MAX_OBSERVED_PERIODS * self.period_ns).max(tick_ns);
+        let late_timer_ns = if overflows.is_some() { 0 } else { MAX_LATE_KERNEL_TICKS * tick_ns };
         let own_ns = self.slot.last_handler_ns.load(Ordering::Relaxed);
-        if self.weight_ns <= MAX_OBSERVED_PERIODS * self.period_ns + late_kernel_ticks_ns + own_ns {
+        if self.weight_ns <= observed_ns + late_timer_ns + own_ns {
             return None;
         }
         let first_overflow = overflows.as_ref().and_then(|overflows| overflows.first.as_ref());
@@ -400,7 +400,12 @@ fn account(slot: &Slot, cpu_ns: u64, period_ns: u64) -> u64 {
     let is_perf = matches!(slot.ticker(), Ticker::Perf(_));
     let tick_ns = if is_perf { 0 } else { KERNEL_TICK_NS.load(Ordering::Relaxed) };
     let accounted_ns = slot.account(cpu_ns);
-    counters::count_due(is_perf, accounted_ns, period_ns.max(tick_ns));
+    // No tick was due in the last handler, nor before the clock of a new thread was opened.
+    let due_ns = match slot.is_first_of_thread() {
+        true => accounted_ns.min(period_ns),
+        false => accounted_ns.saturating_sub(slot.last_handler_ns.load(Ordering::Relaxed)),
+    };
+    counters::count_due(is_perf, due_ns, period_ns.max(tick_ns));
     accounted_ns
 }
 

@@ -468,8 +468,12 @@ impl Slot {
         cpu_ns.saturating_sub(self.accounted_cpu_ns.fetch_max(cpu_ns, Ordering::Relaxed))
     }
 
+    pub(crate) fn is_first_of_thread(&self) -> bool {
+        self.first_of_thread.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn take_first_of_thread(&self) -> bool {
-        let first = self.first_of_thread.load(Ordering::Relaxed) != 0;
+        let first = self.is_first_of_thread();
         self.first_of_thread.store(0, Ordering::Relaxed);
         first
     }
