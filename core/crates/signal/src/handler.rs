@@ -333,7 +333,9 @@ unsafe fn tick(
     let handler_ns = cost_ns(arm::monotonic_ns());
     slot.last_handler_ns.store(handler_ns, Ordering::Relaxed);
     counters::add_handler_ns(handler_ns, walked_ns.saturating_sub(walk_begun_ns).min(handler_ns));
-    if let Some(overflow) = last_overflow.filter(|_| signal != libc::SIGTRAP) {
+    // A further overflow may follow the one that interrupted the call, before or in this handler.
+    let interrupting = overflows.iter().flat_map(|overflows| [&overflows.first, &overflows.last]).flatten();
+    for overflow in interrupting.filter(|_| signal != libc::SIGTRAP) {
         // SAFETY: `ucontext` is the kernel's; fault signals are unblocked where the restart reads code.
         unsafe {
             if !guarded::blocks_faults(ucontext) {
