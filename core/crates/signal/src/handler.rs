@@ -243,8 +243,8 @@ unsafe fn tick(
 ) {
     // Read before the slot is entered: a sample's time is then never after the end of its run. The drain thread can
     // thus separate the sample of a late handler from samples of the next run.
-    session.prefetch(slot, index);
     let begun_ns = arm::monotonic_ns();
+    session.prefetch(slot, index);
     match slot.enter(generation) {
         EnterOutcome::Entered => {}
         EnterOutcome::Nested => return counters::count(DropReason::Reentered),
@@ -330,9 +330,6 @@ unsafe fn tick(
     if !arm_next(slot, cpu_ns, batch, cost_ns(walked_ns)) {
         session.inbox.scan_due();
     }
-    let handler_ns = cost_ns(arm::monotonic_ns());
-    slot.last_handler_ns.store(handler_ns, Ordering::Relaxed);
-    counters::add_handler_ns(handler_ns, walked_ns.saturating_sub(walk_begun_ns).min(handler_ns));
     // A further overflow may follow the one that interrupted the call, before or in this handler.
     let interrupting = overflows.iter().flat_map(|overflows| [&overflows.first, &overflows.last]).flatten();
     for overflow in interrupting.filter(|_| signal != libc::SIGTRAP) {
@@ -343,6 +340,9 @@ unsafe fn tick(
             }
         }
     }
+    let handler_ns = cost_ns(arm::monotonic_ns());
+    slot.last_handler_ns.store(handler_ns, Ordering::Relaxed);
+    counters::add_handler_ns(handler_ns, walked_ns.saturating_sub(walk_begun_ns).min(handler_ns));
     slot.leave();
 }
 
