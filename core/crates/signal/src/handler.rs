@@ -17,6 +17,7 @@
 
 use crate::counters;
 use crate::forward::{thread_id, Forwarded, HandlerChain};
+use crate::overflow::OverflowRecord;
 use crate::slot::{EnterOutcome, Slot, Ticker};
 use crate::slot_clock::{arm_next, has_overflowed, take_overflows, Overflows};
 use crate::slot_table::{slot_of_descriptor, slot_of_value, slots, used_slots};
@@ -331,19 +332,31 @@ unsafe fn tick(
         session.inbox.scan_due();
     }
     // A further overflow may follow the one that interrupted the call, before or in this handler.
-    let interrupting = overflows.iter().flat_map(|overflows| [&overflows.first, &overflows.last]).flatten();
-    for overflow in interrupting.filter(|_| signal != libc::SIGTRAP) {
-        // SAFETY: `ucontext` is the kernel's; fault signals are unblocked where the restart reads code.
-        unsafe {
-            if !guarded::blocks_faults(ucontext) {
-                restart::restart_interrupted_call(ucontext, overflow);
-            }
-        }
+    let (first, last) = match &overflows {
+        Some(overflows) if signal != libc::SIGTRAP => (&overflows.first, &overflows.last),
+        _ => (&None, &None),
+    };
+    for overflow in [first, last].into_iter().flatten() {
+        // SAFETY: `ucontext` is the kernel's, in the handler.
+        unsafe { restart_call(ucontext, overflow) };
     }
     let handler_ns = cost_ns(arm::monotonic_ns());
     slot.last_handler_ns.store(handler_ns, Ordering::Relaxed);
     counters::add_handler_ns(handler_ns, walked_ns.saturating_sub(walk_begun_ns).min(handler_ns));
     slot.leave();
+}
+
+/// Restarts the call that `overflow` interrupted, unless the thread blocks the fault signals.
+///
+/// # Safety
+/// `ucontext` is the kernel's, in the handler.
+unsafe fn restart_call(ucontext: *mut libc::c_void, overflow: &OverflowRecord) {
+    // SAFETY: the caller's contract; fault signals are unblocked where the restart reads code.
+    unsafe {
+        if !guarded::blocks_faults(ucontext) {
+            restart::restart_interrupted_call(ucontext, overflow);
+        }
+    }
 }
 
 /// A tick, for the decision how much of its CPU time its stack represents.
