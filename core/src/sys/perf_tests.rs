@@ -142,6 +142,34 @@ fn a_thread_whose_event_the_program_closed_gets_a_new_one_at_its_next_tick() {
     });
 }
 
+#[test]
+fn requests_during_changes_of_the_clock_read_no_unmapped_buffer() {
+    let _turn = one_at_a_time();
+    if !is_allowed() {
+        return;
+    }
+    // In a child, since a fault ends the process.
+    super::fork_tests::in_child(|| {
+        let clocks = start(settings(ClockChoice::Perf, 1_000));
+        let running = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            let stop = StopOnDrop(&running);
+            scope.spawn(|| {
+                clocks.register_current_thread();
+                while running.load(Ordering::Relaxed) {
+                    // To the thread itself, and with an index that no request has.
+                    self_walk::send(thread_id(), usize::MAX, clocks.in_use().signal);
+                }
+            });
+            for turn in 0..3_000 {
+                // Opens the event of each thread again.
+                clocks.set_rate(500 + turn % 2);
+            }
+            drop(stop);
+        });
+    });
+}
+
 /// The host's signal arrives before, during or after a sample in the same call.
 #[test]
 fn a_host_signal_still_interrupts_a_waiting_call() {

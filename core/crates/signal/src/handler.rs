@@ -19,7 +19,7 @@ use crate::counters;
 use crate::forward::{thread_id, Forwarded, HandlerChain};
 use crate::overflow::OverflowRecord;
 use crate::slot::{EnterOutcome, Slot, Ticker};
-use crate::slot_clock::{arm_next, has_overflowed, take_overflows, Overflows};
+use crate::slot_clock::{arm_next, take_overflows, Overflows};
 use crate::slot_table::{slot_of_descriptor, slot_of_value, slots, used_slots};
 use crate::{arm, guarded, prefetch, restart, self_walk};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
@@ -164,8 +164,8 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             // SAFETY: inside the handler, with the kernel's arguments.
             _ => unsafe { forward(signal, info, ucontext) },
         }
-        let overflowed = session.zip(perf_slot_of(thread_id()).filter(|(_, slot)| has_overflowed(slot)));
-        if let Some((session, (index, slot))) = overflowed {
+        // The tick ends at once without an overflow. It alone may read the event's buffer, which is unmapped with the slot.
+        if let Some((session, (index, slot))) = session.zip(perf_slot_of(thread_id())) {
             // SAFETY: `ucontext` is the kernel's, on the interrupted thread.
             unsafe { tick(session, slot, index, slot.generation(), signal, ucontext) };
         }

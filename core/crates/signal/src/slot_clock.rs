@@ -45,15 +45,10 @@ pub(crate) struct Overflows {
     pub last: Option<OverflowRecord>,
 }
 
-/// Whether the slot's perf event had an overflow since its last tick.
-pub(crate) fn has_overflowed(slot: &Slot) -> bool {
-    overflow_count(slot).is_some_and(|count| count > slot.handled_overflows())
-}
-
-/// Overflows of the slot's perf event so far; `None` without a perf event.
+/// Overflows of the slot's perf event so far; `None` without a perf event. Entered slots only.
 fn overflow_count(slot: &Slot) -> Option<u64> {
     let is_perf = matches!(slot.ticker(), Ticker::Perf(_)) && slot.event_buffer() != 0;
-    // SAFETY: the ring buffer of a slot's event stays mapped while its thread is in the handler or the slot is open.
+    // SAFETY: the ring buffer of an entered slot's event stays mapped until the slot is quiescent.
     is_perf.then(|| unsafe { overflow::count(slot.event_buffer()) })
 }
 
