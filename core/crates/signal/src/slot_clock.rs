@@ -14,9 +14,9 @@
 //!    overflow while the handler runs, so a thread whose walks are slower than its clock makes progress.
 
 use crate::arm;
-use crate::atomics::{AtomicBool, Ordering};
 use crate::overflow::{self, OverflowRecord};
 use crate::slot::{Slot, Ticker};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Further overflows of an event that runs free: the next one, and one that keeps the event enabled at that overflow.
 const MAX_ALLOWED_OVERFLOWS: u64 = 2;
