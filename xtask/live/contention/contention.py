@@ -2,7 +2,7 @@
 `PROGRAMS` (JSON: language to command) with each set of profiles, clock, rate and kind of contention, and prints a table.
 
 A cell passes if each phase agrees with the kernel within three standard errors, the ticks that were due were taken, and no
-time is `[signal_blocked]`. Arguments: --short for one kind of contention, and names that select cells."""
+time is `[signal_blocked]`. Arguments: words that the name of each cell must contain."""
 
 import glob
 import json
@@ -37,8 +37,8 @@ LEAST_TAKEN = {"perf": 0.95, "thread_timer": 0.90}
 QUOTA = 0.4
 
 
-def busy(words):
-    return [subprocess.Popen([*words, sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+def busy():
+    return [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
 
 
 def realtime():
@@ -113,37 +113,36 @@ def check(kernel, phases, blocked, stats, clock, rate):
     return failures, (taken, due), worst
 
 
+def cells(programs):
+    """The settings, the name and the command of each cell of one kind of contention."""
+    for language, words in programs.items():
+        for profiles, settings in PROFILES.items():
+            for clock in CLOCKS:
+                for rate in RATES:
+                    yield f"{language}-{profiles}-{clock}-{rate}", words, settings, clock, rate
+
+
 def main():
-    short, names = "--short" in sys.argv, [word for word in sys.argv[1:] if not word.startswith("--")]
     programs, totals, failed = json.loads(os.environ["PROGRAMS"]), {}, 0
     quota = Quota()
-    kinds = {"busy": (lambda: busy([]), [])}
-    if not short:
-        kinds["quota"] = (list, quota.words())
-        kinds["realtime"] = (realtime, [])
+    kinds = {"busy": (busy, []), "quota": (list, quota.words()), "realtime": (realtime, [])}
     for kind, (others, prefix) in kinds.items():
-        running = others()
+        chosen = [cell for cell in cells(programs) if all(word in f"{kind}-{cell[0]}" for word in sys.argv[1:])]
+        running = others() if chosen else []
         try:
-            for language, words in programs.items():
-                for profiles in ["defaults", "all"] if short else PROFILES:
-                    for clock in CLOCKS:
-                        for rate in [1000] if short else RATES:
-                            name = f"{kind}-{language}-{profiles}-{clock}-{rate}"
-                            if not all(word in name for word in names):
-                                continue
-                            settings = dict(PROFILES[profiles], SPANPROF_CLOCK=clock, SPANPROF_SAMPLE_RATE=str(rate))
-                            with tempfile.TemporaryDirectory() as directory:
-                                began = time.monotonic()
-                                kernel, stats = run(words, prefix, settings, directory)
-                                phases, blocked = by_phase(directory)
-                            failures, (taken, due), worst = check(kernel, phases, blocked, stats, clock, rate)
-                            total = totals.setdefault(clock, [0, 0])
-                            total[0], total[1] = total[0] + taken, total[1] + due
-                            late = stats.get("dropped.late_tick", 0)
-                            print(f"{name:45} {time.monotonic() - began:4.0f} s  {taken:5} of {due:5} ticks  largest difference "
-                                  f"{worst:.1f} standard errors  late {late}  rearmed {stats['clock.rearmed']}  "
-                                  f"{'FAILED ' + '; '.join(failures) if failures else 'passed'}", flush=True)
-                            failed += bool(failures)
+            for name, words, profiles, clock, rate in chosen:
+                settings = dict(profiles, SPANPROF_CLOCK=clock, SPANPROF_SAMPLE_RATE=str(rate))
+                began = time.monotonic()
+                with tempfile.TemporaryDirectory() as directory:
+                    kernel, stats = run(words, prefix, settings, directory)
+                    phases, blocked = by_phase(directory)
+                failures, (taken, due), worst = check(kernel, phases, blocked, stats, clock, rate)
+                total = totals.setdefault(clock, [0, 0])
+                total[0], total[1] = total[0] + taken, total[1] + due
+                print(f"{kind}-{name:36} {time.monotonic() - began:4.0f} s  {taken:5} of {due:5} ticks  largest difference "
+                      f"{worst:.1f} standard errors  late {stats['dropped.late_tick']}  rearmed {stats['clock.rearmed']}  "
+                      f"{'FAILED ' + '; '.join(failures) if failures else 'passed'}", flush=True)
+                failed += bool(failures)
         finally:
             for process in running:
                 process.kill()
@@ -152,7 +151,7 @@ def main():
     for clock, (taken, due) in totals.items():
         print(f"{clock}: {taken} of {due} ticks, {100 * taken / max(due, 1):.1f} %")
         failed += taken < LEAST_TAKEN[clock] * due
-    print(f"{failed} cells failed" if failed else "every cell passed")
+    print(f"{failed} failures" if failed else "every cell passed")
     return bool(failed)
 
 

@@ -1,6 +1,6 @@
 //! The minimum cost of a thread timer's tick on this machine, as a baseline for the engine's handler. The handler of this
-//! bench only reads the thread's CPU clock and arms the timer again. The timer runs at 100 Hz, in a thread whose work evicts the caches. Run with
-//! `cargo bench -p spanprof-signal --bench empty_tick`.
+//! bench only reads the thread's CPU clock and arms the timer again. The timer runs at 100 Hz, in a thread whose work evicts
+//! the caches. Run with `cargo bench -p spanprof-signal --bench empty_tick`.
 
 use spanprof_signal::arm;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
