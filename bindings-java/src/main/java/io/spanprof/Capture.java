@@ -69,7 +69,9 @@ public final class Capture<T> {
     public void save(Path path) throws IOException {
         String name = path.toString();
         byte[] content = name.endsWith(".html") ? flamegraph : name.endsWith(".folded") ? folded : pprof;
-        try (SeekableByteChannel file = Files.newByteChannel(path, REPLACE, OWNER_ONLY)) {
+        boolean hasModes = path.getFileSystem().supportedFileAttributeViews().contains("posix");
+        FileAttribute<?>[] attributes = hasModes ? new FileAttribute<?>[] {OWNER_ONLY} : new FileAttribute<?>[0];
+        try (SeekableByteChannel file = Files.newByteChannel(path, REPLACE, attributes)) {
             for (ByteBuffer bytes = ByteBuffer.wrap(content); bytes.hasRemaining(); ) {
                 file.write(bytes);
             }
