@@ -30,10 +30,14 @@ public final class Phases {
         // Compiled before the phases begin.
         long total = burn(500_000_000L);
         Spanprof.start();
+        // Loads the classes of scopes, outside of the phases.
+        total += Spanprof.tagWrapper(Map.of("phase", "none"), () -> burn(1_000_000L));
         for (int number = 0; number < 6; number++) {
+            String phase = "p" + number;
             long before = ran();
-            total += Spanprof.tagWrapper(Map.of("phase", "p" + number), () -> burn(250_000_000L));
-            System.out.println("phase p" + number + " " + (ran() - before));
+            total += Spanprof.tagWrapper(Map.of("phase", phase), () -> burn(250_000_000L));
+            long used = ran() - before;
+            System.out.println("phase " + phase + " " + used);
             Thread.sleep(20);
         }
         StringJoiner json = new StringJoiner(",", "stats {", "}");
