@@ -390,12 +390,13 @@ impl Tick<'_> {
             // The kernel worked for the thread since the tick was due.
             return None;
         }
-        if self.is_first {
-            return Some(DropReason::UnseenThread);
-        }
         // A second overflow occurred while the signal of the first one waited.
         let has_waited = overflows.as_ref().is_some_and(|overflows| overflows.count > 1);
-        Some(if was_blocked || has_waited { DropReason::SignalBlocked } else { DropReason::LateTick })
+        Some(match (was_blocked, self.is_first) {
+            (false, true) => DropReason::UnseenThread,
+            (false, false) if !has_waited => DropReason::LateTick,
+            _ => DropReason::SignalBlocked,
+        })
     }
 }
 
