@@ -9,6 +9,7 @@ the child, which then deadlocks on it (CPython's importlib/_bootstrap.py, ``_Mod
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -110,7 +111,7 @@ def start_log_thread() -> None:
     try:
         log_thread = threading.Thread(target=log_queued_lines, name="spanprof-log", daemon=True)
         # Without memory, the new thread can end before it reports its start, for which `start` would wait forever.
-        log_thread._started.wait = lambda timeout=None: True  # type: ignore[attr-defined]
+        log_thread._started.wait = functools.partial(log_thread._started.wait, 1)  # type: ignore[attr-defined]
         log_thread.start()
         _log_thread = log_thread
     except Exception as error:
