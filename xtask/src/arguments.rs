@@ -22,6 +22,7 @@ pub struct RuntimeArguments {
 /// pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector
 /// pprof      files read back by google/pprof, built from its Go module
 /// serve      the page of `spanprof serve` in headless Chromium
+/// contention CPU time of phases beside busy processes, under a quota, beside a real-time process; CI runs a short form
 /// control    changes by calls, the watched file and requests at once, in every language; totals
 /// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected; its disk buffer complete
 /// governor   the overhead budget in a cgroup of 0.1 CPU with 400 threads; needs the right to create a cgroup

@@ -1,9 +1,11 @@
 """CPU time of labelled phases by the kernel beside the profile's, beside processes that occupy the processors. Runs each program of
 `PROGRAMS` (JSON: language to command) with each set of profiles, clock, rate and kind of contention, and prints a table.
 
-A cell passes if each phase agrees with the kernel within three standard errors, the ticks that were due were taken, and no
-time is `[signal_blocked]`. Arguments: words that the name of each cell must contain."""
+A cell passes if each phase agrees with the kernel within three standard errors by its label and by its span, the ticks that were
+due were taken, and no time is `[signal_blocked]`. A cell that fails runs again up to `ATTEMPTS` times in all. Arguments: words
+that the name of each cell must contain."""
 
+import contextlib
 import glob
 import json
 import os
@@ -37,52 +39,62 @@ LEAST_TAKEN = {"perf": 0.95, "thread_timer": 0.90}
 QUOTA = 0.4
 
 
+def started(programs):
+    """Runs Python programs meanwhile; a cell needs no prefix."""
+    running = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
+    try:
+        yield []
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
 def busy():
-    return [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    yield from started(["while True: pass"] * 2)
 
 
+@contextlib.contextmanager
 def realtime():
     """Takes each processor for half of every 10 ms, at real-time priority."""
     text = ("import os,time\nos.sched_setaffinity(0,{%d})\nos.sched_setscheduler(0,os.SCHED_FIFO,os.sched_param(1))\n"
             "while True:\n end=time.monotonic()+.005\n while time.monotonic()<end: pass\n time.sleep(.005)")
-    return [subprocess.Popen([sys.executable, "-c", text % cpu]) for cpu in range(os.cpu_count() or 1)]
+    yield from started([text % cpu for cpu in range(os.cpu_count() or 1)])
 
 
-class Quota:
-    """A control group with a CPU quota, in version 1 or 2."""
-
-    def __init__(self):
-        v1 = [path for path in ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct") if os.path.exists(path + "/cpu.shares")]
-        self.path = f"{v1[0] if v1 else '/sys/fs/cgroup'}/spanprof-contention-{os.getpid()}"
-        os.mkdir(self.path)
-        with open(self.path + ("/cpu.cfs_quota_us" if v1 else "/cpu.max"), "w") as file:
+@contextlib.contextmanager
+def quota():
+    """A control group with a CPU quota, in version 1 or 2; the prefix runs a command in it."""
+    v1 = [path for path in ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct") if os.path.exists(path + "/cpu.shares")]
+    path = f"{v1[0] if v1 else '/sys/fs/cgroup'}/spanprof-contention-{os.getpid()}"
+    os.mkdir(path)
+    try:
+        with open(path + ("/cpu.cfs_quota_us" if v1 else "/cpu.max"), "w") as file:
             file.write(str(int(QUOTA * 100_000)) if v1 else f"{int(QUOTA * 100_000)} 100000")
-
-    def words(self):
-        return ["sh", "-c", f"echo $$ > {self.path}/cgroup.procs && exec \"$@\"", "sh"]
-
-    def close(self):
-        os.rmdir(self.path)
+        yield ["sh", "-c", f"echo $$ > {path}/cgroup.procs && exec \"$@\"", "sh"]
+    finally:
+        os.rmdir(path)
 
 
 def by_phase(directory):
-    """CPU nanoseconds per phase, and the number of samples that are `[signal_blocked]`."""
-    phases, blocked = {}, 0
+    """CPU nanoseconds per phase by label and by span, and those that are `[signal_blocked]`."""
+    phases, blocked = {"label": {}, "span": {}}, 0
     for path in glob.glob(os.path.join(directory, "**", "*.pb.gz"), recursive=True):
         types, samples = pprof_file.read(path)
         if "cpu" not in types:
             continue
         column = types.index("cpu")
         for values, labels, stack in samples:
-            phase = labels.get("phase")
-            phases[phase] = phases.get(phase, 0) + values[column]
+            for name, phase in [("label", labels.get("phase")), ("span", labels.get("span_id", "").lstrip("0"))]:
+                phases[name][phase] = phases[name].get(phase, 0) + values[column]
             blocked += values[column] if "[signal_blocked]" in stack else 0
     return phases, blocked
 
 
 def run(words, prefix, settings, directory):
     env = dict(os.environ, SPANPROF_FILE_DIRECTORY=directory, SPANPROF_SERVICE_NAME="contention",
-               SPANPROF_CPU_BUDGET="0", **settings)
+               SPANPROF_CPU_BUDGET="0", SPANPROF_STOP_TIMEOUT="60s", **settings)
     ended = subprocess.run([*prefix, *words], env=env, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     lines = [line.split(" ", 2) for line in ended.stdout.splitlines()]
@@ -97,10 +109,11 @@ def check(kernel, phases, blocked, stats, clock, rate):
     period_ns = 1e9 * max(1 / rate, TICK if clock == "thread_timer" else 0)
     for phase, truth in kernel.items():
         error = PERIODS_OF_ERROR * period_ns + UNLABELLED / 3 * truth
-        difference = phases.get(phase, 0) - truth
-        worst = max(worst, abs(difference) / error)
-        if abs(difference) > 3 * error:
-            failures.append(f"{phase} {truth / 1e6:.0f} -> {phases.get(phase, 0) / 1e6:.0f} ms")
+        for name, times in phases.items():
+            difference = times.get(phase, 0) - truth
+            worst = max(worst, abs(difference) / error)
+            if abs(difference) > 3 * error:
+                failures.append(f"{name} {phase} {truth / 1e6:.0f} -> {times.get(phase, 0) / 1e6:.0f} ms")
     taken, due = stats[f"clock.ticks.{clock}"], stats[f"clock.ticks_due.{clock}"]
     used_ns = stats["cost.process_cpu_ns"] - stats["cost.own_cpu_ns"]
     if due * period_ns < 0.9 * used_ns:
@@ -122,32 +135,36 @@ def cells(programs):
                     yield f"{language}-{profiles}-{clock}-{rate}", words, settings, clock, rate
 
 
+def run_cell(kind, prefix, name, words, profiles, clock, rate):
+    """The failures of one run of a cell, and its ticks."""
+    settings = dict(profiles, SPANPROF_CLOCK=clock, SPANPROF_SAMPLE_RATE=str(rate))
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        kernel, stats = run(words, prefix, settings, directory)
+        phases, blocked = by_phase(directory)
+    failures, (taken, due), worst = check(kernel, phases, blocked, stats, clock, rate)
+    print(f"{kind}-{name:36} {time.monotonic() - began:4.0f} s  {taken:5} of {due:5} ticks  largest difference "
+          f"{worst:.1f} standard errors  late {stats['dropped.late_tick']}  rearmed {stats['clock.rearmed']}  "
+          f"{'FAILED ' + '; '.join(failures) if failures else 'passed'}", flush=True)
+    return failures, taken, due
+
+
 def main():
     programs, totals, failed = json.loads(os.environ["PROGRAMS"]), {}, 0
-    quota = Quota()
-    kinds = {"busy": (busy, []), "quota": (list, quota.words()), "realtime": (realtime, [])}
-    for kind, (others, prefix) in kinds.items():
+    attempts = int(os.environ["ATTEMPTS"])
+    for kind, contention in {"busy": busy, "quota": quota, "realtime": realtime}.items():
         chosen = [cell for cell in cells(programs) if all(word in f"{kind}-{cell[0]}" for word in sys.argv[1:])]
-        running = others() if chosen else []
-        try:
-            for name, words, profiles, clock, rate in chosen:
-                settings = dict(profiles, SPANPROF_CLOCK=clock, SPANPROF_SAMPLE_RATE=str(rate))
-                began = time.monotonic()
-                with tempfile.TemporaryDirectory() as directory:
-                    kernel, stats = run(words, prefix, settings, directory)
-                    phases, blocked = by_phase(directory)
-                failures, (taken, due), worst = check(kernel, phases, blocked, stats, clock, rate)
-                total = totals.setdefault(clock, [0, 0])
+        if not chosen:
+            continue
+        with contention() as prefix:
+            for cell in chosen:
+                for _ in range(attempts):
+                    failures, taken, due = run_cell(kind, prefix, *cell)
+                    if not failures:
+                        break
+                total = totals.setdefault(cell[3], [0, 0])
                 total[0], total[1] = total[0] + taken, total[1] + due
-                print(f"{kind}-{name:36} {time.monotonic() - began:4.0f} s  {taken:5} of {due:5} ticks  largest difference "
-                      f"{worst:.1f} standard errors  late {stats['dropped.late_tick']}  rearmed {stats['clock.rearmed']}  "
-                      f"{'FAILED ' + '; '.join(failures) if failures else 'passed'}", flush=True)
                 failed += bool(failures)
-        finally:
-            for process in running:
-                process.kill()
-                process.wait()
-    quota.close()
     for clock, (taken, due) in totals.items():
         print(f"{clock}: {taken} of {due} ticks, {100 * taken / max(due, 1):.1f} %")
         failed += taken < LEAST_TAKEN[clock] * due

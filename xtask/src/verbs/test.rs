@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use super::live::contention;
 use super::{check, demo, docs, tidy};
 use crate::deadline::at_most;
 use crate::languages::{self, python, Packages, Tool};
@@ -12,8 +13,9 @@ use crate::tally::Tally;
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js and Java, the demo; 40 minutes on 2 cores
 ///
-/// The documents' Python blocks run too. Python tests run on the oldest and the newest CPython found, Java tests on every
-/// JDK from 17 on, and those of the VM on Java 21 from PyPI. Ends with one line: N passed, N failed.
+/// The documents' Python blocks and the CPU cells of `live contention` beside busy processes run too. Python tests run on the
+/// oldest and the newest CPython found, Java tests on every JDK from 17 on, and those of the VM on Java 21 from PyPI. Ends
+/// with one line: N passed, N failed.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct TestArguments {
@@ -44,6 +46,7 @@ pub fn run(given: &TestArguments) -> StepResult {
         step(&mut |tally| language.test(tally));
         step(&mut |_| language.document_blocks());
     }
+    step(&mut |_| contention::short());
     step(&mut |_| docs::first_results());
     step(&mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));
     if tally.unstable > 0 {

@@ -1,10 +1,13 @@
-//! Six phases of equal CPU time under a label. Prints `phase NAME NS` with the kernel's CPU time of the thread in each
-//! (schedstat), then `stats JSON`. The settings are environment variables.
+//! Six phases of `PHASE_MS` of CPU time, each under a label and in a span whose id is the number of the phase. Prints `phase
+//! NUMBER NS` with the kernel's CPU time of the thread in each (schedstat), then `stats JSON`. The settings are environment
+//! variables.
 
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use opentelemetry::Context;
 use spanprof::{tag_wrapper, Config, Profiler};
 
 /// The statistics that are compared.
@@ -35,13 +38,23 @@ fn burn(ns: u64) -> u64 {
     total
 }
 
+/// Burns CPU time under the label and in the span of a phase.
+fn phase(number: u32, ns: u64) -> u64 {
+    let (trace, span) = (TraceId::from(u128::from(number)), SpanId::from(u64::from(number)));
+    let ids = SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::default());
+    let _span = Context::new().with_remote_span_context(ids).attach();
+    tag_wrapper([("phase", number.to_string().as_str())], || burn(ns))
+}
+
 fn run() -> Result<(), spanprof::Error> {
+    let phase_ms: u64 = std::env::var("PHASE_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(250);
     let profiler = Profiler::start(Config::builder().load()?)?;
-    for number in 0..6 {
+    // Resolves what scopes and spans need, outside of the phases.
+    phase(99, 1_000_000);
+    for number in 1..=6 {
         let before_ns = ran_ns();
-        let phase = format!("p{number}");
-        tag_wrapper([("phase", phase.as_str())], || burn(250_000_000));
-        println!("phase {phase} {}", ran_ns() - before_ns);
+        phase(number, phase_ms * 1_000_000);
+        println!("phase {number} {}", ran_ns() - before_ns);
         std::thread::sleep(Duration::from_millis(20));
     }
     let stats = profiler.stats();

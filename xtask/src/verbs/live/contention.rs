@@ -1,7 +1,9 @@
 //! CPU time of labelled phases by the kernel beside the profile's, beside processes that occupy the processors: two busy
 //! processes, a CPU quota, a real-time process. Every language, with every set of profiles, clock and rate. The packages of the
-//! tests, or with `--release` those of the verbs `wheel`, `addon` and `jar`. Requires the right to create a cgroup.
+//! tests, or with `--release` those of the verbs `wheel`, `addon` and `jar`. Requires the right to create a cgroup. CI runs the
+//! short form: shorter phases at 1000 Hz by perf events, beside busy processes.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,26 +17,51 @@ use crate::{scratch, workspace};
 const LIMIT: Duration = Duration::from_secs(3_600);
 
 pub fn run(given: &LiveArguments) -> StepResult {
+    run_cells(given.release, 250, 1, &given.cell)
+}
+
+/// The cells of CI: every language and set of profiles. A cell that fails runs again once.
+pub fn short() -> StepResult {
+    run_cells(false, 100, 2, &["busy", "perf", "1000"])
+}
+
+/// Runs the cells whose names contain all of `words`, each up to `attempts` times, with phases of `phase_ms`.
+fn run_cells(release: bool, phase_ms: u32, attempts: u32, words: &[impl AsRef<OsStr>]) -> StepResult {
     let source = |name: &str| workspace::root().join("xtask/live/contention").join(name);
-    let venv = python::Venv::with("live-contention", &python::runtimes::preferred()?, &[])?;
-    venv.install_wheel(&match given.release {
+    let venv =
+        python::Venv::with("live-contention", &python::runtimes::preferred()?, &["opentelemetry-api".to_owned()])?;
+    venv.install_wheel(&match release {
         true => released("wheel", "x86_64.whl")?,
         false => python::package::build_for_tests()?,
     })?;
-    let package = if given.release {
+    let package = if release {
         released("addon", ".tgz")?
     } else {
         node::package::build_for_tests()?;
         node::package::pack_for_tests()?
     };
-    let modules = node::runtimes::install(&package, &[], "live-contention-node")?;
+    let beside = ["@opentelemetry/api@1", "@opentelemetry/context-async-hooks@2"];
+    let modules = node::runtimes::install(&package, &beside, "live-contention-node")?;
     let node = node::runtimes::chosen(&[])?.swap_remove(0);
-    let jar = if given.release { released("jar", "0.jar")? } else { java::package::for_tests()? };
+    let jar = if release { released("jar", "0.jar")? } else { java::package::for_tests()? };
     let java = java::runtimes::preferred()?;
-    let classes = scratch::empty("live-contention-java")?;
+    let (classes, libraries) =
+        (scratch::empty("live-contention-java")?, scratch::empty("live-contention-java-libraries")?);
+    java::runtimes::maven("OpenTelemetry's API for Java", &java)
+        .args([
+            "--quiet",
+            "dependency:copy-dependencies",
+            "-DincludeArtifactIds=opentelemetry-api,opentelemetry-context,opentelemetry-common",
+        ])
+        .arg(format!("-DoutputDirectory={}", libraries.display()))
+        .arg("--file")
+        .arg(workspace::root().join("bindings-java/pom.xml"))
+        .run()?;
+    let class_path = format!("{}:{}/*", jar.display(), libraries.display());
     ProcessStep::new("compile the Java program", java.home.join("bin/javac"))
-        .args(["-Xlint:all", "-Werror", "-cp"])
-        .arg(&jar)
+        // The scope of a span is only closed.
+        .args(["-Xlint:all,-try", "-Werror", "-cp"])
+        .arg(&class_path)
         .arg("-d")
         .arg(&classes)
         .arg(source("Phases.java"))
@@ -49,15 +76,17 @@ pub fn run(given: &LiveArguments) -> StepResult {
         "java": [
             text(java.home.join("bin/java")),
             "-cp".to_owned(),
-            format!("{}:{}", jar.display(), classes.display()),
+            format!("{class_path}:{}", classes.display()),
             "Phases".to_owned(),
         ],
         "rust": [text(workspace::target().join("debug/rust-phases"))],
     });
     ProcessStep::new("live contention", venv.python())
         .arg(source("contention.py"))
-        .args(&given.cell)
+        .args(words.iter().map(AsRef::as_ref))
         .env("PROGRAMS", programs.to_string())
+        .env("PHASE_MS", phase_ms.to_string())
+        .env("ATTEMPTS", attempts.to_string())
         .env("NODE_PATH", modules)
         .time_limit(LIMIT)
         .run()

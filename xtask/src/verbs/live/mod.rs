@@ -3,7 +3,7 @@
 //! the duration of each suite.
 
 mod collector;
-mod contention;
+pub(super) mod contention;
 mod control;
 mod explain;
 mod field;
