@@ -14,6 +14,11 @@ use crate::selection::EndArguments;
 use crate::serve::unix_ns;
 use crate::source::Source;
 
+/// Type of the comparison with an endpoint.
+const DEFAULT_TYPE: &str = "cpu";
+/// Its types for a span without CPU samples, best first: the first states its sampling interval.
+const WAITING_TYPES: [&str; 3] = ["wall", "off_cpu", "delay"];
+
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "spanprof spans FILE|DIR|URL… [FLAGS]",
@@ -134,31 +139,70 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
                 .hint("name it with --span-id or --trace-id; `spanprof spans` lists them"))
         }
     };
-    let type_name = filter.type_name.clone().unwrap_or_else(|| "cpu".to_owned());
+    let of_type = |type_name: &str| against_endpoint_by(given, sources, &filter, (subject, &words), type_name);
+    match (of_type(filter.type_name.as_deref().unwrap_or(DEFAULT_TYPE))?, &filter.type_name) {
+        (Some(report), _) => Ok(report),
+        (None, Some(type_name)) => Err(not_found(given, &words, type_name)),
+        (None, None) => {
+            let mut totals = SpanTotals::new(None);
+            add_all(&mut totals, sources, &filter)?;
+            let known = totals.table(SpanGrouping::Span, |_| 0).totals;
+            let preferred = WAITING_TYPES.iter().find(|name| known.contains_key(**name));
+            let other = preferred.map(|name| (*name).to_owned()).or_else(|| known.into_keys().next());
+            let report = other.as_deref().map(of_type).transpose()?.flatten();
+            let (Some(report), Some(type_name)) = (report, other) else {
+                return Err(not_found(given, &words, DEFAULT_TYPE));
+            };
+            output::note(&format!(
+                "the {words} has no samples of the type {DEFAULT_TYPE}; compared by {type_name} (--type selects another)"
+            ));
+            Ok(report)
+        }
+    }
+}
+
+fn not_found(given: &SpansArguments, words: &str, type_name: &str) -> Failure {
+    let names = given.read.sources.join(", ");
+    Failure::new(format!("{names} has no samples of the {words} and type {type_name}"))
+        .hint("`spanprof spans` lists the spans that have samples; --type selects another type, such as wall for a span that waits")
+}
+
+/// The comparison by one profile type; `None` if the span or trace has no samples of it.
+fn against_endpoint_by(
+    given: &SpansArguments,
+    sources: &[Source],
+    filter: &Filter,
+    (subject, words): (SpanSubject, &str),
+    type_name: &str,
+) -> Result<Option<String>, Failure> {
+    let type_name = type_name.to_owned();
     let everything = Filter { span_id: None, trace_id: None, type_name: Some(type_name.clone()), ..filter.clone() };
     let mut totals = SpanTotals::with_functions(given.endpoint_label.clone(), &type_name, Rows::Function.into());
     add_all(&mut totals, sources, &everything)?;
     let names = given.read.sources.join(", ");
     if totals.type_names().is_empty() {
         let of_any_type = Filter { type_name: None, ..everything };
-        return Err(match read_all(sources, &of_any_type, Detail::Stacks)? {
-            data if data.sample_count() > 0 => missing(&names, &type_name, &data),
-            _ => nothing_passes(&names, sources, &filter),
-        });
+        return match read_all(sources, &of_any_type, Detail::Stacks)? {
+            data if data.sample_count() == 0 => Err(nothing_passes(&names, sources, filter)),
+            data if filter.type_name.is_some() => Err(missing(&names, &type_name, &data)),
+            _ => Ok(None),
+        };
     }
     let compared = match given.compare {
         SortColumn::Flat => Compared::Flat,
         SortColumn::Cum => Compared::Cum,
     };
-    let baseline = span_baseline(&totals, subject, compared).map_err(|reason| match reason {
-        NoSpanBaseline::NotFound => Failure::new(format!("{names} has no samples of the {words} and type {type_name}"))
-            .hint("`spanprof spans` lists the spans that have samples"),
-        NoSpanBaseline::NoEndpoint => Failure::new(format!("the {words} has no endpoint")).hint(
+    let baseline = match span_baseline(&totals, subject, compared) {
+        Ok(baseline) => baseline,
+        Err(NoSpanBaseline::NotFound) => return Ok(None),
+        Err(NoSpanBaseline::NoEndpoint) => {
+            return Err(Failure::new(format!("the {words} has no endpoint")).hint(
             "its samples have none of the labels http.route, endpoint and span_name; name another with --endpoint-label",
-        ),
-    })?;
-    Ok(match given.json {
+        ))
+        }
+    };
+    Ok(Some(match given.json {
         true => spans_report::baseline_json(&baseline, given.all, given.limit).to_string() + "\n",
-        false => spans_report::baseline_text(&baseline, &words, given.all, given.limit),
-    })
+        false => spans_report::baseline_text(&baseline, words, given.all, given.limit),
+    }))
 }

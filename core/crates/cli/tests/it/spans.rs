@@ -131,6 +131,60 @@ fn a_comparison_with_an_endpoint_reports_what_it_lacks() {
     assert_eq!(compare(&[]).code, 2);
 }
 
+/// 40 requests of /cart that wait: 60 ms each, request 7 1.8 s more. The interval of a second window is longer.
+fn waiting_requests() -> [ProfilesData; 2] {
+    let waits = |requests: std::ops::RangeInclusive<u64>| -> Vec<TestSample<'static>> {
+        let mut samples: Vec<_> =
+            requests.clone().map(|request| TestSample(&["main", "cart", "query"], 60 * MS, CART, request)).collect();
+        if requests.contains(&7) {
+            samples.push(TestSample(&["main", "cart", "replica"], 1_800 * MS, CART, 7));
+        }
+        samples
+    };
+    let mut lowered = window("shop", "wall", &waits(21..=40));
+    for profile in lowered.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        profile.period *= 3;
+    }
+    [window("shop", "wall", &waits(1..=20)), lowered]
+}
+
+#[test]
+fn a_span_that_only_waits_is_compared_by_its_waits_at_changing_intervals() {
+    let home = TestDirectory::new();
+    let cpu = window("shop", "cpu", &[TestSample(&["main", "cart"], 50 * MS, CART, 99)]);
+    let [full, lowered] = waiting_requests();
+    let files = [("cpu.pb", &cpu), ("full.pb", &full), ("lowered.pb", &lowered)];
+    let files = files.map(|(name, data)| home.file(name, &encoded(data)));
+    let span = hex::encode(ids(7).1);
+    let compare = |files: &[&str], more: &[&str]| {
+        spanprof(&[&["spans"], files, &["--against-endpoint", "--span-id", &span], more].concat())
+    };
+    for files in [vec![&*files[0], &files[1], &files[2]], vec![&*files[1], &files[2]]] {
+        let done = compare(&files, &[]);
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(done.stderr.contains("no samples of the type cpu; compared by wall (--type selects"), "{done:?}");
+        assert!(row(&done, "replica").contains("0 of 39"), "{done:?}");
+        assert!(!done.stdout.contains("nothing can be concluded"), "{done:?}");
+    }
+    let by_cpu = compare(&[&files[0], &files[1]], &["--type", "cpu"]);
+    assert_eq!(by_cpu.code, 1);
+    assert!(by_cpu.stderr.contains("--type selects another type, such as wall"), "{by_cpu:?}");
+}
+
+#[test]
+fn the_number_of_samples_of_measured_waits_is_no_nanoseconds() {
+    let home = TestDirectory::new();
+    let [_, mut waits] = requests();
+    for profile in waits.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        profile.period = 1;
+    }
+    let file = home.file("waits.pb", &encoded(&waits));
+    let done = spanprof(&["spans", &file, "--sort", "wait", "--json"]);
+    // 900 ms are at least four observations of at most 250 ms.
+    let result: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(result["rows"][0]["samples"], 4, "{done:?}");
+}
+
 #[test]
 fn a_window_removed_by_the_server_is_left_out_with_a_count() {
     let home = TestDirectory::new();

@@ -9,14 +9,12 @@ use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourcePro
 
 use super::own_code;
 use crate::query::{
-    process_identity, sampling_interval, visit_samples, Compared, FunctionLine, Granularity, WindowSums,
+    estimated_samples, process_identity, visit_samples, Compared, FunctionLine, Granularity, WindowSums,
     ENDPOINT_LABELS,
 };
 
 /// Windows of objects in use that are kept for each process, spread over the time.
 const MAX_HEAP_WINDOWS: usize = 24;
-/// Longest time that one observation of a waiting thread covers, nanoseconds: profiles of `off_cpu` do not state their number.
-const WAIT_SAMPLE_NS: f64 = 2.5e8;
 
 /// Index into [`ServiceProfile::function`].
 pub(super) type FunctionId = u32;
@@ -108,7 +106,6 @@ impl ServiceProfile {
     pub fn add(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
         let process = process_identity(resource).unwrap_or_default();
         let end = profile.end_unix_nano();
-        let interval = sampling_interval(profile).filter(|interval| *interval > 1.0 || profile.unit() == "count");
         let mut samples: Vec<(&Sample, Box<[usize]>)> = Vec::with_capacity(profile.samples.len());
         let rows = visit_samples(
             dictionary,
@@ -120,8 +117,7 @@ impl ServiceProfile {
         let lines: Vec<u32> = rows.into_iter().map(|row| self.line(row)).collect();
         let samples = samples.into_iter().map(|(sample, rows)| {
             let weight = profile.weight(sample);
-            let at_least = if profile.type_name() == "off_cpu" { weight as f64 / WAIT_SAMPLE_NS } else { 1.0 };
-            let count = interval.map_or(at_least.max(1.0), |interval| weight as f64 / interval);
+            let (count, _) = estimated_samples(profile, weight);
             (sample, rows.iter().map(|row| lines[*row]).collect::<Box<[u32]>>(), weight, count)
         });
         if profile.is_gauge() {

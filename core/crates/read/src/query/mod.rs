@@ -40,7 +40,7 @@ pub use window_sums::{Compared, WindowSums};
 pub(crate) use diff::regressions;
 pub(crate) use spans::ENDPOINT_LABELS;
 pub(crate) use weights::visit_samples;
-pub(crate) use window_sums::{process_identity, sampling_interval};
+pub(crate) use window_sums::{estimated_samples, process_identity};
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! One span, or one trace, against the mean of the others of its endpoint, by function.
 //!
 //! A span has few samples, so the tests are exact for small counts. Given equal rates, the samples of the span are a binomial part
-//! of those of all spans of the endpoint. Intervals of one count are those of Garwood (1936), combined to that of a difference by
+//! of those of all spans of the endpoint. The profiler may have sampled them at different intervals (a governor, a change of the
+//! configuration): the expected part is in proportion to the sampling rates. Intervals of one count are those of Garwood (1936), combined to that of a difference by
 //! recovered variances (Zou and Donner 2008). Where the other spans vary more than counts do, the baseline counts as
 //! correspondingly fewer spans. A test shows that chance of sampling is no explanation. It does not show that the span is unusual:
 //! for that, a row has the number of other spans with as much.
@@ -14,7 +15,7 @@ use statrs::distribution::{ContinuousCDF, Gamma};
 use statrs::function::beta::beta_reg;
 
 use super::growth;
-use super::spans::{SpanSums, SpanTotals};
+use super::spans::{SpanSums, SpanTotals, TypeTotal};
 use super::weights::FunctionLine;
 use super::window_sums::Compared;
 
@@ -40,7 +41,7 @@ pub struct SpanDifference {
     pub weight: i64,
     /// Mean weight of the others, 0 without any.
     pub mean: f64,
-    /// 95 % interval of the difference; `None` where the sampling interval is unknown or there is no other span.
+    /// 95 % interval of the difference; `None` where the number of samples is unknown or there is no other span.
     pub interval: Option<(f64, f64)>,
     /// Probability of at least this difference if the span equals the mean; `None` where nothing can be concluded.
     pub p_value: Option<f64>,
@@ -72,7 +73,7 @@ pub struct SpanBaseline {
     pub endpoint: String,
     /// Number of other spans, or traces, of the endpoint that have samples of this type.
     pub others: usize,
-    /// Samples of the span and of all others; `None` where the sampling interval is unknown.
+    /// Samples of the span and of all others; `None` where their number is unknown.
     pub samples: Option<[f64; 2]>,
     /// The difference of all functions together.
     pub total: SpanDifference,
@@ -96,10 +97,15 @@ pub enum NoSpanBaseline {
 struct SpanUnit {
     functions: HashMap<u32, i64>,
     total: i64,
+    /// As sampled, for the mean interval.
+    sampled: TypeTotal,
 }
 
 impl SpanUnit {
-    fn add(&mut self, span: &SpanSums, compared: Compared) {
+    fn add(&mut self, totals: &SpanTotals, span: &SpanSums, compared: Compared) {
+        let sampled = totals.tracked_total(span);
+        self.sampled.weight = self.sampled.weight.saturating_add(sampled.weight);
+        self.sampled.samples += sampled.samples;
         for (function, weight) in &span.functions {
             let sum = self.functions.entry(*function).or_default();
             *sum = sum.saturating_add(compared.of(*weight));
@@ -129,7 +135,7 @@ pub fn span_baseline(
     let (_, best) =
         named.max_by_key(|(link, span)| (span.named_by(), Reverse(**link))).ok_or(NoSpanBaseline::NoEndpoint)?;
     let mut own = SpanUnit::default();
-    of_subject.iter().for_each(|(_, span)| own.add(span, compared));
+    of_subject.iter().for_each(|(_, span)| own.add(totals, span, compared));
     // A trace is of the endpoint if one of its spans is; then all of its spans count.
     let of_endpoint = |span: &SpanSums| span.has_endpoint() && span.endpoint == best.endpoint;
     let mut others: HashMap<Link, SpanUnit> = HashMap::new();
@@ -143,12 +149,19 @@ pub fn span_baseline(
     }
     for (link, span) in spans() {
         if let Some(unit) = others.get_mut(&key(link)) {
-            unit.add(span, compared);
+            unit.add(totals, span, compared);
         }
     }
-    let (functions, interval) = totals.functions();
+    let (functions, has_counts) = totals.functions();
     let others: Vec<SpanUnit> = others.into_values().collect();
-    let total = difference(own.total, others.iter().map(|unit| unit.total), others.len(), interval);
+    let all = others.iter().fold(TypeTotal::default(), |sum, unit| TypeTotal {
+        weight: sum.weight.saturating_add(unit.sampled.weight),
+        samples: sum.samples + unit.sampled.samples,
+    });
+    let interval = |sampled: TypeTotal| sampled.weight as f64 / sampled.samples;
+    let own_interval = Some(interval(own.sampled)).filter(|interval| has_counts && *interval > 0.0);
+    let intervals = own_interval.map(|own| [own, Some(interval(all)).filter(|all| *all > 0.0).unwrap_or(own)]);
+    let total = difference(own.total, others.iter().map(|unit| unit.total), others.len(), intervals);
     // Weights of the others, by function.
     let mut of_others: HashMap<u32, Vec<i64>> = own.functions.keys().map(|function| (*function, Vec::new())).collect();
     for (function, weight) in others.iter().flat_map(|unit| &unit.functions) {
@@ -158,7 +171,7 @@ pub fn span_baseline(
         .into_iter()
         .map(|(function, weights)| {
             let weight = own.functions.get(&function).copied().unwrap_or_default();
-            let difference = difference(weight, weights.into_iter(), others.len(), interval);
+            let difference = difference(weight, weights.into_iter(), others.len(), intervals);
             SpanBaselineRow { at: functions[function as usize].clone(), difference, is_significant: false }
         })
         .filter(|row| row.difference.weight != 0 || row.difference.mean != 0.0)
@@ -174,22 +187,27 @@ pub fn span_baseline(
     });
     let (type_name, unit) = totals.tracked_type();
     let (service, endpoint) = totals.endpoint(best.endpoint);
-    let all: i64 = others.iter().fold(0, |sum, unit| sum.saturating_add(unit.total));
     Ok(SpanBaseline {
         type_name: type_name.to_owned(),
         unit: unit.to_owned(),
         service: service.to_owned(),
         endpoint: endpoint.to_owned(),
         others: others.len(),
-        samples: interval.map(|interval| [own.total, all].map(|weight| weight as f64 / interval)),
+        samples: intervals.map(|_| [own.sampled.samples, all.samples]),
         total,
         rows,
         tested: tested.len(),
     })
 }
 
-/// The difference between a weight and the mean of `count` others, of which those that are not in `others` are 0.
-fn difference(weight: i64, others: impl Iterator<Item = i64>, count: usize, interval: Option<f64>) -> SpanDifference {
+/// The difference between a weight and the mean of `count` others, of which those that are not in `others` are 0. `intervals`: the
+/// mean weight of a sample of the span, and of the others.
+fn difference(
+    weight: i64,
+    others: impl Iterator<Item = i64>,
+    count: usize,
+    intervals: Option<[f64; 2]>,
+) -> SpanDifference {
     let (mut sum, mut squares, mut as_much) = (0.0, 0.0, 0);
     for other in others {
         sum += other as f64;
@@ -202,23 +220,27 @@ fn difference(weight: i64, others: impl Iterator<Item = i64>, count: usize, inte
     let spans = count as f64;
     let mean = sum / spans;
     let found = SpanDifference { weight, mean, interval: None, p_value: None, as_much };
-    let Some(interval) = interval else { return found };
-    let (own, other) = (weight as f64 / interval, mean / interval);
+    let Some([own_interval, interval]) = intervals else { return found };
+    let (own, other) = (weight as f64 / own_interval, mean / interval);
     // Variance between the spans relative to that of a count.
     let dispersion = match count >= MIN_SPANS && mean > 0.0 {
         true => (((squares - sum * mean) / (spans - 1.0)) / (mean * interval)).max(1.0),
         false => 1.0,
     };
     let spans = spans / dispersion;
+    let own_weight = weight as f64;
     let (low, high) = count_interval(own);
+    let (low, high) = (low * own_interval, high * own_interval);
     let (mean_low, mean_high) = count_interval(other * spans);
-    let (mean_low, mean_high) = (mean_low / spans, mean_high / spans);
-    let below = ((own - low).powi(2) + (mean_high - other).powi(2)).sqrt();
-    let above = ((high - own).powi(2) + (other - mean_low).powi(2)).sqrt();
-    let difference = own - other;
+    let (mean_low, mean_high) = (mean_low * interval / spans, mean_high * interval / spans);
+    let below = (own_weight - low).hypot(mean_high - mean);
+    let above = (high - own_weight).hypot(mean - mean_low);
+    let difference = own_weight - mean;
+    // Spans that would have as many samples at the rate of this one.
+    let equivalent_spans = spans * own_interval / interval;
     SpanDifference {
-        interval: Some(((difference - below) * interval, (difference + above) * interval)),
-        p_value: (own + other >= MIN_SPAN_SAMPLES).then(|| p_value(own, other * spans, spans)),
+        interval: Some((difference - below, difference + above)),
+        p_value: (own + other >= MIN_SPAN_SAMPLES).then(|| p_value(own, other * spans, equivalent_spans)),
         ..found
     }
 }
@@ -264,7 +286,7 @@ mod tests {
 
     #[test]
     fn spans_that_vary_more_than_counts_make_a_weaker_baseline() {
-        let difference = |others: &[i64]| difference(12, others.iter().copied(), others.len(), Some(1.0));
+        let difference = |others: &[i64]| difference(12, others.iter().copied(), others.len(), Some([1.0; 2]));
         let (even, uneven) = (difference(&[2; 10]), difference(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 20]));
         assert_eq!((even.mean, uneven.mean), (2.0, 2.0));
         assert!(uneven.p_value.unwrap() > 10.0 * even.p_value.unwrap(), "{even:?} {uneven:?}");

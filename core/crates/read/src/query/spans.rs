@@ -11,7 +11,7 @@ use spanprof_profile::{AttributeSetId, Link, Profile, ProfilesData, ResourceProf
 
 use super::generated_names;
 use super::weights::{visit_samples, FunctionLine, Granularity, Weight};
-use super::window_sums::sampling_interval;
+use super::window_sums::estimated_samples;
 
 /// Spans in memory; samples of further ones are counted as left out. About 200 bytes each.
 const MAX_SPANS: usize = 200_000;
@@ -86,8 +86,8 @@ struct TrackedFunctions {
     by: Granularity,
     rows: Vec<FunctionLine>,
     known: HashMap<FunctionLine, u32>,
-    /// Weight of a sample; `None` once a window does not state it, 0 before the first.
-    interval: Option<f64>,
+    /// Whether the number of samples is known in every window.
+    has_counts: bool,
 }
 
 /// Sums of the spans of all windows.
@@ -132,7 +132,7 @@ impl SpanTotals {
             by,
             rows: Vec::new(),
             known: HashMap::new(),
-            interval: Some(0.0),
+            has_counts: true,
         };
         Self { tracked: Some(tracked), ..Self::new(endpoint_label) }
     }
@@ -156,10 +156,11 @@ impl SpanTotals {
         endpoints: &mut HashMap<AttributeSetId, (u32, u8)>,
     ) {
         let at = self.type_index(profile);
-        let interval = sampling_interval(profile);
+        let mut has_counts = true;
         for sample in &profile.samples {
             let weight = profile.weight(sample);
-            let samples = interval.map_or(1.0, |interval| weight as f64 / interval);
+            let (samples, is_count) = estimated_samples(profile, weight);
+            has_counts &= is_count;
             add_to(&mut self.totals, at, weight, samples);
             let set = sample.attributes;
             let (endpoint, quality) = match endpoints.get(&set) {
@@ -183,10 +184,7 @@ impl SpanTotals {
         let Some(tracked) = self.tracked.as_mut().filter(|tracked| tracked.type_name == profile.type_name()) else {
             return;
         };
-        tracked.interval = match (tracked.interval, interval) {
-            (Some(known), Some(interval)) if known == 0.0 || known == interval => Some(interval),
-            _ => None,
-        };
+        tracked.has_counts &= has_counts;
         let mut by_link: HashMap<Link, HashMap<usize, Weight>> = HashMap::new();
         let rows = visit_samples(
             &data.dictionary,
@@ -316,18 +314,26 @@ impl SpanTotals {
         self.endpoints.get(at as usize).map_or(("", ""), |(service, endpoint)| (service, endpoint))
     }
 
-    /// Functions of the tracked type, and the weight of one sample, where it is known and equal in all windows.
-    pub(super) fn functions(&self) -> (&[FunctionLine], Option<f64>) {
+    /// Functions of the tracked type, and whether its numbers of samples are known.
+    pub(super) fn functions(&self) -> (&[FunctionLine], bool) {
         let tracked = self.tracked.as_ref();
-        let interval = tracked.and_then(|tracked| tracked.interval).filter(|interval| *interval > 0.0);
-        (tracked.map_or(&[], |tracked| &tracked.rows), interval)
+        tracked.map_or((&[], false), |tracked| (&tracked.rows, tracked.has_counts))
     }
 
     /// Name and unit of the tracked type.
     pub(super) fn tracked_type(&self) -> (&str, &str) {
         let name = self.tracked.as_ref().map_or("", |tracked| tracked.type_name.as_str());
-        let at = self.types.iter().position(|known| known == name);
-        (name, at.map_or("", |at| self.units[at].as_str()))
+        (name, self.tracked_index().map_or("", |at| self.units[at].as_str()))
+    }
+
+    fn tracked_index(&self) -> Option<usize> {
+        let name = &self.tracked.as_ref()?.type_name;
+        self.types.iter().position(|known| known == name)
+    }
+
+    /// The samples of the tracked type in a span.
+    pub(super) fn tracked_total(&self, span: &SpanSums) -> TypeTotal {
+        self.tracked_index().and_then(|at| span.totals.get(at)).copied().unwrap_or_default()
     }
 }
 

@@ -32,16 +32,30 @@ impl Draws {
     /// Spans 1, 2, … of one endpoint with counts of the means; span 1 has `extra` samples more in `retry`. `load` is how much the
     /// cost of a span varies.
     fn totals(&mut self, spans: u64, extra: i64, load: f64) -> SpanTotals {
+        let mut totals = SpanTotals::with_functions(None, "cpu", Granularity::Function);
+        self.add_window(&mut totals, 1..=spans, extra, load, 1);
+        totals
+    }
+
+    /// Adds a window with spans, at `interval` times the usual sampling interval.
+    fn add_window(
+        &mut self,
+        totals: &mut SpanTotals,
+        spans: impl Iterator<Item = u64>,
+        extra: i64,
+        load: f64,
+        interval: i64,
+    ) {
         let mut data = ProfilesData::default();
         let dictionary = &mut data.dictionary;
         let route = dictionary.attribute("http.route", Value::String("/cart"), "");
         let attributes = dictionary.attribute_set(&[route]);
         let mut samples = Vec::new();
-        for span in 1..=spans {
+        for span in spans {
             let link = dictionary.link(link(span));
             let cost = 1.0 + load * (2.0 * self.next() - 1.0);
             let mut counts: Vec<(&str, i64)> =
-                FUNCTIONS.iter().map(|(name, mean)| (*name, self.count(mean * cost))).collect();
+                FUNCTIONS.iter().map(|(name, mean)| (*name, self.count(mean * cost / interval as f64))).collect();
             counts.push(("retry", if span == 1 { extra } else { 0 }));
             for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
                 let function = Function { name: dictionary.string(name), ..Function::default() };
@@ -52,7 +66,7 @@ impl Draws {
                     stack,
                     link,
                     attributes,
-                    values: vec![count * INTERVAL_NS],
+                    values: vec![count * interval * INTERVAL_NS],
                     ..Sample::default()
                 });
             }
@@ -61,14 +75,12 @@ impl Draws {
         let profile = Profile {
             sample_type: value_type.clone(),
             period_type: value_type,
-            period: INTERVAL_NS,
+            period: interval * INTERVAL_NS,
             samples,
             ..Profile::default()
         };
         data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
-        let mut totals = SpanTotals::with_functions(None, "cpu", Granularity::Function);
         totals.add(&data);
-        totals
     }
 }
 
@@ -129,4 +141,27 @@ fn the_interval_covers_the_difference_in_95_of_100_spans() {
         }
     }
     assert!((930..=995).contains(&covered), "{covered} of 1000");
+}
+
+#[test]
+fn spans_at_another_sampling_interval_are_compared_by_their_rates() {
+    let mut draws = Draws(11);
+    // Span 1 at the usual interval and most others at the fourfold, then the reverse.
+    for (own, other) in [(1, 4), (4, 1)] {
+        let mut falsely = 0;
+        for extra in [0, 12] {
+            for _ in 0..100 {
+                let mut totals = SpanTotals::with_functions(None, "cpu", Granularity::Function);
+                draws.add_window(&mut totals, 1..=10, extra, 0.0, own);
+                draws.add_window(&mut totals, 11..=60, 0, 0.0, other);
+                let baseline = compared(&totals, 1);
+                assert!(baseline.samples.is_some() && baseline.tested > 0, "{baseline:?}");
+                match extra {
+                    0 => falsely += significant(&baseline).len(),
+                    _ => assert!(significant(&baseline).contains(&"retry"), "{own}: {baseline:?}"),
+                }
+            }
+        }
+        assert!(falsely <= 10, "{falsely} of 100 equal spans differ");
+    }
 }
