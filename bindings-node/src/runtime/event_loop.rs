@@ -1,8 +1,8 @@
 //! Measures how long each turn of an event loop blocks it: one libuv prepare handle, which runs once per turn before the loop
 //! waits. A turn above the threshold becomes samples of the kind `EventLoop`, whose values add up to its duration. Its CPU time
 //! is shared among the running stacks, each with its labels and span. The rest is shared among the stacks in which the wall
-//! sampler found the thread waiting; without that sampler it is the frame `(not on the CPU)`. No wakeup is added. Not here: the
-//! stacks themselves (`turn_stacks_signal`).
+//! sampler or `block_watch` found the thread waiting; without such a stack it is the frame `(not on the CPU)`. No wakeup is added.
+//! Not here: the stacks themselves (`turn_stacks_signal`).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,6 +101,11 @@ pub fn set_threshold_ns(threshold_ns: u64) {
     THRESHOLD_NS.store(threshold_ns, Ordering::Relaxed);
 }
 
+/// The threshold; 0 while none is reported.
+pub fn threshold_ns() -> u64 {
+    THRESHOLD_NS.load(Ordering::Relaxed)
+}
+
 /// Starts to measure the loop of the calling thread. False when it is measured already.
 pub fn begin(thread: &'static JsThread, event_loop: usize) -> bool {
     if thread.loop_handle.load(Ordering::Relaxed) != 0 {
@@ -160,6 +165,7 @@ extern "C" fn before_waiting(handle: *mut Handle) {
     spanprof::binding::ffi_guard((), || {
         // SAFETY: libuv passes the handle that `begin` boxed, on its own thread.
         let handle = unsafe { &mut *handle };
+        handle.thread.turn_began_ns.store(0, Ordering::Relaxed);
         let Some(uv) = uv() else { return };
         let now_ns = spanprof::sys::monotonic_ns();
         // SAFETY: the running loop.
@@ -214,7 +220,7 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
             flags: SampleFlags(0),
             thread_id: thread.thread_id.load(Ordering::Relaxed),
             time_ns: turn.ended_ns,
-            values: [length_ns, 1],
+            values: [length_ns, busy_ns],
             key: turn.number,
             context,
             frames,

@@ -56,6 +56,8 @@ pub struct JsThread {
     waits: AtomicPtr<ObservedWaits>,
     /// libuv handle of `event_loop`.
     pub loop_handle: AtomicUsize,
+    /// Monotonic time at which the current turn of the event loop entered JavaScript; 0 while it waits for events.
+    pub turn_began_ns: AtomicU64,
     /// `code_moves` at the start of a collection.
     pub moves_at_collection: AtomicU64,
     /// Start of the outermost collection, monotonic; 0 for none.
@@ -82,6 +84,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         turn_stacks: AtomicPtr::new(std::ptr::null_mut()),
         waits: AtomicPtr::new(std::ptr::null_mut()),
         loop_handle: AtomicUsize::new(0),
+        turn_began_ns: AtomicU64::new(0),
         active_collections: AtomicU32::new(0),
         collection_context: AtomicU64::new(0),
         moves_at_collection: AtomicU64::new(0),
@@ -120,6 +123,7 @@ pub fn claim() -> Option<&'static JsThread> {
         word.store(0, Ordering::Relaxed);
     }
     thread.loop_handle.store(0, Ordering::Relaxed);
+    thread.turn_began_ns.store(0, Ordering::Relaxed);
     if thread.turn_stacks().is_none() {
         thread.turn_stacks.store(Box::into_raw(Box::new(TurnStacks::new())), Ordering::Release);
     }

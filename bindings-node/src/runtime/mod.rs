@@ -3,6 +3,7 @@
 //! drain thread.
 
 mod allocations;
+mod block_watch;
 mod builtin_names;
 mod bytecode_sizes;
 mod capture_signal;
@@ -46,7 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use spanprof::binding::SelfWalks;
+use spanprof::binding::{self_walks_requested, SelfWalks};
 use spanprof::native_frame;
 use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, ProcessMemory, RawFrame, SampleKind};
@@ -168,6 +169,7 @@ pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
 /// The calling thread's isolate ends.
 pub fn leave_current_thread() {
     let Some(thread) = js_thread_signal::by_thread_id(spanprof::sys::thread_id()) else { return };
+    block_watch::end(thread);
     event_loop::end(thread);
     allocations::end(thread);
     let isolate = thread.isolate.load(Ordering::Relaxed);
@@ -202,7 +204,9 @@ pub fn can_walk_stacks() -> bool {
 
 /// Measures the event loop of the calling thread, which is enrolled. False when it is measured already.
 pub fn watch_event_loop(event_loop: usize) -> bool {
-    current_thread().is_some_and(|thread| event_loop::begin(thread, event_loop))
+    let Some(thread) = current_thread().filter(|thread| event_loop::begin(thread, event_loop)) else { return false };
+    block_watch::begin(thread);
+    true
 }
 
 /// Begins the part of the heap profile in the calling thread, which is enrolled. `env`: the addon's `napi_env`.
@@ -217,6 +221,7 @@ pub use allocations::while_waiting;
 /// Sets the duration above which a turn of an event loop is reported, on every thread; 0 turns this off.
 pub fn report_turns_longer_than(threshold_ns: u64) {
     event_loop::set_threshold_ns(threshold_ns);
+    block_watch::watch_current_turn();
 }
 
 const ALL_COLLECTIONS: i32 = 31;
@@ -470,6 +475,7 @@ impl Runtime for NodeRuntime {
         out.push(("node.code_events", code_events::taken().to_string()));
         out.push(("node.code_events_lost", code_events::lost().to_string()));
         event_loop::stats(out);
+        out.push(("node.self_walks", self_walks_requested().to_string()));
         allocations::statistics(out);
         // The published copy: this runs on a JavaScript thread, and the map itself is locked by the drain.
         code_map_stats::read(out);

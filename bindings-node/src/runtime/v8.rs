@@ -61,6 +61,7 @@ impl SampleInfo {
 
 pub type CodeCallback = extern "C" fn(*mut JitCodeEvent);
 pub type GcCallback = extern "C" fn(usize, i32, i32);
+pub type CallCallback = extern "C" fn(usize);
 
 /// The functions.
 pub struct V8 {
@@ -72,6 +73,8 @@ pub struct V8 {
     pub add_gc_epilogue: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
     pub remove_gc_prologue: Option<unsafe extern "C" fn(usize, GcCallback)>,
     pub remove_gc_epilogue: Option<unsafe extern "C" fn(usize, GcCallback)>,
+    pub add_before_call: Option<unsafe extern "C" fn(usize, CallCallback)>,
+    pub remove_before_call: Option<unsafe extern "C" fn(usize, CallCallback)>,
     embedded_range: Option<unsafe extern "C" fn(usize, *mut usize, *mut usize)>,
     pub continuation_data: Option<unsafe extern "C" fn(usize) -> *const usize>,
     script_id: Option<unsafe extern "C" fn(*const usize) -> i32>,
@@ -144,6 +147,8 @@ fn find() -> Result<V8, String> {
         remove_gc_epilogue: function!(
             c"_ZN2v87Isolate24RemoveGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"
         ),
+        add_before_call: function!(c"_ZN2v87Isolate28AddBeforeCallEnteredCallbackEPFvPS0_E"),
+        remove_before_call: function!(c"_ZN2v87Isolate31RemoveBeforeCallEnteredCallbackEPFvPS0_E"),
         embedded_range: function!(c"_ZN2v87Isolate20GetEmbeddedCodeRangeEPPKvPm"),
         // 26 exports both; Node.js writes V2 there.
         continuation_data: function!(c"_ZN2v87Isolate38GetContinuationPreservedEmbedderDataV2Ev" c"_ZN2v87Isolate36GetContinuationPreservedEmbedderDataEv"),

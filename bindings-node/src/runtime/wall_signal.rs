@@ -32,7 +32,7 @@ pub fn all_are_idle() -> bool {
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`]. `SignalBlocked` until the thread has responded.
 ///
 /// # Safety
-/// On the wall sampler's thread only.
+/// Outside handlers; the lock of `SelfWalks` excludes the other callers, which are the wall sampler and `block_watch`.
 pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
     let thread = usize::try_from(handle).ok().and_then(|index| js_thread_signal::all().get(index));
     let Some(thread) = thread.filter(|thread| thread.thread_id.load(Ordering::Acquire) == thread_id) else {

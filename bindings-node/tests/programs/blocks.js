@@ -1,6 +1,6 @@
 'use strict';
 // Blocks the event loop for known times, in functions with known names, labels and traces; some blocks wait instead of working.
-// With `wall`, also sampled by the wall clock. Prints the duration of each block and the end of its loop turn, in nanoseconds.
+// With `wall`, also sampled by the wall clock. Waits are long enough to be observed on a busy machine. Prints the duration of each block and the end of its loop turn, in nanoseconds.
 
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
@@ -29,8 +29,8 @@ function burn(milliseconds) {
 function blockLong() { return burn(150); }
 function blockShort() { return burn(90); }
 function blockNot() { return burn(4); }
-function wait() { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 120); }
-function runProgram() { execFileSync('sleep', ['0.2']); }
+function wait() { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400); }
+function runProgram() { execFileSync('sleep', ['0.5']); }
 
 spanprof.start({ serviceName: 'blocks', eventLoopBlock: 60, wall: clock === 'wall', wallRate: 100, destinations: [{ type: 'file', directory }] });
 const took = {};

@@ -108,7 +108,7 @@ pub use system_calls::{may_use, SystemCall};
 pub use termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };
-pub(crate) use thread_start::{start_own_thread, StartedThread};
+pub use thread_start::{start_own_thread, StartedThread};
 pub use thread_state::{run_delay_ns, system_call_wait, thread_state, SystemCallWait, ThreadState};
 pub use threads::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};

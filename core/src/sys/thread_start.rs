@@ -14,7 +14,7 @@ const LEAST_BYTES: usize = 8 << 20;
 
 /// A started thread. Detached when dropped.
 #[derive(Debug)]
-pub(crate) struct StartedThread(libc::pthread_t);
+pub struct StartedThread(libc::pthread_t);
 
 struct Start {
     name: &'static CStr,
@@ -23,7 +23,10 @@ struct Start {
 
 /// Starts a thread of the profiler: exempt from sampling, and its CPU time is the profiler's. `body` catches its own
 /// panics where they need handling.
-pub(crate) fn start_own_thread(
+///
+/// # Errors
+/// That of `pthread_create`, also where too little address space is left.
+pub fn start_own_thread(
     name: &'static CStr,
     stack_bytes: usize,
     body: impl FnOnce() + Send + 'static,

@@ -148,7 +148,7 @@ impl Window {
             let start_ns = opened_ns.max(std::mem::replace(&mut self.closed_ns[code as usize], now_ns));
             first_start_ns = first_start_ns.min(start_ns);
             let period = self.settings.period(kind);
-            let attributes = builder.profile_attributes(kind);
+            let attributes = builder.profile_attributes(kind, series.longest_block_ns);
             // Samples that were held since an earlier window.
             let detailed_start_ns =
                 series.detailed.iter().map(|sample| sample.time_ns).min().map_or(start_ns, |first| first.min(start_ns));
@@ -220,10 +220,12 @@ struct ProfileBuilder<'a, 'w> {
 
 impl ProfileBuilder<'_, '_> {
     /// The attributes of the profiles of a kind. pprof files write these attributes as comments.
-    fn profile_attributes(&mut self, kind: SampleKind) -> AttributeSetId {
+    fn profile_attributes(&mut self, kind: SampleKind, longest_block_ns: u64) -> AttributeSetId {
         let duty_cycle = self.input.duty_cycles.iter().find(|(known, _)| *known == kind);
         let duty_cycle = duty_cycle.map(|(_, text)| format!("duty_cycle={text}"));
-        let comments = [self.input.comment, duty_cycle.as_deref().unwrap_or_default()];
+        let longest = (longest_block_ns > 0).then(|| format!("{}{longest_block_ns}", names::LONGEST_BLOCK));
+        let comments =
+            [self.input.comment, duty_cycle.as_deref().unwrap_or_default(), longest.as_deref().unwrap_or_default()];
         match comments.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join("; ").as_str() {
             "" => AttributeSetId::default(),
             comment => {

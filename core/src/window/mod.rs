@@ -111,6 +111,8 @@ pub(crate) struct Series {
     pub entries: WordMap<SampleKey, SampleTotals>,
     /// Samples of requests that are kept in full detail.
     pub detailed: Vec<DetailedSample>,
+    /// Of blocks of an event loop: the longest one, whose parts are several samples.
+    pub longest_block_ns: u64,
 }
 
 impl Series {
@@ -124,6 +126,12 @@ impl Series {
         entry.values[1] = entry.values[1].saturating_add(values[1]);
         if let Some(time_ns) = time_ns {
             entry.observations.push((time_ns, values));
+        }
+    }
+
+    fn add_block(&mut self, kind: SampleKind, values: [u64; 2]) {
+        if kind == SampleKind::EventLoop {
+            self.longest_block_ns = self.longest_block_ns.max(values[1]);
         }
     }
 }
@@ -263,6 +271,7 @@ impl Window {
         self.open_at(sample.time_ns, 0);
         self.timestamps[code] += 1;
         self.samples[code] += 1;
+        self.series[code].add_block(sample.kind, sample.values);
         self.series[code].detailed.push(DetailedSample { key, time_ns: sample.time_ns, values: sample.values });
     }
 
@@ -319,6 +328,7 @@ impl Window {
         let keep = self.settings.keep_timestamps;
         self.timestamps[code] += usize::from(keep);
         self.samples[code] += 1;
+        self.series[code].add_block(kind, values);
         self.series[code].add(key, values, keep.then_some(time_ns));
     }
 

@@ -1,6 +1,9 @@
 'use strict';
 // The Node.js counterpart of program.py: node program.js DIRECTORY PROBLEM
 
+const { execSync } = require('node:child_process');
+const { pbkdf2Sync } = require('node:crypto');
+const { EventEmitter } = require('node:events');
 const { setFlagsFromString } = require('node:v8');
 const { runInNewContext } = require('node:vm');
 const spanprof = require('spanprof');
@@ -9,6 +12,9 @@ const SECONDS = 6;
 const cart = { items: Array.from({ length: 400 }, (_, number) => ({ sku: `A-${number}`, price: number })) };
 const sessions = [];
 const cache = new Map();
+const bodies = [];
+const orders = new EventEmitter().setMaxListeners(0);
+const catalog = JSON.stringify(Array.from({ length: 200_000 }, (_, number) => ({ sku: `A-${number}`, price: number })));
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc');
 
@@ -82,6 +88,38 @@ function parseUpload() {
   return total;
 }
 
+function resizeImage() {
+  execSync('sleep 0.1');
+}
+
+function hashPassword() {
+  return pbkdf2Sync('password', 'salt', 150_000, 64, 'sha512');
+}
+
+function readCatalog() {
+  return JSON.parse(catalog).length;
+}
+
+function subscribe(request) {
+  const client = { request, events: [request] };
+  orders.on('paid', (order) => client.events.push(order));
+}
+
+function keepBody() {
+  bodies.push(Buffer.alloc(20_000));
+}
+
+async function twoLeaks() {
+  for (let window = 0; window < 8; window++) {
+    for (let number = 0; number < 250; number++) keepBody();
+    // Called by Node.js: V8 attributes the allocations of an inlined function to its caller.
+    for (let number = 0; number < 16_000; number++) setImmediate(subscribe, number);
+    await new Promise((resolve) => setImmediate(resolve));
+    collect();
+    if (window < 7) await spanprof.flush();
+  }
+}
+
 function remember(request) {
   cache.set(request, new Array(2_500).fill(request));
 }
@@ -118,7 +156,11 @@ const problems = {
   hot: () => repeat(() => [serve(), priceCart()], 2),
   collects: () => repeat(() => [readCart(), buildGraph()], 2),
   blocks: () => repeat(() => [readCart(), parseUpload()], 100),
+  executes: () => repeat(resizeImage, 300),
+  hashes: () => repeat(hashPassword, 300),
+  parses: () => repeat(readCatalog, 300),
   leaks,
+  twoLeaks,
 };
 
 async function main([directory, problem]) {
@@ -126,7 +168,8 @@ async function main([directory, problem]) {
     serviceName: 'live-explain',
     destinations: [{ type: 'file', directory }],
     uploadInterval: 60,
-    offCpu: true,
+    // Blocks of the event loop are found by the default profiles.
+    offCpu: !['executes', 'hashes', 'parses'].includes(problem),
   });
   await problems[problem]();
   await spanprof.stop();

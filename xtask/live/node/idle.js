@@ -32,8 +32,11 @@ function readThreads(pid) {
 
 /** Seconds of a window. */
 const WINDOW = 10;
-/** Timers of Node.js and of the package use some CPU, which the perf clock samples: each window may wake two threads and be sent. */
-const isIdle = ({ ours, files }) => ours <= 1 + seconds / 4 && files <= 1 + seconds / WINDOW;
+/**
+ * Timers of Node.js and of the package use some CPU, which the perf clock samples: each window may wake two threads and be sent.
+ * A turn of the loop, such as the package's one per window, wakes the thread that looks for blocks, which sleeps twice.
+ */
+const isIdle = ({ ours, files }) => ours <= 1 + seconds / 2 && files <= 1 + seconds / WINDOW;
 
 /** Number of profiles in a directory. */
 const profiles = (directory) => fs.readdirSync(directory).filter((name) => name.endsWith('.pb.gz')).length;

@@ -19,7 +19,8 @@ pub enum SampleKind {
     InUse = 4,
     /// `values[0]` = nanoseconds waited, `values[1]` = contentions; key = lock.
     Lock = 5,
-    /// `values[0]` = nanoseconds of lag; key = loop iteration.
+    /// A part of a block of an event loop: `values[0]` = nanoseconds of the part, `values[1]` = of the whole block; key = loop
+    /// iteration.
     EventLoop = 6,
     /// `values[0]` = nanoseconds blocked.
     OffCpu = 7,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
-use spanprof_profile::encode::pprof::names::COMMENT;
+use spanprof_profile::encode::pprof::names::{COMMENT, LONGEST_BLOCK};
 use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourceProfiles, Sample};
 
 use super::own_code;
@@ -30,6 +30,8 @@ pub(super) struct ServiceProfile {
     types: BTreeMap<String, TypeStacks>,
     /// Comments of the profiler on limits that apply.
     pub comments: BTreeSet<String>,
+    /// Longest block of an event loop, nanoseconds; 0 where the profiles do not state it.
+    pub longest_block_ns: i64,
     /// Objects in use at the ends of windows, by process, in the order of time.
     pub heap: BTreeMap<u64, Vec<HeapWindow>>,
     pub versions: BTreeMap<String, VersionSums>,
@@ -171,6 +173,9 @@ impl ServiceProfile {
         }
         for attribute in dictionary.attributes_of(profile.attributes).filter(|attribute| attribute.key == COMMENT) {
             let text = attribute.value.to_string();
+            let longest =
+                text.split(['\n', ';']).filter_map(|part| part.trim().strip_prefix(LONGEST_BLOCK)?.parse().ok());
+            self.longest_block_ns = longest.fold(self.longest_block_ns, i64::max);
             let is_limit = |line: &&str| line.contains("spanprof governor: ") || line.contains("duty_cycle=");
             self.comments.extend(text.lines().filter(is_limit).map(str::to_owned));
         }

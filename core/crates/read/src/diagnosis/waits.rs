@@ -63,12 +63,15 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
             return None;
         }
         let row = rows.first()?;
-        let facts = vec![
+        let mut facts = vec![
             ("blocked", Fact::Quantity(blocked, "nanoseconds")),
             ("of_this_function", Fact::Part(row.weight as f64 / blocked as f64)),
             ("without_a_stack", Fact::Quantity(lag.total.saturating_sub(blocked), "nanoseconds")),
             ("callees", Fact::Functions(service.heaviest(&row.leaves, LISTED), row.weight)),
         ];
+        if service.longest_block_ns > 0 {
+            facts.insert(1, ("longest_block", Fact::Quantity(service.longest_block_ns, "nanoseconds")));
+        }
         return Some(at(service, Rule::EventLoopBlock, "event_loop_lag", row, share, 0.0, facts));
     }
     let waits = service.of_type("off_cpu")?;

@@ -270,8 +270,12 @@ fn blocks_of_the_event_loop_are_found_in_node_and_asyncio() {
         ("main;handle;render", 400 * MS, &[]),
         ("(not on the CPU)", 5_000 * MS, &[]),
     ];
-    let finding = found(&[window(of_type("event_loop_lag"), &lag)], Rule::EventLoopBlock, "parse");
+    let longest = |number, comment| window(Shape { number, comment, ..of_type("event_loop_lag") }, &lag);
+    let windows =
+        [longest(0, "longest_block_ns=60000000"), longest(1, "duty_cycle=15s/5m; longest_block_ns=700000000")];
+    let finding = found(&windows, Rule::EventLoopBlock, "parse");
     assert!((finding.share.value - 0.34).abs() < 1e-9, "{finding:#?}");
+    assert_eq!(fact(&finding, "longest_block"), &Fact::Quantity(700 * MS, "nanoseconds"));
     assert_eq!(rules(&[window(of_type("event_loop_lag"), &lag[2..])]), [], "a machine without a free processor");
     let waits: [Row; 3] = [
         ("main;lib.run;lib.Handle._run;handle;lib.sleep;[sleep]", 2_000 * MS, &[]),

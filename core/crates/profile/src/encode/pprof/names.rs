@@ -15,6 +15,8 @@ pub const BUILD_ID: &str = "process.executable.build_id.gnu";
 pub const IS_FOLDED: &str = "pprof.location.is_folded";
 /// Attribute of the comments, one per line.
 pub const COMMENT: &str = "pprof.profile.comment";
+/// Start of the comment on the longest block of an event loop, in nanoseconds: a block can have several samples.
+pub const LONGEST_BLOCK: &str = "longest_block_ns=";
 /// Attribute of `Profile.doc_url`.
 pub const DOC_URL: &str = "pprof.profile.doc_url";
 /// Attribute of `Profile.drop_frames`.
