@@ -217,10 +217,22 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
         Rule::HotCode => (of_function("list"), "docs/cli.md"),
         Rule::GarbageCollection => (
             of_function("peek").or_else(top),
-            "docs/python.md, node.md or java.md, Garbage collection; with heap=true, the allocators are named",
+            match &finding.function {
+                Some(_) => "docs/python.md, node.md or java.md, Garbage collection",
+                None => {
+                    "docs/python.md, node.md or java.md, Garbage collection; with heap=true, the allocators are named"
+                }
+            },
         ),
         Rule::LockConvoy => (of_function("peek"), "docs/python.md, java.md or rust.md, Locks"),
-        Rule::EventLoopBlock => (of_function("peek"), "docs/node.md, Blocks of the event loop"),
+        Rule::EventLoopBlock => (
+            of_function("peek"),
+            match finding.type_name {
+                // Of asyncio.
+                "off_cpu" => "docs/python.md, Time off CPU, and live threads",
+                _ => "docs/node.md, Blocks of the event loop",
+            },
+        ),
         Rule::WaitingRequests => (of_function("peek"), "docs/cli.md, Spans: `spanprof spans --sort wait`"),
         Rule::MemoryGrowth => (of_function("peek"), "docs/leaks.md"),
         Rule::Regression => {
@@ -241,12 +253,18 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
     }
 }
 
-/// A regular expression for a name from a profile: every other character than letters and digits is any character.
+/// A regular expression for a name from a profile: every other character than letters and digits is any character. Of a long name
+/// both ends: the last part distinguishes `(anonymous) app.js:12` from other functions of the file.
 fn pattern(name: &str) -> String {
-    let name: String = name.chars().take(MAX_NAME).collect();
-    let end = if name.chars().count() == MAX_NAME { "" } else { "$" };
     let letters = name.chars().map(|letter| if letter.is_alphanumeric() || letter == '_' { letter } else { '.' });
-    format!("^{}{end}", letters.collect::<String>())
+    let letters: Vec<char> = letters.collect();
+    let part = |letters: &[char]| letters.iter().collect::<String>();
+    match letters.len() > MAX_NAME {
+        true => {
+            format!("^{}.*{}$", part(&letters[..MAX_NAME / 2]), part(&letters[letters.len() - MAX_NAME / 2..]))
+        }
+        false => format!("^{}$", part(&letters)),
+    }
 }
 
 /// A word of a shell's command line.

@@ -42,6 +42,39 @@ fn the_text_has_the_finding_its_evidence_and_a_command_that_works() {
 }
 
 #[test]
+fn the_advice_to_profile_the_heap_is_absent_where_allocators_are_named() {
+    let home = TestDirectory::new();
+    let file = |name: &str, functions: &[&str]| {
+        let samples = [TestSample(functions, 4 * SECOND, &[], 0)];
+        home.file(&format!("{name}.otlp.pb"), &encoded(&window("checkout", name, &samples)))
+    };
+    let (gc, allocated) = (file("gc", &["main", "[GC]"]), file("alloc_space", &["main", "build"]));
+    let advice = "with heap=true";
+    let pages = [vec![&*gc], vec![&*gc, &allocated]].map(|files| spanprof(&[&["explain"], &files[..]].concat()).stdout);
+    assert!(pages.iter().all(|text| text.contains("garbage collection takes 40.0% of the time")), "{pages:?}");
+    assert!(pages[0].contains(advice) && !pages[1].contains(advice), "{pages:?}");
+    assert!(pages[1].contains("allocators: build 100.0%"), "{pages:?}");
+}
+
+#[test]
+fn the_command_selects_one_of_the_anonymous_functions_of_a_file() {
+    let home = TestDirectory::new();
+    let name = |line| format!("(anonymous) {}.js:{line}", "subscriptions-".repeat(4));
+    let (leaking, other) = (name(37), name(38));
+    let samples = [TestSample(&["main", &leaking], 7 * SECOND, &[], 0), TestSample(&["main", &other], SECOND, &[], 0)];
+    let file = home.file("cpu.otlp.pb", &encoded(&window("checkout", "cpu", &samples)));
+    let result: Value = serde_json::from_str(&spanprof(&["explain", &file, "--json"]).stdout).unwrap();
+    let command = result["findings"][0]["command"].as_str().unwrap();
+    let pattern = command.split('\'').nth(1).unwrap();
+    let selected: Value = serde_json::from_str(&spanprof(&["peek", pattern, &file, "--json"]).stdout).unwrap();
+    assert_eq!(
+        (&selected["matched"], &selected["functions"][0]["function"]),
+        (&1.into(), &leaking.into()),
+        "{command}"
+    );
+}
+
+#[test]
 fn the_json_has_stable_names_and_a_store_gives_the_same_result() {
     let home = TestDirectory::new();
     let file = home.file("cpu.otlp.pb", &hot("price"));
@@ -129,6 +162,6 @@ fn names_are_data_and_lines_have_eighty_columns() {
         assert_eq!(commands.len(), 1, "{done:?}");
         let pattern = commands[0].strip_prefix("   next: spanprof list '^").and_then(|rest| rest.split('\'').next());
         let pattern = pattern.unwrap_or_else(|| panic!("{}", commands[0])).trim_end_matches('$');
-        assert!(pattern.chars().all(|letter| letter.is_alphanumeric() || "._".contains(letter)), "{pattern}");
+        assert!(pattern.chars().all(|letter| letter.is_alphanumeric() || "._*".contains(letter)), "{pattern}");
     }
 }

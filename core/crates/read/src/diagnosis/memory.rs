@@ -12,12 +12,10 @@ const MIN_GROWTH_BYTES: f64 = 1_048_576.0;
 const MIN_GROWTH_SHARE: f64 = 0.1;
 /// Growth in standard errors (see [`variance`]): over all windows, where some hundred functions are tested, and over the second half.
 const WHOLE_ERRORS: f64 = 4.0;
-const HALF_ERRORS: f64 = 3.0;
+const HALF_ERRORS: f64 = 2.5;
 /// Part of the growth that must be in the second half, and that must be of objects of an earlier window.
 const LATE_PART: f64 = 0.25;
 const AGED_PART: f64 = 0.5;
-/// Findings of a service.
-const MAX_GROWING: usize = 3;
 
 /// A function at the first, middle and last window.
 #[derive(Clone, Copy, Default)]
@@ -82,7 +80,7 @@ pub(super) fn growth(service: &ServiceProfile) -> Vec<Finding> {
         }
     }
     let errors = |from: f64, to: f64, variance: f64| (to - from) / variance.max(1.0).sqrt();
-    let mut findings: Vec<Finding> = courses
+    courses
         .into_iter()
         .filter_map(|(function, Course { bytes, samples, aged, variances })| {
             let [first, middle, last] = bytes;
@@ -116,8 +114,5 @@ pub(super) fn growth(service: &ServiceProfile) -> Vec<Finding> {
                 facts,
             })
         })
-        .collect();
-    findings.sort_by(|one, other| other.cost.total_cmp(&one.cost).then_with(|| one.function.cmp(&other.function)));
-    findings.truncate(MAX_GROWING);
-    findings
+        .collect()
 }

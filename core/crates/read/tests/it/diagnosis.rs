@@ -346,6 +346,18 @@ fn growing_and_aging_objects_are_found_and_caches_are_not() {
     assert_eq!(rules(&heap(3, "old")), [], "too few windows");
 }
 
+#[test]
+fn every_function_whose_objects_grow_is_reported() {
+    let names: Vec<String> = (0..5).map(|nth| format!("main;leak{nth}")).collect();
+    let windows = (0..8).map(|number| {
+        let rows: Vec<Row> =
+            names.iter().map(|name| (&**name, (number as i64 + 1) * 5 * MIB, &[("age", "old")][..])).collect();
+        window(Shape { number, ..HEAP }, &rows)
+    });
+    let all = findings(&windows.collect::<Vec<_>>());
+    assert_eq!(all.iter().filter(|finding| finding.rule == Rule::MemoryGrowth).count(), 5, "{all:#?}");
+}
+
 /// Windows of a service whose functions have on average 40 samples of objects in use. After a window, a part of them is removed and as many
 /// are added. `leak` gets `leaked` samples in each window, and none is removed.
 fn turnover(draws: &mut Draws, kept: f64, leaked: f64) -> Vec<ProfilesData> {
