@@ -57,12 +57,26 @@ pub fn run(_: &LiveArguments) -> StepResult {
             }
         }
     }
+    nothing_passes(&browser, &endpoint)?;
     beside_each_other(&browser, &endpoint)?;
     compared_with_itself(&browser, &endpoint)?;
     println!(
         "the page shows the sent profiles, also filtered; screenshot: {}",
         browser.directory.join("page.png").display()
     );
+    Ok(())
+}
+
+/// Where no sample passes, the page names the filter that excludes all of them.
+fn nothing_passes(browser: &Browser, endpoint: &str) -> StepResult {
+    for filter in ["color=blue", "trace_id=00000000000000000000000000000001"] {
+        let query = format!("type=cpu&label=endpoint%3D%2Fcart&label={}", filter.replace('=', "%3D"));
+        let page = browser.page(&format!("{endpoint}/?{query}"))?;
+        let text = part_of(&page, "nothing").unwrap_or_default();
+        if !text.contains(&format!("Without {filter}, some would.")) {
+            return Err(browser.wrong(&format!("`?{query}`: `{text}` does not name `{filter}`")));
+        }
+    }
     Ok(())
 }
 

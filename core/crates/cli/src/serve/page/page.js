@@ -125,6 +125,8 @@ async function load() {
     shownRange = [timeline.from_ms, timeline.to_ms];
     if (state.view === "compare") await compare(mine);
     if (mine !== round) return;
+    await showNothing(mine, top.samples);
+    if (mine !== round) return;
     problem("");
     root.dataset.total = top.total;
     root.dataset.samples = top.samples;
@@ -280,6 +282,28 @@ byId("filter").addEventListener("input", (event) => {
   // A selected suggestion is submitted at once.
   if (event.inputType === "insertReplacementText" || event.inputType === undefined) byId("filter-form").requestSubmit();
 });
+
+/** Where no sample passes, names the filters without which some would. */
+async function showNothing(mine, samples) {
+  byId("nothing").hidden = samples > 0;
+  if (samples > 0) return;
+  const active = state.labels.map((label) => [label, "label", label]);
+  for (const [key, value] of [["trace_id", state.trace], ["span_id", state.span]]) if (value) active.push([key + "=" + value, key]);
+  if (state.from || state.to) active.push(["the time range", "from", "to"]);
+  const counts = await Promise.all(active.map(([, key, more]) => {
+    const without = selection(false);
+    without.delete(key);
+    if (key === "label") for (const label of state.labels) if (label !== more) without.append("label", label);
+    if (key === "from") without.delete("to");
+    return request("top", without + "&limit=1");
+  }));
+  if (mine !== round) return;
+  const excluding = active.filter((filter, at) => counts[at].samples > 0).map(([name]) => name);
+  const cause = excluding.length ? "Without " + excluding.join(", or without ") + ", some would."
+    : active.length ? "More than one of these excludes them: " + active.map(([name]) => name).join(", ") + "." : "This service has no samples of the type " + state.type + ".";
+  byId("nothing").textContent = "No sample passes the filters. " + cause +
+    " trace_id=… (32 hex digits) and span_id=… (16) select the samples that are linked to a span; Traces lists these spans.";
+}
 
 // ---- figures and downloads ----------------------------------------------------------------------------------------
 
