@@ -18,6 +18,9 @@ mod natives;
 mod requests;
 mod runtime;
 
+// `std::time` is true in this library where a preloaded library alters the clocks of the program.
+spanprof_signal::define_clock_gettime!();
+
 /// Programs survive a failed allocation; the standard library does not.
 #[global_allocator]
 static ALLOCATOR: spanprof::binding::ReserveAllocator<std::alloc::System> =

@@ -23,6 +23,9 @@ mod pull;
 mod runtime;
 mod source_map;
 
+// `std::time` is true in this library where a preloaded library alters the clocks of the program.
+spanprof_signal::define_clock_gettime!();
+
 /// Programs survive a failed allocation; the standard library does not.
 #[global_allocator]
 static ALLOCATOR: spanprof::binding::ReserveAllocator<std::alloc::System> =

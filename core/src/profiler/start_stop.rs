@@ -39,6 +39,7 @@ impl Session {
         if !sys::has_address_space(START_BYTES) {
             return Err(no_memory());
         }
+        sys::load_clock_gettime();
         let cpu_before_ns = [sys::process_cpu_ns(), sys::own_cpu_ns()];
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         reset_inbox_after_fork(inbox);

@@ -111,7 +111,9 @@ pub use termination_signal::{
 pub use thread_start::{start_own_thread, StartedThread};
 pub use thread_state::{run_delay_ns, system_call_wait, thread_state, SystemCallWait, ThreadState};
 pub use threads::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
-pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
+pub use time::{
+    current_thread_cpu_ns, kernel_tick_hz, load_clock_gettime, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns,
+};
 #[cfg(feature = "native")]
 pub use unwind_tables::load_unwind_tables;
 pub use walk::walk_other_thread;

@@ -1,11 +1,20 @@
 //! Reads clocks: monotonic, wall, process CPU and thread CPU; and the rate of the kernel tick. Not here: timers
 //! (`timer`, `perf`). Any thread may call these.
 
-fn read(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec to a local.
-    let outcome = unsafe { libc::clock_gettime(clock, &mut time) };
-    (outcome == 0).then(|| (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
+use spanprof_signal::arm::{read_clock as read, set_clock_gettime};
+
+/// Finds the C library's own `clock_gettime`, which a preloaded library does not replace. Until then, and with another C
+/// library, each read is a system call.
+pub fn load_clock_gettime() {
+    // SAFETY: RTLD_NOLOAD loads nothing; the name ends with NUL.
+    let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if library.is_null() {
+        return;
+    }
+    // SAFETY: the handle is the loader's; a search by handle does not begin with preloaded libraries.
+    let function = unsafe { libc::dlsym(library, c"clock_gettime".as_ptr()) };
+    // SAFETY: null, or the function of the C library, which is never unloaded.
+    unsafe { set_clock_gettime(function) };
 }
 
 /// CLOCK_MONOTONIC: the time of every raw sample.
@@ -52,7 +61,59 @@ pub fn kernel_tick_hz() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static ADDED_SECONDS: Cell<i64> = const { Cell::new(0) };
+    }
+
+    /// Replaces the C library's function in this test binary, as a preloaded library does.
+    ///
+    /// # Safety
+    /// As of the C library.
+    #[no_mangle]
+    unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
+        // SAFETY: the caller's contract.
+        let outcome = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) };
+        if outcome == 0 {
+            // SAFETY: the kernel has just written it.
+            unsafe { (*time).tv_sec += ADDED_SECONDS.get() };
+        }
+        outcome as libc::c_int
+    }
+
+    #[test]
+    fn a_replaced_clock_gettime_changes_no_clock_of_the_profiler() {
+        let read = || {
+            let thread_ns = thread_cpu_ns(super::super::thread_id()).expect("this thread exists");
+            [thread_ns, current_thread_cpu_ns(), process_cpu_ns(), monotonic_ns(), unix_ns()]
+        };
+        for is_loaded in [false, true] {
+            if is_loaded {
+                load_clock_gettime();
+            }
+            let before = read();
+            for days in [-400, 400] {
+                ADDED_SECONDS.set(days * 86_400);
+                let (replaced, altered) = (std::time::SystemTime::now(), read());
+                ADDED_SECONDS.set(0);
+                let shift = replaced
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .unwrap()
+                    .as_secs()
+                    .abs_diff(before[4] / 1_000_000_000);
+                assert!(shift > 399 * 86_400, "the function is not replaced: {shift} s");
+                for (before, altered) in before.into_iter().zip(altered) {
+                    assert!(
+                        altered >= before && altered - before < 86_400_000_000_000,
+                        "{before} before, then {altered}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_thread_clock_by_id_is_the_calling_threads_own_clock() {

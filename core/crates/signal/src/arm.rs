@@ -1,5 +1,13 @@
-//! Reads two clocks and arms timers and perf events, for the handler. Each function is async-signal-safe by POSIX or a
+//! Reads clocks and arms timers and perf events, for the handler. Each function is async-signal-safe by POSIX or a
 //! bare system call. Not here: which clock is armed, and when (`slot_clock`). `sys` creates and deletes clocks.
+//!
+//! A preloaded library may replace `clock_gettime`. libfaketime 0.9.10 alters the CPU clocks of other threads too, while
+//! timers use the kernel's, and locks a mutex, which is not async-signal-safe (`fake_clock_gettime` in
+//! src/libfaketime.c). Clocks are therefore read by the C library's own function or, until `sys` has set it, by the
+//! system call.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Perf accepts smaller values, but the kernel never fires faster.
 const MIN_PERF_INTERVAL_NS: u64 = 10_000;
@@ -17,10 +25,70 @@ pub(crate) fn monotonic_ns() -> u64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
+    read_clock(clock).unwrap_or(0)
+}
+
+/// Nanoseconds of a clock; `None` when it does not exist. May change errno.
+pub fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec to a local; async-signal-safe by POSIX.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+    let outcome = unsafe { read_timespec(clock, &mut time) };
+    (outcome == 0).then(|| (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
+}
+
+/// As `clock_gettime`, without a replacement of it.
+///
+/// # Safety
+/// As `clock_gettime`: `time` is writable, or the call fails.
+pub unsafe extern "C" fn read_timespec(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
+    let function = CLOCK_GETTIME.load(Ordering::Relaxed);
+    if function.is_null() {
+        // SAFETY: the kernel writes one timespec, or rejects the pointer.
+        return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) } as libc::c_int;
+    }
+    // SAFETY: `set_clock_gettime` was given the C library's function, which has this type and is never unloaded.
+    let function: ClockGettime = unsafe { core::mem::transmute(function) };
+    // SAFETY: the caller's contract.
+    unsafe { function(clock, time) }
+}
+
+type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+static CLOCK_GETTIME: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Sets the C library's own `clock_gettime`. It reads the vDSO: about 25 ns per clock that needs no system call.
+///
+/// # Safety
+/// `function` is that function, and stays loaded.
+pub unsafe fn set_clock_gettime(function: *mut c_void) {
+    CLOCK_GETTIME.store(function, Ordering::Relaxed);
+}
+
+/// Defines `clock_gettime` inside a binding's library, where `std::time` then reads clocks as [`read_clock`] does. The
+/// kernel ends timed waits by its own clock, so that they end too early or never with an altered one. The symbol is
+/// hidden: no other library uses it.
+#[macro_export]
+macro_rules! define_clock_gettime {
+    () => {
+        #[cfg(target_arch = "x86_64")]
+        $crate::define_clock_gettime!("jmp {function}");
+        #[cfg(target_arch = "aarch64")]
+        $crate::define_clock_gettime!("b {function}");
+    };
+    ($jump:literal) => {
+        core::arch::global_asm!(
+            ".pushsection .text.spanprof_clock_gettime,\"ax\",@progbits",
+            ".balign 16",
+            ".globl clock_gettime",
+            ".hidden clock_gettime",
+            ".type clock_gettime, @function",
+            "clock_gettime:",
+            $jump,
+            ".size clock_gettime, . - clock_gettime",
+            ".popsection",
+            function = sym $crate::arm::read_timespec,
+        );
+    };
 }
 
 /// Arms a POSIX timer once, at an absolute time of its clock. Returns 0 or errno.
