@@ -2,8 +2,6 @@
 // Links the active OpenTelemetry span: wraps `with` of the registered context manager once, whether it is registered before
 // `start` or later. Its `bind` calls `with`. No module of OpenTelemetry is loaded.
 
-const scope = require('./scope.js');
-
 /** The API's global registry; one per major version of the API. */
 const REGISTRY = Symbol.for('opentelemetry.js.api.1');
 const SPAN = Symbol.for('OpenTelemetry Context Key SPAN');
@@ -74,6 +72,8 @@ function wrapRegistry(registry) {
 function wrap(contexts) {
   if (wrapped.has(contexts) || typeof contexts.with !== 'function' || !Object.isExtensible(contexts)) return;
   wrapped.add(contexts);
+  // Not loaded by a worker thread without OpenTelemetry.
+  const scope = require('./scope.js');
   const original = contexts.with;
   /**
    * @this {any}
@@ -82,7 +82,7 @@ function wrap(contexts) {
    */
   contexts.with = function linked(context, ...rest) {
     const before = scope.current();
-    const id = linkedId(before, context);
+    const id = linkedId(scope, before, context);
     if (id === before) return original.call(this, context, ...rest);
     return scope.run(id, () => original.call(this, context, ...rest), []);
   };
@@ -90,11 +90,12 @@ function wrap(contexts) {
 
 /**
  * The id of the current labels under the span of `context`.
+ * @param {typeof import('./scope.js')} scope
  * @param {number} before
  * @param {any} context
  * @returns {number}
  */
-function linkedId(before, context) {
+function linkedId(scope, before, context) {
   try {
     const span = context.getValue(SPAN);
     if (span === undefined || span === null) return before === 0 ? 0 : scope.linked(before, '', '', false);

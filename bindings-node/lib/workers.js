@@ -1,13 +1,13 @@
 'use strict';
 // Profiles worker threads without user code: workers created after `start` preload `worker.js`, and inherit the labels of the
-// creating scope if `inheritThreads` is set. Not here: their samples (native core).
+// creating scope if `inheritThreads` is set. Each module costs a new worker CPU time: those of scopes are loaded when needed. Not
+// here: their samples (native core).
 
 const fs = require('node:fs');
 const path = require('node:path');
 const workerThreads = require('node:worker_threads');
 const { syncBuiltinESMExports } = require('node:module');
 const { native, folder } = require('./native.js');
-const scope = require('./scope.js');
 
 const PRELOAD = path.join(folder, 'lib', 'worker.js');
 const WRAPPED = Symbol.for('spanprof.worker');
@@ -45,7 +45,7 @@ function recordRefused(error, args) {
 
 /** The context id that a worker created here starts with; 0 for none. */
 function inherited() {
-  const id = scope.current();
+  const id = require('./scope.js').current();
   return id !== 0 && native.setting('inherit_threads') === 'true' ? id : 0;
 }
 
@@ -54,7 +54,7 @@ function enterInherited() {
   const id = workerThreads.getEnvironmentData(CREATOR);
   // Workers created by this one have their own creators.
   workerThreads.setEnvironmentData(CREATOR, undefined);
-  if (typeof id === 'number' && id !== 0) scope.enter(id);
+  if (typeof id === 'number' && id !== 0) require('./scope.js').enter(id);
 }
 
 /** Wraps the constructor, once. */
