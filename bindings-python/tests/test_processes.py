@@ -144,6 +144,30 @@ if __name__ == "__main__":
     assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(1.6, rel=0.2)
 
 
+@pytest.mark.parametrize("end", ["get_reusable_executor().shutdown()", ""])
+def test_the_workers_of_joblib_profile_themselves_and_its_results_are_unchanged(run_target, end):
+    target = run_target(
+        BURN
+        + f"""
+import joblib
+from joblib.externals.loky import get_reusable_executor
+import spanprof
+
+def job(number):
+    in_child()
+    return number * 2
+
+if __name__ == "__main__":
+    spanprof.start(service_name="parent", tags={{"team": "blue"}})
+    assert joblib.Parallel(2)(joblib.delayed(job)(number) for number in range(4)) == [0, 2, 4, 6]
+    {end}
+"""
+    )
+    inside = target.profiles().through("in_child")
+    assert all((s.labels["service.name"], s.labels["team"]) == ("parent", "blue") for s in inside)
+    assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(1.6, rel=0.2)
+
+
 def test_spawned_children_start_no_profiler_after_the_parent_stopped(run_target):
     target = run_target(
         BURN

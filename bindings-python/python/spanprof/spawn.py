@@ -1,4 +1,5 @@
-"""Starts the profiler in children of ``multiprocessing`` that are not forked from this process (spawn, forkserver).
+"""Starts the profiler in children of ``multiprocessing`` and its copies that are not forked from this process (spawn, forkserver,
+loky).
 
 The parent's configuration is part of the preparation data, in multiprocessing's own pipe. Headers are secrets, so it appears
 neither in a command line nor in the environment. A child that cannot load the package runs without a profiler.
@@ -17,6 +18,15 @@ from .native import native
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any
+
+#: Modules with a function ``get_preparation_data``, whose dictionary the child unpickles first.
+_MODULES = (
+    "multiprocessing.spawn",
+    "multiprocess.spawn",
+    "billiard.spawn",
+    "loky.backend.spawn",
+    "joblib.externals.loky.backend.spawn",
+)
 
 _installed = False
 _configuration: dict[str, Any] = {}
@@ -54,7 +64,8 @@ def install(configuration: dict[str, Any]) -> None:
     _configuration.clear()
     remember(configuration)
     if not _installed:
-        when_imported("multiprocessing.spawn", _wrap)
+        for module in _MODULES:
+            when_imported(module, _wrap)
         _installed = True
 
 
@@ -84,8 +95,8 @@ def _wrap(module: ModuleType) -> None:
     original = module.get_preparation_data
 
     @functools.wraps(original)
-    def get_preparation_data(name: str) -> dict:
-        data = original(name)
+    def get_preparation_data(*arguments: Any, **keywords: Any) -> dict:
+        data = original(*arguments, **keywords)
         if native.is_running():
             # The child's argv is that of multiprocessing, so the service name is taken from the parent.
             service_name = native.setting("service_name")
