@@ -1,6 +1,7 @@
-//! Receives the bytes of one request: checks, decodes and stores them. Shared by HTTP and gRPC, which differ only in framing
-//! and status codes. Called by `otlp_http` and `otlp_grpc`.
+//! Receives the bytes of one request: checks, decodes and stores them. Shared by the routes, which differ only in framing and
+//! status codes. Called by `otlp_http`, `otlp_grpc` and `pyroscope_http`.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::redact::UnredactedProfiles;
 use spanprof_profile::transform::separate_exact_values;
 use spanprof_profile::ProfilesData;
-use spanprof_read::decode;
+use spanprof_read::decode::{self, DecodeError};
 use tokio::time::Instant;
 
 use super::state::{IntakeCounters, ServerState};
@@ -35,6 +36,8 @@ pub(crate) enum Refusal {
     Invalid(String),
     /// 413 / RESOURCE_EXHAUSTED.
     TooLarge(String),
+    /// 415: a format that is not accepted. Not used by gRPC.
+    Unsupported(String),
     /// 408 / DEADLINE_EXCEEDED: the body arrived too slowly.
     TooSlow,
     /// 503 / UNAVAILABLE: retryable.
@@ -46,9 +49,11 @@ pub(crate) enum Refusal {
 impl Refusal {
     pub(crate) fn message(&self) -> String {
         match self {
-            Refusal::Invalid(text) | Refusal::TooLarge(text) | Refusal::Unavailable(text) | Refusal::Broken(text) => {
-                text.clone()
-            }
+            Refusal::Invalid(text)
+            | Refusal::TooLarge(text)
+            | Refusal::Unsupported(text)
+            | Refusal::Unavailable(text)
+            | Refusal::Broken(text) => text.clone(),
             Refusal::TooSlow => format!(
                 "the request did not arrive within {} s, or {} s while every connection is in use",
                 BODY_DEADLINE.as_secs(),
@@ -61,6 +66,7 @@ impl Refusal {
         match self {
             Refusal::Invalid(_) | Refusal::Broken(_) => 400,
             Refusal::TooLarge(_) => 413,
+            Refusal::Unsupported(_) => 415,
             Refusal::TooSlow => 408,
             Refusal::Unavailable(_) => 503,
         }
@@ -69,7 +75,7 @@ impl Refusal {
     /// The `google.rpc.Code`.
     pub(crate) fn grpc_code(&self) -> u32 {
         match self {
-            Refusal::Invalid(_) => 3,
+            Refusal::Invalid(_) | Refusal::Unsupported(_) => 3,
             Refusal::TooSlow => 4,
             Refusal::TooLarge(_) => 8,
             Refusal::Unavailable(_) => 14,
@@ -79,7 +85,7 @@ impl Refusal {
 
     fn counter<'a>(&self, counters: &'a IntakeCounters) -> &'a AtomicU64 {
         match self {
-            Refusal::Invalid(_) => &counters.refused_invalid,
+            Refusal::Invalid(_) | Refusal::Unsupported(_) => &counters.refused_invalid,
             Refusal::TooLarge(_) => &counters.refused_too_large,
             Refusal::TooSlow => &counters.refused_too_slow,
             Refusal::Unavailable(_) => &counters.refused_unavailable,
@@ -88,7 +94,13 @@ impl Refusal {
     }
 }
 
-/// Encoding of the payload.
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        Refusal::Invalid(error.to_string())
+    }
+}
+
+/// Encoding of an OTLP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadFormat {
     Protobuf { gzipped: bool },
@@ -169,11 +181,20 @@ pub(crate) async fn collect(state: &Arc<ServerState>, mut body: Incoming) -> Res
     Ok(RequestBody { bytes, _reservation: reservation })
 }
 
-/// Decodes and stores a payload on a blocking thread.
+/// Decodes and stores an OTLP request.
 pub(crate) async fn store(state: &Arc<ServerState>, payload: PayloadFormat, body: RequestBody) -> Result<(), Refusal> {
+    store_with(state, body, move |state, bytes| store_otlp(state, payload, bytes)).await
+}
+
+/// Runs `store_bytes` on a blocking thread; its result is the number of stored samples.
+pub(crate) async fn store_with(
+    state: &Arc<ServerState>,
+    body: RequestBody,
+    store_bytes: impl FnOnce(&ServerState, &[u8]) -> Result<u64, Refusal> + Send + 'static,
+) -> Result<(), Refusal> {
     let shared = state.clone();
     let size = body.bytes.len() as u64;
-    let stored = state.decode_slots.run(move || store_blocking(&shared, payload, &body.bytes)).await;
+    let stored = state.decode_slots.run(move || store_bytes(&shared, &body.bytes)).await;
     let samples = match stored {
         Ok(outcome) => outcome?,
         Err(reason) => return Err(Refusal::Unavailable(reason)),
@@ -194,15 +215,21 @@ pub(crate) fn report_refusal(state: &ServerState, reason: &Refusal) {
     }
 }
 
-fn store_blocking(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> Result<u64, Refusal> {
+fn store_otlp(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> Result<u64, Refusal> {
     let is_gzip = bytes.starts_with(&[0x1f, 0x8b]);
     let (PayloadFormat::Protobuf { gzipped } | PayloadFormat::Json { gzipped }) = payload;
     if gzipped != is_gzip {
         let (declared, found) = if gzipped { ("gzip", "something else") } else { ("no compression", "gzip") };
         return Err(Refusal::Invalid(format!("the headers declare {declared}, the body is {found}")));
     }
-    let limits = &state.settings.limits;
-    let mut data = decode::otlp::decode(bytes, limits).map_err(|error| Refusal::Invalid(error.to_string()))?;
+    let data = decode::otlp::decode(bytes, &state.settings.limits)?;
+    // The received bytes are stored unchanged, so that `check` applies to what the sender encoded.
+    keep(state, data, matches!(payload, PayloadFormat::Protobuf { .. }).then_some(bytes))
+}
+
+/// Stores profiles without the duplicates of earlier requests, and returns the number of samples. `unchanged`: their bytes as
+/// OTLP, plain or gzip, which are stored unless a profile is left out or redacted.
+pub(crate) fn keep(state: &ServerState, mut data: ProfilesData, unchanged: Option<&[u8]>) -> Result<u64, Refusal> {
     let claim = state.store.received.claim(&mut data);
     state.counters.duplicate_profiles.fetch_add(claim.duplicates, Ordering::Relaxed);
     let samples = data.sample_count() as u64;
@@ -214,25 +241,13 @@ fn store_blocking(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> 
         let mut redactor = redactor.lock().unwrap_or_else(PoisonError::into_inner);
         data = UnredactedProfiles::new(data).redacted_with_resources(&mut redactor);
     }
-    let gzipped: Vec<u8>;
-    let kept = match payload {
-        _ if claim.duplicates > 0 || state.redactor.is_some() => {
-            gzipped = gzip(&otlp::encode(&separate_exact_values(data.clone()), Revision::One));
-            &gzipped
-        }
-        // The received bytes are stored unchanged, so that `check` applies to what the sender encoded.
-        PayloadFormat::Protobuf { gzipped: true } => bytes,
-        PayloadFormat::Protobuf { gzipped: false } => {
-            gzipped = gzip(bytes);
-            &gzipped
-        }
-        PayloadFormat::Json { .. } => {
-            gzipped = gzip(&otlp::encode(&separate_exact_values(data.clone()), Revision::One));
-            &gzipped
-        }
+    let kept = match unchanged.filter(|_| claim.duplicates == 0 && state.redactor.is_none()) {
+        Some(bytes) if bytes.starts_with(&[0x1f, 0x8b]) => Cow::Borrowed(bytes),
+        Some(bytes) => Cow::Owned(gzip(bytes)),
+        None => Cow::Owned(gzip(&otlp::encode(&separate_exact_values(data.clone()), Revision::One))),
     };
     announce_new_services(state, &data);
-    state.store.keep(kept, &data).map_err(|error| {
+    state.store.keep(&kept, &data).map_err(|error| {
         state.store.received.withdraw(&claim);
         Refusal::Unavailable(format!("cannot write into {}: {error}", state.store.directory().display()))
     })?;

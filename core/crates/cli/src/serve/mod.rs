@@ -1,5 +1,6 @@
-//! The embedded back end: receives OTLP profiles over gRPC and HTTP, stores them in a directory, and serves queries and a
-//! page from it. One async thread for the sockets; decoding and queries on blocking threads. Called by the verb `serve`.
+//! The embedded back end: receives profiles as OTLP over gRPC and HTTP and by Pyroscope's protocols, stores them in a
+//! directory, and serves queries and a page from it. One async thread for the sockets; decoding and queries on blocking
+//! threads. Called by the verb `serve`.
 
 mod api;
 mod comparison;
@@ -9,6 +10,8 @@ mod intake;
 mod otlp_grpc;
 mod otlp_http;
 mod page;
+mod pushed_profile;
+mod pyroscope_http;
 mod received;
 mod reply;
 mod route;

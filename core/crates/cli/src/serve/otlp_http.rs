@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 
 use super::intake::{self, PayloadFormat, Refusal};
+use super::pyroscope_http;
 use super::reply::{self, Reply};
 use super::state::ServerState;
 
@@ -21,9 +22,7 @@ pub(crate) const SUCCESS: &[u8] = &[0x0a, 0x00];
 
 pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>) -> Reply {
     if request.method() != Method::POST {
-        let mut refused = reply::text(StatusCode::METHOD_NOT_ALLOWED, "profiles are sent here with POST");
-        reply::set(&mut refused, ALLOW, "POST");
-        return refused;
+        return reply::post_only();
     }
     let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let media_type = media_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
@@ -31,7 +30,10 @@ pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>
         PROTOBUF => false,
         JSON => true,
         other => {
-            let line = format!("expected Content-Type {PROTOBUF} or {JSON}, got {other:?}");
+            let line = format!(
+                "expected Content-Type {PROTOBUF} or {JSON}, got {other:?}; pprof is sent to {}?name=SERVICE",
+                pyroscope_http::INGEST
+            );
             return reply::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &line);
         }
     };

@@ -32,6 +32,13 @@ pub(crate) fn text(status: StatusCode, line: &str) -> Reply {
     body(status, "text/plain; charset=utf-8", format!("{line}\n"))
 }
 
+/// The answer to another method than POST where profiles are received.
+pub(crate) fn post_only() -> Reply {
+    let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "profiles are sent here with POST");
+    set(&mut refused, hyper::header::ALLOW, "POST");
+    refused
+}
+
 /// Sets a header to a constant value.
 pub(crate) fn set(reply: &mut Reply, name: HeaderName, value: &'static str) {
     reply.headers_mut().insert(name, HeaderValue::from_static(value));

@@ -13,6 +13,7 @@ mod hostile;
 mod mcp;
 #[cfg(feature = "object-storage")]
 mod objects;
+mod pyroscope;
 mod query;
 mod receive;
 mod redaction;

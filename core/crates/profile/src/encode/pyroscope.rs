@@ -151,7 +151,7 @@ fn sample_label_name(key: &str) -> Option<Cow<'_, str>> {
 }
 
 /// A name that every version of Pyroscope accepts: letters, digits (not first) and `_`.
-fn label_name(key: &str) -> Cow<'_, str> {
+pub fn label_name(key: &str) -> Cow<'_, str> {
     let is_valid = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let starts_with_digit = key.starts_with(|first: char| first.is_ascii_digit());
     if !starts_with_digit && key.chars().all(is_valid) {

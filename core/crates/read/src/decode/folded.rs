@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashMap;
 
-use super::{DecodeError, DecodeLimits};
+use super::{decompress, DecodeError, DecodeLimits};
 use spanprof_profile::*;
 
 const WHAT: &str = "folded stacks";
@@ -20,6 +20,11 @@ pub(super) fn is_folded(text: &str) -> bool {
     const CHECKED_LINES: usize = 10;
     let mut lines = text.lines().filter(|line| !is_empty(line)).take(CHECKED_LINES).peekable();
     lines.peek().is_some() && lines.all(|line| stack_and_weight(line).is_some())
+}
+
+/// Decodes plain or gzipped bytes.
+pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
+    decode_decompressed(decompress::decompress(WHAT, bytes, limits)?, limits)
 }
 
 pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {

@@ -1,13 +1,14 @@
-//! Decoders for OTLP, pprof, folded stacks and speedscope, with limits on bytes, counts and indices. Input is untrusted: every function
-//! here returns within one second and 256 MB for any input with the default limits.
+//! Decoders for OTLP, pprof, Pyroscope's push requests, folded stacks and speedscope, with limits on bytes, counts and
+//! indices. Input is untrusted: every function here returns within one second and 256 MB for any input with the default limits.
 
 mod decompress;
 mod error;
-mod folded;
+pub mod folded;
 mod json_bound;
 mod limits;
 pub mod otlp;
 pub mod pprof;
+pub mod pyroscope;
 mod speedscope;
 mod unknown;
 
