@@ -15,7 +15,7 @@ use crate::profiler::Profiler;
 use crate::tag::{tag_future, tag_wrapper, Labels};
 use crate::{Error, ErrorKind};
 use spanprof_profile::encode::pprof;
-use spanprof_profile::ProfilesData;
+use spanprof_profile::{Profile, ProfilesData, ValueType};
 
 /// Captures that may be open at once; further ones have no samples.
 pub(crate) const MAX_CAPTURES: usize = 64;
@@ -129,6 +129,31 @@ impl CapturedProfile {
             encode_file(&path.to_string_lossy(), &self.0).ok_or_else(|| invalid("has no known format".to_owned()))?;
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
         file.and_then(|mut file| file.write_all(&bytes)).map_err(|error| invalid(format!("cannot be written: {error}")))
+    }
+
+    /// Sends the profile to the destinations of the running profiler, which queue and retry it like a window, and waits for the
+    /// delivery, at most `timeout`. True when it was delivered; later, [`crate::Stats`] count it as sent or lost. False without
+    /// a running profiler or a destination.
+    ///
+    /// The types of this profile begin with `capture_` (`capture_cpu`): the continuous profile has the samples too, so that
+    /// the totals of `cpu` must not contain them again.
+    pub fn send(&self, timeout: Duration) -> bool {
+        self.is_empty()
+            || Profiler::running().is_some_and(|profiler| profiler.send_capture(self.as_own_types(), timeout))
+    }
+
+    /// The profiles under the names of [`CapturedProfile::send`], with weights in place of counted periods.
+    fn as_own_types(&self) -> ProfilesData {
+        let mut data = self.0.clone();
+        for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            let sample_type = ValueType::new(format!("capture_{}", profile.type_name()), profile.unit());
+            let mut samples = std::mem::take(&mut profile.samples);
+            for sample in &mut samples {
+                (sample.values, sample.exact_value) = (vec![profile.weight(sample)], 0);
+            }
+            *profile = Profile { sample_type, exact_type: None, samples, ..std::mem::take(profile) };
+        }
+        data
     }
 
     /// Whether it has no sample.

@@ -1,6 +1,6 @@
-//! Encodes closed windows and queues them at the exporter. Runs on the drain thread, never on a host thread. Not here:
-//! network and files (`spanprof_export`), the end of a window (`profiler`), the detail that a destination receives
-//! (`reduction`).
+//! Encodes closed windows and queues them at the exporter. Runs on the drain thread, and on a host thread only where the
+//! program sends a capture. Not here: network and files (`spanprof_export`), the end of a window (`profiler`), the detail that
+//! a destination receives (`reduction`).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -231,6 +231,11 @@ impl WindowDelivery {
             self.label_names_checked.store(true, Ordering::Relaxed);
             log(LogLevel::Warning, &refused_names_line(&refused));
         }
+    }
+
+    /// Whether profiles have a destination, beside metrics.
+    pub fn has_destinations(&self) -> bool {
+        !self.groups.is_empty()
     }
 
     /// The losses so far, from which [`WindowDelivery::flush`] counts.

@@ -186,6 +186,8 @@ counters! {
     tail_held_bytes = "tail.held_bytes", "bytes", Gauge;
     /// Samples that are missing in the profile of a capture, because it was full. The continuous profile has them.
     capture_dropped = "capture.dropped", "samples";
+    /// Samples of captures that were not sent, because there is no destination.
+    capture_unsent = "capture.unsent", "samples";
     /// Panics caught on the profiler's own threads; the first one stops the profiler.
     panics = "internal.panics", "panics";
     /// Changes of `enabled` to true while running.

@@ -7,7 +7,7 @@ use crate::config::KEYS;
 use crate::context::{ContextRow, Link};
 use crate::pull::{self, PullRequest, PullResponse, PullTransport};
 use crate::runtime::{DisabledRuntime, Runtime};
-use crate::{request, Config, ConfigPatch, ConfigValue, Error, Profiler, RequestEnd};
+use crate::{request, CapturedProfile, Config, ConfigPatch, ConfigValue, Error, Profiler, RequestEnd};
 
 /// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled
 /// profiler does not inspect the program.
@@ -27,6 +27,12 @@ pub fn stop(at_most: Duration) -> bool {
 /// Closes the open window and sends it; true when everything was delivered within `timeout`, by default `stop_timeout`.
 pub fn flush(timeout: Option<Duration>) -> bool {
     Profiler::running().is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
+}
+
+/// Sends the profile of a capture; true when it was delivered within `timeout`, by default `stop_timeout`.
+pub fn send_capture(captured: &CapturedProfile, timeout: Option<Duration>) -> bool {
+    let by_default = || Profiler::running().map(|profiler| profiler.config().stop_timeout).unwrap_or_default();
+    captured.send(timeout.unwrap_or_else(by_default))
 }
 
 /// A handler of pulls exists in the program's web framework: allocations and lock waits are summed up as with the key `pull`, from

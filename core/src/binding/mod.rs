@@ -19,7 +19,7 @@ pub use event_sampling::{sample_event, SampledEvent};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
 pub use lifecycle::{
     begin_request, begin_root_span, config_keys, end_request, end_root_span, flush, is_running, profile_types, pull,
-    serve_pulls, setting, start, stop, update, with_running,
+    send_capture, serve_pulls, setting, start, stop, update, with_running,
 };
 pub use lock_waits::{lock_waits_are_reported, set_lock_waits_reported, LockWait, PendingWaits, WaitStart};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};

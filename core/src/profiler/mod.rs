@@ -45,6 +45,7 @@ use crate::host_log::{log, LogLevel};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
 use crate::sys::PerProcess;
+use crate::window::ClosedWindow;
 use crate::{config, context, labels, sys};
 use crate::{Error, ErrorKind};
 use session::{Inherited, Session};
@@ -279,6 +280,24 @@ impl Profiler {
     pub(crate) fn end_capture(&self, number: u32, deadline: Option<Instant>) -> Option<ProfilesData> {
         let session = self.session()?;
         session.control.end_capture(number, deadline, session.inbox)
+    }
+
+    /// Queues the profile of a capture at every destination; true when it was delivered in time.
+    pub(crate) fn send_capture(&self, data: ProfilesData, timeout: Duration) -> bool {
+        let Some(session) = self.session() else { return false };
+        let delivery = session.delivery.as_ref().filter(|delivery| delivery.has_destinations());
+        let Some(delivery) = delivery else {
+            if session.counters.capture_unsent.value() == 0 {
+                let line =
+                    "spanprof: a capture was not sent, because there is no destination; set endpoint or destinations";
+                log(LogLevel::Warning, line);
+            }
+            session.counters.capture_unsent.add(data.sample_count() as u64);
+            return false;
+        };
+        let before = delivery.loss_baseline();
+        delivery.send(ClosedWindow::of_profiles(data), session.config.load().request_bytes() as usize);
+        delivery.flush(&before, timeout)
     }
 
     /// The keys of the profiles that are on.

@@ -50,6 +50,17 @@ pub(crate) struct ClosedWindow<Data = ProfilesData> {
     pub stacks: u64,
 }
 
+impl ClosedWindow {
+    /// Redacted profiles that were closed before, from the first start to the last end.
+    pub fn of_profiles(data: ProfilesData) -> Self {
+        let times = || data.profiles().map(|(_, profile)| profile);
+        let start_unix_ns = times().map(|profile| profile.time_unix_nano).min().unwrap_or_default();
+        let end_unix_ns = times().map(Profile::end_unix_nano).max().unwrap_or_default();
+        let samples = data.sample_count() as u64;
+        ClosedWindow { data, start_unix_ns, duration_ns: end_unix_ns - start_unix_ns, samples, stacks: 0 }
+    }
+}
+
 impl ClosedWindow<UnredactedProfiles> {
     /// The window without the texts that the redactor removes.
     pub fn redacted(self, redactor: &mut ProfileRedactor) -> ClosedWindow {

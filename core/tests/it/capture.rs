@@ -1,15 +1,16 @@
 //! The profile of a capture: the samples of its contexts only, over windows of the continuous profile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use spanprof::fake::FakeRuntime;
 use spanprof::sys::thread_context;
 use spanprof::{Config, Profiler};
-use spanprof_profile::ProfilesData;
+use spanprof_profile::{Profile, ProfilesData};
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
-use crate::profiler::{one_at_a_time, without_destination, TIMEOUT};
+use crate::profiler::{one_at_a_time, with_receiver, without_destination, Receiver200, TIMEOUT};
 
 /// Submits a sample of 1 ms off CPU in `function`, in the context of the calling thread.
 fn submit(profiler: &Profiler, runtime: &FakeRuntime, function: &str) {
@@ -80,5 +81,88 @@ fn a_capture_has_the_samples_of_its_contexts_only_over_several_windows() {
     assert!(profiler.flush(TIMEOUT));
     assert_eq!(profiler.stats().counter("samples.submitted"), 9);
     assert_eq!(profiler.stats().counter("capture.dropped"), 0);
+    profiler.stop();
+}
+
+/// A capture with two waits, in a scope with a link, a label and a secret.
+fn captured_request(profiler: &Profiler, runtime: &FakeRuntime) -> spanprof::CapturedProfile {
+    let labels = [
+        ("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
+        ("span_id", "00f067aa0ba902b7"),
+        ("endpoint", "/cart"),
+        ("password", "hunter2"),
+    ];
+    let work = || spanprof::tag_wrapper(labels, || (0..2).for_each(|_| submit(profiler, runtime, "captured")));
+    spanprof::capture(work).1
+}
+
+#[test]
+fn a_sent_capture_has_its_link_labels_and_resource_under_types_of_its_own() {
+    let _serial = one_at_a_time();
+    let (receiver, runtime) = (Receiver200::start(), FakeRuntime::new());
+    let config = Config { cpu: false, service_name: "shop".to_owned(), ..with_receiver(&receiver) };
+    let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
+    let captured = captured_request(&profiler, &runtime);
+    assert!(captured.send(TIMEOUT));
+    let data = receiver.next(TIMEOUT).unwrap();
+    let totals = |data: &ProfilesData| -> Vec<_> {
+        let weight = |profile: &Profile| profile.samples.iter().map(|sample| profile.weight(sample)).sum::<i64>();
+        data.profiles().map(|(_, profile)| (profile.type_name().to_owned(), weight(profile))).collect()
+    };
+    let expected = |prefix: &str| [(format!("{prefix}contentions"), 2), (format!("{prefix}delay"), 2_000_000)];
+    assert_eq!(totals(&data), expected("capture_"));
+    let (resource, profile) = data.profiles().next().unwrap();
+    assert_eq!(resource.service_name(), "shop");
+    assert!(resource.resource.iter().any(|attribute| attribute.key == "service.instance.id"));
+    assert!(profile.profile_id != [0; 16] && profile.time_unix_nano != 0 && profile.duration_nano != 0);
+    let sample = &profile.samples[0];
+    assert_eq!(data.dictionary.get_link(sample.link).span_id, 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes());
+    let labels: Vec<_> = data
+        .dictionary
+        .attributes_of(sample.attributes)
+        .map(|label| format!("{}={}", label.key, label.value))
+        .collect();
+    assert!(labels.contains(&"endpoint=/cart".to_owned()), "{labels:?}");
+    assert!(labels.iter().all(|label| !label.contains("hunter2")), "{labels:?}");
+    // The window has the samples once.
+    assert!(profiler.flush(TIMEOUT));
+    assert_eq!(totals(&receiver.next(TIMEOUT).unwrap()), expected(""));
+    let stats = profiler.stats();
+    assert_eq!((stats.counter("export.0.sent_samples"), stats.counter("capture.unsent")), (4, 0));
+    profiler.stop();
+    assert!(!captured.send(TIMEOUT), "no profiler runs");
+}
+
+#[test]
+fn a_capture_that_is_not_delivered_in_time_stays_queued_and_is_counted() {
+    let _serial = one_at_a_time();
+    let runtime = FakeRuntime::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = Config {
+        cpu: false,
+        destinations: None,
+        endpoint: Some(format!("http://{closed}")),
+        stop_timeout: Duration::from_millis(1),
+        ..without_destination()
+    };
+    let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
+    let captured = captured_request(&profiler, &runtime);
+    assert!(!captured.send(Duration::ZERO));
+    assert_eq!(profiler.stats().counter("export.0.enqueued"), 1);
+    profiler.stop();
+    // One sample of each type, of the capture and of the last window.
+    assert_eq!(profiler.stats().counter("export.0.dropped_samples"), 4);
+}
+
+#[test]
+fn a_capture_without_a_destination_is_not_sent_and_its_samples_are_counted() {
+    let _serial = one_at_a_time();
+    let runtime = FakeRuntime::new();
+    let profiler =
+        Profiler::start_with_runtime(Config { cpu: false, ..without_destination() }, runtime.clone()).unwrap();
+    let captured = captured_request(&profiler, &runtime);
+    assert!(!captured.send(TIMEOUT));
+    assert!(spanprof::CapturedProfile::default().send(TIMEOUT), "nothing to send");
+    assert_eq!(profiler.stats().counter("capture.unsent"), 2, "one sample of each type");
     profiler.stop();
 }
