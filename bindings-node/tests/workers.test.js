@@ -7,6 +7,7 @@ const path = require('node:path');
 const fs = require('node:fs');
 const os = require('node:os');
 const { spawnSync } = require('node:child_process');
+const file = require('./pprof_file.js');
 
 const WORKERS = JSON.stringify(path.join(__dirname, '..', 'lib', 'workers.js'));
 const IN_WORKER = `
@@ -125,4 +126,45 @@ test('without inheritThreads a worker starts without labels', (t) => {
       const none = {};
       assert.deepEqual(said, { script: none, later: none, message: none, nested: none, 'in a scope': none });
     }`);
+});
+
+const IS_18 = process.version.startsWith('v18.');
+
+/** A worker that is busy for some time in a function `busy<number>`, called by Node.js itself. */
+const busy = (number) => `
+  (function busy${number}() {
+    const begun = performance.now();
+    let sum = 0;
+    while (performance.now() - begun < 400) for (let i = 0; i < 5000; i++) sum += Math.sqrt(i);
+    return sum;
+  })();`;
+
+test('functions of Node.js have the same names in every worker, though V8 lists those of the first only', (t) => {
+  folder(t);
+  const count = 6;
+  runs(`
+    const { start, stop, stats } = require('spanprof');
+    start({ serviceName: 'names', sampleRate: 500, destinations: [{ type: 'file', directory: process.env.SPANPROF_TEST_FOLDER }] });
+    (async () => {
+      for (const source of ${JSON.stringify(Array.from({ length: count }, (_, number) => busy(number)))}) {
+        const worker = new Worker(source, { eval: true });
+        await new Promise((resolve) => worker.once('exit', resolve));
+      }
+      // The main thread, the first worker, and perhaps one after a worker whose functions a collection moved: in Node.js 18, each.
+      const listings = Number(stats()['runtime.node.code_listings']);
+      assert.ok(listings >= 2 && listings <= (${IS_18} ? ${count} + 1 : 4), String(listings));
+      await stop();
+      console.log('complete');
+    })();`);
+  const samples = file.readAll(process.env.SPANPROF_TEST_FOLDER, 'cpu');
+  /** The functions of Node.js that call it, in most of its samples: one can be in native code of the call. */
+  const callers = (number) => {
+    const own = samples.filter(({ stack }) => stack.some(({ name }) => name === `busy${number}`));
+    const stacks = own.map(({ stack }) => stack.filter(({ file }) => file.startsWith('node:')).map(({ name, file, line }) => `${name} ${file}:${line}`).join('\n'));
+    const count = (wanted) => stacks.filter((stack) => stack === wanted).length;
+    return stacks.sort((a, b) => count(b) - count(a))[0];
+  };
+  const first = callers(0);
+  assert.match(first, /node:internal\/.*\n.*node:internal\//);
+  for (let number = 1; number < count; number++) assert.equal(callers(number), first, `worker ${number}`);
 });

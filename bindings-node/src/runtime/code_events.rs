@@ -20,11 +20,13 @@ use std::sync::OnceLock;
 use crossbeam_queue::SegQueue;
 use spanprof_signal::guarded;
 
+use super::builtin_ranges;
 use super::code_map::{CodeChange, CodeEvent, OF_MODULE, OF_PROCESS};
 use super::code_metadata;
 use super::code_object::CodeKind;
 use super::heap::ListedCode;
-use super::js_thread_signal::{self, BuiltinRanges, EmbeddedBuiltins};
+use super::js_thread_signal::{self, EmbeddedBuiltins};
+use super::known_functions::{self, NamedFunction};
 use super::ring_position_signal::RingPosition;
 use super::self_test::{self, Probe};
 use super::small_buffers::SmallText;
@@ -40,6 +42,8 @@ static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static STOPPED_LIMIT_BYTES: AtomicUsize = AtomicUsize::new(MAX_STOPPED_BYTES);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// Number of listings by V8.
+static LISTINGS: AtomicU64 = AtomicU64::new(0);
 /// Whether V8 logged remapped builtins by their remapped addresses.
 static LOGS_REMAPPED: AtomicBool = AtomicBool::new(false);
 /// The program's embedded builtins; written once, before the first event.
@@ -62,6 +66,8 @@ struct Listing {
     machine: Vec<ListedCode>,
     /// Listed functions, and their bytecode.
     functions: Vec<(u64, usize)>,
+    /// Their names, in a worker thread that V8 lists.
+    named: Vec<NamedFunction>,
 }
 
 /// Whether all builtins were logged: each isolate lists them again, at equivalent addresses.
@@ -112,7 +118,7 @@ pub fn enroll_isolate(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn F
         thread.into_iter().for_each(|thread| thread.is_listing.store(is_listing, Ordering::Relaxed));
     };
     set_listing(true);
-    let listing = Listing { from, builtins: Vec::new(), machine: Vec::new(), functions: Vec::new() };
+    let listing = Listing { from, builtins: Vec::new(), machine: Vec::new(), functions: Vec::new(), named: Vec::new() };
     LISTING.with(|cell| *cell.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback has static lifetime.
     unsafe {
@@ -123,7 +129,16 @@ pub fn enroll_isolate(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn F
             (v8.set_code_callback)(isolate, NEW_ONLY, Some(on_event));
             probe();
         }
-        (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
+        (v8.set_code_callback)(isolate, NEW_ONLY, Some(on_event));
+        if !list_known(v8, isolate) {
+            LISTINGS.fetch_add(1, Ordering::Relaxed);
+            (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
+            LISTING.with(|cell| {
+                let listing = cell.borrow();
+                let named = listing.iter().map(|listing| &listing.named).filter(|named| !named.is_empty());
+                named.for_each(|named| known_functions::learn(isolate, named));
+            });
+        }
     }
     send_unlisted(v8, isolate);
     set_listing(false);
@@ -133,12 +148,35 @@ pub fn enroll_isolate(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn F
         return;
     }
     static PUBLISHED: AtomicBool = AtomicBool::new(false);
-    if let Some(builtin_ranges) = EMBEDDED_BUILTINS.get().and_then(|builtins| builtin_ranges_of(&listed, *builtins)) {
+    if let Some(builtin_ranges) = EMBEDDED_BUILTINS.get().and_then(|builtins| builtin_ranges::of(&listed, *builtins)) {
         if !PUBLISHED.swap(true, Ordering::AcqRel) {
             js_thread_signal::publish(builtin_ranges);
         }
         ALL_BUILTINS_LOGGED.store(LOST.load(Ordering::Relaxed) == 0, Ordering::Release);
     }
+}
+
+/// Reports the functions that existed at the start of a worker as V8 would list them; false when V8 must list them.
+fn list_known(v8: &V8, isolate: usize) -> bool {
+    if is_main_thread() || !ALL_BUILTINS_LOGGED.load(Ordering::Acquire) {
+        return false;
+    }
+    let Some(existing) = known_functions::existing(v8, isolate, &mut |change| send(isolate, change)) else {
+        return false;
+    };
+    let map_word = existing.first().and_then(|(_, function)| code_metadata::map_word(function.start));
+    LISTING.with(|cell| {
+        if let Some(listing) = &mut *cell.borrow_mut() {
+            listing.functions = existing.iter().map(|(function, existing)| (*function, existing.start)).collect();
+        }
+    });
+    let functions = existing.into_iter().map(|(_, function)| function).collect();
+    send(isolate, CodeChange::Existing { functions, map_word });
+    true
+}
+
+fn is_main_thread() -> bool {
+    spanprof::sys::thread_id() == std::process::id()
 }
 
 /// Adds code that V8 left out of the listing. Requires GC callbacks, since listed functions may move.
@@ -154,7 +192,11 @@ fn send_unlisted(v8: &V8, isolate: usize) {
         return;
     };
     let remapped = thread.remapped_builtins.load(Ordering::Relaxed);
-    code_metadata::find_unlisted(v8, machine, functions, remapped, &mut |change| {
+    let mut near: Vec<usize> = Some(remapped).filter(|address| *address != 0).into_iter().collect();
+    if machine.is_empty() {
+        near.extend(v8.code_range(isolate));
+    }
+    code_metadata::find_unlisted(v8, machine, functions, &near, &mut |change| {
         if let CodeChange::Unlisted { start, len, .. } = change {
             thread.add_code(start, len);
         }
@@ -167,6 +209,7 @@ pub fn collection_begins() {
     let _ = LISTING.try_with(|cell| {
         if let Ok(Some(listing)) = cell.try_borrow_mut().as_deref_mut() {
             listing.functions.clear();
+            listing.named.clear();
         }
     });
 }
@@ -203,6 +246,10 @@ pub fn logs_remapped() -> bool {
     LOGS_REMAPPED.load(Ordering::Relaxed)
 }
 
+pub fn listings() -> u64 {
+    LISTINGS.load(Ordering::Relaxed)
+}
+
 pub fn taken() -> u64 {
     TAKEN.load(Ordering::Relaxed)
 }
@@ -233,6 +280,7 @@ fn send(isolate: usize, change: CodeChange) {
         change,
         CodeChange::Added { .. }
             | CodeChange::Unlisted { .. }
+            | CodeChange::Existing { .. }
             | CodeChange::Table { .. }
             | CodeChange::Baseline { .. }
             | CodeChange::Script { .. }
@@ -261,6 +309,7 @@ fn bytes_of(change: &CodeChange) -> usize {
             }
             CodeChange::Unlisted { inlining, .. } => inlining.as_ref().map_or(0, |inlining| inlining.bytes()),
             CodeChange::Script { info, .. } => info.bytes(),
+            CodeChange::Existing { functions, .. } => size_of_val(functions.as_slice()),
             CodeChange::Table { bytes, .. } => bytes.bytes(),
             CodeChange::Baseline { baseline, .. } => baseline.bytes(),
             CodeChange::Lines { positions, .. } => positions.bytes(),
@@ -331,7 +380,7 @@ fn change_of(event: &mut JitCodeEvent) -> Option<CodeChange> {
                 thread.add_code(start, event.len);
             }
             let kind = CodeKind::of(&logged, event.code_kind == BYTECODE);
-            record_listed(event, start, kind);
+            record_listed(event, start, kind, &logged);
             let isolate = event.isolate;
             let mut emit = |change| send(isolate, change);
             let (script, inlining) =
@@ -390,7 +439,7 @@ fn change_of(event: &mut JitCodeEvent) -> Option<CodeChange> {
 }
 
 /// Records listed code for the search of unlisted code.
-fn record_listed(event: &JitCodeEvent, start: usize, kind: CodeKind) {
+fn record_listed(event: &JitCodeEvent, start: usize, kind: CodeKind, logged: &str) {
     if is_builtin(start) || event.code_kind == WASM_CODE {
         return;
     }
@@ -398,7 +447,12 @@ fn record_listed(event: &JitCodeEvent, start: usize, kind: CodeKind) {
         let Some(listing) = &mut *cell.borrow_mut() else { return };
         let function = code_metadata::function_of(event);
         match (kind, function) {
-            (CodeKind::Bytecode, Some(function)) => listing.functions.push((function, start)),
+            (CodeKind::Bytecode, Some(function)) => {
+                listing.functions.push((function, start));
+                if !is_main_thread() && known_functions::may_learn() {
+                    listing.named.push(NamedFunction { function, start, logged: logged.into() });
+                }
+            }
             (CodeKind::Bytecode, None) => {}
             (CodeKind::Optimized, Some(function)) => {
                 listing.machine.push(ListedCode { start, len: event.len, function })
@@ -423,48 +477,6 @@ fn is_logged_builtin(event: &JitCodeEvent) -> bool {
             .is_some_and(|builtins| builtins.contains(builtins.canonical_address(event.start, remapped())))
 }
 
-/// Builtins that are no frames of the program: entries into JavaScript, calls out of it, and bytecode handlers.
-fn is_hidden(name: &str) -> bool {
-    let Some(name) = name.strip_prefix("Builtin:") else { return true };
-    let prefixes = [
-        "JSEntry",
-        "JSConstructEntry",
-        "JSRunMicrotasksEntry",
-        "CEntry",
-        "Call_",
-        "CallFunction_",
-        "CallWith",
-        "Construct",
-        "InterpreterPush",
-        "CompileLazy",
-        "HandleApiCall",
-        "JSBuiltinsConstructStub",
-        "ArgumentsAdaptor",
-        "Deoptimization",
-        "BaselineO",
-        "InterpreterOnStack",
-        "RecordWrite",
-        "EphemeronKeyBarrier",
-    ];
-    prefixes.iter().any(|prefix| name.starts_with(prefix))
-}
-
-fn builtin_ranges_of(listed: &[(String, usize, usize)], builtins: EmbeddedBuiltins) -> Option<BuiltinRanges> {
-    let ranges = |matches: &dyn Fn(&str) -> bool| {
-        let mut ranges: Vec<(usize, usize)> =
-            listed.iter().filter(|(name, _, _)| matches(name)).map(|(_, start, len)| (*start, start + len)).collect();
-        ranges.sort_unstable();
-        ranges
-    };
-    let is_interpreter = |name: &str| {
-        name.ends_with(":InterpreterEntryTrampoline")
-            || name.ends_with(":InterpreterEnterAtBytecode")
-            || name.ends_with(":InterpreterEnterAtNextBytecode")
-    };
-    let interpreter = ranges(&is_interpreter);
-    (!interpreter.is_empty()).then(|| BuiltinRanges { interpreter, hidden: ranges(&is_hidden), builtins })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -481,19 +493,5 @@ mod tests {
         };
         // The search ends at memory that cannot be read: only the first words are those of the isolate.
         assert_eq!(find(&[start + 64, start + PAGE, copied]), copied);
-    }
-
-    #[test]
-    fn builtin_ranges_require_the_interpreters_entry() {
-        let builtins = EmbeddedBuiltins { start: 10, len: 45 };
-        assert!(builtin_ranges_of(&[("Builtin:ArrayMap".into(), 10, 5)], builtins).is_none());
-        let listed = [
-            ("BytecodeHandler:Add".into(), 50, 5),
-            ("Builtin:InterpreterEntryTrampoline".into(), 20, 5),
-            ("Builtin:JSEntry".into(), 10, 5),
-        ];
-        let builtin_ranges = builtin_ranges_of(&listed, builtins).unwrap();
-        assert_eq!(builtin_ranges.interpreter, [(20, 25)]);
-        assert_eq!(builtin_ranges.hidden, [(10, 15), (50, 55)]);
     }
 }

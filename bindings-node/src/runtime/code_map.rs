@@ -4,12 +4,14 @@
 //! Line tables belong to their code: pairs of an offset in the code and an offset in the script, sorted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use spanprof::runtime::{EndedCode, Frame};
 
 use super::bytecode_sizes::BytecodeSizes;
 use super::code_object::{CodeKind, CodeObject};
+use super::existing_code::{ExistingCode, ExistingFunction, TakenFunction};
 use super::names::CodeName;
 use super::retired_code::{RetiredCode, NO_END};
 use super::small_buffers::{SmallBytes, SmallPositions, SmallText};
@@ -39,12 +41,18 @@ pub enum CodeChange {
         /// Of bytecode: the distance back to its object's map word, and that word.
         map_word: Option<(usize, u64)>,
     },
-    /// Optimized code that V8 did not list, and the listed bytecode of its function.
+    /// Machine code that V8 did not list, and the listed bytecode of its function.
     Unlisted {
         start: usize,
         len: usize,
         bytecode: usize,
+        kind: CodeKind,
         inlining: Option<Box<Inlining>>,
+    },
+    /// Functions that existed at the start of a worker thread, and the map word of their bytecode.
+    Existing {
+        functions: Vec<ExistingFunction>,
+        map_word: Option<(usize, u64)>,
     },
     /// As `Lines`, not decoded yet.
     Table {
@@ -112,6 +120,8 @@ pub struct CodeMap {
     /// Isolates and the addresses of their code, which ends with them.
     by_isolate: BTreeSet<(usize, usize)>,
     retired: RetiredCode,
+    /// Functions of workers that no sample or event has referred to.
+    existing: ExistingCode,
     /// Isolates and old addresses of code moved by a collection in progress: retired, with no end yet.
     moving: Vec<(usize, usize)>,
     missing: Vec<MissingCode>,
@@ -143,6 +153,7 @@ impl CodeMap {
         self.resolved_up_to = resolved_up_to;
         self.scripts.begin_drain(resolved_up_to);
         self.retired.expire(resolved_up_to);
+        self.existing.expire(resolved_up_to);
     }
 
     /// Ends a drain: drops code that disappeared without an event, and unreferenced names and scripts. All code is checked once
@@ -187,6 +198,7 @@ impl CodeMap {
             referenced.insert(code.script);
             referenced.extend(code.inlining.iter().flat_map(|inlining| inlining.scripts()));
         }
+        referenced.extend(self.existing.scripts());
         self.scripts.drop_unreferenced(&referenced);
     }
 
@@ -209,6 +221,7 @@ impl CodeMap {
         self.live.values_mut().for_each(|code| code.added_at = 0);
         self.scripts.reset_positions();
         self.retired.clear();
+        self.existing.reset_positions();
         self.moving.clear();
         self.prune_position = self.prune_position.map(|_| 0);
     }
@@ -231,6 +244,9 @@ impl CodeMap {
             }
             CodeChange::Script { number, info } => self.scripts.add(number, isolate, *info),
             CodeChange::Added { start, len, logged, kind, script, inlining, map_word } => {
+                if kind == CodeKind::Bytecode {
+                    self.take_existing(isolate, start..start.saturating_add(len), ended);
+                }
                 let name = self.name(logged.as_str());
                 let same = |code: &CodeObject| code.len == len && code.isolate == isolate && code.name == name;
                 if [OF_PROCESS, OF_MODULE].contains(&isolate) && self.live.get(&start).is_some_and(same) {
@@ -248,15 +264,19 @@ impl CodeMap {
                     ended,
                 );
             }
-            CodeChange::Unlisted { start, len, bytecode, inlining } => {
+            CodeChange::Existing { functions, map_word } => self.existing.add(isolate, functions, map_word, position),
+            CodeChange::Unlisted { start, len, bytecode, kind, inlining } => {
+                self.take_existing(isolate, bytecode..bytecode + 1, ended);
                 let of = self.live.get(&bytecode).filter(|of| of.kind == CodeKind::Bytecode && of.isolate == isolate);
                 let Some((name, script)) = of.map(|of| (of.name.clone(), of.script)) else { return };
                 let inlining = inlining.map(|inlining| Arc::from(*inlining));
-                let (kind, lines, map_word, added_at) = (CodeKind::Optimized, self.no_lines.clone(), None, position);
+                let lines = self.pending.remove(&start).unwrap_or_else(|| self.no_lines.clone());
+                let (map_word, added_at) = (None, position);
                 let code = CodeObject { start, len, isolate, name, script, kind, lines, inlining, map_word, added_at };
                 self.insert(code, ended);
             }
             CodeChange::Moved { from, to, keeps_old_address } => {
+                self.take_existing(isolate, from..from + 1, ended);
                 let ended_at = if keeps_old_address { NO_END } else { position };
                 let Some(code) = self.end(from, ended_at, ended) else { return };
                 if keeps_old_address {
@@ -266,17 +286,56 @@ impl CodeMap {
             }
             CodeChange::CollectionEnded => self.end_collection(isolate, position, ended),
             CodeChange::Removed { start } => {
+                self.take_existing(isolate, start..start + 1, ended);
                 self.end(start, position, ended);
             }
             CodeChange::IsolateCleared => {
                 self.end_collection(isolate, position, ended);
                 self.scripts.end_isolate(isolate, position);
+                self.existing.end(isolate, position);
                 let own = self.by_isolate.range((isolate, 0)..=(isolate, usize::MAX));
                 let starts: Vec<usize> = own.map(|(_, start)| *start).collect();
                 for start in starts {
                     self.end(start, position, ended);
                 }
             }
+        }
+    }
+
+    /// Adds the functions of a running worker that overlap `range`.
+    fn take_existing(&mut self, isolate: usize, range: Range<usize>, ended: &mut Vec<EndedCode>) {
+        let taken = self.existing.take_overlapping(isolate, &range);
+        taken.into_iter().for_each(|function| self.add_taken(function, ended));
+    }
+
+    fn add_taken(&mut self, function: TakenFunction, ended: &mut Vec<EndedCode>) {
+        let TakenFunction { isolate, start, script, known, map_word, added_at, ended_at } = function;
+        let (name, lines) = (self.name(&known.logged), known.lines.clone());
+        self.scripts.add_function(script, &name, &lines);
+        let (len, kind, inlining) = (known.len, CodeKind::Bytecode, None);
+        let code = CodeObject { start, len, isolate, name, script, kind, lines, inlining, map_word, added_at };
+        match ended_at {
+            NO_END => self.insert(code, ended),
+            _ => self.retired.insert(code, ended_at),
+        }
+    }
+
+    /// Adds what a sample refers to: the function at `address`, and the scripts whose functions are inlined there.
+    fn take_sampled(&mut self, address: usize, position: u64) {
+        // Code that is not added yet has no resolved frames that could end.
+        let ended = &mut Vec::new();
+        let Some(code) = self.find(address, position) else {
+            let mut at = |address: usize| self.existing.take_at(address, position);
+            if let Some(function) = at(address).or_else(|| at(address.checked_add(1)?)) {
+                self.add_taken(function, ended);
+            }
+            return;
+        };
+        let Some(inlining) = &code.inlining else { return };
+        let scripts: BTreeSet<u32> = inlining.scripts().chain([code.script]).filter(|script| *script != 0).collect();
+        for script in scripts {
+            let taken = self.existing.take_script(script);
+            taken.into_iter().for_each(|function| self.add_taken(function, ended));
         }
     }
 
@@ -353,6 +412,7 @@ impl CodeMap {
 
     /// The frames of `address` for a sample at `position`, innermost first; none for unknown code.
     pub fn frames(&mut self, address: usize, position: u64, out: &mut Vec<Frame>) {
+        self.take_sampled(address, position);
         let Some(code) = self.find(address, position).or_else(|| self.at_function_entry(address, position)).cloned()
         else {
             return;

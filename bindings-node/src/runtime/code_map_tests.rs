@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::runtime::existing_code::KnownFunction;
 
 /// The initial ring of a new map.
 const RING: usize = 0;
@@ -92,7 +93,7 @@ fn unlisted_code_has_the_name_of_its_functions_bytecode() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     map.apply(bytecode(3, 1280, "JS:~looping /a.js:3:9"), &mut ended);
     let unlisted = |start, bytecode, isolate| {
-        let change = CodeChange::Unlisted { start, len: 100, bytecode, inlining: None };
+        let change = CodeChange::Unlisted { start, len: 100, bytecode, kind: CodeKind::Optimized, inlining: None };
         CodeEvent { ring: RING, position: 3, isolate, change }
     };
     for event in [unlisted(1 << 30, 1280, 1), unlisted(1 << 31, 1281, 1), unlisted(1 << 32, 1280, 2)] {
@@ -264,4 +265,50 @@ fn a_line_table_comes_before_its_code() {
     map.apply(CodeEvent { ring: RING, position: 1, isolate: 1, change }, &mut ended);
     map.apply(added(1, 8192, "JS:*f /a.js:1:1"), &mut ended);
     assert_eq!(*map.find(8192, 1).unwrap().lines.positions(), [(0, 7), (10, 9)]);
+}
+
+/// A worker with one function for each of these addresses.
+fn existing(position: u64, isolate: usize, starts: &[usize]) -> CodeEvent {
+    let known = |logged: String| Arc::new(KnownFunction { logged: logged.into(), len: 64, lines: Arc::default() });
+    let function =
+        |start: &usize| ExistingFunction { start: *start, script: 7, known: known(format!("JS:~f{start} /a.js:1:1")) };
+    let change = CodeChange::Existing { functions: starts.iter().map(function).collect(), map_word: None };
+    CodeEvent { ring: RING, position, isolate, change }
+}
+
+#[test]
+fn a_function_that_exists_at_the_start_of_a_worker_is_added_when_a_sample_or_an_event_refers_to_it() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    let frame_at = |map: &mut CodeMap, address, position| {
+        let mut frames = Vec::new();
+        map.frames(address, position, &mut frames);
+        frames.first().map(|frame| frame.function.to_string())
+    };
+    map.apply(existing(3, 1, &[8192, 1024, 4096, 2048]), &mut ended);
+    map.apply(existing(3, 2, &[1 << 20]), &mut ended);
+    assert_eq!(map.len(), 0);
+    assert_eq!(frame_at(&mut map, 1024 + 63, 3).as_deref(), Some("f1024"));
+    assert_eq!(frame_at(&mut map, 4095, 3).as_deref(), Some("f4096"), "at its entry");
+    assert_eq!(
+        [(1024 + 64, 3), (2048, 2)].map(|(address, position)| frame_at(&mut map, address, position)),
+        [None, None]
+    );
+    assert_eq!(map.len(), 2);
+    // Its bytecode was collected, and other bytecode is in the same memory.
+    map.apply(bytecode(5, 2048 + 32, "JS:~next /b.js:1:1"), &mut ended);
+    assert_eq!(
+        [4, 5].map(|position| frame_at(&mut map, 2048 + 40, position)),
+        [Some("f2048".into()), Some("next".into())]
+    );
+    let moved = CodeChange::Moved { from: 8192, to: 16384, keeps_old_address: false };
+    map.apply(CodeEvent { ring: RING, position: 6, isolate: 1, change: moved }, &mut ended);
+    assert_eq!([5, 6].map(|position| frame_at(&mut map, 8200, position)), [Some("f8192".into()), None]);
+    assert_eq!(frame_at(&mut map, 16390, 6).as_deref(), Some("f8192"));
+    // A worker ends before its samples are resolved.
+    map.apply(CodeEvent { ring: RING, position: 7, isolate: 2, change: CodeChange::IsolateCleared }, &mut ended);
+    assert_eq!([6, 7].map(|position| frame_at(&mut map, 1 << 20, position)), [Some(format!("f{}", 1 << 20)), None]);
+    map.apply(existing(8, 3, &[1 << 21]), &mut ended);
+    map.apply(CodeEvent { ring: RING, position: 9, isolate: 3, change: CodeChange::IsolateCleared }, &mut ended);
+    map.begin_drain(RING, 9);
+    assert_eq!(frame_at(&mut map, 1 << 21, 8), None, "all its samples are resolved");
 }

@@ -2,7 +2,7 @@
 //! Called on the JavaScript thread, inside V8's callback.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use spanprof_signal::guarded;
 
 use super::code_map::CodeChange;
 use super::code_object::CodeKind;
-use super::heap::{executable_near, HeapLayout, ListedCode, UnlistedCode};
+use super::heap::{executable_near, CodeObjectLayout, HeapLayout, ListedCode, UnlistedCode};
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::{Inlining, Position, RetentionGuard, ScriptInfo};
 
@@ -34,7 +34,8 @@ thread_local! {
     static PENDING_LINES: RefCell<VecDeque<(usize, Vec<Position>)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-fn layout() -> Option<&'static HeapLayout> {
+/// The layout of heap objects in this process; `None` when V8 does not export it.
+pub fn layout() -> Option<&'static HeapLayout> {
     static FOUND: OnceLock<Option<HeapLayout>> = OnceLock::new();
     FOUND.get_or_init(HeapLayout::find).as_ref()
 }
@@ -131,16 +132,22 @@ pub fn function_of(event: &JitCodeEvent) -> Option<u64> {
     unsafe { event.script.as_ref() }.map(|function| *function as u64)
 }
 
-/// Searches for optimized code that V8 did not list. `listed` is the listed machine code; `functions` are those of listed
-/// bytecode with its start, and have not moved since. The memory around `remapped_builtins` is searched too.
+/// Searches for machine code that V8 did not list. `listed` is the listed machine code; `functions` are those of listed
+/// bytecode with its start, and have not moved since. The memory around the addresses `near` is searched too.
 pub fn find_unlisted(
     v8: &V8,
     mut listed: Vec<ListedCode>,
     mut functions: Vec<(u64, usize)>,
-    remapped_builtins: usize,
+    near: &[usize],
     emit: &mut dyn FnMut(CodeChange),
 ) {
-    let Some((layout, code_layout)) = layout().and_then(|layout| Some((layout, layout.code_layout(&listed)?))) else {
+    /// The layout is that of the process.
+    static CODE_LAYOUT: OnceLock<CodeObjectLayout> = OnceLock::new();
+    let Some(layout) = layout() else { return };
+    let learned = layout.code_layout(&listed).inspect(|learned| {
+        CODE_LAYOUT.get_or_init(|| *learned);
+    });
+    let Some(code_layout) = learned.or_else(|| CODE_LAYOUT.get().copied().filter(|_| listed.is_empty())) else {
         return;
     };
     listed.sort_unstable_by_key(|code| code.start);
@@ -150,17 +157,26 @@ pub fn find_unlisted(
         functions.get(at).map(|known| known.1)
     };
     let ends = [listed.first(), listed.last()].into_iter().flatten().map(|code| code.start);
-    let near: Vec<usize> = ends.chain((remapped_builtins != 0).then_some(remapped_builtins)).collect();
-    let found = layout
-        .find_unlisted(&code_layout, &executable_near(&near), &listed, &|function| bytecode_of(function).is_some());
-    for UnlistedCode { start, len, function } in found {
-        let Some(bytecode) = bytecode_of(function) else { continue };
+    let near: Vec<usize> = ends.chain(near.iter().copied()).collect();
+    let bytecodes: HashSet<usize> = functions.iter().map(|function| function.1).collect();
+    let is_bytecode = |start| bytecodes.contains(&start);
+    for UnlistedCode { start, len, bytecode, function } in
+        layout.find_unlisted(&code_layout, &executable_near(&near), &listed, &bytecode_of, &is_bytecode)
+    {
+        let Some(function) = function else {
+            if let Some(baseline) = layout.baseline(start) {
+                emit(CodeChange::Baseline { start, len, baseline: Box::new(baseline) });
+            }
+            emit(CodeChange::Unlisted { start, len, bytecode, kind: CodeKind::Baseline, inlining: None });
+            continue;
+        };
         let inlining = inlining(v8, layout, (start, len), function, None, emit);
-        emit(CodeChange::Unlisted { start, len, bytecode, inlining });
+        emit(CodeChange::Unlisted { start, len, bytecode, kind: CodeKind::Optimized, inlining });
     }
 }
 
-fn script_number(v8: &V8, layout: &HeapLayout, function: u64, emit: &mut dyn FnMut(CodeChange)) -> u32 {
+/// Number of a function's script; 0 when unknown. A description that the drain does not hold goes to `emit`.
+pub fn script_number(v8: &V8, layout: &HeapLayout, function: u64, emit: &mut dyn FnMut(CodeChange)) -> u32 {
     let Some(script) = layout.script(function) else { return 0 };
     // SAFETY: the object was verified to be a function with a script; a handle is the address of a word that contains it.
     let Some(id) = (unsafe { v8.script_id(function as usize) }) else { return 0 };

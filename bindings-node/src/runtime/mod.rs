@@ -5,6 +5,7 @@
 mod allocations;
 mod block_watch;
 mod builtin_names;
+mod builtin_ranges;
 mod bytecode_sizes;
 mod capture_signal;
 mod code_events;
@@ -15,9 +16,11 @@ mod code_object;
 mod context_array;
 mod context_signal;
 mod event_loop;
+mod existing_code;
 mod gc_pauses;
 mod heap;
 mod js_thread_signal;
+mod known_functions;
 mod names;
 mod node_versions;
 #[cfg(feature = "record-stacks")]
@@ -474,6 +477,7 @@ impl Runtime for NodeRuntime {
         out.push(("node.walks_native", capture_signal::NATIVE_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.code_events", code_events::taken().to_string()));
         out.push(("node.code_events_lost", code_events::lost().to_string()));
+        out.push(("node.code_listings", code_events::listings().to_string()));
         event_loop::stats(out);
         out.push(("node.self_walks", self_walks_requested().to_string()));
         allocations::statistics(out);

@@ -76,6 +76,7 @@ pub struct V8 {
     pub add_before_call: Option<unsafe extern "C" fn(usize, CallCallback)>,
     pub remove_before_call: Option<unsafe extern "C" fn(usize, CallCallback)>,
     embedded_range: Option<unsafe extern "C" fn(usize, *mut usize, *mut usize)>,
+    code_range: Option<unsafe extern "C" fn(usize, *mut usize, *mut usize)>,
     pub continuation_data: Option<unsafe extern "C" fn(usize) -> *const usize>,
     script_id: Option<unsafe extern "C" fn(*const usize) -> i32>,
     source_mapping_url: Option<unsafe extern "C" fn(*const usize) -> *const usize>,
@@ -150,6 +151,7 @@ fn find() -> Result<V8, String> {
         add_before_call: function!(c"_ZN2v87Isolate28AddBeforeCallEnteredCallbackEPFvPS0_E"),
         remove_before_call: function!(c"_ZN2v87Isolate31RemoveBeforeCallEnteredCallbackEPFvPS0_E"),
         embedded_range: function!(c"_ZN2v87Isolate20GetEmbeddedCodeRangeEPPKvPm"),
+        code_range: function!(c"_ZN2v87Isolate12GetCodeRangeEPPvPm"),
         // 26 exports both; Node.js writes V2 there.
         continuation_data: function!(c"_ZN2v87Isolate38GetContinuationPreservedEmbedderDataV2Ev" c"_ZN2v87Isolate36GetContinuationPreservedEmbedderDataEv"),
         script_id: function!(c"_ZNK2v813UnboundScript5GetIdEv" c"_ZN2v813UnboundScript5GetIdEv"),
@@ -198,6 +200,14 @@ impl V8 {
         // SAFETY: on the isolate's thread; V8 writes the two words.
         unsafe { self.embedded_range?(isolate, &mut start, &mut len) };
         (start != 0 && len != 0).then_some((start, len))
+    }
+
+    /// First address of the memory that is reserved for the isolate's machine code.
+    pub fn code_range(&self, isolate: usize) -> Option<usize> {
+        let (mut start, mut len) = (0, 0);
+        // SAFETY: on the isolate's thread; V8 writes the two words.
+        unsafe { self.code_range?(isolate, &mut start, &mut len) };
+        (start != 0).then_some(start)
     }
 
     /// A global handle on the object of a local one: a slot that the collector updates, never freed.

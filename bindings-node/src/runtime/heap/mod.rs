@@ -15,6 +15,7 @@
 //! | 13.6 (24) | deoptimization data refers to its function through a `SharedFunctionInfoWrapper` | `wrapped_function`, `functions_of` |
 //! | 14.6 (26) | source position tables have a flag in each code offset | `TABLE_ENCODINGS` in `positions` |
 
+mod functions;
 mod resident;
 mod string;
 mod unlisted;
@@ -29,10 +30,12 @@ use super::v8;
 use crate::positions::{
     self, Baseline, Inlining, InliningPosition, Position, PositionTableEntry, TableEncoding, TABLE_ENCODINGS,
 };
+pub use functions::{CompiledFunction, FunctionListLayout};
 pub use string::HeapString;
-pub use unlisted::{executable_near, ListedCode, UnlistedCode};
+pub use unlisted::{executable_near, CodeObjectLayout, ListedCode, UnlistedCode};
 
 /// Offsets and type numbers of V8's heap objects.
+#[cfg_attr(test, derive(Default))]
 pub struct HeapLayout {
     instance_type: usize,
     script_type: u64,
@@ -61,6 +64,8 @@ pub struct HeapLayout {
     bytecode_type: u64,
     /// Type of machine code objects in the heap.
     code_type: u64,
+    /// Type of the object by which a function refers to its baseline code.
+    baseline_type: u64,
 }
 
 const WORD: usize = 8;
@@ -117,6 +122,7 @@ impl HeapLayout {
                 c"v8dbg_type_InstructionStream__INSTRUCTION_STREAM_TYPE",
                 c"v8dbg_type_Code__CODE_TYPE",
             ])? as u64,
+            baseline_type: one(c"v8dbg_type_Code__CODE_TYPE")? as u64,
         })
     }
 

@@ -1,7 +1,7 @@
-//! Finds optimized code that exists and that V8 does not list: loops under on-stack replacement, and code whose function has
-//! newer code. The resident executable memory near listed code is searched. All machine code objects start with the same map
-//! word and refer to their function at the same offset; both are learned from listed code. Runs on the isolate's own thread,
-//! right after the listing. Not here: the functions' names (the listing).
+//! Finds machine code that exists and that V8 does not list: loops under on-stack replacement, code whose function has newer
+//! code, and all of a worker thread that V8 does not list. The resident executable memory near listed code is searched. All machine
+//! code objects start with the same map word and refer to their function at the same offset; both are learned from listed code.
+//! Runs on the isolate's own thread, right after the listing. Not here: the functions' names (the listing).
 
 use super::resident::resident;
 use super::{code_fields, copy, field, is_object, HeapLayout, HEADER_WORDS, WORD};
@@ -15,15 +15,18 @@ pub struct ListedCode {
     pub function: u64,
 }
 
-/// A machine code object that V8 did not list, and its function.
+/// A machine code object that V8 did not list.
 pub struct UnlistedCode {
     pub start: usize,
     pub len: usize,
-    pub function: u64,
+    /// The first bytecode of its function.
+    pub bytecode: usize,
+    /// The function of optimized code; `None` for baseline code.
+    pub function: Option<u64>,
 }
 
 /// The layout shared by all machine code objects.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CodeObjectLayout {
     /// The map word at the start of an object, and its distance to the first instruction.
     map: u64,
@@ -89,13 +92,15 @@ impl HeapLayout {
         is_object(word) && is_map() == Some(true)
     }
 
-    /// Optimized code in `ranges` that is not in the sorted `listed`, and whose function `is_known`.
+    /// Code in `ranges` that is not in the sorted `listed`. `bytecode_of`: the first bytecode of listed functions; `is_bytecode`:
+    /// whether it is that of one of them.
     pub fn find_unlisted(
         &self,
         code_layout: &CodeObjectLayout,
         ranges: &[(usize, usize)],
         listed: &[ListedCode],
-        is_known: &dyn Fn(u64) -> bool,
+        bytecode_of: &dyn Fn(u64) -> Option<usize>,
+        is_bytecode: &dyn Fn(usize) -> bool,
     ) -> Vec<UnlistedCode> {
         let mut found: Vec<UnlistedCode> = Vec::new();
         let mut free_from = 0;
@@ -111,9 +116,14 @@ impl HeapLayout {
             if listed.get(next).is_some_and(|code| code.start < start + len) {
                 continue;
             }
-            if let Some(function) = self.functions_of(data).into_iter().flatten().find(|function| is_known(*function)) {
+            let optimized = || {
+                let functions = self.functions_of(data).into_iter().flatten();
+                functions.into_iter().find_map(|function| Some((bytecode_of(function)?, Some(function))))
+            };
+            let baseline = || Some((self.first_bytecode(data).filter(|start| is_bytecode(*start))?, None));
+            if let Some((bytecode, function)) = baseline().or_else(optimized) {
                 free_from = start + len;
-                found.push(UnlistedCode { start, len, function });
+                found.push(UnlistedCode { start, len, bytecode, function });
             }
         }
         found
