@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, Once, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
@@ -13,7 +13,7 @@ use jni::{Env, EnvUnowned};
 use spanprof::binding::{self, log};
 use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment};
 use spanprof::context::labels_lost;
-use spanprof::{Config, ConfigValue, Error, LogLevel, OpenCapture, Profiler, StatValue};
+use spanprof::{CapturedProfile, Config, ConfigValue, Error, LogLevel, OpenCapture, Profiler, StatValue};
 
 use crate::convert::{
     self, error_array, ffi_guard, packed_array, read_words, text_of, texts_of, write_words, LocalRef, BINDING,
@@ -254,22 +254,67 @@ pub extern "system" fn Java_io_spanprof_Native_beginCapture(env: EnvUnowned<'_>,
     })
 }
 
-/// Ends a capture and returns its profile as pprof, HTML and folded stacks, each after its length.
+/// The profiles of ended captures, by number, until [`Java_io_spanprof_Native_freeCapture`].
+static CAPTURED: LazyLock<Mutex<HashMap<u32, Arc<CapturedProfile>>>> = LazyLock::new(Mutex::default);
+
+/// The profile of an ended capture; an empty one for an unknown number.
+fn captured(capture: jint) -> Arc<CapturedProfile> {
+    CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).get(&(capture as u32)).cloned().unwrap_or_default()
+}
+
+/// Ends a capture, and keeps its profile.
 #[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_endCapture(
+pub extern "system" fn Java_io_spanprof_Native_endCapture(env: EnvUnowned<'_>, _class: JClass<'_>, capture: jint) {
+    ffi_guard(env, |_| {
+        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
+        let profile = open.map(OpenCapture::end).unwrap_or_default();
+        CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).insert(capture as u32, Arc::new(profile));
+        Ok(())
+    })
+}
+
+/// The profile of an ended capture: 0 for pprof, 1 for a flame graph, 2 for folded stacks.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_captured(
     env: EnvUnowned<'_>,
     _class: JClass<'_>,
     capture: jint,
+    format: jint,
 ) -> LocalRef {
     ffi_guard(env, |env| {
-        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
-        let profile = open.map(OpenCapture::end).unwrap_or_default();
-        let mut bytes = Vec::new();
-        for part in [profile.pprof(), profile.flamegraph().into_bytes(), profile.folded().into_bytes()] {
-            bytes.extend((part.len() as u32).to_be_bytes());
-            bytes.extend(part);
-        }
+        let profile = captured(capture);
+        let bytes = match format {
+            0 => profile.pprof(),
+            1 => profile.flamegraph().into_bytes(),
+            _ => profile.folded().into_bytes(),
+        };
         Ok(LocalRef(env.byte_array_from_slice(&bytes)?.into_raw()))
+    })
+}
+
+/// Sends the profile of an ended capture; a negative timeout means `stopTimeout`. True if it was delivered in time.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_sendCapture(
+    env: EnvUnowned<'_>,
+    _class: JClass<'_>,
+    capture: jint,
+    nanos: jlong,
+) -> bool {
+    ffi_guard(env, |_| {
+        let timeout = u64::try_from(nanos).ok().map(Duration::from_nanos);
+        Ok(binding::send_capture(&captured(capture), timeout))
+    })
+}
+
+/// Ends a capture without its profile, or frees the profile of an ended one.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_freeCapture(env: EnvUnowned<'_>, _class: JClass<'_>, capture: jint) {
+    ffi_guard(env, |_| {
+        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
+        let ended = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
+        // After the locks are released.
+        drop((open, ended));
+        Ok(())
     })
 }
 

@@ -52,6 +52,7 @@
  * @property {() => Buffer} pprof
  * @property {() => string} flamegraph
  * @property {(path: string) => void} save throws as `start` does
+ * @property {(milliseconds?: number) => Promise<boolean>} send
  * @property {() => string[]} types
  */
 
@@ -100,7 +101,13 @@ const absent = {
   endRequest: () => {},
   beginCapture: () => 0,
   captureContext: (parent) => parent,
-  endCapture: async () => ({ pprof: () => Buffer.alloc(0), flamegraph: () => '', save: () => {}, types: () => [] }),
+  endCapture: async () => ({
+    pprof: () => Buffer.alloc(0),
+    flamegraph: () => '',
+    save: () => {},
+    send: async () => false,
+    types: () => [],
+  }),
   discardCapture: () => {},
   openContext: () => 0,
   childContext: () => 0,

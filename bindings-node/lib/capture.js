@@ -3,6 +3,7 @@
 
 const scope = require('./scope.js');
 const { native } = require('./native.js');
+const { delivery } = require('./lifecycle.js');
 const { SpanprofError } = require('./errors.js');
 const { activeSpan } = require('./opentelemetry.js');
 
@@ -49,7 +50,7 @@ class Capture {
 
   /**
    * Writes a file; its extension selects the format: `.html`, `.pb.gz` or `.folded`. The active OpenTelemetry span gets the
-   * attribute `profile.file`. Throws `SpanprofError` when the file cannot be written.
+   * attributes `profile.file` and `profile.type`. Throws `SpanprofError` when the file cannot be written.
    * @param {string} path
    */
   save(path) {
@@ -58,7 +59,20 @@ class Capture {
     } catch (error) {
       throw SpanprofError.of(error);
     }
-    activeSpan()?.setAttribute('profile.file', String(path));
+    const span = activeSpan();
+    span?.setAttribute('profile.file', String(path));
+    const types = native.profileTypes();
+    if (types.length > 0) span?.setAttribute('profile.type', types);
+  }
+
+  /**
+   * Sends the profile to the destinations of the running profiler, as types that begin with `capture_`; returns whether it was
+   * delivered within `timeout` seconds. Later it is still sent, or counted as lost.
+   * @param {number} [timeout] seconds; `stopTimeout` by default
+   * @returns {Promise<boolean>}
+   */
+  send(timeout) {
+    return delivery((milliseconds) => this.#profile.send(milliseconds), timeout);
   }
 }
 

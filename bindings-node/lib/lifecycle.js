@@ -235,9 +235,18 @@ async function stop() {
  * @param {number} [timeout] seconds; `stopTimeout` by default
  * @returns {Promise<boolean>}
  */
-async function flush(timeout) {
+function flush(timeout) {
+  return delivery(native.flush, timeout);
+}
+
+/**
+ * Whether a native call has delivered within `timeout` seconds.
+ * @param {(milliseconds?: number) => Promise<boolean>} send
+ * @param {number} [timeout]
+ */
+async function delivery(send, timeout) {
   try {
-    return await native.flush(timeout === undefined ? undefined : Math.max(0, Number(timeout) * 1000));
+    return await send(timeout === undefined ? undefined : Math.max(0, Number(timeout) * 1000));
   } catch {
     return false;
   } finally {
@@ -285,4 +294,4 @@ function isRunning() {
   }
 }
 
-module.exports = { start, startQuietly, stop, stopSync, flush, update, stats, isRunning };
+module.exports = { start, startQuietly, stop, stopSync, flush, delivery, update, stats, isRunning };

@@ -9,6 +9,7 @@
 //!   Otherwise keep `contextArray()[0]` up to date (async_hooks `before`), or call `setCurrent(id)` where it is null.
 //! * A context id is a number up to 2^53; 0 means no labels and no span. The storage holds the id itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
@@ -17,7 +18,7 @@ use napi_derive::napi;
 use spanprof::binding::{self, ffi_guard, with_running};
 use spanprof::config::{from_json, process_environment};
 use spanprof::context::{context_row, format_id, parse_id, Link};
-use spanprof::{Config, Error, ErrorKind, Profiler, RequestEnd, StatValue, Stats};
+use spanprof::{CapturedProfile, Config, Error, ErrorKind, Profiler, RequestEnd, StatValue, Stats};
 
 use crate::context::{self, DescribedContext};
 use crate::convert::{ffi_guard_or_throw, BINDING};
@@ -328,9 +329,15 @@ pub fn take_log_lines() -> Vec<String> {
     ffi_guard(Vec::new(), host_log::take)
 }
 
-enum BlockingOperation {
+/// An operation that waits; its timeout is in milliseconds.
+pub enum BlockingOperation {
     Stop,
     Flush(Option<f64>),
+    SendCapture(Arc<CapturedProfile>, Option<f64>),
+}
+
+fn timeout(milliseconds: &Option<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64((*milliseconds)? / 1000.0).ok()
 }
 
 impl BlockingOperation {
@@ -343,15 +350,14 @@ impl BlockingOperation {
                 runtime::end_run(run);
                 delivered
             }
-            Self::Flush(timeout_ms) => {
-                binding::flush(timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()))
-            }
+            Self::Flush(milliseconds) => binding::flush(timeout(milliseconds)),
+            Self::SendCapture(captured, milliseconds) => binding::send_capture(captured, timeout(milliseconds)),
         })
     }
 }
 
 /// A blocking operation, run on a thread of libuv's pool.
-pub struct BlockingTask(BlockingOperation);
+pub struct BlockingTask(pub BlockingOperation);
 
 impl Task for BlockingTask {
     type Output = bool;

@@ -1,15 +1,16 @@
 //! The native part of `capture`: begins and ends a capture, and converts its profile. Not here: the scope (`lib/capture.js`).
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use napi::bindgen_prelude::{AsyncTask, Buffer};
 use napi::{Env, Result, Task};
 use napi_derive::napi;
 use spanprof::binding::ffi_guard;
 use spanprof::context::{context_row, merge, open_context, ContextRow};
-use spanprof::OpenCapture;
+use spanprof::{CapturedProfile, OpenCapture};
 
+use crate::api::{BlockingOperation, BlockingTask};
 use crate::convert::ffi_guard_or_throw;
 
 /// The open captures, by number.
@@ -60,7 +61,7 @@ pub fn discard_capture(capture: u32) {
 pub struct CaptureEnd(u32);
 
 impl Task for CaptureEnd {
-    type Output = spanprof::CapturedProfile;
+    type Output = CapturedProfile;
     type JsValue = CaptureProfileObject;
 
     fn compute(&mut self) -> Result<Self::Output> {
@@ -71,13 +72,13 @@ impl Task for CaptureEnd {
     }
 
     fn resolve(&mut self, _env: Env, captured: Self::Output) -> Result<CaptureProfileObject> {
-        Ok(CaptureProfileObject(captured))
+        Ok(CaptureProfileObject(captured.into()))
     }
 }
 
 /// The samples of a capture.
 #[napi]
-pub struct CaptureProfileObject(spanprof::CapturedProfile);
+pub struct CaptureProfileObject(Arc<CapturedProfile>);
 
 #[napi]
 impl CaptureProfileObject {
@@ -97,6 +98,12 @@ impl CaptureProfileObject {
     #[napi]
     pub fn save(&self, path: String) -> Result<()> {
         ffi_guard_or_throw(|| self.0.save(path))
+    }
+
+    /// Sends the profile on another thread. True when it was delivered within `timeout_ms`.
+    #[napi]
+    pub fn send(&self, timeout_ms: Option<f64>) -> AsyncTask<BlockingTask> {
+        AsyncTask::new(BlockingTask(BlockingOperation::SendCapture(self.0.clone(), timeout_ms)))
     }
 
     /// Names of the profile types that have samples.

@@ -64,6 +64,45 @@ test('a capture has the samples of its request only', (t) => {
   assert.match(fs.readFileSync(path.join(folder, 'capture.folded'), 'utf8'), /;f;/);
 });
 
+test('a sent capture reaches the destination under types of its own, and a saved one names the profiles', (t) => {
+  const { folder, output } = ran(t, `
+    const path = require('node:path');
+    const { NodeTracerProvider } = require('@opentelemetry/sdk-trace-node');
+    const api = require('@opentelemetry/api');
+    new NodeTracerProvider().register();
+    function f() { return burn(200); }
+    (async () => {
+      spanprof.start({ destinations: [], heap: false, gc: false, sampleRate: 200 });
+      const unsent = await (await spanprof.capture(f)).send(0);
+      const count = spanprof.stats()['capture.unsent'];
+      await spanprof.stop();
+      spanprof.start({ destinations: [{ type: 'file', directory }], heap: false, gc: false, sampleRate: 200, uploadInterval: 3600 });
+      await api.trace.getTracer('t').startActiveSpan('root', async (span) => {
+        const captured = await spanprof.capture(() => spanprof.tagWrapper({ endpoint: '/cart', password: 'hunter2' }, f));
+        const pending = captured.send(30);
+        const isPromise = pending instanceof Promise;
+        captured.save(path.join(directory, 'saved.folded'));
+        console.log(JSON.stringify({ unsent, count, isPromise, sent: await pending, attributes: span.attributes }));
+      });
+      // The last window is not in the directory yet.
+      require('node:fs').mkdirSync(path.join(directory, 'early'));
+      for (const name of require('node:fs').readdirSync(directory)) {
+        if (name.endsWith('.pb.gz')) require('node:fs').renameSync(path.join(directory, name), path.join(directory, 'early', name));
+      }
+      await spanprof.stop();
+    })();
+  `);
+  const { unsent, count, isPromise, sent, attributes } = JSON.parse(output);
+  assert.deepEqual([unsent, count > 0, isPromise, sent], [false, true, true, true]);
+  assert.deepEqual(attributes['profile.type'], ['cpu']);
+  assert.equal(attributes['profile.file'], path.join(folder, 'saved.folded'));
+  const early = path.join(folder, 'early');
+  assert.deepEqual(pprof.readAll(early, 'cpu'), []);
+  const samples = pprof.readAll(early, 'capture_cpu');
+  assert.ok(samples.some((sample) => sample.labels.endpoint === '/cart'));
+  assert.ok(samples.every((sample) => sample.labels.password !== 'hunter2'));
+});
+
 test('slow requests keep timestamps and span, and no others', (t) => {
   const { folder, output } = ran(t, `
     const { NodeTracerProvider } = require('@opentelemetry/sdk-trace-node');

@@ -48,6 +48,7 @@ export = absent;
  * @property {() => Buffer} pprof
  * @property {() => string} flamegraph
  * @property {(path: string) => void} save throws as `start` does
+ * @property {(milliseconds?: number) => Promise<boolean>} send
  * @property {() => string[]} types
  */
 /**
@@ -184,6 +185,7 @@ type NativeProfile = {
      * throws as `start` does
      */
     save: (path: string) => void;
+    send: (milliseconds?: number) => Promise<boolean>;
     types: () => string[];
 };
 type DescribedContext = {

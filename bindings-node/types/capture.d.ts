@@ -37,9 +37,16 @@ export class Capture<R> {
     types(): string[];
     /**
      * Writes a file; its extension selects the format: `.html`, `.pb.gz` or `.folded`. The active OpenTelemetry span gets the
-     * attribute `profile.file`. Throws `SpanprofError` when the file cannot be written.
+     * attributes `profile.file` and `profile.type`. Throws `SpanprofError` when the file cannot be written.
      * @param {string} path
      */
     save(path: string): void;
+    /**
+     * Sends the profile to the destinations of the running profiler, as types that begin with `capture_`; returns whether it was
+     * delivered within `timeout` seconds. Later it is still sent, or counted as lost.
+     * @param {number} [timeout] seconds; `stopTimeout` by default
+     * @returns {Promise<boolean>}
+     */
+    send(timeout?: number): Promise<boolean>;
     #private;
 }

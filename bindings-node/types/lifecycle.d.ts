@@ -221,6 +221,12 @@ export function stopSync(): void;
  */
 export function flush(timeout?: number): Promise<boolean>;
 /**
+ * Whether a native call has delivered within `timeout` seconds.
+ * @param {(milliseconds?: number) => Promise<boolean>} send
+ * @param {number} [timeout]
+ */
+export function delivery(send: (milliseconds?: number) => Promise<boolean>, timeout?: number): Promise<boolean>;
+/**
  * Changes settings while running; false when the profiler does not run. Throws {@link SpanprofError} for a setting that
  * cannot change while running, and for an invalid value.
  * @param {Options} options

@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use spanprof::binding::ffi_guard;
+use spanprof::binding::{self, ffi_guard};
 use spanprof::context::ContextRow;
 use spanprof::{CapturedProfile, OpenCapture};
 
@@ -60,6 +61,13 @@ impl ProfileObject {
     /// Writes a file; its extension selects the format.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         ffi_guard_or_raise(py, || py.detach(|| self.0.save(path)))
+    }
+
+    /// Sends the profile with the GIL released; true when it was delivered within `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn send(&self, py: Python<'_>, timeout: Option<f64>) -> bool {
+        let timeout = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
+        ffi_guard(false, || py.detach(|| binding::send_capture(&self.0, timeout)))
     }
 
     /// Names of the profile types that have samples.

@@ -103,3 +103,47 @@ def test_the_file_of_a_capture_is_an_attribute_of_the_current_span(run_target):
         assert spanprof.capture(lambda: 6).result == 6
         """
     )
+
+
+def test_a_saved_capture_names_the_profiles_without_a_span_processor(run_target):
+    run_target(
+        """
+        import spanprof
+        from opentelemetry.sdk.trace import TracerProvider
+
+        spanprof.start(heap=False, gc=False)
+        with TracerProvider().get_tracer("t").start_as_current_span("root") as root:
+            spanprof.capture(lambda: 5).save("capture.html")
+            assert root.attributes["profile.type"] == ("cpu",), dict(root.attributes)
+        spanprof.stop()
+        """
+    )
+
+
+def test_a_sent_capture_reaches_the_destination_under_types_of_its_own(run_target):
+    run_target(
+        f"""{BURN}
+done = True
+other.join()
+spanprof.stop()
+spanprof.start(sample_rate=200, heap=False, destinations=[])
+captured = spanprof.capture(f, 0.2)
+assert captured.send(0) is False, "no destination"
+assert spanprof.stats()["capture.unsent"] > 0
+spanprof.stop()
+assert captured.send() is False, "no profiler"
+
+import glob
+spanprof.start(sample_rate=200, heap=False, file_directory="sent", upload_interval=3600)
+with spanprof.tag_wrapper({{"endpoint": "/cart", "password": "hunter2"}}):
+    captured = spanprof.capture(f, 0.2)
+assert captured.send(30)
+sent = glob.glob("sent/capture_cpu-*.pb.gz")
+assert len(sent) == 1 and not glob.glob("sent/cpu-*.pb.gz"), glob.glob("sent/*")
+with open(sent[0], "rb") as file:
+    content = gzip.decompress(file.read())
+assert b"/cart" in content and b"hunter2" not in content
+assert spanprof.stats()["export.0.sent_samples"] > 0
+spanprof.stop()
+"""
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from . import host_log
 from .native import native
 
 TYPE_CHECKING = False
@@ -13,6 +14,8 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
 #: Attribute of the current span with the name of the file that ``save`` wrote.
 PROFILE_FILE = "profile.file"
+#: Attribute of a span with the keys of the profiles that are on, such as ``cpu`` and ``heap``.
+PROFILE_TYPE = "profile.type"
 
 
 class Capture:
@@ -61,13 +64,27 @@ class Capture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a file; its extension selects the format: ``.html``, ``.pb.gz`` or ``.folded``. The current OpenTelemetry span
-        gets the attribute ``profile.file``. Raises :class:`SpanprofError` when the file cannot be written."""
+        gets the attributes ``profile.file`` and ``profile.type``. Raises :class:`SpanprofError` when the file cannot be written."""
         if self._profile is None:
             return
         self._profile.save(path)
         trace = sys.modules.get("opentelemetry.trace")
         if trace is not None:
-            trace.get_current_span().set_attribute(PROFILE_FILE, os.fspath(path))
+            span = trace.get_current_span()
+            span.set_attribute(PROFILE_FILE, os.fspath(path))
+            types = native.profile_types()
+            if types:
+                span.set_attribute(PROFILE_TYPE, types)
+
+    def send(self, timeout: float | None = None) -> bool:
+        """Sends the profile to the destinations of the running profiler, as types that begin with ``capture_``; True when it was
+        delivered within ``timeout`` seconds, by default ``stop_timeout``. Later it is still sent, or counted as lost. An event
+        loop awaits ``asyncio.to_thread(captured.send)``."""
+        if self._profile is None:
+            return False
+        delivered = self._profile.send(timeout)
+        host_log.log_queued_lines()
+        return delivered
 
 
 def capture(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Any:

@@ -68,6 +68,9 @@ class CapturedProfile:
     def save(self, path: object) -> None:
         return None
 
+    def send(self, timeout: float | None = None) -> bool:
+        return False
+
 
 class OpenCapture:
     def labels(self) -> None:

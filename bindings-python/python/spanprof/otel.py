@@ -13,12 +13,11 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor as _SdkSpanProcessor
 
 from . import otel_link
+from .capture import PROFILE_TYPE
 from .native import native
 
 #: Attribute of a local root span that identifies its profile: its own span id.
 PROFILE_ID = "pyroscope.profile.id"
-#: Attribute with the keys of the profiles that are on, such as ``cpu`` and ``heap``.
-PROFILE_TYPE = "profile.type"
 
 
 class SpanProcessor(_SdkSpanProcessor):

@@ -2,6 +2,7 @@ package io.spanprof;
 
 import io.spanprof.opentelemetry.ActiveSpan;
 import java.io.IOException;
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.channels.SeekableByteChannel;
 import java.nio.charset.StandardCharsets;
@@ -11,6 +12,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
 import java.util.Set;
 
 /** The value and the profile of captured work; see {@link Spanprof#capture}. */
@@ -20,24 +22,29 @@ public final class Capture<T> {
     private static final FileAttribute<?> OWNER_ONLY =
             PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
 
-    private final T result;
-    private final byte[] pprof;
-    private final byte[] flamegraph;
-    private final byte[] folded;
+    private static final int PPROF = 0;
+    private static final int FLAME_GRAPH = 1;
+    private static final int FOLDED = 2;
 
-    /** {@code profile}: as {@link Native#endCapture} returns it, or null. */
-    Capture(T result, byte[] profile) {
+    private final T result;
+    /** Number of the profile in native memory; 0 without one. */
+    private final int number;
+
+    Capture(T result, int number) {
         this.result = result;
-        ByteBuffer parts = ByteBuffer.wrap(profile == null ? new byte[3 * Integer.BYTES] : profile);
-        pprof = next(parts);
-        flamegraph = next(parts);
-        folded = next(parts);
+        this.number = number;
+        if (number != 0) {
+            CapturedMemory.freeWith(this, number);
+        }
     }
 
-    private static byte[] next(ByteBuffer parts) {
-        byte[] part = new byte[parts.getInt()];
-        parts.get(part);
-        return part;
+    private byte[] profile(int format) {
+        try {
+            byte[] profile = number == 0 ? null : Native.captured(number, format);
+            return profile == null ? new byte[0] : profile;
+        } finally {
+            Reference.reachabilityFence(this);
+        }
     }
 
     /** The value of the work. */
@@ -47,28 +54,28 @@ public final class Capture<T> {
 
     /** The profile as gzip-compressed pprof, with labels and span links; empty if no profiler runs. */
     public byte[] pprof() {
-        return pprof.clone();
+        return profile(PPROF);
     }
 
     /** A flame graph: one self-contained HTML page. */
     public String flamegraph() {
-        return new String(flamegraph, StandardCharsets.UTF_8);
+        return new String(profile(FLAME_GRAPH), StandardCharsets.UTF_8);
     }
 
     /** The stacks as text: frames from the root, separated by {@code ;}, and the value. */
     public String folded() {
-        return new String(folded, StandardCharsets.UTF_8);
+        return new String(profile(FOLDED), StandardCharsets.UTF_8);
     }
 
     /**
      * Writes a file; its extension selects the format: {@code .html}, {@code .folded}, else pprof. The active OpenTelemetry
-     * span gets the attribute {@code profile.file}. Only the user of this process may read a new file (mode 0600).
+     * span gets the attributes {@code profile.file} and {@code profile.type}. Only the user of this process may read a new file (mode 0600).
      *
      * @throws IOException when the file cannot be written
      */
     public void save(Path path) throws IOException {
         String name = path.toString();
-        byte[] content = name.endsWith(".html") ? flamegraph : name.endsWith(".folded") ? folded : pprof;
+        byte[] content = profile(name.endsWith(".html") ? FLAME_GRAPH : name.endsWith(".folded") ? FOLDED : PPROF);
         boolean hasModes = path.getFileSystem().supportedFileAttributeViews().contains("posix");
         FileAttribute<?>[] attributes = hasModes ? new FileAttribute<?>[] {OWNER_ONLY} : new FileAttribute<?>[0];
         try (SeekableByteChannel file = Files.newByteChannel(path, REPLACE, attributes)) {
@@ -80,6 +87,27 @@ public final class Capture<T> {
             ActiveSpan.setProfileFile(name);
         } catch (LinkageError absent) {
             // The program has no OpenTelemetry API.
+        }
+    }
+    /** As {@link #send(Duration)}, with {@code stopTimeout}. */
+    public boolean send() {
+        return sendWithin(-1);
+    }
+
+    /**
+     * Sends the profile to the destinations of the running profiler, as types that begin with {@code capture_}. True if it
+     * was delivered in time. Later it is still sent, or counted as lost.
+     */
+    public boolean send(Duration timeout) {
+        boolean isMissing = InvalidArgument.isNull(timeout, "send()", "stopTimeout applies");
+        return sendWithin(isMissing ? -1 : Spanprof.nanoseconds(timeout));
+    }
+
+    private boolean sendWithin(long nanos) {
+        try {
+            return number != 0 && Native.sendCapture(number, nanos);
+        } finally {
+            Reference.reachabilityFence(this);
         }
     }
 }

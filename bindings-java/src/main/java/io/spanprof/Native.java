@@ -56,8 +56,17 @@ final class Native {
     /** The number of a new capture; 0 without a profiler. */
     static native int beginCapture();
 
-    /** The profile as pprof, HTML and folded stacks, each after its length in four bytes. Null on failure. */
-    static native byte[] endCapture(int capture);
+    /** Ends a capture and keeps its profile until {@link #freeCapture}. */
+    static native void endCapture(int capture);
+
+    /** The profile in a format: 0 for pprof, 1 for a flame graph, 2 for folded stacks. Null on failure. */
+    static native byte[] captured(int capture, int format);
+
+    /** Negative {@code nanos}: {@code stopTimeout}. */
+    static native boolean sendCapture(int capture, long nanos);
+
+    /** Ends a capture without its profile, or frees the profile of an ended one. */
+    static native void freeCapture(int capture);
 
     static native byte[] configKeys();
 

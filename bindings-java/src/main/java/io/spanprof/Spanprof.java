@@ -95,7 +95,7 @@ public final class Spanprof {
     }
 
     /** Converts to nanoseconds; saturates instead of throwing on overflow. */
-    private static long nanoseconds(Duration time) {
+    static long nanoseconds(Duration time) {
         try {
             return Math.max(0, time.toNanos());
         } catch (ArithmeticException overflow) {
@@ -183,17 +183,21 @@ public final class Spanprof {
     public static <T, E extends Exception> Capture<T> capture(Work<T, E> work) throws E {
         int number = NativeLibrary.isReady() ? Native.beginCapture() : 0;
         Scope scope = number == 0 ? Scope.NONE : Scope.open(Labels.ofCapture(number));
-        byte[] profile = null;
+        boolean isComplete = false;
         T result;
         try {
             result = work.call();
+            isComplete = true;
         } finally {
             scope.close();
-            if (number != 0) {
-                profile = Native.endCapture(number);
+            if (number != 0 && !isComplete) {
+                Native.freeCapture(number);
             }
         }
-        return new Capture<>(result, profile);
+        if (number != 0) {
+            Native.endCapture(number);
+        }
+        return new Capture<>(result, number);
     }
 
     /** As {@link #tagWrapper(Map, Work)}, for work without a value. */

@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.opentelemetry.api.common.AttributeKey;
@@ -15,6 +16,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -43,6 +45,10 @@ class CaptureTest {
             assertTrue(line.contains("pyroscope.profile.id=") && line.contains("profile.type=[cpu"), line);
         }
         assertTrue(output.contains("result 5") && output.contains("stopped 1"), output::toString);
+        assertTrue(output.contains("sent true"), output::toString);
+        try (Stream<Path> files = Files.list(directory)) {
+            assertEquals(1, files.filter(file -> file.toString().matches(".*/capture_cpu-\\d+\\.pb\\.gz")).count());
+        }
         List<String> stacks = Files.readAllLines(saved);
         assertTrue(stacks.stream().noneMatch(stack -> stack.contains("SlowRequests.beside")), stacks::toString);
         long nanoseconds = stacks.stream().filter(stack -> stack.contains("SlowRequests.captured"))
@@ -56,6 +62,7 @@ class CaptureTest {
         Capture<Integer> capture = Spanprof.capture(() -> 7);
         assertEquals(7, capture.result());
         assertEquals("", capture.folded());
+        assertFalse(capture.send());
     }
 
     @Test

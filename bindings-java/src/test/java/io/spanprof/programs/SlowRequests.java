@@ -70,6 +70,7 @@ public final class SlowRequests {
         isDone = true;
         other.join();
         capture.save(Path.of(args[1]));
+        System.out.println("sent " + capture.send(Duration.ofSeconds(30)));
         System.out.println("result " + capture.result());
         System.out.println("ended " + Spanprof.stats().get("tail.requests"));
         System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
