@@ -60,6 +60,10 @@ pub struct LiveArguments {
     /// cells of `field`
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cell: Vec<String>,
+    /// settings of the programs of `field`: defaults; timer (clock=thread_timer); all (profiles=all, sample_rate=1000);
+    /// all-timer (both)
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "defaults")]
+    pub variant: Vec<String>,
     /// `field`: the packages in target/dist, as `wheel`, `addon` and `jar` built them
     #[arg(long)]
     pub release: bool,

@@ -7,7 +7,6 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import field
-import profiled
 
 #: Exit code of the new program.
 OWN_CODE = 7
@@ -22,10 +21,9 @@ def main(count):
     if known != "function":
         raise field.Skip(f"process.execve is {known} in {node}: it came with Node.js 23.11")
     profiles = field.folder()
-    settings = {profiled.RATE: "1000"}
 
     def one(_):
-        return field.run(words, profiles, **settings).code
+        return field.run(words, profiles, SPANPROF_SAMPLE_RATE="1000").code
 
     with ThreadPoolExecutor(PARALLEL) as pool:
         codes = list(pool.map(one, range(int(count))))

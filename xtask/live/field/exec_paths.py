@@ -104,9 +104,9 @@ def one_process(path, count):
 
 def main(path, clock, count):
     count = int(count)
-    os.environ.update({profiled.PROFILES: field.folder(), profiled.CLOCK: clock, profiled.RATE: "1000"})
+    os.environ.update({profiled.PROFILES: field.folder(), profiled.CLOCK: clock, "SPANPROF_SAMPLE_RATE": "1000"})
     if path == "wall":
-        os.environ[profiled.WALL] = "1"
+        os.environ["SPANPROF_WALL"] = "true"
     started = field.run([sys.executable, "-c", "import profiled, sys; sys.exit(not profiled.start())"], os.environ[profiled.PROFILES])
     if started.code != 0:
         raise field.Skip(f"no clock {clock} on this machine: {started.stderr}")

@@ -1,6 +1,7 @@
 """Shared by the cells of this directory: reference run and profiled run, comparison, profiles, and the row of the table."""
 
 import glob
+import gzip
 import os
 import re
 import shutil
@@ -20,9 +21,12 @@ import profiled  # noqa: E402
 #: The function that uses CPU time in every program, in Python and in Node.js and Java.
 WORK = ["field_work", "fieldWork"]
 
+#: Rate of the variant in multiples of the default, 100 Hz. Cells state the numbers of samples at the default.
+SCALE = int(os.environ.get("SPANPROF_SAMPLE_RATE", "100")) // 100
+
 #: Lines on standard error of the profiled run alone: the cell's own reports, and spanprof's log lines with the
 #: prefixes of Java's and Node.js's loggers.
-OURS = re.compile(r"^report: |spanprof: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
+OURS = re.compile(r"^report: |spanprof(?: governor)?: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
 #: Parts of a line that differ from run to run: identifiers, numbers.
 VARYING = re.compile(r"spanprof-field-\w+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|0x[0-9a-f]+|\d+")
 
@@ -110,6 +114,13 @@ def cpu_samples(profiles):
             yield from ((values[0], labels, stack) for values, labels, stack in samples)
 
 
+def times(profiles):
+    """The begin of each profile, in seconds since 1970."""
+    for path in glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True):
+        with gzip.open(path) as file:
+            yield dict(pprof_file.fields(file.read()))[9] / 1e9
+
+
 def functions(profiles):
     """CPU samples per function name."""
     found = {}
@@ -120,11 +131,12 @@ def functions(profiles):
 
 
 def expect_labels(profiles, key, expected, at_least):
-    """Fails the cell unless the samples of each function have its value of the label; returns their number.
+    """Fails the cell unless the samples of each function have its value of the label; returns their number. `at_least` is that
+    of each function at the default rate.
 
     A sample without any label is counted as wrong too, but for one of a hundred: the tick at the border of a scope.
     """
-    right = dict.fromkeys(expected, 0)
+    right, at_least = dict.fromkeys(expected, 0), at_least * SCALE
     others = []
     for count, labels, stack in cpu_samples(profiles):
         for name in (name for name in expected if any(name in frame for frame in stack)):
@@ -146,8 +158,8 @@ def samples_of(profiles, name=None):
 
 
 def expect_samples(profiles, at_least=1, name=None):
-    """Fails the cell unless the profiles contain the function; returns its number of samples."""
-    count = samples_of(profiles, name)
+    """Fails the cell unless the profiles contain the function, with `at_least` samples at the default rate; returns their number."""
+    count, at_least = samples_of(profiles, name), at_least * SCALE
     files = len(glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True))
     expect(count >= at_least, f"{count} samples of {name or WORK[0]} in {files} profiles, expected {at_least} or more")
     return count

@@ -33,7 +33,7 @@ def tomcat():
             route = labels.get("http.route")
             field.expect(route in counts, f"{count} samples of fieldWork with the route {route}")
             counts[route] += count
-    field.expect(min(counts.values()) >= 30, f"samples per route: {counts}, expected 30 or more of 60 each")
+    field.expect(min(counts.values()) >= 30 * field.SCALE, f"samples per route: {counts}, expected those of 0.3 s or more of 0.6 s each")
     after = counts["/news/late/*"]
     return f"class loaders of both went, {sum(counts.values())} samples with their routes, {after} after the first was stopped"
 

@@ -6,12 +6,8 @@ import time
 
 #: Directory of the profiles. Unset in the reference run.
 PROFILES = "FIELD_PROFILES"
-#: `auto`, `thread_timer` or `perf`.
+#: A clock that the cell requires: unlike `SPANPROF_CLOCK`, no other clock replaces it.
 CLOCK = "FIELD_CLOCK"
-#: Samples per second of CPU time.
-RATE = "FIELD_RATE"
-#: Wall-clock samples are enabled unless it is empty.
-WALL = "FIELD_WALL"
 
 
 def start():
@@ -21,12 +17,11 @@ def start():
         return False
     import spanprof
 
+    clock = os.environ.get(CLOCK)
     try:
         return spanprof.start(
             service_name="field",
-            clock=os.environ.get(CLOCK) or "auto",
-            sample_rate=int(os.environ.get(RATE) or 100),
-            wall=bool(os.environ.get(WALL)),
+            **({"clock": clock} if clock else {}),
             upload_interval=1,
             destinations=[{"type": "file", "directory": directory, "keep": 10_000}],
         )

@@ -1,5 +1,6 @@
 //! Frameworks and production programs under the profiler. In each cell, results and exit status of the program equal those of
-//! a run without spanprof, and the profiles contain its functions. Cells are independent; the final table has a row per cell.
+//! a run without spanprof, and the profiles contain its functions. Cells are independent; each runs once per variant of
+//! settings. The final table has a row per run.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ enum Requirement {
     Java,
     /// `FIELD_REDIS` is a Redis; `FIELD_REDIS_LIBRARIES` has its libraries unless they are installed.
     Redis,
+    /// `FIELD_FAKETIME` is libfaketime; besides, those of `Node`.
+    Faketime,
 }
 
 const fn cell(name: &'static str, program: &'static str, words: &'static [&'static str]) -> FieldCell {
@@ -52,6 +55,10 @@ const fn in_java(name: &'static str, program: &'static str, words: &'static [&'s
 
 const fn with_redis(name: &'static str, program: &'static str, words: &'static [&'static str]) -> FieldCell {
     FieldCell { needs: Requirement::Redis, ..cell(name, program, words) }
+}
+
+const fn with_faketime(name: &'static str, words: &'static [&'static str]) -> FieldCell {
+    FieldCell { needs: Requirement::Faketime, ..cell(name, "altered_clocks.py", words) }
 }
 
 /// For cells of many processes or some hundred threads: minutes on an idle machine, longer on a busy one.
@@ -101,6 +108,8 @@ const CELLS: &[FieldCell] = &[
     cell("fork-data-loader", "workers.py", &["data-loader"]),
     cell("fork-children", "workers.py", &["children"]),
     cell("fork-pid1", "workers.py", &["pid1"]),
+    with_faketime("altered-clocks-python", &["python"]),
+    with_faketime("altered-clocks-node", &["node"]),
     cell("go-before", "go_beside.py", &["before"]),
     cell("go-after", "go_beside.py", &["after"]),
     on_node(20, cell("node-cluster-20", "node_processes.py", &["cluster", "3"])),
@@ -125,29 +134,62 @@ const CELLS: &[FieldCell] = &[
     in_java("java-old-extension", "java_programs.py", &["old-extension"]),
 ];
 
+/// Settings of spanprof in every program of a cell, as environment variables. Settings in the code of a program have precedence:
+/// the clocks of the cells `exec`.
+struct Variant {
+    name: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+}
+
+const CLOCK: (&str, &str) = ("SPANPROF_CLOCK", "thread_timer");
+const PROFILES: (&str, &str) = ("SPANPROF_PROFILES", "all");
+const RATE: (&str, &str) = ("SPANPROF_SAMPLE_RATE", "1000");
+
+/// The default clock is perf where the kernel permits it.
+const VARIANTS: [Variant; 4] = [
+    Variant { name: "defaults", settings: &[] },
+    Variant { name: "timer", settings: &[CLOCK] },
+    Variant { name: "all", settings: &[PROFILES, RATE] },
+    Variant { name: "all-timer", settings: &[PROFILES, RATE, CLOCK] },
+];
+
 /// An environment variable of the programs.
 type Variable = (&'static str, OsString);
 
-/// Result of a cell: a row of the table.
+/// Result of a cell with one variant: a row of the table.
 struct CellReport {
     name: &'static str,
+    variant: &'static str,
     text: String,
     seconds: u64,
     has_failed: bool,
 }
 
 pub fn run(given: &LiveArguments) -> StepResult {
-    let chosen = chosen(&given.cell)?;
+    let (chosen, variants) = (chosen(&given.cell)?, chosen_variants(&given.variant)?);
     let mut preparation = Preparation { is_release: given.release, prepared: Vec::new(), modules: None };
     let python = preparation.python()?;
     for cell in &chosen {
         preparation.prepare(cell.needs);
     }
+    let runs = chosen.iter().flat_map(|cell| variants.iter().map(move |variant| (cell, variant)));
     let rows: Vec<CellReport> =
-        chosen.into_iter().map(|cell| cell.run(&python, preparation.variables(cell.needs))).collect();
+        runs.map(|(cell, variant)| cell.run(&python, variant, preparation.variables(cell.needs))).collect();
     println!("\n{}", table(&rows));
-    let failed: Vec<_> = rows.iter().filter(|row| row.has_failed).map(|row| row.name).collect();
+    let failed: Vec<_> =
+        rows.iter().filter(|row| row.has_failed).map(|row| format!("{} ({})", row.name, row.variant)).collect();
     all_passed("live field", &failed)
+}
+
+/// The variants of `--variant`.
+fn chosen_variants(names: &[String]) -> StepResult<Vec<&'static Variant>> {
+    let find = |name: &String| {
+        VARIANTS.iter().find(|variant| variant.name == name).ok_or_else(|| {
+            let all = VARIANTS.map(|variant| variant.name).join(", ");
+            StepFailure::new("arguments", format!("unknown variant `{name}`; the variants are: {all}"))
+        })
+    };
+    names.iter().map(find).collect()
 }
 
 /// The cells of `--cell`; a name also selects the cells that continue it after a hyphen. All without a name.
@@ -208,6 +250,7 @@ impl Preparation {
                 Requirement::Node(major) => self.node(major),
                 Requirement::Java => self.java(),
                 Requirement::Redis => redis(),
+                Requirement::Faketime => self.faketime(),
             };
             self.prepared.push((needs, variables));
         }
@@ -251,6 +294,13 @@ impl Preparation {
         };
         let chosen = node::runtimes::chosen(&[major])?.swap_remove(0);
         Ok(vec![("FIELD_NODE", chosen.program.into()), ("NODE_PATH", modules.into())])
+    }
+
+    fn faketime(&mut self) -> StepResult<Vec<Variable>> {
+        let library = debian::unpacked("libfaketime")?.join("usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1");
+        let mut variables = self.node(NODE)?;
+        variables.push(("FIELD_FAKETIME", library.into()));
+        Ok(variables)
     }
 
     /// Java: the JAR in `FIELD_JAR`, the programs in `FIELD_JAVA_PROGRAMS`, their class path in `FIELD_CLASSES`; Tomcat, Spring
@@ -312,18 +362,20 @@ fn redis() -> StepResult<Vec<Variable>> {
 }
 
 impl FieldCell {
-    fn run(&self, python: &PathBuf, variables: Result<&[Variable], &StepFailure>) -> CellReport {
+    fn run(&self, python: &PathBuf, variant: &Variant, variables: Result<&[Variable], &StepFailure>) -> CellReport {
+        let (name, variant_name) = (self.name, variant.name);
+        let report = |text, seconds, has_failed| CellReport { name, variant: variant_name, text, seconds, has_failed };
         let began = Instant::now();
         let variables = match variables {
             Ok(variables) => variables,
             Err(failure) => {
-                let text = format!("FAILED  not prepared: {failure}");
-                return CellReport { name: self.name, text, seconds: 0, has_failed: true };
+                return report(format!("FAILED  not prepared: {failure}"), 0, true);
             }
         };
         let mut text = None;
         let step =
             variables.iter().fold(ProcessStep::new(self.name, python), |step, (key, value)| step.env(key, value));
+        let step = variant.settings.iter().fold(step, |step, (key, value)| step.env(key, value));
         let outcome = step
             .arg(workspace::root().join("xtask/live/field").join(self.program))
             .args(self.words)
@@ -335,13 +387,14 @@ impl FieldCell {
             (None, Err(failure)) => format!("FAILED  {failure}"),
             (None, Ok(())) => "FAILED  ended without a row".to_owned(),
         };
-        CellReport { name: self.name, text, seconds: began.elapsed().as_secs(), has_failed }
+        report(text, began.elapsed().as_secs(), has_failed)
     }
 }
 
 fn table(rows: &[CellReport]) -> String {
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
-    let lines = rows.iter().map(|row| format!("{:width$}  {:>4} s  {}", row.name, row.seconds, row.text));
+    let line = |row: &CellReport| format!("{:width$}  {:9}  {:>4} s  {}", row.name, row.variant, row.seconds, row.text);
+    let lines = rows.iter().map(line);
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -371,9 +424,20 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_row_per_cell() {
-        let row = |name, text: &str| CellReport { name, text: text.to_owned(), seconds: 7, has_failed: false };
-        let text = table(&[row("a", "passed  1"), row("longer", "skipped no server")]);
-        assert_eq!(text, "a          7 s  passed  1\nlonger     7 s  skipped no server");
+    fn every_variant_is_selected_by_its_name_and_the_default_exists() {
+        let names: Vec<String> = VARIANTS.iter().map(|variant| variant.name.to_owned()).collect();
+        let chosen = chosen_variants(&names).unwrap();
+        assert_eq!(chosen.iter().map(|variant| variant.name).collect::<Vec<_>>(), names);
+        assert!(chosen_variants(&["fast".to_owned()]).is_err_and(|failure| failure.to_string().contains("all-timer")));
+    }
+
+    #[test]
+    fn the_table_has_a_row_per_cell_and_variant() {
+        let row = |name, variant, text: &str| {
+            let text = text.to_owned();
+            CellReport { name, variant, text, seconds: 7, has_failed: false }
+        };
+        let text = table(&[row("a", "defaults", "passed  1"), row("longer", "all-timer", "skipped no server")]);
+        assert_eq!(text, "a       defaults      7 s  passed  1\nlonger  all-timer     7 s  skipped no server");
     }
 }
