@@ -17,19 +17,17 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 use crate::buffer_pool::{claim_buffer, return_all, PooledBuffer};
 use crate::entry::{MAX_FRAMES, NO_FRAME};
 pub use crate::sampler_table::thread_pointer;
-use crate::sampler_table::SamplerTable;
+use crate::sampler_table::{self, THREAD_SAMPLERS};
 use crate::thread_sampler;
 use crate::{
     AddressFilter, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
-    SelectedAllocation, ThreadSampler, ThreadSampling,
+    SelectedAllocation, ThreadSampling,
 };
 
 /// The heap profile of the process.
 pub static HEAP: HeapSampling = HeapSampling::new();
 /// The filter of the set in [`HEAP`]; a static of its own, so that its address is a constant in the hook.
 pub static LIVE_ADDRESSES: AddressFilter = AddressFilter::new();
-/// The countdowns of threads without thread-local storage.
-static THREAD_SAMPLERS: SamplerTable<ThreadSampler> = SamplerTable::new();
 
 /// Parameters of a run.
 pub struct HeapSettings {
@@ -119,7 +117,7 @@ impl HeapSampling {
     /// [`Self::select`] instead, which then counts it.
     #[inline(always)]
     pub fn passes(&self, bytes: usize) -> bool {
-        THREAD_SAMPLERS.passes(thread_pointer(), bytes)
+        sampler_table::passes(bytes)
     }
 
     /// False when the object at `address` is not in the live set.
@@ -132,7 +130,7 @@ impl HeapSampling {
     /// bytes; `None` when it is not a sample.
     #[cold]
     pub fn select(&self, bytes: usize) -> Option<u64> {
-        match THREAD_SAMPLERS.select(thread_pointer(), bytes)? {
+        match sampler_table::select(bytes)? {
             SelectedAllocation::Sample(interval) => Some(interval),
             SelectedAllocation::Probe => None,
         }

@@ -6,8 +6,13 @@
 //!    instructions read and which no other running thread has. A later thread with the same pointer continues the countdown
 //!    of the ended one: an exponential distance has no memory.
 //! 2. Only the owner counts in a slot, so loads and stores are enough, and threads share no cache line.
-//! 3. A thread whose slot belongs to another one has no countdown. It decides each allocation by a new distance: the
+//! 3. The slot of the thread that called [`select`] last is tried first: that is nearly always the one of the GIL's holder, and
+//!    costs less than the hash. Threads change this word once per sample, so those that allocate at the same time share it.
+//! 4. A thread whose slot belongs to another one has no countdown. It decides each allocation by a new distance: the
 //!    probability is the same, since the distance has no memory, but each allocation costs a draw.
+
+#[cfg(not(loom))]
+use core::sync::atomic::AtomicPtr;
 
 use crate::atomics::{AtomicU64, Ordering};
 #[cfg(not(loom))]
@@ -30,6 +35,40 @@ struct OwnedSlot<T> {
     /// Thread pointer of the owner; 0: none yet.
     owner: AtomicU64,
     state: T,
+}
+
+/// The countdowns of threads without thread-local storage.
+#[cfg(not(loom))]
+pub(crate) static THREAD_SAMPLERS: SamplerTable<ThreadSampler> = SamplerTable::new();
+
+/// A pointer in a cache line of its own, since every allocation of every thread reads it.
+#[cfg(not(loom))]
+#[repr(align(128))]
+struct RecentSlot(AtomicPtr<OwnedSlot<ThreadSampler>>);
+
+/// The slot of [`THREAD_SAMPLERS`] that is tried first.
+#[cfg(not(loom))]
+static RECENT: RecentSlot = RecentSlot(AtomicPtr::new((&raw const THREAD_SAMPLERS.0[0]).cast_mut()));
+
+/// [`SamplerTable::passes`] in [`THREAD_SAMPLERS`], for the calling thread.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn passes(bytes: usize) -> bool {
+    let thread = thread_pointer();
+    // SAFETY: only slots of the static table are ever stored there.
+    let recent = unsafe { &*RECENT.0.load(Ordering::Relaxed) };
+    match recent.owner.load(Ordering::Relaxed) == thread {
+        true => recent.state.passes(bytes),
+        false => THREAD_SAMPLERS.passes(thread, bytes),
+    }
+}
+
+/// [`SamplerTable::select`] in [`THREAD_SAMPLERS`], for the calling thread.
+#[cfg(not(loom))]
+pub(crate) fn select(bytes: usize) -> Option<SelectedAllocation> {
+    let thread = thread_pointer();
+    RECENT.0.store(core::ptr::from_ref(THREAD_SAMPLERS.slot(thread)).cast_mut(), Ordering::Relaxed);
+    THREAD_SAMPLERS.select(thread, bytes)
 }
 
 /// A state per thread.

@@ -167,7 +167,7 @@ pub(crate) fn stop() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler_table::SamplerTable;
+    use crate::sampler_table::{self, SamplerTable};
     use std::sync::{Mutex, PoisonError};
 
     /// Selected allocations of `count`, and their interval.
@@ -246,6 +246,26 @@ mod tests {
                 let errors = (*selected as f64 - expected) / (expected * (1.0 - probability)).sqrt();
                 println!("{} bytes: {selected} instead of {expected:.0}, {errors:+.2} standard errors", 8 << number);
                 assert!(errors.abs() < 4.5, "{} bytes: {selected} instead of {expected}", 8 << number);
+            }
+        });
+    }
+
+    #[test]
+    fn threads_of_the_process_select_with_the_probability_of_each_size_whichever_slot_is_tried_first() {
+        const ROUNDS: u32 = if cfg!(miri) { 50 } else { 500_000 };
+        one_at_a_time(|| {
+            start(8192, 5);
+            let count = |bytes: usize| {
+                (0..ROUNDS).filter(|_| !sampler_table::passes(bytes) && sampler_table::select(bytes).is_some()).count()
+            };
+            let threads: Vec<_> =
+                [8, 64, 512, 4096].map(|bytes| (bytes, std::thread::spawn(move || count(bytes)))).into();
+            for (bytes, thread) in threads {
+                let probability = 1.0 - (-(bytes as f64) / 8192.0).exp();
+                let expected = probability * f64::from(ROUNDS);
+                let selected = thread.join().unwrap() as f64;
+                let errors = (selected - expected) / (expected * (1.0 - probability)).sqrt();
+                assert!(errors.abs() < 5.0, "{bytes} bytes: {selected} instead of {expected}");
             }
         });
     }
