@@ -143,6 +143,76 @@ spanprof.stop()
     assert megabytes(target, "heap", "read") == pytest.approx(3.33, rel=0.14)
 
 
+def test_sampled_small_objects_keep_their_contents_are_counted_as_blocks_once_and_leave_the_profile_when_freed(run_target):
+    # Each request is sampled. Resizes go from and to sizes that pymalloc serves itself and sizes that it passes to RAW.
+    run_target(
+        RAW
+        + """
+for function in ("Malloc", "Realloc"):
+    getattr(ctypes.pythonapi, "PyObject_" + function).restype = ctypes.c_void_p
+ctypes.pythonapi.PyObject_Malloc.argtypes = [ctypes.c_size_t]
+ctypes.pythonapi.PyObject_Realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+ctypes.pythonapi.PyObject_Free.argtypes = [ctypes.c_void_p]
+SIZES = (10, 100, 512, 513, 40, 2000, 600, 300, 16)
+
+def blocks():
+    return sys.getallocatedblocks()
+
+def resized():
+    block = ctypes.pythonapi.PyObject_Malloc(SIZES[0])
+    ctypes.memmove(block, b"contents", 8)
+    for size in SIZES:
+        block = ctypes.pythonapi.PyObject_Realloc(block, size)
+        assert ctypes.string_at(block, 8) == b"contents", size
+    ctypes.pythonapi.PyObject_Free(block)
+
+def small():
+    return [bytes(100) for _ in range(2000)]
+
+early = small()
+start(heap_interval=1)
+before = blocks()
+for _ in range(20):
+    resized()
+time.sleep(0.5)
+late = small()
+# The ring may be full for some of them.
+assert live_samples() > 1000, live_samples()
+assert abs(blocks() - before - 2000) < 200, blocks() - before
+del early[:], late[:]
+assert live_samples() < 500, live_samples()
+assert abs(blocks() - before + 2000) < 200, blocks() - before
+spanprof.stop()
+"""
+    )
+
+
+def test_a_small_object_that_the_raw_domain_has_no_memory_for_is_allocated_without_a_sample(run_target):
+    run_target(
+        RAW
+        + """
+class Allocator(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("context", "malloc", "calloc", "realloc", "free")]
+
+start(heap_interval=1)
+raw, failing = Allocator(), Allocator()
+ctypes.pythonapi.PyMem_GetAllocator(0, ctypes.byref(raw))
+ctypes.pythonapi.PyMem_GetAllocator(0, ctypes.byref(failing))
+# Returns its first argument, a null context, in place of memory.
+assert raw.context is None
+failing.malloc = ctypes.cast(library.labs, ctypes.c_void_p)
+kept = [None] * 1000
+set_allocator, reference, numbers = ctypes.pythonapi.PyMem_SetAllocator, ctypes.byref, range(1000)
+set_allocator(0, reference(failing))
+for number in numbers:
+    kept[number] = object()
+set_allocator(0, reference(raw))
+assert all(type(one) is object for one in kept)
+spanprof.stop()
+"""
+    )
+
+
 @pytest.mark.parametrize("allocator", ["debug", "malloc_debug", "dev_mode"])
 def test_with_debug_allocators_the_raw_domain_is_declined_by_one_warning_and_the_others_count_everything(
     run_target, allocator

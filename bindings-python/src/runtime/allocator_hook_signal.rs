@@ -12,7 +12,10 @@
 //! 4. An object is removed from the live set before the saved allocator frees it: its address may be in use again at once.
 //! 5. An allocation is counted once, although pymalloc passes requests above [`LARGEST_SMALL`] bytes to the RAW domain: with
 //!    `SMALL_ONLY`, the hooks of MEM and OBJ leave these requests to the hook of RAW. pymalloc also passes each resize of
-//!    such an object to RAW, even to a small size: that one is counted by MEM or OBJ ([`RESIZING`]).
+//!    such an object to RAW, even to a small size: that one is counted by MEM or OBJ ([`PASSING`]).
+//! 6. Above pymalloc, MEM and OBJ have no hook of `free` ([`FREED_IN_RAW`]): a sampled small request becomes one of the
+//!    smallest size that it passes to RAW. pymalloc passes the free of such an object to RAW too, and the hook there finds it.
+//!    Without memory for this size the request is repeated with its own, and is no sample.
 //!
 //! # Changes in CPython
 //! | version | change | handled in |
@@ -77,14 +80,19 @@ pub static SAVED: [AtomicPtr<DomainAllocator>; 3] = [const { AtomicPtr::new(std:
 /// As [`SAVED`], for numpy's arrays.
 pub static SAVED_ARRAYS: AtomicPtr<ArrayAllocator> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The thread whose MEM or OBJ hook passes on a resize to a small size, by its thread pointer; 0 for none. The GIL serializes
-/// writers; an interpreter with a GIL of its own can make the resize count twice.
-static RESIZING: AtomicU64 = AtomicU64::new(0);
+/// The thread whose MEM or OBJ hook passes on a small request that the hook of RAW must not count, by its thread pointer; 0 for
+/// none. The GIL serializes writers; an interpreter with a GIL of its own can make the request count twice.
+static PASSING: AtomicU64 = AtomicU64::new(0);
 
 /// The thread that observes which hooks it reaches, by its thread pointer; 0 for none.
 static OBSERVER: AtomicU64 = AtomicU64::new(0);
 /// The domains whose hooks it reached, as bits.
 static REACHED: AtomicUsize = AtomicUsize::new(0);
+/// The address that the hook of RAW returned to it last.
+static REACHED_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+/// The domains whose allocator returns the addresses of RAW unchanged for large requests, as bits: it frees them there.
+static FREED_IN_RAW: AtomicUsize = AtomicUsize::new(0);
 
 /// The domains whose hooks `call` reaches on this thread: bit [`RAW`] and so on. One caller at a time, which holds the GIL.
 pub fn reached_by(call: impl FnOnce()) -> usize {
@@ -95,10 +103,26 @@ pub fn reached_by(call: impl FnOnce()) -> usize {
     REACHED.load(Ordering::Relaxed)
 }
 
-/// The hooks of a domain, with the context of the allocator below. `SMALL_ONLY`: these hooks count requests of at most
-/// [`LARGEST_SMALL`] bytes. The allocator below passes larger ones to the RAW domain, and the hook there counts them.
-pub fn hooks<const DOMAIN: usize, const SMALL_ONLY: bool>(context: *mut c_void) -> DomainAllocator {
-    DomainAllocator { functions: allocation_hooks::<DOMAIN, SMALL_ONLY>(context), free: free::<DOMAIN> }
+/// Whether the hook of RAW returned the object at this address last to the caller of [`reached_by`].
+pub fn is_object_of_raw(object: *mut c_void) -> bool {
+    REACHED_OBJECT.load(Ordering::Relaxed) == object as usize
+}
+
+/// The hooks of a domain above its allocator. `SMALL_ONLY`: these hooks count requests of at most [`LARGEST_SMALL`] bytes. The
+/// allocator below passes larger ones to the RAW domain, and the hook there counts them; with `is_freed_in_raw`, it also returns
+/// the address of RAW.
+pub fn hooks<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    below: &DomainAllocator,
+    is_freed_in_raw: bool,
+) -> DomainAllocator {
+    match is_freed_in_raw {
+        true => FREED_IN_RAW.fetch_or(1 << DOMAIN, Ordering::Relaxed),
+        false => FREED_IN_RAW.fetch_and(!(1 << DOMAIN), Ordering::Relaxed),
+    };
+    DomainAllocator {
+        functions: allocation_hooks::<DOMAIN, SMALL_ONLY>(below.functions.context),
+        free: if is_freed_in_raw { below.free } else { free::<DOMAIN> },
+    }
 }
 
 /// The hooks of numpy's arrays, with the context of the allocator below.
@@ -146,7 +170,7 @@ unsafe extern "C" fn malloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     bytes: usize,
 ) -> *mut c_void {
     if !passes::<SMALL_ONLY>(bytes) {
-        return sampled_malloc::<DOMAIN>(context, bytes);
+        return sampled_malloc::<DOMAIN, SMALL_ONLY>(context, bytes);
     }
     // SAFETY: the arguments of this call are those of the saved allocator, in the same domain.
     unsafe { (saved::<DOMAIN>().malloc)(context, bytes) }
@@ -160,7 +184,7 @@ unsafe extern "C" fn calloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     // The caller has checked that the product is at most PY_SSIZE_T_MAX.
     let bytes = elements.wrapping_mul(size);
     if !passes::<SMALL_ONLY>(bytes) {
-        return sampled_calloc::<DOMAIN>(context, elements, size);
+        return sampled_calloc::<DOMAIN, SMALL_ONLY>(context, elements, size);
     }
     // SAFETY: as in `malloc`.
     unsafe { (saved::<DOMAIN>().calloc)(context, elements, size) }
@@ -172,36 +196,36 @@ unsafe extern "C" fn realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     old: *mut c_void,
     bytes: usize,
 ) -> *mut c_void {
-    if DOMAIN == RAW {
-        let resizing = RESIZING.load(Ordering::Relaxed);
-        if resizing != 0 && resizing == thread_pointer() {
-            // SAFETY: as in `malloc`.
-            return unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
-        }
+    if DOMAIN == RAW && is_passed_on() {
+        // SAFETY: as in `malloc`.
+        return unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
     }
     let is_counted = passes::<SMALL_ONLY>(bytes);
     if !is_counted || HEAP.may_be_live(old as usize) {
         return sampled_realloc::<DOMAIN, SMALL_ONLY>(context, old, bytes, is_counted);
     }
-    pass_resize::<DOMAIN, SMALL_ONLY>(context, old, bytes)
+    // SAFETY: as in `malloc`.
+    pass_on(SMALL_ONLY && bytes <= LARGEST_SMALL, || unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) })
 }
 
+/// Calls the saved allocator, during which the hook of RAW counts nothing if `is_counted` here.
 #[inline(always)]
-fn pass_resize<const DOMAIN: usize, const SMALL_ONLY: bool>(
-    context: *mut c_void,
-    old: *mut c_void,
-    bytes: usize,
-) -> *mut c_void {
-    let is_marked = SMALL_ONLY && bytes <= LARGEST_SMALL;
-    if is_marked {
-        RESIZING.store(thread_pointer(), Ordering::Relaxed);
+fn pass_on(is_counted: bool, call: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    if is_counted {
+        PASSING.store(thread_pointer(), Ordering::Relaxed);
     }
-    // SAFETY: as in `malloc`.
-    let object = unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
-    if is_marked {
-        RESIZING.store(0, Ordering::Relaxed);
+    let object = call();
+    if is_counted {
+        PASSING.store(0, Ordering::Relaxed);
     }
     object
+}
+
+/// In the hook of RAW: whether the hook of MEM or OBJ above counts this request.
+#[inline(always)]
+fn is_passed_on() -> bool {
+    let passing = PASSING.load(Ordering::Relaxed);
+    passing != 0 && passing == thread_pointer()
 }
 
 unsafe extern "C" fn free<const DOMAIN: usize>(context: *mut c_void, object: *mut c_void) {
@@ -225,21 +249,31 @@ unsafe extern "C" fn free_array(context: *mut c_void, data: *mut c_void, bytes: 
 
 #[cold]
 #[inline(never)]
-extern "C" fn sampled_malloc<const DOMAIN: usize>(context: *mut c_void, bytes: usize) -> *mut c_void {
+extern "C" fn sampled_malloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    context: *mut c_void,
+    bytes: usize,
+) -> *mut c_void {
     let interval = select::<DOMAIN>(bytes);
     // SAFETY: as in `malloc`.
-    let object = unsafe { (saved::<DOMAIN>().malloc)(context, bytes) };
-    record(object, bytes, interval)
+    let malloc = |bytes| unsafe { (saved::<DOMAIN>().malloc)(context, bytes) };
+    let object = allocate::<DOMAIN, SMALL_ONLY>(bytes, interval, malloc);
+    if DOMAIN == RAW && is_observer() {
+        REACHED_OBJECT.store(object as usize, Ordering::Relaxed);
+    }
+    object
 }
 
 #[cold]
 #[inline(never)]
-extern "C" fn sampled_calloc<const DOMAIN: usize>(context: *mut c_void, elements: usize, size: usize) -> *mut c_void {
+extern "C" fn sampled_calloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    context: *mut c_void,
+    elements: usize,
+    size: usize,
+) -> *mut c_void {
     let bytes = elements.wrapping_mul(size);
     let interval = select::<DOMAIN>(bytes);
     // SAFETY: as in `malloc`.
-    let object = unsafe { (saved::<DOMAIN>().calloc)(context, elements, size) };
-    record(object, bytes, interval)
+    allocate::<DOMAIN, SMALL_ONLY>(bytes, interval, |bytes| unsafe { (saved::<DOMAIN>().calloc)(context, 1, bytes) })
 }
 
 #[cold]
@@ -252,11 +286,35 @@ extern "C" fn sampled_realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
 ) -> *mut c_void {
     let interval = if is_counted { None } else { select::<DOMAIN>(bytes) };
     let was_live = HEAP.freed(old as usize);
-    let object = pass_resize::<DOMAIN, SMALL_ONLY>(context, old, bytes);
+    // SAFETY: as in `malloc`.
+    let resize = |bytes| unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
+    let object = allocate::<DOMAIN, SMALL_ONLY>(bytes, interval, resize);
     if object.is_null() && was_live {
         HEAP.count_lost();
     }
-    record(object, bytes, interval)
+    object
+}
+
+/// Allocates, and records the sample. `interval`: of its selection.
+#[inline(always)]
+fn allocate<const DOMAIN: usize, const SMALL_ONLY: bool>(
+    bytes: usize,
+    interval: Option<u64>,
+    call: impl Fn(usize) -> *mut c_void,
+) -> *mut c_void {
+    let is_small = SMALL_ONLY && bytes <= LARGEST_SMALL;
+    if let Some(interval) = interval {
+        // Rule 6.
+        let is_enlarged = is_small && FREED_IN_RAW.load(Ordering::Relaxed) & 1 << DOMAIN != 0;
+        let requested = if is_enlarged { LARGEST_SMALL + 1 } else { bytes };
+        let object = pass_on(is_small, || call(requested));
+        if !object.is_null() || !is_enlarged {
+            HEAP.record_sample(object as usize, bytes, interval, walk_calling_thread);
+            return object;
+        }
+        HEAP.count_lost();
+    }
+    pass_on(is_small, || call(bytes))
 }
 
 #[cold]
@@ -267,19 +325,20 @@ extern "C" fn sampled_free<const DOMAIN: usize>(context: *mut c_void, object: *m
     unsafe { (saved_domain::<DOMAIN>().free)(context, object) }
 }
 
-/// Before the allocation that did not pass. `None`: it is not a sample.
-fn select<const DOMAIN: usize>(bytes: usize) -> Option<u64> {
+fn is_observer() -> bool {
     let observer = OBSERVER.load(Ordering::Relaxed);
-    if observer != 0 && observer == thread_pointer() {
-        REACHED.fetch_or(1 << DOMAIN, Ordering::Relaxed);
-    }
-    HEAP.select(bytes)
+    observer != 0 && observer == thread_pointer()
 }
 
-/// After the allocation.
-fn record(object: *mut c_void, bytes: usize, interval: Option<u64>) -> *mut c_void {
-    if let Some(interval) = interval {
-        HEAP.record_sample(object as usize, bytes, interval, walk_calling_thread);
+/// Before the allocation that did not pass. `None`: it is not a sample.
+fn select<const DOMAIN: usize>(bytes: usize) -> Option<u64> {
+    if is_observer() {
+        REACHED.fetch_or(1 << DOMAIN, Ordering::Relaxed);
     }
-    object
+    let interval = HEAP.select(bytes);
+    // A request of rule 6 was counted above. The countdown is drawn again if it ended here, and has the same distribution.
+    if DOMAIN == RAW && is_passed_on() {
+        return None;
+    }
+    interval
 }

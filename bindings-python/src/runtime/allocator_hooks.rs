@@ -18,7 +18,9 @@ use pyo3::prelude::*;
 use spanprof::binding;
 use spanprof::LogLevel;
 
-use super::allocator_hook_signal::{hooks, reached_by, DomainAllocator, LARGEST_SMALL, MEM, OBJ, RAW, SAVED};
+use super::allocator_hook_signal::{
+    hooks, is_object_of_raw, reached_by, DomainAllocator, LARGEST_SMALL, MEM, OBJ, RAW, SAVED,
+};
 use super::{array_handler, interpreter};
 
 type GetAllocator = unsafe extern "C" fn(c_int, *mut DomainAllocator);
@@ -49,19 +51,23 @@ impl AllocatorApi {
         })
     }
 
-    /// Whether an allocation of `bytes` in `domain` reaches the hook of `target`, also if another allocator wraps that hook.
-    fn reaches(&self, domain: usize, bytes: usize, target: usize) -> bool {
+    /// Whether an allocation of `bytes` in `domain` reaches the hook of `target`, also if another allocator wraps that hook, and
+    /// whether the hook of RAW returned the address of the object.
+    fn reaches(&self, domain: usize, bytes: usize, target: usize) -> (bool, bool) {
+        let mut is_of_raw = false;
         let reached = reached_by(|| {
             // SAFETY: the caller holds the GIL; each object is freed in the domain in which it was allocated.
             unsafe {
-                match domain {
-                    RAW => (self.raw_free)((self.raw_malloc)(bytes)),
-                    MEM => ffi::PyMem_Free(ffi::PyMem_Malloc(bytes)),
-                    _ => ffi::PyObject_Free(ffi::PyObject_Malloc(bytes)),
-                }
+                let (object, free): (_, RawFree) = match domain {
+                    RAW => ((self.raw_malloc)(bytes), self.raw_free),
+                    MEM => (ffi::PyMem_Malloc(bytes), ffi::PyMem_Free),
+                    _ => (ffi::PyObject_Malloc(bytes), ffi::PyObject_Free),
+                };
+                is_of_raw = is_object_of_raw(object);
+                free(object);
             }
         });
-        reached & 1 << target != 0
+        (reached & 1 << target != 0, is_of_raw)
     }
 }
 
@@ -83,10 +89,13 @@ pub fn install(py: Python<'_>) -> Result<(), String> {
 
 fn install_in<const DOMAIN: usize>(_py: Python<'_>, api: &AllocatorApi) {
     // A second hook above the first would call itself forever.
-    if api.reaches(DOMAIN, 1, DOMAIN) {
+    if api.reaches(DOMAIN, 1, DOMAIN).0 {
         return;
     }
-    let is_passed_on = DOMAIN != RAW && api.reaches(DOMAIN, LARGEST_SMALL + 1, RAW);
+    let (is_passed_on, is_of_raw) = match DOMAIN {
+        RAW => (false, false),
+        _ => api.reaches(DOMAIN, LARGEST_SMALL + 1, RAW),
+    };
     let mut current = MaybeUninit::<DomainAllocator>::uninit();
     // SAFETY: the interpreter fills the whole struct for a valid domain.
     let current = unsafe {
@@ -96,8 +105,8 @@ fn install_in<const DOMAIN: usize>(_py: Python<'_>, api: &AllocatorApi) {
     // Leaked: a thread may be in a hook at any time. Stored first: the hook runs as soon as it is set.
     SAVED[DOMAIN].store(Box::leak(Box::new(current)), Ordering::Release);
     let hooks = match is_passed_on {
-        true => hooks::<DOMAIN, true>(current.functions.context),
-        false => hooks::<DOMAIN, false>(current.functions.context),
+        true => hooks::<DOMAIN, true>(&current, is_of_raw),
+        false => hooks::<DOMAIN, false>(&current, false),
     };
     // SAFETY: the hooks pass each call to the allocator that they replace, with its context, which does not change. A thread
     // that reads the table meanwhile thus finds a valid pair of function and context.
