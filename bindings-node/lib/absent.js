@@ -37,6 +37,7 @@
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
+ * @property {() => void} delayTermination
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
@@ -117,6 +118,7 @@ const absent = {
   currentInHandler: () => 0,
   registerStorage: () => true,
   registerThread: () => false,
+  delayTermination: () => {},
   suspendCurrentThread: () => {},
   resumeCurrentThread: () => {},
   reportTurnsLongerThan: () => {},

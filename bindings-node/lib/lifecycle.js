@@ -163,7 +163,10 @@ function start(options) {
     if (workerThreads === 'true') workers.install();
     hostLog.flushEvery(Number(native.setting('upload_interval')));
     if (isMainThread) {
-      if (!hasExitHandler) process.once('exit', stopAtExit);
+      if (!hasExitHandler) {
+        process.once('exit', stopAtExit);
+        process.on('removeListener', signals.listenerRemoved);
+      }
       hasExitHandler = true;
       signals.install(stopOnSignals, stop);
     }

@@ -1,8 +1,9 @@
 'use strict';
 // Sends the last window before a signal ends the process, for the signals in `stopOnSignals`. Without that option no listener is
-// installed, since a listener replaces the signal's default action.
+// installed, since a listener replaces the signal's default action. Not here: SIGTERM without a listener (native core).
 
 const os = require('node:os');
+const { native } = require('./native.js');
 
 /** @type {Map<string, () => void>} */
 const installed = new Map();
@@ -45,9 +46,17 @@ function uninstall(name) {
   process.removeListener(name, listener);
 }
 
+/**
+ * Listens to `removeListener` of `process`, after the listener of Node.js, which restores the default action.
+ * @param {string | symbol} name
+ */
+function listenerRemoved(name) {
+  if (name === 'SIGTERM') native.delayTermination();
+}
+
 /** Restores the default actions. */
 function uninstallAll() {
   for (const name of [...installed.keys()]) uninstall(name);
 }
 
-module.exports = { canListen, install, uninstallAll };
+module.exports = { canListen, install, listenerRemoved, uninstallAll };

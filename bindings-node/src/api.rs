@@ -153,6 +153,12 @@ pub fn resume_current_thread() {
     ffi_guard((), || with_running(Profiler::resume_current_thread));
 }
 
+/// Delays SIGTERM again after the program removed its last listener.
+#[napi]
+pub fn delay_termination() {
+    ffi_guard((), || with_running(Profiler::delay_termination));
+}
+
 /// Sets the duration above which a turn of any event loop becomes samples; 0 turns this off.
 #[napi]
 pub fn report_turns_longer_than(milliseconds: f64) {

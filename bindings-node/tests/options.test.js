@@ -72,30 +72,57 @@ test('labels, functions and loggers that throw never affect the program', () => 
 
 const SERVICE = `
   const spanprof = require('spanprof');
-  spanprof.start({ serviceName: 'signalled', destinations: [{ type: 'file', directory: process.argv[1] }], stopOnSignals: JSON.parse(process.argv[2]) });
-  if (process.argv[3] === 'own') process.once('SIGTERM', () => setTimeout(() => process.exit(5), 300));
-  const until = performance.now() + 300;
-  while (performance.now() < until);
-  setInterval(() => {}, 1000);
-  console.log('at work');`;
+  const own = () => setTimeout(() => process.exit(5), 300);
+  if (process.argv[3] === 'before') process.once('SIGTERM', own);
+  spanprof.start({ serviceName: 'signalled', uploadInterval: 300, destinations: [{ type: 'file', directory: process.argv[1] }], stopOnSignals: JSON.parse(process.argv[2]) });
+  if (process.argv[3] === 'after') process.once('SIGTERM', own);
+  if (process.argv[3] === 'raised') process.once('SIGTERM', () => process.kill(process.pid, 'SIGTERM'));
+  if (process.argv[3] === 'removed') process.on('SIGTERM', own).off('SIGTERM', own);
+  const work = () => { for (const until = process.cpuUsage().user + 300_000; process.cpuUsage().user < until;); };
+  work();
+  // The first window also reads the symbols of Node.js.
+  spanprof.flush(30).then(() => {
+    work();
+    console.log(process.listenerCount('SIGTERM'));
+    if (process.argv[3] === 'itself') process.kill(process.pid, 'SIGTERM');
+    if (process.argv[3] === 'blocked') for (;;);
+    setInterval(() => {}, 1000);
+  });`;
 
-/** The end of a service after SIGTERM, and its number of profiles. */
-async function endOf(t, signals, own = '') {
+/** The end of a service after SIGTERM, its number of listeners before, and its number of windows. */
+async function endOf(t, signals, way = '') {
   const directory = folder(t);
-  const child = spawn(process.execPath, ['-e', SERVICE, directory, JSON.stringify(signals), own], { cwd: __dirname, stdio: ['ignore', 'pipe', 'inherit'] });
-  await once(child.stdout, 'data');
-  child.kill('SIGTERM');
-  const [code, signal] = await once(child, 'exit');
-  return { code, signal, profiles: fs.existsSync(directory) ? fs.readdirSync(directory).filter((name) => /^cpu-.*\.pb\.gz$/.test(name)).length : 0 };
+  const child = spawn(process.execPath, ['-e', SERVICE, directory, JSON.stringify(signals), way], { cwd: __dirname, stdio: ['ignore', 'pipe', 'inherit'] });
+  const exit = once(child, 'exit');
+  const listeners = Number(await once(child.stdout, 'data'));
+  if (way !== 'itself') child.kill('SIGTERM');
+  const [code, signal] = await exit;
+  return { code, signal, listeners, windows: fs.readdirSync(directory).filter((name) => /^cpu-.*\.pb\.gz$/.test(name)).length };
 }
 
 test('a signal in stopOnSignals sends the last window, and then ends the process', async (t) => {
-  assert.deepEqual(await endOf(t, ['SIGTERM']), { code: null, signal: 'SIGTERM', profiles: 1 });
+  assert.deepEqual(await endOf(t, ['SIGTERM']), { code: null, signal: 'SIGTERM', listeners: 1, windows: 2 });
 });
 
-test('without stopOnSignals no signal listener is installed', async (t) => {
-  assert.deepEqual(await endOf(t, []), { code: null, signal: 'SIGTERM', profiles: 0 });
-});
+for (const [way, meaning] of Object.entries({
+  sent: 'without a listener',
+  itself: 'that the process sends to itself',
+  blocked: 'while JavaScript blocks the event loop',
+  removed: 'after its only listener was removed',
+  raised: 'that its `once` listener raises again',
+})) {
+  test(`SIGTERM ${meaning} sends the last window, and then ends the process`, async (t) => {
+    assert.deepEqual(await endOf(t, [], way), { code: null, signal: 'SIGTERM', listeners: Number(way === 'raised'), windows: 2 });
+  });
+}
+
+for (const way of ['before', 'after']) {
+  test(`a program with a listener for SIGTERM from ${way} the start decides when it ends`, async (t) => {
+    for (const signals of [[], ['SIGTERM']]) {
+      assert.deepEqual(await endOf(t, signals, way), { code: 5, signal: null, listeners: 1 + signals.length, windows: 2 });
+    }
+  });
+}
 
 test('with signals false the wall clock installs no signal handler', (t) => {
   const program = `
@@ -110,10 +137,6 @@ test('with signals false the wall clock installs no signal handler', (t) => {
   const [before, after] = JSON.parse(done.stdout);
   assert.equal(after, before);
   assert.match(done.stderr, /this runtime does not support wall-clock samples with signals=false/);
-});
-
-test('a program with its own listener for the signal decides when it ends', async (t) => {
-  assert.deepEqual(await endOf(t, ['SIGTERM'], 'own'), { code: 5, signal: null, profiles: 1 });
 });
 
 test('a worker with a preloaded profiler starts without a warning', (t) => {

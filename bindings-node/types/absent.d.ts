@@ -34,6 +34,7 @@ export = absent;
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
+ * @property {() => void} delayTermination
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
@@ -154,6 +155,7 @@ type Native = {
      */
     registerStorage: (storage: object, probe: number) => boolean;
     registerThread: () => boolean;
+    delayTermination: () => void;
     suspendCurrentThread: () => void;
     resumeCurrentThread: () => void;
     /**

@@ -47,6 +47,10 @@ impl Runtime for NativeRuntime {
         sys::capture_native
     }
 
+    fn delayed_termination(&self) -> Option<libc::sighandler_t> {
+        Some(libc::SIG_DFL)
+    }
+
     fn register_thread(&self) {
         sys::thread_context::current();
     }

@@ -68,9 +68,10 @@ pub trait Runtime: Send + Sync + 'static {
         libc::SIGPROF
     }
 
-    /// Whether SIGTERM at its default action may be delayed until the last window is delivered.
-    fn delays_termination(&self) -> bool {
-        false
+    /// The action of SIGTERM that may be delayed until the last window is delivered, besides SIG_DFL: a handler of the
+    /// language's runtime that only ends the process by the signal. `None`: SIGTERM is never delayed.
+    fn delayed_termination(&self) -> Option<libc::sighandler_t> {
+        None
     }
 
     /// Walks another thread for the wall profile; `None` when this runtime cannot.

@@ -374,6 +374,11 @@ impl Runtime for NodeRuntime {
         capture_signal::capture
     }
 
+    /// Node.js installs `node::SignalExit` (`src/node.cc`, 18 to 26), which restores the terminal and raises the signal again.
+    fn delayed_termination(&self) -> Option<libc::sighandler_t> {
+        Some(v8::symbol(&[c"_ZN4node10SignalExitEiP9siginfo_tPv"]) as libc::sighandler_t)
+    }
+
     fn submits(&self, kind: SampleKind) -> bool {
         kind == SampleKind::Gc
     }

@@ -8,7 +8,7 @@ const { fork } = require('node:child_process');
 const spanprof = require('spanprof');
 
 const [, , directory, way, role] = process.argv;
-spanprof.start({ serviceName: 'family', destinations: [{ type: 'file', directory }], stopOnSignals: ['SIGTERM'] });
+spanprof.start({ serviceName: 'family', destinations: [{ type: 'file', directory }] });
 
 function burn(milliseconds) {
   const [started, ownBefore] = [process.cpuUsage(), spanprof.stats()['cost.own_cpu_ns']];

@@ -178,8 +178,8 @@ impl Runtime for PythonRuntime {
         crate::host_log::follow_changed_settings();
     }
 
-    fn delays_termination(&self) -> bool {
-        true
+    fn delayed_termination(&self) -> Option<libc::sighandler_t> {
+        Some(libc::SIG_DFL)
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {

@@ -265,6 +265,13 @@ impl Profiler {
         }
     }
 
+    /// Lets SIGTERM wait for the last window again, after the program restored the default action.
+    pub fn delay_termination(&self) {
+        if let Some(session) = self.session().filter(|session| session.is_running()) {
+            session.delay_termination();
+        }
+    }
+
     /// Submits a sample of the runtime (allocation, lock, event loop) and returns its ring position. Never blocks. The
     /// error is the loss reason.
     pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {

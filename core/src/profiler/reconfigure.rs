@@ -187,8 +187,8 @@ impl Session {
 
     /// Lets SIGTERM wait for the last window while CPU samples are taken.
     pub(super) fn delay_termination(&self) {
-        if self.clocks.load().is_some() && self.runtime.delays_termination() {
-            sys::install_termination_handler();
+        if let Some(handler) = self.runtime.delayed_termination().filter(|_| self.clocks.load().is_some()) {
+            sys::install_termination_handler(handler);
         }
     }
 

@@ -15,5 +15,6 @@ mod redaction;
 mod schema;
 mod sidecars;
 mod surface;
+mod termination;
 mod wall_collection;
 mod watched_file;

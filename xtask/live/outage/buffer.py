@@ -100,7 +100,7 @@ def check_gaps(requests, ended):
             signals = [(kind, at) for kind, at in signals if at >= start]
         else:
             longest = max(longest, start - end)
-    # Only the window that was open is lost: at kill -9, and in Rust and Node.js at SIGTERM, which these programs do not handle.
+    # Only the window that was open at kill -9 is lost.
     if longest > MAX_GAP_SECONDS or any(lost > WINDOW_SECONDS + MAX_GAP_SECONDS for _, lost in unseen):
         sys.exit(f"windows are missing: gaps of up to {longest:.2f} s, and before signals {unseen}")
     return longest, [lost for _, lost in unseen]
