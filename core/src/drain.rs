@@ -144,6 +144,7 @@ impl Drain {
             let done = samples == 0 || ring.tail() >= head;
             if done || window.is_full() {
                 self.forget_ended_code(ring.tail());
+                self.runtime.end_batch();
                 if let Some(interval) = self.heap.limit() {
                     HEAP.set_interval(interval);
                 }

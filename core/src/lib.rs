@@ -40,6 +40,8 @@ pub mod config;
 #[doc(hidden)]
 pub mod conformance;
 pub mod context;
+#[cfg(feature = "native")]
+mod debug_info;
 mod delivery;
 mod drain;
 mod engine;

@@ -1,13 +1,14 @@
 //! The runtime of native Rust programs: frame pointers in the handler, debug information on the drain thread. Needs
 //! `-C force-frame-pointers=yes` for whole stacks and debug information for names and lines.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::binding::{set_lock_waits_reported, SelfWalks};
 use crate::config::Config;
+use crate::debug_info::DebugSymbols;
 use crate::runtime::{Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
+use crate::sys::PerProcess;
 use crate::{native_threads, sys, Error, Profiler};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
@@ -111,28 +112,8 @@ impl Runtime for NativeRuntime {
     }
 
     fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
-        let guard = SymbolizerGuard::enter();
-        // The addresses of programs and libraries are stable. Code of an unloaded library gets the name of the code that now
-        // occupies its address.
-        let append = |symbol: &backtrace::Symbol| {
-            let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_default();
-            let file = symbol.filename().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-            if !name.is_empty() {
-                out.push(Frame {
-                    function: name.into(),
-                    file: file.into(),
-                    start_line: 0,
-                    line: symbol.lineno().unwrap_or(0),
-                    column: symbol.colno().unwrap_or(0),
-                    frame_type: FrameType::Rust,
-                });
-            }
-        };
-        if guard.is_some() {
-            backtrace::resolve(raw.code as usize as *mut std::ffi::c_void, append);
-        }
-        drop(guard);
-        if out.is_empty() {
+        // Code of an unloaded library gets the name of the code that now occupies its address.
+        if !with_symbols(|symbols| symbols.frames(raw.code, out)) {
             let object = sys::native_symbol(raw.code);
             let file = object.map(|found| found.file.to_string_lossy().into_owned()).unwrap_or_default();
             let name = file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("native").to_owned();
@@ -140,6 +121,15 @@ impl Runtime for NativeRuntime {
             out.push(Frame { function, file: file.into(), frame_type: FrameType::Native, ..Frame::default() });
         }
     }
+
+    fn end_batch(&self) {
+        with_symbols(DebugSymbols::end_batch);
+    }
+}
+
+fn with_symbols<R>(body: impl FnOnce(&mut DebugSymbols) -> R) -> R {
+    static SYMBOLS: PerProcess<Mutex<DebugSymbols>> = PerProcess::empty();
+    SYMBOLS.with(|symbols| body(&mut symbols.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// Functions that the compiler generates for `#[global_allocator]`: `__rust_alloc_zeroed`, `__rg_alloc` and their kind.
@@ -160,34 +150,6 @@ fn is_between_program_and_allocator(frame: &Frame) -> bool {
     frame.file.ends_with(sys::ALLOCATOR_HOOK_FILE)
         || ENTRY_POINTS.iter().any(|prefix| last.starts_with(prefix))
         || STANDARD_CONTAINERS.iter().any(|(path, file)| name.starts_with(path) || frame.file.contains(file))
-}
-
-/// Marks a thread inside the `backtrace` crate, which holds its own lock meanwhile. A child forked then inherits a lock that
-/// is never released: it does not call the crate, and its frames have the name of their file.
-struct SymbolizerGuard;
-
-/// Low half: threads inside the crate. High half: fork generation of their process.
-static SYMBOLIZING: AtomicU64 = AtomicU64::new(0);
-
-impl SymbolizerGuard {
-    /// `None` where a thread of the parent was inside at the fork.
-    fn enter() -> Option<Self> {
-        let own = u64::from(sys::fork_generation()) << 32;
-        let entered = SYMBOLIZING.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-            let threads = word & !GENERATION;
-            let is_own = word & GENERATION == own;
-            (is_own || threads == 0).then_some(own + threads + 1)
-        });
-        entered.is_ok().then(|| Self)
-    }
-}
-
-const GENERATION: u64 = 0xffff_ffff << 32;
-
-impl Drop for SymbolizerGuard {
-    fn drop(&mut self) {
-        SYMBOLIZING.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 #[cfg(test)]

@@ -194,6 +194,9 @@ pub trait Runtime: Send + Sync + 'static {
     /// means that the code has ended: the frame becomes `[code_ended]` and is counted.
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>);
 
+    /// Called after frames were resolved, when no more are due: releases memory that only their resolution needs.
+    fn end_batch(&self) {}
+
     /// Called in a forked child on its only thread: drops the threads of the parent and keeps the code tables.
     fn after_fork_in_child(&self) {}
 

@@ -116,13 +116,10 @@ impl FileSymbols {
 impl SymbolTable {
     /// `None` when the file has no table, is too large, or is not the file loaded at `base`.
     fn read(path: &Path, base: u64) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        let mut head = [0; FIRST_PAGE_BYTES];
-        let len = file.read_at(&mut head, 0).ok()?;
-        if Some(hash_of(head.get(..len)?)) != hash_in_memory(base, len) {
+        if !is_loaded_from(path, base) {
             return None;
         }
-        Self::of_file(&file)
+        Self::of_file(&File::open(path).ok()?)
     }
 
     fn of_file(file: &File) -> Option<Self> {
@@ -251,7 +248,16 @@ fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     (unpacked.len() as u64 <= MAX_UNPACKED_BYTES).then_some(unpacked)
 }
 
-fn first_page_hash(base: u64) -> Option<u64> {
+/// Whether the file at `path` is the one loaded at `base`, and not a later version.
+pub(crate) fn is_loaded_from(path: &Path, base: u64) -> bool {
+    let mut head = [0; FIRST_PAGE_BYTES];
+    let read = File::open(path).and_then(|file| file.read_at(&mut head, 0));
+    let head = read.ok().and_then(|len| head.get(..len));
+    head.is_some_and(|head| Some(hash_of(head)) == hash_in_memory(base, head.len()))
+}
+
+/// Identifies the object that is loaded at `base`.
+pub(crate) fn first_page_hash(base: u64) -> Option<u64> {
     hash_in_memory(base, FIRST_PAGE_BYTES)
 }
 

@@ -20,6 +20,8 @@ mod clocks;
 #[cfg(test)]
 mod cost_tests;
 mod crash_marker;
+#[cfg(all(test, feature = "native"))]
+mod debug_info_tests;
 mod exported_symbols;
 mod file_symbols;
 mod fork;
@@ -35,6 +37,8 @@ mod library_copies;
 mod live_sets;
 #[cfg(test)]
 pub(crate) mod live_tests;
+#[cfg(feature = "native")]
+mod mapped_file;
 mod mapping;
 mod memory_limit;
 mod native_signal;
@@ -81,11 +85,15 @@ pub use crash_marker::{
     begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
 };
 pub use file_symbols::FileSymbols;
+#[cfg(feature = "native")]
+pub(crate) use file_symbols::{first_page_hash, is_loaded_from};
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use inherited_listener::{close_in_children, forget_close_in_children};
 pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use live_sets::{live_set, new_live_set};
+#[cfg(feature = "native")]
+pub(crate) use mapped_file::MappedFile;
 pub use mapping::has_address_space;
 pub use memory_limit::{memory_limit, MemoryLimit};
 pub use native_signal::{capture_native, copy_stack};
@@ -99,7 +107,7 @@ pub use peak_file::{
     PEAK_EXTENSION,
 };
 pub use per_process::PerProcess;
-pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
+pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, LoadedObject, NativeSymbol};
 #[cfg(feature = "native")]
 pub use profiled_allocator_signal::{probe_allocator, Profiled, ALLOCATOR_HOOK_FILE};
 pub use quota::{allowed_processors, cpu_group, cpu_quota, CpuGroup};
