@@ -107,9 +107,20 @@ impl Session {
             SampleSelection { thread_id: Some(thread_id), ..SampleSelection::of_kinds(&[SampleKind::Wall]) };
         let is_begun = self.control.collect(number, CollectionStep::Begin(selection), DRAIN_TIMEOUT, self.inbox);
         if !is_begun {
+            self.log_late("is empty");
             self.end_wall_collection(number);
         }
         is_begun
+    }
+
+    /// A collected profile is incomplete because the drain thread was too late.
+    fn log_late(&self, consequence: &str) {
+        if self.is_alive() {
+            let limit_s = DRAIN_TIMEOUT.as_secs();
+            let reason = format!("the drain thread had not processed the samples before it within {limit_s} s");
+            let text = format!("spanprof: a collected profile {consequence}: {reason}; collect for longer, or later");
+            log(LogLevel::Warning, &text);
+        }
     }
 
     fn end_wall_collection(&self, number: u32) -> Option<ProfilesData> {
@@ -120,7 +131,9 @@ impl Session {
         if self.is_alive() {
             self.release_wall(false);
             let end = CollectionStep::End(vec![SampleKind::Wall]);
-            self.control.collect(number, end, DRAIN_TIMEOUT, self.inbox);
+            if !self.control.collect(number, end, DRAIN_TIMEOUT, self.inbox) {
+                self.log_late("is incomplete");
+            }
         }
         let data = self.control.take_collected(number);
         self.control.cancel_collection(number, self.inbox);
