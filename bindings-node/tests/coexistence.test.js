@@ -26,8 +26,8 @@ function sampledMs(folder) {
   return burning.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;
 }
 
-/** The process burns 500 ms in it, including the CPU time of V8's and the profiler's threads. */
-const assertComplete = (folder) => assert.ok(sampledMs(folder) > 250, `${sampledMs(folder)} ms of 500`);
+/** The main thread burns 500 ms in it. Samples in the other profiler's code do not contain it. */
+const assertComplete = (folder) => assert.ok(sampledMs(folder) > 400, `${sampledMs(folder)} ms of 500`);
 
 for (const [flag, kind, namesOf] of [
   ['--cpu-prof', '.cpuprofile', (profile) => profile.nodes.map((node) => node.callFrame.functionName)],

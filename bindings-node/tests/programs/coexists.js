@@ -2,16 +2,20 @@
 // Burns CPU time in a known function under the profiler, while another profiler runs too: V8's own, enabled by flags, or the
 // inspector, in this process or attached. Ends when it receives a line.
 
+const fs = require('node:fs');
 const spanprof = require('spanprof');
 
 const [, , directory, profiler] = process.argv;
 
+/** CPU time of the main thread, in nanoseconds: that of the process includes the threads of the profilers. */
+const usedNs = () => Number(fs.readFileSync('/proc/self/schedstat', 'latin1').split(' ')[0]);
+
 /** Stays alive, for the heap profile: many times V8's sampling interval. */
 const kept = (globalThis.kept = []);
 function burnAndMake(milliseconds) {
-  const end = process.cpuUsage().user + milliseconds * 1000;
-  while (process.cpuUsage().user < end) {
-    kept.push(Array.from({ length: 300 }, (_, n) => n * n));
+  const end = usedNs() + milliseconds * 1e6;
+  while (usedNs() < end) {
+    for (let made = 0; made < 20; made++) kept.push(Array.from({ length: 300 }, (_, n) => n * n));
     if (kept.length > 5000) kept.length = 2500;
   }
   return kept.length;
