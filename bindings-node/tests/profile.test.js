@@ -200,6 +200,16 @@ test('V8\'s compiler and collector and libuv\'s pool have frames of their own', 
   assert.deepEqual(stacks.filter((stack) => stack.join().includes('JobTask') && /^.thread/.test(stack.at(-1)) && stack.at(-1) !== '[thread V8Worker]'), []);
 });
 
+const hasSqlite = require('node:module').builtinModules.includes('node:sqlite');
+for (const mode of ['defaults', 'wall']) {
+  // A signal would end a nap early; restarted naps would take any time.
+  test(`a wait of the program takes its time with ${mode}`, { skip: !hasSqlite && 'without node:sqlite' }, (t) => {
+    const { output } = profiled(t, 'busy_timeout.js', mode);
+    assert.equal(output.refused, 'database is locked');
+    assert.ok(output.milliseconds > 990 && output.milliseconds < 3000, `${output.milliseconds} ms of 1000`);
+  });
+}
+
 test('no thread of the profiler wakes up while the process idles', (t) => {
   const { output } = profiled(t, 'idle.js');
   // The timers of the program itself may use enough CPU for a sample, which opens a window that is closed and sent.

@@ -181,12 +181,15 @@ impl Watcher {
 
     /// Walks a blocked thread, unless it used the CPU for most of the time since the last inspection.
     fn inspect_block(&mut self, index: usize, thread: &JsThread, turn_began_ns: u64, now_ns: u64) {
-        let Some(cpu_ns) = sys::thread_cpu_ns(thread.thread_id.load(Ordering::Acquire)) else { return };
+        let thread_id = thread.thread_id.load(Ordering::Acquire);
+        let Some(cpu_ns) = sys::thread_cpu_ns(thread_id) else { return };
         let previous = self.loops[index];
         let is_first = previous.turn_began_ns != turn_began_ns;
         let elapsed_ns = now_ns.saturating_sub(previous.inspected_ns);
         let is_off_cpu = is_first || cpu_ns.saturating_sub(previous.cpu_ns) < elapsed_ns / 2;
-        let is_pending = (is_off_cpu || previous.is_pending) && self.walk(index, thread);
+        // A thread without a processor gets no signal, nor does one whose wait the kernel does not show.
+        let is_waiting = is_off_cpu && sys::system_call_wait(thread_id).is_some();
+        let is_pending = (is_waiting || previous.is_pending) && self.walk(index, thread);
         self.loops[index] = WatchedLoop { turn_began_ns, inspected_ns: now_ns, cpu_ns, is_pending };
     }
 

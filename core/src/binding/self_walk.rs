@@ -162,7 +162,8 @@ impl SelfWalks {
     }
 
     /// Takes the response of a thread, if `review` accepts it. `None` if no request is pending; `SignalBlocked` until the
-    /// thread responds. `identity`: that of the thread which has the id now, or `None` if it has ended.
+    /// thread responds; another reason if its request is canceled. `identity`: that of the thread which has the id now, or
+    /// `None` if it has ended.
     pub fn take_response(
         &mut self,
         thread_id: u32,
@@ -179,8 +180,7 @@ impl SelfWalks {
                 return None;
             }
             // A pending clock signal may have absorbed the request's signal.
-            self.send_signal.map(|send| send(thread_id, pending.request.index));
-            return Some(Captured::Dropped(DropReason::SignalBlocked));
+            return Some(Captured::Dropped(self.send(thread_id)));
         };
         let [begun_ns, ended_ns] = walk.cpu_ns;
         let has_run = pending.discarded > 0 && begun_ns.wrapping_sub(pending.discarded_ns) > RETURN_NS;
@@ -252,8 +252,9 @@ impl SelfWalks {
             return DropReason::TooManyThreads;
         };
         self.pending.insert(thread_id, PendingWalkRequest { request, identity, discarded: 0, discarded_ns: 0 });
-        REQUESTS_SENT.fetch_add(1, Ordering::Relaxed);
-        self.send(thread_id)
+        let reason = self.send(thread_id);
+        REQUESTS_SENT.fetch_add(u64::from(reason == DropReason::SignalBlocked), Ordering::Relaxed);
+        reason
     }
 
     /// Issues a free request, or a new one.
@@ -267,8 +268,13 @@ impl SelfWalks {
         Some(PublishedRequest { requester, index: self_walk::publish(request)? })
     }
 
-    /// Sends the signal of a pending request; returns the drop reason that applies until the response.
+    /// Sends the signal of a pending request, or cancels the request where the signal would end a wait of the program; returns the
+    /// drop reason that applies until the response.
     fn send(&mut self, thread_id: u32) -> DropReason {
+        if sys::signal_ends_wait(thread_id) {
+            self.close(|id| id == thread_id);
+            return DropReason::WaitNotInterrupted;
+        }
         let index = self.pending.get(&thread_id).map(|pending| pending.request.index);
         if self.send_signal.zip(index).is_some_and(|(send, index)| send(thread_id, index)) {
             return DropReason::SignalBlocked;

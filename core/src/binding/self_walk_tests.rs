@@ -1,6 +1,7 @@
 //! Tests of the wall sampler's side of self-walks. Signals are only counted as sent: each test responds itself.
 
 use super::*;
+use std::io::{Read, Write};
 
 const TARGET: WalkTarget = WalkTarget { thread_id: u32::MAX - 1, identity: 4096, epoch: 5 };
 const PENDING: Option<Captured> = Some(Captured::Dropped(DropReason::SignalBlocked));
@@ -243,4 +244,37 @@ fn the_number_of_stored_stacks_is_bounded() {
         walks.store(WalkTarget { thread_id, ..TARGET }, 1_000, &stack);
     }
     assert_eq!(walks.stacks.len(), 1);
+}
+
+#[test]
+fn a_wait_that_a_signal_would_end_gets_none_and_its_request_is_canceled() {
+    fn until_in(thread_id: u32, number: libc::c_long) {
+        while sys::system_call_wait(thread_id).is_none_or(|wait| wait.number != number) {
+            std::thread::yield_now();
+        }
+    }
+    const NOT_INTERRUPTED: DropReason = DropReason::WaitNotInterrupted;
+    let ((tell, told), (leave, left)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let (mut here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let thread = std::thread::spawn(move || {
+        tell.send(sys::thread_id()).unwrap();
+        // In a futex, then on a socket.
+        left.recv().unwrap();
+        there.read(&mut [0])
+    });
+    let thread_id = told.recv().unwrap();
+    let target = WalkTarget { thread_id, ..TARGET };
+    let mut walks = walks();
+    until_in(thread_id, libc::SYS_futex);
+    assert_eq!(walks.request(target), DropReason::SignalBlocked, "the kernel restarts a futex");
+    leave.send(()).unwrap();
+    until_in(thread_id, libc::SYS_recvfrom);
+    walks.send_signal = Some(|_, _| panic!("a signal was sent"));
+    let mut stack = RawStack::new(&mut []);
+    let response = walks.take_response(thread_id, Some(TARGET.identity), &mut stack, |_| WalkReview::Accept);
+    assert_eq!(response, Some(Captured::Dropped(NOT_INTERRUPTED)), "the signal of a request is not repeated");
+    assert_eq!(walks.request(target), NOT_INTERRUPTED);
+    assert!(walks.pending.is_empty());
+    here.write_all(&[0]).unwrap();
+    assert_eq!(thread.join().unwrap().unwrap(), 1);
 }

@@ -117,6 +117,7 @@ pub use termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };
 pub use thread_start::{start_own_thread, StartedThread};
+pub(crate) use thread_state::signal_ends_wait;
 pub use thread_state::{run_delay_ns, system_call_wait, thread_state, SystemCallWait, ThreadState};
 pub use threads::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
 pub use time::{

@@ -40,6 +40,43 @@ pub fn system_call_wait(thread_id: u32) -> Option<SystemCallWait> {
     parse_wait(read(thread_id, "syscall", &mut buffer)?)
 }
 
+/// Whether a thread waits in a system call that returns EINTR after a signal handler, although the handler has SA_RESTART: those of
+/// signal(7), "Interruption of system calls and library functions by signal handlers". Programs often take this for the end of the
+/// wait, and a restart would begin the timeout again. Not `epoll_wait`: event loops handle its EINTR. Calls on sockets return it only
+/// if they have a timeout, which the kernel does not show.
+pub(crate) fn signal_ends_wait(thread_id: u32) -> bool {
+    system_call_wait(thread_id).is_some_and(|wait| NEVER_RESTARTED.contains(&wait.number))
+}
+
+const NEVER_RESTARTED: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_select,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pause,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_io_getevents,
+];
+
 /// Time for which a thread could run but had no processor, since its start; `None` when the kernel does not count it.
 pub fn run_delay_ns(thread_id: u32) -> Option<u64> {
     let mut buffer = [0; MAX_BYTES];

@@ -60,4 +60,6 @@ drop_reasons! {
     SignalBlocked = 14, "signal_blocked";
     /// The tick came more than two periods late; its stack represents one period, the CPU time before it has no stack.
     LateTick = 15, "late_tick";
+    /// The thread waited in a system call that a signal would end early, and was not interrupted to walk its stack.
+    WaitNotInterrupted = 16, "wait_not_interrupted";
 }

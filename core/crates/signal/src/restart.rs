@@ -105,33 +105,7 @@ pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, overf
     if kernel_entered_from(overflow) != Some(pc as u64) {
         return;
     }
-    repeat_call(registers, |number| RESTARTABLE.contains(number));
-}
-
-/// As [`restart_interrupted_call`], for a signal that another thread of the process sent to a waiting thread. `epoll_wait` keeps
-/// its EINTR: event loops handle it, with the time that is left. There is no record of the call. If a handler of
-/// the host interrupted it while the signal was sent, its EINTR is lost, as if the host's signal had arrived before the call.
-///
-/// # Safety
-/// As for [`restart_interrupted_call`].
-#[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn restart_waiting_call(ucontext: *mut libc::c_void) {
-    // SAFETY: valid by the caller's contract; this handler has exclusive access to the context until it returns.
-    let Some(context) = (unsafe { ucontext.cast::<libc::ucontext_t>().as_mut() }) else { return };
-    let registers = &mut context.uc_mcontext.gregs;
-    if registers[libc::REG_RAX as usize] == INTERRUPTED {
-        let is_restarted = |number: &libc::c_long| {
-            RESTARTABLE.contains(number) && ![libc::SYS_epoll_wait, libc::SYS_epoll_pwait].contains(number)
-        };
-        repeat_call(registers, is_restarted);
-    }
-}
-
-/// Moves back to the `syscall` instruction before the program counter, if the call's number is one that `is_restarted` accepts.
-#[cfg(target_arch = "x86_64")]
-fn repeat_call(registers: &mut [libc::greg_t], is_restarted: impl Fn(&libc::c_long) -> bool) {
-    let pc = registers[libc::REG_RIP as usize];
-    if let Some(number) = call_number(pc as usize).filter(is_restarted) {
+    if let Some(number) = call_number(pc as usize).filter(|number| RESTARTABLE.contains(number)) {
         registers[libc::REG_RAX as usize] = number;
         registers[libc::REG_RIP as usize] = pc - 2;
     }
@@ -179,13 +153,6 @@ pub(crate) unsafe fn is_in_masking_call(ucontext: *mut libc::c_void) -> Option<b
 /// None required; the signature matches the other architecture.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) unsafe fn restart_interrupted_call(_ucontext: *mut libc::c_void, _overflow: &OverflowRecord) {}
-
-/// Not implemented for this architecture.
-///
-/// # Safety
-/// None required; the signature matches the other architecture.
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) unsafe fn restart_waiting_call(_ucontext: *mut libc::c_void) {}
 
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {

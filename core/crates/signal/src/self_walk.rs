@@ -5,7 +5,7 @@
 
 use crate::exchange::WallRequest;
 use crate::forward::thread_id;
-use crate::{arm, guarded, restart, Context, HandlerContext, RawFrame, RawStack};
+use crate::{arm, guarded, Context, HandlerContext, RawFrame, RawStack};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Maximum number of requests of a process.
@@ -144,8 +144,6 @@ pub(crate) unsafe fn respond(index: usize, ucontext: *mut libc::c_void) {
         response.in_system_call = in_system_call;
         response.cpu_ns = [begun_ns, arm::thread_cpu_ns()];
     });
-    // SAFETY: the caller's contract; the thread does not block the fault signals, checked above.
-    unsafe { restart::restart_waiting_call(ucontext) };
 }
 
 #[cfg(all(test, not(loom), not(miri)))] // Signals of the system.
@@ -200,49 +198,6 @@ mod tests {
         let is_masked = |signal: libc::c_int| response.epoch >> (signal - 1) & 1 != 0;
         assert!(is_masked(signal_claim::in_use()) && is_masked(libc::SIGTRAP), "clock signals");
         assert!(!is_masked(libc::SIGSEGV), "guarded reads");
-    }
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn a_request_does_not_end_the_wait_of_its_thread() {
-        assert!(*INSTALLED);
-        let round = Box::leak(Box::new(Round::new()));
-        let (mut requester, request) = Box::leak(Box::new(WallRequest::new(round, SelfWalk::new()))).split();
-        let index = publish(request).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        let waiting = std::thread::spawn(move || {
-            tell.send(thread_id()).unwrap();
-            // Until a write: there is no timeout that a delay of this test could reach.
-            let mut pipe = [0; 2];
-            // SAFETY: the kernel writes two descriptors to a local.
-            assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-            tell.send(pipe[1] as u32).unwrap();
-            let mut awaited = libc::pollfd { fd: pipe[0], events: libc::POLLIN, revents: 0 };
-            // SAFETY: one descriptor, in a local.
-            let ready = unsafe { libc::poll(&mut awaited, 1, -1) };
-            (ready, std::io::Error::last_os_error().raw_os_error())
-        });
-        let (waiting_id, writer) = (told.recv().unwrap(), told.recv().unwrap() as i32);
-        let is_waiting = || {
-            let call = std::fs::read_to_string(format!("/proc/self/task/{waiting_id}/syscall")).unwrap_or_default();
-            call.starts_with(&format!("{} ", libc::SYS_poll))
-        };
-        while !is_waiting() {
-            std::thread::yield_now();
-        }
-        for _ in 0..3 {
-            assert!(requester.issue(waiting_id) && send(waiting_id, index, signal_claim::in_use()));
-            while requester.response().is_none() {
-                std::thread::yield_now();
-            }
-            while !waiting.is_finished() && !is_waiting() {
-                std::thread::yield_now();
-            }
-        }
-        assert!(!waiting.is_finished());
-        // SAFETY: one byte of a literal, to a pipe of this test.
-        assert_eq!(unsafe { libc::write(writer, [0u8].as_ptr().cast(), 1) }, 1);
-        assert_eq!(waiting.join().unwrap().0, 1);
     }
 
     #[test]
