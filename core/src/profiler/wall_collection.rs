@@ -108,7 +108,8 @@ impl Session {
         let is_begun = self.control.collect(number, CollectionStep::Begin(selection), DRAIN_TIMEOUT, self.inbox);
         if !is_begun {
             self.log_late("is empty");
-            self.end_wall_collection(number);
+            // Its result would be discarded: the caller does not wait for the drain thread a second time.
+            self.close_wall_collection(number);
         }
         is_begun
     }
@@ -136,9 +137,13 @@ impl Session {
             }
         }
         let data = self.control.take_collected(number);
+        self.close_wall_collection(number);
+        data
+    }
+
+    fn close_wall_collection(&self, number: u32) {
         self.control.cancel_collection(number, self.inbox);
         self.set_wall_collections(|count| count - 1);
-        data
     }
 
     /// Changes the number of collections of wall-clock samples; starts or ends the wall sampler.
