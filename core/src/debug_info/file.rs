@@ -95,8 +95,10 @@ fn section(object: &Elf, name: Option<&str>) -> Slice {
         match compressed.format {
             CompressionFormat::None => Some(compressed.data),
             CompressionFormat::Zlib => {
-                let mut unpacked = Vec::with_capacity(usize::try_from(compressed.uncompressed_size).ok()?);
                 let limit = compressed.uncompressed_size;
+                let mut unpacked = Vec::new();
+                // The size is that of the file's header: a damaged file must not end the program.
+                unpacked.try_reserve_exact(usize::try_from(limit).ok()?).ok()?;
                 ZlibDecoder::new(compressed.data).take(limit).read_to_end(&mut unpacked).ok()?;
                 Some(&*unpacked.leak())
             }
