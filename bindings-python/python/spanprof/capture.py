@@ -18,6 +18,13 @@ PROFILE_FILE = "profile.file"
 PROFILE_TYPE = "profile.type"
 
 
+def set_profile_types(span: Any) -> None:
+    """Names the profiles that are on in an attribute of the span."""
+    types = native.profile_types()
+    if types:
+        span.set_attribute(PROFILE_TYPE, types)
+
+
 class Capture:
     """The result and the profile of captured work; also a scope for ``with`` and ``async with``, whose profile is complete
     at its end. It can be used once."""
@@ -72,9 +79,7 @@ class Capture:
         if trace is not None:
             span = trace.get_current_span()
             span.set_attribute(PROFILE_FILE, os.fspath(path))
-            types = native.profile_types()
-            if types:
-                span.set_attribute(PROFILE_TYPE, types)
+            set_profile_types(span)
 
     def send(self, timeout: float | None = None) -> bool:
         """Sends the profile to the destinations of the running profiler, as types that begin with ``capture_``; True when it was

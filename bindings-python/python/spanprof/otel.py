@@ -13,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor as _SdkSpanProcessor
 
 from . import otel_link
-from .capture import PROFILE_TYPE
+from .capture import set_profile_types
 from .native import native
 
 #: Attribute of a local root span that identifies its profile: its own span id.
@@ -32,9 +32,7 @@ class SpanProcessor(_SdkSpanProcessor):
         if span.parent is None or span.parent.is_remote:
             context = span.get_span_context()
             span.set_attribute(PROFILE_ID, trace.format_span_id(context.span_id))
-            types = native.profile_types()
-            if types:
-                span.set_attribute(PROFILE_TYPE, types)
+            set_profile_types(span)
             native.begin_root_span(context.trace_id, context.span_id)
 
     def on_end(self, span: Any) -> None:

@@ -89,6 +89,7 @@ public final class Capture<T> {
             // The program has no OpenTelemetry API.
         }
     }
+
     /** As {@link #send(Duration)}, with {@code stopTimeout}. */
     public boolean send() {
         return sendWithin(-1);
