@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
+use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject, JString};
 use jni::sys::{jbyte, jint, jlong, JNIEnv};
 use jni::{Env, EnvUnowned};
 use spanprof::binding::{self, log};
@@ -406,6 +406,17 @@ fn words_buffer(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni:
     // SAFETY: the words are atomic and never freed, and only this thread writes them.
     let buffer: JByteBuffer<'_> = unsafe { env.new_direct_byte_buffer(address as *mut jbyte as *mut u8, bytes) }?;
     Ok(LocalRef(buffer.into_raw()))
+}
+
+/// Whether the boot loader has loaded a class.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_isLoaded<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    name: JString<'l>,
+) -> bool {
+    // SAFETY: the environment and an argument of this native method.
+    ffi_guard(env, |env| Ok(unsafe { runtime::loaded_class::is_loaded(env.get_raw(), name.as_raw()) }))
 }
 
 /// Log lines for the host's logger: `info` or `warning`, then the text. Waits up to `nanos` for the first line. Null if no

@@ -59,6 +59,7 @@ pub fn all() -> Vec<NativeMethod> {
         c"threadBuffer" c"()Ljava/nio/ByteBuffer;" api::Java_io_spanprof_Native_threadBuffer,
         c"virtualBuffer" c"()Ljava/nio/ByteBuffer;" api::Java_io_spanprof_Native_virtualBuffer,
         c"inherit" c"(Ljava/lang/Class;)Z" api::Java_io_spanprof_Native_inherit,
+        c"isLoaded" c"(Ljava/lang/String;)Z" api::Java_io_spanprof_Native_isLoaded,
         c"logLines" c"(J)[B" api::Java_io_spanprof_Native_logLines,
         c"holdLog" c"()[B" api::Java_io_spanprof_Native_holdLog,
         c"heldLines" c"()[B" api::Java_io_spanprof_Native_heldLines,
@@ -81,6 +82,7 @@ mod tests {
             "Object" => "Ljava/lang/Object;",
             "Class<?>" => "Ljava/lang/Class;",
             "ByteBuffer" => "Ljava/nio/ByteBuffer;",
+            "String" => "Ljava/lang/String;",
             other => panic!("unknown type: {other}"),
         };
         let types = parameters

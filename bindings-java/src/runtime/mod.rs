@@ -23,6 +23,7 @@ mod layout;
 #[cfg(any(test, feature = "record-stacks"))]
 mod layout_tables;
 mod live_references;
+pub mod loaded_class;
 mod lock_waits;
 mod memory_signal;
 mod method_ids;

@@ -6,7 +6,7 @@ import java.util.function.BooleanSupplier;
 
 /**
  * Forwards the profiler's log lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one set by
- * {@link Spanprof#setLogger}.
+ * {@link Spanprof#setLogger}. Information goes to {@code System.err} until the program uses the JDK's logging.
  */
 final class HostLog {
     private static volatile System.Logger customLogger;
@@ -60,6 +60,10 @@ final class HostLog {
     /** Exceptions of the program's logger are ignored. */
     private static void log(System.Logger.Level level, String line) {
         try {
+            if (customLogger == null && level == System.Logger.Level.INFO && !usesJdkLogging()) {
+                System.err.println(level + ": " + line);
+                return;
+            }
             System.Logger logger = customLogger != null ? customLogger : System.getLogger("spanprof");
             if (programEnds && level == System.Logger.Level.WARNING && isJdkLogger(logger)) {
                 if (logger.isLoggable(level)) {
@@ -71,6 +75,17 @@ final class HostLog {
         } catch (RuntimeException | Error failed) {
             return;
         }
+    }
+
+    /**
+     * Whether the program uses the JDK's logging. Its first use loads some hundred classes: compiled code of the program becomes
+     * invalid thereby, and half a second of compilation follows in a warm web service. Information alone is not worth that.
+     */
+    private static boolean usesJdkLogging() {
+        return System.getProperty("java.util.logging.config.file") != null
+                || System.getProperty("java.util.logging.config.class") != null
+                || Native.isLoaded("java.util.logging.LogManager")
+                || Native.isLoaded("jdk.internal.logger.LoggerFinderLoader");
     }
 
     private static boolean isJdkLogger(System.Logger logger) {

@@ -87,6 +87,9 @@ final class Native {
     /** Calls {@code begin} of a class on each new thread, platform or virtual; false if threads do not inherit. */
     static native boolean inherit(Class<?> callbackClass);
 
+    /** Whether the boot loader has loaded the class of this name. */
+    static native boolean isLoaded(String className);
+
     static native byte[] logLines(long nanos);
 
     /** Returns the queued lines; until {@link #heldLines} other threads get no lines. */

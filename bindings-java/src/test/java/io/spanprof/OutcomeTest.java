@@ -37,6 +37,19 @@ class OutcomeTest {
     }
 
     @Test
+    void informationIsPrintedWithoutTheLoggingOfTheJdkUnlessTheProgramUsesIt(@TempDir Path directory) throws Exception {
+        String file = "-Dspanprof.output=" + directory.resolve("flame.html");
+        List<String> output = Programs.run(Short.class, List.of(file, "-Xlog:class+load"), "stops");
+        assertTrue(outcomes(output).get(0).startsWith("INFO: spanprof: stopped after"), output::toString);
+        assertTrue(output.stream().noneMatch(line -> line.contains(" java.util.logging.LogManager ")), output::toString);
+        Path settings = directory.resolve("logging.properties");
+        Files.writeString(settings, "handlers=java.util.logging.ConsoleHandler\njava.util.logging.SimpleFormatter.format=own %5$s%n\n");
+        output = Programs.run(Short.class, List.of(file, "-Djava.util.logging.config.file=" + settings, "-Xlog:class+load"), "stops");
+        assertTrue(outcomes(output).get(0).startsWith("own spanprof: stopped after"), output::toString);
+        assertTrue(output.stream().anyMatch(line -> line.contains(" java.util.logging.LogManager ")), output::toString);
+    }
+
+    @Test
     void outputIsOneFileOfTheWholeRunWithoutAReceiver(@TempDir Path directory) throws Exception {
         Path page = directory.resolve("flame.html");
         List<String> output = Programs.run(Short.class, List.of("-Dspanprof.output=" + page), "exits");
