@@ -199,7 +199,10 @@ def test_without_these_profiles_there_is_no_wall_thread(run_target):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         spanprof.update(threads=False)
-        assert not has_wall_thread()
+        # The kernel lists a thread for a moment after it was joined.
+        while has_wall_thread():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         """
     )
 
