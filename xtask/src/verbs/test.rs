@@ -2,6 +2,7 @@
 //! with the sums of the runners. A failed test gets a second attempt (`second_attempt`).
 
 use std::process::Command;
+use std::time::Instant;
 
 use super::live::contention;
 use super::{check, demo, docs, tidy};
@@ -28,27 +29,32 @@ pub fn run(given: &TestArguments) -> StepResult {
     at_most(0);
     toolchain()?;
     let mut tally = Tally::default();
-    let mut step = |work: &mut dyn FnMut(&mut Tally) -> StepResult| {
-        let before = tally;
+    let mut durations = Vec::new();
+    let mut step = |name: &str, work: &mut dyn FnMut(&mut Tally) -> StepResult| {
+        let (before, begun) = (tally, Instant::now());
         let outcome = work(&mut tally);
         tally.add_outcome(before, outcome);
+        durations.push(format!("{:>6} s  {name}", begun.elapsed().as_secs()));
     };
-    step(&mut |_| check::format());
-    step(&mut |_| check::clippy());
-    step(&mut |_| tidy::run_on_published());
-    step(&mut |_| docs::links());
-    step(&mut |_| docs::rustdoc());
-    step(&mut rust);
-    step(&mut rust_features);
-    step(&mut |_| docs::generated(true));
-    step(&mut |tally| check::loom(None, tally));
+    step("rustfmt", &mut |_| check::format());
+    step("clippy", &mut |_| check::clippy());
+    step("tidy", &mut |_| tidy::run_on_published());
+    step("links", &mut |_| docs::links());
+    step("rustdoc", &mut |_| docs::rustdoc());
+    step("Rust", &mut rust);
+    step("Rust, opentelemetry-sdk", &mut rust_features);
+    step("generated documents", &mut |_| docs::generated(true));
+    step("loom", &mut |tally| check::loom(None, tally));
     for language in languages::ALL {
-        step(&mut |tally| language.test(tally));
-        step(&mut |_| language.document_blocks());
+        step(language.title(), &mut |tally| language.test(tally));
+        step(&format!("{}, documents", language.title()), &mut |_| language.document_blocks());
     }
-    step(&mut |_| contention::short());
-    step(&mut |_| docs::first_results());
-    step(&mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));
+    step("contention", &mut |_| contention::short());
+    step("first results", &mut |_| docs::first_results());
+    step("demo", &mut |_| {
+        demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests)
+    });
+    println!("duration of each part\n{}", durations.join("\n"));
     if tally.unstable > 0 {
         println!("{} tests passed at the second attempt only; each is named above and a defect", tally.unstable);
     }
