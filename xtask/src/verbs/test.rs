@@ -51,9 +51,7 @@ pub fn run(given: &TestArguments) -> StepResult {
     }
     step("contention", &mut |_| contention::short());
     step("first results", &mut |_| docs::first_results());
-    step("demo", &mut |_| {
-        demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests)
-    });
+    step("demo", &mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));
     println!("duration of each part\n{}", durations.join("\n"));
     if tally.unstable > 0 {
         println!("{} tests passed at the second attempt only; each is named above and a defect", tally.unstable);
