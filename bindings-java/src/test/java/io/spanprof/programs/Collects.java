@@ -25,7 +25,7 @@ public final class Collects {
         }
     }
 
-    /** Arguments: directory; what ends the reports: {@code stop} or {@code update}. */
+    /** Arguments: directory; {@code stop}, or {@code update} to turn the reports on again. */
     public static void main(String[] args) throws Exception {
         allocate(100_000);
         Spanprof.start(SpanprofConfig.builder().serviceName("collects").fileDirectory(args[0]).build());
@@ -37,15 +37,14 @@ public final class Collects {
                 return null;
             });
         }
-        // A concurrent collection ends.
+        // A concurrent collection ends; it may pause until the reports end.
         Thread.sleep(300);
+        Spanprof.update(SpanprofConfig.of(Map.of("gc", false)));
         System.out.println("ended_ns " + System.nanoTime());
         Map<String, Object> stats = Spanprof.stats();
         System.out.println("pauses " + stats.get("runtime.java.gc_pauses"));
         System.out.println("pause_ns " + stats.get("runtime.java.gc_pause_ns"));
-        if (args[1].equals("update")) {
-            Spanprof.update(SpanprofConfig.of(Map.of("gc", false)));
-        } else {
+        if (args[1].equals("stop")) {
             Spanprof.stop();
         }
         allocate(100_000);
