@@ -9,9 +9,11 @@ use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, C
 use super::own_threads::{own_cpu_ns, OwnThread};
 use super::registry::{AccountingStart, ClockSetup, TickerKind};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
+use super::system_calls::{may_use, SystemCall};
 use super::{fork, inboxes, process, threads, time, timer};
 use spanprof_signal::signal_claim::{self, ClaimStatus};
-use spanprof_signal::{arm, counters, guarded, handler, slot_clock, slot_table, DropReason, Inbox, Ring, WakeReason};
+use spanprof_signal::{arm, counters, guarded, handler, restart, slot_clock, slot_table};
+use spanprof_signal::{DropReason, Inbox, Ring, WakeReason};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -67,6 +69,7 @@ impl Clocks {
             sampled_ns: counters::sampled_cpu_ns(),
         };
         handler::set_period_ns(setup.period_ns, period_ns(run.in_use.kernel_tick_hz));
+        restart::set_may_resume([SystemCall::TimerCreate, SystemCall::RestartSyscall].into_iter().all(may_use));
         handler::set_session(Some(session));
         state.registry.scan(AccountingStart::BeforeStart, &setup);
         // Where /proc is hidden the scan finds no thread.
@@ -199,7 +202,7 @@ impl Clocks {
             change_clock(&mut state, ClockSetup { signal, ..run.setup });
             // The drain thread creates a new timer, with the new signal, before it sleeps.
             if let Some(timer) = state.scan_timer.take() {
-                timer::delete(timer);
+                arm::delete_timer(timer);
             }
             self.shared.scan_thread.store(0, Ordering::Release);
         }
@@ -224,7 +227,7 @@ impl Clocks {
         let account = CpuAccount { waiting_ns: 0, ..account_of(&state, &run) };
         state.registry.close_all();
         if let Some(timer) = state.scan_timer.take() {
-            timer::delete(timer);
+            arm::delete_timer(timer);
         }
         self.shared.scan_thread.store(0, Ordering::Release);
         self.shared.snapshot.publish_run(None);
@@ -298,7 +301,7 @@ impl Clocks {
         }
         let Some((mut state, run)) = self.running() else { return };
         if let Some(old) = state.scan_timer.take() {
-            timer::delete(old);
+            arm::delete_timer(old);
         }
         threads::unblock_signal(run.setup.signal);
         if let Ok(timer) = timer::create_for_process(me, run.setup.signal, slot_table::signal_value(0, 0)) {

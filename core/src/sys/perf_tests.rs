@@ -45,6 +45,36 @@ fn a_sample_interrupts_no_system_call() {
     }
 }
 
+/// An overflow after the sleep, on the way back to the program, finds the timeout over.
+#[test]
+fn a_poll_that_is_sampled_takes_its_timeout_once() {
+    const TIMEOUT_MS: libc::c_int = 30;
+    let _turn = one_at_a_time();
+    if !is_allowed() {
+        return;
+    }
+    let clocks = start(settings(ClockChoice::Perf, 10_000));
+    let timed_poll = |_| {
+        let begun = std::time::Instant::now();
+        // SAFETY: no file is polled.
+        let outcome = unsafe { libc::poll(std::ptr::null_mut(), 0, TIMEOUT_MS) };
+        (outcome, begun.elapsed().as_millis() as libc::c_int)
+    };
+    let of_thread = || {
+        clocks.register_current_thread();
+        (0..50).map(timed_poll).collect::<Vec<_>>()
+    };
+    let polls: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(of_thread)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let early: Vec<_> = polls.iter().filter(|(outcome, ms)| *outcome != 0 || *ms < TIMEOUT_MS).collect();
+    assert!(early.is_empty(), "{early:?}");
+    // 60 to 90 without the resumed call, which a further overflow may interrupt at this rate.
+    let doubled: Vec<_> = polls.iter().filter(|(_, ms)| *ms >= 2 * TIMEOUT_MS).collect();
+    assert!(doubled.len() <= 20, "{} of {}: {doubled:?}", doubled.len(), polls.len());
+}
+
 unsafe fn capture_at_once(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     stack.push(RawFrame { code: 0x1000_0000, at: 7 });
     Captured::Walked

@@ -201,7 +201,7 @@ impl Registry {
         slot.close();
         match slot.ticker() {
             Ticker::None => {}
-            Ticker::Timer(id) => timer::delete(id),
+            Ticker::Timer(id) => arm::delete_timer(id),
             Ticker::Perf(descriptor) => perf::disable(perf_event(slot, descriptor)),
         }
         self.closing.push(index);

@@ -14,6 +14,8 @@ pub enum SystemCall {
     PerfEventOpen,
     /// `timer_create`, `timer_settime`, `timer_delete`: CPU samples by timers, and the scan timer.
     TimerCreate,
+    /// Resuming a `poll` that a sample interrupted, with a timer.
+    RestartSyscall,
     /// Names of threads and of mappings.
     Prctl,
     /// Announcement of this copy of the library, where mappings have no names.
@@ -29,9 +31,10 @@ pub enum SystemCall {
 }
 
 impl SystemCall {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::PerfEventOpen,
         Self::TimerCreate,
+        Self::RestartSyscall,
         Self::Prctl,
         Self::MemfdCreate,
         Self::ProcessVmReadv,
@@ -45,6 +48,7 @@ impl SystemCall {
         match self {
             Self::PerfEventOpen => &[libc::SYS_perf_event_open],
             Self::TimerCreate => &[libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_delete],
+            Self::RestartSyscall => &[libc::SYS_restart_syscall],
             Self::Prctl => &[libc::SYS_prctl],
             Self::MemfdCreate => &[libc::SYS_memfd_create],
             Self::ProcessVmReadv => &[libc::SYS_process_vm_readv],

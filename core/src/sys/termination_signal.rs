@@ -9,6 +9,7 @@
 //! lock.
 
 use super::{inboxes, timer};
+use spanprof_signal::arm;
 use spanprof_signal::forward::current_action;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -66,7 +67,7 @@ pub fn remove_termination_handler() {
     }
     PENDING.store(false, Ordering::Release);
     if let Some(id) = TIMER.swap(0, Ordering::AcqRel).checked_sub(1) {
-        timer::delete(id);
+        arm::delete_timer(id);
     }
 }
 

@@ -2,7 +2,7 @@
 //! bench only reads the thread's CPU clock and arms the timer again. The timer runs at 100 Hz, in a thread whose work evicts
 //! the caches. Run with `cargo bench -p spanprof-signal --bench empty_tick`.
 
-use spanprof_signal::arm;
+use spanprof_signal::arm::{self, SignalTarget};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,34 +28,22 @@ extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
     TICKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The kernel's sigevent of a timer. Private in the facade's `sys`, hence repeated here.
-#[repr(C)]
-struct SignalEvent {
-    value: usize,
-    signal: i32,
-    notify: i32,
-    thread_id: i32,
-    _rest: [i32; 11],
-}
-
 fn start() {
     // SAFETY: no arguments, no failure.
-    let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
-    let notify = libc::SIGEV_THREAD_ID;
-    let event = SignalEvent { value: 0, signal: libc::SIGPROF, notify, thread_id, _rest: [0; 11] };
-    let mut id: libc::c_int = 0;
+    let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     // SAFETY: an all-zero sigaction is a valid value. The handler has the SA_SIGINFO signature and makes async-signal-safe
-    // calls. The kernel reads 64 bytes of `event` and writes one int.
-    let created = unsafe {
+    // calls.
+    let installed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_tick as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()) == 0
-            && libc::syscall(libc::SYS_timer_create, libc::CLOCK_THREAD_CPUTIME_ID, &raw const event, &raw mut id) == 0
     };
-    assert!(created, "timer_create failed: {}", std::io::Error::last_os_error());
-    TIMER.store(id as u32, Ordering::Relaxed);
-    arm::arm_timer(id as u32, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS);
+    assert!(installed, "sigaction failed: {}", std::io::Error::last_os_error());
+    let id = arm::create_timer(libc::CLOCK_THREAD_CPUTIME_ID, SignalTarget::Thread(thread_id), libc::SIGPROF, 0)
+        .expect("a timer");
+    TIMER.store(id, Ordering::Relaxed);
+    arm::arm_timer(id, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS);
 }
 
 fn main() {

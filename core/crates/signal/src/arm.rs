@@ -91,6 +91,52 @@ macro_rules! define_clock_gettime {
     };
 }
 
+/// Whom the signal of a timer is for.
+#[derive(Clone, Copy)]
+pub enum SignalTarget {
+    /// The thread with this id.
+    Thread(u32),
+    /// Any thread of the process.
+    Process,
+}
+
+/// The kernel's sigevent of a timer.
+#[repr(C)]
+struct SignalEvent {
+    value: usize,
+    signal: i32,
+    notify: i32,
+    thread_id: i32,
+    _rest: [i32; 11],
+}
+
+/// Creates a POSIX timer that sends `signal` with `value`, by the system call, since the C library's wrappers differ. Returns
+/// the kernel's id, or errno.
+pub fn create_timer(
+    clock: libc::clockid_t,
+    target: SignalTarget,
+    signal: libc::c_int,
+    value: usize,
+) -> Result<u32, i32> {
+    let (notify, thread_id) = match target {
+        SignalTarget::Thread(id) => (libc::SIGEV_THREAD_ID, id as i32),
+        SignalTarget::Process => (libc::SIGEV_SIGNAL, 0),
+    };
+    let event = SignalEvent { value, signal, notify, thread_id, _rest: [0; 11] };
+    let mut id: libc::c_int = 0;
+    // SAFETY: the kernel reads 64 bytes of `event` and writes one int.
+    match errno_of(unsafe { libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut id) }) {
+        0 => Ok(id as u32),
+        errno => Err(errno),
+    }
+}
+
+/// Deletes a timer. A timer that no longer exists is no error.
+pub fn delete_timer(id: u32) {
+    // SAFETY: the kernel rejects an invalid id.
+    unsafe { libc::syscall(libc::SYS_timer_delete, id) };
+}
+
 /// Arms a POSIX timer once, at an absolute time of its clock. Returns 0 or errno.
 pub fn arm_timer(id: u32, at_ns: u64) -> i32 {
     // An all-zero value would disarm the timer.

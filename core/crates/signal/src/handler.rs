@@ -17,7 +17,6 @@
 
 use crate::counters;
 use crate::forward::{thread_id, Forwarded, HandlerChain};
-use crate::overflow::OverflowRecord;
 use crate::slot::{EnterOutcome, Slot, Ticker};
 use crate::slot_clock::{arm_next, take_overflows, Overflows};
 use crate::slot_table::{slot_of_descriptor, slot_of_value, slots, used_slots};
@@ -94,9 +93,16 @@ pub fn forwarded() -> u64 {
 }
 
 enum SignalSource {
-    Slot { index: usize, generation: u32 },
+    Slot {
+        index: usize,
+        generation: u32,
+    },
     ScanTimer,
-    WallRequest { index: usize },
+    WallRequest {
+        index: usize,
+    },
+    /// A wait of the handler itself ends (`restart`).
+    EndOfResumed,
     Foreign,
 }
 
@@ -156,7 +162,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             (Some(session), Some(slot)) => unsafe { tick(session, slot, index, generation, signal, ucontext) },
             _ => counters::count(DropReason::Disabled),
         }
-    } else {
+    } else if !matches!(source, SignalSource::EndOfResumed) {
         match source {
             // SAFETY: `ucontext` is the kernel's, on the interrupted thread.
             SignalSource::WallRequest { index } => unsafe { self_walk::respond(index, ucontext) },
@@ -205,6 +211,7 @@ fn perf_slot_of(thread_id: u32) -> Option<(usize, &'static Slot)> {
 fn classify(info: &SignalInfo) -> SignalSource {
     if info.code == libc::SI_TIMER || (info.signal == libc::SIGTRAP && info.code == TRAP_PERF) {
         return match slot_of_value(info.second) {
+            None if info.second == restart::END_OF_RESUMED => SignalSource::EndOfResumed,
             None => SignalSource::Foreign,
             Some((0, _)) => SignalSource::ScanTimer,
             Some((index, generation)) => SignalSource::Slot { index, generation },
@@ -338,25 +345,12 @@ unsafe fn tick(
     };
     for overflow in [first, last].into_iter().flatten() {
         // SAFETY: `ucontext` is the kernel's, in the handler.
-        unsafe { restart_call(ucontext, overflow) };
+        unsafe { restart::restart_interrupted_call(signal, ucontext, overflow) };
     }
     let handler_ns = cost_ns(arm::monotonic_ns());
     slot.last_handler_ns.store(handler_ns, Ordering::Relaxed);
     counters::add_handler_ns(handler_ns, walked_ns.saturating_sub(walk_begun_ns).min(handler_ns));
     slot.leave();
-}
-
-/// Restarts the call that `overflow` interrupted, unless the thread blocks the fault signals.
-///
-/// # Safety
-/// `ucontext` is the kernel's, in the handler.
-unsafe fn restart_call(ucontext: *mut libc::c_void, overflow: &OverflowRecord) {
-    // SAFETY: the caller's contract; fault signals are unblocked where the restart reads code.
-    unsafe {
-        if !guarded::blocks_faults(ucontext) {
-            restart::restart_interrupted_call(ucontext, overflow);
-        }
-    }
 }
 
 /// A tick, for the decision how much of its CPU time its stack represents.

@@ -12,8 +12,16 @@
 //! recorded registers are those of its own instruction, or those of the interrupted call with EINTR already in `rax`
 //! (`restore_sigcontext` in arch/x86/kernel/signal_64.c sets `ip` last).
 //!
-//! The thread was running when its CPU clock fired, so a relative timeout had just begun. The restarted call waits
-//! for the full timeout again: never less than requested.
+//! # Timeouts
+//! The thread was running when its CPU clock fired: before its sleep, or after it. Before the sleep a relative timeout has
+//! just begun, and the restarted call waits for all of it. After the sleep, most calls return their result in spite of the
+//! signal, or have left the rest of the timeout where the restarted call reads it (`select`, `ppoll`). Two kinds report
+//! EINTR at the end of their timeout:
+//! - `poll`: the kernel has the end of the timeout in its restart block until a signal handler returns (`do_restart_poll`
+//!   in fs/select.c, since Linux 2.6.24; `restore_sigcontext`). The handler resumes that wait for at most
+//!   [`MAX_RESUMED_NS`]: at its end it has the result of the call.
+//! - `accept`, and `recv` on Unix sockets, with SO_RCVTIMEO (`inet_csk_wait_for_connect`, `unix_stream_read_generic`): the
+//!   end is unknown, so the restarted call may wait for the timeout a second time. Never less than requested.
 //!
 //! # Upstream facts
 //! - The kernel preserves all registers except `rax`, `rcx` and `r11` across `syscall` (System V ABI, x86-64
@@ -24,8 +32,13 @@
 //! - A pending host signal must not run its handler between ours and the restarted call. Our handler blocks all
 //!   signals except faults, so the kernel delivers it after the restart, as if it had arrived before the call.
 
+#[cfg(target_arch = "x86_64")]
+use crate::arm::{self, SignalTarget};
+#[cfg(target_arch = "x86_64")]
+use crate::forward::thread_id;
 use crate::guarded;
 use crate::overflow::OverflowRecord;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
 
@@ -88,13 +101,62 @@ fn call_number(pc: usize) -> Option<libc::c_long> {
     }
 }
 
-/// Makes the interrupted thread repeat its system call, if that would return EINTR because of the perf event whose
-/// signal is being handled. `overflow` is the record of that signal.
+/// Maximum duration of a resumed `poll`. Only our signal interrupts it, so signals of the host wait as long. A wait whose end
+/// has passed returns without sleep, but may lose the processor to another thread.
+#[cfg(target_arch = "x86_64")]
+const MAX_RESUMED_NS: u64 = 1_000_000;
+
+/// The value of the timer that ends a resumed `poll`. No slot has it.
+pub(crate) const END_OF_RESUMED: usize = 1;
+
+static MAY_RESUME: AtomicBool = AtomicBool::new(false);
+
+/// Whether handlers may call `timer_create` and `restart_syscall`, which a seccomp filter may punish with the end of the
+/// process. False at first.
+pub fn set_may_resume(may: bool) {
+    MAY_RESUME.store(may, Ordering::Relaxed);
+}
+
+/// Resumes the wait of the `poll` that returned EINTR; its result, or `None` if it has none yet. The signal of the running
+/// handler is not blocked meanwhile.
+#[cfg(target_arch = "x86_64")]
+fn resume_poll(signal: libc::c_int) -> Option<i64> {
+    if !MAY_RESUME.load(Ordering::Relaxed) {
+        return None;
+    }
+    let target = SignalTarget::Thread(thread_id());
+    let timer = arm::create_timer(libc::CLOCK_MONOTONIC, target, signal, END_OF_RESUMED).ok()?;
+    // A signal that comes before the call ends the restart block: then the call returns at once.
+    let is_armed = arm::arm_timer(timer, arm::monotonic_ns() + MAX_RESUMED_NS) == 0;
+    let signals = 1u64 << (signal - 1);
+    let change = |how: libc::c_int| {
+        // SAFETY: reads a local set of the kernel's size.
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, 0usize, size_of::<u64>()) }
+    };
+    let mut outcome = -1;
+    if is_armed && change(libc::SIG_UNBLOCK) == 0 {
+        // SAFETY: writes to the array of the interrupted call, which has not returned to the program.
+        outcome = unsafe { libc::syscall(libc::SYS_restart_syscall) };
+        change(libc::SIG_BLOCK);
+    }
+    arm::delete_timer(timer);
+    (outcome >= 0).then_some(outcome)
+}
+
+/// Ends the interrupted system call with its result, or makes the thread repeat it, if it would return EINTR because of the
+/// perf event whose signal is being handled. `overflow` is the record of that signal. Nothing if the thread blocks the fault
+/// signals, since code is read.
 ///
 /// # Safety
-/// `ucontext` is the kernel's argument to the running handler, and the thread does not block the fault signals.
+/// `ucontext` is the kernel's argument to the running handler of `signal`.
 #[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, overflow: &OverflowRecord) {
+pub(crate) unsafe fn restart_interrupted_call(
+    signal: libc::c_int,
+    ucontext: *mut libc::c_void,
+    overflow: &OverflowRecord,
+) {
+    // SAFETY: the caller's contract.
+    let is_blocking_faults = unsafe { guarded::blocks_faults(ucontext) };
     // SAFETY: valid by the caller's contract; this handler has exclusive access to the context until it returns.
     let Some(context) = (unsafe { ucontext.cast::<libc::ucontext_t>().as_mut() }) else { return };
     let registers = &mut context.uc_mcontext.gregs;
@@ -102,13 +164,17 @@ pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, overf
         return;
     }
     let pc = registers[libc::REG_RIP as usize];
-    if kernel_entered_from(overflow) != Some(pc as u64) {
+    if kernel_entered_from(overflow) != Some(pc as u64) || is_blocking_faults {
         return;
     }
-    if let Some(number) = call_number(pc as usize).filter(|number| RESTARTABLE.contains(number)) {
-        registers[libc::REG_RAX as usize] = number;
-        registers[libc::REG_RIP as usize] = pc - 2;
+    let Some(number) = call_number(pc as usize).filter(|number| RESTARTABLE.contains(number)) else { return };
+    let has_timeout = registers[libc::REG_RDX as usize] as i32 > 0;
+    if let Some(outcome) = (number == libc::SYS_poll && has_timeout).then(|| resume_poll(signal)).flatten() {
+        registers[libc::REG_RAX as usize] = outcome;
+        return;
     }
+    registers[libc::REG_RAX as usize] = number;
+    registers[libc::REG_RIP as usize] = pc - 2;
 }
 
 /// Whether the thread is still in the system call, or at the faulting instruction, in which the event overflowed: no code
@@ -152,7 +218,7 @@ pub(crate) unsafe fn is_in_masking_call(ucontext: *mut libc::c_void) -> Option<b
 /// # Safety
 /// None required; the signature matches the other architecture.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) unsafe fn restart_interrupted_call(_ucontext: *mut libc::c_void, _overflow: &OverflowRecord) {}
+pub(crate) unsafe fn restart_interrupted_call(_: libc::c_int, _: *mut libc::c_void, _: &OverflowRecord) {}
 
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {
@@ -213,7 +279,7 @@ mod tests {
         // SAFETY: a context and a ring buffer owned by this test.
         unsafe {
             if let Some(overflow) = OverflowRecord::read(buffer.as_ptr() as usize, LAST_RECORD) {
-                restart_interrupted_call((&raw mut context).cast(), &overflow);
+                restart_interrupted_call(libc::SIGURG, (&raw mut context).cast(), &overflow);
             }
         }
         let registers = context.uc_mcontext.gregs;
