@@ -25,8 +25,8 @@ WORK = ["field_work", "fieldWork"]
 SCALE = int(os.environ.get("SPANPROF_SAMPLE_RATE", "100")) // 100
 
 #: Lines on standard error of the profiled run alone: the cell's own reports, and spanprof's log lines with the
-#: prefixes of Java's and Node.js's loggers.
-OURS = re.compile(r"^report: |spanprof(?: governor)?: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
+#: prefixes of Java's and Node.js's loggers and the hint of the next line.
+OURS = re.compile(r"^report: |^hint: |spanprof(?: governor)?: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
 #: Parts of a line that differ from run to run: identifiers, numbers.
 VARYING = re.compile(r"spanprof-field-\w+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|0x[0-9a-f]+|\d+")
 
