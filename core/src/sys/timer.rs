@@ -27,13 +27,9 @@ fn create(clock: libc::clockid_t, target: SignalTarget, signal: libc::c_int, val
     arm::create_timer(clock, target, signal, value)
 }
 
-/// Arms a timer once, `delay_ns` from now. Async-signal-safe.
+/// Arms a timer of the monotonic clock once, `delay_ns` from now. Async-signal-safe.
 pub(super) fn arm_once(id: u32, delay_ns: u64) -> bool {
-    let value =
-        libc::timespec { tv_sec: (delay_ns / 1_000_000_000) as i64, tv_nsec: (delay_ns % 1_000_000_000) as i64 };
-    let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-    // SAFETY: the kernel reads one itimerspec; it rejects an invalid id.
-    unsafe { libc::syscall(libc::SYS_timer_settime, id, 0, &raw const once, std::ptr::null_mut::<u8>()) == 0 }
+    arm::arm_timer(id, arm::monotonic_ns() + delay_ns) == 0
 }
 
 /// Whether the kernel permits timers on CPU clocks; the error gives the reason.

@@ -20,7 +20,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 }
 
 /// CLOCK_MONOTONIC.
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
