@@ -179,7 +179,7 @@ impl SavedAction {
         }
         // SAFETY: by the caller's contract this is the kernel's context, with the mask of the interrupted code.
         let interrupted = unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() };
-        set_mask(mask | interrupted.map_or(0, |context| signal_bits(&context.uc_sigmask)));
+        change_mask(libc::SIG_SETMASK, mask | interrupted.map_or(0, |context| signal_bits(&context.uc_sigmask)));
         // SAFETY: the host passed this address to sigaction as a handler. A handler without SA_SIGINFO takes the
         // first argument and ignores the others, which the C calling conventions of both architectures allow.
         let handler = unsafe { core::mem::transmute::<usize, SigactionHandler>(address) };
@@ -189,11 +189,12 @@ impl SavedAction {
     }
 }
 
-/// Replaces the thread's mask; returning from the handler restores the mask of the interrupted code.
-fn set_mask(mask: u64) {
+/// Changes the thread's mask, as `sigprocmask`; returning from the handler restores the mask of the interrupted code. False
+/// if a filter denies the call.
+pub(crate) fn change_mask(how: libc::c_int, signals: u64) -> bool {
     let none = core::ptr::null_mut::<u64>();
-    // SAFETY: the kernel reads eight bytes at `mask` and writes nothing.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, none, 8usize) };
+    // SAFETY: the kernel reads eight bytes at `signals` and writes nothing.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, none, 8usize) == 0 }
 }
 
 /// The signals that our handlers block while they run. A nested handler would see a system call that is about to be

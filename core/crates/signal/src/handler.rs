@@ -19,7 +19,7 @@ use crate::counters;
 use crate::forward::{thread_id, Forwarded, HandlerChain};
 use crate::slot::{EnterOutcome, Slot, Ticker};
 use crate::slot_clock::{arm_next, take_overflows, Overflows};
-use crate::slot_table::{slot_of_descriptor, slot_of_value, slots, used_slots};
+use crate::slot_table::{is_in_tick, slot_of_descriptor, slot_of_value, slots, used_slots};
 use crate::{arm, guarded, prefetch, restart, self_walk};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
@@ -162,8 +162,12 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             (Some(session), Some(slot)) => unsafe { tick(session, slot, index, generation, signal, ucontext) },
             _ => counters::count(DropReason::Disabled),
         }
-    } else if !matches!(source, SignalSource::EndOfResumed) {
+    } else {
+        // Nested, while the tick resumes a call: a wall request is sent again.
+        let is_in_tick = is_in_tick(thread_id());
         match source {
+            SignalSource::EndOfResumed => {}
+            SignalSource::WallRequest { .. } if is_in_tick => {}
             // SAFETY: `ucontext` is the kernel's, on the interrupted thread.
             SignalSource::WallRequest { index } => unsafe { self_walk::respond(index, ucontext) },
             SignalSource::ScanTimer => session.into_iter().for_each(|session| session.inbox.scan_due()),
@@ -171,6 +175,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             _ => unsafe { forward(signal, info, ucontext) },
         }
         // The tick ends at once without an overflow. It alone may read the event's buffer, which is unmapped with the slot.
+        let session = session.filter(|_| !is_in_tick);
         if let Some((session, (index, slot))) = session.zip(perf_slot_of(thread_id())) {
             // SAFETY: `ucontext` is the kernel's, on the interrupted thread.
             unsafe { tick(session, slot, index, slot.generation(), signal, ucontext) };

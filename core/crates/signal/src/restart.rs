@@ -19,7 +19,8 @@
 //! EINTR at the end of their timeout:
 //! - `poll`: the kernel has the end of the timeout in its restart block until a signal handler returns (`do_restart_poll`
 //!   in fs/select.c, since Linux 2.6.24; `restore_sigcontext`). The handler resumes that wait for at most
-//!   [`MAX_RESUMED_NS`]: at its end it has the result of the call.
+//!   `MAX_RESUMED_NS`: at its end it has the result of the call. The signal that ends it is nested, so the stack needs space
+//!   for a second frame: a signal stack of 8 KiB, as Rust's threads have, is too small, and the call is repeated.
 //! - `accept`, and `recv` on Unix sockets, with SO_RCVTIMEO (`inet_csk_wait_for_connect`, `unix_stream_read_generic`): the
 //!   end is unknown, so the restarted call may wait for the timeout a second time. Never less than requested.
 //!
@@ -35,10 +36,10 @@
 #[cfg(target_arch = "x86_64")]
 use crate::arm::{self, SignalTarget};
 #[cfg(target_arch = "x86_64")]
-use crate::forward::thread_id;
+use crate::forward::{change_mask, thread_id};
 use crate::guarded;
 use crate::overflow::OverflowRecord;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
 
@@ -109,19 +110,53 @@ const MAX_RESUMED_NS: u64 = 1_000_000;
 /// The value of the timer that ends a resumed `poll`. No slot has it.
 pub(crate) const END_OF_RESUMED: usize = 1;
 
-static MAY_RESUME: AtomicBool = AtomicBool::new(false);
+/// Stack of a nested handler without a walk, below the kernel's frame.
+const HANDLER_STACK_BYTES: usize = 8 << 10;
 
-/// Whether handlers may call `timer_create` and `restart_syscall`, which a seccomp filter may punish with the end of the
-/// process. False at first.
+/// Stack that a nested signal needs, in bytes; 0 while no call may be resumed.
+static NESTED_STACK_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets whether handlers may call `timer_create` and `restart_syscall`, which a seccomp filter may punish with the end of
+/// the process. False at first.
 pub fn set_may_resume(may: bool) {
-    MAY_RESUME.store(may, Ordering::Relaxed);
+    // SAFETY: reads the auxiliary vector; 0 before Linux 5.14, whose frames have at most the size below.
+    let frame_bytes = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) as usize }.max(4 << 10);
+    NESTED_STACK_BYTES.store(if may { frame_bytes + HANDLER_STACK_BYTES } else { 0 }, Ordering::Relaxed);
+}
+
+/// Whether a nested signal finds `bytes` of stack below `here`: on the signal stack, whose size the kernel recorded at the
+/// delivery (`save_altstack_ex`), or as far as the thread's stack is mapped.
+#[cfg(target_arch = "x86_64")]
+fn has_stack(context: &libc::ucontext_t, here: usize, bytes: usize) -> bool {
+    const PAGE: usize = 4096;
+    let lowest = context.uc_stack.ss_sp as usize;
+    if (lowest..lowest.saturating_add(context.uc_stack.ss_size)).contains(&here) {
+        return here - lowest >= bytes;
+    }
+    (1..=bytes.div_ceil(PAGE)).all(|page| is_readable(here.wrapping_sub(page * PAGE)))
+}
+
+/// Whether eight bytes can be read, without a fault, whose signal would need stack itself.
+#[cfg(target_arch = "x86_64")]
+fn is_readable(address: usize) -> bool {
+    const INVALID: libc::c_int = -1;
+    // SAFETY: the kernel reads the set before it rejects what to do with it (`rt_sigprocmask` in kernel/signal.c).
+    unsafe {
+        let none = core::ptr::null_mut::<u64>();
+        libc::syscall(libc::SYS_rt_sigprocmask, INVALID, address, none, 8usize) != 0
+            && *libc::__errno_location() == libc::EINVAL
+    }
 }
 
 /// Resumes the wait of the `poll` that returned EINTR; its result, or `None` if it has none yet. The signal of the running
-/// handler is not blocked meanwhile.
+/// handler is not blocked meanwhile: the handler recognizes a nested one by the entered slot.
+///
+/// # Safety
+/// `context` is the kernel's of the running handler of `signal`.
 #[cfg(target_arch = "x86_64")]
-fn resume_poll(signal: libc::c_int) -> Option<i64> {
-    if !MAY_RESUME.load(Ordering::Relaxed) {
+unsafe fn resume_poll(signal: libc::c_int, context: &libc::ucontext_t) -> Option<i64> {
+    let bytes = NESTED_STACK_BYTES.load(Ordering::Relaxed);
+    if bytes == 0 || !has_stack(context, &raw const bytes as usize, bytes) {
         return None;
     }
     let target = SignalTarget::Thread(thread_id());
@@ -129,15 +164,11 @@ fn resume_poll(signal: libc::c_int) -> Option<i64> {
     // A signal that comes before the call ends the restart block: then the call returns at once.
     let is_armed = arm::arm_timer(timer, arm::monotonic_ns() + MAX_RESUMED_NS) == 0;
     let signals = 1u64 << (signal - 1);
-    let change = |how: libc::c_int| {
-        // SAFETY: reads a local set of the kernel's size.
-        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, 0usize, size_of::<u64>()) }
-    };
     let mut outcome = -1;
-    if is_armed && change(libc::SIG_UNBLOCK) == 0 {
+    if is_armed && change_mask(libc::SIG_UNBLOCK, signals) {
         // SAFETY: writes to the array of the interrupted call, which has not returned to the program.
         outcome = unsafe { libc::syscall(libc::SYS_restart_syscall) };
-        change(libc::SIG_BLOCK);
+        change_mask(libc::SIG_BLOCK, signals);
     }
     arm::delete_timer(timer);
     (outcome >= 0).then_some(outcome)
@@ -155,26 +186,24 @@ pub(crate) unsafe fn restart_interrupted_call(
     ucontext: *mut libc::c_void,
     overflow: &OverflowRecord,
 ) {
-    // SAFETY: the caller's contract.
-    let is_blocking_faults = unsafe { guarded::blocks_faults(ucontext) };
     // SAFETY: valid by the caller's contract; this handler has exclusive access to the context until it returns.
     let Some(context) = (unsafe { ucontext.cast::<libc::ucontext_t>().as_mut() }) else { return };
-    let registers = &mut context.uc_mcontext.gregs;
-    if registers[libc::REG_RAX as usize] != INTERRUPTED {
+    let [rax, rdx, pc] =
+        [libc::REG_RAX, libc::REG_RDX, libc::REG_RIP].map(|register| context.uc_mcontext.gregs[register as usize]);
+    if rax != INTERRUPTED || kernel_entered_from(overflow) != Some(pc as u64) {
         return;
     }
-    let pc = registers[libc::REG_RIP as usize];
-    if kernel_entered_from(overflow) != Some(pc as u64) || is_blocking_faults {
+    // SAFETY: the caller's contract.
+    if unsafe { guarded::blocks_faults(ucontext) } {
         return;
     }
     let Some(number) = call_number(pc as usize).filter(|number| RESTARTABLE.contains(number)) else { return };
-    let has_timeout = registers[libc::REG_RDX as usize] as i32 > 0;
-    if let Some(outcome) = (number == libc::SYS_poll && has_timeout).then(|| resume_poll(signal)).flatten() {
-        registers[libc::REG_RAX as usize] = outcome;
-        return;
-    }
-    registers[libc::REG_RAX as usize] = number;
-    registers[libc::REG_RIP as usize] = pc - 2;
+    let has_timeout = number == libc::SYS_poll && rdx as i32 > 0;
+    // SAFETY: the context is the kernel's, by the caller's contract.
+    let resumed = if has_timeout { unsafe { resume_poll(signal, context) } } else { None };
+    let (rax, pc) = resumed.map_or((number, pc - 2), |outcome| (outcome, pc));
+    context.uc_mcontext.gregs[libc::REG_RAX as usize] = rax;
+    context.uc_mcontext.gregs[libc::REG_RIP as usize] = pc;
 }
 
 /// Whether the thread is still in the system call, or at the faulting instruction, in which the event overflowed: no code
@@ -294,6 +323,24 @@ mod tests {
         assert_eq!(after_restart(&POLL, INTERRUPTED, here), (libc::SYS_poll, -2));
         assert_eq!(after_restart(&close, INTERRUPTED, here), (INTERRUPTED, 0));
         assert_eq!(after_restart(&POLL, 1, here), (1, 0), "the call has a result");
+    }
+
+    #[test]
+    fn a_nested_signal_needs_space_on_the_signal_stack_or_down_to_the_guard_page() {
+        const PAGE: usize = 4096;
+        // SAFETY: maps new memory and protects its first page; an all-zero context is a valid value.
+        let (lowest, mut context) = unsafe {
+            let (all, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let memory = libc::mmap(core::ptr::null_mut(), 5 * PAGE, all, flags, -1, 0);
+            assert_eq!(libc::mprotect(memory, PAGE, libc::PROT_NONE), 0);
+            (memory as usize + PAGE, core::mem::zeroed::<libc::ucontext_t>())
+        };
+        let top = lowest + 4 * PAGE - 8;
+        assert!(has_stack(&context, top, 3 * PAGE) && !has_stack(&context, top, 4 * PAGE), "a guard page");
+        context.uc_stack.ss_sp = lowest as *mut libc::c_void;
+        context.uc_stack.ss_size = 4 * PAGE;
+        assert!(has_stack(&context, lowest + 2 * PAGE, 2 * PAGE), "a signal stack");
+        assert!(!has_stack(&context, lowest + 2 * PAGE, 2 * PAGE + 1), "a signal stack");
     }
 
     #[test]

@@ -40,6 +40,11 @@ pub fn mark_slot_used(index: usize) {
     USED_SLOTS.fetch_max(index + 1, Ordering::AcqRel);
 }
 
+/// Whether a thread is inside a tick.
+pub(crate) fn is_in_tick(thread_id: u32) -> bool {
+    used_slots().iter().any(|slot| slot.is_entered_by(thread_id))
+}
+
 /// The value of a timer's signal for a slot: its address with the generation in the low bits.
 pub fn signal_value(index: usize, generation: u32) -> usize {
     SLOT_TABLE.load(Ordering::Acquire) as usize + index * size_of::<Slot>() + (generation & GENERATION_MASK) as usize

@@ -3,7 +3,7 @@
 //! nothing is recorded. Safe in handlers.
 
 use crate::forward::thread_id;
-use crate::slot_table::used_slots;
+use crate::slot_table::is_in_tick;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 static FILE: AtomicI32 = AtomicI32::new(-1);
@@ -72,8 +72,7 @@ pub(crate) fn report_fault() {
 }
 
 fn is_walking(thread_id: u32) -> bool {
-    let in_handler = || used_slots().iter().any(|slot| slot.is_entered_by(thread_id));
-    WALKING_THREAD.load(Ordering::Relaxed) == thread_id || in_handler()
+    WALKING_THREAD.load(Ordering::Relaxed) == thread_id || is_in_tick(thread_id)
 }
 
 /// Marks a walk of another thread, on the calling thread, until dropped. Walks inside the clock handler need none:

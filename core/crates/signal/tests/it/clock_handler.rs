@@ -3,6 +3,8 @@
 
 use crate::no_allocation::calls_in_handler;
 use crate::{host_installs, one_at_a_time, status_of_child};
+use spanprof_signal::exchange::{Round, WallRequest};
+use spanprof_signal::self_walk::{self, SelfWalk};
 use spanprof_signal::{
     counters, guarded, handler, slot_table, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawStack,
     Slot, SlotInit,
@@ -207,6 +209,36 @@ fn a_nested_signal_is_counted_and_submits_no_sample() {
     with_a_large_signal_stack(|| fixture.tick());
     assert_eq!(samples().len(), 1);
     assert_eq!(counters::by_reason(DropReason::Reentered), before + 1);
+}
+
+/// A stack that begins in the handler would be wrong.
+#[test]
+fn a_wall_request_within_a_tick_gets_no_response_and_one_after_it_does() {
+    static REQUEST: AtomicU64 = AtomicU64::new(0);
+    unsafe fn walk(_: &HandlerContext, _: bool, stack: &mut RawStack<'_>) -> u64 {
+        stack.push(FRAME);
+        0
+    }
+    unsafe fn capture_with_nested_request(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+        mask(libc::SIG_UNBLOCK, libc::SIGPROF);
+        assert!(self_walk::send(thread_id(), REQUEST.load(Ordering::Relaxed) as usize, libc::SIGPROF));
+        mask(libc::SIG_BLOCK, libc::SIGPROF);
+        stack.push(FRAME);
+        Captured::Walked
+    }
+    let _turn = one_at_a_time();
+    let fixture = HandlerFixture::new(capture_with_nested_request);
+    self_walk::set_walk(walk);
+    let round = Box::leak(Box::new(Round::new()));
+    let (mut requester, request) = Box::leak(Box::new(WallRequest::new(round, SelfWalk::new()))).split();
+    assert!(requester.issue(thread_id()));
+    let index = self_walk::publish(request).expect("a free index");
+    REQUEST.store(index as u64, Ordering::Relaxed);
+    with_a_large_signal_stack(|| fixture.tick());
+    assert_eq!(samples().len(), 1);
+    assert!(requester.response().is_none());
+    assert!(self_walk::send(thread_id(), index, libc::SIGPROF));
+    assert!(requester.response().is_some());
 }
 
 #[test]
