@@ -222,7 +222,7 @@ fn node() -> StepResult<TracedProgram> {
 
 fn java() -> StepResult<TracedProgram> {
     let words =
-        java::live::command_of(&source("TracedProgram.java"), &java::package::for_tests()?, "live-system-calls-java")?;
+        java::live::command_of(&source("Program.java"), &java::package::for_tests()?, "live-system-calls-java")?;
     Ok(TracedProgram { language: "java", words, variables: Vec::new() })
 }
 
