@@ -79,7 +79,7 @@ print("shared")
 """
 
 CLOSED_DESCRIPTORS = """
-import os, urllib.error, urllib.request
+import os, time, urllib.error, urllib.request
 import spanprof
 
 def get(path):
@@ -99,8 +99,8 @@ for _ in range(10):
     except urllib.error.HTTPError:
         raise
     except OSError:
-        # The connection that wakes the listener is reset.
-        pass
+        # The connection that wakes the listener is reset; others are refused until it listens again.
+        time.sleep(0.05)
 assert spanprof.stats()["pull.rebound"] == 1, spanprof.stats()
 os.fstat(kept)
 spanprof.stop()
