@@ -1,3 +1,3 @@
-//! The global allocator for heap profiles of Rust programs. The implementation is in `sys`, because it is unsafe.
+//! The global allocator for heap profiles of Rust programs.
 
-pub use crate::sys::Profiled;
+pub use crate::native::allocator_hook::Profiled;

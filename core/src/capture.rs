@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::output::encode_file;
 use crate::profiler::Profiler;
 use crate::tag::{tag_future, tag_wrapper, Labels};
-use crate::{Error, ErrorKind};
+use spanprof_config::{Error, ErrorKind};
 use spanprof_profile::encode::pprof;
 use spanprof_profile::{Profile, ProfilesData, ValueType};
 
@@ -172,7 +172,7 @@ impl CapturedProfile {
 mod tests {
     use super::*;
     use crate::context::{context_row, sampled_context_row};
-    use crate::sys::thread_context;
+    use spanprof_os::thread_context;
 
     #[test]
     fn nested_scopes_spans_and_bound_work_inherit_the_capture() {

@@ -1,12 +1,12 @@
 //! Tests of collections for pulls: they take the same samples as the open window, and change nothing of it.
 
-use crate::config::Config;
 use crate::engine::{CollectionTime, Engine, WindowEnd};
 use crate::fake::FakeRuntime;
 use crate::resource::Resource;
 use crate::stats::{Counters, Stats};
-use crate::sys::CpuAccount;
 use crate::window::SampleSelection;
+use spanprof_config::Config;
+use spanprof_os::CpuAccount;
 use spanprof_profile::encode::text;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::ProfilesData;
@@ -26,7 +26,7 @@ impl Run {
     fn new() -> Self {
         let (runtime, counters) = (FakeRuntime::new(), Arc::new(Counters::default()));
         let config = Config { pull: Some("localhost:0".to_owned()), ..Config::default() };
-        let redactor = ProfileRedactor::new(config.redaction_settings());
+        let redactor = ProfileRedactor::new(config.redaction_settings(&[]));
         let engine = Engine::new(&config, runtime.clone(), Resource::default(), redactor, counters.clone(), 0);
         Self { engine, runtime, counters, windows: Vec::new(), unattributed_ns: 0, now_ns: 0 }
     }

@@ -6,14 +6,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::config::{Compression, Config, DestinationConfig, DestinationType, Protocol, Proxies};
 use crate::host_log::{log, LogLevel};
-use crate::reduction;
 use crate::resource::Resource;
-use crate::sidecar;
-use crate::sys;
 use crate::window::ClosedWindow;
-use crate::{Error, ErrorKind};
+use crate::{reduction, sidecar};
+use spanprof_config::{Compression, Config, DestinationConfig, DestinationType, Error, ErrorKind, Protocol, Proxies};
 use spanprof_export::{
     BufferSettings, Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory,
     LossBaseline, MetricsStats, OtlpEndpoint, ProxySettings, Secret, SplitFn, TlsFiles,
@@ -151,7 +148,7 @@ impl WindowDelivery {
                 split: Some(otlp::split_encoded),
             }),
             metrics: metrics.into_iter().map(|receiver| export_destination(receiver, config)).collect(),
-            start_thread: |name, body| sys::start_own_thread(name, STACK_BYTES, body).map(drop),
+            start_thread: |name, body| spanprof_os::start_own_thread(name, STACK_BYTES, body).map(drop),
             ..ExporterSettings::default()
         };
         let exporter = Exporter::start(destinations, settings)
@@ -420,7 +417,7 @@ fn export_destination(destination: DestinationConfig, config: &Config) -> Destin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::LinkDetail;
+    use spanprof_config::LinkDetail;
 
     #[test]
     fn destinations_of_equal_detail_share_one_encoding() {

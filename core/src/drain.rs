@@ -363,12 +363,12 @@ fn context_row(context: &Context) -> Option<ContextRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
     use crate::engine::window_settings;
     use crate::fake::FakeRuntime;
     use crate::labels::tables;
-    use crate::sys::new_live_set;
     use crate::window::{CloseInput, ClosedWindow};
+    use spanprof_config::Config;
+    use spanprof_os::new_live_set;
     use spanprof_profile::redact::ProfileRedactor;
     use spanprof_signal::{AddressFilter, InlineContext, LiveSet};
 
@@ -389,7 +389,7 @@ mod tests {
                 only: None,
             })
             .unwrap()
-            .redacted(&mut ProfileRedactor::new(Config::default().redaction_settings()));
+            .redacted(&mut ProfileRedactor::new(Config::default().redaction_settings(&[])));
         let (_, profile) = data.profiles().find(|(_, profile)| profile.type_name() == "inuse_space").unwrap();
         let line = |sample: &spanprof_profile::Sample| {
             let labels: Vec<_> = data.dictionary.attributes_of(sample.attributes).collect();

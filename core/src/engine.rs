@@ -3,19 +3,18 @@
 
 use std::sync::Arc;
 
-use crate::config::{Config, SampleRetention};
 use crate::drain::Drain;
 use crate::heap::{encode_peak, in_use_profiles, HeapEstimator, InUseProfileInput, PeakProfileInput};
 use crate::locations::LocationTable;
-use crate::pull;
-use crate::reduction;
 use crate::resource::Resource;
 use crate::retention::TailPolicy;
 use crate::runtime::Runtime;
 use crate::stacks::StackTable;
 use crate::stats::Counters;
-use crate::sys::CpuAccount;
 use crate::window::{CloseInput, ClosedWindow, SampleCollection, SampleSelection, Window, WindowSettings};
+use crate::{pull, reduction};
+use spanprof_config::{Config, SampleRetention};
+use spanprof_os::CpuAccount;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::{transform, HeapAge, ProfilesData};
 use spanprof_signal::heap::HEAP;
@@ -60,7 +59,7 @@ fn close_input<'a>(
         unix_offset_ns: times.1,
         comment: &identity.comment,
         duty_cycles: &identity.duty_cycles,
-        profile_id: crate::random::bytes,
+        profile_id: spanprof_os::random::bytes,
         only: None,
     }
 }
@@ -307,7 +306,7 @@ impl Engine {
     fn close_collections(&mut self) {
         let mut collections = std::mem::take(&mut self.drain.collections);
         for collection in collections.iter_mut() {
-            let times = (crate::sys::monotonic_ns(), 0);
+            let times = (spanprof_os::monotonic_ns(), 0);
             let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times);
             collection.close_part(CloseInput { profile_id: NO_PROFILE_ID, ..input }, &mut self.redactor);
         }
@@ -379,7 +378,7 @@ fn duty_cycle_texts(config: &Config) -> Vec<(SampleKind, String)> {
 }
 
 fn estimator(config: &Config) -> HeapEstimator {
-    let seed = u64::from_ne_bytes(crate::random::bytes());
+    let seed = u64::from_ne_bytes(spanprof_os::random::bytes());
     HeapEstimator::new(HEAP.live_set(), config.heap_interval, config.heap_live_samples as usize, seed)
 }
 

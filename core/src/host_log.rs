@@ -60,7 +60,7 @@ pub fn log(level: LogLevel, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::fork_tests::in_child;
+    use spanprof_os::testing::in_child;
 
     #[test]
     fn a_panic_is_kept_as_one_line_and_taken_once() {

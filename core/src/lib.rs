@@ -35,17 +35,22 @@ mod capture;
 mod captured;
 #[cfg(all(test, feature = "conformance"))]
 mod collection_tests;
-pub mod config;
 #[cfg(feature = "conformance")]
 #[doc(hidden)]
 pub mod conformance;
+/// Types of configuration values.
+pub mod config {
+    pub use spanprof_config::{
+        camel_case, from_json, in_camel_case, process_environment, snake_case, BindingOption, Bounds, Clock,
+        Compression, Config, ConfigBuilder, ConfigPatch, ConfigSource, ConfigValue, CpuShare, DestinationConfig,
+        DestinationType, DutyCycle, Environment, Headers, Key, LabelNames, LinkDetail, OptionValues, Profiles,
+        Protocol, Proxies, RedactionRules, SampleRetention, SecretText, SettingValue, TailDuration, KEYS,
+    };
+}
 pub mod context;
-#[cfg(feature = "native")]
-mod debug_info;
 mod delivery;
 mod drain;
 mod engine;
-mod error;
 #[doc(hidden)]
 pub mod fake;
 mod governor;
@@ -58,10 +63,6 @@ mod metrics;
 #[cfg(feature = "native")]
 mod native;
 mod native_symbols;
-#[cfg(feature = "native")]
-mod native_threads;
-#[cfg(all(test, feature = "native"))]
-mod native_threads_tests;
 mod output;
 #[cfg(feature = "pprof")]
 pub mod pprof;
@@ -70,7 +71,6 @@ mod profiler;
 pub mod pull;
 #[cfg(feature = "pyroscope")]
 pub mod pyroscope;
-mod random;
 mod reduction;
 mod request;
 mod resource;
@@ -85,16 +85,16 @@ pub mod stats;
 pub mod sync;
 #[cfg(all(test, feature = "native"))]
 mod sync_tests;
-pub mod sys;
 mod tag;
+/// Operating-system access, for bindings.
+#[doc(inline)]
+pub use spanprof_os as sys;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod window;
 mod window_sum;
 
 pub use capture::{capture, capture_future, CapturedProfile, OpenCapture};
-pub use config::{Config, ConfigPatch, ConfigValue};
-pub use error::{Error, ErrorKind};
 pub use host_log::{set_log_callback, LogCallback, LogLevel, OUTCOME_PREFIX};
 #[cfg(feature = "native")]
 pub use native::NativeRuntime;
@@ -106,6 +106,7 @@ pub use profiler::Profiler;
 pub use request::RequestEnd;
 #[cfg(feature = "opentelemetry-sdk")]
 pub use span_processor::SpanProcessor;
+pub use spanprof_config::{Config, ConfigPatch, ConfigValue, Error, ErrorKind};
 pub use spanprof_export::Secret;
 pub use spanprof_signal::SampleKind;
 pub use stats::{StatValue, Stats};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::hash::WordMap;
 use crate::native_symbols::{demangle, frame_of_symbol};
 use crate::runtime::{Frame, FrameType, Runtime};
-use crate::sys::{self, FileSymbols};
+use spanprof_os::FileSymbols;
 use spanprof_signal::{DropReason, RawFrame};
 
 /// Capacity for locations. A window that needs more shows `[too_many_stacks]`; the table is cleared after it.
@@ -86,10 +86,10 @@ impl LocationTable {
     /// The frame, and whether its code belongs to the program's executable.
     fn native_frame(&mut self, pc: u64) -> (Frame, bool) {
         let unknown = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
-        let Some(found) = sys::native_symbol(pc) else { return (unknown(), false) };
+        let Some(found) = spanprof_os::native_symbol(pc) else { return (unknown(), false) };
         let symbol = match &found.symbol {
             Some(exported) => Some(self.demangled(exported)),
-            None if sys::is_own_code(&found, pc) => None,
+            None if spanprof_os::is_own_code(&found, pc) => None,
             None => self.file_symbols.name(&found.object(pc), pc).map(|symbol| self.demangled(&symbol)),
         };
         frame_of_symbol(found, pc, symbol)

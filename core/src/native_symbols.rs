@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::runtime::{Frame, FrameType};
-use crate::sys::{self, NativeSymbol};
+use spanprof_os::NativeSymbol;
 
 /// Function name of every frame in this library.
 const OWN_CODE: &str = "spanprof";
@@ -12,7 +12,7 @@ const CLONE_SUFFIXES: [&str; 6] = [".part.", ".constprop.", ".isra.", ".cold", "
 
 /// The frame of native code at `pc` from exported symbols only, without caches. `None` outside of loaded files.
 pub fn native_frame(pc: u64) -> Option<Frame> {
-    let mut found = sys::native_symbol(pc)?;
+    let mut found = spanprof_os::native_symbol(pc)?;
     let symbol = found.symbol.take().map(|symbol| demangle(&symbol).unwrap_or(symbol).into());
     Some(frame_of_symbol(found, pc, symbol).0)
 }
@@ -21,7 +21,7 @@ pub fn native_frame(pc: u64) -> Option<Frame> {
 pub(crate) fn frame_of_symbol(found: NativeSymbol, pc: u64, symbol: Option<Arc<str>>) -> (Frame, bool) {
     let file = found.file.to_string_lossy();
     let function = match symbol {
-        _ if sys::is_own_code(&found, pc) => OWN_CODE.into(),
+        _ if spanprof_os::is_own_code(&found, pc) => OWN_CODE.into(),
         Some(symbol) => symbol,
         None => {
             let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());

@@ -8,47 +8,22 @@ use spanprof_profile::encode::{flamegraph, folded, pprof};
 use spanprof_profile::{transform, LinkId, ProfilesData};
 
 use crate::window_sum::WindowSum;
-use crate::{Error, ErrorKind};
+use spanprof_config::{Error, ErrorKind, OutputFormat};
 
 /// The profile type of a flame graph or of folded stacks: the first of these that has samples.
 const PREFERRED_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
 
-/// Format of a file, by its extension.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum OutputFormat {
-    FlameGraph,
-    Pprof,
-    Folded,
-}
-
-impl OutputFormat {
-    /// The format of a file of this name; `None` for an unknown extension.
-    pub fn of(name: &str) -> Option<Self> {
-        let name = name.to_ascii_lowercase();
-        let has_extension =
-            |extensions: &[&str]| extensions.iter().any(|it| name.len() > it.len() && name.ends_with(it));
-        match () {
-            () if has_extension(&[".html", ".htm"]) => Some(Self::FlameGraph),
-            () if has_extension(&[".pb.gz", ".pprof"]) => Some(Self::Pprof),
-            () if has_extension(&[".folded"]) => Some(Self::Folded),
-            () => None,
-        }
-    }
-}
-
-impl OutputFormat {
-    fn encode(self, data: &ProfilesData) -> Vec<u8> {
-        match self {
-            Self::Pprof => pprof::encode(data),
-            Self::FlameGraph => flame_graph(data).into_bytes(),
-            Self::Folded => folded_stacks(data).into_bytes(),
-        }
+fn encode(format: OutputFormat, data: &ProfilesData) -> Vec<u8> {
+    match format {
+        OutputFormat::Pprof => pprof::encode(data),
+        OutputFormat::FlameGraph => flame_graph(data).into_bytes(),
+        OutputFormat::Folded => folded_stacks(data).into_bytes(),
     }
 }
 
 /// The content of a file whose name selects the format; `None` for an unknown one.
 pub(crate) fn encode_file(name: &str, data: &ProfilesData) -> Option<Vec<u8>> {
-    OutputFormat::of(name).map(|format| format.encode(data))
+    OutputFormat::of(name).map(|format| encode(format, data))
 }
 
 /// The folded stacks of the most important type.
@@ -120,7 +95,7 @@ impl OutputFile {
         if merged.sample_count() == 0 {
             return Err(format!("{shown} not written: there are no samples"));
         }
-        let bytes = self.format.encode(merged);
+        let bytes = encode(self.format, merged);
         self.replace(&bytes)
             .map(|()| format!("{shown} written"))
             .map_err(|error| format!("{shown} not written: {error}"))
@@ -266,17 +241,6 @@ mod tests {
     }
 
     #[test]
-    fn the_extension_selects_the_format_and_an_unknown_one_is_an_error() {
-        assert_eq!(OutputFormat::of("a/flame.HTML"), Some(OutputFormat::FlameGraph));
-        assert_eq!(OutputFormat::of("run.pb.gz"), Some(OutputFormat::Pprof));
-        assert_eq!(OutputFormat::of("run.folded"), Some(OutputFormat::Folded));
-        assert_eq!(OutputFormat::of("run.svg"), None);
-        assert_eq!(OutputFormat::of(".html"), None);
-        let missing = OutputFile::start("/nonexistent/flame.html", 1, false).err().unwrap();
-        assert!(missing.message.contains("there is no directory `/nonexistent`"), "{}", missing.message);
-    }
-
-    #[test]
     fn a_forked_child_and_a_second_process_write_files_of_their_own() {
         assert_eq!(with_process_id(Path::new("/a/flame.html"), 7), Path::new("/a/flame.7.html"));
         assert_eq!(with_process_id(Path::new("run.pb.gz"), 7), Path::new("run.7.pb.gz"));
@@ -295,5 +259,11 @@ mod tests {
         let left: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(left, [claim_of(&path, 1)], "claims of ended processes are removed");
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_a_missing_directory_is_an_error() {
+        let missing = OutputFile::start("/nonexistent/flame.html", 1, false).err().unwrap();
+        assert!(missing.message.contains("there is no directory `/nonexistent`"), "{}", missing.message);
     }
 }

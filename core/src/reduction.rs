@@ -2,7 +2,7 @@
 //! and `heap_age`. Not here: the reduction
 //! itself (`spanprof_profile::transform`), encoding and sending (`delivery`).
 
-use crate::config::{Config, DestinationConfig, DestinationType, LabelNames, LinkDetail};
+use spanprof_config::{Config, DestinationConfig, DestinationType, LabelNames, LinkDetail};
 use spanprof_profile::transform::Reduction;
 
 /// Attributes that differ between the processes of one service on one host.
@@ -41,7 +41,7 @@ pub(crate) fn is_heap_age_used(config: &Config) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::DestinationType;
+    use spanprof_config::DestinationType;
 
     #[test]
     fn a_destination_overrides_the_top_level() {

@@ -8,12 +8,11 @@
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::config::SampleRetention;
 use crate::context::{ContextRow, Link};
 use crate::hash::{hash_bytes, WordMap};
 use crate::profiler::Profiler;
-use crate::random;
-use crate::sys::monotonic_ns;
+use spanprof_config::SampleRetention;
+use spanprof_os::{monotonic_ns, random};
 use spanprof_signal::{Context, InlineContext, RawSample, SampleFlags, SampleKind};
 
 /// The end of a request: a local root span, or the part of a trace that ran in this process.

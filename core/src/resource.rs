@@ -1,8 +1,8 @@
 //! The OTLP resource of the profiles: at most 15 attributes, from the configuration, the runtime and the system. Built once
 //! per start; a forked child builds its own.
 
-use crate::config::Config;
 use crate::sidecar;
+use spanprof_config::Config;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::Attribute;
 
@@ -60,7 +60,7 @@ impl SystemProperties {
             container_id: ["/proc/self/cgroup", "/proc/self/mountinfo"]
                 .iter()
                 .find_map(|path| container_id(&std::fs::read_to_string(path).ok()?)),
-            instance_id: crate::random::uuid(),
+            instance_id: spanprof_os::random::uuid(),
             deployment: sidecar::deployment(|name| std::env::var(name).ok()),
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn resource_of(config: &Config, runtime: Vec<(String, String)>) -> Resource {
-        Resource::new(config, runtime, &system(), &mut ProfileRedactor::new(config.redaction_settings()))
+        Resource::new(config, runtime, &system(), &mut ProfileRedactor::new(config.redaction_settings(&[])))
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(resource.text("vcs.ref.head.name"), None);
         assert_eq!(resource.deployment.len(), 1);
         assert!(!format!("{:?}", resource.deployment).contains("marker"), "{:?}", resource.deployment);
-        let rules = crate::config::RedactionRules::parse("[{where: resource, key: ^vcs, action: drop}]").unwrap();
+        let rules = spanprof_config::RedactionRules::parse("[{where: resource, key: ^vcs, action: drop}]").unwrap();
         let config = Config { redaction_rules: rules, ..Config::default() };
         assert_eq!(resource_of(&config, Vec::new()).deployment, []);
     }

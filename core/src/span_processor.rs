@@ -70,10 +70,10 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, SampleRetention, TailDuration};
-    use crate::{tag_wrapper, ConfigPatch, ConfigValue};
+    use crate::tag_wrapper;
     use opentelemetry::trace::{SpanContext, TraceFlags, TraceId, TraceState, Tracer, TracerProvider};
     use opentelemetry_sdk::trace::SdkTracerProvider;
+    use spanprof_config::{Config, ConfigPatch, ConfigValue, SampleRetention, TailDuration};
     use std::sync::{Arc, Mutex};
 
     /// Keeps the ended spans.
@@ -117,7 +117,7 @@ mod tests {
         let tracer = provider.tracer("test");
         tracer.in_span("before", |_| {});
 
-        let _serial = crate::sys::live_tests::one_at_a_time();
+        let _serial = spanprof_os::testing::one_at_a_time();
         let config = Config {
             destinations: Some(Vec::new()),
             heap: false,

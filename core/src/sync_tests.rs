@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use crate::native::allocator_run_testing::{in_process_of_test, HeapProfiles, HeapRun};
 use crate::sync::{Condvar, Mutex, RwLock, TryLockError};
-use crate::sys;
-use crate::sys::allocator_run::{in_process_of_test, HeapProfiles, HeapRun};
-use crate::{Config, ConfigValue};
+use spanprof_config::{Config, ConfigValue};
 use spanprof_signal::SyntheticFrame;
 
 fn start(lock_threshold: Duration) -> HeapRun {
@@ -174,7 +173,7 @@ fn a_wait_is_submitted_after_the_release_and_only_while_waits_are_reported() {
                 let (sender, receiver) = mpsc::channel();
                 let (lock, run) = (&lock, &run);
                 let waiter = scope.spawn(move || {
-                    sender.send(sys::thread_id()).unwrap();
+                    sender.send(spanprof_os::thread_id()).unwrap();
                     let guard = take_stock(lock);
                     run.wait_until_drained();
                     let while_held = submitted();
@@ -183,8 +182,8 @@ fn a_wait_is_submitted_after_the_release_and_only_while_waits_are_reported() {
                     [while_held - before, submitted() - while_held]
                 });
                 let (waiter_id, deadline) = (receiver.recv().unwrap(), Instant::now() + Duration::from_secs(60));
-                let waits = Some(sys::ThreadState::Waiting(Some(SyntheticFrame::Lock)));
-                while sys::thread_state(waiter_id) != waits && Instant::now() < deadline {
+                let waits = Some(spanprof_os::ThreadState::Waiting(Some(SyntheticFrame::Lock)));
+                while spanprof_os::thread_state(waiter_id) != waits && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 drop(held);

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
 use crate::context::{context_row, merge, open_context, pin_context, with_labels, ContextRow, PinnedContext};
-use crate::sys::thread_context;
+use spanprof_os::thread_context;
 
 /// Prepared labels: an immutable label set, interned once, so that entering a scope costs tens of nanoseconds. The limits of
 /// labels apply when it is made. It may be made before `start` and used on any thread.

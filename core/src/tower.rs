@@ -22,7 +22,6 @@ use tower_service::Service;
 
 use crate::profiler::Profiler;
 use crate::pull::{PullRequest, PullResponse, PullTransport, MAX_BODY_BYTES, PULL_PREFIX};
-use crate::sys;
 
 /// Stack size of a pull's thread, which encodes profiles.
 const STACK_BYTES: usize = 512 * 1024;
@@ -154,7 +153,7 @@ impl PendingPull {
                 None => PullResponse::refusal(503, "the profiler is not running"),
             });
         };
-        if let Err(error) = sys::start_own_thread(c"spanprof-pull", STACK_BYTES, pull) {
+        if let Err(error) = spanprof_os::start_own_thread(c"spanprof-pull", STACK_BYTES, pull) {
             state.complete(PullResponse::refusal(503, &format!("no thread for the pull: {error}")));
         }
         Self(state)
@@ -205,8 +204,8 @@ impl Body for PprofBody {
 #[cfg(all(test, feature = "native"))]
 mod tests {
     use super::*;
-    use crate::config::Config;
-    use crate::sys::live_tests::one_at_a_time;
+    use spanprof_config::Config;
+    use spanprof_os::testing::one_at_a_time;
     use std::time::{Duration, Instant};
 
     fn request(method: &str, uri: &str, body: Vec<u8>) -> Request<PprofBody> {

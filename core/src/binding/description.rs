@@ -2,8 +2,8 @@
 //! statistics. Not here: the conversion of values from and to the language (the binding).
 
 use super::{dropped_log_lines, panics};
-use crate::config::{in_camel_case, BindingOption, Environment};
-use crate::{Config, ConfigValue, Error, Profiler, StatValue, Stats};
+use crate::{Profiler, StatValue, Stats};
+use spanprof_config::{in_camel_case, BindingOption, Config, ConfigValue, Environment, Error};
 
 /// How a language writes the configuration's keys in code and in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +74,8 @@ impl Binding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::OptionValues;
-    use crate::sys::fork_tests::in_child;
-    use crate::ErrorKind;
+    use spanprof_config::{ErrorKind, OptionValues};
+    use spanprof_os::testing::in_child;
 
     static EXAMPLE: Binding = Binding {
         name: "example",
@@ -108,7 +107,7 @@ mod tests {
 
     #[test]
     fn statistics_of_a_binding_are_absent_while_no_profiler_runs() {
-        crate::sys::install_fork_hook();
+        spanprof_os::install_fork_hook();
         // In a child: another test may run a profiler.
         in_child(|| assert_eq!(EXAMPLE.stats(vec![("own", StatValue::Count(1))]).entries, []));
     }

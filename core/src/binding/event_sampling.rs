@@ -2,7 +2,7 @@
 //! least the threshold is always recorded, a shorter one of duration d with probability p = d/threshold and the weight 1/p.
 //! Each recorded event then stands for at least the threshold. For garbage collections and waits for locks.
 
-use crate::random;
+use spanprof_os::random;
 
 /// The events that a recorded one represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

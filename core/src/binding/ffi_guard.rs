@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::host_log::take_panic;
-use crate::{Error, ErrorKind};
+use spanprof_config::{Error, ErrorKind};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -50,7 +50,7 @@ pub fn ffi_guard_result<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T,
 mod tests {
     use super::*;
     use crate::host_log::keep_panics;
-    use crate::sys::fork_tests::in_child;
+    use spanprof_os::testing::in_child;
 
     struct PanicsWhenDropped;
 

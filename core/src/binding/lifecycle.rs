@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::KEYS;
 use crate::context::{ContextRow, Link};
 use crate::pull::{self, PullRequest, PullResponse, PullTransport};
 use crate::runtime::{DisabledRuntime, Runtime};
-use crate::{request, CapturedProfile, Config, ConfigPatch, ConfigValue, Error, Profiler, RequestEnd};
+use crate::{request, CapturedProfile, Profiler, RequestEnd};
+use spanprof_config::{Config, ConfigPatch, ConfigValue, Error, KEYS};
 
 /// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled
 /// profiler does not inspect the program.

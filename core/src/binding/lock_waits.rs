@@ -13,7 +13,8 @@ use spanprof_signal::{Context, RawFrame, RawSample, RawStack, SampleFlags, Sampl
 use super::event_sampling::select_event;
 use super::ffi_guard;
 use crate::runtime::ReportedEvents;
-use crate::{random, sys, Profiler};
+use crate::Profiler;
+use spanprof_os::random;
 
 /// The threshold while no waits are reported.
 const OFF: u64 = u64::MAX;
@@ -43,13 +44,14 @@ impl WaitStart {
     /// The calling thread begins to wait. `None` while waits are not reported.
     pub fn now() -> Option<Self> {
         let threshold_ns = THRESHOLD_NS.load(Ordering::Relaxed);
-        let started_ns = if threshold_ns == OFF { return None } else { sys::monotonic_ns() };
+        let started_ns = if threshold_ns == OFF { return None } else { spanprof_os::monotonic_ns() };
         Some(Self { started_ns, threshold_ns, random: random::number() })
     }
 
     /// Whether the wait is recorded if it ends now. It stays true.
     pub fn is_recorded(&self) -> bool {
-        select_event(sys::monotonic_ns().saturating_sub(self.started_ns), self.threshold_ns, self.random).is_some()
+        select_event(spanprof_os::monotonic_ns().saturating_sub(self.started_ns), self.threshold_ns, self.random)
+            .is_some()
     }
 }
 
@@ -100,8 +102,8 @@ impl LockWait {
                 start,
                 ended_ns: 0,
                 values: [0; 2],
-                thread_id: sys::thread_id(),
-                fork_generation: sys::fork_generation(),
+                thread_id: spanprof_os::thread_id(),
+                fork_generation: spanprof_os::fork_generation(),
                 flags,
                 context,
                 frames,
@@ -153,7 +155,7 @@ impl PendingWaits {
     #[cold]
     pub fn submit(self, address: u64) {
         ffi_guard((), || {
-            let (mut next, generation) = (self.0, sys::fork_generation());
+            let (mut next, generation) = (self.0, spanprof_os::fork_generation());
             let Some(profiler) = Profiler::running() else { return };
             while let Some(mut wait) = next {
                 next = wait.next.take();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use crate::host_log::{keep_panics, set_log_callback, LogLevel};
-use crate::sys::PerProcess;
+use spanprof_os::PerProcess;
 
 /// Limit of queued lines; further ones are dropped, so that blocked logging in the host does not grow the queue.
 const MAX_LINES: usize = 64;
@@ -108,7 +108,7 @@ impl<T: Default> LogQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::fork_tests::in_child;
+    use spanprof_os::testing::in_child;
 
     #[test]
     fn a_full_queue_drops_the_new_line_and_counts_it() {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_forked_child_has_an_empty_queue_while_a_thread_of_the_parent_holds_the_lock() {
-        crate::sys::install_fork_hook();
+        spanprof_os::install_fork_hook();
         static QUEUE: LogQueue<u32> = LogQueue::empty();
         QUEUE.with(|pending| {
             pending.state = 1;

@@ -12,8 +12,6 @@ mod self_walk;
 pub use crate::host_log::log;
 pub use crate::profiler::{objects_in_use, WallCollection};
 pub use crate::pull::{PullRequest, PullResponse, MAX_BODY_BYTES, PULL_PREFIX};
-pub use crate::random::fraction as random_fraction;
-pub use crate::sys::ReserveAllocator;
 pub use description::{Binding, KeyCase};
 pub use event_sampling::{sample_event, SampledEvent};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
@@ -24,3 +22,5 @@ pub use lifecycle::{
 pub use lock_waits::{lock_waits_are_reported, set_lock_waits_reported, LockWait, PendingWaits, WaitStart};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};
 pub use self_walk::{self_walks_requested, LastStack, SelfWalks, WalkResponse, WalkReview, WalkTarget};
+pub use spanprof_os::random::fraction as random_fraction;
+pub use spanprof_os::ReserveAllocator;

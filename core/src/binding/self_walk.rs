@@ -11,10 +11,7 @@ use std::time::Duration;
 
 use spanprof_signal::exchange::{Requester, Round, WallRequest};
 use spanprof_signal::self_walk::{self, SelfWalk, WalkSelfFn};
-use spanprof_signal::{handler, signal_claim};
-use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
-
-use crate::sys;
+use spanprof_signal::{handler, signal_claim, Captured, Context, DropReason, RawFrame, RawStack};
 
 /// Upper bound of the CPU time from a response until the thread is back in its interrupted system call: less than any
 /// work of the program takes.
@@ -131,7 +128,7 @@ impl SelfWalks {
     pub fn of_process() -> MutexGuard<'static, Self> {
         static BY_GENERATION: [LazyLock<Mutex<SelfWalks>>; 16] =
             [const { LazyLock::new(|| Mutex::new(SelfWalks::new())) }; 16];
-        let own = &BY_GENERATION[sys::fork_generation() as usize % BY_GENERATION.len()];
+        let own = &BY_GENERATION[spanprof_os::fork_generation() as usize % BY_GENERATION.len()];
         own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,7 +139,7 @@ impl SelfWalks {
         self.close(|_| true);
         self_walk::set_walk(walk);
         let has_handler = may_signal
-            && sys::may_use(sys::SystemCall::RtTgsigqueueinfo)
+            && spanprof_os::may_use(spanprof_os::SystemCall::RtTgsigqueueinfo)
             && signal_claim::claim(fallback_signal).is_some();
         // Without our handler, the handler of the program would be called. The request stays pending, and is sent later.
         let send = |thread_id, index| {
@@ -156,8 +153,8 @@ impl SelfWalks {
     /// Waits up to `timeout` for the responses to all requests since the last call.
     pub fn wait(&mut self, timeout: Duration) {
         if std::mem::take(&mut self.tick.is_open) {
-            let until_ns = sys::monotonic_ns() + timeout.as_nanos() as u64;
-            self.tick.round.wait(|| until_ns.saturating_sub(sys::monotonic_ns()));
+            let until_ns = spanprof_os::monotonic_ns() + timeout.as_nanos() as u64;
+            self.tick.round.wait(|| until_ns.saturating_sub(spanprof_os::monotonic_ns()));
         }
     }
 
@@ -244,7 +241,7 @@ impl SelfWalks {
             return DropReason::SignalBlocked;
         }
         if self.pending.len() >= MAX_PENDING {
-            self.close(|thread_id| sys::thread_cpu_ns(thread_id).is_none());
+            self.close(|thread_id| spanprof_os::thread_cpu_ns(thread_id).is_none());
         }
         self.tick.join();
         let has_room = self.pending.len() < MAX_PENDING;
@@ -271,7 +268,7 @@ impl SelfWalks {
     /// Sends the signal of a pending request, or cancels the request where the signal would end a wait of the program; returns the
     /// drop reason that applies until the response.
     fn send(&mut self, thread_id: u32) -> DropReason {
-        if sys::signal_ends_wait(thread_id) {
+        if spanprof_os::signal_ends_wait(thread_id) {
             self.close(|id| id == thread_id);
             return DropReason::WaitNotInterrupted;
         }

@@ -202,9 +202,9 @@ fn requests_of_ended_threads_are_reused_and_further_living_threads_are_dropped()
     }
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let (send_id, receive_id) = std::sync::mpsc::channel();
-    let living = std::thread::spawn(move || (send_id.send(sys::thread_id()), ended.recv().is_err()));
+    let living = std::thread::spawn(move || (send_id.send(spanprof_os::thread_id()), ended.recv().is_err()));
     assert_eq!(MAX_PENDING, 2);
-    for thread_id in [sys::thread_id(), receive_id.recv().unwrap()] {
+    for thread_id in [spanprof_os::thread_id(), receive_id.recv().unwrap()] {
         assert_eq!(request(thread_id), DropReason::SignalBlocked);
     }
     assert_eq!(request(u32::MAX - 1), DropReason::TooManyThreads);
@@ -249,7 +249,7 @@ fn the_number_of_stored_stacks_is_bounded() {
 #[test]
 fn a_wait_that_a_signal_would_end_gets_none_and_its_request_is_canceled() {
     fn until_in(thread_id: u32, number: libc::c_long) {
-        while sys::system_call_wait(thread_id).is_none_or(|wait| wait.number != number) {
+        while spanprof_os::system_call_wait(thread_id).is_none_or(|wait| wait.number != number) {
             std::thread::yield_now();
         }
     }
@@ -257,7 +257,7 @@ fn a_wait_that_a_signal_would_end_gets_none_and_its_request_is_canceled() {
     let ((tell, told), (leave, left)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
     let (mut here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
     let thread = std::thread::spawn(move || {
-        tell.send(sys::thread_id()).unwrap();
+        tell.send(spanprof_os::thread_id()).unwrap();
         // In a futex, then on a socket.
         left.recv().unwrap();
         there.read(&mut [0])

@@ -10,15 +10,14 @@ pub use run::{run, run_in, value_from_yaml, Language, RustLanguage};
 
 use std::sync::Arc;
 
-use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::fake::FakeRuntime;
-use crate::reduction;
-use crate::request;
 use crate::resource::{Resource, SystemProperties};
 use crate::runtime::Runtime;
 use crate::stats::{Counters, Stats};
-use crate::sys::CpuAccount;
+use crate::{reduction, request};
+use spanprof_config::Config;
+use spanprof_os::CpuAccount;
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::transform::Reduction;
@@ -75,7 +74,7 @@ impl ScriptedEngine {
             instance_id: "instance".to_owned(),
             deployment: Vec::new(),
         };
-        let mut redactor = ProfileRedactor::new(config.redaction_settings());
+        let mut redactor = ProfileRedactor::new(config.redaction_settings(&[]));
         let resource = Resource::new(config, runtime.resource_attributes(), &system, &mut redactor);
         let counters = Arc::new(Counters::default());
         let engine = Engine::new(config, runtime.clone(), resource, redactor, counters.clone(), 0);

@@ -7,12 +7,12 @@ use serde_norway::Value;
 
 use super::case::{Case, Close, Cycle, EndRequest, Expect, SampleStep, ScopeLabels};
 use super::{ScriptedEngine, ScriptedSample, UNIX_OFFSET_NS};
-use crate::config::{Config, ConfigValue, SampleRetention};
 use crate::context::{context_row, open_context, ContextRow, Link};
-use crate::random::Sequence;
 use crate::request::{self, RequestEnd};
-use crate::sys::thread_context;
 use crate::tag::{bind, tag_wrapper, Labels};
+use spanprof_config::{Config, ConfigValue, SampleRetention};
+use spanprof_os::random::Sequence;
+use spanprof_os::thread_context;
 use spanprof_profile::encode::folded;
 use spanprof_profile::transform::tree;
 use spanprof_profile::{ProfilesData, Value as AttributeValue};
@@ -127,7 +127,7 @@ fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Lan
 }
 
 /// The configuration of a case, or its error. The error of this function is that of writing the file.
-fn loaded(case: &Case, code: &[(String, ConfigValue)]) -> Result<Result<Config, crate::Error>, String> {
+fn loaded(case: &Case, code: &[(String, ConfigValue)]) -> Result<Result<Config, spanprof_config::Error>, String> {
     let Some(text) = &case.file else { return Ok(Config::load(code, &case.environment)) };
     let path = std::env::temp_dir().join(format!("spanprof-{}-{}.yaml", case.name, std::process::id()));
     std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -408,5 +408,5 @@ fn ns(ms: f64) -> u64 {
 
 /// A YAML value as a binding passes it.
 pub fn value_from_yaml(value: &Value) -> ConfigValue {
-    crate::config::yaml_value(value)
+    spanprof_config::yaml_value(value)
 }

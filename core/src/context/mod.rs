@@ -9,7 +9,7 @@ mod table;
 use std::sync::atomic::AtomicU64;
 
 use crate::labels::tables;
-use crate::sys::Inbox;
+use spanprof_os::Inbox;
 use table::{ContextTable, MAX_ROWS, ROW_WORDS};
 
 pub use crate::labels::LabelSetId;

@@ -16,7 +16,7 @@ use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
 
 use super::{ContextRow, LabelSetId, Link};
-use crate::sys::Inbox;
+use spanprof_os::Inbox;
 
 pub(super) const MAX_ROWS: usize = 262_144;
 pub(super) const ROW_WORDS: usize = 6;
@@ -316,7 +316,7 @@ mod tests {
         let mut woken = 0;
         for n in 0..1024 {
             table.open(row_of(n)).unwrap();
-            woken += u32::from(inbox.wait(Some(1)) == crate::sys::WakeReason::Requested);
+            woken += u32::from(inbox.wait(Some(1)) == spanprof_os::WakeReason::Requested);
         }
         assert_eq!(woken, 8);
     }

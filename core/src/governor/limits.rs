@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{wall_rate, Governor, SheddingCause, MIN_RATE_HZ, SHED_HEAP_FACTOR};
-use crate::config::{Config, ConfigSource};
+use spanprof_config::{Config, ConfigSource};
 
 /// Why an effective value differs from the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

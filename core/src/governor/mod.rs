@@ -10,7 +10,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-use crate::config::Config;
+use spanprof_config::Config;
 
 pub(crate) use limits::Limit;
 

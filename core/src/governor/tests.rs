@@ -1,8 +1,8 @@
 //! Properties of the governor, against a simulated profiler whose cost is linear in its rates.
 
 use super::*;
-use crate::config::ConfigSource;
-use crate::random::Sequence;
+use spanprof_config::ConfigSource;
+use spanprof_os::random::Sequence;
 use std::time::Duration;
 
 /// A simulated host: the cost of its samples and of the profiler's windows.

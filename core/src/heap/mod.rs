@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use crate::context::LabelSetId;
 use crate::hash::WordMap;
-use crate::random::Sequence;
 use crate::runtime::Frame;
+use spanprof_os::random::Sequence;
 use spanprof_profile::HeapAge;
 use spanprof_signal::LiveSet;
 

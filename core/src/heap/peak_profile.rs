@@ -159,7 +159,7 @@ impl PeakBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use spanprof_config::Config;
     use spanprof_read::decode::{self, DecodeLimits};
     use spanprof_read::query::{self, Granularity};
     use std::sync::Arc;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn redactor() -> ProfileRedactor {
-        ProfileRedactor::new(Config::default().redaction_settings())
+        ProfileRedactor::new(Config::default().redaction_settings(&[]))
     }
 
     #[test]

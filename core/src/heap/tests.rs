@@ -2,7 +2,7 @@
 //! only input. No hooks, no clock.
 
 use super::*;
-use crate::sys::new_live_set;
+use spanprof_os::new_live_set;
 use spanprof_signal::{exponential_distance, split_mix, AddressFilter};
 
 const SEEDS: u64 = 20;

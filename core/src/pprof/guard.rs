@@ -7,9 +7,9 @@ use super::error::GuardError as Error;
 use super::report::ReportBuilder;
 use super::samples::GuardSamples;
 use super::Result;
-use crate::config::Config;
 use crate::host_log::{log, LogLevel};
 use crate::Profiler;
+use spanprof_config::Config;
 
 /// Frequency without [`ProfilerGuardBuilder::frequency`], in Hz.
 const DEFAULT_FREQUENCY: i32 = 99;

@@ -1,6 +1,6 @@
 //! The kinds of samples that a session takes now, out of the configured ones.
 
-use crate::config::Config;
+use spanprof_config::Config;
 
 /// The configuration without the kinds of samples that are off, and the time of the next change by a duty cycle. All kinds are off
 /// in safe mode and while disabled. `phase` is that of the duty cycles, from 0 to 1.

@@ -14,11 +14,11 @@ use super::heap_profile;
 use super::metrics_report::MetricsReport;
 use super::session::{CollectionStep, ConfigChange, KindsToClose, Session};
 use super::tick_check::TickCheck;
-use crate::config::Config;
 use crate::engine::{CollectionTime, Engine, WindowEnd};
 use crate::host_log::{log, take_panic, LogLevel};
 use crate::output::OutputFile;
-use crate::sys::{self, Clocks, WakeReason};
+use spanprof_config::Config;
+use spanprof_os::{Clocks, WakeReason};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::SampleKind;
@@ -33,20 +33,20 @@ const TERMINATION_FLUSH_TIMEOUT: Duration = Duration::from_millis(150);
 pub(super) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
     // Read on this thread: later changes reach the drain thread as `ConfigChange`.
     let config = session.config.load_full();
-    sys::start_own_thread(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
+    spanprof_os::start_own_thread(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
 }
 
 fn main(session: Arc<Session>, config: Arc<Config>) {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut drain = DrainThread::new(&session, &config);
         if session.marks_crashes {
-            sys::sweep_crash_markers();
+            spanprof_os::sweep_crash_markers();
         }
         if let Some(directory) = heap_peak::directory(&config) {
             heap_peak::recover(&directory, &session.resource);
         }
         while drain.run_once() {
-            if sys::is_reserve_low() {
+            if spanprof_os::is_reserve_low() {
                 return true;
             }
         }
@@ -112,7 +112,7 @@ impl<'a> DrainThread<'a> {
             session.resource.clone(),
             ProfileRedactor::new(session.redaction.clone()),
             session.counters.clone(),
-            sys::monotonic_ns(),
+            spanprof_os::monotonic_ns(),
         );
         let output = session.output.lock().unwrap_or_else(PoisonError::into_inner).take();
         let peak_file = session.peak_file.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -128,7 +128,7 @@ impl<'a> DrainThread<'a> {
             overhead: OverheadMonitor::new(session),
             metrics: MetricsReport::new(session, config),
             account_clocks: 0,
-            check_handlers_at_ns: sys::monotonic_ns() + config.upload_interval.as_nanos() as u64,
+            check_handlers_at_ns: spanprof_os::monotonic_ns() + config.upload_interval.as_nanos() as u64,
             up_to: 0,
         }
     }
@@ -140,7 +140,7 @@ impl<'a> DrainThread<'a> {
         }
         if self.session.config.load().threads {
             // Also in an idle process, which has no samples.
-            self.engine.open(sys::monotonic_ns());
+            self.engine.open(spanprof_os::monotonic_ns());
         }
         let reason = self.session.inbox.wait(self.sleep_ns());
         if self.session.is_superseded() {
@@ -158,9 +158,9 @@ impl<'a> DrainThread<'a> {
             heap_profile::submit_outstanding(self.session);
         }
         self.check_handlers();
-        self.due_changes.poll(self.session, sys::monotonic_ns());
+        self.due_changes.poll(self.session, spanprof_os::monotonic_ns());
         log_panic();
-        if sys::is_terminating() {
+        if spanprof_os::is_terminating() {
             self.deliver_before_termination();
         }
         let (closes, close_kinds, changes, captures_ended, stop) = {
@@ -169,7 +169,7 @@ impl<'a> DrainThread<'a> {
             self.up_to = self.session.inbox.ring().head();
             let close_kinds = std::mem::take(&mut requests.close_kinds);
             for number in std::mem::take(&mut requests.captures_begun) {
-                self.engine.begin_capture(number, sys::monotonic_ns());
+                self.engine.begin_capture(number, spanprof_os::monotonic_ns());
             }
             let captures_ended = std::mem::take(&mut requests.captures_ended);
             (requests.closes, close_kinds, std::mem::take(&mut requests.changes), captures_ended, requests.stop)
@@ -187,7 +187,7 @@ impl<'a> DrainThread<'a> {
             if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.scan_if_due()) {
                 // An open window reads the account at its end. The reading costs one system call per thread.
                 if self.engine.due_ns().is_none() {
-                    self.engine.open_for_unattributed(&clocks.account(), sys::monotonic_ns());
+                    self.engine.open_for_unattributed(&clocks.account(), spanprof_os::monotonic_ns());
                 }
             }
         }
@@ -208,7 +208,7 @@ impl<'a> DrainThread<'a> {
         if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
             recorder.check(&mut self.engine, self.session);
         }
-        let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
+        let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let has_close_request = closes > self.session.control.lock().closes_done;
         if due || close_kinds == KindsToClose::All || self.engine.is_full() {
             self.close_and_send(false);
@@ -243,7 +243,7 @@ impl<'a> DrainThread<'a> {
     fn follow_collections(&mut self, steps: Vec<(u32, CollectionStep)>) {
         let clocks = self.session.clocks.load_full();
         let at = || CollectionTime {
-            now_monotonic_ns: sys::monotonic_ns(),
+            now_monotonic_ns: spanprof_os::monotonic_ns(),
             unix_offset_ns: unix_offset_ns(),
             unattributed_ns: clocks.as_ref().map_or(0, |clocks| clocks.account().unattributed_ns()),
         };
@@ -283,7 +283,7 @@ impl<'a> DrainThread<'a> {
         if numbers.is_empty() {
             return;
         }
-        let (now_ns, offset_ns) = (sys::monotonic_ns(), unix_offset_ns());
+        let (now_ns, offset_ns) = (spanprof_os::monotonic_ns(), unix_offset_ns());
         let profiles: Vec<_> =
             numbers.iter().map(|number| (*number, self.engine.end_capture(*number, now_ns, offset_ns))).collect();
         self.session.control.complete(|requests| {
@@ -307,7 +307,7 @@ impl<'a> DrainThread<'a> {
     /// Checks the signal handlers once per upload interval, independently of samples: where another handler replaced
     /// the profiler's, no sample arrives.
     fn check_handlers(&mut self) {
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         if now_ns < self.check_handlers_at_ns {
             return;
         }
@@ -346,15 +346,15 @@ impl<'a> DrainThread<'a> {
             delivery.flush(&before, TERMINATION_FLUSH_TIMEOUT);
         }
         if self.session.marks_crashes {
-            sys::end_crash_marker();
+            spanprof_os::end_crash_marker();
         }
         self.heap_peak = None;
-        sys::unregister_child();
-        sys::raise_termination();
+        spanprof_os::unregister_child();
+        spanprof_os::raise_termination();
     }
 
     fn ending(&self) -> Ending {
-        let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
+        let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let requests = self.session.control.lock();
         match &requests.close_kinds {
             _ if is_due => Ending::LiveThreads,
@@ -385,7 +385,7 @@ impl<'a> DrainThread<'a> {
         let overhead_ns = self.engine.due_ns().map(|window_due_ns| self.overhead.due_ns(window_due_ns));
         let due_ns = [self.engine.due_ns(), peak_ns, change_ns, overhead_ns, self.metrics.due_ns()];
         let due_ns = due_ns.into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
-        let left_ns = due_ns.saturating_sub(sys::monotonic_ns()).max(1);
+        let left_ns = due_ns.saturating_sub(spanprof_os::monotonic_ns()).max(1);
         match self.first_line.is_waiting() {
             true => Some(left_ns.min(FIRST_LINE_POLL.as_nanos() as u64)),
             false => Some(left_ns),
@@ -405,7 +405,7 @@ impl<'a> DrainThread<'a> {
         self.drain_up_to(change.position);
         if let Some((run_number, account)) = change.ended_clocks {
             self.follow_account(run_number);
-            self.engine.add_unattributed_at_end(&account, sys::monotonic_ns());
+            self.engine.add_unattributed_at_end(&account, spanprof_os::monotonic_ns());
             self.close(None, None, true);
         } else if change.ends_window || self.engine.needs_new_window(&change.config) {
             let clocks = self.session.clocks.load_full();
@@ -413,7 +413,7 @@ impl<'a> DrainThread<'a> {
             self.close(clocks.map(|clocks| clocks.account()), None, true);
         }
         if change.ends_window {
-            self.engine.begin_at(sys::monotonic_ns());
+            self.engine.begin_at(spanprof_os::monotonic_ns());
         }
         self.engine.apply(&change.config);
         self.engine.set_comment(change.comment.clone());
@@ -444,10 +444,10 @@ impl<'a> DrainThread<'a> {
     }
 
     /// Closes the window, or one kind of it. `in_use`: with the objects in use, which early windows do not repeat.
-    fn close(&mut self, account: Option<sys::CpuAccount>, only: Option<SampleKind>, in_use: bool) {
-        let now_ns = sys::monotonic_ns();
+    fn close(&mut self, account: Option<spanprof_os::CpuAccount>, only: Option<SampleKind>, in_use: bool) {
+        let now_ns = spanprof_os::monotonic_ns();
         let mut live_threads = Vec::new();
-        let listed = sys::thread_ids(&mut live_threads);
+        let listed = spanprof_os::thread_ids(&mut live_threads);
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,
             unix_offset_ns: unix_offset_ns(),
@@ -457,11 +457,11 @@ impl<'a> DrainThread<'a> {
             in_use,
         });
         // Scans do this too, but run only with CPU clocks.
-        if self.session.config.load().signals && !sys::fault_guard_owned() {
-            sys::install_fault_guard();
+        if self.session.config.load().signals && !spanprof_os::fault_guard_owned() {
+            spanprof_os::install_fault_guard();
         }
         if self.session.marks_crashes {
-            sys::keep_crash_marker(sys::unix_ns());
+            spanprof_os::keep_crash_marker(spanprof_os::unix_ns());
         }
         let Some(closed) = closed else { return };
         self.first_line.window_closed(&closed, self.session);
@@ -481,16 +481,16 @@ impl<'a> DrainThread<'a> {
 
 /// Monotonic time.
 fn now() -> Duration {
-    Duration::from_nanos(sys::monotonic_ns())
+    Duration::from_nanos(spanprof_os::monotonic_ns())
 }
 
 /// Unix time minus monotonic time. Uses the one of three attempts with the shortest time between the reads, since the
 /// thread may be preempted in between.
 fn unix_offset_ns() -> i128 {
     let attempts = (0..3).map(|_| {
-        let before_ns = sys::monotonic_ns();
-        let unix_ns = sys::unix_ns();
-        let elapsed_ns = sys::monotonic_ns() - before_ns;
+        let before_ns = spanprof_os::monotonic_ns();
+        let unix_ns = spanprof_os::unix_ns();
+        let elapsed_ns = spanprof_os::monotonic_ns() - before_ns;
         (elapsed_ns, i128::from(unix_ns) - i128::from(before_ns + elapsed_ns / 2))
     });
     attempts.min().map_or(0, |(_, offset_ns)| offset_ns)

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use super::session::Session;
 use super::with_lifecycle_lock;
-use crate::config::RunningConfig;
 use crate::host_log::{log, LogLevel};
-use crate::sys;
+use spanprof_config::RunningConfig;
 
 /// Interval between two checks of the file in a process that uses the CPU.
 const ACTIVE_INTERVAL: Duration = Duration::from_millis(700);
@@ -53,7 +52,7 @@ impl DueChanges {
         if now_ns < self.last_check_ns + ACTIVE_INTERVAL.as_nanos() as u64 {
             return false;
         }
-        let used_cpu_ns = sys::process_cpu_ns().saturating_sub(sys::own_cpu_ns());
+        let used_cpu_ns = spanprof_os::process_cpu_ns().saturating_sub(spanprof_os::own_cpu_ns());
         let is_active = used_cpu_ns.saturating_sub(self.used_cpu_ns) >= ACTIVE_CPU_NS;
         let interval = if is_active { ACTIVE_INTERVAL } else { session.config.load().upload_interval };
         self.used_cpu_ns = used_cpu_ns;
@@ -70,7 +69,7 @@ fn apply_on_own_thread(session: &Session) {
         return;
     }
     let applied = session.clone();
-    let thread = sys::start_own_thread(c"spanprof-apply", 256 * 1024, move || {
+    let thread = spanprof_os::start_own_thread(c"spanprof-apply", 256 * 1024, move || {
         let body = std::panic::AssertUnwindSafe(|| apply(&applied));
         if std::panic::catch_unwind(body).is_err() {
             applied.counters.panics.add(1);
@@ -94,7 +93,7 @@ fn apply(session: &Arc<Session>) {
             }
             running = changed;
         }
-        if let Err(error) = session.reconfigure(running.at(sys::monotonic_ns())) {
+        if let Err(error) = session.reconfigure(running.at(spanprof_os::monotonic_ns())) {
             log(LogLevel::Warning, &format!("spanprof: a change of the configuration failed: {}", error.message));
         }
         session.runtime.settings_changed();

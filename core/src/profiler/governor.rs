@@ -9,7 +9,6 @@ use super::try_with_lifecycle_lock;
 use crate::governor::{budget_share, Limit, LoadInterval, OverheadCost, INTERVAL_NS};
 use crate::host_log::{log, LogLevel};
 use crate::stats::Stats;
-use crate::sys;
 
 /// An interval may end this much early: at the end of a window, so that each interval has the cost of one.
 const TOLERANCE_NS: u64 = INTERVAL_NS / 10;
@@ -39,7 +38,7 @@ impl OverheadMonitor {
     pub fn new(session: &Session) -> Self {
         Self {
             last: Readings::now(session, None),
-            processors: f64::from(sys::allowed_processors()),
+            processors: f64::from(spanprof_os::allowed_processors()),
             has_start: true,
             logged: None,
             logged_at_ns: None,
@@ -54,9 +53,9 @@ impl OverheadMonitor {
     /// Ends the interval if it is due. `window_due_ns`: the end of the open window.
     pub fn check(&mut self, session: &Session, window_due_ns: Option<u64>) {
         if session.restarts_accounting.swap(false, Ordering::AcqRel) {
-            self.last = Readings::now(session, sys::cpu_group().and_then(|group| group.used_ns));
+            self.last = Readings::now(session, spanprof_os::cpu_group().and_then(|group| group.used_ns));
         }
-        if is_over(sys::monotonic_ns(), self.last.time_ns + INTERVAL_NS, window_due_ns) {
+        if is_over(spanprof_os::monotonic_ns(), self.last.time_ns + INTERVAL_NS, window_due_ns) {
             // `stop` holds the lock while it waits for this thread; `update` holds it briefly.
             try_with_lifecycle_lock(|| self.end_interval(session));
         }
@@ -64,7 +63,7 @@ impl OverheadMonitor {
 
     fn end_interval(&mut self, session: &Session) {
         let requested = session.effective.load_full();
-        let group = sys::cpu_group();
+        let group = spanprof_os::cpu_group();
         let readings = Readings::now(session, group.and_then(|group| group.used_ns));
         let last = std::mem::replace(&mut self.last, readings);
         let elapsed_ns = self.last.time_ns.saturating_sub(last.time_ns).max(1);
@@ -79,14 +78,14 @@ impl OverheadMonitor {
         let used_by_group_ns = self.last.group_ns.zip(last.group_ns).map_or(0, |(now, then)| since(now, then));
         let available = quota.map_or(self.processors, |quota| quota.min(self.processors));
         let has_memory_threshold = requested.shedding_thresholds().1.is_some() || requested.sample_rate_max.is_some();
-        let limit = has_memory_threshold.then(sys::memory_limit).flatten();
+        let limit = has_memory_threshold.then(spanprof_os::memory_limit).flatten();
         let load = LoadInterval {
             elapsed_ns,
             cost,
             quota,
             cpu_use: used_by_process_ns.max(used_by_group_ns) as f64 / (elapsed_ns as f64 * available),
             memory_use: limit.map_or(0.0, |limit| 1.0 - limit.until_bytes as f64 / limit.bytes.max(1) as f64),
-            threads: sys::thread_count().unwrap_or(1),
+            threads: spanprof_os::thread_count().unwrap_or(1),
             has_start: std::mem::take(&mut self.has_start),
         };
         let counters = &session.counters;
@@ -143,11 +142,11 @@ impl Readings {
             counted.handler_ns + counted.delivery_ns
         });
         let wall_ns = session.counters.wall_cpu_ns.value();
-        let other_ns = sys::own_cpu_ns().saturating_sub(wall_ns);
+        let other_ns = spanprof_os::own_cpu_ns().saturating_sub(wall_ns);
         Self {
-            time_ns: sys::monotonic_ns(),
+            time_ns: spanprof_os::monotonic_ns(),
             cost: OverheadCost { handler_ns, wall_ns, other_ns },
-            process_ns: sys::process_cpu_ns(),
+            process_ns: spanprof_os::process_cpu_ns(),
             group_ns,
         }
     }

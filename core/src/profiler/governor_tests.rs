@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::Profiler;
-use crate::config::{Burst, Config};
 use crate::fake::FakeRuntime;
 use crate::governor::{Governor, LoadInterval, OverheadCost, INTERVAL_NS};
 use crate::stats::StatValue;
-use crate::sys;
-use crate::sys::fork_tests::in_child;
-use crate::{ConfigPatch, ConfigValue};
+use spanprof_config::{Burst, Config, ConfigPatch, ConfigValue};
+use spanprof_os::testing::in_child;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
@@ -74,8 +72,8 @@ fn a_limited_rate_has_its_period_and_comment_and_no_total_depends_on_it() {
             let sample = RawSample {
                 kind: SampleKind::Cpu,
                 flags: SampleFlags(0),
-                thread_id: sys::thread_id(),
-                time_ns: sys::monotonic_ns(),
+                thread_id: spanprof_os::thread_id(),
+                time_ns: spanprof_os::monotonic_ns(),
                 values: [ns, 1],
                 key: 0,
                 context: Context::None,

@@ -2,12 +2,12 @@
 
 use super::session::Session;
 use super::{governor, heap_profile, pull};
-use crate::config::Config;
 use crate::context::opened_and_refused;
 use crate::labels;
 use crate::stats::{Counters, Stats};
-use crate::sys::{self, ClockCounters};
+use spanprof_config::Config;
 use spanprof_export::{DestinationStats, MetricsStats, RemovedFiles};
+use spanprof_os::ClockCounters;
 use spanprof_signal::DropReason;
 
 /// All statistics.
@@ -58,12 +58,12 @@ fn session_stats(session: &Session, stats: &mut Stats) {
     heap_profile::append_stats(session, stats);
     pull::append_stats(session, stats);
     governor::append_stats(session, stats);
-    if let Some(limit) = sys::memory_limit() {
+    if let Some(limit) = spanprof_os::memory_limit() {
         stats.count("memory.limit_bytes", limit.bytes);
         stats.count("memory.until_limit_bytes", limit.until_bytes);
     }
-    stats.count("memory.reserve_bytes", sys::reserve_bytes_served());
-    stats.count("process.children_cut_off", sys::children_cut_off());
+    stats.count("memory.reserve_bytes", spanprof_os::reserve_bytes_served());
+    stats.count("process.children_cut_off", spanprof_os::children_cut_off());
     let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
     for (index, destination) in destinations.iter().enumerate() {
         destination_stats(index, destination, stats);
@@ -117,8 +117,8 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
     }
     // Not those of the clocks, which restart with `enabled` and `cpu`.
     let [process_before, own_before] = session.cpu_before_ns;
-    let own_ns = sys::own_cpu_ns().saturating_sub(own_before);
-    let process_ns = sys::process_cpu_ns().saturating_sub(process_before);
+    let own_ns = spanprof_os::own_cpu_ns().saturating_sub(own_before);
+    let process_ns = spanprof_os::process_cpu_ns().saturating_sub(process_before);
     stats.count("cost.own_cpu_ns", own_ns);
     stats.count("cost.process_cpu_ns", process_ns);
 }

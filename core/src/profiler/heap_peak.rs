@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::session::Session;
-use crate::config::Config;
 use crate::engine::Engine;
 use crate::host_log::{log, LogLevel};
 use crate::resource::Resource;
-use crate::sys::{self, PeakFile};
-use crate::{Error, ErrorKind};
+use spanprof_config::{Config, Error, ErrorKind};
+use spanprof_os::PeakFile;
 use spanprof_profile::heap_peak::{self, PeakProcess, PeakRecord, PAGE_BYTES, RECORD_BYTES};
 use spanprof_signal::heap::HEAP;
 
@@ -36,7 +35,8 @@ const CREATION_TIME: Duration = Duration::from_secs(60);
 /// When the directory cannot be used or has no space, if it was set in code. If it was set in the environment, and in a
 /// forked child, the key is reset with a warning.
 pub(super) fn start(config: &mut Config, resource: &Resource) -> Result<Option<PeakFile>, Error> {
-    let Some(directory) = config.heap_peak_directory.as_ref().filter(|_| config.heap && sys::fork_generation() == 0)
+    let Some(directory) =
+        config.heap_peak_directory.as_ref().filter(|_| config.heap && spanprof_os::fork_generation() == 0)
     else {
         return Ok(None);
     };
@@ -69,8 +69,8 @@ fn half_bytes(config: &Config) -> u64 {
 fn process(resource: &Resource) -> PeakProcess {
     PeakProcess {
         process_id: std::process::id(),
-        start_ticks: sys::process_start_ticks(),
-        pid_namespace: sys::pid_namespace(),
+        start_ticks: spanprof_os::process_start_ticks(),
+        pid_namespace: spanprof_os::pid_namespace(),
         service_name: resource.service_name.clone(),
     }
 }
@@ -113,13 +113,13 @@ impl HeapPeakRecorder {
 
     /// Whether a check is due.
     pub fn is_due(&self, session: &Session) -> bool {
-        self.due_ns(session).is_some_and(|due_ns| due_ns <= sys::monotonic_ns())
+        self.due_ns(session).is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns())
     }
 
     /// Writes the live objects if they are a new maximum. The runtime must have submitted its samples, and the ring must be
     /// drained.
     pub fn check(&mut self, engine: &mut Engine, session: &Session) {
-        let begun_ns = sys::monotonic_ns();
+        let begun_ns = spanprof_os::monotonic_ns();
         let [shortest_ns, longest_ns] = CHECK_INTERVALS_NS;
         self.next_check_ns = begun_ns + shortest_ns;
         let samples = Some(engine.live_samples_added());
@@ -135,7 +135,7 @@ impl HeapPeakRecorder {
                 self.errors = 0;
                 session.counters.heap_peak_writes.add(1);
                 session.counters.heap_peak_bytes.set(live_bytes);
-                let elapsed_ns = sys::monotonic_ns().saturating_sub(begun_ns);
+                let elapsed_ns = spanprof_os::monotonic_ns().saturating_sub(begun_ns);
                 session.counters.heap_peak_write_ns.add(elapsed_ns);
                 self.next_check_ns = begun_ns + (PAUSE_FACTOR * elapsed_ns).clamp(shortest_ns, longest_ns);
             }
@@ -163,7 +163,7 @@ impl HeapPeakRecorder {
             None => self.file.insert(create(&self.directory, &config, &session.resource)?),
         };
         let half_bytes = half_bytes(&config);
-        let time_unix_ns = sys::unix_ns();
+        let time_unix_ns = spanprof_os::unix_ns();
         let max_bytes = half_bytes as usize - RECORD_BYTES;
         let peak = engine
             .heap_peak(time_unix_ns, max_bytes)
@@ -173,8 +173,8 @@ impl HeapPeakRecorder {
             time_unix_ns,
             live_bytes,
             live_objects: peak.objects,
-            resident_bytes: sys::resident_bytes(),
-            limit_bytes: sys::memory_limit().map(|limit| limit.bytes),
+            resident_bytes: spanprof_os::resident_bytes(),
+            limit_bytes: spanprof_os::memory_limit().map(|limit| limit.bytes),
             omitted_stacks: peak.omitted_stacks,
             profile: peak.profile.into(),
         };
@@ -192,14 +192,14 @@ impl HeapPeakRecorder {
 /// Takes milliseconds: not for host threads.
 pub(super) fn recover(directory: &Path, resource: &Resource) {
     let own = process(resource);
-    let own_file = directory.join(file_name(&own)).with_extension(sys::PEAK_EXTENSION);
+    let own_file = directory.join(file_name(&own)).with_extension(spanprof_os::PEAK_EXTENSION);
     let mut found = Vec::new();
-    for path in sys::peak_files(directory, sys::PEAK_EXTENSION) {
+    for path in spanprof_os::peak_files(directory, spanprof_os::PEAK_EXTENSION) {
         if path.file_name() != own_file.file_name() && is_of_ended_process(&path, own.pid_namespace) {
             found.extend(keep(&path));
         }
     }
-    for path in sys::peak_files(directory, sys::CRASH_EXTENSION).iter().skip(MAX_KEPT) {
+    for path in spanprof_os::peak_files(directory, spanprof_os::CRASH_EXTENSION).iter().skip(MAX_KEPT) {
         // Another process may have removed it.
         let _ = std::fs::remove_file(path);
     }
@@ -223,14 +223,14 @@ pub(super) fn recover(directory: &Path, resource: &Resource) {
 }
 
 fn is_of_ended_process(path: &Path, own_pid_namespace: u64) -> bool {
-    if !sys::is_unlocked(path) {
+    if !spanprof_os::is_unlocked(path) {
         return false;
     }
     match read_process(path) {
         // In another pid namespace only the lock decides.
         Some(process) => {
             process.pid_namespace != own_pid_namespace
-                || !sys::is_process_running(process.process_id, process.start_ticks)
+                || !spanprof_os::is_process_running(process.process_id, process.start_ticks)
         }
         None => {
             let modified = path.metadata().and_then(|metadata| metadata.modified());
@@ -250,7 +250,7 @@ fn read_process(path: &Path) -> Option<PeakProcess> {
 /// Renames the file and removes its free space; returns its process and live bytes. `None` for a file without a record, which is
 /// removed, and when another process was first.
 fn keep(path: &Path) -> Option<(PeakProcess, u64)> {
-    let kept = path.with_extension(sys::CRASH_EXTENSION);
+    let kept = path.with_extension(spanprof_os::CRASH_EXTENSION);
     std::fs::rename(path, &kept).ok()?;
     let bytes = std::fs::read(&kept).ok()?;
     let content = heap_peak::decode(&bytes).ok();

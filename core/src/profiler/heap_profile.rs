@@ -4,24 +4,23 @@
 use std::sync::Arc;
 
 use super::session::Session;
-use crate::config::Config;
 use crate::host_log::{log, LogLevel};
 use crate::stats::Stats;
-use crate::sys;
+use spanprof_config::Config;
 use spanprof_signal::heap::{HeapSettings, HEAP};
 use spanprof_signal::LiveSet;
 
 /// Starts the heap profile. Without one, logs a warning if it was requested explicitly; `stats()` has the reason.
 pub(super) fn start(session: &Session, config: &Config) {
     let live = session.runtime.install_heap_hooks().and_then(|()| {
-        sys::live_set(config.heap_live_samples).ok_or_else(|| "no memory for the live objects".to_owned())
+        spanprof_os::live_set(config.heap_live_samples).ok_or_else(|| "no memory for the live objects".to_owned())
     });
     match live {
         Ok(live) => {
             session.no_heap_reason.store(None);
             HEAP.start(HeapSettings {
                 interval: config.heap_interval,
-                seed: u64::from_ne_bytes(crate::random::bytes()),
+                seed: u64::from_ne_bytes(spanprof_os::random::bytes()),
                 max_stack_depth: config.max_stack_depth as usize,
                 inbox: session.inbox,
                 live,

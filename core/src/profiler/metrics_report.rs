@@ -2,11 +2,10 @@
 
 use super::health;
 use super::session::Session;
-use crate::config::Config;
 use crate::delivery::WindowDelivery;
 use crate::host_log::{log, LogLevel};
 use crate::metrics::MetricsEncoder;
-use crate::sys;
+use spanprof_config::Config;
 use spanprof_profile::Attribute;
 
 /// See the module documentation.
@@ -40,9 +39,9 @@ impl MetricsReport {
         }
         let first = config.upload_interval.min(config.metrics_interval);
         let report = has_receiver.then(|| ActiveReport {
-            encoder: MetricsEncoder::new(sys::unix_ns()),
+            encoder: MetricsEncoder::new(spanprof_os::unix_ns()),
             resource: session.resource.attributes.iter().map(Attribute::from).collect(),
-            due_ns: sys::monotonic_ns() + first.as_nanos() as u64,
+            due_ns: spanprof_os::monotonic_ns() + first.as_nanos() as u64,
         });
         Self { report }
     }
@@ -56,7 +55,7 @@ impl MetricsReport {
     pub fn poll(&mut self, session: &Session) {
         let (Some(report), Some(delivery)) = (&mut self.report, &session.delivery) else { return };
         delivery.log_metrics_failures(false);
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         if now_ns < report.due_ns {
             return;
         }
@@ -79,6 +78,6 @@ impl MetricsReport {
 impl ActiveReport {
     fn send(&mut self, session: &Session, delivery: &WindowDelivery) {
         let stats = health::stats(Some(session), &session.config.load());
-        delivery.send_metrics(self.encoder.encode(&stats, &self.resource, sys::unix_ns()));
+        delivery.send_metrics(self.encoder.encode(&stats, &self.resource, spanprof_os::unix_ns()));
     }
 }

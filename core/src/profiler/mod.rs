@@ -40,15 +40,14 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 
-use crate::config::{Config, ConfigPatch, ConfigSource, RunningConfig, SampleRetention};
 use crate::host_log::{log, LogLevel};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
-use crate::sys::PerProcess;
 use crate::window::ClosedWindow;
-use crate::{config, context, labels, sys};
-use crate::{Error, ErrorKind};
+use crate::{context, labels};
 use session::{Inherited, Session};
+use spanprof_config::{Config, ConfigPatch, ConfigSource, Error, ErrorKind, RunningConfig, SampleRetention};
+use spanprof_os::PerProcess;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, RawSample, SampleKind};
 pub use wall_collection::{objects_in_use, WallCollection};
@@ -101,7 +100,7 @@ impl Profiler {
     /// When the configuration is invalid, the system allows no clock, or another copy of the library profiles the process.
     pub fn start_with_runtime(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
         // A configuration built in code was not loaded from the environment, but the kill switch applies to it too.
-        let by_variable = || config::kill_switch(&config::process_environment());
+        let by_variable = || spanprof_config::kill_switch(&spanprof_config::process_environment());
         config.disabled_by = config.disabled_by.or_else(by_variable);
         with_lifecycle_lock(|| {
             if let Some(session) = current_session() {
@@ -113,7 +112,7 @@ impl Profiler {
                 // It has taken no samples.
                 CURRENT.store(None);
                 session.stop(Duration::MAX);
-                sys::withdraw_copy();
+                spanprof_os::withdraw_copy();
             }
             forget_parent_session();
             start_session(config, Inherited::default(), runtime)
@@ -148,7 +147,7 @@ impl Profiler {
             }
             CURRENT.store(None);
             let delivered = session.stop(at_most);
-            sys::withdraw_copy();
+            spanprof_os::withdraw_copy();
             delivered
         })
     }
@@ -390,9 +389,9 @@ fn start_session(config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>
     if config.is_disabled() {
         return Ok(Profiler { session: None, config: Arc::new(config) });
     }
-    sys::pin_library();
-    sys::install_fork_hook();
-    sys::announce_copy().map_err(|other| {
+    spanprof_os::pin_library();
+    spanprof_os::install_fork_hook();
+    spanprof_os::announce_copy().map_err(|other| {
         Error::new(
             ErrorKind::SecondCopy,
             other.to_string(),
@@ -402,7 +401,7 @@ fn start_session(config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>
     labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
     context::set_max_contexts(config.max_contexts);
     let session = Session::start(config, inherited, runtime)?;
-    sys::register_child();
+    spanprof_os::register_child();
     CURRENT.store(Some(session.clone()));
     let config = session.effective.load_full();
     Ok(Profiler { session: Some(session), config })

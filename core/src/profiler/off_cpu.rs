@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sys::{self, ThreadState};
+use spanprof_os::ThreadState;
 use spanprof_signal::SyntheticFrame;
 
 /// How a thread spent the time of an observation.
@@ -50,7 +50,7 @@ pub(super) struct OffCpu {
 impl OffCpu {
     /// Observes a thread, before its walk. `weight_ns`: the time that the observation represents.
     pub fn observe(&mut self, thread_id: u32, weight_ns: u64, now_ns: u64) -> Wait {
-        let Some(cpu_ns) = sys::thread_cpu_ns(thread_id) else { return Wait::default() };
+        let Some(cpu_ns) = spanprof_os::thread_cpu_ns(thread_id) else { return Wait::default() };
         self.observe_with(thread_id, weight_ns, now_ns, cpu_ns, &ThreadFiles)
     }
 
@@ -126,11 +126,11 @@ struct ThreadFiles;
 
 impl ReadThread for ThreadFiles {
     fn state(&self, thread_id: u32) -> Option<ThreadState> {
-        sys::thread_state(thread_id)
+        spanprof_os::thread_state(thread_id)
     }
 
     fn run_delay_ns(&self, thread_id: u32) -> Option<u64> {
-        sys::run_delay_ns(thread_id)
+        spanprof_os::run_delay_ns(thread_id)
     }
 }
 
@@ -178,7 +178,8 @@ mod tests {
     fn a_runnable_thread_is_charged_for_exactly_the_time_that_it_had_no_processor() {
         let (mut off_cpu, thread) = (OffCpu::default(), ScriptedThread::default());
         thread.state.set(Some(ThreadState::Runnable));
-        let (mut random, mut cpu_ns, mut delay_ns, mut off_ns) = (crate::random::Sequence::new(5), MS, 40 * MS, 0);
+        let (mut random, mut cpu_ns, mut delay_ns, mut off_ns) =
+            (spanprof_os::random::Sequence::new(5), MS, 40 * MS, 0);
         thread.run_delay_ns.set(Some(delay_ns));
         assert_eq!(off_cpu.observe_with(1, 10 * MS, 0, cpu_ns, &thread).share, 0.0, "the delay before the first tick");
         const TICKS: u64 = 10_000;

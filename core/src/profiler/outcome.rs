@@ -7,7 +7,6 @@ use super::delivery_log::{counted, lost, reason};
 use super::health;
 use super::session::Session;
 use crate::host_log::{log, LogLevel, OUTCOME_PREFIX};
-use crate::sys;
 use spanprof_export::DestinationStats;
 
 /// Mean sampling periods of CPU time after which the absence of samples is suspicious.
@@ -50,8 +49,8 @@ impl OutcomeReport {
             [&counters.samples_cpu, &counters.samples_wall, &counters.samples_off_cpu, &counters.samples_submitted];
         let samples: u64 = samples.iter().map(|counter| counter.value()).sum();
         let [process_before_ns, own_before_ns] = session.cpu_before_ns;
-        let own_ns = sys::own_cpu_ns().saturating_sub(own_before_ns);
-        let used_ns = sys::process_cpu_ns().saturating_sub(process_before_ns).saturating_sub(own_ns);
+        let own_ns = spanprof_os::own_cpu_ns().saturating_sub(own_before_ns);
+        let used_ns = spanprof_os::process_cpu_ns().saturating_sub(process_before_ns).saturating_sub(own_ns);
         let expected_ns = SUSPICIOUS_PERIODS * 1_000_000_000 / u64::from(config.sample_rate.max(1));
         let is_suspicious = samples == 0 && config.cpu && !session.safe_mode && used_ns > expected_ns;
         let outcome = RunOutcome {

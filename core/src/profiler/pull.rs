@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use super::control::{self, ControlRequest, TokenCheck};
 use super::session::{CollectionStep, Session, PULL_COLLECTION};
 use super::Profiler;
-use crate::config::{Config, DestinationConfig, DestinationType};
 use crate::host_log::{log, LogLevel};
 use crate::pull::{
     check_access, command_line, index, AccessRules, ProfileName, ProfileRequest, PullRequest, PullResponse,
@@ -16,8 +15,8 @@ use crate::pull::{
 };
 use crate::reduction;
 use crate::stats::Stats;
-use crate::sys;
 use crate::window::SampleSelection;
+use spanprof_config::{Config, DestinationConfig, DestinationType};
 use spanprof_export::{HttpListener, HttpRequest};
 use spanprof_profile::encode::{pprof, text};
 use spanprof_profile::{ProfilesData, Value};
@@ -42,8 +41,14 @@ pub(super) fn start(session: &Session) {
             None => PullResponse::refusal(503, "the profiler is not running").into(),
         }
     };
-    let start_thread = |name, body| sys::start_own_thread(name, STACK_BYTES, body).map(drop);
-    match HttpListener::start(&address.host, address.port, Arc::new(handler), start_thread, sys::close_in_children) {
+    let start_thread = |name, body| spanprof_os::start_own_thread(name, STACK_BYTES, body).map(drop);
+    match HttpListener::start(
+        &address.host,
+        address.port,
+        Arc::new(handler),
+        start_thread,
+        spanprof_os::close_in_children,
+    ) {
         Ok(listener) => {
             log(LogLevel::Info, &format!("spanprof: profiles at http://{}{PULL_PREFIX}/", listener.address()));
             // Set once per session.
@@ -56,7 +61,7 @@ pub(super) fn start(session: &Session) {
 /// Ends the listener.
 pub(super) fn stop(session: &Session) {
     if let Some(listener) = session.pull.listener.get() {
-        sys::forget_close_in_children();
+        spanprof_os::forget_close_in_children();
         listener.stop();
     }
 }

@@ -10,11 +10,10 @@ use super::first_line::clock_of;
 use super::session::{ConfigChange, Session};
 use super::start_stop::{earliest, start_clocks, thread_error, warn_without_walks};
 use super::{heap_profile, wall_thread};
-use crate::config::{Config, RunningConfig};
 use crate::host_log::{log, LogLevel};
 use crate::runtime::ReportedEvents;
-use crate::Error;
-use crate::{context, labels, sys};
+use crate::{context, labels};
+use spanprof_config::{Config, Error, RunningConfig};
 
 impl Session {
     /// Whether this session was started with `enabled=false` and has never been enabled.
@@ -29,7 +28,7 @@ impl Session {
         let before = self.config.load_full();
         self.exempt_burst_from_budget(&running);
         let walked_before = self.needs_wall_sampler(&self.effective.load());
-        self.evaluated_ns.store(sys::monotonic_ns(), Ordering::Release);
+        self.evaluated_ns.store(spanprof_os::monotonic_ns(), Ordering::Release);
         let (active, change_ns) = self.active(&config);
         self.schedule(earliest(running.next_change_ns(), change_ns));
         if !self.is_alive() || has_equal_values(&active, &before) {
@@ -68,7 +67,7 @@ impl Session {
     }
 
     /// Ends the clocks. Returns their run and what they sampled.
-    fn end_clocks(&self) -> Option<(u64, sys::CpuAccount)> {
+    fn end_clocks(&self) -> Option<(u64, spanprof_os::CpuAccount)> {
         self.ended_clock.store(Some(Arc::new(clock_of(self))));
         self.clocks.swap(None).map(|clocks| (clocks.run_number(), clocks.stop_with_account()))
     }
@@ -188,7 +187,7 @@ impl Session {
     /// Lets SIGTERM wait for the last window while CPU samples are taken.
     pub(super) fn delay_termination(&self) {
         if let Some(handler) = self.runtime.delayed_termination().filter(|_| self.clocks.load().is_some()) {
-            sys::install_termination_handler(handler);
+            spanprof_os::install_termination_handler(handler);
         }
     }
 

@@ -10,7 +10,6 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::wall_thread::{WallDemand, WallThread};
 use super::watched_file::WatchedFile;
 use crate::capture::MAX_CAPTURES;
-use crate::config::{Burst, Config, RunningConfig};
 use crate::delivery::WindowDelivery;
 use crate::governor::Governor;
 use crate::hash::WordMap;
@@ -18,9 +17,10 @@ use crate::output::OutputFile;
 use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
-use crate::sys::{self, Clocks, CpuAccount, Inbox, PeakFile};
 use crate::window::SampleSelection;
+use spanprof_config::{Burst, Config, RunningConfig};
 use spanprof_export::HttpListener;
+use spanprof_os::{Clocks, CpuAccount, Inbox, PeakFile};
 use spanprof_profile::redact::RedactionSettings;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, SampleKind};
@@ -134,7 +134,7 @@ impl Session {
 
     /// False in a forked child for the parent's session, whose threads do not exist and whose locks may be held.
     pub fn is_of_this_process(&self) -> bool {
-        self.fork_generation == sys::fork_generation()
+        self.fork_generation == spanprof_os::fork_generation()
     }
 
     pub fn stop_clocks(&self) {

@@ -12,7 +12,6 @@ use super::outcome::OutcomeReport;
 use super::session::{DrainControl, Inherited, PullState, Session};
 use super::watched_file::WatchedFile;
 use super::{drain_thread, heap_peak, heap_profile, pull};
-use crate::config::{Clock, Config, ConfigSource, Profiles, RunningConfig};
 use crate::context;
 use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
@@ -21,8 +20,8 @@ use crate::output::OutputFile;
 use crate::resource::{Resource, SystemProperties};
 use crate::runtime::Runtime;
 use crate::stats::Counters;
-use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
-use crate::{Error, ErrorKind};
+use spanprof_config::{Clock, Config, ConfigSource, Error, ErrorKind, Profiles, RunningConfig};
+use spanprof_os::{ClockChoice, ClockSettings, Clocks, Inbox};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::SampleKind;
 
@@ -36,25 +35,29 @@ impl Session {
     pub fn start(mut config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
         let no_memory =
             || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
-        if !sys::has_address_space(START_BYTES) {
+        if !spanprof_os::has_address_space(START_BYTES) {
             return Err(no_memory());
         }
-        sys::load_clock_gettime();
-        let cpu_before_ns = [sys::process_cpu_ns(), sys::own_cpu_ns()];
-        let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
+        spanprof_os::load_clock_gettime();
+        let cpu_before_ns = [spanprof_os::process_cpu_ns(), spanprof_os::own_cpu_ns()];
+        let inbox = spanprof_os::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         reset_inbox_after_fork(inbox);
         context::set_drain_inbox(inbox);
         let run = Self::begin_run();
         // Discards entries of the previous run.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
-        sys::use_inbox(inbox);
-        let marks_crashes = sys::fork_generation() == 0;
-        let safe_mode =
-            marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_hash(), sys::unix_ns());
+        spanprof_os::use_inbox(inbox);
+        let marks_crashes = spanprof_os::fork_generation() == 0;
+        let safe_mode = marks_crashes
+            && spanprof_os::begin_crash_marker(
+                &spanprof_os::crash_marker_directory(),
+                program_hash(),
+                spanprof_os::unix_ns(),
+            );
         if safe_mode {
             log(LogLevel::Warning, SAFE_MODE);
         }
-        let redaction = config.redaction_settings();
+        let redaction = config.redaction_settings(&spanprof_os::random::bytes::<32>());
         let mut redactor = ProfileRedactor::new(redaction.clone());
         let resource =
             Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather(), &mut redactor);
@@ -66,8 +69,8 @@ impl Session {
         turn_off_unsupported_kinds(&mut config, &*runtime);
         warn_of_unsupported_kinds(&config, &*runtime);
         let mut running = RunningConfig::new(config.clone(), inherited.burst);
-        let duty_phase = crate::random::fraction();
-        let evaluated_ns = sys::monotonic_ns();
+        let duty_phase = spanprof_os::random::fraction();
+        let evaluated_ns = spanprof_os::monotonic_ns();
         let (mut active, change_ns) = sampling_config(&running.effective(), safe_mode, evaluated_ns, duty_phase);
         let mut started = start_clocks(&active, &*runtime);
         if let (Err(error), true) = (&started, config.is_from_environment("clock")) {
@@ -118,7 +121,7 @@ impl Session {
             wall_collections: AtomicU32::new(0),
             no_heap_reason: ArcSwapOption::empty(),
             stopping: AtomicBool::new(false),
-            fork_generation: sys::fork_generation(),
+            fork_generation: spanprof_os::fork_generation(),
             marks_crashes,
             safe_mode,
             losses_before,
@@ -151,10 +154,10 @@ impl Session {
         let (delivered, ended) = self.end(at_most);
         outcome.log(self, ended);
         // A SIGTERM received meanwhile was delayed until here.
-        if sys::is_terminating() {
-            sys::raise_termination();
+        if spanprof_os::is_terminating() {
+            spanprof_os::raise_termination();
         }
-        sys::remove_termination_handler();
+        spanprof_os::remove_termination_handler();
         delivered && ended
     }
 
@@ -171,7 +174,7 @@ impl Session {
         // The drain thread does this first; repeated in case it is late or has ended.
         self.stop_clocks();
         if self.marks_crashes {
-            sys::end_crash_marker();
+            spanprof_os::end_crash_marker();
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let delivered = self.delivery.as_ref().is_none_or(|delivery| {
@@ -179,7 +182,7 @@ impl Session {
             delivery.log_metrics_failures(true);
             delivered
         });
-        sys::unregister_child();
+        spanprof_os::unregister_child();
         (delivered, ended)
     }
 }
@@ -220,7 +223,7 @@ fn program_hash() -> u64 {
 /// may have been in the middle of an operation at the fork. The child does not use the inbox before that start.
 fn reset_inbox_after_fork(inbox: &Inbox) {
     static LAST_GENERATION: AtomicU32 = AtomicU32::new(0);
-    let generation = sys::fork_generation();
+    let generation = spanprof_os::fork_generation();
     if LAST_GENERATION.swap(generation, Ordering::AcqRel) != generation {
         inbox.reset_after_fork();
     }
@@ -296,7 +299,7 @@ fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
 /// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.
 fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     let Some(name) = &config.output else { return Ok(None) };
-    match OutputFile::start(name, config.max_stacks, sys::fork_generation() > 0) {
+    match OutputFile::start(name, config.max_stacks, spanprof_os::fork_generation() > 0) {
         Ok(output) => Ok(Some(output)),
         Err(error) if config.is_from_environment("output") => {
             log(

@@ -3,7 +3,7 @@
 
 use super::session::Session;
 use crate::host_log::{log, LogLevel};
-use crate::sys::ClockCounters;
+use spanprof_os::ClockCounters;
 use spanprof_signal::DropReason;
 
 /// Windows with less CPU time are not judged. A perf event draws an interval of 0.5 to 1.5 periods and uses it for up to 80 ms,

@@ -23,11 +23,11 @@ use super::off_cpu::{OffCpu, Wait};
 use super::torn_stack::{common_root, place_reason};
 use super::wall_pace::{Elapsed, Pace};
 use super::wall_repeats::{Comparison, Repeat, Repeats};
-use crate::config::Config;
-use crate::random::Sequence;
 use crate::runtime::{Runtime, RuntimeThread};
 use crate::stats::Counters;
-use crate::sys::{self, Inbox};
+use spanprof_config::Config;
+use spanprof_os::random::Sequence;
+use spanprof_os::Inbox;
 use spanprof_signal::{
     CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
 };
@@ -104,16 +104,16 @@ impl WallSampler {
         inbox: &'static Inbox,
         counters: Arc<Counters>,
     ) -> Self {
-        let seed = u64::from_le_bytes(crate::random::bytes());
+        let seed = u64::from_le_bytes(spanprof_os::random::bytes());
         Self {
             runtime,
             capture,
             inbox,
             counters,
             random: Sequence::new(seed),
-            pace: Pace::new(sys::monotonic_ns()),
-            process_cpu_ns: sys::process_cpu_ns,
-            processors: sys::cpu_quota(),
+            pace: Pace::new(spanprof_os::monotonic_ns()),
+            process_cpu_ns: spanprof_os::process_cpu_ns,
+            processors: spanprof_os::cpu_quota(),
             has_moved: false,
             threads: Vec::new(),
             pending: BTreeMap::new(),
@@ -245,9 +245,9 @@ impl WallSampler {
 
     /// Submits the stack of each thread and of each suspended task, for the profile of threads.
     pub fn submit_live_threads(&mut self, config: &Config) {
-        if sys::monotonic_ns().saturating_sub(self.live_threads_ns) >= LIVE_THREADS_VALID_NS {
+        if spanprof_os::monotonic_ns().saturating_sub(self.live_threads_ns) >= LIVE_THREADS_VALID_NS {
             self.submit_all_threads(config, SampleFlags(0));
-            self.live_threads_ns = sys::monotonic_ns();
+            self.live_threads_ns = spanprof_os::monotonic_ns();
         }
     }
 
@@ -257,7 +257,7 @@ impl WallSampler {
     }
 
     fn submit_all_threads(&mut self, config: &Config, flags: SampleFlags) {
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         let mut left = Vec::new();
         self.runtime.threads(&mut left);
         self.set_depth(config);
@@ -308,12 +308,12 @@ impl WallSampler {
 
     /// The end of the sampler: waits for pending self-walks of threads that have no processor.
     pub fn finish(&mut self) {
-        let deadline_ns = sys::monotonic_ns() + LAST_SELF_WALK_TIMEOUT_NS;
-        while !self.pending.is_empty() && sys::monotonic_ns() < deadline_ns {
+        let deadline_ns = spanprof_os::monotonic_ns() + LAST_SELF_WALK_TIMEOUT_NS;
+        while !self.pending.is_empty() && spanprof_os::monotonic_ns() < deadline_ns {
             std::thread::sleep(Duration::from_millis(1));
-            self.complete_pending(sys::monotonic_ns());
+            self.complete_pending(spanprof_os::monotonic_ns());
         }
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         self.discard_pending(|_| true, now_ns);
         self.release(now_ns);
     }
@@ -455,16 +455,16 @@ impl WallSampler {
         if self.pace.is_idle() && !walks_itself {
             // A walk with the same result as the previous one was not torn, so the thread's CPU clock is not needed.
             let mut stack = RawStack::new(&mut buffer[..depth]);
-            let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
+            let outcome = spanprof_os::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
             let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
             if outcome == Captured::Walked && self.repeats.is_previous(thread.thread_id, context, &buffer[..len]) {
                 return WalkResult { len, truncated, context, outcome, moved: false, confirmed: 0 };
             }
         }
-        let clock = || if walks_itself { None } else { sys::thread_cpu_ns(thread.thread_id) };
+        let clock = || if walks_itself { None } else { spanprof_os::thread_cpu_ns(thread.thread_id) };
         let clock_before = clock();
         let mut stack = RawStack::new(&mut buffer[..depth]);
-        let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
+        let outcome = spanprof_os::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
         let moved = !walks_itself && (clock_before.is_none() || clock() != clock_before);
         let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
         WalkResult { len, truncated, context, outcome, moved, confirmed: 0 }

@@ -9,7 +9,6 @@ use super::session::{CollectionStep, Session, GUARD_COLLECTION};
 use super::{current_session, with_lifecycle_lock};
 use crate::capture::CapturedProfile;
 use crate::host_log::{log, LogLevel};
-use crate::sys;
 use crate::window::SampleSelection;
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_signal::SampleKind;
@@ -30,7 +29,7 @@ pub struct WallCollection {
 impl WallCollection {
     /// Begins to collect samples of the calling thread. Without a running profiler there are none.
     pub fn begin() -> Self {
-        let mut collection = Self { thread_id: sys::thread_id(), open: None, parts: Vec::new() };
+        let mut collection = Self { thread_id: spanprof_os::thread_id(), open: None, parts: Vec::new() };
         collection.resume();
         collection
     }

@@ -271,7 +271,7 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
     state(3).is_running.store(true, Ordering::Relaxed);
     let runtime =
         Arc::new(SelfWalkRuntime { threads: threads(&[3]), completes_on_wait: false, are_frames_stable: true });
-    let before_ns = sys::monotonic_ns();
+    let before_ns = spanprof_os::monotonic_ns();
     let config = Config { wall: true, wall_rate: Some(1), ..Config::default() };
     let thread = spawn(
         runtime,
@@ -288,18 +288,18 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
         submitted_ns
     };
     let timeout = Duration::from_secs(20);
-    let first_release_ns = sys::monotonic_ns();
+    let first_release_ns = spanprof_os::monotonic_ns();
     control.release(timeout, false);
     let first_ns = submitted_ns();
     // The sampler started between these two times.
-    assert!(first_ns > 0 && first_ns <= sys::monotonic_ns() - before_ns, "{first_ns}");
+    assert!(first_ns > 0 && first_ns <= spanprof_os::monotonic_ns() - before_ns, "{first_ns}");
     control.release(timeout, false);
     let second_ns = submitted_ns();
     thread.stop();
     control.release(timeout, false);
     let all_ns = first_ns + second_ns + submitted_ns();
-    assert!(all_ns <= sys::monotonic_ns() - before_ns && second_ns > 0, "{all_ns}");
-    assert!(sys::monotonic_ns() - first_release_ns < timeout.as_nanos() as u64, "no release timed out");
+    assert!(all_ns <= spanprof_os::monotonic_ns() - before_ns && second_ns > 0, "{all_ns}");
+    assert!(spanprof_os::monotonic_ns() - first_release_ns < timeout.as_nanos() as u64, "no release timed out");
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn each_live_thread_is_submitted_once_and_a_thread_that_does_not_respond_with_th
         _ => walk_when_running(handle, thread_id, stack),
     };
     let config = Config { threads: true, ..Config::default() };
-    let begun_ns = sys::monotonic_ns();
+    let begun_ns = spanprof_os::monotonic_ns();
     ticks.sampler.submit_live_threads(&config);
     assert_eq!(ticks.samples(), [(leaf(0), 1), (BLOCKED, 1)]);
     assert!(ticks.sampler.live_threads_ns > begun_ns + LIVE_THREADS_TIMEOUT.as_nanos() as u64, "after the wait");
@@ -435,7 +435,7 @@ fn each_live_thread_is_submitted_once_and_a_thread_that_does_not_respond_with_th
     ticks.sampler.live_threads_ns = u64::MAX;
     ticks.sampler.submit_live_threads(&config);
     assert_eq!(ticks.samples(), []);
-    ticks.sampler.live_threads_ns = sys::monotonic_ns().saturating_sub(LIVE_THREADS_VALID_NS);
+    ticks.sampler.live_threads_ns = spanprof_os::monotonic_ns().saturating_sub(LIVE_THREADS_VALID_NS);
     ticks.sampler.submit_live_threads(&config);
     assert_eq!(ticks.samples().len(), 2);
 }

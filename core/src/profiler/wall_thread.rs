@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::wall::WallSampler;
 use super::wall_pace;
-use crate::config::Config;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
-use crate::sys::{self, Inbox, StartedThread};
+use spanprof_config::Config;
+use spanprof_os::{Inbox, StartedThread};
 use spanprof_signal::CaptureOtherFn;
 
 /// The thread and its control.
@@ -87,7 +87,7 @@ pub(super) fn spawn(
     let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
     let own_control = control.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
-    let thread = sys::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
+    let thread = spanprof_os::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
         let mut cpu_ns = 0;
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
@@ -95,8 +95,8 @@ pub(super) fn spawn(
                 let config = &demand.config;
                 match demand.samples_time() {
                     // Also before the end, to sample the time since the last tick.
-                    true => sampler.tick(config, sys::monotonic_ns()),
-                    false => sampler.pause(sys::monotonic_ns()),
+                    true => sampler.tick(config, spanprof_os::monotonic_ns()),
+                    false => sampler.pause(spanprof_os::monotonic_ns()),
                 }
                 if stop {
                     sampler.finish();
@@ -104,7 +104,7 @@ pub(super) fn spawn(
                 if config.threads && (stop || release.as_ref().is_some_and(|release| release.live_threads)) {
                     sampler.submit_live_threads(config);
                 }
-                let cpu_before_ns = std::mem::replace(&mut cpu_ns, sys::current_thread_cpu_ns());
+                let cpu_before_ns = std::mem::replace(&mut cpu_ns, spanprof_os::current_thread_cpu_ns());
                 counters.wall_cpu_ns.add(cpu_ns - cpu_before_ns);
                 if stop {
                     break;
@@ -113,7 +113,7 @@ pub(super) fn spawn(
                     if release.on_demand {
                         sampler.submit_threads_on_demand(config);
                     }
-                    sampler.release(sys::monotonic_ns());
+                    sampler.release(spanprof_os::monotonic_ns());
                     own_control.lock().released = release.number;
                     own_control.changed.notify_all();
                 }
@@ -166,7 +166,7 @@ impl WallControl {
         let base_ns = wall_pace::base_ns(rate_hz, sampler.processors);
         let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
         loop {
-            let left_ns = next_tick_ns.saturating_sub(sys::monotonic_ns());
+            let left_ns = next_tick_ns.saturating_sub(spanprof_os::monotonic_ns());
             let has_request = requests.releases > requests.released;
             let ticks = requests.demand.samples_time();
             if ticks {

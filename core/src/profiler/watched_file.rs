@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::{line_of_key, read_settings, Config, ConfigSource, ConfigValue, RunningConfig};
 use crate::host_log::{log, LogLevel};
+use spanprof_config::{line_of_key, read_settings, Config, ConfigSource, ConfigValue, RunningConfig};
 
 /// Interval between two reads of a file that may be half written.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(100);

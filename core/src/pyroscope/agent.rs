@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use super::error::Result;
 use super::thread_tags;
-use crate::{Config, Profiler};
+use crate::Profiler;
+use spanprof_config::Config;
 
 /// A state of [`PyroscopeAgent`].
 pub trait PyroscopeAgentState {}

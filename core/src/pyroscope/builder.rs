@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::agent::{PyroscopeAgent, PyroscopeAgentBare, PyroscopeAgentReady};
 use super::error::Result;
-use crate::config::{base64, ConfigBuilder, Headers};
-use crate::Config;
+use spanprof_config::{basic_authorization, Config, ConfigBuilder, Headers};
 
 /// Settings of the samples.
 #[derive(Clone, Copy, Debug)]
@@ -120,8 +119,7 @@ impl PyroscopeAgentBuilder {
 
     /// User and password of each request.
     pub fn basic_auth(self, username: impl AsRef<str>, password: impl AsRef<str>) -> Self {
-        let credentials = base64(format!("{}:{}", username.as_ref(), password.as_ref()).as_bytes());
-        self.with_header("Authorization", format!("Basic {credentials}"))
+        self.with_header("Authorization", basic_authorization(username.as_ref(), password.as_ref()))
     }
 
     /// Bearer token of each request.
@@ -180,7 +178,7 @@ impl PyroscopeAgentBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Environment;
+    use spanprof_config::Environment;
 
     #[test]
     fn the_settings_of_an_agent_are_settings_of_the_profiler() {

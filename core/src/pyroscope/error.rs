@@ -24,8 +24,8 @@ impl std::fmt::Display for PyroscopeError {
 
 impl std::error::Error for PyroscopeError {}
 
-impl From<crate::Error> for PyroscopeError {
-    fn from(error: crate::Error) -> Self {
+impl From<spanprof_config::Error> for PyroscopeError {
+    fn from(error: spanprof_config::Error) -> Self {
         Self::AdHoc(error.to_string())
     }
 }

@@ -6,7 +6,7 @@ use crate::context::{
     context_row, extend_labels, labels_of, open_context, pin_context, with_labels, ContextRow, LabelSetId,
     PinnedContext,
 };
-use crate::sys::thread_context;
+use spanprof_os::thread_context;
 
 thread_local! {
     /// The context that this module opened last on the thread.

@@ -1,7 +1,7 @@
 //! The conditions under which the samples of a request are kept in full detail.
 
 use super::latency::EndpointLatencies;
-use crate::config::{Config, SampleRetention, TailDuration};
+use spanprof_config::{Config, SampleRetention, TailDuration};
 
 /// The condition that a kept request fulfilled; the first one in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

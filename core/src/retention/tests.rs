@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::config::{Config, CpuShare, SampleRetention, TailDuration};
 use crate::engine::{Engine, WindowEnd};
 use crate::fake::FakeRuntime;
-use crate::random::Sequence;
 use crate::resource::{Resource, SystemProperties};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
+use spanprof_config::{Config, CpuShare, SampleRetention, TailDuration};
+use spanprof_os::random::Sequence;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags};
@@ -45,7 +45,7 @@ fn inline(request: u64) -> InlineContext {
 impl Scripted {
     fn new(config: &Config) -> Self {
         let (runtime, counters) = (FakeRuntime::new(), Arc::new(Counters::default()));
-        let mut redactor = ProfileRedactor::new(config.redaction_settings());
+        let mut redactor = ProfileRedactor::new(config.redaction_settings(&[]));
         let system = SystemProperties::default();
         let resource = Resource::new(config, runtime.resource_attributes(), &system, &mut redactor);
         let engine = Engine::new(config, runtime.clone(), resource, redactor, counters.clone(), 0);

@@ -6,7 +6,7 @@ use spanprof_signal::SampleFlags;
 
 use super::guard::{LockGuard, WaitOfGuard};
 use crate::binding::{LockWait, WaitStart};
-use crate::sys::{self, WalkStart};
+use crate::native::walk::WalkStart;
 
 /// Attempts before the waiter walks its stack, as many as the standard library makes before it blocks
 /// (library/std/src/sys/sync/mutex/futex.rs, Rust 1.88–1.95). Most waits for short critical sections end meanwhile.
@@ -69,7 +69,7 @@ fn attempt_again<G>(try_lock: &impl Fn() -> TryLockResult<G>, wait: &mut Option<
 /// Walks the stack of the waiting thread, from the caller of the function of `walk_start`.
 fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box<LockWait>> {
     LockWait::begin_at(start, 0, |stack| {
-        sys::walk_calling_thread(walk_start, stack);
+        crate::native::walk::walk_calling_thread(walk_start, stack);
         SampleFlags(0)
     })
 }
@@ -79,7 +79,7 @@ fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box<LockWait>>
 #[inline(never)]
 fn end_wait(wait: Option<Box<LockWait>>) -> WaitOfGuard {
     let mut ended = WaitOfGuard::default();
-    if let Some(wait) = wait.and_then(|wait| wait.end(sys::monotonic_ns())) {
+    if let Some(wait) = wait.and_then(|wait| wait.end(spanprof_os::monotonic_ns())) {
         ended.0.push(wait);
     }
     ended

@@ -278,7 +278,7 @@ impl Window {
     fn key(&mut self, sample: &WeighedSample, has_link: bool) -> SampleKey {
         let WeighedSample { stack, label_set, thread_id, age, .. } = *sample;
         if thread_id != 0 && !self.thread_names.contains_key(&thread_id) {
-            self.thread_names.insert(thread_id, crate::sys::thread_name(thread_id).unwrap_or_default());
+            self.thread_names.insert(thread_id, spanprof_os::thread_name(thread_id).unwrap_or_default());
         }
         let link = if has_link { self.link_id(sample.link) } else { 0 };
         SampleKey { stack, label_set, link, thread_id, age }

@@ -31,7 +31,7 @@ impl StackTables {
     }
 
     fn close(&self, window: &mut Window, now_ns: u64, only: Option<SampleKind>) -> Option<ClosedWindow> {
-        let settings = crate::config::Config::default().redaction_settings();
+        let settings = spanprof_config::Config::default().redaction_settings(&[]);
         let mut redactor = spanprof_profile::redact::ProfileRedactor::new(settings);
         window
             .close(CloseInput {

@@ -21,6 +21,11 @@ impl PublicNames {
     fn of_crate(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let mut names = Self::default();
         names.read_file(&source.join("lib.rs"), source, Some("crate".to_owned()));
+        // Methods of types that the crate exports from the crates below it.
+        for crate_below in ["config"] {
+            let source = source.with_file_name("crates").join(crate_below).join("src");
+            names.read_file(&source.join("lib.rs"), &source, None);
+        }
         let types: BTreeSet<String> = names.parts.values().flatten().cloned().collect();
         for (of_type, method) in names.methods {
             if types.contains(&of_type) {

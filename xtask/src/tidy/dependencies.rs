@@ -5,12 +5,17 @@ use serde_json::Value;
 use super::Violation;
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
     ("spanprof-export", &[]),
-    ("spanprof", &["spanprof-signal", "spanprof-profile", "spanprof-export", "spanprof-read"]),
+    ("spanprof-os", &["spanprof-signal"]),
+    ("spanprof-config", &["spanprof-signal", "spanprof-profile", "spanprof-export"]),
+    (
+        "spanprof",
+        &["spanprof-signal", "spanprof-profile", "spanprof-config", "spanprof-os", "spanprof-export", "spanprof-read"],
+    ),
     ("spanprof-cli", &["spanprof", "spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     // Recorded stacks: an optional dependency of builds that record.

@@ -3,8 +3,9 @@
 use super::{source, Violation};
 
 /// Directories that may contain `unsafe`.
-const DIRECTORIES: [&str; 5] = [
-    "core/src/sys/",
+const DIRECTORIES: [&str; 6] = [
+    "core/crates/os/",
+    "core/src/native/",
     "core/crates/signal/",
     "bindings-python/src/runtime/",
     "bindings-node/src/runtime/",
@@ -47,7 +48,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         for position in uses(&line.code) {
             let after = line.code[position + "unsafe".len()..].trim_start();
             if !allowed {
-                let message = "`unsafe` outside its places (core/src/sys, core/crates/signal, bindings-*/src/runtime, the files of an FFI boundary)";
+                let message = "`unsafe` outside its places (core/crates/os, core/crates/signal, core/src/native, bindings-*/src/runtime, the files of an FFI boundary)";
                 violations.push(Violation::new(path, at + 1, message));
             } else if needs_reason(&line.code[..position], after) && !has_reason(&lines, at, after) {
                 violations.push(Violation::new(
@@ -102,7 +103,7 @@ fn has_reason(lines: &[source::SourceLine], at: usize, after: &str) -> bool {
 mod tests {
     use super::*;
 
-    const INSIDE: &str = "core/src/sys/timer.rs";
+    const INSIDE: &str = "core/crates/os/src/timer.rs";
 
     #[test]
     fn unsafe_outside_the_listed_places_is_found() {

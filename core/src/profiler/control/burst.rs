@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{ControlRequest, ControlResponse};
-use crate::config::{Burst, ConfigSource, ConfigValue};
-use crate::{sys, Profiler};
+use crate::Profiler;
+use spanprof_config::{Burst, ConfigSource, ConfigValue};
 
 /// Duration and rate without parameters.
 const DEFAULT_SECONDS: u32 = 600;
@@ -37,7 +37,7 @@ pub(super) fn begin(profiler: &Profiler, request: &ControlRequest<'_>) -> Result
         return Err(ControlResponse::refused(409, "the profiler is disabled", "enable it first: POST /debug/spanprof"));
     }
     let selected: String = values.iter().map(|(key, value)| format!(", {key}={}", value.shown())).collect();
-    let until_ns = sys::monotonic_ns() + Duration::from_secs(seconds.into()).as_nanos() as u64;
+    let until_ns = spanprof_os::monotonic_ns() + Duration::from_secs(seconds.into()).as_nanos() as u64;
     profiler.reconfigure(|running| {
         let lasting = running.lasting();
         // The wall rate follows `sample_rate` unless it is set; the rate is that of CPU samples.

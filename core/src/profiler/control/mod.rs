@@ -9,9 +9,9 @@ mod status;
 
 use serde_json::{json, Value};
 
-use crate::config::{flattened, from_json, nearest_key, nearest_nested, ConfigSource, KEYS};
 use crate::host_log::{log, LogLevel};
-use crate::{Error, ErrorKind, Profiler};
+use crate::Profiler;
+use spanprof_config::{flattened, from_json, nearest_key, nearest_nested, ConfigSource, Error, ErrorKind, KEYS};
 
 /// Path of the operations; the burst has `/burst` below it.
 pub const CONTROL_PATH: &str = "/debug/spanprof";

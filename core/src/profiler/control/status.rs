@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value};
 
-use crate::{sys, Profiler, StatValue};
+use crate::{Profiler, StatValue};
 
 pub(super) fn status(profiler: &Profiler) -> Value {
     let mut stats = Map::new();
@@ -29,7 +29,7 @@ pub(super) fn status(profiler: &Profiler) -> Value {
     }
     config.remove("warnings");
     let burst = profiler.burst_end_ns().map(|end_ns| {
-        let left_ns = end_ns.saturating_sub(sys::monotonic_ns());
+        let left_ns = end_ns.saturating_sub(spanprof_os::monotonic_ns());
         json!({ "seconds_left": left_ns.div_ceil(1_000_000_000) })
     });
     json!({

@@ -1,0 +1,7 @@
+//! The sources of values: code, environment, file, and changes at run time.
+
+pub mod environment;
+pub mod file;
+pub mod json;
+pub mod load;
+pub mod running_config;

@@ -1,0 +1,4 @@
+//! Documents that are generated from the table of keys.
+
+mod reference;
+mod schema;

@@ -1,0 +1,132 @@
+//! The reference page of the configuration, generated from the key table.
+
+use crate::keys::nested::nested_names;
+use crate::keys::table::{Config, KEYS};
+use std::fmt::Write;
+
+/// Text below the table.
+const NOTES: &str = "
+## Text values
+In variables and in the options of agents, values are text:
+- `true` may be `1`, `yes` or `on`, and `false` may be `0`, `no` or `off`.
+- A share is a number such as `0.9` or a percentage such as `90%`, also where it is no text.
+- Bytes may end in `KiB`, `MiB` or `GiB`; `KB`, `MB` and `GB` mean the same. Durations may end in `us`, `ms`, `s`, `m` or `h`.
+- A map is `key=value,other=value`, percent-encoded where needed.
+- `destinations` and `redaction_rules` are YAML or JSON.
+
+## Sections of the file
+In the file, related keys may be written as sections. Each nested name is the spelling of one key:
+
+```yaml
+service_name: checkout
+upload_interval: 10s
+max_stack_depth: 128
+max_profile_size: 2MB
+cpu:
+  enabled: true
+  sample_rate: 100
+memory:
+  enabled: true
+  sample_rate: 512KB
+lock:
+  enabled: true
+  threshold: 10us
+```
+
+A map `profiling` or `spanprof` around all keys is left out, as in a file that several programs read:
+
+```yaml
+profiling:
+  cpu:
+    enabled: true
+    sample_rate: 100
+  conditional:
+    slow_request_threshold: 500ms
+    cpu_threshold_percent: 80
+    profile_errors: true
+  load_shedding:
+    enabled: true
+    cpu_threshold: 90%
+```
+
+If both spellings of a key are set, the flat one is used, with a warning; in code that is an error. [schema.json](schema.json) is the
+JSON schema of the file, for editors and deployments: `# yaml-language-server: $schema=…/schema.json`.
+
+| nested name | key |
+|---|---|
+NESTED
+
+## Destinations
+Each entry of `destinations` has a `type` and any of the keys of that type:
+
+| `type` | keys |
+|---|---|
+| `otlp` | `endpoint`, `protocol`, `headers`, `compression`, `timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` |
+| `pyroscope` | `endpoint`, `headers`, `timeout`, `certificate`, `client_key`, `client_certificate` |
+| `otlp`, `pyroscope` | `tenant_id` (header `X-Scope-OrgID`), `basic_auth_user`, `basic_auth_password` |
+| `file` | `directory`, `keep`, `max_age`, `max_bytes`, `sidecar` |
+| all | `link`, `instance_attributes`, `label_names`, `heap_age` |
+
+Missing keys are taken from the table above, those of a directory from the keys with the prefix `file_`:
+
+```yaml
+destinations:
+  - type: otlp
+    endpoint: https://collector.example:4318
+  - type: otlp
+    endpoint: http://pyroscope.example:4040
+    link: span
+  - type: file
+    directory: /var/tmp/profiles
+    keep: 20
+```
+
+An `endpoint` without a scheme gets `https://` for port 443, else `http://`. With gRPC it also gets `https://` if headers or
+certificates are configured and `insecure` is not set. Port 4317 selects gRPC unless `protocol` is set.
+
+## Redaction
+[redaction.md](redaction.md) explains `redaction`, `redaction_rules` and `redaction_hash_key`.
+
+## Invalid values
+An invalid value in code is an error. In a variable or the file it is a warning. The value of the next source in the order of
+precedence is then used, or the default. An invalid rule of `redaction_rules` is replaced by one that removes every text of its
+`where`.
+
+## Kill switches
+`SPANPROF_DISABLED=1` and `OTEL_SDK_DISABLED=true` turn the profiler off for the life of the process. `enabled=false` prepares it, so that
+it can be enabled while it runs ([control](control.md)). `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
+";
+
+impl Config {
+    /// The keys as Markdown: name, variable, type, default, bounds, description.
+    pub fn reference_markdown() -> String {
+        let defaults = Config::default().entries();
+        let mut page = String::from(
+            "# Configuration\n\nEach key can be set in code, in a `SPANPROF_*` variable and in the YAML file named by \
+             `config_file`. In code, Node.js and Java spell the keys in camelCase. Order of precedence: code, `SPANPROF_*`, \
+             `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can change while running (`update`).\n\n| key | variable | type | default | bounds | description |\n|---|---|---|---|---|---|\n",
+        );
+        for (key, (_, default, _)) in KEYS.iter().zip(&defaults) {
+            let bounds = match key.bounds {
+                Some(bounds) => format!("{} to {} {}", bounds.min, bounds.max, key.unit),
+                None => String::new(),
+            };
+            let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                page,
+                "| `{}`{} | `{}` | {} | {} | {} | {} |",
+                key.name,
+                if key.live { " *" } else { "" },
+                key.environment_name(),
+                key.type_name,
+                default,
+                bounds,
+                key.doc.trim(),
+            );
+        }
+        let nested = nested_names().map(|(section, name, key)| format!("| `{section}.{name}` | `{key}` |"));
+        page.push_str(&NOTES.replace("NESTED", &nested.collect::<Vec<_>>().join("\n")));
+        page
+    }
+}

@@ -1,0 +1,83 @@
+//! Makes every system call of the profiler: clocks, threads, process, native symbols; never knows a profile, a configuration or a
+//! language, only the handlers of `spanprof-signal`.
+//!
+//! The folders, each of which uses only those before it: `memory`, `symbols`, `threads`, `process`, `clocks`. Used by the engine, and by
+//! bindings for threads and process data.
+
+mod clocks;
+mod fork;
+mod generation;
+mod memory;
+mod process;
+pub mod random;
+mod reserve_allocator;
+mod symbols;
+mod system_calls;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod threads;
+mod time;
+mod timer;
+
+pub use clocks::clock_types::{
+    ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread,
+};
+pub use clocks::thread_clocks::Clocks;
+pub use fork::{install_fork_hook, reset_in_child_by};
+pub use generation::fork_generation;
+pub use memory::inboxes::{inbox, inbox_in_use, use_inbox};
+pub use memory::live_sets::{live_set, new_live_set};
+pub use memory::mapped_file::MappedFile;
+pub use memory::mapping::has_address_space;
+pub use process::children::{children_cut_off, register_child, unregister_child};
+pub use process::crash_marker::{
+    begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
+};
+pub use process::info::resident_bytes;
+pub use process::inherited_listener::{close_in_children, forget_close_in_children};
+pub use process::library_copies::{announce_copy, withdraw_copy, OtherCopy};
+pub use process::memory_limit::{memory_limit, MemoryLimit};
+pub use process::peak_file::{
+    is_process_running, is_unlocked, peak_files, pid_namespace, process_start_ticks, PeakFile, CRASH_EXTENSION,
+    PEAK_EXTENSION,
+};
+pub use process::quota::{allowed_processors, cpu_group, cpu_quota, CpuGroup};
+pub use process::termination_signal::{
+    install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
+};
+pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
+pub use symbols::file_symbols::{first_page_hash, is_loaded_from, FileSymbols};
+pub use symbols::loaded_object::{is_own_code, native_symbol, pin_library, LoadedObject, NativeSymbol};
+pub use system_calls::{may_use, SystemCall};
+pub use threads::listing::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
+pub use threads::own_threads::{host_thread_ids, own_cpu_ns, OwnThread};
+pub use threads::per_process::PerProcess;
+pub use threads::thread_start::{start_own_thread, StartedThread};
+pub use threads::thread_state::{
+    run_delay_ns, signal_ends_wait, system_call_wait, thread_state, SystemCallWait, ThreadState,
+};
+pub use threads::walk::walk_other_thread;
+pub use threads::{thread_context, thread_sampling};
+pub use time::{
+    current_thread_cpu_ns, kernel_tick_hz, load_clock_gettime, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns,
+};
+
+pub use spanprof_signal::{Inbox, WakeReason};
+
+/// Installs the handler that turns faults of guarded reads into failed reads, or reinstalls it over a replacement.
+/// False when the kernel refuses; guarded reads are system calls then.
+pub fn install_fault_guard() -> bool {
+    // Reads use the kernel while the guard is not installed.
+    may_use(SystemCall::ProcessVmReadv);
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // In a forked child a parent thread may have held the lock at the fork. The guard was inherited: skip.
+    match ONE_AT_A_TIME.try_lock() {
+        Ok(_one) => spanprof_signal::guarded::install(),
+        Err(_) => fault_guard_owned(),
+    }
+}
+
+/// Whether our fault handler is installed; guarded reads are direct loads only then.
+pub fn fault_guard_owned() -> bool {
+    spanprof_signal::guarded::check_installed()
+}

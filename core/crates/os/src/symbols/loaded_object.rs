@@ -1,0 +1,164 @@
+//! Native symbols by the dynamic linker, and our own library among the loaded objects. Normal threads only.
+
+use std::ffi::{c_void, CStr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::exported_symbols::ExportedSymbols;
+
+/// The dynamic linker's result for a program counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeSymbol {
+    /// Name of the nearest exported symbol at or below it; `None` when the object exports none there.
+    pub symbol: Option<String>,
+    /// Path of the shared object or program.
+    pub file: PathBuf,
+    /// Offset of the program counter in that file's image.
+    pub offset: u64,
+    /// Whether the file is the main program, which is never unloaded.
+    pub is_of_program: bool,
+}
+
+/// A loaded file: its base address and path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedObject {
+    /// Address of its first byte.
+    pub base: u64,
+    /// Its path.
+    pub path: PathBuf,
+}
+
+impl NativeSymbol {
+    /// The object that contains the program counter.
+    pub fn object(&self, pc: u64) -> LoadedObject {
+        // The linker stores the program's name as it was started, which may not be a path.
+        let path = if self.is_of_program { PathBuf::from("/proc/self/exe") } else { self.file.clone() };
+        LoadedObject { base: pc.wrapping_sub(self.offset), path }
+    }
+}
+
+/// The symbol of a native program counter; `None` outside every loaded object. Takes the linker's lock.
+pub fn native_symbol(pc: u64) -> Option<NativeSymbol> {
+    let Some(program) = program().filter(|program| program.symbols.contains(pc as usize)) else {
+        return native_symbol_by_linker(pc);
+    };
+    let (file, offset) = (program.file.clone(), pc.wrapping_sub(program.start));
+    Some(NativeSymbol { symbol: program.symbols.name(pc as usize), file, offset, is_of_program: true })
+}
+
+/// The main program: its address as the linker reports it, and its symbols.
+struct MainProgram {
+    symbols: ExportedSymbols,
+    file: PathBuf,
+    start: u64,
+}
+
+/// Read once, without a lock: a lock held at a fork would stay held in the child.
+fn program() -> Option<&'static MainProgram> {
+    static READ: AtomicPtr<Option<MainProgram>> = AtomicPtr::new(std::ptr::null_mut());
+    let mut known = READ.load(Ordering::Acquire);
+    if known.is_null() {
+        let headers = program_headers();
+        let found = native_symbol_by_linker(headers as u64).zip(ExportedSymbols::of_program());
+        let program = found.map(|(found, symbols)| {
+            let start = (headers as u64).wrapping_sub(found.offset);
+            MainProgram { symbols, file: found.file, start }
+        });
+        // A concurrent second caller leaks its own copy; no thread waits.
+        let own = Box::into_raw(Box::new(program));
+        let first = READ.compare_exchange(known, own, Ordering::AcqRel, Ordering::Acquire);
+        known = first.map_or_else(|theirs| theirs, |_| own);
+    }
+    // SAFETY: only leaked boxes are ever stored there.
+    unsafe { known.as_ref() }.and_then(Option::as_ref)
+}
+
+/// Address of the main program's headers, just after its first byte.
+fn program_headers() -> usize {
+    // SAFETY: getauxval reads the auxiliary vector; returns 0 for missing entries.
+    unsafe { libc::getauxval(libc::AT_PHDR) as usize }
+}
+
+fn native_symbol_by_linker(pc: u64) -> Option<NativeSymbol> {
+    let found = dladdr(pc as usize as *const c_void)?;
+    // SAFETY: dladdr returns a NUL-terminated path that is valid while the object is loaded.
+    let file = unsafe { CStr::from_ptr(found.dli_fname) };
+    let symbol = (!found.dli_sname.is_null()).then(|| {
+        // SAFETY: dladdr returns a NUL-terminated name in the object's string table.
+        unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy().into_owned()
+    });
+    Some(NativeSymbol {
+        symbol,
+        file: PathBuf::from(std::ffi::OsStr::new(&*file.to_string_lossy())),
+        offset: pc.wrapping_sub(found.dli_fbase as u64),
+        is_of_program: is_main_program(found.dli_fbase),
+    })
+}
+
+/// Whether a program counter lies in our own library; false if we are linked into the main program.
+pub fn is_own_code(found: &NativeSymbol, pc: u64) -> bool {
+    static OWN: AtomicU64 = AtomicU64::new(0);
+    let mut own = OWN.load(Ordering::Relaxed);
+    if own == 0 {
+        own = dladdr(is_own_code as *const c_void).map_or(u64::MAX, |found| found.dli_fbase as u64);
+        OWN.store(own, Ordering::Relaxed);
+    }
+    !found.is_of_program && pc.wrapping_sub(found.offset) == own
+}
+
+/// Keeps our code loaded for the life of the process: a signal may arrive after the library was closed. True once it
+/// cannot be unloaded.
+pub fn pin_library() -> bool {
+    let Some(found) = dladdr(pin_library as *const c_void) else { return false };
+    // SAFETY: the path is the linker's; RTLD_NOLOAD loads nothing, RTLD_NODELETE only marks the loaded object.
+    let handle = unsafe { libc::dlopen(found.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    // The main program has no path to find it by; it is never unloaded.
+    !handle.is_null() || is_main_program(found.dli_fbase)
+}
+
+fn is_main_program(base: *mut c_void) -> bool {
+    program_headers().wrapping_sub(base as usize) < 4096
+}
+
+fn dladdr(address: *const c_void) -> Option<libc::Dl_info> {
+    // SAFETY: an all-zero Dl_info is a valid value.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: dladdr only compares the address with the loaded objects.
+    let known = unsafe { libc::dladdr(address, &mut found) };
+    (known != 0 && !found.dli_fname.is_null()).then_some(found)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub fn name_by_linker(pc: u64) -> Option<String> {
+        native_symbol_by_linker(pc)?.symbol
+    }
+
+    #[test]
+    fn a_symbol_of_the_program_is_the_same_with_and_without_the_linker() {
+        let pc = native_symbol as *const () as u64;
+        let found = native_symbol(pc).expect("the program contains it");
+        assert!(found.is_of_program);
+        assert_eq!(Some(found), native_symbol_by_linker(pc));
+    }
+
+    #[test]
+    fn an_exported_function_of_the_c_library_is_found_by_its_address() {
+        let found = native_symbol(libc::getenv as *const () as u64).expect("libc is loaded");
+        assert_eq!(found.symbol.as_deref(), Some("getenv"));
+        assert!(found.file.to_string_lossy().contains("libc"), "{:?}", found.file);
+        assert!(found.offset > 0);
+    }
+
+    #[test]
+    fn an_address_outside_every_object_has_no_symbol() {
+        assert_eq!(native_symbol(16), None);
+    }
+
+    #[test]
+    fn our_library_can_be_pinned() {
+        assert!(pin_library());
+    }
+}

@@ -1,0 +1,5 @@
+//! Names of native code.
+
+pub mod exported_symbols;
+pub mod file_symbols;
+pub mod loaded_object;

@@ -1,0 +1,206 @@
+//! The system calls that a seccomp filter allows. A filter may end the process at a call that the language runtime
+//! never makes (`SystemCallFilter=` of systemd kills by default). So each such call is first made in a child process
+//! (`spanprof_signal::probe`), once, before the profiler uses any of them. A call that ended its child is never made.
+//! Without a filter nothing is probed.
+
+use spanprof_signal::probe;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A call, or a group of calls that are only useful together, that the runtime never makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SystemCall {
+    /// CPU samples by the perf clock.
+    PerfEventOpen,
+    /// `timer_create`, `timer_settime`, `timer_delete`: CPU samples by timers, and the scan timer.
+    TimerCreate,
+    /// Resuming a `poll` that a sample interrupted, with a timer.
+    RestartSyscall,
+    /// Names of threads and of mappings.
+    Prctl,
+    /// Announcement of this copy of the library, where mappings have no names.
+    MemfdCreate,
+    /// Guarded reads while another fault handler is installed.
+    ProcessVmReadv,
+    /// Wall requests to threads that walk themselves.
+    RtTgsigqueueinfo,
+    /// Discarding SIGPIPE of our own threads.
+    RtSigtimedwait,
+    /// Allocating the blocks of the file of the heap at its peak.
+    Fallocate,
+}
+
+impl SystemCall {
+    const ALL: [Self; 9] = [
+        Self::PerfEventOpen,
+        Self::TimerCreate,
+        Self::RestartSyscall,
+        Self::Prctl,
+        Self::MemfdCreate,
+        Self::ProcessVmReadv,
+        Self::RtTgsigqueueinfo,
+        Self::RtSigtimedwait,
+        Self::Fallocate,
+    ];
+
+    /// The call numbers. All calls have arguments that are invalid or without effect.
+    const fn numbers(self) -> &'static [libc::c_long] {
+        match self {
+            Self::PerfEventOpen => &[libc::SYS_perf_event_open],
+            Self::TimerCreate => &[libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_delete],
+            Self::RestartSyscall => &[libc::SYS_restart_syscall],
+            Self::Prctl => &[libc::SYS_prctl],
+            Self::MemfdCreate => &[libc::SYS_memfd_create],
+            Self::ProcessVmReadv => &[libc::SYS_process_vm_readv],
+            Self::RtTgsigqueueinfo => &[libc::SYS_rt_tgsigqueueinfo],
+            Self::RtSigtimedwait => &[libc::SYS_rt_sigtimedwait],
+            Self::Fallocate => &[libc::SYS_fallocate],
+        }
+    }
+
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+const PROBED: u32 = 1 << 31;
+/// The allowed calls, and [`PROBED`].
+static ALLOWED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a call is allowed. The first use probes all calls.
+pub fn may_use(call: SystemCall) -> bool {
+    let mut allowed = ALLOWED.load(Ordering::Acquire);
+    if allowed == 0 {
+        allowed = PROBED
+            | if probe::is_filtered() { probe_all() } else { SystemCall::ALL.iter().map(|call| call.bit()).sum() };
+        ALLOWED.store(allowed, Ordering::Release);
+        if allowed & SystemCall::ProcessVmReadv.bit() == 0 {
+            spanprof_signal::guarded::forbid_kernel_reads();
+        }
+    }
+    allowed & call.bit() != 0
+}
+
+/// The bits of the calls that a child survived.
+fn probe_all() -> u32 {
+    let survived = probe::surviving(&SystemCall::ALL.map(SystemCall::numbers));
+    SystemCall::ALL.iter().enumerate().filter(|(index, _)| survived >> index & 1 != 0).map(|(_, call)| call.bit()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::in_child;
+
+    /// Installs a filter that ends the process at one call.
+    pub(crate) fn forbid(number: libc::c_long) {
+        let filter = [
+            // Load the number; if it is not this one, skip one; end the process; allow.
+            libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+            libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number as u32 },
+            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x8000_0000 },
+            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 },
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: the kernel reads and copies the local filter program.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+        }
+    }
+
+    fn reset_probe() {
+        ALLOWED.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn every_call_that_is_probed_is_listed_in_security_md() {
+        let page = include_str!("../../../../SECURITY.md");
+        for call in SystemCall::ALL {
+            // `PerfEventOpen` is `perf_event_open`.
+            let words = format!("{call:?}").chars().fold(String::new(), |name, letter| match letter.is_uppercase() {
+                true => format!("{name}_{}", letter.to_lowercase()),
+                false => format!("{name}{letter}"),
+            });
+            let name = words.trim_start_matches('_');
+            let named = [format!("`{name}`"), format!("`{name}(")];
+            assert!(named.iter().any(|named| page.contains(named)), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_filter_every_call_is_allowed() {
+        in_child(|| {
+            reset_probe();
+            assert!(SystemCall::ALL.iter().all(|call| may_use(*call)));
+        });
+    }
+
+    #[test]
+    fn only_the_call_at_which_a_filter_ends_the_process_is_forbidden() {
+        for call in SystemCall::ALL {
+            in_child(move || {
+                reset_probe();
+                forbid(call.numbers()[0]);
+                for other in SystemCall::ALL {
+                    assert_eq!(may_use(other), other != call, "{other:?} where {call:?} is forbidden");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_filter_of_the_starting_thread_alone_is_detected() {
+        in_child(|| {
+            reset_probe();
+            let filtered = std::thread::spawn(|| {
+                forbid(libc::SYS_perf_event_open);
+                [SystemCall::PerfEventOpen, SystemCall::TimerCreate].map(may_use)
+            });
+            assert_eq!(filtered.join().unwrap(), [false, true]);
+        });
+    }
+
+    #[test]
+    fn the_probe_leaves_no_child_and_sends_no_signal() {
+        in_child(|| {
+            reset_probe();
+            forbid(libc::SYS_perf_event_open);
+            assert!(!may_use(SystemCall::PerfEventOpen));
+            let mut pending = 0u64;
+            // SAFETY: the kernel writes to locals.
+            unsafe {
+                libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, 8usize);
+                assert_eq!(libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG), -1, "no child");
+            }
+            assert_eq!(pending, 0);
+        });
+    }
+
+    #[test]
+    fn the_clocks_start_where_a_filter_kills_at_perf_or_at_timers() {
+        use super::super::{ClockChoice, Clocks};
+        use crate::clocks::live_tests::{burn_until, drain, settings};
+        for number in [libc::SYS_perf_event_open, libc::SYS_timer_create] {
+            in_child(move || {
+                reset_probe();
+                forbid(number);
+                let expected = if number == libc::SYS_timer_create { "perf" } else { "thread_timer" };
+                let clocks = match Clocks::start(settings(ClockChoice::Auto, 250)) {
+                    Ok(clocks) => clocks,
+                    // Perf is not permitted here: no clock starts, which is an error and no signal.
+                    Err(error) => return assert_eq!(expected, "perf", "{error}"),
+                };
+                assert_eq!(clocks.in_use().name, expected);
+                let mut samples = 0;
+                burn_until(|| drain(&clocks).is_empty());
+                burn_until(|| {
+                    crate::clocks::live_tests::burn(20_000_000);
+                    !drain(&clocks).is_empty()
+                });
+                samples += clocks.counters().samples;
+                assert!(samples > 0);
+            });
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The unwind tables (`.eh_frame`) of the loaded objects, for walks of code without frame pointers. Read once, at the first
+//! start that needs them, and never freed. Normal threads only; the walk itself is in `calling_thread`.
+//!
+//! Limits: objects that are loaded later are walked by frame pointers. The tables of the program are used in place. Those of
+//! libraries are copied, because a library can be unloaded; tables above [`MAX_COPIED_BYTES`] are not used.
+
+use std::ffi::{c_int, c_void, CStr};
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use framehop::{CacheNative, ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder, UnwinderNative};
+use spanprof_signal::buffer_pool::PooledBuffer;
+use spanprof_signal::heap::CONCURRENT_WALKS;
+
+/// Limit for the copies of all libraries.
+const MAX_COPIED_BYTES: usize = 8 << 20;
+
+/// Scratch memory of one walk: recently used rules, and space to evaluate new ones.
+pub(super) type WalkCache = CacheNative<MustNotAllocateDuringUnwind>;
+
+/// See the module documentation.
+pub(super) struct UnwindTables {
+    pub unwinder: UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>,
+    pub caches: Vec<PooledBuffer<WalkCache>>,
+    functions: Vec<FunctionIndex>,
+}
+
+/// The functions of an object, sorted by address: its `.eh_frame_hdr`.
+struct FunctionIndex {
+    code: Range<u64>,
+    /// Address of the index in the process.
+    start: u64,
+    index: &'static [u8],
+}
+
+impl UnwindTables {
+    /// The address at which the function of `pc` begins.
+    pub(crate) fn function_start(&self, pc: u64) -> Option<u64> {
+        let table = self.functions.iter().find(|table| table.code.contains(&pc))?;
+        function_start(table.index, pc.wrapping_sub(table.start)).map(|offset| table.start.wrapping_add(offset))
+    }
+}
+
+/// The last function that begins at or before `offset`, all relative to the index. `None` for another encoding than that of
+/// every linker: a count of four bytes, then pairs of differences of four bytes to the start of the index
+/// (`DW_EH_PE_datarel | DW_EH_PE_sdata4`; Linux Standard Base, 10.6.2).
+fn function_start(index: &[u8], offset: u64) -> Option<u64> {
+    let word = |at: usize| Some(i32::from_le_bytes(*index.get(at..)?.first_chunk()?));
+    if index.get(2..4)? != [0x03, 0x3b] {
+        return None;
+    }
+    let count = word(8)? as u32 as usize;
+    let (pairs, _) = index.get(12..)?.get(..count.checked_mul(8)?)?.as_chunks::<8>();
+    let start = |pair: &[u8; 8]| i64::from(i32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]));
+    let after = pairs.partition_point(|pair| start(pair) <= offset as i64);
+    pairs.get(after.checked_sub(1)?).map(|pair| start(pair) as u64)
+}
+
+static TABLES: AtomicPtr<UnwindTables> = AtomicPtr::new(null_mut());
+
+/// The tables; `None` before [`load_unwind_tables`]. Safe in handlers.
+pub(super) fn unwind_tables() -> Option<&'static UnwindTables> {
+    // SAFETY: null, or a leaked box.
+    unsafe { TABLES.load(Ordering::Acquire).as_ref() }
+}
+
+/// In the fork hook: the walks of the parent's other threads do not exist.
+fn reset_in_child() {
+    if let Some(tables) = unwind_tables() {
+        spanprof_signal::buffer_pool::return_all(&tables.caches);
+    }
+}
+
+/// Reads the tables, unless that is done.
+pub(crate) fn load_unwind_tables() {
+    if unwind_tables().is_some() {
+        return;
+    }
+    spanprof_os::reset_in_child_by(reset_in_child);
+    let mut unwinder = UnwinderNative::new();
+    let mut functions = Vec::new();
+    for (object, table) in loaded_objects() {
+        unwinder.add_module(object);
+        functions.push(table);
+    }
+    let caches = (0..CONCURRENT_WALKS).map(|_| PooledBuffer::new(WalkCache::new_in())).collect();
+    let tables = Box::into_raw(Box::new(UnwindTables { unwinder, caches, functions }));
+    // A concurrent second caller leaks its own tables; no thread waits.
+    _ = TABLES.compare_exchange(null_mut(), tables, Ordering::AcqRel, Ordering::Acquire);
+}
+
+type LoadedObject = (Module<&'static [u8]>, FunctionIndex);
+
+#[derive(Default)]
+struct Objects {
+    found: Vec<LoadedObject>,
+    visited: usize,
+    copied_bytes: usize,
+}
+
+fn loaded_objects() -> Vec<LoadedObject> {
+    unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void) -> c_int {
+        // SAFETY: the linker passes its description of an object that stays loaded during the call, and our argument.
+        let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Objects>()) };
+        // The linker reports the program first.
+        let is_program = objects.visited == 0;
+        objects.visited += 1;
+        if let Some(module) = module(info, is_program, &mut objects.copied_bytes) {
+            objects.found.push(module);
+        }
+        0
+    }
+    let mut objects = Objects::default();
+    // SAFETY: `take` has the expected type and uses its argument as what it is.
+    unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut objects).cast()) };
+    objects.found
+}
+
+/// An object with unwind tables; `None` without them.
+fn module(info: &libc::dl_phdr_info, is_program: bool, copied_bytes: &mut usize) -> Option<LoadedObject> {
+    let base = info.dlpi_addr;
+    // SAFETY: the linker's own array of this object, which is loaded during this call.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+    let range = |header: &libc::Elf64_Phdr| header.p_vaddr..header.p_vaddr + header.p_memsz;
+    let segments: Vec<Range<u64>> = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_R != 0)
+        .map(range)
+        .collect();
+    let segment_of = |address: u64| segments.iter().find(|segment| segment.contains(&address));
+    let index = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME).map(range)?;
+    let index = index.start..index.end.min(segment_of(index.start)?.end);
+    let code =
+        headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0).map(range);
+    let code = code.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end))?;
+    // SAFETY: `range` lies in a readable segment of the object, mapped at `base` during this call, and longer if it is the
+    // program, which is never unloaded.
+    let mapped = |range: &Range<u64>| unsafe {
+        let (start, length) = (base.wrapping_add(range.start), range.end - range.start);
+        std::slice::from_raw_parts(start as usize as *const u8, length as usize)
+    };
+    let index_bytes: &'static [u8] = mapped(&index);
+    let start = eh_frame_start(index.start, index_bytes)?;
+    // Its length is not recorded; each entry has its own.
+    let table = start..segment_of(start)?.end;
+    let mut kept = |bytes: &'static [u8]| -> Option<&'static [u8]> {
+        if is_program {
+            return Some(bytes);
+        }
+        *copied_bytes += bytes.len();
+        (*copied_bytes <= MAX_COPIED_BYTES).then(|| Box::leak(Box::<[u8]>::from(bytes)) as &[u8])
+    };
+    let (index_bytes, table_bytes) = (kept(index_bytes)?, kept(mapped(&table))?);
+    // SAFETY: null, or a NUL-terminated name of the linker, valid during this call.
+    let name = unsafe { info.dlpi_name.as_ref().map(|name| CStr::from_ptr(name)) };
+    let sections = ExplicitModuleSectionInfo {
+        text_svma: Some(code.clone()),
+        eh_frame_svma: Some(table),
+        eh_frame: Some(table_bytes),
+        eh_frame_hdr_svma: Some(index.clone()),
+        eh_frame_hdr: Some(index_bytes),
+        ..ExplicitModuleSectionInfo::default()
+    };
+    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let code = base.wrapping_add(code.start)..base.wrapping_add(code.end);
+    let functions = FunctionIndex { code: code.clone(), start: base.wrapping_add(index.start), index: index_bytes };
+    Some((Module::new(name, code, base, sections), functions))
+}
+
+/// The address of `.eh_frame` in the encoding that every linker writes into `.eh_frame_hdr` (Linux Standard Base, 10.6.2):
+/// version 1, then a difference of four bytes (`DW_EH_PE_pcrel | DW_EH_PE_sdata4`). `None` for another one.
+fn eh_frame_start(index_start: u64, index: &[u8]) -> Option<u64> {
+    let [1, 0x1b, _, _, a, b, c, d, ..] = *index else { return None };
+    index_start.checked_add_signed(4 + i64::from(i32::from_le_bytes([a, b, c, d])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_and_the_c_library_have_unwind_tables() {
+        assert!(loaded_objects().len() >= 2);
+    }
+
+    #[test]
+    fn the_start_of_a_function_is_found_from_an_address_in_it() {
+        load_unwind_tables();
+        let tables = unwind_tables().unwrap();
+        for function in [loaded_objects as *const () as u64, libc::epoll_wait as *const () as u64] {
+            assert_eq!([0, 1, 9].map(|offset| tables.function_start(function + offset)), [Some(function); 3]);
+        }
+        assert_eq!(tables.function_start(0), None);
+        assert_eq!(function_start(&[1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 9, 0, 0, 0, 1], 5), None, "truncated");
+    }
+
+    #[test]
+    fn the_start_of_the_table_is_read_from_its_index() {
+        assert_eq!(eh_frame_start(1000, &[1, 0x1b, 3, 0x3b, 0xfc, 0xff, 0xff, 0xff, 9]), Some(1000));
+        assert_eq!(eh_frame_start(1000, &[1, 0x1c, 3, 0x3b, 0, 0, 0, 0]), None);
+        assert_eq!(eh_frame_start(1000, &[1, 0x1b]), None);
+    }
+}
