@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn totals_of_short_events_are_unbiased() {
-        let mut random = random::Sequence::new(7);
+        let mut random = spanprof_signal::Sequence::new(7);
         for duration_ns in [1, 10, 333, 9_000, 9_999] {
             let (mut sums, rounds) = ([0.0; 2], 2_000_000);
             for _ in 0..rounds {

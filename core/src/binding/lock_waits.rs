@@ -103,7 +103,7 @@ impl LockWait {
                 ended_ns: 0,
                 values: [0; 2],
                 thread_id: spanprof_os::thread_id(),
-                fork_generation: spanprof_os::fork_generation(),
+                fork_generation: spanprof_signal::fork_generation(),
                 flags,
                 context,
                 frames,
@@ -155,7 +155,7 @@ impl PendingWaits {
     #[cold]
     pub fn submit(self, address: u64) {
         ffi_guard((), || {
-            let (mut next, generation) = (self.0, spanprof_os::fork_generation());
+            let (mut next, generation) = (self.0, spanprof_signal::fork_generation());
             let Some(profiler) = Profiler::running() else { return };
             while let Some(mut wait) = next {
                 next = wait.next.take();

@@ -128,7 +128,7 @@ impl SelfWalks {
     pub fn of_process() -> MutexGuard<'static, Self> {
         static BY_GENERATION: [LazyLock<Mutex<SelfWalks>>; 16] =
             [const { LazyLock::new(|| Mutex::new(SelfWalks::new())) }; 16];
-        let own = &BY_GENERATION[spanprof_os::fork_generation() as usize % BY_GENERATION.len()];
+        let own = &BY_GENERATION[spanprof_signal::fork_generation() as usize % BY_GENERATION.len()];
         own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

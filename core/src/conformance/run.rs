@@ -11,7 +11,7 @@ use crate::context::{context_row, open_context, ContextRow, Link};
 use crate::request::{self, RequestEnd};
 use crate::tag::{bind, tag_wrapper, Labels};
 use spanprof_config::{Config, ConfigValue, SampleRetention};
-use spanprof_os::random::Sequence;
+use spanprof_signal::Sequence;
 use spanprof_os::thread_context;
 use spanprof_profile::encode::folded;
 use spanprof_profile::transform::tree;

@@ -2,7 +2,7 @@
 
 use super::*;
 use spanprof_config::ConfigSource;
-use spanprof_os::random::Sequence;
+use spanprof_signal::Sequence;
 use std::time::Duration;
 
 /// A simulated host: the cost of its samples and of the profiler's windows.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crate::context::LabelSetId;
 use crate::hash::WordMap;
 use crate::runtime::Frame;
-use spanprof_os::random::Sequence;
+use spanprof_signal::Sequence;
 use spanprof_profile::HeapAge;
 use spanprof_signal::LiveSet;
 

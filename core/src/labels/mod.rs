@@ -86,7 +86,7 @@ impl WriterLock {
     }
 
     pub fn lock(&self) -> WriterGuard<'_> {
-        let own = spanprof_os::fork_generation().wrapping_add(1);
+        let own = spanprof_signal::fork_generation().wrapping_add(1);
         let mut attempts = 0;
         loop {
             let found = self.0.load(Ordering::Relaxed);

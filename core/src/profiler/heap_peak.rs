@@ -36,7 +36,7 @@ const CREATION_TIME: Duration = Duration::from_secs(60);
 /// forked child, the key is reset with a warning.
 pub(super) fn start(config: &mut Config, resource: &Resource) -> Result<Option<PeakFile>, Error> {
     let Some(directory) =
-        config.heap_peak_directory.as_ref().filter(|_| config.heap && spanprof_os::fork_generation() == 0)
+        config.heap_peak_directory.as_ref().filter(|_| config.heap && spanprof_signal::fork_generation() == 0)
     else {
         return Ok(None);
     };

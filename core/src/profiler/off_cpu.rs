@@ -179,7 +179,7 @@ mod tests {
         let (mut off_cpu, thread) = (OffCpu::default(), ScriptedThread::default());
         thread.state.set(Some(ThreadState::Runnable));
         let (mut random, mut cpu_ns, mut delay_ns, mut off_ns) =
-            (spanprof_os::random::Sequence::new(5), MS, 40 * MS, 0);
+            (spanprof_signal::Sequence::new(5), MS, 40 * MS, 0);
         thread.run_delay_ns.set(Some(delay_ns));
         assert_eq!(off_cpu.observe_with(1, 10 * MS, 0, cpu_ns, &thread).share, 0.0, "the delay before the first tick");
         const TICKS: u64 = 10_000;

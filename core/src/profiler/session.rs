@@ -134,7 +134,7 @@ impl Session {
 
     /// False in a forked child for the parent's session, whose threads do not exist and whose locks may be held.
     pub fn is_of_this_process(&self) -> bool {
-        self.fork_generation == spanprof_os::fork_generation()
+        self.fork_generation == spanprof_signal::fork_generation()
     }
 
     pub fn stop_clocks(&self) {

@@ -47,7 +47,7 @@ impl Session {
         // Discards entries of the previous run.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         spanprof_os::use_inbox(inbox);
-        let marks_crashes = spanprof_os::fork_generation() == 0;
+        let marks_crashes = spanprof_signal::fork_generation() == 0;
         let safe_mode = marks_crashes
             && spanprof_os::begin_crash_marker(
                 &spanprof_os::crash_marker_directory(),
@@ -121,7 +121,7 @@ impl Session {
             wall_collections: AtomicU32::new(0),
             no_heap_reason: ArcSwapOption::empty(),
             stopping: AtomicBool::new(false),
-            fork_generation: spanprof_os::fork_generation(),
+            fork_generation: spanprof_signal::fork_generation(),
             marks_crashes,
             safe_mode,
             losses_before,
@@ -223,7 +223,7 @@ fn program_hash() -> u64 {
 /// may have been in the middle of an operation at the fork. The child does not use the inbox before that start.
 fn reset_inbox_after_fork(inbox: &Inbox) {
     static LAST_GENERATION: AtomicU32 = AtomicU32::new(0);
-    let generation = spanprof_os::fork_generation();
+    let generation = spanprof_signal::fork_generation();
     if LAST_GENERATION.swap(generation, Ordering::AcqRel) != generation {
         inbox.reset_after_fork();
     }
@@ -299,7 +299,7 @@ fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
 /// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.
 fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     let Some(name) = &config.output else { return Ok(None) };
-    match OutputFile::start(name, config.max_stacks, spanprof_os::fork_generation() > 0) {
+    match OutputFile::start(name, config.max_stacks, spanprof_signal::fork_generation() > 0) {
         Ok(output) => Ok(Some(output)),
         Err(error) if config.is_from_environment("output") => {
             log(

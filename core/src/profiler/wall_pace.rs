@@ -10,7 +10,7 @@
 //! independently of later observations. The mean is then unbiased for any behavior of the thread, and at most one interval
 //! is charged to a wrong stack.
 
-use spanprof_os::random::Sequence;
+use spanprof_signal::Sequence;
 use std::time::Duration;
 
 /// Longest base interval, for any CPU quota.

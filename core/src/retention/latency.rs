@@ -95,7 +95,7 @@ fn upper_bound_ns(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanprof_os::random::Sequence;
+    use spanprof_signal::Sequence;
 
     #[test]
     fn every_duration_lies_in_its_bucket_and_the_bound_is_at_most_a_sixteenth_above() {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use crate::clocks::clock_state;
-use crate::generation::count_forks;
 use crate::process::{inherited_listener, library_copies, termination_signal};
 use crate::threads::own_threads;
+use spanprof_signal::count_forks;
 
 static RESET_OF_RUNTIME: OnceLock<fn()> = OnceLock::new();
 

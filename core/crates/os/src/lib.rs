@@ -6,7 +6,6 @@
 
 mod clocks;
 mod fork;
-mod generation;
 mod memory;
 mod process;
 pub mod random;
@@ -24,7 +23,6 @@ pub use clocks::clock_types::{
 };
 pub use clocks::thread_clocks::Clocks;
 pub use fork::{install_fork_hook, reset_in_child_by};
-pub use generation::fork_generation;
 pub use memory::inboxes::{inbox, inbox_in_use, use_inbox};
 pub use memory::live_sets::{live_set, new_live_set};
 pub use memory::mapped_file::MappedFile;

@@ -17,6 +17,7 @@ pub mod exchange;
 mod exponential_distance;
 pub mod forward;
 pub mod futex;
+mod generation;
 pub mod guarded;
 pub mod handler;
 #[cfg(not(loom))]
@@ -56,12 +57,14 @@ pub use context::{Context, InlineContext};
 pub use drop_reason::DropReason;
 pub use entry::MAX_FRAMES;
 pub use exponential_distance::exponential_distance;
+pub use generation::{count_forks, fork_generation};
 pub use inbox::{Inbox, WakeReason};
 pub use live_set::{LiveObject, LiveSet, LiveSlot};
 pub use memory::{Memory, ProcessMemory};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 pub use slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};
+pub use split_mix::Sequence;
 pub use synthetic_frame::SyntheticFrame;
 #[cfg(not(loom))]
 pub use thread_sampler::{SelectedAllocation, ThreadSampler, ThreadSampling};

@@ -4,6 +4,7 @@ use super::live_tests::{burn, burn_until, drain, settings, start};
 use crate::testing::StopOnDrop;
 use crate::testing::{in_child, one_at_a_time};
 use crate::*;
+use spanprof_signal::fork_generation;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs `body` while three threads with a clock use CPU.

@@ -8,7 +8,6 @@ use super::clock_state::{self, shared, ClockRun, ClockState, SharedClocks};
 use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::registry::{AccountingStart, ClockSetup, TickerKind};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
-use crate::generation::fork_generation;
 use crate::memory::inboxes;
 use crate::symbols::loaded_object::pin_library;
 use crate::system_calls::{may_use, SystemCall};
@@ -16,6 +15,7 @@ use crate::threads::listing;
 use crate::threads::own_threads::{own_cpu_ns, OwnThread};
 use crate::timer;
 use crate::{fork, time};
+use spanprof_signal::fork_generation;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::{
     arm, counters, guarded, handler, restart, slot_clock, slot_table, DropReason, Inbox, Ring, WakeReason,

@@ -3,8 +3,8 @@
 //! listed process that no longer exists was cut off. No wait and no signal handler is involved, so the host's
 //! `waitpid` is unaffected. A child that was not yet waited for counts as alive.
 
-use crate::generation::fork_generation;
 use crate::memory::mapping::shared_words;
+use spanprof_signal::fork_generation;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// One page: the count, then process ids.

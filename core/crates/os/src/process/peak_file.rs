@@ -10,8 +10,8 @@
 //! belongs to a process that ended. The process removes its file at its orderly end.
 
 use super::state_file::{file_size_allows, lock};
-use crate::generation::fork_generation;
 use crate::system_calls::{may_use, SystemCall};
+use spanprof_signal::fork_generation;
 use spanprof_signal::walk_fault;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;

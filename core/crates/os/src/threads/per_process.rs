@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
-use crate::fork_generation;
+use spanprof_signal::fork_generation;
 
 /// A value of this process, created at its first use. Forks are detected from the first start of the profiler on.
 pub struct PerProcess<T>(ArcSwapOption<ValueOfProcess<T>>);

@@ -70,7 +70,7 @@ pub fn untracked_threads() -> u64 {
 }
 
 fn index_of(entry: &ThreadEntry) -> Option<usize> {
-    let generation = crate::fork_generation();
+    let generation = spanprof_signal::fork_generation();
     match entry.index.get() {
         Some(index) if entry.fork_generation.get() == generation => Some(index),
         known => {

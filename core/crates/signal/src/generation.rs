@@ -1,7 +1,7 @@
 //! Counts the forks between this process and the one that installed the hook. The hook runs in the child before its own first
 //! instruction: it adds to one number.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -16,7 +16,7 @@ pub fn fork_generation() -> u32 {
 pub fn count_forks() {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if !INSTALLED.swap(true, Ordering::AcqRel) {
-        // SAFETY: the hook is a plain function of a library that `pin_library` keeps loaded.
+        // SAFETY: the hook is a plain function of a library that its profiler keeps loaded.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
