@@ -2,6 +2,7 @@
 // Continuous profiler inside the service: every sample carries its trace and span. Exports the public API only, which
 // `lib/index.mjs` repeats for `import`.
 
+require('./first_copy.js');
 const copies = require('./copies.js');
 const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');

@@ -86,7 +86,10 @@ function recommendation(error) {
   return 'Install the package for this platform and Node.js again.';
 }
 
-/** @returns {{native: import('./absent.js').Native, folder: string}} */
+/**
+ * The native module and the package's directory; `absent` and '' if it was not loaded.
+ * @returns {{native: import('./absent.js').Native, folder: string}}
+ */
 function loadOrWarn() {
   if (copies.other() !== undefined) return { native: require('./absent.js'), folder: '' };
   const otherRuntime = hostRuntime.otherThanNode();
@@ -94,18 +97,7 @@ function loadOrWarn() {
     return declined(`it profiles Node.js, and this is ${otherRuntime}. Run the service with Node.js to profile it.`, 'SPANPROF_OTHER_RUNTIME');
   }
   try {
-    const loaded = load();
-    copies.register({
-      folder: HERE,
-      version: loaded.native.version(),
-      isRunning: () => loaded.native.isRunning(),
-      load(module) {
-        if (module === 'index') return require('./index.js');
-        if (module === 'pprof') return require('./pprof.js');
-        return module === 'pyroscope' ? require('./pyroscope.js') : require('./lifecycle.js');
-      },
-    });
-    return loaded;
+    return load();
   } catch (error) {
     const [reason] = String(error instanceof Error ? error.message : error).split('\n', 1);
     return declined(`its native module could not be loaded (${reason}). ${recommendation(error)}`, 'SPANPROF_NATIVE_MISSING');

@@ -6,12 +6,15 @@ const fs = require('node:fs');
 const { isMainThread } = require('node:worker_threads');
 const zlib = require('node:zlib');
 
+require('./first_copy.js');
 const copies = require('./copies.js');
 const { native } = require('./native.js');
 const format = require('./pprof_format.js');
 const hostLog = require('./host_log.js');
 const lifecycle = require('./lifecycle.js');
 const temporary = require('./temporary.js');
+
+temporary.setLifecycle(lifecycle);
 
 /** @typedef {format.Profile} Profile */
 /** @typedef {{name?: string, scriptName: string, scriptId?: number, lineNumber?: number, columnNumber?: number, children: ProfileNode[]}} ProfileNode */

@@ -2,6 +2,7 @@
 // The API of `@pyroscope/nodejs` as thin aliases: its documented snippets run with the import renamed. Options without an
 // equivalent are accepted; a warning names those that change the result.
 
+require('./first_copy.js');
 const copies = require('./copies.js');
 const { SpanprofError } = require('./errors.js');
 const hostLog = require('./host_log.js');

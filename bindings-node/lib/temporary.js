@@ -16,8 +16,16 @@ let isStarted = false;
 /** Continue what was begun with the temporary profiler, after the program's has replaced it. @type {Set<() => void>} */
 const resumptions = new Set();
 
-/** `lifecycle` requires this module. @returns {typeof import('./lifecycle.js')} */
-const lifecycle = () => require('./lifecycle.js');
+/**
+ * Starts and stops the temporary profiler. Passed in, since `lifecycle.js` requires this module.
+ * @type {Pick<typeof import('./lifecycle.js'), 'startQuietly' | 'update' | 'stop' | 'stopSync'>}
+ */
+let lifecycle;
+
+/** @param {typeof lifecycle} functions */
+function setLifecycle(functions) {
+  lifecycle = functions;
+}
 
 /**
  * Makes sure that a profiler runs. The settings apply to a temporary one only.
@@ -27,14 +35,14 @@ const lifecycle = () => require('./lifecycle.js');
 function acquire(use, settings) {
   if (!native.isRunning()) {
     uses.clear();
-    isStarted = lifecycle().startQuietly(/** @type {any} */ (OPTIONS));
+    isStarted = lifecycle.startQuietly(/** @type {any} */ (OPTIONS));
   } else {
     // A worker thread that is not enrolled yet.
     native.registerThread();
   }
   if (!isStarted) return;
   uses.add(use);
-  lifecycle().update(settings);
+  lifecycle.update(settings);
 }
 
 /**
@@ -45,20 +53,20 @@ function acquire(use, settings) {
  */
 function release(use, settings) {
   if (!uses.delete(use)) return false;
-  if (uses.size > 0) lifecycle().update(settings);
+  if (uses.size > 0) lifecycle.update(settings);
   return uses.size === 0;
 }
 
 /** Stops the temporary profiler. */
 async function stop() {
   isStarted = false;
-  await lifecycle().stop();
+  await lifecycle.stop();
 }
 
 /** As {@link stop}, on this thread. */
 function stopSync() {
   isStarted = false;
-  lifecycle().stopSync();
+  lifecycle.stopSync();
 }
 
 /** Stops the temporary profiler, if there is one, so that the program's can start. */
@@ -73,4 +81,4 @@ function resume() {
   for (const resumption of resumptions) resumption();
 }
 
-module.exports = { acquire, release, stop, stopSync, replace, resume, resumptions };
+module.exports = { setLifecycle, acquire, release, stop, stopSync, replace, resume, resumptions };

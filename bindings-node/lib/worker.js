@@ -6,6 +6,7 @@ const { isMainThread } = require('node:worker_threads');
 
 if (!isMainThread) {
   try {
+    require('./first_copy.js');
     const workers = require('./workers.js');
     const at = process.execArgv.indexOf(workers.PRELOAD);
     if (at > 0) process.execArgv.splice(at - 1, 2);

@@ -1,3 +1,5 @@
+/** @param {typeof lifecycle} functions */
+export function setLifecycle(functions: typeof lifecycle): void;
 /**
  * Makes sure that a profiler runs. The settings apply to a temporary one only.
  * @param {string} use
@@ -20,3 +22,9 @@ export function replace(): boolean;
 export function resume(): void;
 /** Continue what was begun with the temporary profiler, after the program's has replaced it. @type {Set<() => void>} */
 export const resumptions: Set<() => void>;
+/**
+ * Starts and stops the temporary profiler. Passed in, since `lifecycle.js` requires this module.
+ * @type {Pick<typeof import('./lifecycle.js'), 'startQuietly' | 'update' | 'stop' | 'stopSync'>}
+ */
+declare let lifecycle: Pick<typeof import("./lifecycle.js"), "startQuietly" | "update" | "stop" | "stopSync">;
+export {};
