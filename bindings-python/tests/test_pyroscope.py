@@ -7,10 +7,11 @@ import warnings
 import pytest
 import spanprof
 from spanprof import pyroscope
+from spanprof.pyroscope_settings import translated
 
 
 def test_the_documented_configuration_is_translated():
-    ours = pyroscope.translated(
+    ours = translated(
         dict(
             application_name="my.python.app",
             server_address="http://my-pyroscope-server:4040",
@@ -48,22 +49,22 @@ def test_the_documented_configuration_is_translated():
 
 
 def test_oncpu_false_enables_the_wall_profile():
-    assert pyroscope.translated({"oncpu": False}) == {"wall": True}
-    assert pyroscope.translated({"oncpu": False, "wall": False}) == {"wall": False}
+    assert translated({"oncpu": False}) == {"wall": True}
+    assert translated({"oncpu": False, "wall": False}) == {"wall": False}
 
 
 def test_our_names_take_precedence_over_pyroscopes():
     given = {"service_name": "ours", "application_name": "theirs", "headers": {"a": "1"}, "http_headers": {"a": "2"}}
-    assert pyroscope.translated(given) == {"service_name": "ours", "headers": {"a": "1"}}
+    assert translated(given) == {"service_name": "ours", "headers": {"a": "1"}}
     given = {"application_name": "theirs", "service_name": "ours"}
-    assert pyroscope.translated(given) == {"service_name": "ours"}
+    assert translated(given) == {"service_name": "ours"}
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: pyroscope.translated({"app_name": "x"}),
-        lambda: pyroscope.translated({"auth_token": "x"}),
+        lambda: translated({"app_name": "x"}),
+        lambda: translated({"auth_token": "x"}),
         lambda: spanprof.tag({}),
         lambda: spanprof.remove_tags(),
         lambda: spanprof.change_name("x"),
@@ -79,7 +80,7 @@ def test_deprecated_names_warn(call):
 def test_names_that_are_not_deprecated_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pyroscope.translated({"application_name": "x", "server_address": "y", "gil_only": True, "mem_enabled": False})
+        translated({"application_name": "x", "server_address": "y", "gil_only": True, "mem_enabled": False})
 
 
 def test_the_documented_snippets_run(run_target):

@@ -14,7 +14,7 @@ from .native import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
-    from typing import NoReturn
+    from typing import Callable, NoReturn
 
 #: Time limit of the delivery before ``os._exit``.
 _EXIT_SECONDS = 0.2
@@ -22,6 +22,8 @@ _EXIT_SECONDS = 0.2
 _installed = False
 # Id of the process whose hook has run, so that two hooks for the same fork have one effect.
 _pid = 0
+# `lifecycle.stop`, passed to `install`, since `lifecycle` imports this module.
+_stop: Callable[[], bool]
 
 
 class _Anchor:
@@ -31,10 +33,11 @@ class _Anchor:
 _anchor = _Anchor()
 
 
-def install() -> None:
-    """Registers the child's hook once."""
-    global _installed, _pid
+def install(stop: Callable[[], bool]) -> None:
+    """Registers the child's hook once. ``stop`` is called when a child of ``multiprocessing`` ends."""
+    global _installed, _pid, _stop
     if not _installed:
+        _stop = stop
         _pid = os.getpid()
         os.register_at_fork(after_in_child=_hook)
         _deliver_before_exit()
@@ -97,28 +100,26 @@ def _after_in_child() -> None:
     host_log.after_fork_in_child()
     native.after_fork_in_child()
     tasks.follow_settings()
-    stop_at_process_exit()
+    stop_at_process_exit(_stop)
 
 
 # Its callers drop exceptions.
 _hook = functools.partial(native.call_hook, _after_in_child)
 
 
-def stop_at_process_exit() -> None:
-    """In a child, before ``multiprocessing`` runs it: arranges that the profiler stops after the program's own finalizers.
+def stop_at_process_exit(stop: Callable[[], bool]) -> None:
+    """In a child, before ``multiprocessing`` runs it: arranges that ``stop`` is called after the program's own finalizers.
 
     multiprocessing first clears the registered finalizers, then calls the function registered here, then runs the child.
     """
     multiprocessing_util = sys.modules.get("multiprocessing.util")
     if multiprocessing_util is not None:
         try:
-            multiprocessing_util.register_after_fork(_anchor, _register_finalizer)
+            multiprocessing_util.register_after_fork(_anchor, functools.partial(_register_finalizer, stop))
         except Exception as error:
             if is_interruption(error):
                 raise
 
 
-def _register_finalizer(_anchor: object) -> None:
-    from .lifecycle import stop
-
+def _register_finalizer(stop: Callable[[], bool], _anchor: object) -> None:
     sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-(10**6))

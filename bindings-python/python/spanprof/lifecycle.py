@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 
-from . import arrays, exec_calls, fork, greenlets, host_log, locks, otel_link, pyroscope, spawn, tasks, threads
+from . import arrays, exec_calls, fork, greenlets, host_log, locks, otel_link, spawn, tasks, threads
 from .errors import SpanprofError
 from .native import native
+from .pyroscope_settings import translated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
@@ -27,7 +28,7 @@ def start(**config: Unpack[PyroscopeOptions]) -> bool:
     changes nothing. Raises :class:`SpanprofError` for an invalid configuration or an interpreter that cannot be profiled. An
     exception of a signal handler passes unchanged. After an exception the profiler does not run, unless it ran before.
     """
-    return _start(pyroscope.translated(dict(config)))
+    return _start(translated(dict(config)))
 
 
 def start_or_warn(config: dict[str, Any]) -> bool:
@@ -63,7 +64,7 @@ def _start_and_install(config: dict[str, Any]) -> bool:
         threads.install()
         greenlets.install()
         arrays.install()
-        fork.install()
+        fork.install(stop)
         exec_calls.install()
         spawn.install(config)
         otel_link.install()

@@ -1,5 +1,5 @@
-"""Starts the profiler in children of ``multiprocessing`` and its copies that are not forked from this process (spawn, forkserver,
-loky).
+"""Passes the configuration to children of ``multiprocessing`` and its copies that are not forked from this process (spawn,
+forkserver, loky). Not here: the start in the child (``spawn_child``).
 
 The parent's configuration is part of the preparation data, in multiprocessing's own pipe. Headers are secrets, so it appears
 neither in a command line nor in the environment. A child that cannot load the package runs without a profiler.
@@ -38,10 +38,10 @@ try:
     own_path = sys.path[:]
     sys.path[:] = parent_path
     try:
-        import spanprof.spawn
+        import spanprof.spawn_child
     finally:
         sys.path[:] = own_path
-    spanprof.spawn.start_in_child(configuration)
+    spanprof.spawn_child.start_in_child(configuration)
 except Exception:
     pass
 """
@@ -107,12 +107,3 @@ def _wrap(module: ModuleType) -> None:
         return data
 
     module.get_preparation_data = get_preparation_data
-
-
-def start_in_child(configuration: dict[str, Any]) -> None:
-    """In a spawned child, before the program's own code."""
-    from . import lifecycle
-    from .fork import stop_at_process_exit
-
-    lifecycle.start_or_warn(configuration)
-    stop_at_process_exit()
