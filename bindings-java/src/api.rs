@@ -341,8 +341,8 @@ pub extern "system" fn Java_io_spanprof_Native_child<'l>(
 ) -> bool {
     ffi_guard(env, |env| {
         let lost_before = labels_lost();
-        let child = context::child(&read_words(env, &words)?, &texts_of(env, &labels)?);
-        write_words(env, &words, &child)?;
+        let child = context::child(read_words(env, &words)?, &texts_of(env, &labels)?);
+        write_words(env, &words, child)?;
         // Labels that another thread loses meanwhile count too: no loss is missed.
         Ok(labels_lost() == lost_before)
     })
@@ -357,8 +357,8 @@ pub extern "system" fn Java_io_spanprof_Native_merge<'l>(
     prepared: JLongArray<'l>,
 ) -> bool {
     ffi_guard(env, |env| {
-        let merged = context::merged(&read_words(env, &words)?, &read_words(env, &prepared)?);
-        write_words(env, &words, &merged)?;
+        let merged = context::merged(read_words(env, &words)?, read_words(env, &prepared)?);
+        write_words(env, &words, merged)?;
         Ok(true)
     })
 }

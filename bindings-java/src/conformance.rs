@@ -8,7 +8,7 @@ use spanprof::conformance::{run_in, Case, EndRequest, Language, SampleStep, Scop
 use spanprof::context::open_context;
 use spanprof::ConfigValue;
 
-use crate::context::{row_of, Words};
+use crate::context::ContextWords;
 use crate::convert::{ffi_guard, pack, packed_array, read_words, text_of, LocalRef};
 
 struct JavaLanguage<'a, 'e, 'r> {
@@ -19,7 +19,7 @@ struct JavaLanguage<'a, 'e, 'r> {
 
 impl JavaLanguage<'_, '_, '_> {
     /// The context of a sample; scopes are packed as the number of labels of each, then its keys and values.
-    fn words(&mut self, sample: &SampleStep) -> jni::errors::Result<Words> {
+    fn words(&mut self, sample: &SampleStep) -> jni::errors::Result<ContextWords> {
         let scopes = self.env.byte_array_from_slice(&packed(&sample.scopes))?;
         let bound_in = match &sample.bound_in {
             None => JByteArray::null(),
@@ -55,7 +55,7 @@ impl Language for JavaLanguage<'_, '_, '_> {
 
     fn context(&mut self, sample: &SampleStep) -> u64 {
         // No case uses this id, so a failed call fails the case.
-        self.words(sample).map_or(u64::MAX, |words| open_context(row_of(&words)))
+        self.words(sample).map_or(u64::MAX, |words| open_context(words.row()))
     }
 
     fn end_request(&mut self, end: &EndRequest) {

@@ -11,7 +11,7 @@ use spanprof::binding::{count_failed_call, Binding, KeyCase};
 use spanprof::config::{snake_case, BindingOption, OptionValues, KEYS};
 use spanprof::{Config, ConfigValue, Error};
 
-use crate::context::Words;
+use crate::context::ContextWords;
 use crate::runtime::StackWalk;
 
 /// The key under which the package passes its agent's options as one string.
@@ -148,16 +148,16 @@ impl Default for LocalRef {
     }
 }
 
-/// The words of a context from an array of five.
-pub fn read_words(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
-    let mut words = [0; 5];
+/// Reads a context from an array of Java.
+pub fn read_words(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<ContextWords> {
+    let mut words = [0; ContextWords::COUNT];
     array.get_region(env, 0, &mut words)?;
-    Ok(words.map(|word: jlong| word as u64))
+    Ok(ContextWords::from_array(words.map(|word: jlong| word as u64)))
 }
 
-/// Writes the words of a context to an array of five.
-pub fn write_words(env: &Env<'_>, array: &JLongArray<'_>, words: &Words) -> jni::errors::Result<()> {
-    array.set_region(env, 0, &words.map(|word| word as jlong))
+/// Writes a context to an array of Java.
+pub fn write_words(env: &Env<'_>, array: &JLongArray<'_>, words: ContextWords) -> jni::errors::Result<()> {
+    array.set_region(env, 0, &words.to_array().map(|word| word as jlong))
 }
 
 /// Kind, message and hint of an error.

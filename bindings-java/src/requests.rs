@@ -10,7 +10,6 @@ use spanprof::binding::{self, PullRequest};
 use spanprof::context::{parse_id, Link};
 use spanprof::RequestEnd;
 
-use crate::context;
 use crate::convert::{self, ffi_guard, read_words, text_of, texts_of, LocalRef};
 
 /// A local root span with a span processor begins in the context `words`: trace id and span id in hex.
@@ -22,7 +21,7 @@ pub extern "system" fn Java_io_spanprof_Native_beginRootSpan<'l>(
     ids: JByteArray<'l>,
 ) {
     ffi_guard(env, |env| {
-        let row = context::row_of(&read_words(env, &words)?);
+        let row = read_words(env, &words)?.row();
         if let [trace_id, span_id] = &texts_of(env, &ids)?[..] {
             let trace_id = parse_id(trace_id).unwrap_or_default();
             let link = Link { trace_id, span_id: parse_id(span_id).unwrap_or_default() };
@@ -64,7 +63,7 @@ pub extern "system" fn Java_io_spanprof_Native_beginRequest<'l>(
     words: JLongArray<'l>,
 ) -> jlong {
     ffi_guard(env, |env| {
-        let row = context::row_of(&read_words(env, &words)?);
+        let row = read_words(env, &words)?.row();
         Ok(binding::begin_request(&row).map_or(0, i64::from_ne_bytes))
     })
 }
