@@ -1,18 +1,15 @@
 package io.spanprof;
 
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
 /**
  * Forwards the profiler's log lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one set by
- * {@link Spanprof#setLogger}. Information goes to {@code System.err} until the program uses the JDK's logging.
+ * {@link Spanprof#setLogger}. Information goes to {@code System.err} until the program uses the JDK's logging. Not here: the
+ * thread that waits for lines ({@link LogThread}).
  */
 final class HostLog {
     private static volatile System.Logger customLogger;
-    /** Number of calls of {@code begin}, and whether a thread waits for lines; guarded by the lock of this class. */
-    private static long requests;
-    private static boolean isWaiting;
     /** Whether the VM shuts down: the JDK's own shutdown hook removes the handlers of its loggers. */
     private static volatile boolean programEnds;
 
@@ -20,23 +17,6 @@ final class HostLog {
 
     static void setLogger(System.Logger logger) {
         customLogger = logger;
-    }
-
-    /** Starts the daemon thread that waits for lines, if there is none. */
-    static synchronized void begin() {
-        requests++;
-        if (!isWaiting) {
-            Thread thread = new Thread(null, null, "spanprof-log", 256 * 1024, false) {
-                @Override
-                public void run() {
-                    forwardLines();
-                }
-            };
-            thread.setDaemon(true);
-            thread.setContextClassLoader(null);
-            thread.start();
-            isWaiting = true;
-        }
     }
 
     static void warn(String line) {
@@ -93,7 +73,7 @@ final class HostLog {
                 || "java.logging".equals(logger.getClass().getModule().getName());
     }
 
-    private static void log(byte[] packed) {
+    static void log(byte[] packed) {
         if (packed == null) {
             return;
         }
@@ -102,33 +82,5 @@ final class HostLog {
             boolean isInfo = lines.get(i).equals("info");
             log(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
         }
-    }
-
-    private static void forwardLines() {
-        long seen;
-        do {
-            seen = requests();
-            for (byte[] packed = lines(); packed != null; packed = lines()) {
-                log(packed);
-            }
-        } while (!isOver(seen));
-    }
-
-    private static byte[] lines() {
-        return Native.logLines(TimeUnit.SECONDS.toNanos(60));
-    }
-
-    private static synchronized long requests() {
-        return requests;
-    }
-
-    /** Ends the daemon thread if there was no further call of {@code begin}, so that the VM does not keep this class loader. */
-    private static synchronized boolean isOver(long seen) {
-        if (requests != seen) {
-            return false;
-        }
-        isWaiting = false;
-        ShutdownHook.removeIfUnused();
-        return true;
     }
 }

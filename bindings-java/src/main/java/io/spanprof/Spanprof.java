@@ -59,7 +59,7 @@ public final class Spanprof {
         byte[] programName = programName().getBytes(StandardCharsets.UTF_8);
         byte[] variables = Packed.pack(Variables.read());
         List<String> outcome = Packed.unpack(Native.start(json(config), programName, variables, application));
-        HostLog.begin();
+        LogThread.begin();
         check(outcome);
         boolean isRunning = outcome.equals(List.of("running"));
         if (isRunning || outcome.equals(List.of("disabled"))) {

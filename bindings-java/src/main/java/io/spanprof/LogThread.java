@@ -1,0 +1,57 @@
+package io.spanprof;
+
+import java.util.concurrent.TimeUnit;
+
+/** The daemon thread that waits for the profiler's log lines. It ends when no application of the process uses the profiler. */
+final class LogThread {
+    /** Number of calls of {@code begin}, and whether the thread runs; guarded by the lock of this class. */
+    private static long requests;
+    private static boolean isRunning;
+
+    private LogThread() {}
+
+    /** Starts the thread if it does not run. */
+    static synchronized void begin() {
+        requests++;
+        if (!isRunning) {
+            Thread thread = new Thread(null, null, "spanprof-log", 256 * 1024, false) {
+                @Override
+                public void run() {
+                    forwardLines();
+                }
+            };
+            thread.setDaemon(true);
+            thread.setContextClassLoader(null);
+            thread.start();
+            isRunning = true;
+        }
+    }
+
+    private static void forwardLines() {
+        long seen;
+        do {
+            seen = requests();
+            for (byte[] packed = lines(); packed != null; packed = lines()) {
+                HostLog.log(packed);
+            }
+        } while (!isOver(seen));
+    }
+
+    private static byte[] lines() {
+        return Native.logLines(TimeUnit.SECONDS.toNanos(60));
+    }
+
+    private static synchronized long requests() {
+        return requests;
+    }
+
+    /** Ends the thread if there was no further call of {@code begin}, so that the VM does not keep this class loader. */
+    private static synchronized boolean isOver(long seen) {
+        if (requests != seen) {
+            return false;
+        }
+        isRunning = false;
+        ShutdownHook.removeIfUnused();
+        return true;
+    }
+}
