@@ -1,6 +1,5 @@
 package io.spanprof;
 
-import io.spanprof.opentelemetry.ActiveSpan;
 import java.io.IOException;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;

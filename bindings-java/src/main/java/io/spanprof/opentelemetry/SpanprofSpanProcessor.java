@@ -8,6 +8,7 @@ import io.opentelemetry.sdk.trace.ReadWriteSpan;
 import io.opentelemetry.sdk.trace.ReadableSpan;
 import io.opentelemetry.sdk.trace.SpanProcessor;
 import io.spanprof.SpanLink;
+import java.util.List;
 
 /**
  * Sets {@code pyroscope.profile.id} and {@code profile.type} on every local root span, and reports its duration and its
@@ -16,6 +17,7 @@ import io.spanprof.SpanLink;
  */
 public final class SpanprofSpanProcessor implements SpanProcessor {
     private static final AttributeKey<String> PROFILE_ID = AttributeKey.stringKey("pyroscope.profile.id");
+    private static final AttributeKey<List<String>> PROFILE_TYPE = AttributeKey.stringArrayKey("profile.type");
 
     @Override
     public void onStart(Context parentContext, ReadWriteSpan span) {
@@ -25,7 +27,10 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
         SpanContext context = span.getSpanContext();
         SpanLink.beginRootSpan(context.getTraceId(), context.getSpanId());
         span.setAttribute(PROFILE_ID, context.getSpanId());
-        ActiveSpan.setProfileTypes(span);
+        List<String> types = SpanLink.profileTypes();
+        if (!types.isEmpty()) {
+            span.setAttribute(PROFILE_TYPE, types);
+        }
     }
 
     @Override
