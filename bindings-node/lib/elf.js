@@ -27,9 +27,9 @@ function checkComplete(file) {
     const table = Buffer.alloc(programHeaderBytes * programHeaderCount);
     const read = fs.readSync(descriptor, table, 0, table.length, programHeaders);
     end = Math.max(end, programHeaders + table.length);
-    for (let at = 0; at + PROGRAM_HEADER_BYTES <= read; at += programHeaderBytes) {
-      if (table.readUInt32LE(at) !== LOAD) continue;
-      end = Math.max(end, Number(table.readBigUInt64LE(at + 8)) + Number(table.readBigUInt64LE(at + 32)));
+    for (let offset = 0; offset + PROGRAM_HEADER_BYTES <= read; offset += programHeaderBytes) {
+      if (table.readUInt32LE(offset) !== LOAD) continue;
+      end = Math.max(end, Number(table.readBigUInt64LE(offset + 8)) + Number(table.readBigUInt64LE(offset + 32)));
     }
     if (end > size) throw new Error(`${file} is truncated: ${size} bytes of at least ${end}`);
   } finally {

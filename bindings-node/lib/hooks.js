@@ -43,11 +43,11 @@ function install(storage) {
     },
     after(asyncId) {
       // The end of a nested callback restores the outer id. A callback that threw has no `after` of its own.
-      const at = running.lastIndexOf(asyncId);
-      if (at < 0) return;
-      exchange(outerIds[at]);
-      running.length = at;
-      outerIds.length = at;
+      const depth = running.lastIndexOf(asyncId);
+      if (depth < 0) return;
+      exchange(outerIds[depth]);
+      running.length = depth;
+      outerIds.length = depth;
     },
   }).enable();
   exchange(storage.getStore() ?? 0);

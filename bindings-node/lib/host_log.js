@@ -18,9 +18,9 @@ let isExiting = false;
 /** Warnings that Node.js emits on the next tick. @type {Set<Error>} */
 const pendingWarnings = new Set();
 
-/** @param {Logger | undefined} given */
-function setLogger(given) {
-  logger = given ?? undefined;
+/** @param {Logger | undefined} newLogger */
+function setLogger(newLogger) {
+  logger = newLogger ?? undefined;
 }
 
 /**
@@ -59,7 +59,7 @@ function flushAtExit() {
 function flush() {
   try {
     const lines = native.takeLogLines();
-    for (let at = 0; at + 1 < lines.length; at += 2) log(lines[at], lines[at + 1]);
+    for (let i = 0; i + 1 < lines.length; i += 2) log(lines[i], lines[i + 1]);
   } catch {
     // The lines are lost.
   }

@@ -27,14 +27,14 @@ function packages() {
   // @ts-expect-error JSON outside the compiled directory
   const { version } = require('../package.json');
   const from = [HERE || undefined, process.argv[1] === undefined ? undefined : path.dirname(process.argv[1])];
-  const found = from.flatMap((folder) => {
+  const candidates = from.flatMap((start) => {
     const above = [];
-    for (let at = folder; at !== undefined; at = path.dirname(at) === at ? undefined : path.dirname(at)) {
-      above.push(path.join(at, 'node_modules', 'spanprof'));
+    for (let parent = start; parent !== undefined; parent = path.dirname(parent) === parent ? undefined : path.dirname(parent)) {
+      above.push(path.join(parent, 'node_modules', 'spanprof'));
     }
     return above;
   });
-  return [...new Set(found)].filter((folder) => {
+  return [...new Set(candidates)].filter((folder) => {
     try {
       // Both halves must have the same version.
       return JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8')).version === version;

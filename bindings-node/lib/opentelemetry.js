@@ -35,7 +35,7 @@ function waitForRegistry() {
       try {
         wrapRegistry(registry);
       } catch {
-        // As above.
+        // The registry cannot be wrapped; samples are not linked.
       }
     },
   });

@@ -31,8 +31,8 @@ function plain(value, depth) {
   /** @type {[string, unknown][]} */
   const entries = value instanceof Map ? [...value] : Object.entries(/** @type {object} */ (value));
   // A tag or header without a value, such as an unset variable, is left out.
-  const given = depth === 0 ? entries : entries.filter(([, inner]) => inner !== undefined && inner !== null);
-  return Object.fromEntries(given.map(([key, inner]) => [String(key), plain(inner, depth + 1)]));
+  const present = depth === 0 ? entries : entries.filter(([, inner]) => inner !== undefined && inner !== null);
+  return Object.fromEntries(present.map(([key, inner]) => [String(key), plain(inner, depth + 1)]));
 }
 
 /**
@@ -60,7 +60,7 @@ function read(options) {
 }
 
 /**
- * The same for `update`, which changes keys of the core only.
+ * The JSON of the settings for `update`, which changes keys of the core only.
  * @param {object | null | undefined} options
  * @returns {string}
  */

@@ -86,14 +86,16 @@ function translated(pprof, types, values) {
   const texts = profile.stringTable;
   if (texts.length === 0) texts.push('');
   const index = (/** @type {string} */ text) => {
-    const known = texts.indexOf(text);
-    return known >= 0 ? known : texts.push(text) - 1;
+    const position = texts.indexOf(text);
+    return position >= 0 ? position : texts.push(text) - 1;
   };
   const period = Number(profile.period ?? 0);
-  const places = new Map(profile.sampleType.map((/** @type {any} */ of, /** @type {number} */ at) => [texts[of.type], at]));
+  const positions = new Map(
+    profile.sampleType.map((/** @type {any} */ sampleType, /** @type {number} */ i) => [texts[sampleType.type], i]),
+  );
   for (const sample of profile.sample) {
     const before = sample.value;
-    sample.value = values((type) => before[places.get(type) ?? -1] ?? 0, period);
+    sample.value = values((type) => before[positions.get(type) ?? -1] ?? 0, period);
   }
   profile.sampleType = types.map(([type, unit]) => ({ type: index(type), unit: index(unit) }));
   profile.periodType = profile.sampleType.at(-1);
@@ -246,13 +248,13 @@ function profileHeap(ignoreSamplePath, _sourceMapper) {
  * @returns {Map<unknown, {name: string, scriptName: string, lineNumber: number, columnNumber: number}[]>}
  */
 function framesByLocation(profile) {
-  const functions = new Map(profile.function.map((found) => [found.id, found]));
-  const text = (/** @type {any} */ at) => profile.stringTable[Number(at ?? 0)] ?? '';
-  return new Map(profile.location.map(({ id, line }) => [id, (line ?? []).map((found) => ({
-    name: text(functions.get(found.functionId ?? 0)?.name),
-    scriptName: text(functions.get(found.functionId ?? 0)?.filename),
-    lineNumber: Number(found.line ?? 0),
-    columnNumber: Number(found.column ?? 0),
+  const functions = new Map(profile.function.map((definition) => [definition.id, definition]));
+  const text = (/** @type {any} */ index) => profile.stringTable[Number(index ?? 0)] ?? '';
+  return new Map(profile.location.map(({ id, line }) => [id, (line ?? []).map((frame) => ({
+    name: text(functions.get(frame.functionId ?? 0)?.name),
+    scriptName: text(functions.get(frame.functionId ?? 0)?.filename),
+    lineNumber: Number(frame.line ?? 0),
+    columnNumber: Number(frame.column ?? 0),
   }))]));
 }
 
@@ -263,27 +265,27 @@ function framesByLocation(profile) {
 function v8Profile() {
   const profile = profileHeap();
   const frames = framesByLocation(profile);
-  /** @type {(of: {name: string, scriptName: string, lineNumber: number, columnNumber: number}) => AllocationProfileNode} */
-  const node = (of) => ({ scriptId: 0, ...of, children: [], allocations: [] });
+  /** @type {(frame: {name: string, scriptName: string, lineNumber: number, columnNumber: number}) => AllocationProfileNode} */
+  const node = (frame) => ({ scriptId: 0, ...frame, children: [], allocations: [] });
   const root = node({ name: '(root)', scriptName: '', lineNumber: 0, columnNumber: 0 });
   /** @type {Map<AllocationProfileNode, Map<string, AllocationProfileNode>>} */
   const children = new Map();
   for (const { locationId, value } of profile.sample) {
-    let at = root;
+    let parent = root;
     for (const frame of locationId.flatMap((id) => frames.get(id) ?? []).reverse()) {
-      const known = children.get(at) ?? new Map();
-      children.set(at, known);
+      const childrenByKey = children.get(parent) ?? new Map();
+      children.set(parent, childrenByKey);
       const key = `${frame.name}\0${frame.scriptName}\0${frame.lineNumber}\0${frame.columnNumber}`;
-      let child = known.get(key);
+      let child = childrenByKey.get(key);
       if (child === undefined) {
         child = node(frame);
-        known.set(key, child);
-        at.children.push(child);
+        childrenByKey.set(key, child);
+        parent.children.push(child);
       }
-      at = child;
+      parent = child;
     }
     const [count, bytes] = value.map(Number);
-    if (count > 0) at.allocations.push({ sizeBytes: bytes / count, count });
+    if (count > 0) parent.allocations.push({ sizeBytes: bytes / count, count });
   }
   return root;
 }

@@ -75,12 +75,12 @@ function decode(data, message = 'Profile') {
   /** @type {Record<string, any>} */
   const result = {};
   for (const [, name, type] of MESSAGES[message]) if (type.endsWith('[]')) result[name] = [];
-  let at = 0;
+  let offset = 0;
   const varint = () => {
     let value = 0n;
     let [small, scale] = [0, 1];
     for (let length = 0; ; length++) {
-      const byte = data[at++];
+      const byte = data[offset++];
       // Seven groups of seven bits are an exact number.
       if (length < 7) {
         small += (byte & 0x7f) * scale;
@@ -89,7 +89,7 @@ function decode(data, message = 'Profile') {
       if (byte < 0x80) return length < 7 ? small : Number(BigInt.asIntN(64, value + BigInt(small)));
     }
   };
-  while (at < data.length) {
+  while (offset < data.length) {
     const key = varint();
     const [, name, declared] = MESSAGES[message].find(([number]) => number === key >>> 3) ?? [0, '', ''];
     const type = declared.replace('[]', '');
@@ -102,12 +102,12 @@ function decode(data, message = 'Profile') {
       add(type === 'bool' ? value !== 0 : value);
       continue;
     }
-    const end = varint() + at;
+    const end = varint() + offset;
     if (type === 'int') {
-      while (at < end) add(varint());
-    } else if (type === 'text') add(data.toString('utf8', at, end));
-    else if (type !== '') add(decode(data.subarray(at, end), type));
-    at = end;
+      while (offset < end) add(varint());
+    } else if (type === 'text') add(data.toString('utf8', offset, end));
+    else if (type !== '') add(decode(data.subarray(offset, end), type));
+    offset = end;
   }
   return result;
 }
@@ -140,7 +140,7 @@ function putInteger(out, value) {
  */
 function putBytes(out, bytes) {
   putInteger(out, bytes.length);
-  for (let at = 0; at < bytes.length; at++) out.push(bytes[at]);
+  for (let i = 0; i < bytes.length; i++) out.push(bytes[i]);
 }
 
 /**
@@ -152,20 +152,20 @@ function bytesOf(value, message) {
   /** @type {number[]} */
   const out = [];
   for (const [number, name, declared] of MESSAGES[message]) {
-    const given = value[name];
-    if (given === undefined || given === null) continue;
+    const field = value[name];
+    if (field === undefined || field === null) continue;
     const type = declared.replace('[]', '');
     const isRepeated = declared.endsWith('[]');
     if (type === 'int' && isRepeated) {
-      if (given.length === 0) continue;
+      if (field.length === 0) continue;
       /** @type {number[]} */
       const packed = [];
-      for (const item of given) putInteger(packed, item);
+      for (const item of field) putInteger(packed, item);
       putInteger(out, (number << 3) | BYTES);
       putBytes(out, packed);
       continue;
     }
-    for (const item of isRepeated ? given : [given]) {
+    for (const item of isRepeated ? field : [field]) {
       const isNumber = type === 'int' || type === 'bool';
       putInteger(out, (number << 3) | (isNumber ? 0 : BYTES));
       if (isNumber) putInteger(out, item);

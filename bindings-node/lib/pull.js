@@ -96,7 +96,7 @@ function pprofMiddleware() {
     }
     bodyOf(request).then((content) => pull(request, response, ...parts, content)).then(({ status, headers, body }) => {
       response.statusCode = status;
-      for (let at = 0; at < headers.length; at += 2) response.setHeader(headers[at], headers[at + 1]);
+      for (let i = 0; i < headers.length; i += 2) response.setHeader(headers[i], headers[i + 1]);
       response.setHeader('Content-Length', body.length);
       response.end(request.method === 'HEAD' ? undefined : body);
     }).catch(next);
@@ -131,7 +131,7 @@ function pprofPlugin(fastify, _options, done) {
         const content = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
         const { status, headers, body } = await pull(request.raw, reply.raw, base, rest, content);
         reply.code(status);
-        for (let at = 0; at < headers.length; at += 2) reply.header(headers[at], headers[at + 1]);
+        for (let i = 0; i < headers.length; i += 2) reply.header(headers[i], headers[i + 1]);
         return reply.send(body);
       },
     });

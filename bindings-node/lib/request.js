@@ -18,10 +18,10 @@ function requestLabels(request) {
   const { method, headers } = request;
   if (method) labels['http.request.method'] = METHODS.has(method) ? method : '_OTHER';
   const traceparent = headers?.traceparent;
-  const found = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
+  const parent = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
   const id = scope.current();
-  if (found !== null && (id === 0 || native.describeContext(id).traceId === '')) {
-    [, labels.trace_id, labels.span_id] = found;
+  if (parent !== null && (id === 0 || native.describeContext(id).traceId === '')) {
+    [, labels.trace_id, labels.span_id] = parent;
   }
   return labels;
 }

@@ -48,7 +48,7 @@ function reportCurrent(id) {
   hooks?.exchange(id);
 }
 
-/** The current context id. */
+/** The current context id; 0 for none. */
 function current() {
   return storage.getStore() ?? 0;
 }
@@ -149,14 +149,14 @@ class PreparedLabels {
   /** @param {string[]} pairs alternating keys and values */
   constructor(pairs) {
     // A context with a span link may expire; one of labels only is permanent.
-    const isLink = pairs.some((text, at) => at % 2 === 0 && (text === 'trace_id' || text === 'span_id'));
+    const isLink = pairs.some((text, i) => i % 2 === 0 && (text === 'trace_id' || text === 'span_id'));
     /** @type {string[]} */
     this[PAIRS] = pairs;
     /** The context id of these labels alone. @type {number | undefined} */
     this[ALONE] = isLink || pairs.length === 0 ? undefined : native.childContext(0, pairs);
     for (const hidden of [PAIRS, ALONE]) Object.defineProperty(this, hidden, { enumerable: false });
-    for (let at = 0; at < pairs.length; at += 2) {
-      Object.defineProperty(this, pairs[at], { value: pairs[at + 1], enumerable: true, configurable: true });
+    for (let i = 0; i < pairs.length; i += 2) {
+      Object.defineProperty(this, pairs[i], { value: pairs[i + 1], enumerable: true, configurable: true });
     }
     Object.freeze(this);
   }
@@ -251,8 +251,8 @@ function getLabels() {
   const labels = {};
   try {
     const pairs = native.describeContext(current()).labels;
-    for (let at = 0; at + 1 < pairs.length; at += 2) {
-      Object.defineProperty(labels, pairs[at], { value: pairs[at + 1], enumerable: true, writable: true, configurable: true });
+    for (let i = 0; i + 1 < pairs.length; i += 2) {
+      Object.defineProperty(labels, pairs[i], { value: pairs[i + 1], enumerable: true, writable: true, configurable: true });
     }
   } catch {
     // Without labels.

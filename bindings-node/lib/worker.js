@@ -8,8 +8,8 @@ if (!isMainThread) {
   try {
     require('./first_copy.js');
     const workers = require('./workers.js');
-    const at = process.execArgv.indexOf(workers.PRELOAD);
-    if (at > 0) process.execArgv.splice(at - 1, 2);
+    const preloadIndex = process.execArgv.indexOf(workers.PRELOAD);
+    if (preloadIndex > 0) process.execArgv.splice(preloadIndex - 1, 2);
     require('./native.js').native.registerThread();
     require('./opentelemetry.js').install();
     workers.install();

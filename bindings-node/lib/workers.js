@@ -35,12 +35,12 @@ function withoutRefused(args) {
  */
 function recordRefused(error, args) {
   if (error?.code !== 'ERR_WORKER_INVALID_EXEC_ARGV') return false;
-  const known = refused.size;
+  const sizeBefore = refused.size;
   const message = String(error.message);
   for (const arg of args) {
     if (arg.startsWith('-') && message.includes(arg.split('=', 1)[0])) refused.add(arg);
   }
-  return refused.size > known;
+  return refused.size > sizeBefore;
 }
 
 /** The context id that a worker created here starts with; 0 for none. */

@@ -38,7 +38,7 @@ export = absent;
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
- * @property {() => void} servePulls a handler of pulls was created
+ * @property {() => void} servePulls called when a handler of `/debug/pprof` is created: totals since the start are kept from then on
  * @property {new () => PullCall} PullCall
  * @property {new () => WallCollection} WallCollection
  * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
@@ -163,7 +163,7 @@ type Native = {
      */
     reportTurnsLongerThan: (milliseconds: number) => void;
     /**
-     * a handler of pulls was created
+     * called when a handler of `/debug/pprof` is created: totals since the start are kept from then on
      */
     servePulls: () => void;
     PullCall: new () => PullCall;

@@ -17,5 +17,5 @@ export function flushAtExit(): void;
  */
 export function flushEvery(seconds: number): void;
 export function stopFlushing(): void;
-/** @param {Logger | undefined} given */
-export function setLogger(given: Logger | undefined): void;
+/** @param {Logger | undefined} newLogger */
+export function setLogger(newLogger: Logger | undefined): void;

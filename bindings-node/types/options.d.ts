@@ -8,7 +8,7 @@ export function read(options: object | null | undefined): {
     stopOnSignals: readonly string[];
 };
 /**
- * The same for `update`, which changes keys of the core only.
+ * The JSON of the settings for `update`, which changes keys of the core only.
  * @param {object | null | undefined} options
  * @returns {string}
  */

@@ -4,7 +4,7 @@
 export type Labels = Readonly<Record<string, unknown>> | ReadonlyMap<string, unknown> | object;
 /** Profiling started: registers the storage if a scope was entered before. */
 export function profilingStarted(): void;
-/** The current context id. */
+/** The current context id; 0 for none. */
 export function current(): number;
 /**
  * Runs `fn`, and the asynchronous work that it starts, under the context `id`.
