@@ -40,15 +40,15 @@ final class LabelSets {
         }
         long pair = parent << BITS | child;
         int slot = slot(Long.hashCode(pair), MERGE_ENTRIES);
-        long found = MERGES.getOpaque(slot);
-        if (found >>> BITS == pair) {
-            return found & (1 << BITS) - 1;
+        long first = MERGES.getOpaque(slot);
+        if (first >>> BITS == pair) {
+            return first & (1 << BITS) - 1;
         }
         long second = MERGES.getOpaque(slot ^ 1);
         if (second >>> BITS == pair) {
             return second & (1 << BITS) - 1;
         }
-        return mergeUncached(parent, child, slot, found);
+        return mergeUncached(parent, child, slot, first);
     }
 
     /** As {@link #merged}, with the number of a capture in the upper half; that of the child wins. */
@@ -71,15 +71,15 @@ final class LabelSets {
     /** The set of {@code count} alternating keys and values; {@code hash} covers all of them. */
     static long of(String[] texts, int count, int hash) {
         int slot = slot(hash, STRING_ENTRIES);
-        CachedSet found = STRING_SETS[slot];
-        if (found != null && isOf(found, texts, count)) {
-            return found.set;
+        CachedSet first = STRING_SETS[slot];
+        if (first != null && isOf(first, texts, count)) {
+            return first.set;
         }
         CachedSet second = STRING_SETS[slot ^ 1];
         if (second != null && isOf(second, texts, count)) {
             return second.set;
         }
-        return setUncached(texts, count, slot, found);
+        return setUncached(texts, count, slot, first);
     }
 
     private static boolean isOf(CachedSet cached, String[] texts, int count) {

@@ -51,7 +51,6 @@ public final class Labels {
         return new Labels((long) number << Integer.SIZE, 0, 0, 0);
     }
 
-    /** Whether they contain a trace id. */
     boolean hasTrace() {
         return (traceHigh | traceLow) != 0;
     }

@@ -2,7 +2,10 @@ package io.spanprof;
 
 import java.util.concurrent.TimeUnit;
 
-/** The daemon thread that waits for the profiler's log lines. It ends when no application of the process uses the profiler. */
+/**
+ * The daemon thread that waits for the profiler's log lines. It ends when the library has no more lines for it: the profiler
+ * has stopped.
+ */
 final class LogThread {
     /** Number of calls of {@code begin}, and whether the thread runs; guarded by the lock of this class. */
     private static long requests;

@@ -44,7 +44,7 @@ final class Native {
 
     static native void endRequest(long request, byte[] endpoint, long nanos, boolean isError);
 
-    /** A handler of pulls was created. */
+    /** Called when a handler of {@code /debug/pprof} is created: totals since the start are kept from then on. */
     static native void servePulls();
 
     /**

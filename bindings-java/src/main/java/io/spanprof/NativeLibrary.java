@@ -125,7 +125,6 @@ final class NativeLibrary {
         }
     }
 
-    /** Loads the opener library. */
     private static void loadOpener(Path privateDirectory) throws IOException {
         Path file = privateDirectory.resolve(OPENER);
         try {

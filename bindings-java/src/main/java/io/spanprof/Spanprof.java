@@ -248,7 +248,7 @@ public final class Spanprof {
         return CapturedContext.capture().wrapSupplier(work);
     }
 
-    /** As {@link #wrapSupplier}. */
+    /** As {@link #wrap(Runnable)}, for a function. */
     public static <T, R> Function<T, R> wrapFunction(Function<T, R> work) {
         if (InvalidArgument.isNull(work, "wrapFunction()", "null is returned")) {
             return null;
@@ -256,7 +256,7 @@ public final class Spanprof {
         return CapturedContext.capture().wrapFunction(work);
     }
 
-    /** As {@link #wrapSupplier}. */
+    /** As {@link #wrap(Runnable)}, for a function of two arguments. */
     public static <T, U, R> BiFunction<T, U, R> wrapBiFunction(BiFunction<T, U, R> work) {
         if (InvalidArgument.isNull(work, "wrapBiFunction()", "null is returned")) {
             return null;
@@ -264,7 +264,7 @@ public final class Spanprof {
         return CapturedContext.capture().wrapBiFunction(work);
     }
 
-    /** As {@link #wrapSupplier}. */
+    /** As {@link #wrap(Runnable)}, for a consumer. */
     public static <T> Consumer<T> wrapConsumer(Consumer<T> work) {
         if (InvalidArgument.isNull(work, "wrapConsumer()", "null is returned")) {
             return null;

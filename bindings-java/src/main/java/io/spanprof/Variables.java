@@ -50,8 +50,8 @@ final class Variables {
 
     /** {@code spanprof.sampleRate}, {@code spanprof.sample.rate} and {@code spanprof.sample-rate} are one variable. */
     private static String variable(String property) {
-        String words = property.replaceAll("(?<=[a-z0-9])(?=[A-Z])", "_").replace('.', '_').replace('-', '_');
-        return words.toUpperCase(Locale.ROOT);
+        String separated = property.replaceAll("(?<=[a-z0-9])(?=[A-Z])", "_").replace('.', '_').replace('-', '_');
+        return separated.toUpperCase(Locale.ROOT);
     }
 
     private static Properties load(Path file) {

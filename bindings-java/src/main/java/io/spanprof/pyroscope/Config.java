@@ -208,9 +208,9 @@ public final class Config {
 
         /** The bytes of {@code 512k}, {@code 2m} or a bare number; -1 for other text. */
         private static long bytesOf(String text) {
-            String given = text.strip().toLowerCase(Locale.ROOT);
-            int power = given.isEmpty() ? 0 : Math.max(0, " kmg".indexOf(given.charAt(given.length() - 1)));
-            String number = given.substring(0, given.length() - (power > 0 ? 1 : 0));
+            String normalized = text.strip().toLowerCase(Locale.ROOT);
+            int power = normalized.isEmpty() ? 0 : Math.max(0, " kmg".indexOf(normalized.charAt(normalized.length() - 1)));
+            String number = normalized.substring(0, normalized.length() - (power > 0 ? 1 : 0));
             try {
                 return Math.multiplyExact(Long.parseLong(number), 1L << 10 * power);
             } catch (ArithmeticException | NumberFormatException e) {
