@@ -110,21 +110,21 @@ def _stacks() -> Iterator[tuple[int, Stack]]:
 
 
 def _all_tasks(asyncio_tasks: Any) -> list[Any]:
-    found: dict[int, Any] = {}
+    tasks_by_id: dict[int, Any] = {}
     for name in ("_all_tasks", "_scheduled_tasks", "_eager_tasks"):
         tasks = getattr(asyncio_tasks, name, ())
         # As in `asyncio.all_tasks`: another thread may change a set meanwhile.
         for _ in range(1000):
             try:
-                found.update((id(task), task) for task in list(tasks))
+                tasks_by_id.update((id(task), task) for task in list(tasks))
                 break
             except RuntimeError as error:
                 if is_interruption(error):
                     raise
     if sys.version_info >= (3, 14):
         for loop in _running_loops():
-            found.update((id(task), task) for task in asyncio_tasks.all_tasks(loop))
-    return list(found.values())
+            tasks_by_id.update((id(task), task) for task in asyncio_tasks.all_tasks(loop))
+    return list(tasks_by_id.values())
 
 
 def _running_loops() -> Iterator[Any]:
@@ -179,9 +179,9 @@ def _awaiters(tasks: list[Any]) -> dict[int, Any]:
 
 def _awaiter(task: Any, awaiters: dict[int, Any]) -> Any:
     """A task that awaits this one; from 3.14 on asyncio records it."""
-    known = awaiters.get(id(task))
-    if known is not None:
-        return known
+    awaiter = awaiters.get(id(task))
+    if awaiter is not None:
+        return awaiter
     future = task
     for _ in range(_MAX_DEPTH):
         future = next(iter(getattr(future, "_asyncio_awaited_by", None) or ()), None)
