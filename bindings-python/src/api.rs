@@ -21,7 +21,8 @@ use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
 use crate::ffi::trace_id::trace_id_bytes;
 use crate::ffi::variable;
-use crate::runtime::{array_handler, gc_pauses, PythonRuntime};
+use crate::runtime::events::{array_handler, gc_pauses};
+use crate::runtime::PythonRuntime;
 
 /// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch disables it.
 #[pyfunction]

@@ -18,7 +18,7 @@ pub mod runtime;
 
 use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
-use runtime::suspended_tasks;
+use runtime::events::suspended_tasks;
 
 // `std::time` is true in this library where a preloaded library alters the clocks of the program.
 spanprof_signal::define_clock_gettime!();
@@ -103,7 +103,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     #[cfg(any(test, feature = "record-stacks"))]
     {
         let recording = PyModule::new(module.py(), "_recording")?;
-        runtime::recording::register(&recording)?;
+        runtime::record::register(&recording)?;
         module.add_submodule(&recording)?;
     }
     Ok(())

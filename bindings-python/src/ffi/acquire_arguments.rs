@@ -93,26 +93,26 @@ unsafe fn usual_mode(
     positional: ffi::Py_ssize_t,
     keyword_names: *mut ffi::PyObject,
 ) -> Option<AcquireMode> {
-    let mut given = [null_mut::<ffi::PyObject>(); 2];
+    let mut values = [null_mut::<ffi::PyObject>(); 2];
     // SAFETY: `positional` values, then one for each name; all are borrowed for the call. Both types are static.
     unsafe {
         let positional = positional as usize;
-        for (index, value) in given.iter_mut().enumerate().take(positional) {
+        for (index, value) in values.iter_mut().enumerate().take(positional) {
             *value = *arguments.add(index);
         }
         let named = if keyword_names.is_null() { 0 } else { ffi::PyTuple_Size(keyword_names) as usize };
-        if positional + named > given.len() {
+        if positional + named > values.len() {
             return None;
         }
         for index in 0..named {
             let name = ffi::PyTuple_GetItem(keyword_names, index as ffi::Py_ssize_t);
-            let at = NAMES.iter().position(|known| known.load(Ordering::Acquire) == name)?;
-            if !given[at].is_null() {
+            let index_of_name = NAMES.iter().position(|interned| interned.load(Ordering::Acquire) == name)?;
+            if !values[index_of_name].is_null() {
                 return None;
             }
-            given[at] = *arguments.add(positional + index);
+            values[index_of_name] = *arguments.add(positional + index);
         }
-        let [blocking, timeout] = given;
+        let [blocking, timeout] = values;
         let is_blocking = blocking.is_null() || blocking == ffi::Py_True();
         if !is_blocking && blocking != ffi::Py_False() {
             return None;
@@ -151,13 +151,13 @@ unsafe fn of_fast_call<'py>(
     let keywords = PyDict::new(py);
     // SAFETY: `positional` values, then one for each name; all are borrowed for the call.
     let values = unsafe {
-        let at = |index: usize| Bound::from_borrowed_ptr(py, *arguments.add(index));
+        let argument = |index: usize| Bound::from_borrowed_ptr(py, *arguments.add(index));
         if let Some(names) = Bound::from_borrowed_ptr_or_opt(py, keyword_names) {
             for (index, name) in names.try_iter()?.enumerate() {
-                keywords.set_item(name?, at(positional as usize + index))?;
+                keywords.set_item(name?, argument(positional as usize + index))?;
             }
         }
-        PyTuple::new(py, (0..positional as usize).map(at).collect::<Vec<_>>())?
+        PyTuple::new(py, (0..positional as usize).map(argument).collect::<Vec<_>>())?
     };
     Ok((values, keywords))
 }

@@ -169,7 +169,7 @@ unsafe extern "C" fn new(
     arguments: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as the interpreter passes them; the plain type is set and immortal.
+    // SAFETY: the arguments are those that the interpreter passed; the plain type is set and immortal.
     unsafe {
         // Only the plain type of 3.13 and later creates instances.
         let is_usual =
@@ -277,7 +277,7 @@ unsafe extern "C" fn exit(
     _arguments: *const *mut ffi::PyObject,
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `release`.
+    // SAFETY: a method of the type receives an instance of it.
     unsafe { release(object, ptr::null_mut()) }
 }
 

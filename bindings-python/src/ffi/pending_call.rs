@@ -29,7 +29,7 @@ pub fn set_function(function: Bound<'_, PyAny>) {
 /// Sets the function that the main thread calls after the configuration changed without a call of the program.
 pub fn set_settings_function(function: Bound<'_, PyAny>) {
     let old = SETTINGS_FUNCTION.swap(function.into_ptr(), Ordering::AcqRel);
-    // SAFETY: as above.
+    // SAFETY: null or the reference leaked by the previous call; the argument proves that the GIL is held.
     unsafe { ffi::Py_XDECREF(old) };
 }
 

@@ -108,7 +108,7 @@ unsafe extern "C" fn new(
     arguments: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as the interpreter passes them; the plain type is set and immortal.
+    // SAFETY: the arguments are those that the interpreter passed; the plain type is set and immortal.
     unsafe {
         if object_type == RECURSIVE_LOCK_TYPE.load(Ordering::Acquire) {
             let has_arguments = ffi::PyTuple_Size(arguments) != 0 || !keywords.is_null();
@@ -289,7 +289,7 @@ unsafe extern "C" fn exit(
     _arguments: *const *mut ffi::PyObject,
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `release`.
+    // SAFETY: a method of the type receives an instance of it.
     unsafe { release(object, ptr::null_mut()) }
 }
 
@@ -323,7 +323,7 @@ unsafe extern "C" fn release_save(object: *mut ffi::PyObject, _unused: *mut ffi:
     }
     let state = object_or_raise(|py| Ok((count, owner).into_pyobject(py)?.into_any().into_ptr()));
     if !state.is_null() {
-        // SAFETY: as above; the count shows that the lock is acquired.
+        // SAFETY: a method of the type receives an instance of it; the count shows that the lock is acquired.
         unsafe { release_entirely(object) };
     }
     state

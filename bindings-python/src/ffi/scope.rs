@@ -106,9 +106,9 @@ impl ScopeState {
     }
 
     fn child_of(&mut self, parent: &VariableValue) -> VariableValue {
-        let known =
+        let has_same_parent =
             !self.child.is(&VariableValue::UNSET) && (parent.is(&self.parent) || parent.id() == self.parent.id());
-        if known && (!self.child_may_expire || context::is_live(self.child.id())) {
+        if has_same_parent && (!self.child_may_expire || context::is_live(self.child.id())) {
             return self.child.clone();
         }
         let (id, may_expire) = context::child(parent.id(), &self.labels);

@@ -135,7 +135,7 @@ unsafe extern "C" fn tag_wrapper(
             let labels = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), *arguments) };
             convert::prepared_labels(&labels)
         } else {
-            // SAFETY: as the interpreter passes them.
+            // SAFETY: the arguments are those of this vectorcall.
             unsafe { labels_of_call(arguments, positional, keyword_names) }
         };
         let scope_type = SCOPE_TYPE.load(Ordering::Acquire);
@@ -166,12 +166,12 @@ unsafe fn labels_of_call(
         let names = Bound::from_borrowed_ptr_or_opt(py, keyword_names);
         let names: Vec<_> = names.and_then(|names| names.try_iter().ok()).into_iter().flatten().flatten().collect();
         let count = positional as usize + names.len();
-        let values = (0..count).map(|at| Bound::from_borrowed_ptr(py, *arguments.add(at))).collect::<Vec<_>>();
+        let values = (0..count).map(|index| Bound::from_borrowed_ptr(py, *arguments.add(index))).collect::<Vec<_>>();
         (py, values, names)
     };
-    let (given, keyword_values) = values.split_at((positional as usize).min(values.len()));
+    let (positional_values, keyword_values) = values.split_at((positional as usize).min(values.len()));
     let keywords: Vec<_> = names.into_iter().zip(keyword_values.iter().cloned()).collect();
-    convert::labels_of_arguments(py, given, &keywords)
+    convert::labels_of_arguments(py, positional_values, &keywords)
 }
 
 unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -181,13 +181,13 @@ unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObje
 }
 
 unsafe extern "C" fn exit_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter_scope`.
+    // SAFETY: a method of the scope type receives an instance of it.
     ffi_guard((), || drop(unsafe { scope_of(object) }.exit()));
     none()
 }
 
 unsafe extern "C" fn enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter_scope`.
+    // SAFETY: a method of the scope type receives an instance of it.
     unsafe { enter_scope(object) }
 }
 
@@ -196,12 +196,12 @@ unsafe extern "C" fn exit(
     _arguments: *const *mut ffi::PyObject,
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter_scope`.
+    // SAFETY: a method of the scope type receives an instance of it.
     unsafe { exit_scope(object) }
 }
 
 unsafe extern "C" fn async_enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter_scope`.
+    // SAFETY: a method of the scope type receives an instance of it.
     ffi_guard((), || drop(unsafe { scope_of(object) }.enter()));
     done()
 }
@@ -211,7 +211,7 @@ unsafe extern "C" fn async_exit(
     _arguments: *const *mut ffi::PyObject,
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter_scope`.
+    // SAFETY: a method of the scope type receives an instance of it.
     ffi_guard((), || drop(unsafe { scope_of(object) }.exit()));
     done()
 }

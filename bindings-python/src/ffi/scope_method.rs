@@ -182,7 +182,7 @@ unsafe extern "C" fn call(
     _arguments: *mut ffi::PyObject,
     _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `vectorcall`.
+    // SAFETY: called by the interpreter with an instance of the type, bound since it is referenced.
     unsafe { vectorcall(bound, ptr::null(), 0, ptr::null_mut()) }
 }
 

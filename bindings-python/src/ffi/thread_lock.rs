@@ -16,7 +16,7 @@ use pyo3::ffi;
 use spanprof::binding::PendingWaits;
 use spanprof::sys;
 
-use crate::runtime::lock_waits::begin_lock_wait;
+use crate::runtime::events::lock_waits::begin_lock_wait;
 
 /// `PY_LOCK_ACQUIRED` and `PY_LOCK_INTR` of `PyLockStatus` (`Include/pythread.h`, 3.9 to 3.15).
 const ACQUIRED: c_int = 1;

@@ -25,7 +25,6 @@ static THREAD_TABLE: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
 pub struct VariableValue(*mut ffi::PyObject);
 
 impl VariableValue {
-    /// The unset value.
     pub const UNSET: Self = Self(ptr::null_mut());
 
     /// A new `int` object with the value `id`; `UNSET` when Python is out of memory.
@@ -89,7 +88,7 @@ impl VariableValue {
 
 // SAFETY: the pointer is only used while the GIL is held (type's contract), by any thread.
 unsafe impl Send for VariableValue {}
-// SAFETY: as above.
+// SAFETY: the pointer is only used while the GIL is held (type's contract), which orders all accesses.
 unsafe impl Sync for VariableValue {}
 
 impl Default for VariableValue {

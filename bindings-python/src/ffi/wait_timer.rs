@@ -5,7 +5,7 @@ use spanprof::binding::{LockWait, PendingWaits};
 use spanprof::sys;
 
 use super::lock_type;
-use crate::runtime::lock_waits::begin_lock_wait;
+use crate::runtime::events::lock_waits::begin_lock_wait;
 
 /// A wait in progress.
 #[pyclass(module = "spanprof._spanprof")]

@@ -6,11 +6,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use spanprof_signal::{guarded, Context, ProcessMemory};
 
-use super::context_probe::NodeTypes;
-use super::context_signal::{self, folded_hash, look_up_with, Lookup};
-use super::frame_signal::FrameReader;
+use super::interpreter::context_probe::NodeTypes;
+use super::interpreter::layout::fixed;
 use super::interpreter::Interpreter;
-use super::layout::fixed;
+use super::walk::context::{self, folded_hash, look_up_with, Lookup};
+use super::walk::frame::FrameReader;
 
 /// Where the handler reads the context id of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ fn hash_and_node_types(interpreter: &Interpreter, variable: &Bound<'_, PyAny>) -
                 return None;
             };
             if value != context.get_item(variable).ok()?.as_ptr() as usize
-                || context_signal::integer(&FrameReader::of_process(interpreter), value) != Some(probe)
+                || context::integer(&FrameReader::of_process(interpreter), value) != Some(probe)
             {
                 return None;
             }
@@ -88,7 +88,7 @@ fn reads_current_context(interpreter: &'static Interpreter, variable: &Bound<'_,
         PyCFunction::new_closure(py, None, None, move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
             // SAFETY: reads a pthread key of this thread.
             let thread = unsafe { (interpreter.current_thread)() } as usize;
-            context_signal::read(&FrameReader::of_process(interpreter), thread) == Context::Id(ID)
+            context::read(&FrameReader::of_process(interpreter), thread) == Context::Id(ID)
         })?;
     let context = py.import("contextvars")?.getattr("Context")?.call0()?;
     let before: bool = context.call_method1("run", (&reads_id,))?.extract()?;

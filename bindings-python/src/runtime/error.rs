@@ -44,7 +44,6 @@ impl RuntimeErrorKind {
 /// This interpreter cannot be profiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeError {
-    /// The reason.
     pub kind: RuntimeErrorKind,
     /// Expected and actual state.
     pub message: String,

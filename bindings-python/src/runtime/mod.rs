@@ -11,43 +11,22 @@
 //!
 //! Called by the binding's `start`, and by the engine through the trait. Not here: policy, defaults, exceptions.
 
-mod activation_signal;
-mod allocator_hook_signal;
-mod allocator_hooks;
-pub mod array_handler;
-mod capture_other;
-mod capture_signal;
-#[cfg(test)]
-mod changed_memory_tests;
-mod code_info;
-mod code_lifetime;
-mod context_probe;
-mod context_signal;
+mod capture;
 mod context_variable;
-mod data_stack;
+mod detection;
 mod error;
-mod frame_signal;
-mod frame_word;
-pub mod gc_pauses;
-mod greenlet_switch_signal;
+pub mod events;
+mod greenlet;
 mod interpreter;
-mod layout;
-pub mod lock_waits;
-#[cfg(test)]
-mod recorded_stack_tests;
+mod names;
 #[cfg(any(test, feature = "record-stacks"))]
-pub mod recording;
-#[cfg(any(test, feature = "record-stacks"))]
-mod recording_signal;
-mod resolve;
-mod sampled_code_signal;
+pub mod record;
 mod self_check;
-pub mod suspended_tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod thread_context_signal;
 mod threads;
 mod version;
+mod walk;
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -59,14 +38,18 @@ use spanprof::runtime::{EndedCode, Frame, ReportedEvents, Runtime, RuntimeThread
 use spanprof::sys;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
 
-use code_lifetime::CodeEndHook;
+use capture::other_thread;
+use events::{hook_installation, suspended_tasks};
 use interpreter::Interpreter;
-use resolve::FrameResolver;
-use thread_context_signal::THREAD_CONTEXTS;
+use names::code_lifetime::{self, CodeEndHook};
+use names::resolve::FrameResolver;
+use walk::greenlet_switch;
+use walk::sampled_code::SAMPLED_CODE;
+use walk::thread_context::THREAD_CONTEXTS;
 
 pub use context_variable::ContextSource;
 pub use error::{RuntimeError, RuntimeErrorKind};
-pub use greenlet_switch_signal::install as watch_greenlet_switches;
+pub use greenlet::watch_switches as watch_greenlet_switches;
 pub use version::InterpreterVersion;
 
 /// The running CPython interpreter.
@@ -87,14 +70,15 @@ impl PythonRuntime {
     pub fn new(py: Python<'_>) -> Result<Arc<Self>, RuntimeError> {
         static RUNTIME: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
         // Checked on every call: a subinterpreter may call while the main interpreter is profiled.
-        interpreter::require_main(py)?;
+        detection::require_main(py)?;
         if let Some(runtime) = RUNTIME.get() {
             return Ok(Arc::clone(runtime));
         }
         // Guarded reads use `process_vm_readv` until the fault guard is installed, where a seccomp filter allows it.
         sys::may_use(sys::SystemCall::ProcessVmReadv);
         let version = InterpreterVersion::running(py)?;
-        let interpreter = interpreter::publish(Interpreter::detect(py, &version)?);
+        let interpreter: &'static Interpreter = Box::leak(Box::new(detection::detect_interpreter(py, &version)?));
+        interpreter::publish(interpreter);
         self_check::run(py, &interpreter.layout).inspect_err(|_| interpreter::withdraw())?;
         let runtime = Arc::new(Self {
             version,
@@ -163,7 +147,7 @@ impl Runtime for PythonRuntime {
     }
 
     fn capture(&self) -> CaptureFn {
-        capture_signal::capture
+        capture::capture
     }
 
     fn submits(&self, kind: SampleKind) -> bool {
@@ -184,7 +168,7 @@ impl Runtime for PythonRuntime {
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         if self.lists_threads {
-            Some(capture_other::capture_other)
+            Some(other_thread::capture_other)
         } else {
             None
         }
@@ -196,7 +180,7 @@ impl Runtime for PythonRuntime {
     }
 
     fn install_heap_hooks(&self) -> Result<(), String> {
-        Python::attach(allocator_hooks::install)
+        Python::attach(hook_installation::install)
     }
 
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
@@ -244,17 +228,17 @@ impl Runtime for PythonRuntime {
         };
         out.push(("python.version", self.version.text.clone()));
         out.push(("python.context_source", context.into()));
-        out.push(("python.contexts_switching", greenlet_switch_signal::samples().to_string()));
+        out.push(("python.contexts_switching", greenlet_switch::samples().to_string()));
         out.push(("python.contexts_unreadable", self.interpreter.context.unreadable().to_string()));
         out.push(("python.thread_contexts_refused", THREAD_CONTEXTS.refused().to_string()));
         out.push(("python.code_notice", self.code_end_hook.name().into()));
-        out.push(("python.codes_ended", sampled_code_signal::SAMPLED_CODE.ends_begun().to_string()));
+        out.push(("python.codes_ended", SAMPLED_CODE.ends_begun().to_string()));
         out.push(("python.tombstones", code_lifetime::copied().to_string()));
         out.push(("python.tombstones_lost", code_lifetime::lost().to_string()));
         out.push(("python.tombstones_kept", resolver.tombstones().to_string()));
         out.push(("python.frames_unresolved", resolver.unresolved().to_string()));
-        out.push(("python.heap_domains", allocator_hooks::hooked_domains()));
-        out.push(("python.heap_unseen", allocator_hooks::unseen_memory().into()));
+        out.push(("python.heap_domains", hook_installation::hooked_domains()));
+        out.push(("python.heap_unseen", hook_installation::unseen_memory().into()));
         out.push(("python.degraded", self.degraded().join(",")));
     }
 }

@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use spanprof_signal::{Captured, HandlerContext, RawFrame, RawStack};
 
-use super::capture_signal;
+use super::capture;
 use super::error::{RuntimeError, RuntimeErrorKind};
-use super::layout::{InterpreterLayout, LineTableFormat};
-use super::resolve::FrameResolver;
+use super::interpreter::layout::{InterpreterLayout, LineTableFormat};
+use super::names::resolve::FrameResolver;
 
 /// Frames of each kind around one call of `walk`: plain, closure, generator, class body, comprehension; names in ASCII,
 /// Latin-1 and UCS-2, a file name in UCS-4.
@@ -118,7 +118,7 @@ fn walked_stack(layout: &InterpreterLayout) -> Result<Vec<CheckedFrame>, Capture
     let mut stack = RawStack::new(&mut frames);
     let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0 };
     // SAFETY: the walk of the calling thread needs no signal: its chain does not change during this call.
-    let captured = unsafe { capture_signal::capture(&context, &mut stack) };
+    let captured = unsafe { capture::capture(&context, &mut stack) };
     if captured != Captured::Walked {
         return Err(captured);
     }

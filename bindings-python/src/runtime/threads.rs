@@ -1,5 +1,5 @@
 //! Lists the threads of the interpreter: walks the list of thread states with guarded reads and without the GIL, and reads the
-//! kernel id of each. Called by the wall sampler. Not here: walking their frames (`capture_other`).
+//! kernel id of each. Called by the wall sampler. Not here: walking their frames (`capture::other_thread`).
 //!
 //! Up to 3.10 a thread state holds only its `pthread_t`: the address of the C library's thread descriptor. [`calibrate`] finds
 //! the offset of the kernel id in this descriptor; the descriptors of two threads must agree on it.
@@ -16,9 +16,10 @@ use std::sync::atomic::Ordering;
 use spanprof::runtime::RuntimeThread;
 use spanprof_signal::{guarded, Memory};
 
-use super::frame_signal::FrameReader;
+use super::interpreter::layout::{fixed, ThreadId};
 use super::interpreter::Interpreter;
-use super::layout::{fixed, ThreadId};
+use super::walk::frame::FrameReader;
+use super::walk::kernel_thread_id::kernel_thread_id;
 
 /// Bounds a list that becomes cyclic while it changes.
 const MAX_THREADS: usize = 65_536;
@@ -48,21 +49,6 @@ fn offsets_of_own_id() -> Vec<usize> {
         .step_by(4)
         .filter(|&offset| guarded::read_u64(descriptor + offset).map(|word| word as u32) == Some(id))
         .collect()
-}
-
-/// The kernel's id of the thread of the `PyThreadState` at `thread`; `None` when it is unavailable.
-pub fn kernel_thread_id<M: Memory>(reader: &FrameReader<'_, M>, thread: usize) -> Option<u32> {
-    let id = match reader.interpreter.layout.thread.id {
-        ThreadId::Kernel(offset) => reader.word(thread, offset)?,
-        ThreadId::Pthread(offset) => {
-            let id = reader.interpreter.descriptor_id.load(Ordering::Acquire);
-            if id == 0 {
-                return None;
-            }
-            reader.word(reader.word(thread, offset)?, id)? & 0xffff_ffff
-        }
-    };
-    u32::try_from(id).ok().filter(|&id| id != 0 && id <= i32::MAX as u32)
 }
 
 /// Whether `leaf` is the leaf of a stack to walk. From 3.15 on a thread that runs no Python code still has a base frame.

@@ -10,10 +10,12 @@ use pyo3::prelude::*;
 use spanprof::runtime::Runtime;
 use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
 
-use super::code_info::{read_text, CodeObjectInfo};
-use super::frame_signal::FrameReader;
-use super::frame_word::FrameWord;
-use super::{capture_other, capture_signal, context_signal, interpreter, ContextSource, PythonRuntime};
+use super::capture::{self, other_thread};
+use super::names::code_info::{read_text, CodeObjectInfo};
+use super::walk::context;
+use super::walk::frame::FrameReader;
+use super::walk::frame_word::FrameWord;
+use super::{interpreter, ContextSource, PythonRuntime};
 
 /// Function, file, first line, line, column; or only the reason.
 type NamedFrame = (String, String, u32, u32, u32);
@@ -129,7 +131,7 @@ fn walk(py: Python<'_>, depth: usize) -> PyResult<Walked> {
 fn walk_here(stack: &mut RawStack<'_>) -> Captured {
     let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0 };
     // SAFETY: the calling thread's chain does not change during this call.
-    unsafe { capture_signal::capture(&context, stack) }
+    unsafe { capture::capture(&context, stack) }
 }
 
 /// Walks the calling thread inside a signal handler.
@@ -148,7 +150,7 @@ fn walk_other(py: Python<'_>, thread_id: u32, handle: u64, depth: usize) -> PyRe
         let mut frames = vec![RawFrame::default(); depth];
         let mut stack = RawStack::new(&mut frames);
         // SAFETY: reads are guarded; the handle came from `threads`.
-        let captured = unsafe { capture_other::capture_other(handle, thread_id, &mut stack) };
+        let captured = unsafe { other_thread::capture_other(handle, thread_id, &mut stack) };
         report(&runtime, captured, &stack)
     }))
 }
@@ -163,7 +165,7 @@ fn walk_other_often(py: Python<'_>, thread_id: u32, handle: u64, rounds: u32) ->
         for _ in 0..rounds {
             let mut stack = RawStack::new(&mut frames);
             // SAFETY: reads are guarded; the handle came from `threads`.
-            let captured = unsafe { capture_other::capture_other(handle, thread_id, &mut stack) };
+            let captured = unsafe { other_thread::capture_other(handle, thread_id, &mut stack) };
             *counts.entry((outcome(captured), stack.frames().to_vec(), id_of(stack.context))).or_default() += 1;
         }
         let name = |(outcome, frames, id): (String, Vec<RawFrame>, u64)| {
@@ -207,7 +209,7 @@ fn text(string: &Bound<'_, PyAny>) -> Option<String> {
 /// Reads an `int` as the handler does.
 #[pyfunction]
 fn integer(object: &Bound<'_, PyAny>) -> Option<u64> {
-    context_signal::integer(&FrameReader::of_process(interpreter::current()?), object.as_ptr() as usize)
+    context::integer(&FrameReader::of_process(interpreter::current()?), object.as_ptr() as usize)
 }
 
 /// The runtime's statistics.

@@ -14,7 +14,7 @@ use spanprof_signal::{
 };
 
 use super::{id_of, outcome, runtime, Walked};
-use crate::runtime::{capture_signal, PythonRuntime};
+use crate::runtime::{capture, PythonRuntime};
 
 const DEPTH: usize = 256;
 const RING_WORDS: usize = 1 << 17;
@@ -57,7 +57,7 @@ unsafe extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, ucontext: *mut l
             let mut buffer = [RawFrame { code: 0, at: 0 }; DEPTH];
             let mut stack = RawStack::new(&mut buffer);
             let thread_id = libc::syscall(libc::SYS_gettid) as u32;
-            let captured = capture_signal::capture(&HandlerContext { ucontext, thread_id }, &mut stack);
+            let captured = capture::capture(&HandlerContext { ucontext, thread_id }, &mut stack);
             let reason;
             let frames = match captured {
                 Captured::Walked => stack.frames(),
@@ -181,7 +181,7 @@ unsafe extern "C" fn on_one(_: i32, _: *mut libc::siginfo_t, ucontext: *mut libc
     let mut frames = [RawFrame { code: 0, at: 0 }; DEPTH];
     let mut stack = RawStack::new(&mut frames);
     // SAFETY: the walk runs on the interrupted thread.
-    let captured = unsafe { capture_signal::capture(&HandlerContext { ucontext, thread_id: 0 }, &mut stack) };
+    let captured = unsafe { capture::capture(&HandlerContext { ucontext, thread_id: 0 }, &mut stack) };
     ONE.set(Some((captured, id_of(stack.context), stack.len(), stack.is_truncated())));
     FRAMES.set(frames);
 }

@@ -1,5 +1,5 @@
 //! `live python --record`: records stacks of synthetic programs in every CPython, for the tests that replay them
-//! (`bindings-python/src/runtime/recorded_stack_tests.rs`).
+//! (`bindings-python/src/runtime/capture/recorded_stack_tests.rs`).
 
 use super::debian::Debian;
 use super::runtimes;

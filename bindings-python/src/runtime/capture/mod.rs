@@ -1,0 +1,151 @@
+//! The walk in the handler: captures the frames of the interrupted thread, leaf first, and its context. Runs on that thread,
+//! so the chain does not change; but the signal may have interrupted a push or a pop. Rule: no allocation, no lock, no call
+//! into the interpreter except one that reads a pthread key, every read guarded, every loop bounded.
+//!
+//! # States that need care
+//! * The thread state may be freed or belong to another interpreter: the sample is dropped as `no_thread_state`.
+//! * 3.11, 3.12: during entry of the interpreter loop, its record on the C stack is left over from an activation that has
+//!   returned (`activation`). Where the registers do not show this, the bottom frame of the activation must have the
+//!   caller that the previous record names. Otherwise the walk starts at that caller.
+//! * A frame whose function has not begun, and entry frames of the interpreter, are skipped: the time goes to the caller.
+//! * Up to 3.11 a frame can outlive its code object by a few instructions: it is shown as `code_ended`.
+//! * Any other link that is not a frame with a code object drops the sample as `invalid_frame` or `faulted_read`.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 3.9 | the chain starts in the thread state (`frame`) | `FrameReader::start` |
+//! | 3.11 | it starts in the `_PyCFrame` of the current activation | `activation`, `WalkOutcome::StaleLeaf` |
+//! | up to 3.11 | a frame can outlive its code object by a few instructions | `FrameClass::Ended` |
+//! | 3.12 | each activation has an entry frame at its bottom | `FrameClass::Skipped` |
+//! | 3.13 | the chain starts in the thread state again (`current_frame`) | `FrameReader::start` |
+//! | 3.15 | a base frame without code is the root of each chain | `FrameClass::Skipped`; `threads` lists no thread that has only this frame |
+
+#[cfg(test)]
+mod changed_memory_tests;
+pub mod other_thread;
+#[cfg(test)]
+mod recorded_stack_tests;
+#[cfg(any(test, feature = "record-stacks"))]
+pub mod recording;
+
+use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, RawFrame, RawStack, SampleFlags};
+
+use super::interpreter;
+use super::walk::activation::InterruptedRegisters;
+use super::walk::frame::{ChainStart, FrameClass, FrameReader};
+use super::walk::{activation, context, greenlet_switch, MAX_LINKS};
+
+/// Walks the current thread.
+///
+/// # Safety
+/// As for every [`spanprof_signal::CaptureFn`]; before `interpreter::publish` has run, the sample is dropped.
+pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
+    // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
+    let thread = unsafe { (interpreter.current_thread)() } as usize;
+    let registers = InterruptedRegisters::of(context);
+    let captured = walk(&FrameReader::of_process(interpreter), thread, registers.as_ref(), stack);
+    #[cfg(any(test, feature = "record-stacks"))]
+    recording::RECORDING.record(interpreter, thread, registers.as_ref(), captured, stack, |reader, stack| {
+        walk(reader, thread, registers.as_ref(), stack)
+    });
+    captured
+}
+
+/// Walks the calling thread, outside a signal handler. No call into the interpreter except one that reads a pthread key.
+pub fn walk_calling_thread(stack: &mut RawStack<'_>) -> Captured {
+    let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
+    // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
+    let thread = unsafe { (interpreter.current_thread)() } as usize;
+    walk(&FrameReader::of_process(interpreter), thread, None, stack)
+}
+
+/// As [`walk_calling_thread`]; a stack that cannot be walked becomes the frame of the reason. Returns the flags of a sample.
+pub fn walk_calling_thread_or_reason(stack: &mut RawStack<'_>) -> SampleFlags {
+    if let Captured::Dropped(reason) = walk_calling_thread(stack) {
+        stack.clear();
+        stack.push(RawFrame::reason(reason));
+    }
+    SampleFlags(if stack.is_truncated() { SampleFlags::TRUNCATED } else { 0 })
+}
+
+/// Walks the thread of the `PyThreadState` at `thread`. `registers`: those of the interrupted code; `None` outside a handler.
+#[inline(always)]
+pub fn walk<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    thread: usize,
+    registers: Option<&InterruptedRegisters<'_>>,
+    stack: &mut RawStack<'_>,
+) -> Captured {
+    if thread == 0 || !reader.is_ours(thread) {
+        return Captured::Dropped(DropReason::NoThreadState);
+    }
+    if !greenlet_switch::is_switching(reader.memory, registers) {
+        stack.context = context::read(reader, thread);
+    }
+    let below = activation::start_below(reader, thread, registers);
+    let Some(start) = below.or_else(|| reader.start(thread)) else {
+        return Captured::Dropped(DropReason::FaultedRead);
+    };
+    match follow(reader, start, stack) {
+        WalkOutcome::Captured(captured) => captured,
+        WalkOutcome::StaleLeaf(caller) => {
+            stack.clear();
+            match follow(reader, ChainStart { leaf: caller, caller: None }, stack) {
+                WalkOutcome::Captured(captured) => captured,
+                WalkOutcome::StaleLeaf(_) => Captured::Dropped(DropReason::InvalidFrame),
+            }
+        }
+    }
+}
+
+enum WalkOutcome {
+    Captured(Captured),
+    /// The leaf belongs to an activation that has returned: start at this frame.
+    StaleLeaf(usize),
+}
+
+#[inline]
+fn follow<M: Memory>(reader: &FrameReader<'_, M>, start: ChainStart, stack: &mut RawStack<'_>) -> WalkOutcome {
+    let mut frame = start.leaf;
+    let mut unproven_caller = start.caller;
+    for _ in 0..MAX_LINKS {
+        if frame == 0 {
+            return WalkOutcome::Captured(match stack.is_empty() {
+                // The thread runs no Python code.
+                true => Captured::Dropped(DropReason::NoThreadState),
+                false => Captured::Walked,
+            });
+        }
+        let Some(link) = reader.read(frame) else {
+            return give_up(unproven_caller, DropReason::FaultedRead);
+        };
+        if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
+            // 0 is the base of a greenlet, whose previous record belongs to another stack.
+            if link.previous != caller && link.previous != 0 {
+                return WalkOutcome::StaleLeaf(caller);
+            }
+            unproven_caller = None;
+        }
+        let pushed = match reader.classify(&link) {
+            FrameClass::Frame(raw) => stack.push(raw),
+            FrameClass::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
+            FrameClass::Skipped => true,
+            FrameClass::Invalid => return give_up(unproven_caller, DropReason::InvalidFrame),
+        };
+        if !pushed {
+            return WalkOutcome::Captured(Captured::Walked);
+        }
+        frame = link.previous;
+    }
+    give_up(None, DropReason::InvalidFrame)
+}
+
+/// Treats an invalid frame as a stale leaf while the activation is not verified to be the current one.
+fn give_up(unproven_caller: Option<usize>, reason: DropReason) -> WalkOutcome {
+    match unproven_caller {
+        Some(caller) => WalkOutcome::StaleLeaf(caller),
+        None => WalkOutcome::Captured(Captured::Dropped(reason)),
+    }
+}
