@@ -35,9 +35,13 @@ impl Inlining {
     /// `None` for inconsistent parts: a caller must precede its callees.
     pub fn new(entries: Vec<PositionTableEntry>, inlined: Vec<InliningPosition>, is_reported: bool) -> Option<Self> {
         let ordered = inlined.iter().enumerate().all(|(index, call)| call.caller as usize <= index);
-        let known = entries.iter().all(|entry| entry.inlining as usize <= inlined.len());
+        let refers_to_calls = entries.iter().all(|entry| entry.inlining as usize <= inlined.len());
         let sorted = entries.is_sorted_by_key(|entry| entry.code_offset);
-        (ordered && known && sorted).then(|| Self { entries: entries.into(), inlined: inlined.into(), is_reported })
+        (ordered && refers_to_calls && sorted).then(|| Self {
+            entries: entries.into(),
+            inlined: inlined.into(),
+            is_reported,
+        })
     }
 
     /// The frames at `offset` in the code, innermost first; empty before the first position.

@@ -8,7 +8,7 @@ use super::{Position, TableEncoding};
 /// Upper bound of decoded bytes per encoded byte: an encoded entry takes two bytes or more.
 const DECODED_BYTES_PER_BYTE: usize = size_of::<Position>() / 2;
 
-/// See the module documentation.
+/// A line table, decoded at its first use.
 #[derive(Debug, Default)]
 pub struct LineTable {
     encoded: Option<EncodedTable>,

@@ -2,8 +2,10 @@
 //! reading map files; implements V8's encodings without access to its memory. Called by the runtime, on the drain thread.
 
 mod baseline;
+pub mod builtin_names;
 mod inlining;
 mod line_table;
+pub mod names;
 mod scripts;
 mod table;
 

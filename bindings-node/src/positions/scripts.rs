@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use spanprof::runtime::{Frame, FrameType};
 
+use super::builtin_names::frame as builtin_frame;
 use super::inlining::InliningFrame;
+use super::names::{CodeName, ANONYMOUS};
 use super::{script_offset, Inlining, LineTable, Position, NO_POSITION};
-use crate::runtime::{builtin_frame, CodeName, ANONYMOUS};
 use crate::source_map::{self, Origin, SourceMap, SourceMapLimits};
 
 /// Clears a flag when dropped: the JavaScript thread then describes the script again.
@@ -101,7 +102,7 @@ const MAX_MAP_BYTES: usize = 96 << 20;
 const SCRIPT_BYTES: usize = 400;
 const FUNCTION_BYTES: usize = 80;
 
-/// See the module documentation.
+/// The scripts of all isolates, by number.
 #[derive(Default)]
 pub struct Scripts {
     scripts: BTreeMap<u32, Script>,
@@ -330,8 +331,8 @@ impl Scripts {
         };
         let origin = |location: Option<(u32, u32)>, map: &SourceMap| map.origin(location?.0, location?.1);
         let Some(map) = self.map(number) else { return frame };
-        let (at, start) = (origin(location, map), origin(start, map));
-        if let Some(Origin { source, line, column }) = at {
+        let (current, start) = (origin(location, map), origin(start, map));
+        if let Some(Origin { source, line, column }) = current {
             frame.start_line = start.filter(|start| start.source == source).map_or(0, |start| start.line + 1);
             (frame.file, frame.line, frame.column) = (source, line + 1, column + 1);
         } else if let (None, Some(start)) = (location, start) {
@@ -409,8 +410,8 @@ impl Script {
             self.owners.dedup();
         }
         let first = self.owners.partition_point(|owner| owner.0 < offset);
-        let found = self.owners[first..].iter().take_while(move |owner| owner.0 == offset);
-        found.map(|(_, index)| &self.functions[*index as usize].0)
+        let owners = self.owners[first..].iter().take_while(move |owner| owner.0 == offset);
+        owners.map(|(_, index)| &self.functions[*index as usize].0)
     }
 
     fn has_position(&mut self, name: &CodeName, offset: u32) -> bool {
@@ -436,8 +437,8 @@ impl Script {
     fn read_map(&self) -> Result<SourceMap, source_map::MapError> {
         let limits = SourceMapLimits::default();
         let url = self.info.map_url.as_deref().unwrap_or("");
-        let found = source_map::read(&self.info.name, url, &limits)?;
-        source_map::decode(&found.text, &found.base, &limits)
+        let map = source_map::read(&self.info.name, url, &limits)?;
+        source_map::decode(&map.text, &map.base, &limits)
     }
 }
 

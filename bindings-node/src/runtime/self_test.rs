@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use spanprof_signal::{RawFrame, RawStack};
 
-use super::capture_signal::V8StackWalk;
-use super::js_thread_signal::{self, JsThread};
-use super::walk_method_signal::{self, WalkMethod};
-use super::walk_signal::StackRegisters;
+use super::capture::V8StackWalk;
+use super::v8;
+use super::walk::frame_pointers::StackRegisters;
+use super::walk::js_thread::{self, JsThread};
+use super::walk::walk_method::{self, WalkMethod};
 
 /// Names of the two functions, as in `lib/self_test.js`.
 pub const INNER: &str = "spanprofSelfTestInner";
@@ -29,13 +30,13 @@ const SEARCHED_WORDS: usize = 1024;
 /// Called by the inner function, with the code of both. Selects and returns the best allowed method.
 pub fn select_method(allow_frame_pointers: bool, probes: &[Probe]) -> WalkMethod {
     let method = best_method(allow_frame_pointers, probes).unwrap_or(WalkMethod::None);
-    walk_method_signal::select(method);
+    walk_method::select(method);
     method
 }
 
 fn best_method(allow_frame_pointers: bool, probes: &[Probe]) -> Option<WalkMethod> {
-    let thread = js_thread_signal::by_thread_id(spanprof::sys::thread_id())?;
-    let walk = V8StackWalk::new(super::published_v8()?, js_thread_signal::builtin_ranges()?, thread);
+    let thread = js_thread::by_thread_id(spanprof::sys::thread_id())?;
+    let walk = V8StackWalk::new(v8::published()?, js_thread::builtin_ranges()?, thread);
     let registers = StackRegisters::here();
     let mut frames = [RawFrame::default(); 64];
     let mut is_correct = |walk: &dyn Fn(&mut RawStack<'_>) -> bool| {
@@ -71,8 +72,8 @@ fn contains_both(probes: &[Probe], frames: &[RawFrame]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::walk::frame_pointers::code_frame;
     use super::*;
-    use crate::runtime::walk_signal::code_frame;
 
     #[test]
     fn a_walk_is_correct_when_it_contains_the_inner_function_above_the_outer_one() {

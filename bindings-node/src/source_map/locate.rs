@@ -27,14 +27,14 @@ pub fn read(script: &str, url: &str, limits: &SourceMapLimits) -> Result<MapText
         return Err(MapError::NotLocal(shortened(&path)));
     }
     let without_query = decoded.as_deref().and_then(|path| path.split_once('?')).map(|(path, _)| path.to_owned());
-    let mut found = file(&path, limits);
+    let mut map = file(&path, limits);
     for other in [decoded, without_query].into_iter().flatten().filter(|other| *other != path) {
-        if !matches!(found, Err(MapError::Unreadable(_))) {
+        if !matches!(map, Err(MapError::Unreadable(_))) {
             break;
         }
-        found = file(&other, limits).or(found);
+        map = file(&other, limits).or(map);
     }
-    found
+    map
 }
 
 fn shortened(path: &str) -> String {

@@ -89,12 +89,12 @@ impl SourceMap {
     pub fn origin(&self, line: u32, column: u32) -> Option<Origin> {
         let key = |segment: &Segment| (segment.line, segment.column);
         let after = self.segments.partition_point(|segment| key(segment) <= (line, column));
-        let mut at = after.checked_sub(1)?;
+        let mut index = after.checked_sub(1)?;
         // The first of several segments at the same location.
-        while at > 0 && key(&self.segments[at - 1]) == key(&self.segments[at]) {
-            at -= 1;
+        while index > 0 && key(&self.segments[index - 1]) == key(&self.segments[index]) {
+            index -= 1;
         }
-        let segment = self.segments[at];
+        let segment = self.segments[index];
         if segment.line != line || segment.source == NO_SOURCE {
             return None;
         }

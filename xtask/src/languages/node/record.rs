@@ -1,5 +1,5 @@
 //! `live node --record`: records stacks of synthetic programs in every Node.js, for the tests that replay them
-//! (`bindings-node/src/runtime/replay_tests.rs`).
+//! (`bindings-node/src/runtime/record/replay_tests.rs`).
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ struct ShapeFlags {
     flags: &'static [&'static str],
 }
 
-/// Every shape of `SHAPES` in bindings-node/src/runtime/recorded_shape.rs.
+/// Every shape of `SHAPES` in bindings-node/src/runtime/record/recorded_shape.rs.
 static SHAPES: [ShapeFlags; 9] = [
     shape("interpreted", &["--no-opt", NO_MAGLEV, "--no-sparkplug"]),
     shape("baseline", &["--no-opt", NO_MAGLEV, "--always-sparkplug"]),

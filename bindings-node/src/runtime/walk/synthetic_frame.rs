@@ -1,0 +1,65 @@
+//! Synthetic frames: the activity of the collector or the compiler, and the kind of a thread without JavaScript. Not
+//! here: their names (`code::synthetic_names`).
+
+use spanprof_signal::RawFrame;
+
+use super::thread_kind::ThreadKind;
+
+/// Code id of synthetic frames, above every address.
+pub const CODE: u64 = 1 << 62;
+
+/// The garbage collector runs on this thread.
+pub const COLLECTING: RawFrame = RawFrame { code: CODE, at: 0 };
+
+/// Time of an event loop's turn without any captured stack.
+pub const NO_STACK: RawFrame = RawFrame { code: CODE, at: 1 << 40 };
+
+/// Time of an event loop's turn in which the thread was off the CPU: it waited for a file, a lock, a child process or a processor.
+pub const OFF_CPU: RawFrame = RawFrame { code: CODE, at: 1 << 41 };
+
+/// The event loop waits for events.
+pub const IDLE: RawFrame = RawFrame { code: CODE, at: 1 << 42 };
+
+/// V8 parses or compiles on this thread.
+pub const COMPILING: RawFrame = RawFrame { code: CODE, at: 1 << 43 };
+
+/// V8 lists this thread's existing code for the profiler.
+pub const LISTING: RawFrame = RawFrame { code: CODE, at: 1 << 44 };
+
+/// Marks the frames of [`GcFrame`].
+pub const GC: u64 = 1 << 45;
+
+/// Leaf of a heap sample: memory of an array buffer, outside of V8's heap.
+pub const ARRAY_BUFFER: RawFrame = RawFrame { code: CODE, at: 1 << 46 };
+
+/// Frames of a pause for garbage collection: types of collections and causes.
+#[derive(Clone, Copy)]
+pub enum GcFrame {
+    Scavenge,
+    MinorMarkSweep,
+    MarkCompact,
+    IncrementalMarkingStart,
+    WeakCallbacks,
+    /// A type of a later V8.
+    OtherType,
+    LowMemory,
+    ExternalMemory,
+}
+
+/// A frame of a pause for garbage collection.
+pub fn gc(frame: GcFrame) -> RawFrame {
+    RawFrame { code: CODE, at: GC | frame as u64 }
+}
+
+/// Whether the frame is JavaScript or a builtin: neither native nor synthetic.
+pub fn is_code(frame: RawFrame) -> bool {
+    (RawFrame::FIRST_RUNTIME_CODE..CODE).contains(&frame.code)
+}
+
+/// Position of the kind in the second word of a thread's frame, above the thread id.
+pub const KIND_SHIFT: u32 = 32;
+
+/// The frame of a thread that runs no JavaScript.
+pub fn thread(thread_id: u32, kind: ThreadKind) -> RawFrame {
+    RawFrame { code: CODE, at: u64::from(thread_id) | (kind as u64) << KIND_SHIFT }
+}
