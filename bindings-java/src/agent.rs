@@ -42,7 +42,7 @@ pub unsafe extern "system" fn Agent_OnLoad(vm: *mut JavaVM, options: *const c_ch
 #[no_mangle]
 pub unsafe extern "system" fn Agent_OnAttach(vm: *mut JavaVM, options: *const c_char, _: *mut c_void) -> jint {
     let outcome = ffi_guard(internal_error(), || {
-        // SAFETY: as above; the attaching thread is a Java thread.
+        // SAFETY: the VM passes itself, and null or a NUL-terminated string; the attaching thread is a Java thread.
         unsafe {
             store(vm, options);
             request_death_event(vm)?;

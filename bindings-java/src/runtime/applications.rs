@@ -16,7 +16,7 @@ struct Application {
     object: usize,
 }
 
-/// See the module documentation.
+/// The applications that hold the profiler.
 pub struct Applications {
     /// The native agent has started the profiler, and stops it only at `VMDeath`.
     agent: bool,
@@ -26,7 +26,6 @@ pub struct Applications {
 /// The holders that remain after one application has stopped the profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemainingHolders {
-    /// None.
     None,
     /// Other applications; the caller held it until now.
     Others,
@@ -95,7 +94,7 @@ impl Applications {
         let position = unsafe { self.position(env, copy, object) };
         if let Some(position) = position {
             let holder = self.holders.swap_remove(position);
-            // SAFETY: as above; the references are not used elsewhere.
+            // SAFETY: guaranteed by the caller; the references are not used elsewhere.
             unsafe { delete(env, holder) };
         }
         match (self.agent || !self.holders.is_empty(), position) {

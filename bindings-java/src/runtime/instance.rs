@@ -8,7 +8,7 @@ use std::ffi::{c_void, CStr, CString};
 use jni::sys::{jobject, jvalue, JNIEnv, JNINativeMethod, JNI_OK};
 use spanprof::sys;
 
-use super::memory_signal::word;
+use super::vm::memory::word;
 
 const PROPERTY: &CStr = c"io.spanprof.instance";
 const CLASS: &CStr = c"io/spanprof/Native";

@@ -3,7 +3,7 @@
 
 use jni::sys::{jclass, jobject, jstring, JNIEnv};
 
-use super::vm_structs::VmLibrary;
+use super::vm::structs::VmLibrary;
 
 type FindLoadedClass = unsafe extern "system" fn(*mut JNIEnv, jobject, jstring) -> jclass;
 

@@ -1,58 +1,26 @@
 //! HotSpot's implementation of the core's `Runtime` trait. VMStructs describe the VM's data structures, the handler walks
 //! stacks with them, and the drain thread resolves names. If VMStructs are incomplete or the self-test fails,
-//! `AsyncGetCallTrace` walks stacks and JVMTI names methods (`call_trace_signal`, `method_ids`); `stats()` then reports
+//! `AsyncGetCallTrace` walks stacks and JVMTI names methods (`call_trace`, `method_ids`); `stats()` then reports
 //! `vm_stack_walk`. Profiling is declined if the VM is not HotSpot or supports neither way. Called by the entry points, the
 //! core's handler and its drain thread.
 
-mod allocation_buffers;
-mod allocations;
 pub mod applications;
-mod attached_thread;
-mod call_trace_signal;
-mod capture_signal;
-mod class_names;
-mod frame_buffers;
-mod gc_pauses;
-pub mod inherited;
+mod callbacks;
+mod capture;
+mod events;
 mod instance;
-mod java_locks;
-mod java_threads;
 mod jvmti;
-mod jvmti_classes;
-mod layout;
-#[cfg(any(test, feature = "record-stacks"))]
-mod layout_tables;
-mod live_references;
 pub mod loaded_class;
-mod lock_waits;
-mod memory_signal;
-mod method_ids;
-mod method_info;
-mod monitors;
 mod names;
-mod own_stack;
-mod parks;
-mod perf_data;
-mod raw_frame;
-#[cfg(feature = "record-stacks")]
-mod record;
-#[cfg(feature = "record-stacks")]
-mod record_signal;
 #[cfg(any(test, feature = "record-stacks"))]
-mod replay;
+mod record;
 mod self_test;
-mod stub_names;
-mod thread_groups;
-mod threads_signal;
-pub mod virtual_threads;
-mod vm_flags;
-mod vm_structs;
+mod threads;
+mod vm;
 mod walk;
-mod wall_signal;
 
-use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jni::sys::{JNIEnv, JavaVM};
 use spanprof::binding::{log, self_walks_requested, SelfWalks};
@@ -60,74 +28,45 @@ use spanprof::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime, Ru
 use spanprof::{sys, LogLevel, Profiler};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
-use java_locks::JavaLocks;
-use java_threads::OsThreadOffsets;
-use layout::VmLayout;
-use names::MethodNames;
-use raw_frame::FrameKind;
-use vm_structs::{VmLibrary, VmStructs};
-use walk::walker_signal;
+use callbacks::OsThreadOffsets;
+use capture::{call_trace, thread_rows};
+use events::java_locks::JavaLocks;
+use events::{allocation_buffers, allocations, gc_pauses, lock_waits, monitors, parks};
+use jvmti::this_vm;
+use names::methods::{self, MethodNames};
+use names::{class_names, method_ids, thread_groups};
+#[cfg(feature = "record-stacks")]
+use record::writer;
+use threads::{registry, signals, wall};
+use vm::layout::{self, VmLayout};
+use vm::layout_reader::read_layout;
+use vm::raw_frame::{self, FrameKind};
+use vm::structs::{VmLibrary, VmStructs};
+use vm::{flags, memory};
+use walk::walker;
 
-pub use attached_thread::environment;
+pub use callbacks::own_scope;
+pub use capture::thread_rows::SCOPE_BYTES;
+pub use events::virtual_threads;
 pub use instance::{share, NativeMethod};
-pub use java_threads::own_scope;
+pub use jvmti::this_vm::property;
 pub use jvmti::{Callbacks, Environment, Jvmti, JvmtiEvent};
-pub use method_ids::session_begins;
-pub use threads_signal::{exclude, SCOPE_BYTES};
+pub use names::method_ids::session_begins;
+pub use threads::attached_thread::environment;
+pub use threads::inherited;
+pub use threads::registry::exclude;
+pub use threads::signals::allow_signals;
 
-static VM: AtomicPtr<JavaVM> = AtomicPtr::new(std::ptr::null_mut());
-static VM_HAS_ENDED: AtomicBool = AtomicBool::new(false);
-static MAY_SIGNAL: AtomicBool = AtomicBool::new(true);
 static WARNING: Mutex<Option<String>> = Mutex::new(None);
 
 /// Stores the VM that loaded the library.
 pub fn set_vm(vm: *mut JavaVM) {
-    VM.store(vm, Ordering::Release);
-}
-
-/// `VMDeath`: no function of the VM is called after this.
-fn vm_ends() {
-    call_trace_signal::withdraw();
-    VM_HAS_ENDED.store(true, Ordering::Release);
-}
-
-fn vm_has_ended() -> bool {
-    VM_HAS_ENDED.load(Ordering::Acquire)
-}
-
-/// Stores whether the configuration allows signals and signal handlers. Must precede `JavaRuntime::get`.
-pub fn allow_signals(is_allowed: bool) {
-    MAY_SIGNAL.store(is_allowed, Ordering::Relaxed);
-}
-
-fn may_signal() -> bool {
-    MAY_SIGNAL.load(Ordering::Relaxed)
+    this_vm::set(vm, || callbacks::callbacks(false));
 }
 
 /// Takes the warning about degraded profiling; it is returned once.
 pub fn take_warning() -> Option<String> {
     WARNING.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
-/// The profiler's JVMTI environment: one per process; `None` if the VM has no JVMTI.
-fn jvmti() -> Option<Jvmti> {
-    static JVMTI: OnceLock<Jvmti> = OnceLock::new();
-    if let Some(jvmti) = JVMTI.get() {
-        return Some(*jvmti);
-    }
-    let vm = VM.load(Ordering::Acquire);
-    if vm.is_null() {
-        return None;
-    }
-    // SAFETY: the VM that loaded the library runs. If two threads race, one environment stays unused.
-    let created = unsafe { Jvmti::of(vm) }.ok()?;
-    created.set_callbacks(&java_threads::callbacks(false)).ok()?;
-    Some(*JVMTI.get_or_init(|| created))
-}
-
-/// A system property of the VM.
-pub fn property(name: &CStr) -> Option<String> {
-    jvmti()?.property(name)
 }
 
 /// The stack walker to use.
@@ -139,7 +78,7 @@ pub enum StackWalk {
     ByVm,
 }
 
-/// See the module documentation.
+/// The Java VM of this process.
 pub struct JavaRuntime {
     /// `None` if `AsyncGetCallTrace` walks the stacks.
     layout: Option<&'static VmLayout>,
@@ -149,9 +88,6 @@ pub struct JavaRuntime {
     thread_names_read_ns: AtomicU64,
 }
 
-/// The clocks' signal if SIGURG is taken. The VM's flight recorder and other profilers use SIGPROF. No known program uses
-/// SIGSTKFLT; it does not queue.
-const FALLBACK_SIGNAL: libc::c_int = libc::SIGSTKFLT;
 /// Cached thread names are valid for this long.
 const THREAD_NAMES_VALID_NS: u64 = 1_000_000_000;
 
@@ -175,21 +111,21 @@ impl JavaRuntime {
     /// # Safety
     /// As for `get`.
     unsafe fn make(env: *mut JNIEnv, stack_walk: StackWalk) -> Result<Self, String> {
-        let vm = VM.load(Ordering::Acquire);
+        let vm = this_vm::pointer();
         if vm.is_null() {
             return Err("the library was not loaded by a VM".to_owned());
         }
         // Without the fault guard each guarded read is a system call.
-        if may_signal() {
+        if signals::may_signal() {
             sys::install_fault_guard();
         }
         // SAFETY: the VM's function table lives as long as the VM.
         let address_in_vm = unsafe { (**vm).v1_2.GetEnv } as usize;
         let library = VmLibrary::of(address_in_vm).ok_or("the VM's library was not found")?;
         let structures = VmStructs::read(&library).ok_or("it is not a HotSpot VM")?;
-        let jvmti = jvmti().ok_or("it has no JVMTI")?;
+        let jvmti = this_vm::jvmti().ok_or("it has no JVMTI")?;
         let java_version = jvmti.java_version()?;
-        vm_flags::enable_debug_non_safepoints(&structures);
+        flags::enable_debug_non_safepoints(&structures);
         gc_pauses::find_perf_data(&structures);
         allocation_buffers::find_offsets(&structures, java_version);
         parks::find_method_size(&structures);
@@ -197,8 +133,8 @@ impl JavaRuntime {
         sys::pin_library();
         let offsets = OsThreadOffsets::of(&structures)?;
         // SAFETY: guaranteed by the caller.
-        unsafe { java_threads::begin(jvmti, env, offsets) }?;
-        let calling_thread = threads_signal::of(sys::thread_id()).map_or(0, threads_signal::ThreadRow::java_thread);
+        unsafe { callbacks::begin(jvmti, env, offsets) }?;
+        let calling_thread = thread_rows::of(sys::thread_id()).map_or(0, thread_rows::ThreadRow::java_thread);
         let mut names = MethodNames::default();
         let layout = match stack_walk {
             StackWalk::ByVm => Err("`stackWalk=vm` is set".to_owned()),
@@ -207,7 +143,7 @@ impl JavaRuntime {
         let layout = match layout {
             Ok(layout) => {
                 #[cfg(feature = "record-stacks")]
-                record::begin(layout, &structures)?;
+                writer::begin(layout, &structures)?;
                 Some(layout)
             }
             Err(why) => {
@@ -245,9 +181,11 @@ fn tested_layout(
     if let Some(layout) = layout::published() {
         return Ok(layout);
     }
-    let layout = VmLayout::of(structures, java_version).map_err(|missing| format!("VMStructs lack {missing}"))?;
+    let layout = read_layout(structures, java_version).map_err(|missing| format!("VMStructs lack {missing}"))?;
     self_test::run(&layout, calling_thread, names)?;
-    Ok(layout::publish(layout))
+    let layout: &'static VmLayout = Box::leak(Box::new(layout));
+    layout::publish(layout);
+    Ok(layout)
 }
 
 /// Makes `AsyncGetCallTrace` walk stacks from here on.
@@ -266,28 +204,28 @@ unsafe fn walk_by_vm(
         return Err("the calling thread's JavaThread is unknown".to_owned());
     }
     let code_cache_bound = |name: &str| {
-        structures.address("CodeCache", name).and_then(|at| memory_signal::word(at).ok_or_else(|| name.to_owned()))
+        structures.address("CodeCache", name).and_then(|at| memory::word(at).ok_or_else(|| name.to_owned()))
     };
     let anchor = structures.offset("JavaThread", "_anchor")? + structures.offset("JavaFrameAnchor", "_last_Java_sp")?;
-    let addresses = call_trace_signal::CallTraceAddresses {
+    let addresses = call_trace::CallTraceAddresses {
         function,
         environment: (env as isize).wrapping_sub(calling_thread as isize),
         code: (code_cache_bound("_low_bound")?, code_cache_bound("_high_bound")?),
         anchor_sp: anchor,
     };
-    jvmti.set_callbacks(&java_threads::callbacks(true))?;
+    jvmti.set_callbacks(&callbacks::callbacks(true))?;
     jvmti.notify(JvmtiEvent::ClassLoad, true)?;
     jvmti.notify(JvmtiEvent::ClassPrepare, true)?;
     // SAFETY: guaranteed by the caller.
     unsafe { method_ids::begin(jvmti, env) }?;
-    call_trace_signal::publish(addresses);
+    call_trace::publish(addresses);
     Ok(())
 }
 
 /// JVMTI for functions that require a thread of the VM: the calling thread is attached. The profiler's own threads apply changes of
 /// the watched file and of requests. `None` after `VMDeath`.
 fn jvmti_of_any_thread() -> Option<Jvmti> {
-    let jvmti = jvmti().filter(|_| !vm_has_ended())?;
+    let jvmti = this_vm::jvmti().filter(|_| !this_vm::has_ended())?;
     environment().map(|_| jvmti)
 }
 
@@ -324,17 +262,17 @@ impl Runtime for JavaRuntime {
     }
 
     fn capture(&self) -> CaptureFn {
-        capture_signal::capture
+        capture::capture
     }
 
     fn fallback_signal(&self) -> libc::c_int {
-        FALLBACK_SIGNAL
+        signals::FALLBACK_SIGNAL
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         // Without signals the own stack walker still samples waiting threads.
-        let is_possible = wall_signal::begin(may_signal()) || !may_signal() && self.layout.is_some();
-        is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
+        let is_possible = wall::begin(signals::may_signal()) || !signals::may_signal() && self.layout.is_some();
+        is_possible.then_some(wall::capture_other as CaptureOtherFn)
     }
 
     fn uses_self_walks(&self) -> bool {
@@ -352,7 +290,7 @@ impl Runtime for JavaRuntime {
     }
 
     fn set_idle(&self, is_idle: bool) {
-        wall_signal::set_idle(is_idle);
+        wall::set_idle(is_idle);
     }
 
     fn submits(&self, kind: SampleKind) -> bool {
@@ -385,7 +323,7 @@ impl Runtime for JavaRuntime {
     }
 
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
-        threads_signal::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
+        registry::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }
 
     fn ended(&self, out: &mut Vec<EndedCode>) {
@@ -417,7 +355,7 @@ impl Runtime for JavaRuntime {
             FrameKind::Stub(pc) => {
                 // With `AsyncGetCallTrace`, unnamed methods are reported as stubs too.
                 let unnamed = if self.layout.is_some() { "[stub]" } else { "[generated_code]" };
-                out.push(names::stub(self.layout, pc).unwrap_or_else(|| marker_frame(unnamed.to_owned())));
+                out.push(methods::stub(self.layout, pc).unwrap_or_else(|| marker_frame(unnamed.to_owned())));
             }
             FrameKind::Thread(thread_id) => {
                 let name = sys::thread_name(thread_id).unwrap_or_else(|| "native thread".to_owned());
@@ -436,9 +374,9 @@ impl Runtime for JavaRuntime {
     }
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
-        let (threads, without_row) = threads_signal::counts();
-        let (hits, misses) = walker_signal::counts();
-        let broken = walker_signal::broken();
+        let (threads, without_row) = registry::counts();
+        let (hits, misses) = walker::counts();
+        let broken = walker::broken();
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).len();
         out.push(("java.version", self.java_version.to_string()));
         out.push(("java.stack_walk", self.stack_walk().to_owned()));
@@ -452,11 +390,11 @@ impl Runtime for JavaRuntime {
         out.push(("java.threads_asked", self_walks_requested().to_string()));
         out.push(("java.places_cached", hits.to_string()));
         out.push(("java.places_decoded", misses.to_string()));
-        let refused = call_trace_signal::refused();
+        let refused = call_trace::refused();
         out.push(("java.walks_broken", broken.iter().sum::<u64>().to_string()));
         out.push(("java.walks_refused", refused.iter().sum::<u64>().to_string()));
-        let reasons = walker_signal::CAUSES.into_iter().zip(broken);
-        let reasons = reasons.chain(call_trace_signal::REFUSALS.into_iter().zip(refused));
+        let reasons = walker::CAUSES.into_iter().zip(broken);
+        let reasons = reasons.chain(call_trace::REFUSALS.into_iter().zip(refused));
         out.extend(reasons.filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.to_string())));
         out.push(("java.methods_named", names.to_string()));
         allocations::stats(out);

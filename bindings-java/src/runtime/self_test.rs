@@ -3,15 +3,16 @@
 
 use spanprof_signal::{ProcessMemory, RawFrame, RawStack};
 
-use super::layout::VmLayout;
-use super::memory_signal::word;
-use super::names::MethodNames;
-use super::raw_frame::{self, FrameKind};
-use super::threads_signal;
-use super::walk::code_heap_signal::{blob_of, code_begin, kind_of};
-use super::walk::environment_signal::BlobKind;
-use super::walk::scopes_signal::{decode, DecodeResult, Inlined};
-use super::walk::walker_signal;
+use super::capture::thread_rows;
+use super::names::methods::MethodNames;
+use super::threads::registry;
+use super::vm::layout::VmLayout;
+use super::vm::memory::word;
+use super::vm::raw_frame::{self, FrameKind};
+use super::walk::code_heap::{blob_of, code_begin, kind_of};
+use super::walk::environment::BlobKind;
+use super::walk::scopes::{decode, DecodeResult, Inlined};
+use super::walk::walker;
 
 /// The native method that starts the profiler.
 const CALLER: &str = "io.spanprof.Native.start";
@@ -25,10 +26,10 @@ const MIN_NMETHODS: usize = 8;
 pub fn run(layout: &VmLayout, own_thread: usize, names: &mut MethodNames) -> Result<(), String> {
     let mut frames = [RawFrame::default(); MAX_FRAMES];
     let mut stack = RawStack::new(&mut frames);
-    if walker_signal::walk_waiting(ProcessMemory, layout, own_thread, &mut stack) {
-        let found: Vec<_> = stack.frames().iter().take(2).map(|frame| name_of(layout, names, *frame)).collect();
-        if !is_expected(&found) {
-            return Err(format!("the stack of the starting thread resolves to {found:?}"));
+    if walker::walk_waiting(ProcessMemory, layout, own_thread, &mut stack) {
+        let leaf_names: Vec<_> = stack.frames().iter().take(2).map(|frame| name_of(layout, names, *frame)).collect();
+        if !is_expected(&leaf_names) {
+            return Err(format!("the stack of the starting thread resolves to {leaf_names:?}"));
         }
     } else {
         waiting_threads_resolve(layout, names)?;
@@ -37,19 +38,19 @@ pub fn run(layout: &VmLayout, own_thread: usize, names: &mut MethodNames) -> Res
 }
 
 /// The native method that starts the profiler, and a caller that has a name.
-fn is_expected(found: &[Option<String>]) -> bool {
-    matches!(found, [Some(caller), Some(_)] if caller == CALLER)
+fn is_expected(leaf_names: &[Option<String>]) -> bool {
+    matches!(leaf_names, [Some(caller), Some(_)] if caller == CALLER)
 }
 
 /// If the agent starts before this thread has a Java frame, waiting threads are walked instead.
 fn waiting_threads_resolve(layout: &VmLayout, names: &mut MethodNames) -> Result<(), String> {
     let mut frames = [RawFrame::default(); MAX_FRAMES];
     let mut threads = Vec::new();
-    threads_signal::each_program_thread(|thread_id| threads.push(thread_id));
+    registry::each_program_thread(|thread_id| threads.push(thread_id));
     for thread_id in threads {
         let mut stack = RawStack::new(&mut frames);
-        let java_thread = threads_signal::of(thread_id).map_or(0, threads_signal::ThreadRow::java_thread);
-        let walked = java_thread != 0 && walker_signal::walk_waiting(ProcessMemory, layout, java_thread, &mut stack);
+        let java_thread = thread_rows::of(thread_id).map_or(0, thread_rows::ThreadRow::java_thread);
+        let walked = java_thread != 0 && walker::walk_waiting(ProcessMemory, layout, java_thread, &mut stack);
         if walked && stack.frames().iter().all(|frame| name_of(layout, names, *frame).is_some()) {
             return Ok(());
         }
@@ -72,9 +73,9 @@ fn nmethods_decode(layout: &VmLayout, names: &mut MethodNames) -> Result<(), Str
             let Some(begin) = code_begin(ProcessMemory, layout, blob) else { continue };
             let mut inlined = Inlined::new();
             probed += 1;
-            let found = decode(ProcessMemory, layout, blob, begin, pc.max(begin), true, &mut inlined);
+            let result = decode(ProcessMemory, layout, blob, begin, pc.max(begin), true, &mut inlined);
             let named = inlined.frames().iter().all(|frame| name_of(layout, names, *frame).is_some());
-            decoded += usize::from(matches!(found, DecodeResult::Exact | DecodeResult::NextPcDesc) && named);
+            decoded += usize::from(matches!(result, DecodeResult::Exact | DecodeResult::NextPcDesc) && named);
         }
     }
     if probed >= MIN_NMETHODS && decoded * 4 < probed {

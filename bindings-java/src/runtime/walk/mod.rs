@@ -1,30 +1,31 @@
 //! The stack walker: from the registers of an interrupted Java thread to raw frames, leaf first. Generic over the memory that
-//! it reads ([`environment_signal::WalkEnvironment`]): that of this process in handlers, recorded words in tests. Not here:
-//! offsets and addresses of the VM (`layout`), and names (`names`).
+//! it reads ([`environment::WalkEnvironment`]): that of this process in handlers, recorded words in tests. Not here:
+//! offsets and addresses of the VM (`vm::layout`), and names (`names`).
+//!
+//! This folder and `capture` import only each other, the layout folder `vm`, and code that is safe in handlers. Code that installs,
+//! allocates or locks stands outside.
 
-mod attribution_signal;
-pub mod code_heap_signal;
-mod compiled_signal;
-pub mod environment_signal;
-pub mod frame_state_signal;
-pub mod instructions_signal;
+mod attribution;
+pub mod code_heap;
+mod compiled;
+pub mod environment;
+pub mod frame_state;
+pub mod instructions;
 #[cfg(not(target_arch = "x86_64"))]
-mod instructions_unsupported_signal;
-mod interpreted_signal;
-mod machine_code_signal;
-pub mod method_signal;
-mod native_signal;
+mod instructions_unsupported;
+mod interpreted;
+mod machine_code;
+pub mod method;
+mod native;
 #[cfg(any(test, feature = "record-stacks"))]
-pub mod observed_signal;
-mod pc_cache_signal;
-pub mod prefetch_signal;
+pub mod observed;
+mod pc_cache;
+pub mod prefetch;
 #[cfg(any(test, feature = "record-stacks"))]
-pub mod recorded_shape_signal;
-pub mod registers_signal;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod replay_tests;
-pub mod scopes_signal;
-mod stub_signal;
-pub mod walker_signal;
+pub mod recorded_shape;
+pub mod registers;
+pub mod scopes;
+mod stub;
+pub mod walker;
 #[cfg(test)]
 mod walker_tests;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use spanprof_recorded_stack::RecordedMemory;
 use spanprof_signal::{DropReason, RawFrame, RawStack};
 
-use super::environment_signal::WalkFeature;
-use super::observed_signal::{ObservedMemory, WalkObservation};
-use super::registers_signal::JavaRegisters;
-use super::walker_signal::walk;
-use crate::runtime::layout::VmLayout;
-use crate::runtime::layout_tables;
-use crate::runtime::raw_frame::{self, FrameKind};
+use super::environment::WalkFeature;
+use super::observed::{ObservedMemory, WalkObservation};
+use super::registers::JavaRegisters;
+use super::walker::walk;
+use crate::runtime::vm::layout::VmLayout;
+use crate::runtime::vm::layout_tables;
+use crate::runtime::vm::raw_frame::{self, FrameKind};
 
 const THREAD: u64 = 0x7000_0000;
 const STACK: u64 = 0x7100_0000;

@@ -28,7 +28,7 @@ const fn program(name: &'static str, commands: &'static [&'static str]) -> Shape
     ShapeProgram { name, options: &[], commands, since: 17 }
 }
 
-/// Every shape of `SHAPES` in bindings-java/src/runtime/walk/recorded_shape_signal.rs.
+/// Every shape of `SHAPES` in bindings-java/src/runtime/walk/recorded_shape.rs.
 static PROGRAMS: [ShapeProgram; 14] = [
     program("compiled", &["dontinline compiled", "dontinline compiledCaller"]),
     program("inlined", &["inline inlinedCallee", "dontinline inlined", "dontinline inlinedCaller"]),

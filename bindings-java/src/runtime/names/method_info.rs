@@ -1,0 +1,76 @@
+//! Name, file and lines of a method, from the VM's structures (`methods`) or JVMTI (`method_ids`).
+//!
+//! # Versions
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | VMStructs name hidden classes with the suffix `+0x…`, JVMTI with `.0x…` | `class_name` |
+
+use std::sync::Arc;
+
+use spanprof::runtime::{Frame, FrameType};
+
+use crate::runtime::vm::raw_frame::NO_INDEX;
+
+/// Name, file and lines of a method.
+pub struct MethodInfo {
+    pub function: Arc<str>,
+    pub file: Arc<str>,
+    /// First bytecode index and line of each range.
+    pub lines: Vec<(u16, u32)>,
+}
+
+impl MethodInfo {
+    /// The frame at a bytecode index.
+    pub fn frame(&self, index: u16) -> Frame {
+        Frame {
+            function: self.function.clone(),
+            file: self.file.clone(),
+            start_line: self.lines.iter().map(|(_, line)| *line).min().unwrap_or(0),
+            line: line_of(&self.lines, index),
+            column: 0,
+            frame_type: FrameType::Jvm,
+        }
+    }
+}
+
+/// A class name as in the source, with `.` as separator. The suffix that the VM adds to classes created at run time differs
+/// in each run and is removed.
+pub fn class_name(internal: &str) -> String {
+    // VMStructs separate the address by `+`, JVMTI by `.`.
+    let suffix = internal.find("+0x").or_else(|| internal.find(".0x"));
+    let name = suffix.map_or(internal, |at| &internal[..at]);
+    let name = match name.find("$$Lambda") {
+        Some(at) => &name[..at + "$$Lambda".len()],
+        None => name,
+    };
+    name.replace('/', ".")
+}
+
+fn line_of(lines: &[(u16, u32)], index: u16) -> u32 {
+    if index == NO_INDEX {
+        return 0;
+    }
+    let at_or_before = lines.iter().filter(|(start, _)| *start <= index);
+    at_or_before.max_by_key(|(start, _)| *start).map_or(0, |(_, line)| *line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_an_index_is_that_of_its_range() {
+        let lines = [(0, 7), (3, 9), (103, 5)];
+        assert_eq!([0, 2, 3, 102, 500].map(|index| line_of(&lines, index)), [7, 7, 9, 9, 5]);
+        assert_eq!(line_of(&lines, NO_INDEX), 0);
+    }
+
+    #[test]
+    fn classes_created_at_run_time_have_one_name() {
+        assert_eq!(class_name("java/util/HashMap$Node"), "java.util.HashMap$Node");
+        assert_eq!(class_name("com/shop/Cart$$Lambda$14+0x00007f01"), "com.shop.Cart$$Lambda");
+        assert_eq!(class_name("com/shop/Cart$$Lambda+0x00007f01"), "com.shop.Cart$$Lambda");
+        assert_eq!(class_name("java/lang/invoke/LambdaForm$MH+0x01"), "java.lang.invoke.LambdaForm$MH");
+        assert_eq!(class_name("java/lang/invoke/LambdaForm$MH.0x01"), "java.lang.invoke.LambdaForm$MH");
+    }
+}

@@ -1,0 +1,177 @@
+//! Resolves methods and stubs to names, on the drain thread: from the VM's structures, or by JVMTI if `AsyncGetCallTrace`
+//! walks (`method_ids`). Methods are cached by address and fingerprint, or by id and class, so that a name outlives its
+//! class.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/oops/constantPool.hpp`, `hotspot/share/oops/symbol.hpp`, `hotspot/share/code/compressedStream.hpp`.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 20 | line numbers use UNSIGNED5 without the byte 0 | `read_signed` |
+//! | after 17, by 21 | the flag for line numbers is in `ConstMethodFlags` | `VmLayout::of` |
+
+use std::collections::HashMap;
+
+use spanprof::runtime::{Frame, FrameType};
+use spanprof_signal::ProcessMemory;
+
+use super::method_info::{class_name, MethodInfo};
+use super::{method_ids, stub_names};
+use crate::runtime::vm::layout::VmLayout;
+use crate::runtime::vm::memory::{byte, pointer, short, word};
+use crate::runtime::walk::code_heap;
+use crate::runtime::walk::method::Method;
+
+/// Capacity of the cache; when it is full, it is cleared.
+const MAX_METHODS: usize = 65_536;
+const MAX_LINES: usize = 65_536;
+
+/// The cache of named methods.
+#[derive(Default)]
+pub struct MethodNames {
+    methods: HashMap<(usize, u64), MethodInfo>,
+}
+
+impl MethodNames {
+    /// The frame of a method; `None` if the address holds another method by now.
+    pub fn frame(&mut self, layout: &VmLayout, address: usize, fingerprint: u64, index: u16) -> Option<Frame> {
+        self.frame_by((address, fingerprint), index, || read(layout, address, fingerprint))
+    }
+
+    /// The frame of a method by its JVMTI id and a ring position; `None` if its class was unloaded.
+    pub fn frame_by_id(&mut self, id: usize, index: u16, position: u64) -> Option<Frame> {
+        let class = method_ids::class_at(id, position)?;
+        self.frame_by((id, class), index, || method_ids::read(id, class))
+    }
+
+    fn frame_by(&mut self, key: (usize, u64), index: u16, read: impl FnOnce() -> Option<MethodInfo>) -> Option<Frame> {
+        if !self.methods.contains_key(&key) {
+            if self.methods.len() >= MAX_METHODS {
+                self.methods.clear();
+            }
+            let named = read()?;
+            self.methods.insert(key, named);
+        }
+        Some(self.methods.get(&key)?.frame(index))
+    }
+
+    pub fn len(&self) -> usize {
+        self.methods.len()
+    }
+}
+
+/// The VM's name of the stub at `pc`.
+pub fn stub(layout: Option<&VmLayout>, pc: usize) -> Option<Frame> {
+    let name_in_blob = || layout.and_then(|layout| blob_name(layout, code_heap::blob_of(ProcessMemory, layout, pc)?));
+    let name = stub_names::at(pc).or_else(name_in_blob)?;
+    Some(Frame { function: format!("[{name}]").into(), frame_type: FrameType::Jvm, ..Frame::default() })
+}
+
+/// The name of a code blob.
+fn blob_name(layout: &VmLayout, blob: usize) -> Option<String> {
+    const MAX_NAME_BYTES: usize = 128;
+    let mut address = code_heap::name_address(ProcessMemory, layout, blob)?;
+    let mut text = Vec::new();
+    while text.len() < MAX_NAME_BYTES {
+        match byte(address)? {
+            0 => break,
+            character => text.push(character),
+        }
+        address += 1;
+    }
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInfo> {
+    let method = Method::at(ProcessMemory, layout, address).filter(|method| method.fingerprint == fingerprint)?;
+    let pool = pointer(method.const_method + layout.constants)?;
+    let constant = |index: u16| symbol(layout, pointer(pool + layout.pool_size + usize::from(index) * 8)?);
+    let name = constant(short(method.const_method + layout.name_index)?)?;
+    let class = symbol(layout, pointer(pointer(pool + layout.holder)? + layout.class_name)?)?;
+    let file = match short(pool + layout.file_index)? {
+        0 => String::new(),
+        index => constant(index).unwrap_or_default(),
+    };
+    let named = MethodInfo {
+        function: format!("{}.{name}", class_name(&class)).into(),
+        file: file.into(),
+        lines: lines(layout, &method),
+    };
+    // If the class was unloaded during the read, the name may be wrong.
+    Method::at(ProcessMemory, layout, address).filter(|again| *again == method)?;
+    Some(named)
+}
+
+fn symbol(layout: &VmLayout, symbol: usize) -> Option<String> {
+    let length = usize::from(short(symbol + layout.symbol_length)?);
+    let body = symbol + layout.symbol_body;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&word(body + bytes.len())?.to_ne_bytes());
+    }
+    bytes.truncate(length);
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn lines(layout: &VmLayout, method: &Method) -> Vec<(u16, u32)> {
+    let has_lines = short(method.const_method + layout.flags).is_some_and(|flags| flags & layout.has_lines != 0);
+    if !has_lines {
+        return Vec::new();
+    }
+    let start = method.const_method + layout.const_method_size + usize::from(method.code_size);
+    decode_lines(start, layout.unsigned5_base)
+}
+
+/// HotSpot's compressed line number table: deltas of bytecode index and line in one byte if they are small
+/// (`hotspot/share/code/compressedStream.hpp`).
+fn decode_lines(start: usize, unsigned5_base: u32) -> Vec<(u16, u32)> {
+    let (mut at, mut index, mut line) = (start, 0i32, 0i32);
+    let mut lines = Vec::new();
+    while lines.len() < MAX_LINES {
+        let Some(delta) = byte(at) else { break };
+        at += 1;
+        match delta {
+            0 => break,
+            0xff => {
+                let (Some(index_delta), Some(line_delta)) =
+                    (read_signed(&mut at, unsigned5_base), read_signed(&mut at, unsigned5_base))
+                else {
+                    break;
+                };
+                (index, line) = (index.wrapping_add(index_delta), line.wrapping_add(line_delta));
+            }
+            delta => (index, line) = (index + i32::from(delta >> 3), line + i32::from(delta & 7)),
+        }
+        if let (Ok(index), Ok(line)) = (u16::try_from(index), u32::try_from(line)) {
+            lines.push((index, line));
+        }
+    }
+    lines
+}
+
+/// Reads an UNSIGNED5 integer with its sign in the lowest bit.
+fn read_signed(at: &mut usize, unsigned5_base: u32) -> Option<i32> {
+    let mut value = 0u32;
+    for position in 0..5 {
+        let digit = u32::from(byte(*at)?);
+        *at += 1;
+        value = value.wrapping_add(digit.wrapping_sub(unsigned5_base) << (6 * position));
+        if digit < 192 {
+            break;
+        }
+    }
+    Some((value >> 1) as i32 ^ -((value & 1) as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_lines_decode_with_short_and_with_long_deltas() {
+        // Bytecode 0 line 7, then +3/+2, then a long delta of +100 bytecodes and -4 lines.
+        let packed: Vec<u8> = [7, 3 << 3 | 2, 0xff, 192 + 8, 0, 7, 0].into_iter().chain([0; 16]).collect();
+        let lines = decode_lines(packed.as_ptr() as usize, 0);
+        assert_eq!(lines, [(0, 7), (3, 9), (103, 5)]);
+    }
+}
