@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::rust_paths::{self, FilePaths};
+use super::rust_paths::{self, FilePaths, PlacedPath};
 use super::{TidyReport, Violation};
 
 /// Re-exports followed for one path.
@@ -82,16 +82,16 @@ impl ImportCycle {
 }
 
 /// The modules of one crate, by their path such as `sys::clocks`; the root is empty.
-struct Crate<'a> {
+pub(super) struct Crate<'a> {
     source: &'a str,
-    modules: BTreeMap<String, (&'a str, FilePaths)>,
+    pub(super) modules: BTreeMap<String, (&'a str, FilePaths)>,
 }
 
 /// The imports of a module: each imported module, with the line.
 type Imports = BTreeMap<String, usize>;
 
 impl<'a> Crate<'a> {
-    fn read(source: &'a str, files: &'a [(String, String)]) -> Self {
+    pub(super) fn read(source: &'a str, files: &'a [(String, String)]) -> Self {
         let own = files.iter().filter_map(|(path, text)| {
             let name = path.strip_prefix(source)?.strip_prefix('/')?.strip_suffix(".rs")?;
             let is_test = name.ends_with("tests") || name.starts_with("bin/");
@@ -123,14 +123,19 @@ impl<'a> Crate<'a> {
         let mut imports = Imports::new();
         let Some((_, file)) = self.modules.get(module).filter(|_| !module.is_empty()) else { return imports };
         for path in &file.paths {
-            let from: Vec<&str> = module.split("::").chain(path.inside.iter().map(String::as_str)).collect();
-            let Some(target) = self.resolve(from, &path.segments, MAX_REEXPORTS) else { continue };
+            let Some(target) = self.target(module, path) else { continue };
             let is_child = target.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
             if !target.is_empty() && !is_child {
                 imports.entry(target).or_insert(path.line);
             }
         }
         imports
+    }
+
+    /// The module of a file that a path of `module` leads to; `None` for another crate.
+    pub(super) fn target(&self, module: &str, path: &PlacedPath) -> Option<String> {
+        let from = module.split("::").chain(path.inside.iter().map(String::as_str)).collect();
+        self.resolve(from, &path.segments, MAX_REEXPORTS)
     }
 
     /// The module of a file that a path in the module `from` leads to; `None` for another crate.

@@ -8,6 +8,7 @@ mod directory_map;
 mod disabled_tests;
 mod file_shape;
 mod forbidden_text;
+mod handler_folders;
 mod import_cycles;
 mod prose;
 mod ratchet;
@@ -115,6 +116,7 @@ impl WorkTree {
             report.long_sentences.extend(sentences::long(path, text));
         }
         report.violations.extend(binding_modules::check(&self.paths));
+        report.violations.extend(handler_folders::check(&self.files));
         report.violations.extend(directory_map::check(&self.paths, self.text("ARCHITECTURE.md")));
         report.violations.extend(dependencies::directions(&cargo_metadata()?));
         Ok(report)

@@ -1,5 +1,5 @@
 //! Reads the module paths of a Rust file, tests excluded: imports with their names, and paths in code. An approximation for
-//! formatted code, not a parser. Called by `import_cycles`.
+//! formatted code, not a parser. Called by `import_cycles` and `handler_folders`.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +25,16 @@ pub struct FilePaths {
     pub imports: BTreeMap<Segments, BTreeMap<String, Segments>>,
 }
 
-struct Token {
-    text: String,
-    line: usize,
+/// A name, `::`, or one other character of code.
+pub struct Token {
+    pub text: String,
+    /// Line, from 1.
+    pub line: usize,
 }
 
 /// The paths of a file outside tests.
 pub fn read(text: &str) -> FilePaths {
-    let tokens = tokens(text);
+    let tokens = tokens_outside_tests(text);
     let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     let mut found = FilePaths::default();
     // Inline modules, each with the depth of braces outside it.
@@ -41,7 +43,6 @@ pub fn read(text: &str) -> FilePaths {
     while at < tokens.len() {
         let modules = || inside.iter().map(|(name, _)| name.clone()).collect::<Segments>();
         match (text_at(at), text_at(at + 1), text_at(at + 2)) {
-            ("#", "[", "cfg") if is_test(&[text_at(at + 4), text_at(at + 6)]) => at = after_item(&tokens, at),
             ("mod", name, "{") => {
                 inside.push((name.to_owned(), depth));
                 depth += 1;
@@ -75,6 +76,24 @@ pub fn read(text: &str) -> FilePaths {
         }
     }
     found
+}
+
+/// The tokens of a file without comments, texts and tests.
+pub fn tokens_outside_tests(text: &str) -> Vec<Token> {
+    let tokens = tokens(text);
+    let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let mut is_kept = vec![true; tokens.len()];
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_attribute = [text_at(at), text_at(at + 1), text_at(at + 2)] == ["#", "[", "cfg"];
+        let after = match is_attribute && is_test(&[text_at(at + 4), text_at(at + 6)]) {
+            true => after_item(&tokens, at),
+            false => at + 1,
+        };
+        is_kept[at..after].fill(after == at + 1);
+        at = after;
+    }
+    tokens.into_iter().zip(is_kept).filter_map(|(token, is_kept)| is_kept.then_some(token)).collect()
 }
 
 /// Whether `cfg(A` or `cfg(all(B` selects tests only.

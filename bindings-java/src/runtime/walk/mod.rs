@@ -2,8 +2,8 @@
 //! it reads ([`environment::WalkEnvironment`]): that of this process in handlers, recorded words in tests. Not here:
 //! offsets and addresses of the VM (`vm::layout`), and names (`names`).
 //!
-//! This folder and `capture` import only each other, the layout folder `vm`, and code that is safe in handlers. Code that installs,
-//! allocates or locks stands outside.
+//! This folder and `capture` import only each other, the layout folder `vm`, and code that is safe in handlers. Code that
+//! installs, allocates or locks stands outside. `cargo xtask tidy` checks it.
 
 mod attribution;
 pub mod code_heap;

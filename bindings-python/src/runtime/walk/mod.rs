@@ -1,7 +1,7 @@
 //! Reads the frame chain and the context of a thread: the parts of the walk that every capture shares. Runs in signal handlers.
 //!
-//! This folder and `capture` import only each other, the layout folder `interpreter`, and code that is safe in handlers. Code
-//! that installs, allocates or locks stands outside.
+//! This folder and `capture` import only each other, the layout folder `interpreter`, and code that is safe in handlers.
+//! Code that installs, allocates or locks stands outside. `cargo xtask tidy` checks it.
 
 pub mod activation;
 pub mod context;
