@@ -29,9 +29,9 @@ use std::sync::Arc;
 use crate::context::LabelSetId;
 use crate::hash::WordMap;
 use crate::runtime::Frame;
-use spanprof_signal::Sequence;
 use spanprof_profile::HeapAge;
 use spanprof_signal::LiveSet;
+use spanprof_signal::Sequence;
 
 pub(crate) use live_stacks::{LiveStack, LiveStacks};
 pub(crate) use peak_profile::{encode_peak, in_use_profiles, InUseProfileInput, PeakProfileInput};

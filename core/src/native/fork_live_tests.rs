@@ -3,9 +3,9 @@
 use crate::fake::FakeRuntime;
 use crate::{Profiler, StatValue};
 use spanprof_config::Config;
+use spanprof_os::current_thread_cpu_ns;
 use spanprof_os::testing::one_at_a_time;
 use spanprof_os::testing::StopOnDrop;
-use spanprof_os::current_thread_cpu_ns;
 use spanprof_signal::fork_generation;
 use spanprof_signal::MAX_PERIODS_AHEAD;
 use std::sync::atomic::{AtomicBool, Ordering};

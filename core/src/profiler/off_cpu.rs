@@ -178,8 +178,7 @@ mod tests {
     fn a_runnable_thread_is_charged_for_exactly_the_time_that_it_had_no_processor() {
         let (mut off_cpu, thread) = (OffCpu::default(), ScriptedThread::default());
         thread.state.set(Some(ThreadState::Runnable));
-        let (mut random, mut cpu_ns, mut delay_ns, mut off_ns) =
-            (spanprof_signal::Sequence::new(5), MS, 40 * MS, 0);
+        let (mut random, mut cpu_ns, mut delay_ns, mut off_ns) = (spanprof_signal::Sequence::new(5), MS, 40 * MS, 0);
         thread.run_delay_ns.set(Some(delay_ns));
         assert_eq!(off_cpu.observe_with(1, 10 * MS, 0, cpu_ns, &thread).share, 0.0, "the delay before the first tick");
         const TICKS: u64 = 10_000;

@@ -26,8 +26,8 @@ use super::wall_repeats::{Comparison, Repeat, Repeats};
 use crate::runtime::{Runtime, RuntimeThread};
 use crate::stats::Counters;
 use spanprof_config::Config;
-use spanprof_signal::Sequence;
 use spanprof_os::Inbox;
+use spanprof_signal::Sequence;
 use spanprof_signal::{
     CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
 };

@@ -11,9 +11,9 @@ use crate::resource::{Resource, SystemProperties};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
 use spanprof_config::{Config, CpuShare, SampleRetention, TailDuration};
-use spanprof_signal::Sequence;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::ProfilesData;
+use spanprof_signal::Sequence;
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags};
 
 const MS: u64 = 1_000_000;

@@ -10,24 +10,18 @@ mod file_shape;
 mod forbidden_text;
 mod handler_folders;
 mod import_cycles;
-mod prose;
 mod ratchet;
 mod rust_paths;
-mod sentences;
 mod source;
 mod type_names;
 mod unsafe_code;
-mod vocabulary;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::step::{StepFailure, StepResult};
 use ratchet::Places;
-use sentences::LongSentence;
 
-/// Allowed counts of banned words.
-const WORDS: &str = "xtask/src/tidy/counts/words.txt";
 /// Allowed counts of type names that are declared more than once.
 const TYPES: &str = "xtask/src/tidy/counts/types.txt";
 
@@ -69,15 +63,12 @@ pub struct TidyReport {
     pub commits: Vec<Violation>,
     /// Printed only: counts that fell, and cycles that shrank.
     pub notices: Vec<String>,
-    /// Printed only: sentences to split.
-    pub long_sentences: Vec<LongSentence>,
 }
 
-/// Content of the work tree, by path, and the terms that are counted in it.
+/// Content of the work tree, by path, and the type names that are declared more than once.
 pub struct WorkTree {
     files: Vec<(String, String)>,
     paths: Vec<String>,
-    words: BTreeMap<String, Places>,
     types: BTreeMap<String, Places>,
 }
 
@@ -86,13 +77,12 @@ impl WorkTree {
     pub fn read() -> StepResult<Self> {
         let root = crate::workspace::root();
         let paths = crate::git::files()?;
-        let mut tree = Self { files: Vec::new(), paths, words: BTreeMap::new(), types: BTreeMap::new() };
+        let mut tree = Self { files: Vec::new(), paths, types: BTreeMap::new() };
         for path in &tree.paths {
             let bytes = std::fs::read(root.join(path))
                 .map_err(|error| StepFailure::new("tidy", format!("cannot read {path}: {error}")))?;
             // Images and recorded profiles are not text; no rule applies to them.
             let Ok(text) = String::from_utf8(bytes) else { continue };
-            vocabulary::collect(path, &text, &mut tree.words);
             type_names::collect(path, &text, &mut tree.types);
             tree.files.push((path.clone(), text));
         }
@@ -102,18 +92,15 @@ impl WorkTree {
 
     /// Runs every rule.
     pub fn check(&self) -> StepResult<TidyReport> {
-        let words = ratchet::compare(WORDS, self.text(WORDS), &self.words, vocabulary::advice);
         let types = ratchet::compare(TYPES, self.text(TYPES), &self.types, |_| "rename all but one".to_owned());
         let cycles = import_cycles::compare(CYCLES, self.text(CYCLES), &import_cycles::find(&self.files));
         let mut report = TidyReport {
-            violations: [words.violations, types.violations, cycles.violations].concat(),
-            notices: [words.notices, types.notices, cycles.notices].concat(),
-            long_sentences: Vec::new(),
+            violations: [types.violations, cycles.violations].concat(),
+            notices: [types.notices, cycles.notices].concat(),
             commits: commits::check()?,
         };
         for (path, text) in &self.files {
             report.violations.extend(of_file(path, text));
-            report.long_sentences.extend(sentences::long(path, text));
         }
         report.violations.extend(binding_modules::check(&self.paths));
         report.violations.extend(handler_folders::check(&self.files));
@@ -126,7 +113,6 @@ impl WorkTree {
     pub fn lower_counts(&self) -> StepResult {
         let cycles = import_cycles::find(&self.files);
         for (path, lowered) in [
-            (WORDS, ratchet::lowered(self.text(WORDS), &self.words)),
             (TYPES, ratchet::lowered(self.text(TYPES), &self.types)),
             (CYCLES, import_cycles::lowered(self.text(CYCLES), &cycles)),
         ] {
@@ -136,9 +122,9 @@ impl WorkTree {
         Ok(())
     }
 
-    /// Places of a counted word, phrase or type name.
-    pub fn places(&self, term: &str) -> Vec<&(String, usize)> {
-        [&self.words, &self.types].into_iter().filter_map(|found| found.get(term)).flatten().collect()
+    /// Places of a type name that is declared more than once.
+    pub fn places(&self, name: &str) -> Vec<&(String, usize)> {
+        self.types.get(name).into_iter().flatten().collect()
     }
 
     fn text(&self, path: &str) -> &str {

@@ -7,18 +7,15 @@ use crate::tidy::{TidyReport, WorkTree};
 ///
 /// `unsafe` only in its places and each with SAFETY; files of at most 500 lines with a header; no empty names, no
 /// unfinished work, no disabled test; dependencies among the crates; a reason beside each dependency; every directory
-/// in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; banned words, repeated type
-/// names and import cycles within the lists of xtask/src/tidy/counts; commits as `area: summary` of 72 characters
+/// in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; repeated type names
+/// and import cycles within the lists of xtask/src/tidy/counts; commits as `area: summary` of 72 characters
 /// with a body.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct TidyArguments {
-    /// lists each use of a banned word or type name
-    #[arg(long, value_name = "TERM")]
+    /// lists each declaration of a type name
+    #[arg(long, value_name = "NAME")]
     places: Option<String>,
-    /// lists the sentences above 30 words in the documents
-    #[arg(long)]
-    sentences: bool,
     /// writes the counts that fell and the cycles that shrank
     #[arg(long)]
     lower: bool,
@@ -33,11 +30,6 @@ pub fn execute(given: &TidyArguments) -> StepResult {
         WorkTree::read()?.lower_counts()?;
     }
     let report = WorkTree::read()?.check()?;
-    if given.sentences {
-        for sentence in &report.long_sentences {
-            println!("{}:{}: {} words: {} …", sentence.path, sentence.line, sentence.words, sentence.start);
-        }
-    }
     conclude(&report, false)
 }
 
@@ -56,12 +48,6 @@ fn conclude(report: &TidyReport, is_published: bool) -> StepResult {
     report.notices.iter().for_each(|notice| println!("note: {notice}"));
     if !report.notices.is_empty() {
         println!("note: `cargo xtask tidy --lower` writes these counts");
-    }
-    if !report.long_sentences.is_empty() {
-        println!(
-            "warning: {} sentences above 30 words in the documents; `cargo xtask tidy --sentences` lists them",
-            report.long_sentences.len()
-        );
     }
     let severity = if is_published { "warning: " } else { "" };
     report.violations.iter().for_each(|violation| println!("{violation}"));
