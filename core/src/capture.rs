@@ -17,9 +17,6 @@ use spanprof_config::{Error, ErrorKind};
 use spanprof_profile::encode::pprof;
 use spanprof_profile::{Profile, ProfilesData, ValueType};
 
-/// Captures that may be open at once; further ones have no samples.
-pub(crate) const MAX_CAPTURES: usize = 64;
-
 /// Timeout for the samples at the end of a capture.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -171,7 +168,7 @@ impl CapturedProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::{context_row, sampled_context_row};
+    use spanprof_aggregate::context::{context_row, sampled_context_row};
     use spanprof_os::thread_context;
 
     #[test]

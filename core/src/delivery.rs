@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::host_log::{log, LogLevel};
-use crate::resource::Resource;
-use crate::window::ClosedWindow;
 use crate::{reduction, sidecar};
+use spanprof_aggregate::{ClosedWindow, Resource};
 use spanprof_config::{Compression, Config, DestinationConfig, DestinationType, Error, ErrorKind, Protocol, Proxies};
 use spanprof_export::{
     BufferSettings, Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory,

@@ -32,9 +32,6 @@ pub mod alloc;
 #[doc(hidden)]
 pub mod binding;
 mod capture;
-mod captured;
-#[cfg(all(test, feature = "conformance"))]
-mod collection_tests;
 #[cfg(feature = "conformance")]
 #[doc(hidden)]
 pub mod conformance;
@@ -47,22 +44,20 @@ pub mod config {
         Protocol, Proxies, RedactionRules, SampleRetention, SecretText, SettingValue, TailDuration, KEYS,
     };
 }
-pub mod context;
+/// Contexts of threads, for the binding of a language.
+pub mod context {
+    pub use spanprof_aggregate::context::{
+        context_row, extend_labels, format_id, intern_labels, labels_lost, labels_of, merge, merge_label_sets,
+        open_context, parse_id, pin_context, with_labels, ContextRow, LabelSetId, Link, PinnedContext,
+    };
+}
 mod delivery;
-mod drain;
-mod engine;
-#[doc(hidden)]
-pub mod fake;
+mod engine_settings;
 mod governor;
-mod hash;
-mod heap;
 mod host_log;
-mod labels;
-mod locations;
 mod metrics;
 #[cfg(feature = "native")]
 mod native;
-mod native_symbols;
 mod output;
 #[cfg(feature = "pprof")]
 pub mod pprof;
@@ -74,12 +69,15 @@ pub mod pyroscope;
 mod reduction;
 mod request;
 mod resource;
-mod retention;
-pub mod runtime;
+/// The interface between the engine and the binding of a language.
+pub mod runtime {
+    pub use spanprof_aggregate::runtime::{
+        capture_nothing, DisabledRuntime, EndedCode, Frame, FrameType, ReportedEvents, Runtime, RuntimeThread,
+    };
+}
 mod sidecar;
 #[cfg(feature = "opentelemetry-sdk")]
 mod span_processor;
-mod stacks;
 pub mod stats;
 #[cfg(feature = "native")]
 pub mod sync;
@@ -91,15 +89,13 @@ mod tag;
 pub use spanprof_os as sys;
 #[cfg(feature = "tower")]
 pub mod tower;
-mod window;
-mod window_sum;
 
 pub use capture::{capture, capture_future, CapturedProfile, OpenCapture};
+#[doc(hidden)]
+pub use engine_settings::native_frame;
 pub use host_log::{set_log_callback, LogCallback, LogLevel, OUTCOME_PREFIX};
 #[cfg(feature = "native")]
 pub use native::NativeRuntime;
-#[doc(hidden)]
-pub use native_symbols::native_frame;
 #[doc(hidden)]
 pub use profiler::control;
 pub use profiler::Profiler;

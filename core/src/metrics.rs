@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use crate::stats::{documented, DocumentedName, StatDoc, StatKind, StatValue, Stats};
+use crate::stats::{documented, DocumentedName, Stats};
+use spanprof_aggregate::{StatDoc, StatKind, StatValue};
 use spanprof_profile::encode::otlp::metrics::{encode, DataPoint, Metric, MetricType};
 use spanprof_profile::Attribute;
 

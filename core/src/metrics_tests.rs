@@ -1,7 +1,8 @@
 //! Names, units, attributes and start times of the metrics.
 
 use super::*;
-use crate::stats::{COUNTERS, OTHER_STATS};
+use crate::stats::OTHER_STATS;
+use spanprof_aggregate::COUNTERS;
 
 const STARTED: u64 = 1_000;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use spanprof_profile::encode::{flamegraph, folded, pprof};
 use spanprof_profile::{transform, LinkId, ProfilesData};
 
-use crate::window_sum::WindowSum;
+use spanprof_aggregate::WindowSum;
 use spanprof_config::{Error, ErrorKind, OutputFormat};
 
 /// The profile type of a flame graph or of folded stacks: the first of these that has samples.
@@ -169,7 +169,7 @@ fn with_process_id(path: &Path, process_id: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window_sum::MIN_PENDING_SAMPLES;
+    use spanprof_aggregate::window::sum::MIN_PENDING_SAMPLES;
     use spanprof_profile::{Function, Line, Location, Profile, ResourceProfiles, Sample, ValueType};
 
     /// A window with one sample of `ns` nanoseconds for each number.

@@ -8,9 +8,9 @@
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::context::{ContextRow, Link};
-use crate::hash::{hash_bytes, WordMap};
 use crate::profiler::Profiler;
+use spanprof_aggregate::context::{ContextRow, Link};
+use spanprof_aggregate::hash::{hash_bytes, WordMap};
 use spanprof_config::SampleRetention;
 use spanprof_os::{monotonic_ns, random};
 use spanprof_signal::{Context, InlineContext, RawSample, SampleFlags, SampleKind};

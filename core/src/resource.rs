@@ -2,38 +2,10 @@
 //! per start; a forked child builds its own.
 
 use crate::sidecar;
+use spanprof_aggregate::{Resource, ResourceAttribute};
 use spanprof_config::Config;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::Attribute;
-
-/// Receivers store each attribute as a label of every series; some refuse more labels.
-const MAX_ATTRIBUTES: usize = 15;
-
-/// An attribute of the resource, always a string. The Collector's exporters (`otlp_http` from 0.161, `otlp_grpc` from
-/// 0.163) rewrite keys and strings to dictionary references. Pyroscope (1.21 to 2.2.1) does not resolve references: an
-/// attribute that keeps an inline number then has a value without a key, and the request is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ResourceAttribute {
-    pub key: String,
-    pub value: String,
-}
-
-impl From<&ResourceAttribute> for Attribute {
-    fn from(attribute: &ResourceAttribute) -> Self {
-        Self::string(attribute.key.as_str(), attribute.value.as_str())
-    }
-}
-
-/// See the module documentation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Resource {
-    pub attributes: Vec<ResourceAttribute>,
-    pub service_name: String,
-    /// Attributes beyond the limit.
-    pub dropped: u64,
-    /// Attributes for the side-cars of files only, redacted as well.
-    pub deployment: Vec<Attribute>,
-}
 
 /// Properties of the process and the system; an argument, so that tests can set them.
 #[derive(Clone, Debug, Default)]
@@ -77,75 +49,59 @@ fn container_id(text: &str) -> Option<String> {
         .find_map(|line| line.split(|c: char| !c.is_ascii_hexdigit()).find(|word| word.len() == 64).map(str::to_owned))
 }
 
-impl Resource {
+impl SystemProperties {
     /// The resource of this process, redacted: the attributes as they were detected leave this function nowhere.
-    pub fn new(
+    pub fn resource(
+        &self,
         config: &Config,
         runtime: Vec<(String, String)>,
-        system: &SystemProperties,
         redactor: &mut ProfileRedactor,
-    ) -> Self {
-        let mut resource = Self::unredacted(config, runtime, system);
+    ) -> Resource {
+        let mut resource = self.unredacted(config, runtime);
         let attributes = resource.attributes.iter().map(Into::into).collect();
         let text = |attribute: Attribute| ResourceAttribute {
             value: attribute.value.as_ref().to_string(),
             key: attribute.key,
         };
         resource.attributes = redactor.resource(attributes).into_iter().map(text).collect();
-        resource.deployment = redactor.resource(system.deployment.clone());
+        resource.deployment = redactor.resource(self.deployment.clone());
         let name = resource.attributes.iter().find(|attribute| attribute.key == "service.name");
         resource.service_name = name.map(|name| name.value.clone()).unwrap_or_default();
         resource
     }
 
     /// Attributes of the user come first, so the limit drops detected ones only.
-    fn unredacted(config: &Config, runtime: Vec<(String, String)>, system: &SystemProperties) -> Self {
+    fn unredacted(&self, config: &Config, runtime: Vec<(String, String)>) -> Resource {
         let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let service_name = [
             Some(config.service_name.clone()),
             config.resource_attributes.get("service.name").cloned(),
             from_runtime("service.name"),
-            Some(system.program.clone()),
+            Some(self.program.clone()),
         ]
         .into_iter()
         .flatten()
         .find(|name| !name.is_empty())
         .unwrap_or_else(|| "unknown_service".to_owned());
 
-        let mut resource = Self { service_name: service_name.clone(), ..Self::default() };
+        let mut resource = Resource { service_name: service_name.clone(), ..Resource::default() };
         resource.add("service.name", &service_name);
         for (key, value) in &config.resource_attributes {
             resource.add(key, value);
         }
-        resource.add("service.instance.id", &system.instance_id);
-        resource.add("process.pid", &system.process_id.to_string());
+        resource.add("service.instance.id", &self.instance_id);
+        resource.add("process.pid", &self.process_id.to_string());
         for (key, value) in &runtime {
             resource.add(key, value);
         }
         resource.add("telemetry.sdk.name", "spanprof");
         resource.add("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
-        resource.add("host.name", &system.host_name);
-        if let Some(container_id) = &system.container_id {
+        resource.add("host.name", &self.host_name);
+        if let Some(container_id) = &self.container_id {
             resource.add("container.id", container_id);
         }
-        resource.add("process.executable.name", &system.program);
+        resource.add("process.executable.name", &self.program);
         resource
-    }
-
-    fn add(&mut self, key: &str, value: &str) {
-        if key.is_empty() || value.is_empty() || self.attributes.iter().any(|known| known.key == key) {
-            return;
-        }
-        if self.attributes.len() == MAX_ATTRIBUTES {
-            self.dropped += 1;
-            return;
-        }
-        self.attributes.push(ResourceAttribute { key: key.to_owned(), value: value.to_owned() });
-    }
-
-    #[cfg(test)]
-    fn text(&self, key: &str) -> Option<&str> {
-        self.attributes.iter().find(|known| known.key == key).map(|known| known.value.as_str())
     }
 }
 
@@ -166,7 +122,7 @@ mod tests {
     }
 
     fn resource_of(config: &Config, runtime: Vec<(String, String)>) -> Resource {
-        Resource::new(config, runtime, &system(), &mut ProfileRedactor::new(config.redaction_settings(&[])))
+        system().resource(config, runtime, &mut ProfileRedactor::new(config.redaction_settings(&[])))
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
-use crate::context::{context_row, merge, open_context, pin_context, with_labels, ContextRow, PinnedContext};
+use spanprof_aggregate::context::{
+    context_row, merge, open_context, pin_context, with_labels, ContextRow, PinnedContext,
+};
 use spanprof_os::thread_context;
 
 /// Prepared labels: an immutable label set, interned once, so that entering a scope costs tens of nanoseconds. The limits of
@@ -116,21 +118,24 @@ fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
 
 /// The active span of OpenTelemetry's context of this thread.
 #[cfg(feature = "opentelemetry")]
-fn active_span() -> crate::context::Link {
+fn active_span() -> spanprof_aggregate::context::Link {
     use opentelemetry::trace::TraceContextExt;
     opentelemetry::Context::map_current(|context| {
         let span = context.span();
         let span = span.span_context();
         match span.is_valid() {
-            true => crate::context::Link { trace_id: span.trace_id().to_bytes(), span_id: span.span_id().to_bytes() },
-            false => crate::context::Link::default(),
+            true => spanprof_aggregate::context::Link {
+                trace_id: span.trace_id().to_bytes(),
+                span_id: span.span_id().to_bytes(),
+            },
+            false => spanprof_aggregate::context::Link::default(),
         }
     })
 }
 
 #[cfg(not(feature = "opentelemetry"))]
-fn active_span() -> crate::context::Link {
-    crate::context::Link::default()
+fn active_span() -> spanprof_aggregate::context::Link {
+    spanprof_aggregate::context::Link::default()
 }
 
 pin_project_lite::pin_project! {
@@ -140,7 +145,7 @@ pin_project_lite::pin_project! {
         future: F,
         labels: Labels,
         // The context of the last poll: outer context, active span, context id, and its pin.
-        opened: Option<(u64, crate::context::Link, u64, PinnedContext)>,
+        opened: Option<(u64, spanprof_aggregate::context::Link, u64, PinnedContext)>,
     }
 }
 
@@ -226,7 +231,7 @@ pub fn bind_future<F: Future>(future: F) -> impl Future<Output = F::Output> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::labels_of;
+    use spanprof_aggregate::context::labels_of;
 
     fn current_labels() -> Vec<(String, String)> {
         labels_of(context_row(thread_context::current()).unwrap().label_set)

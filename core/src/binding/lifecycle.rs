@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::context::{ContextRow, Link};
 use crate::pull::{self, PullRequest, PullResponse, PullTransport};
-use crate::runtime::{DisabledRuntime, Runtime};
 use crate::{request, CapturedProfile, Profiler, RequestEnd};
+use spanprof_aggregate::context::{ContextRow, Link};
+use spanprof_aggregate::runtime::{DisabledRuntime, Runtime};
 use spanprof_config::{Config, ConfigPatch, ConfigValue, Error, KEYS};
 
 /// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled

@@ -12,8 +12,8 @@ use spanprof_signal::{Context, RawFrame, RawSample, RawStack, SampleFlags, Sampl
 
 use super::event_sampling::select_event;
 use super::ffi_guard;
-use crate::runtime::ReportedEvents;
 use crate::Profiler;
+use spanprof_aggregate::runtime::ReportedEvents;
 use spanprof_os::random;
 
 /// The threshold while no waits are reported.

@@ -10,14 +10,14 @@ pub use run::{run, run_in, value_from_yaml, Language, RustLanguage};
 
 use std::sync::Arc;
 
-use crate::engine::{Engine, WindowEnd};
-use crate::fake::FakeRuntime;
-use crate::resource::{Resource, SystemProperties};
-use crate::runtime::Runtime;
-use crate::stats::{Counters, Stats};
+use crate::engine_settings::{engine_settings, system_access};
+use crate::resource::SystemProperties;
+use crate::stats::Stats;
 use crate::{reduction, request};
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_aggregate::{Counters, Engine, WindowEnd};
 use spanprof_config::Config;
-use spanprof_os::CpuAccount;
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::transform::Reduction;
@@ -57,14 +57,14 @@ pub struct ScriptedEngine {
     runtime: Arc<FakeRuntime>,
     counters: Arc<Counters>,
     position: u64,
-    account: CpuAccount,
+    unattributed_ns: u64,
 }
 
 impl ScriptedEngine {
     /// An engine with a configuration; sets the limits of labels and contexts as `start` does.
     pub fn new(config: &Config) -> Self {
-        crate::labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
-        crate::context::set_max_contexts(config.max_contexts);
+        spanprof_aggregate::labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
+        spanprof_aggregate::context::set_max_contexts(config.max_contexts);
         let runtime = FakeRuntime::new();
         let system = SystemProperties {
             process_id: 42,
@@ -75,12 +75,20 @@ impl ScriptedEngine {
             deployment: Vec::new(),
         };
         let mut redactor = ProfileRedactor::new(config.redaction_settings(&[]));
-        let resource = Resource::new(config, runtime.resource_attributes(), &system, &mut redactor);
+        let resource = system.resource(config, runtime.resource_attributes(), &mut redactor);
         let counters = Arc::new(Counters::default());
-        let engine = Engine::new(config, runtime.clone(), resource, redactor, counters.clone(), 0);
+        let engine = Engine::new(
+            engine_settings(config),
+            system_access(),
+            runtime.clone(),
+            resource,
+            redactor,
+            counters.clone(),
+            0,
+        );
         let destination = config.effective_destinations().into_iter().next();
         let reduction = destination.map(|first| reduction::of_destination(&first, config)).unwrap_or_default();
-        Self { engine, reduction, runtime, counters, position: 0, account: CpuAccount::default() }
+        Self { engine, reduction, runtime, counters, position: 0, unattributed_ns: 0 }
     }
 
     /// Adds one sample.
@@ -88,10 +96,6 @@ impl ScriptedEngine {
         let frames: Vec<_> = sample.stack.rsplit(';').map(|name| self.frame(name)).collect();
         let first = if sample.first_of_thread { SampleFlags::FIRST_OF_THREAD } else { 0 };
         let truncated = if sample.truncated { SampleFlags::TRUNCATED } else { 0 };
-        if sample.kind == SampleKind::Cpu {
-            self.account.sampled_ns += sample.values[0];
-            self.account.process_ns += sample.values[0];
-        }
         self.engine.process(
             self.position,
             &RawSample {
@@ -145,7 +149,7 @@ impl ScriptedEngine {
 
     /// Adds CPU time without samples.
     pub fn add_unattributed(&mut self, ns: u64) {
-        self.account.process_ns += ns;
+        self.unattributed_ns += ns;
     }
 
     /// Monotonic time at which the open window is due.
@@ -165,10 +169,11 @@ impl ScriptedEngine {
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,
             unix_offset_ns: UNIX_OFFSET_NS,
-            account: Some(self.account),
+            unattributed_ns: Some(self.unattributed_ns),
             is_alive: &mut |_| true,
             only: None,
             in_use: true,
+            sums_since_start: false,
         });
         closed.map(|closed| self.reduction.apply(closed.data))
     }
@@ -176,7 +181,7 @@ impl ScriptedEngine {
     /// The engine's counters.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        self.counters.append_to(&mut stats);
+        stats.add_counters(&self.counters);
         stats
     }
 }

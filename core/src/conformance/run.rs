@@ -7,16 +7,15 @@ use serde_norway::Value;
 
 use super::case::{Case, Close, Cycle, EndRequest, Expect, SampleStep, ScopeLabels};
 use super::{ScriptedEngine, ScriptedSample, UNIX_OFFSET_NS};
-use crate::context::{context_row, open_context, ContextRow, Link};
 use crate::request::{self, RequestEnd};
 use crate::tag::{bind, tag_wrapper, Labels};
+use spanprof_aggregate::context::{context_row, open_context, ContextRow, Link};
 use spanprof_config::{Config, ConfigValue, SampleRetention};
 use spanprof_os::thread_context;
 use spanprof_profile::encode::folded;
 use spanprof_profile::transform::tree;
 use spanprof_profile::{ProfilesData, Value as AttributeValue};
-use spanprof_signal::SampleKind;
-use spanprof_signal::Sequence;
+use spanprof_signal::{SampleKind, Sequence};
 
 /// The API of a language in a case.
 pub trait Language {

@@ -2,12 +2,11 @@
 //! documented descriptors of the parent. In `sys` because fork is unsafe.
 
 use super::fork_live_tests::in_forked_child;
-use crate::fake::FakeRuntime;
-use crate::runtime::{Frame, Runtime};
 use crate::Profiler;
+use spanprof_aggregate::runtime::{Frame, Runtime};
+use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_config::{Config, DestinationConfig, DestinationType};
-use spanprof_os::testing::one_at_a_time;
-use spanprof_os::testing::StopOnDrop;
+use spanprof_os::testing::{one_at_a_time, StopOnDrop};
 use spanprof_read::decode;
 use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, SampleFlags, SampleKind,

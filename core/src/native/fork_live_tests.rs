@@ -1,13 +1,12 @@
 //! The profiler in forked children, with real forks. In `sys` because fork is unsafe.
 
-use crate::fake::FakeRuntime;
-use crate::{Profiler, StatValue};
+use crate::Profiler;
+use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_aggregate::StatValue;
 use spanprof_config::Config;
 use spanprof_os::current_thread_cpu_ns;
-use spanprof_os::testing::one_at_a_time;
-use spanprof_os::testing::StopOnDrop;
-use spanprof_signal::fork_generation;
-use spanprof_signal::MAX_PERIODS_AHEAD;
+use spanprof_os::testing::{one_at_a_time, StopOnDrop};
+use spanprof_signal::{fork_generation, MAX_PERIODS_AHEAD};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -115,7 +114,7 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
                 while running.load(Ordering::Relaxed) {
                     let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
                     let value = format!("{worker} {round}");
-                    crate::context::intern_labels(&[("fork", value.as_str())]);
+                    spanprof_aggregate::context::intern_labels(&[("fork", value.as_str())]);
                     burn(2_000_000);
                     if round.is_multiple_of(3) {
                         profiler.stop();
@@ -130,7 +129,7 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
                 if fork_generation() != generation + 1 {
                     return 1;
                 }
-                crate::context::intern_labels(&[("child", "new value in the child")]);
+                spanprof_aggregate::context::intern_labels(&[("child", "new value in the child")]);
                 // The parent may have been stopping: the child can also start explicitly.
                 let own = match own {
                     Some(own) => own,
@@ -161,7 +160,7 @@ fn locks_held_by_the_parents_threads_block_no_thread_of_the_child() {
     let code = profiler.with_locks_held(|| {
         in_forked_child(|| {
             let Some(own) = Profiler::after_fork_in_child() else { return 1 };
-            crate::context::intern_labels(&[("child", "after a fork under locks")]);
+            spanprof_aggregate::context::intern_labels(&[("child", "after a fork under locks")]);
             if !own.is_running() || !is_in_state(&own, "running") {
                 return 2;
             }
@@ -178,7 +177,7 @@ fn before_the_childs_hook_the_parents_profiler_is_stopped_there_and_never_waits(
     let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
     let code = profiler.with_locks_held(|| {
         in_forked_child(|| {
-            crate::context::intern_labels(&[("child", "before the hook")]);
+            spanprof_aggregate::context::intern_labels(&[("child", "before the hook")]);
             if Profiler::running().is_some() || profiler.is_running() {
                 return 1;
             }
@@ -203,7 +202,7 @@ fn before_the_childs_hook_the_parents_profiler_is_stopped_there_and_never_waits(
 #[cfg(feature = "native")]
 #[test]
 fn a_child_resolves_frames_although_the_parent_was_resolving_at_the_fork() {
-    use crate::runtime::Runtime;
+    use spanprof_aggregate::runtime::Runtime;
     let _turn = one_at_a_time();
     spanprof_os::install_fork_hook();
     let frames_of = |code: *const ()| {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::binding::{set_lock_waits_reported, SelfWalks};
 use crate::native::debug_info::DebugSymbols;
-use crate::runtime::{Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
 use crate::Profiler;
+use spanprof_aggregate::runtime::{Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
 use spanprof_config::{Config, Error};
 use spanprof_os::PerProcess;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};

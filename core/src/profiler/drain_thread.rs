@@ -14,9 +14,10 @@ use super::heap_profile;
 use super::metrics_report::MetricsReport;
 use super::session::{CollectionStep, ConfigChange, KindsToClose, Session};
 use super::tick_check::TickCheck;
-use crate::engine::{CollectionTime, Engine, WindowEnd};
+use crate::engine_settings::{engine_settings, system_access};
 use crate::host_log::{log, take_panic, LogLevel};
 use crate::output::OutputFile;
+use spanprof_aggregate::{CollectionTime, Engine, WindowEnd};
 use spanprof_config::Config;
 use spanprof_os::{Clocks, WakeReason};
 use spanprof_profile::redact::ProfileRedactor;
@@ -107,7 +108,8 @@ struct DrainThread<'a> {
 impl<'a> DrainThread<'a> {
     fn new(session: &'a Session, config: &Config) -> Self {
         let engine = Engine::new(
-            config,
+            engine_settings(config),
+            system_access(),
             session.runtime.clone(),
             session.resource.clone(),
             ProfileRedactor::new(session.redaction.clone()),
@@ -187,7 +189,7 @@ impl<'a> DrainThread<'a> {
             if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.scan_if_due()) {
                 // An open window reads the account at its end. The reading costs one system call per thread.
                 if self.engine.due_ns().is_none() {
-                    self.engine.open_for_unattributed(&clocks.account(), spanprof_os::monotonic_ns());
+                    self.engine.open_for_unattributed(clocks.account().unattributed_ns(), spanprof_os::monotonic_ns());
                 }
             }
         }
@@ -394,7 +396,7 @@ impl<'a> DrainThread<'a> {
 
     /// Drains the ring below a position; closes windows that become full.
     fn drain_up_to(&mut self, up_to: u64) {
-        while self.engine.drain(self.session.inbox.ring(), up_to) {
+        while self.engine.drain(self.session.inbox.ring(), up_to, spanprof_os::monotonic_ns()) {
             self.session.counters.windows_closed_early.add(1);
             self.close(None, None, false);
         }
@@ -405,9 +407,9 @@ impl<'a> DrainThread<'a> {
         self.drain_up_to(change.position);
         if let Some((run_number, account)) = change.ended_clocks {
             self.follow_account(run_number);
-            self.engine.add_unattributed_at_end(&account, spanprof_os::monotonic_ns());
+            self.engine.add_unattributed_at_end(account.unattributed_ns(), spanprof_os::monotonic_ns());
             self.close(None, None, true);
-        } else if change.ends_window || self.engine.needs_new_window(&change.config) {
+        } else if change.ends_window || self.engine.needs_new_window(&engine_settings(&change.config)) {
             let clocks = self.session.clocks.load_full();
             self.follow_account_of(&clocks);
             self.close(clocks.map(|clocks| clocks.account()), None, true);
@@ -415,7 +417,7 @@ impl<'a> DrainThread<'a> {
         if change.ends_window {
             self.engine.begin_at(spanprof_os::monotonic_ns());
         }
-        self.engine.apply(&change.config);
+        self.engine.apply(engine_settings(&change.config), spanprof_os::monotonic_ns());
         self.engine.set_comment(change.comment.clone());
         self.session.update_wall();
     }
@@ -434,7 +436,7 @@ impl<'a> DrainThread<'a> {
         let head = session.inbox.ring().head();
         // A later run that began meanwhile has samples before `head`.
         let up_to = if last && !session.is_superseded() { head } else { self.up_to };
-        while self.engine.drain(session.inbox.ring(), up_to) && last {
+        while self.engine.drain(session.inbox.ring(), up_to, spanprof_os::monotonic_ns()) && last {
             self.close(None, None, false);
         }
         if last {
@@ -451,10 +453,11 @@ impl<'a> DrainThread<'a> {
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,
             unix_offset_ns: unix_offset_ns(),
-            account,
+            unattributed_ns: account.map(|account| account.unattributed_ns()),
             is_alive: &mut |thread_id| !listed || live_threads.contains(&thread_id),
             only,
             in_use,
+            sums_since_start: crate::pull::has_handler(),
         });
         // Scans do this too, but run only with CPU clocks.
         if self.session.config.load().signals && !spanprof_os::fault_guard_owned() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::health;
 use super::session::Session;
 use crate::host_log::{log, LogLevel};
-use crate::window::ClosedWindow;
+use spanprof_aggregate::ClosedWindow;
 use spanprof_export::DestinationStats;
 
 /// Timeout for the response of the destinations.

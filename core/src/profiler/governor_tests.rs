@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Profiler;
-use crate::fake::FakeRuntime;
 use crate::governor::{Governor, LoadInterval, OverheadCost, INTERVAL_NS};
-use crate::stats::StatValue;
+use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_aggregate::StatValue;
 use spanprof_config::{Burst, Config, ConfigPatch, ConfigValue};
 use spanprof_os::testing::in_child;
 use spanprof_profile::ProfilesData;

@@ -5,7 +5,7 @@ use super::pull::DRAIN_TIMEOUT;
 use super::session::{CollectionStep, GUARD_COLLECTION};
 use super::Profiler;
 use crate::pull::ProfileName;
-use crate::window::SampleSelection;
+use spanprof_aggregate::SampleSelection;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::SampleKind;
 

@@ -2,9 +2,9 @@
 
 use super::session::Session;
 use super::{governor, heap_profile, pull};
-use crate::context::opened_and_refused;
-use crate::labels;
-use crate::stats::{Counters, Stats};
+use crate::stats::Stats;
+use spanprof_aggregate::context::opened_and_refused;
+use spanprof_aggregate::{labels, Counters};
 use spanprof_config::Config;
 use spanprof_export::{DestinationStats, MetricsStats, RemovedFiles};
 use spanprof_os::ClockCounters;
@@ -16,7 +16,7 @@ pub(super) fn stats(session: Option<&Session>, config: &Config) -> Stats {
     stats.text("state", state(session, config));
     match session {
         Some(session) => session_stats(session, &mut stats),
-        None => Counters::default().append_to(&mut stats),
+        None => stats.add_counters(&Counters::default()),
     }
     table_stats(&mut stats);
     let effective = session.map(|session| session.governor.load().limited(&session.effective.load()));
@@ -27,7 +27,7 @@ pub(super) fn stats(session: Option<&Session>, config: &Config) -> Stats {
 /// Losses of this run by reason, without zeroes.
 pub(super) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
     let mut stats = Stats::default();
-    session.counters.append_to(&mut stats);
+    stats.add_counters(&session.counters);
     clock_stats(session, &mut stats);
     DropReason::ALL
         .iter()
@@ -53,7 +53,7 @@ fn state(session: Option<&Session>, config: &Config) -> String {
 }
 
 fn session_stats(session: &Session, stats: &mut Stats) {
-    session.counters.append_to(stats);
+    stats.add_counters(&session.counters);
     clock_stats(session, stats);
     heap_profile::append_stats(session, stats);
     pull::append_stats(session, stats);
@@ -196,6 +196,6 @@ mod tests {
     fn a_destination_without_an_error_has_an_empty_last_error() {
         let mut stats = Stats::default();
         destination_stats(0, &DestinationStats::default(), &mut stats);
-        assert_eq!(stats.get("export.0.last_error"), Some(&crate::StatValue::Text(String::new())));
+        assert_eq!(stats.get("export.0.last_error"), Some(&spanprof_aggregate::StatValue::Text(String::new())));
     }
 }

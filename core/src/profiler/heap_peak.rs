@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::session::Session;
-use crate::engine::Engine;
 use crate::host_log::{log, LogLevel};
-use crate::resource::Resource;
+use spanprof_aggregate::{Engine, Resource};
 use spanprof_config::{Config, Error, ErrorKind};
 use spanprof_os::PeakFile;
 use spanprof_profile::heap_peak::{self, PeakProcess, PeakRecord, PAGE_BYTES, RECORD_BYTES};

@@ -41,11 +41,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 
 use crate::host_log::{log, LogLevel};
-use crate::runtime::Runtime;
 use crate::stats::Stats;
-use crate::window::ClosedWindow;
-use crate::{context, labels};
 use session::{Inherited, Session};
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::{context, labels, ClosedWindow};
 use spanprof_config::{Config, ConfigPatch, ConfigSource, Error, ErrorKind, RunningConfig, SampleRetention};
 use spanprof_os::PerProcess;
 use spanprof_profile::ProfilesData;

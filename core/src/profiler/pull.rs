@@ -15,7 +15,7 @@ use crate::pull::{
 };
 use crate::reduction;
 use crate::stats::Stats;
-use crate::window::SampleSelection;
+use spanprof_aggregate::SampleSelection;
 use spanprof_config::{Config, DestinationConfig, DestinationType};
 use spanprof_export::{HttpListener, HttpRequest};
 use spanprof_profile::encode::{pprof, text};

@@ -11,8 +11,8 @@ use super::session::{ConfigChange, Session};
 use super::start_stop::{earliest, start_clocks, thread_error, warn_without_walks};
 use super::{heap_profile, wall_thread};
 use crate::host_log::{log, LogLevel};
-use crate::runtime::ReportedEvents;
-use crate::{context, labels};
+use spanprof_aggregate::runtime::ReportedEvents;
+use spanprof_aggregate::{context, labels};
 use spanprof_config::{Config, Error, RunningConfig};
 
 impl Session {

@@ -9,15 +9,12 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::wall_thread::{WallDemand, WallThread};
 use super::watched_file::WatchedFile;
-use crate::capture::MAX_CAPTURES;
 use crate::delivery::WindowDelivery;
 use crate::governor::Governor;
-use crate::hash::WordMap;
 use crate::output::OutputFile;
-use crate::resource::Resource;
-use crate::runtime::Runtime;
-use crate::stats::Counters;
-use crate::window::SampleSelection;
+use spanprof_aggregate::hash::WordMap;
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::{Counters, Resource, SampleSelection, MAX_CAPTURES};
 use spanprof_config::{Burst, Config, RunningConfig};
 use spanprof_export::HttpListener;
 use spanprof_os::{Clocks, CpuAccount, Inbox, PeakFile};

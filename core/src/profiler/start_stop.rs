@@ -12,14 +12,13 @@ use super::outcome::OutcomeReport;
 use super::session::{DrainControl, Inherited, PullState, Session};
 use super::watched_file::WatchedFile;
 use super::{drain_thread, heap_peak, heap_profile, pull};
-use crate::context;
 use crate::delivery::WindowDelivery;
-use crate::hash::hash_bytes;
 use crate::host_log::{log, LogLevel};
 use crate::output::OutputFile;
-use crate::resource::{Resource, SystemProperties};
-use crate::runtime::Runtime;
-use crate::stats::Counters;
+use crate::resource::SystemProperties;
+use spanprof_aggregate::hash::hash_bytes;
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::{context, Counters};
 use spanprof_config::{Clock, Config, ConfigSource, Error, ErrorKind, Profiles, RunningConfig};
 use spanprof_os::{ClockChoice, ClockSettings, Clocks, Inbox};
 use spanprof_profile::redact::ProfileRedactor;
@@ -59,8 +58,7 @@ impl Session {
         }
         let redaction = config.redaction_settings(&spanprof_os::random::bytes::<32>());
         let mut redactor = ProfileRedactor::new(redaction.clone());
-        let resource =
-            Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather(), &mut redactor);
+        let resource = SystemProperties::gather().resource(&config, runtime.resource_attributes(), &mut redactor);
         let output = start_output(&mut config)?;
         let peak_file = heap_peak::start(&mut config, &resource)?;
         let delivery = WindowDelivery::start(&mut config, &resource)?;

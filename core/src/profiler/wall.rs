@@ -23,13 +23,12 @@ use super::off_cpu::{OffCpu, Wait};
 use super::torn_stack::{common_root, place_reason};
 use super::wall_pace::{Elapsed, Pace};
 use super::wall_repeats::{Comparison, Repeat, Repeats};
-use crate::runtime::{Runtime, RuntimeThread};
-use crate::stats::Counters;
+use spanprof_aggregate::runtime::{Runtime, RuntimeThread};
+use spanprof_aggregate::Counters;
 use spanprof_config::Config;
 use spanprof_os::Inbox;
-use spanprof_signal::Sequence;
 use spanprof_signal::{
-    CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
+    CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind, Sequence,
 };
 
 /// Maximum number of walks of one thread per tick.

@@ -9,7 +9,7 @@ use super::session::{CollectionStep, Session, GUARD_COLLECTION};
 use super::{current_session, with_lifecycle_lock};
 use crate::capture::CapturedProfile;
 use crate::host_log::{log, LogLevel};
-use crate::window::SampleSelection;
+use spanprof_aggregate::SampleSelection;
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_signal::SampleKind;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::off_cpu::Wait;
-use crate::runtime::RuntimeThread;
+use spanprof_aggregate::runtime::RuntimeThread;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags};
 
 /// Interval between samples of a thread with identical observations.

@@ -44,7 +44,7 @@ impl Runtime for SelfWalkRuntime {
         out.extend(&self.threads);
     }
 
-    fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<crate::runtime::Frame>) {}
+    fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<spanprof_aggregate::runtime::Frame>) {}
 }
 
 struct WalkState {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::wall::WallSampler;
 use super::wall_pace;
-use crate::runtime::Runtime;
-use crate::stats::Counters;
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::Counters;
 use spanprof_config::Config;
 use spanprof_os::{Inbox, StartedThread};
 use spanprof_signal::CaptureOtherFn;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::context::{
+use spanprof_aggregate::context::{
     context_row, extend_labels, labels_of, open_context, pin_context, with_labels, ContextRow, LabelSetId,
     PinnedContext,
 };

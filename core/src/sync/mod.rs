@@ -23,7 +23,7 @@ mod mutex;
 mod rw_lock;
 mod wait;
 
-use crate::runtime::Frame;
+use spanprof_aggregate::runtime::Frame;
 
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
 

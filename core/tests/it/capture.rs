@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof::fake::FakeRuntime;
 use spanprof::sys::thread_context;
 use spanprof::{Config, Profiler};
+use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_profile::{Profile, ProfilesData};
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::profiler::{burn, one_at_a_time, with_receiver, without_destination, Receiver200, TIMEOUT};
 use spanprof::config::DutyCycle;
-use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, Profiler, StatValue};
+use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_profile::{ProfilesData, Value};
 
 fn set(profiler: &Profiler, key: &str, value: ConfigValue) {

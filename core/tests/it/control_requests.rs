@@ -7,8 +7,8 @@ use super::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 use super::pull;
 use serde_json::Value;
 use spanprof::control::{respond, ControlRequest, ControlResponse, TokenCheck};
-use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, Profiler};
+use spanprof_aggregate::testing::FakeRuntime;
 
 /// The body of Alertmanager 0.28 (`webhook_config`, version 4).
 const FIRING: &str = r#"{"receiver":"profile","status":"firing","alerts":[{"status":"firing","labels":{"alertname":"HighLatency",

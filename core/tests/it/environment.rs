@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use spanprof::config::Environment;
-use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ErrorKind, Profiler};
+use spanprof_aggregate::testing::FakeRuntime;
 
 use crate::profiler::one_at_a_time;
 

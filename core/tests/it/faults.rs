@@ -173,7 +173,7 @@ fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
 #[test]
 fn submitted_samples_of_every_kind_reach_the_same_window() {
     let _serial = one_at_a_time();
-    let runtime = spanprof::fake::FakeRuntime::new();
+    let runtime = spanprof_aggregate::testing::FakeRuntime::new();
     let code = runtime.code_of("allocating");
     let config = Config { cpu: false, ..without_destination() };
     let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
@@ -204,7 +204,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
 #[test]
 fn stop_reports_a_lost_window_be_it_the_last_or_an_earlier_one() {
     let _serial = one_at_a_time();
-    let runtime = spanprof::fake::FakeRuntime::new();
+    let runtime = spanprof_aggregate::testing::FakeRuntime::new();
     // Names of 100 kB exceed the capacity of the queue, which drops the window before the export ends.
     let frames: Vec<_> =
         (0..100).map(|number| RawFrame { code: runtime.code_of(&format!("{number:01000}")), at: 1 }).collect();
@@ -250,7 +250,7 @@ fn a_drain_thread_that_outlives_its_stop_takes_no_sample_and_no_wakeup_of_the_ne
     }
     assert!(!first.stop(), "its drain thread still works");
     let config = Config { cpu: false, ..without_destination() };
-    let next = Profiler::start_with_runtime(config, spanprof::fake::FakeRuntime::new()).unwrap();
+    let next = Profiler::start_with_runtime(config, spanprof_aggregate::testing::FakeRuntime::new()).unwrap();
     submit(&next);
     may_continue.store(true, Ordering::Release);
     while next.stats().counter("samples.submitted") == 0 {

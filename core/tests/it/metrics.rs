@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use prost::{Message, Oneof};
 use spanprof::config::Compression;
-use spanprof::fake::FakeRuntime;
 use spanprof::{Config, Profiler, StatValue, Stats};
+use spanprof_aggregate::testing::FakeRuntime;
 
 use crate::profiler::{burn, one_at_a_time, read_request, without_destination, TIMEOUT};
 

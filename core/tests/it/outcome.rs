@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use spanprof::config::Environment;
-use spanprof::fake::FakeRuntime;
 use spanprof::runtime::Runtime;
 use spanprof::{Config, ConfigPatch, ConfigValue, LogLevel, NativeRuntime, Profiler, SampleKind};
+use spanprof_aggregate::testing::FakeRuntime;
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 

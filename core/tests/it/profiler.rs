@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use spanprof::config::{Compression, Environment};
-use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, ErrorKind, LogLevel, Profiler};
+use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_profile::{ProfilesData, Value};
 use spanprof_read::decode;
 use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind, MAX_PERIODS_AHEAD};

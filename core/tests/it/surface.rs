@@ -22,7 +22,7 @@ impl PublicNames {
         let mut names = Self::default();
         names.read_file(&source.join("lib.rs"), source, Some("crate".to_owned()));
         // Methods of types that the crate exports from the crates below it.
-        for crate_below in ["config"] {
+        for crate_below in ["config", "aggregate"] {
             let source = source.with_file_name("crates").join(crate_below).join("src");
             names.read_file(&source.join("lib.rs"), &source, None);
         }

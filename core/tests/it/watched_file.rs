@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::profiler::{burn, one_at_a_time, TIMEOUT};
 use spanprof::config::Environment;
-use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, Profiler, StatValue};
+use spanprof_aggregate::testing::FakeRuntime;
 
 struct Directory(PathBuf);
 

@@ -5,16 +5,25 @@ use serde_json::Value;
 use super::Violation;
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
     ("spanprof-export", &[]),
     ("spanprof-os", &["spanprof-signal"]),
+    ("spanprof-aggregate", &["spanprof-signal", "spanprof-profile"]),
     ("spanprof-config", &["spanprof-signal", "spanprof-profile", "spanprof-export"]),
     (
         "spanprof",
-        &["spanprof-signal", "spanprof-profile", "spanprof-config", "spanprof-os", "spanprof-export", "spanprof-read"],
+        &[
+            "spanprof-signal",
+            "spanprof-profile",
+            "spanprof-config",
+            "spanprof-os",
+            "spanprof-aggregate",
+            "spanprof-export",
+            "spanprof-read",
+        ],
     ),
     ("spanprof-cli", &["spanprof", "spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("spanprof-recorded-stack", &["spanprof-signal"]),

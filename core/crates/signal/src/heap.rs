@@ -97,7 +97,7 @@ pub struct HeapSampling {
 }
 
 impl HeapSampling {
-    const fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             interval: AtomicU64::new(1),
             running: AtomicBool::new(false),

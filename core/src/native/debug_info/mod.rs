@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use gimli::{AttributeValue, EndianSlice, LittleEndian, UnitRef};
 
-use crate::hash::WordMap;
-use crate::native_symbols::demangle;
-use crate::runtime::{Frame, FrameType};
 use file::DebugFile;
 use functions::{executing, function_at, Executing, NameAttributes};
 use lines::SourcePosition;
+use spanprof_aggregate::demangle;
+use spanprof_aggregate::hash::WordMap;
+use spanprof_aggregate::runtime::{Frame, FrameType};
 use spanprof_os::FileSymbols;
 use units::{ParsedUnit, Tables, Units};
 

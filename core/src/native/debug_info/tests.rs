@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::native::debug_info::DebugSymbols;
-use crate::runtime::Frame;
+use spanprof_aggregate::runtime::Frame;
 use spanprof_os::testing::in_child;
 
 /// Addresses spread over the functions of this program.

@@ -12,7 +12,7 @@ use super::file::DebugFile;
 use super::functions::{function_ranges, FunctionRange};
 use super::lines::Lines;
 use super::Slice;
-use crate::hash::WordMap;
+use spanprof_aggregate::hash::WordMap;
 
 /// Limit of the headers of units that are kept.
 const MAX_PARSED_BYTES: usize = 1 << 20;

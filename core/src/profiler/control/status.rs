@@ -2,7 +2,8 @@
 
 use serde_json::{json, Map, Value};
 
-use crate::{Profiler, StatValue};
+use crate::Profiler;
+use spanprof_aggregate::StatValue;
 
 pub(super) fn status(profiler: &Profiler) -> Value {
     let mut stats = Map::new();

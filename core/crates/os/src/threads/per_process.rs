@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_child_has_its_own_value_while_the_parent_holds_the_lock_of_its_value() {
-        crate::install_fork_hook();
+        spanprof_signal::count_forks();
         static COUNT: PerProcess<Mutex<u32>> = PerProcess::empty();
         COUNT.with(|count| {
             let mut held = count.lock().unwrap();

@@ -1,0 +1,271 @@
+//! Resolves raw frames to locations. A location is cached until its code ends. Owned by the drain; not shared. Indices
+//! are valid until `forget_all`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::native_symbols::{demangle, frame_of_function, NativeSymbols};
+use crate::hash::WordMap;
+use crate::runtime::{Frame, FrameType, Runtime};
+use spanprof_signal::{DropReason, RawFrame};
+
+/// Capacity for locations. A window that needs more shows `[too_many_stacks]`; the table is cleared after it.
+const MAX_LOCATIONS: usize = 131_072;
+/// Capacity for raw frames: the instruction addresses of one native function share a location.
+const MAX_RAW_FRAMES: usize = 2 * MAX_LOCATIONS;
+/// Capacity for demangled names.
+const MAX_DEMANGLED: usize = 16_384;
+
+/// Index into the table of locations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LocationIndex(pub u32);
+
+/// Locations by raw frame and by content.
+pub(crate) struct LocationTable {
+    by_raw: WordMap<RawFrame, LocationIndex>,
+    /// The cached `RawFrame::at` values of each code; they end together.
+    cached_of_code: WordMap<u64, Vec<u64>>,
+    by_content: HashMap<Arc<[Frame]>, LocationIndex>,
+    contents: Vec<Arc<[Frame]>>,
+    native_symbols: Box<dyn NativeSymbols>,
+    /// Symbol → demangled name. Demangling takes microseconds, and a function has many addresses.
+    demangled: HashMap<String, Arc<str>>,
+    scratch: Vec<Frame>,
+}
+
+impl LocationTable {
+    pub fn new(native_symbols: Box<dyn NativeSymbols>) -> Self {
+        Self {
+            by_raw: WordMap::default(),
+            cached_of_code: WordMap::default(),
+            by_content: HashMap::new(),
+            contents: Vec::new(),
+            native_symbols,
+            demangled: HashMap::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The location of a raw frame; `None` when the table is full. `unnamed` counts frames whose code ended.
+    pub fn location(
+        &mut self,
+        raw: RawFrame,
+        position: u64,
+        runtime: &dyn Runtime,
+        unnamed: &mut u64,
+    ) -> Option<LocationIndex> {
+        if let Some(known) = self.by_raw.get(&raw) {
+            return Some(*known);
+        }
+        if self.contents.len() >= MAX_LOCATIONS || self.by_raw.len() >= MAX_RAW_FRAMES {
+            return None;
+        }
+        let mut frames = std::mem::take(&mut self.scratch);
+        frames.clear();
+        let (mut is_cached, mut may_end) = (true, true);
+        if let Some(reason) = raw.as_reason() {
+            frames.push(reason_frame(reason));
+        } else if let Some(activity) = raw.as_synthetic() {
+            frames.push(Frame { function: activity.name().into(), ..Frame::default() });
+        } else if let Some(pc) = raw.native_pc() {
+            let (frame, is_of_program) = self.native_frame(pc);
+            frames.push(runtime.native_frame(frame));
+            // The program is never unloaded, and a lookup in a large program is expensive.
+            may_end = !is_of_program;
+        } else {
+            runtime.resolve(raw, position, &mut frames);
+            if frames.is_empty() {
+                *unnamed += 1;
+                frames.push(reason_frame(DropReason::CodeEnded));
+                // Not cached: the same words may soon be other code.
+                is_cached = false;
+            }
+        }
+        let location = self.intern(&frames);
+        self.scratch = frames;
+        if is_cached {
+            self.by_raw.insert(raw, location);
+            if may_end {
+                self.cached_of_code.entry(raw.code).or_default().push(raw.at);
+            }
+        }
+        Some(location)
+    }
+
+    /// The frame, and whether its code belongs to the program's executable.
+    fn native_frame(&mut self, pc: u64) -> (Frame, bool) {
+        let unknown = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+        let Some(function) = self.native_symbols.function(pc) else { return (unknown(), false) };
+        let symbol = function.symbol.as_ref().map(|symbol| self.demangled(symbol));
+        (frame_of_function(&function, symbol), function.is_of_program)
+    }
+
+    fn demangled(&mut self, symbol: &str) -> Arc<str> {
+        if let Some(known) = self.demangled.get(symbol) {
+            return known.clone();
+        }
+        let Some(name) = demangle(symbol).map(Arc::<str>::from) else { return symbol.into() };
+        if self.demangled.len() >= MAX_DEMANGLED {
+            self.demangled.clear();
+        }
+        self.demangled.insert(symbol.to_owned(), name.clone());
+        name
+    }
+
+    /// The location of frames that have no raw frame.
+    pub fn intern(&mut self, frames: &[Frame]) -> LocationIndex {
+        if let Some(known) = self.by_content.get(frames) {
+            return *known;
+        }
+        let content: Arc<[Frame]> = frames.into();
+        let index = LocationIndex(self.contents.len() as u32);
+        self.contents.push(content.clone());
+        self.by_content.insert(content, index);
+        index
+    }
+
+    /// The location of a drop reason.
+    pub fn reason(&mut self, reason: DropReason) -> LocationIndex {
+        self.intern(&[reason_frame(reason)])
+    }
+
+    /// Removes the raw frames of `code` from the cache. True when there were any.
+    pub fn code_ended(&mut self, code: u64) -> bool {
+        let Some(cached) = self.cached_of_code.remove(&code) else { return false };
+        for at in cached {
+            self.by_raw.remove(&RawFrame { code, at });
+        }
+        true
+    }
+
+    /// Innermost first.
+    pub fn frames(&self, location: LocationIndex) -> &[Frame] {
+        self.contents.get(location.0 as usize).map_or(&[], |frames| frames)
+    }
+
+    /// As [`Self::frames`], to be kept after the table is cleared.
+    pub fn shared_frames(&self, location: LocationIndex) -> Arc<[Frame]> {
+        self.contents.get(location.0 as usize).cloned().unwrap_or_else(|| Arc::from([]))
+    }
+
+    /// Whether another window of the same size may exceed the table.
+    pub fn is_half_full(&self) -> bool {
+        self.contents.len() > MAX_LOCATIONS / 2 || self.by_raw.len() > MAX_RAW_FRAMES / 2
+    }
+
+    /// Removes native code of libraries, which may be unloaded without notice: it is cached for one window.
+    pub fn forget_native(&mut self) {
+        self.code_ended(RawFrame::native(0).code);
+        self.native_symbols.verify_again();
+    }
+
+    /// Clears everything except the symbol tables, which have a bound of their own and are slow to read; all indices become invalid.
+    pub fn forget_all(&mut self) {
+        self.by_raw.clear();
+        self.cached_of_code.clear();
+        self.by_content.clear();
+        self.contents.clear();
+        self.demangled.clear();
+        self.native_symbols.verify_again();
+    }
+}
+
+/// The frame that shows a drop reason.
+fn reason_frame(reason: DropReason) -> Frame {
+    Frame { function: format!("[{}]", reason.name()).into(), ..Frame::default() }
+}
+
+/// The frame at the root of a stack that was deeper than `max_stack_depth`.
+pub(crate) fn truncated_frame() -> Frame {
+    Frame { function: "[truncated]".into(), ..Frame::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted_engine_testing::{ScriptedSymbols, LIBRARY, PROGRAM};
+    use crate::testing::FakeRuntime;
+
+    fn table() -> LocationTable {
+        LocationTable::new(Box::new(ScriptedSymbols))
+    }
+
+    #[test]
+    fn a_symbol_is_demangled_once() {
+        let mut table = table();
+        let symbol = "_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE";
+        let [first, second] = [0; 2].map(|_| table.demangled(symbol));
+        assert!(Arc::ptr_eq(&first, &second) && &*first == "v8::internal::HeapObject::SizeFromMap");
+        assert_eq!(&*table.demangled("epoll_wait"), "epoll_wait");
+        assert_eq!(table.demangled.len(), 1);
+    }
+
+    #[test]
+    fn forget_native_keeps_the_programs_executable_and_removes_libraries() {
+        let mut table = table();
+        let frames = [PROGRAM, LIBRARY].map(RawFrame::native);
+        for raw in frames {
+            table.location(raw, 0, &*FakeRuntime::new(), &mut 0);
+        }
+        table.forget_native();
+        assert_eq!(frames.map(|raw| table.by_raw.contains_key(&raw)), [true, false]);
+    }
+
+    #[test]
+    fn raw_frames_that_share_one_location_have_a_cap_too() {
+        let mut table = table();
+        let location = table.reason(DropReason::CodeEnded);
+        for pc in 0..MAX_RAW_FRAMES as u64 {
+            assert!(table.by_raw.insert(RawFrame::native(4096 + pc), location).is_none());
+        }
+        let (known, new) = (RawFrame::native(4096), RawFrame::native(LIBRARY));
+        assert!(table.is_half_full());
+        assert_eq!(table.location(known, 0, &*FakeRuntime::new(), &mut 0), Some(location));
+        assert_eq!(table.location(new, 0, &*FakeRuntime::new(), &mut 0), None);
+        table.forget_all();
+        assert!(!table.is_half_full() && table.location(new, 0, &*FakeRuntime::new(), &mut 0).is_some());
+    }
+
+    #[test]
+    fn a_raw_frame_is_resolved_once_and_again_after_its_code_ended() {
+        let runtime = FakeRuntime::new();
+        let code = runtime.define("first", "a.fake", 1);
+        let mut table = table();
+        let mut unnamed = 0;
+        let raw = RawFrame { code, at: 7 };
+        let first = table.location(raw, 0, &*runtime, &mut unnamed).unwrap();
+        assert_eq!(table.location(raw, 1, &*runtime, &mut unnamed), Some(first));
+        assert_eq!(runtime.resolved(), 1);
+
+        runtime.redefine(code, "second", "b.fake", 1);
+        assert!(table.code_ended(code));
+        let second = table.location(raw, 2, &*runtime, &mut unnamed).unwrap();
+        assert_eq!(&*table.frames(first)[0].function, "first");
+        assert_eq!(&*table.frames(second)[0].function, "second");
+    }
+
+    #[test]
+    fn ended_code_becomes_a_reason_frame_and_is_resolved_again() {
+        let runtime = FakeRuntime::new();
+        let mut table = table();
+        let mut unnamed = 0;
+        let raw = RawFrame { code: 1 << 40, at: 0 };
+        for _ in 0..2 {
+            let location = table.location(raw, 0, &*runtime, &mut unnamed).unwrap();
+            assert_eq!(&*table.frames(location)[0].function, "[code_ended]");
+        }
+        assert_eq!((unnamed, runtime.resolved()), (2, 2));
+    }
+
+    #[test]
+    fn native_code_has_the_name_of_its_exported_symbol() {
+        let runtime = FakeRuntime::new();
+        let mut table = table();
+        let raw = RawFrame::native(LIBRARY);
+        let location = table.location(raw, 0, &*runtime, &mut 0).unwrap();
+        assert_eq!(&*table.frames(location)[0].function, "getenv");
+        assert_eq!(table.frames(location)[0].frame_type, FrameType::Native);
+        let unknown = table.location(RawFrame::native(16), 0, &*runtime, &mut 0).unwrap();
+        assert_eq!(&*table.frames(unknown)[0].function, "[native]");
+    }
+}

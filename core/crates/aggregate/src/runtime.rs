@@ -1,0 +1,238 @@
+//! The interface between the engine and a language runtime. The core contains no language: a runtime implements this trait.
+//!
+//! # Contract
+//! 1. **register_thread** runs on the new thread itself, before its clock is armed and never in a handler. It touches every
+//!    thread-local that the capture function reads. The scan of the process finds further threads, which are never
+//!    registered: a capture function must handle them.
+//! 2. **capture** is a plain function pointer, called inside the signal handler on the interrupted thread. It writes raw
+//!    frames leaf first and the thread's context. It obeys the rules of `spanprof-signal`.
+//! 3. **resolve** turns one raw frame into named frames, on the drain thread (or in `stop`, when no drain thread is left).
+//!    The runtime documents why a raw frame is still valid by then (its liveness rule). Code may end while samples of it
+//!    are in the ring; the runtime reports it through [`Runtime::ended`] with the ring position at which it ended.
+//!
+//! Samples enter the ring in two ways: *capture* (on a signal of a clock) and *submit* (by the runtime,
+//! [`spanprof::Profiler::submit`]). The drain treats both alike.
+
+use spanprof_signal::{
+    CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
+};
+
+pub use spanprof_profile::FrameType;
+
+/// A resolved frame, as a profile shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Qualified name of the function.
+    pub function: std::sync::Arc<str>,
+    /// Source file as the runtime reports it; empty when unknown.
+    pub file: std::sync::Arc<str>,
+    /// First line of the function; 0 when unknown.
+    pub start_line: u32,
+    /// Executing line; 0 when unknown.
+    pub line: u32,
+    /// Executing column, 1-based; 0 when unknown.
+    pub column: u32,
+    /// Kind of code: native, or of a language.
+    pub frame_type: FrameType,
+}
+
+/// Code that ended (freed, unloaded, moved). Raw frames with this id at ring positions from `position` on are other code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedCode {
+    /// `RawFrame::code`.
+    pub code: u64,
+    /// Ring position when it ended; earlier entries still refer to the old code.
+    pub position: u64,
+}
+
+/// A thread that the wall sampler may walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuntimeThread {
+    /// Kernel thread id.
+    pub thread_id: u32,
+    /// Word passed back to the capture function of another thread.
+    pub handle: u64,
+}
+
+/// One language runtime in this process.
+pub trait Runtime: Send + Sync + 'static {
+    /// `process.runtime.name` and the like; at most four attributes.
+    fn resource_attributes(&self) -> Vec<(String, String)>;
+
+    /// Walks the interrupted thread; called in the handler.
+    fn capture(&self) -> CaptureFn;
+
+    /// The signal of the CPU clocks where SIGURG is in use: a standard signal (it does not queue) that this runtime leaves
+    /// unused.
+    fn fallback_signal(&self) -> libc::c_int {
+        libc::SIGPROF
+    }
+
+    /// The action of SIGTERM that may be delayed until the last window is delivered, besides SIG_DFL: a handler of the
+    /// language's runtime that only ends the process by the signal. `None`: SIGTERM is never delayed.
+    fn delayed_termination(&self) -> Option<libc::sighandler_t> {
+        None
+    }
+
+    /// Walks another thread for the wall profile; `None` when this runtime cannot.
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        None
+    }
+
+    /// The frame of native code, from that of its symbol: the code may implement a function of the language. Called by the drain
+    /// thread, once for each address.
+    fn native_frame(&self, frame: Frame) -> Frame {
+        frame
+    }
+
+    /// Whether `capture_other` makes the thread walk itself (a self-walk), so that a moving CPU clock does not mean a torn
+    /// stack. `SignalBlocked` means that the request is pending: `capture_other` is called again for this thread.
+    fn uses_self_walks(&self) -> bool {
+        false
+    }
+
+    /// Waits until all self-walks requested since the last call are complete, for at most `timeout`. False when this runtime
+    /// never waits. Called by the wall sampler.
+    fn wait_for_responses(&self, timeout: std::time::Duration) -> bool {
+        let _ = timeout;
+        false
+    }
+
+    /// Whether raw frames of `capture_other` stay valid for a second, even if code ends meanwhile.
+    fn are_frames_stable(&self) -> bool {
+        false
+    }
+
+    /// Rewrites raw frames that `capture_other` returned at ring position `position` so that they stay valid; false where
+    /// that is impossible.
+    fn stabilize_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
+        let _ = (position, frames);
+        self.are_frames_stable()
+    }
+
+    /// The longest interval between ticks of the wall sampler while all threads are blocked. A shorter one costs more
+    /// system calls in an idle process. `None`: as configured. Called after each tick.
+    fn idle_interval(&self) -> Option<std::time::Duration> {
+        Some(std::time::Duration::from_millis(180))
+    }
+
+    /// Notifies the runtime whether the wall sampler runs at its idle rate, where system calls cost more than walks.
+    /// Called before each tick.
+    fn set_idle(&self, is_idle: bool) {
+        let _ = is_idle;
+    }
+
+    /// Whether this runtime submits samples of `kind`. For kinds that are neither captured by a clock nor by the wall sampler.
+    fn submits(&self, kind: SampleKind) -> bool {
+        let _ = kind;
+        false
+    }
+
+    /// Starts and stops reporting events. Called after start and update, and before the last window closes; on any thread.
+    fn set_reported_events(&self, events: ReportedEvents) {
+        let _ = events;
+    }
+
+    /// Called after the control endpoint, the watched file or the end of a burst changed the configuration, for a runtime with
+    /// hooks that only its own threads may install. On any thread; must not wait for a lock of the language.
+    fn settings_changed(&self) {}
+
+    /// Appends the threads that run managed code now; called by the wall sampler without a lock.
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        let _ = out;
+    }
+
+    /// Calls `submit` with the context and the stack, leaf first, of each task of an event loop that is suspended, for the
+    /// profile of threads. Must not wait for a lock of the language. Called by the wall sampler at the end of a window.
+    fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {
+        let _ = submit;
+    }
+
+    /// Installs the allocator hooks, which call [`spanprof_signal::heap::HEAP`]. They stay installed, and do nothing while it is
+    /// stopped. Called before each start of the heap profile, on any thread.
+    ///
+    /// # Errors
+    /// The reason why this process has no heap profile.
+    fn install_heap_hooks(&self) -> Result<(), String> {
+        Err("this runtime does not support it".to_owned())
+    }
+
+    /// Called after [`spanprof_signal::heap::HEAP`] was started, stopped or got another interval, for a runtime whose own
+    /// sampler selects the allocations. On any thread.
+    fn heap_sampling_changed(&self) {}
+
+    /// Submits the samples of allocations that the runtime holds back, for a runtime whose own sampler is read at intervals.
+    /// Called before the last drain of a window and before the heap profile stops, on any thread.
+    fn submit_outstanding_samples(&self) {}
+
+    /// Whether a function belongs to the language's containers and allocator. Stacks of the heap profile leave such functions
+    /// out at their leaf, so that they begin at the code that needed the memory.
+    fn is_of_allocator(&self, frame: &Frame) -> bool {
+        let _ = frame;
+        false
+    }
+
+    /// Whether a function belongs to the implementation of a lock. Stacks of waits leave such functions out at their leaf.
+    fn is_of_lock(&self, frame: &Frame) -> bool {
+        let _ = frame;
+        false
+    }
+
+    /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
+    /// in-use profile, on the drain thread.
+    fn remove_collected_objects(&self) {}
+
+    /// Initializes the thread-locals that `capture` reads, on the thread itself.
+    fn register_thread(&self) {}
+
+    /// Appends the code that ended since the last call, oldest first. Called after the drain read the ring's head.
+    fn ended(&self, out: &mut Vec<EndedCode>) {
+        let _ = out;
+    }
+
+    /// Resolves one raw frame from ring position `position`; innermost first when functions were inlined. An empty `out`
+    /// means that the code has ended: the frame becomes `[code_ended]` and is counted.
+    fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>);
+
+    /// Called after frames were resolved, when no more are due: releases memory that only their resolution needs.
+    fn end_batch(&self) {}
+
+    /// Called in a forked child on its only thread: drops the threads of the parent and keeps the code tables.
+    fn after_fork_in_child(&self) {}
+
+    /// Counters and properties of the runtime for `stats()`: (name, value).
+    fn stats(&self, out: &mut Vec<(&'static str, String)>) {
+        let _ = out;
+    }
+}
+
+/// The events that a runtime reports by itself, as samples of their kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedEvents {
+    /// Pauses for garbage collection.
+    pub gc: bool,
+    /// Waits for locks.
+    pub lock: bool,
+    /// The threshold of [`spanprof::binding::sample_event`] for waits, nanoseconds.
+    pub lock_threshold_ns: u64,
+}
+
+/// The capture function of a runtime without CPU clocks.
+pub fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
+    Captured::Dropped(DropReason::Disabled)
+}
+
+/// The runtime of a disabled profiler: it does not access the language's runtime.
+pub struct DisabledRuntime;
+
+impl Runtime for DisabledRuntime {
+    fn resource_attributes(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn capture(&self) -> CaptureFn {
+        capture_nothing
+    }
+
+    fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
+}

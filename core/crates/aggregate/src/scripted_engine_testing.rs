@@ -1,0 +1,96 @@
+//! Engines in tests: settings as by default, and native functions at scripted addresses.
+
+use std::sync::Arc;
+
+use crate::resolve::native_symbols::{NativeFunction, NativeSymbols};
+use crate::retention::{SlowLimit, TailPolicy};
+use crate::testing::FakeRuntime;
+use crate::window::WindowSettings;
+use crate::{Counters, Engine, EngineSettings, Resource, SystemAccess};
+use spanprof_profile::redact::{ProfileRedactor, RedactionSettings};
+use spanprof_signal::heap::HeapSampling;
+
+/// Addresses of functions in the program.
+pub const PROGRAM: u64 = 0x100_0000;
+/// Addresses of functions in a library.
+pub const LIBRARY: u64 = 0x200_0000;
+
+/// `main` in the program and `getenv` in a library.
+pub struct ScriptedSymbols;
+
+impl NativeSymbols for ScriptedSymbols {
+    fn function(&mut self, pc: u64) -> Option<NativeFunction> {
+        let (symbol, file) = match pc {
+            LIBRARY.. => ("getenv", "/lib/libc.so.6"),
+            PROGRAM.. => ("main", "/bin/program"),
+            _ => return None,
+        };
+        Some(NativeFunction {
+            symbol: Some(symbol.into()),
+            file: file.into(),
+            is_of_program: pc < LIBRARY,
+            is_own: false,
+        })
+    }
+
+    fn verify_again(&mut self) {}
+}
+
+pub const WINDOW: WindowSettings = WindowSettings {
+    cpu_period_ns: 10_000_000,
+    wall_period_ns: 10_000_000,
+    heap_interval_bytes: 524_288,
+    interval_ns: 10_000_000_000,
+    keep_timestamps: false,
+    thread_labels: false,
+    thread_name: |_| None,
+    wall: true,
+    strips_links: false,
+};
+
+pub fn settings() -> EngineSettings {
+    EngineSettings {
+        window: WINDOW,
+        max_stacks: 32_768,
+        heap_interval: 524_288,
+        heap_live_samples: 65_536,
+        heap_age: false,
+        retention: None,
+        tags: Vec::new(),
+        service_name_attribute: true,
+        duty_cycles: Vec::new(),
+        sums_since_start: false,
+    }
+}
+
+/// Retention as by default.
+pub fn tail_policy() -> TailPolicy {
+    TailPolicy {
+        duration: Some(SlowLimit::Percentile),
+        cpu_share: None,
+        allocated_bytes: None,
+        errors: true,
+        max_bytes: 8 << 20,
+    }
+}
+
+/// Settings with retention.
+pub fn with_retention(policy: TailPolicy) -> EngineSettings {
+    EngineSettings { window: WindowSettings { strips_links: true, ..WINDOW }, retention: Some(policy), ..settings() }
+}
+
+pub fn redactor() -> ProfileRedactor {
+    ProfileRedactor::new(RedactionSettings { default_patterns: true, rules: Vec::new(), hash_key: Vec::new() })
+}
+
+pub fn engine(settings: EngineSettings, runtime: &Arc<FakeRuntime>, counters: &Arc<Counters>) -> Engine {
+    let heap: &'static HeapSampling = Box::leak(Box::new(HeapSampling::new()));
+    let native_symbols = Box::new(ScriptedSymbols);
+    let system = SystemAccess { profile_id: || [1; 16], seed: 7, heap, native_symbols };
+    Engine::new(settings, system, runtime.clone(), Resource::default(), redactor(), counters.clone(), 0)
+}
+
+/// The counter of a name.
+pub fn counter(counters: &Counters, name: &str) -> u64 {
+    counters.values().find(|(known, _)| *known == name).map_or(0, |(_, value)| value)
+}

@@ -1,0 +1,387 @@
+//! Turns an open window into immutable profiles over a dictionary without unused entries. Pure: times and random ids
+//! are arguments.
+
+use super::{DetailedSample, SampleKey, SampleTotals, Series, Window, KINDS};
+use crate::context::{labels_of, LabelSetId};
+use crate::hash::WordMap;
+use crate::resolve::locations::{LocationIndex, LocationTable};
+use crate::resolve::stacks::{StackIndex, StackTable};
+use crate::resource::ResourceAttribute;
+use crate::runtime::Frame;
+use spanprof_profile::encode::pprof::names;
+use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
+use spanprof_profile::{
+    AttributeSetId, Dictionary, Function, HeapAge, Line, LinkId, Location, LocationId, Profile, ProfilesData,
+    ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
+};
+use spanprof_signal::SampleKind;
+
+/// Arguments of [`Window::close`].
+pub(crate) struct CloseInput<'a> {
+    pub locations: &'a LocationTable,
+    pub stacks: &'a StackTable,
+    pub resource: &'a [ResourceAttribute],
+    /// Static labels of every sample.
+    pub tags: &'a [(String, String)],
+    /// Added to every sample when not empty.
+    pub service_name: &'a str,
+    /// Comment on each profile; empty for none.
+    pub comment: &'a str,
+    pub now_monotonic_ns: u64,
+    /// Unix time minus monotonic time.
+    pub unix_offset_ns: i128,
+    /// Generates a random id for each profile.
+    pub profile_id: fn() -> [u8; 16],
+    /// Text of the duty cycle of each kind that has one.
+    pub duty_cycles: &'a [(SampleKind, String)],
+    /// Closes this kind only; `None`: all kinds.
+    pub only: Option<SampleKind>,
+}
+
+/// A closed window. Its profiles can be encoded after [`ClosedWindow::redacted`] only.
+#[derive(Clone, Debug)]
+pub struct ClosedWindow<Data = ProfilesData> {
+    pub data: Data,
+    pub start_unix_ns: u64,
+    pub duration_ns: u64,
+    /// Number of raw samples.
+    pub samples: u64,
+    /// Number of distinct stacks.
+    pub stacks: u64,
+}
+
+impl ClosedWindow {
+    /// Redacted profiles that were closed before, from the first start to the last end.
+    pub fn of_profiles(data: ProfilesData) -> Self {
+        let times = || data.profiles().map(|(_, profile)| profile);
+        let start_unix_ns = times().map(|profile| profile.time_unix_nano).min().unwrap_or_default();
+        let end_unix_ns = times().map(Profile::end_unix_nano).max().unwrap_or_default();
+        let samples = data.sample_count() as u64;
+        ClosedWindow { data, start_unix_ns, duration_ns: end_unix_ns - start_unix_ns, samples, stacks: 0 }
+    }
+}
+
+impl ClosedWindow<UnredactedProfiles> {
+    /// The window without the texts that the redactor removes.
+    pub fn redacted(self, redactor: &mut ProfileRedactor) -> ClosedWindow {
+        let Self { data, start_unix_ns, duration_ns, samples, stacks } = self;
+        ClosedWindow { data: data.redacted(redactor), start_unix_ns, duration_ns, samples, stacks }
+    }
+}
+
+/// One profile type of a sample kind.
+pub(super) struct ProfileType {
+    pub sample_type: (&'static str, &'static str),
+    pub period_type: (&'static str, &'static str),
+    /// Index of its value in [`SampleTotals::values`].
+    value: usize,
+    /// Type of the other value, if that is the exact measurement.
+    pub exact_type: Option<(&'static str, &'static str)>,
+}
+
+const fn profile_type(
+    value: usize,
+    sample_type: (&'static str, &'static str),
+    period: (&'static str, &'static str),
+) -> ProfileType {
+    ProfileType { sample_type, period_type: period, value, exact_type: None }
+}
+
+pub(super) fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
+    const NS: &str = "nanoseconds";
+    const CPU: &[ProfileType] = &[ProfileType {
+        sample_type: ("samples", "count"),
+        period_type: ("cpu", NS),
+        value: 0,
+        exact_type: Some(("cpu", NS)),
+    }];
+    const WALL: &[ProfileType] = &[profile_type(0, ("wall", NS), ("wall", NS))];
+    // Pyroscope groups the types by the period type; its dashboards call these groups `memory` and `mutex`.
+    const ALLOC: &[ProfileType] = &[
+        profile_type(0, ("alloc_space", "bytes"), ("memory", "bytes")),
+        profile_type(1, ("alloc_objects", "count"), ("memory", "bytes")),
+    ];
+    const IN_USE: &[ProfileType] = &[
+        profile_type(0, ("inuse_space", "bytes"), ("memory", "bytes")),
+        profile_type(1, ("inuse_objects", "count"), ("memory", "bytes")),
+    ];
+    const LOCK: &[ProfileType] = &[
+        profile_type(1, ("contentions", "count"), ("mutex", "count")),
+        profile_type(0, ("delay", NS), ("mutex", "count")),
+    ];
+    const EVENT_LOOP: &[ProfileType] = &[profile_type(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
+    const OFF_CPU: &[ProfileType] = &[profile_type(0, ("off_cpu", NS), ("off_cpu", NS))];
+    const GC: &[ProfileType] = &[profile_type(0, ("gc", NS), ("gc", NS))];
+    const THREADS: &[ProfileType] = &[profile_type(0, ("threads", "count"), ("threads", "count"))];
+    match kind {
+        SampleKind::Cpu => CPU,
+        SampleKind::Wall => WALL,
+        SampleKind::Alloc => ALLOC,
+        SampleKind::InUse => IN_USE,
+        SampleKind::Lock => LOCK,
+        SampleKind::EventLoop => EVENT_LOOP,
+        SampleKind::OffCpu => OFF_CPU,
+        SampleKind::Gc => GC,
+        SampleKind::Threads => THREADS,
+        SampleKind::RequestEnd => &[],
+    }
+}
+
+impl Window {
+    /// Closes the window, or one kind of it; `None` when it has no samples.
+    pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow<UnredactedProfiles>> {
+        let opened_ns = self.opened_ns?;
+        let now_ns = input.now_monotonic_ns;
+        let mut first_start_ns = now_ns;
+        let mut raw_samples = 0;
+        let mut builder = ProfileBuilder {
+            input,
+            links: &self.links,
+            thread_names: &self.thread_names,
+            dictionary: Dictionary::new(),
+            location_ids: WordMap::default(),
+            stack_ids: WordMap::default(),
+            attribute_ids: WordMap::default(),
+        };
+        let mut profiles = Vec::new();
+        for code in 1..KINDS as u8 {
+            let Some(kind) = SampleKind::from_code(code) else { continue };
+            if builder.input.only.is_some_and(|only| only != kind) || self.series[code as usize].is_empty() {
+                continue;
+            }
+            let series = std::mem::take(&mut self.series[code as usize]);
+            raw_samples += std::mem::take(&mut self.samples[code as usize]);
+            self.timestamps[code as usize] = 0;
+            if kind == SampleKind::Cpu {
+                self.first_of_thread.clear();
+            }
+            // A kind that was closed separately begins at that close.
+            let start_ns = opened_ns.max(std::mem::replace(&mut self.closed_ns[code as usize], now_ns));
+            first_start_ns = first_start_ns.min(start_ns);
+            let period = self.settings.period(kind);
+            let attributes = builder.profile_attributes(kind, series.longest_block_ns);
+            // Samples that were held since an earlier window.
+            let detailed_start_ns =
+                series.detailed.iter().map(|sample| sample.time_ns).min().map_or(start_ns, |first| first.min(start_ns));
+            for profile_type in profile_types(kind) {
+                let mut add_profile = |samples: Vec<Sample>, start_ns: u64, profile_id: [u8; 16], unix_ns: u64| {
+                    profiles.push(Profile {
+                        sample_type: value_type(profile_type.sample_type),
+                        period_type: value_type(profile_type.period_type),
+                        period: period as i64,
+                        time_unix_nano: unix_ns,
+                        duration_nano: now_ns.saturating_sub(start_ns).max(1),
+                        profile_id,
+                        samples,
+                        exact_type: profile_type.exact_type.map(value_type),
+                        attributes,
+                        ..Profile::default()
+                    });
+                };
+                if !series.entries.is_empty() {
+                    let samples = builder.samples(&series, profile_type);
+                    let id = (builder.input.profile_id)();
+                    add_profile(samples, start_ns, id, builder.unix_ns(start_ns));
+                }
+                // A profile of their own, because all samples of a profile should have timestamps, or none.
+                if !series.detailed.is_empty() {
+                    let samples = builder.detailed_samples(&series, profile_type);
+                    let id = (builder.input.profile_id)();
+                    add_profile(samples, detailed_start_ns, id, builder.unix_ns(detailed_start_ns));
+                }
+            }
+        }
+        let resource = builder.input.resource.iter().map(Into::into).collect();
+        let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles };
+        let stacks = builder.stack_ids.len() as u64;
+        let start_unix_ns = builder.unix_ns(first_start_ns);
+        let duration_ns = now_ns.saturating_sub(first_start_ns).max(1);
+        let data = ProfilesData { dictionary: builder.dictionary, resources: vec![resource] };
+        self.after_close(now_ns);
+        (data.sample_count() > 0).then(|| ClosedWindow {
+            data: UnredactedProfiles::new(data),
+            start_unix_ns,
+            duration_ns,
+            samples: raw_samples,
+            stacks,
+        })
+    }
+
+    fn after_close(&mut self, now_ns: u64) {
+        if self.series.iter().all(Series::is_empty) {
+            self.opened_ns = None;
+            self.links.truncate(1);
+            self.link_ids.retain(|_, id| *id == 0);
+            self.thread_names.clear();
+            self.first_of_thread.clear();
+            self.previous_end_ns = now_ns;
+        }
+    }
+}
+
+struct ProfileBuilder<'a, 'w> {
+    input: CloseInput<'a>,
+    links: &'w [spanprof_profile::Link],
+    thread_names: &'w WordMap<u32, String>,
+    dictionary: Dictionary,
+    location_ids: WordMap<LocationIndex, LocationId>,
+    stack_ids: WordMap<StackIndex, StackId>,
+    attribute_ids: WordMap<(LabelSetId, u32, Option<HeapAge>), AttributeSetId>,
+}
+
+impl ProfileBuilder<'_, '_> {
+    /// The attributes of the profiles of a kind. pprof files write these attributes as comments.
+    fn profile_attributes(&mut self, kind: SampleKind, longest_block_ns: u64) -> AttributeSetId {
+        let duty_cycle = self.input.duty_cycles.iter().find(|(known, _)| *known == kind);
+        let duty_cycle = duty_cycle.map(|(_, text)| format!("duty_cycle={text}"));
+        let longest = (longest_block_ns > 0).then(|| format!("{}{longest_block_ns}", names::LONGEST_BLOCK));
+        let comments =
+            [self.input.comment, duty_cycle.as_deref().unwrap_or_default(), longest.as_deref().unwrap_or_default()];
+        match comments.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join("; ").as_str() {
+            "" => AttributeSetId::default(),
+            comment => {
+                let comment = self.dictionary.attribute(names::COMMENT, Value::String(comment), "");
+                self.dictionary.attribute_set(&[comment])
+            }
+        }
+    }
+
+    fn samples(&mut self, series: &Series, profile_type: &ProfileType) -> Vec<Sample> {
+        let mut entries: Vec<_> = series.entries.iter().collect();
+        // Sorted, so that equal windows have equal bytes.
+        entries.sort_unstable_by_key(|(key, _)| **key);
+        entries.into_iter().map(|(key, totals)| self.sample(key, totals, profile_type)).collect()
+    }
+
+    fn sample(&mut self, key: &SampleKey, totals: &SampleTotals, profile_type: &ProfileType) -> Sample {
+        let observed: Vec<_> = totals
+            .observations
+            .iter()
+            .filter(|(_, values)| values[profile_type.value] > 0)
+            .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[profile_type.value])))
+            .collect();
+        let (timestamps_unix_nano, values) = match observed.is_empty() {
+            true => (Vec::new(), vec![signed(totals.values[profile_type.value])]),
+            false => observed.into_iter().unzip(),
+        };
+        Sample {
+            stack: self.stack(key.stack),
+            attributes: self.attributes(key),
+            link: self.link(key.link),
+            values,
+            timestamps_unix_nano,
+            exact_value: if profile_type.exact_type.is_some() {
+                signed(totals.values[1 - profile_type.value])
+            } else {
+                0
+            },
+        }
+    }
+
+    /// One sample for each raw sample: some receivers refuse several values with timestamps in one sample.
+    fn detailed_samples(&mut self, series: &Series, profile_type: &ProfileType) -> Vec<Sample> {
+        let mut detailed: Vec<_> = series.detailed.iter().collect();
+        detailed.sort_by_key(|sample| (sample.key, sample.time_ns));
+        let has_exact = profile_type.exact_type.is_some();
+        let is_present = |sample: &&DetailedSample| {
+            sample.values[profile_type.value] > 0 || (has_exact && sample.values[1 - profile_type.value] > 0)
+        };
+        detailed.retain(is_present);
+        let sample = |sample: &DetailedSample| Sample {
+            stack: self.stack(sample.key.stack),
+            attributes: self.attributes(&sample.key),
+            link: self.link(sample.key.link),
+            values: vec![signed(sample.values[profile_type.value])],
+            timestamps_unix_nano: vec![self.unix_ns(sample.time_ns)],
+            exact_value: if has_exact { signed(sample.values[1 - profile_type.value]) } else { 0 },
+        };
+        detailed.into_iter().map(sample).collect()
+    }
+
+    fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        (i128::from(monotonic_ns) + self.input.unix_offset_ns).clamp(0, i128::from(u64::MAX)) as u64
+    }
+
+    fn link(&mut self, link: u32) -> LinkId {
+        self.dictionary.link(self.links.get(link as usize).copied().unwrap_or_default())
+    }
+
+    fn stack(&mut self, stack: StackIndex) -> StackId {
+        if let Some(known) = self.stack_ids.get(&stack) {
+            return *known;
+        }
+        let locations: Vec<_> =
+            self.input.stacks.locations(stack).iter().map(|location| self.location(*location)).collect();
+        let id = self.dictionary.stack(&locations);
+        self.stack_ids.insert(stack, id);
+        id
+    }
+
+    fn location(&mut self, location: LocationIndex) -> LocationId {
+        if let Some(known) = self.location_ids.get(&location) {
+            return *known;
+        }
+        let frames = self.input.locations.frames(location);
+        let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
+        let attributes = self.dictionary.frame_type(frames.first().map(|frame| frame.frame_type).unwrap_or_default());
+        let id = self.dictionary.location(Location { lines: &lines, attributes, ..Location::default() });
+        self.location_ids.insert(location, id);
+        id
+    }
+
+    fn attributes(&mut self, key: &SampleKey) -> AttributeSetId {
+        let SampleKey { label_set, thread_id, age, .. } = *key;
+        if let Some(known) = self.attribute_ids.get(&(label_set, thread_id, age)) {
+            return *known;
+        }
+        let labels = labels_of(label_set);
+        let is_label = |key: &str| labels.iter().any(|(known, _)| known == key);
+        let tags: Vec<_> = self.input.tags.iter().filter(|(key, _)| !is_label(key)).collect();
+        let dictionary = &mut self.dictionary;
+        let mut ids = Vec::with_capacity(labels.len() + tags.len() + 4);
+        let service_name = self.input.service_name;
+        let has_service_name = is_label("service.name") || tags.iter().any(|(key, _)| key == "service.name");
+        if !service_name.is_empty() && !has_service_name {
+            ids.push(dictionary.attribute("service.name", Value::String(service_name), ""));
+        }
+        for (key, value) in &tags {
+            ids.push(dictionary.attribute(key, Value::String(value), ""));
+        }
+        if thread_id != 0 {
+            ids.push(dictionary.attribute("thread.id", Value::Int(i64::from(thread_id)), ""));
+            let name = self.thread_names.get(&thread_id).map_or("", String::as_str);
+            if !name.is_empty() {
+                ids.push(dictionary.attribute("thread.name", Value::String(name), ""));
+            }
+        }
+        for (key, value) in &labels {
+            if thread_id != 0 && (key == "thread.id" || key == "thread.name") {
+                continue;
+            }
+            ids.push(dictionary.attribute(key, Value::String(value), ""));
+        }
+        if let Some(age) = age {
+            ids.push(dictionary.attribute(HeapAge::LABEL, Value::String(age.text()), ""));
+        }
+        let id = dictionary.attribute_set(&ids);
+        self.attribute_ids.insert((label_set, thread_id, age), id);
+        id
+    }
+}
+
+/// A frame as a line of a location.
+pub(crate) fn frame_line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
+    let name = dictionary.string(&frame.function);
+    let filename = dictionary.string(&frame.file);
+    let start_line = i64::from(frame.start_line);
+    let function = dictionary.function(Function { name, filename, start_line, ..Function::default() });
+    Line { function, line: i64::from(frame.line), column: i64::from(frame.column) }
+}
+
+pub(super) fn value_type((kind, unit): (&str, &str)) -> ValueType {
+    ValueType::new(kind, unit)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,385 @@
+//! The open window: aggregates samples of each kind by (stack, label set, link, thread, age). Owned by the drain thread. Not
+//! here: draining and resolving (`drain`), profiles of a closed window (`window::close`).
+
+pub(crate) mod captured;
+mod close;
+mod collection;
+#[cfg(test)]
+mod collection_tests;
+mod periods;
+pub mod sum;
+#[cfg(test)]
+mod tests;
+
+use crate::context::{LabelSetId, Link};
+use crate::counters::Counters;
+use crate::hash::WordMap;
+use crate::resolve::stacks::StackIndex;
+use spanprof_profile::HeapAge;
+use spanprof_signal::{RawSample, SampleFlags, SampleKind};
+
+pub use close::ClosedWindow;
+pub(crate) use close::{frame_line, CloseInput};
+pub use collection::SampleSelection;
+pub(crate) use collection::{SampleCollection, SampleCollections};
+use periods::Periods;
+
+/// Entries at which a window closes early: bounds memory at any rate and number of spans.
+pub(crate) const MAX_ENTRIES: usize = 65_536;
+/// Kept timestamps at which a window closes early.
+pub(crate) const MAX_TIMESTAMPS: usize = 131_072;
+
+/// Configuration of the window. A change of a period closes the window first.
+/// Finds the name of a thread by its kernel id.
+pub type ThreadName = fn(u32) -> Option<String>;
+
+#[derive(Clone, Copy, Debug)]
+pub struct WindowSettings {
+    pub cpu_period_ns: u64,
+    pub wall_period_ns: u64,
+    pub heap_interval_bytes: u64,
+    pub interval_ns: u64,
+    pub keep_timestamps: bool,
+    pub thread_labels: bool,
+    /// Finds the name of a thread by its kernel id; `None` when it ended.
+    pub thread_name: ThreadName,
+    /// Whether samples of the wall sampler are in the wall profile. They may be taken for the off-CPU profile only.
+    pub wall: bool,
+    /// Whether samples without full detail lose their link.
+    pub strips_links: bool,
+}
+
+impl WindowSettings {
+    /// The period of the profiles of a kind.
+    fn period(&self, kind: SampleKind) -> u64 {
+        match kind {
+            SampleKind::Cpu => self.cpu_period_ns,
+            SampleKind::Wall => self.wall_period_ns,
+            SampleKind::Alloc | SampleKind::InUse => self.heap_interval_bytes,
+            _ => 1,
+        }
+    }
+}
+
+/// A resolved sample for the window.
+#[derive(Clone, Copy)]
+pub(crate) struct ResolvedSample<'a> {
+    pub sample: &'a RawSample<'a>,
+    pub stack: StackIndex,
+    pub label_set: LabelSetId,
+    pub link: Link,
+    /// Age of objects in use.
+    pub age: Option<HeapAge>,
+}
+
+/// A sample with its weight, before it is aggregated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeighedSample {
+    pub kind: SampleKind,
+    pub values: [u64; 2],
+    pub time_ns: u64,
+    pub stack: StackIndex,
+    pub label_set: LabelSetId,
+    pub link: Link,
+    /// Kernel thread id when samples carry it, else 0.
+    pub thread_id: u32,
+    pub age: Option<HeapAge>,
+}
+
+/// A sample that is not aggregated: its time and its two values.
+#[derive(Debug)]
+pub(crate) struct DetailedSample {
+    pub key: SampleKey,
+    pub time_ns: u64,
+    pub values: [u64; 2],
+}
+
+/// Identity of an aggregated sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SampleKey {
+    pub stack: StackIndex,
+    pub label_set: LabelSetId,
+    /// Index into the window's links.
+    pub link: u32,
+    /// Kernel thread id when samples carry it, else 0.
+    pub thread_id: u32,
+    /// Age of objects in use when samples carry it.
+    pub age: Option<HeapAge>,
+}
+
+/// Totals of one aggregated sample.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SampleTotals {
+    /// CPU: periods and nanoseconds. Other kinds: the two values of the raw samples.
+    pub values: [u64; 2],
+    /// Monotonic time and the two values of each raw sample, with `keep_timestamps`.
+    pub observations: Vec<(u64, [u64; 2])>,
+}
+
+/// Samples of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    pub entries: WordMap<SampleKey, SampleTotals>,
+    /// Samples of requests that are kept in full detail.
+    pub detailed: Vec<DetailedSample>,
+    /// Of blocks of an event loop: the longest one, whose parts are several samples.
+    pub longest_block_ns: u64,
+}
+
+impl Series {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.detailed.is_empty()
+    }
+
+    fn add(&mut self, key: SampleKey, values: [u64; 2], time_ns: Option<u64>) {
+        let entry = self.entries.entry(key).or_default();
+        entry.values[0] = entry.values[0].saturating_add(values[0]);
+        entry.values[1] = entry.values[1].saturating_add(values[1]);
+        if let Some(time_ns) = time_ns {
+            entry.observations.push((time_ns, values));
+        }
+    }
+
+    fn add_block(&mut self, kind: SampleKind, values: [u64; 2]) {
+        if kind == SampleKind::EventLoop {
+            self.longest_block_ns = self.longest_block_ns.max(values[1]);
+        }
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Window {
+    settings: WindowSettings,
+    /// Monotonic time of the start; `None` while the window is empty.
+    opened_ns: Option<u64>,
+    /// End of the previous window.
+    previous_end_ns: u64,
+    /// By kind: time of its last close, which may be separate from other kinds.
+    closed_ns: [u64; KINDS],
+    /// By [`SampleKind`] code.
+    series: [Series; KINDS],
+    links: Vec<Link>,
+    link_ids: WordMap<Link, u32>,
+    /// Keys of first samples of threads; they get a share of the unattributed CPU time.
+    first_of_thread: Vec<SampleKey>,
+    thread_names: WordMap<u32, String>,
+    periods: Periods,
+    /// Number of kept timestamps, by kind.
+    timestamps: [usize; KINDS],
+    /// Number of raw samples, by kind.
+    samples: [u64; KINDS],
+}
+
+/// Codes of sample kinds begin at 1.
+const KINDS: usize = SampleKind::ALL.len() + 1;
+
+impl Window {
+    pub fn new(settings: WindowSettings, now_ns: u64) -> Self {
+        Self {
+            settings,
+            opened_ns: None,
+            previous_end_ns: now_ns,
+            closed_ns: [now_ns; KINDS],
+            series: Default::default(),
+            links: vec![Link::default()],
+            link_ids: [(Link::default(), 0)].into_iter().collect(),
+            first_of_thread: Vec::new(),
+            thread_names: WordMap::default(),
+            periods: Periods::default(),
+            timestamps: [0; KINDS],
+            samples: [0; KINDS],
+        }
+    }
+
+    pub fn settings(&self) -> WindowSettings {
+        self.settings
+    }
+
+    /// Sets the configuration of an empty window.
+    pub fn set_settings(&mut self, settings: WindowSettings) {
+        self.settings = settings;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.opened_ns.is_none()
+    }
+
+    /// Monotonic time at which the window is due; `None` while it is empty.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.opened_ns.map(|opened| opened + self.settings.interval_ns)
+    }
+
+    /// Whether the window must close early.
+    pub fn is_full(&self) -> bool {
+        self.timestamps.iter().sum::<usize>() >= MAX_TIMESTAMPS
+            || self.first_of_thread.len() >= MAX_ENTRIES
+            || self.periods.threads() >= MAX_ENTRIES
+            || self.series.iter().any(|series| series.entries.len() >= MAX_ENTRIES)
+    }
+
+    /// Adds one sample.
+    pub fn add(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) {
+        let weighed = self.weigh(resolved, counters);
+        self.insert(&weighed);
+    }
+
+    /// Computes the weight of a sample and counts it. It is not in the window yet.
+    pub fn weigh(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) -> WeighedSample {
+        let ResolvedSample { sample, stack, label_set, link, age } = resolved;
+        let values = match sample.kind {
+            SampleKind::Cpu => {
+                counters.samples_cpu.add(1);
+                counters.samples_cpu_ns.add(sample.values[0]);
+                let periods = self.periods.of_thread(sample.thread_id, sample.values[0], self.settings.cpu_period_ns);
+                [periods, sample.values[0]]
+            }
+            SampleKind::Wall => {
+                counters.samples_wall.add(1);
+                [sample.values[0], 0]
+            }
+            SampleKind::OffCpu => {
+                counters.samples_off_cpu.add(1);
+                sample.values
+            }
+            SampleKind::Alloc
+            | SampleKind::InUse
+            | SampleKind::Lock
+            | SampleKind::EventLoop
+            | SampleKind::Gc
+            | SampleKind::Threads
+            | SampleKind::RequestEnd => {
+                counters.samples_submitted.add(1);
+                sample.values
+            }
+        };
+        // An object outlives the span that allocated it.
+        let link = if sample.kind == SampleKind::InUse { Link::default() } else { link };
+        if matches!(sample.kind, SampleKind::Cpu | SampleKind::Wall) {
+            counters.samples_labelled.add(u64::from(label_set != LabelSetId::EMPTY || !link.is_empty()));
+            counters.samples_linked.add(u64::from(!link.is_empty()));
+        }
+        self.open_at(sample.time_ns, self.reach_back_ns(sample));
+        let thread_id = if self.settings.thread_labels { sample.thread_id } else { 0 };
+        let (kind, time_ns) = (sample.kind, sample.time_ns);
+        let weighed = WeighedSample { kind, values, time_ns, stack, label_set, link, thread_id, age };
+        if kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
+            let key = self.key(&weighed, !self.settings.strips_links);
+            self.first_of_thread.push(key);
+        }
+        weighed
+    }
+
+    /// Aggregates a sample.
+    pub fn insert(&mut self, sample: &WeighedSample) {
+        let key = self.key(sample, !self.settings.strips_links);
+        self.open_at(sample.time_ns, 0);
+        self.add_to(sample.kind, key, sample.values, sample.time_ns);
+    }
+
+    /// Adds a sample with its timestamp and its link.
+    pub fn insert_detailed(&mut self, sample: &WeighedSample) {
+        let (key, code) = (self.key(sample, true), sample.kind as usize);
+        self.open_at(sample.time_ns, 0);
+        self.timestamps[code] += 1;
+        self.samples[code] += 1;
+        self.series[code].add_block(sample.kind, sample.values);
+        self.series[code].detailed.push(DetailedSample { key, time_ns: sample.time_ns, values: sample.values });
+    }
+
+    fn key(&mut self, sample: &WeighedSample, has_link: bool) -> SampleKey {
+        let WeighedSample { stack, label_set, thread_id, age, .. } = *sample;
+        if thread_id != 0 && !self.thread_names.contains_key(&thread_id) {
+            self.thread_names.insert(thread_id, (self.settings.thread_name)(thread_id).unwrap_or_default());
+        }
+        let link = if has_link { self.link_id(sample.link) } else { 0 };
+        SampleKey { stack, label_set, link, thread_id, age }
+    }
+
+    /// Time from the beginning of a sample's period to its timestamp.
+    fn reach_back_ns(&self, sample: &RawSample<'_>) -> u64 {
+        match sample.kind {
+            SampleKind::Cpu => sample.values[0].min(2 * self.settings.cpu_period_ns),
+            SampleKind::Wall | SampleKind::OffCpu => self.settings.wall_period_ns,
+            _ => 0,
+        }
+    }
+
+    /// Lets an empty window begin no earlier than now: no samples were taken before.
+    pub fn begin_at(&mut self, now_ns: u64) {
+        if self.opened_ns.is_none() {
+            self.previous_end_ns = now_ns;
+        }
+    }
+
+    /// Opens an empty window now.
+    pub fn open(&mut self, now_ns: u64) {
+        self.open_at(now_ns, 0);
+    }
+
+    /// Opens the window with its first sample: at the end of the previous window while work is continuous, else at the
+    /// beginning of the sample.
+    fn open_at(&mut self, time_ns: u64, reach_back_ns: u64) {
+        if self.opened_ns.is_none() {
+            let began_ns = time_ns.saturating_sub(reach_back_ns).max(self.previous_end_ns);
+            let is_continuous = began_ns.saturating_sub(self.previous_end_ns) < self.settings.interval_ns;
+            self.opened_ns = Some(if is_continuous { self.previous_end_ns } else { began_ns });
+        }
+    }
+
+    fn link_id(&mut self, link: Link) -> u32 {
+        let links = &mut self.links;
+        *self.link_ids.entry(link).or_insert_with(|| {
+            links.push(link);
+            links.len() as u32 - 1
+        })
+    }
+
+    fn add_to(&mut self, kind: SampleKind, key: SampleKey, values: [u64; 2], time_ns: u64) {
+        let code = kind as usize;
+        let keep = self.settings.keep_timestamps;
+        self.timestamps[code] += usize::from(keep);
+        self.samples[code] += 1;
+        self.series[code].add_block(kind, values);
+        self.series[code].add(key, values, keep.then_some(time_ns));
+    }
+
+    /// Adds unattributed CPU time, so that totals are exact. The first sample of each thread gets at most a period, since it
+    /// represents short-lived threads without a sample. The rest goes to `unattributed_stack`.
+    pub fn add_unattributed(
+        &mut self,
+        unattributed_ns: u64,
+        now_ns: u64,
+        unattributed_stack: StackIndex,
+        counters: &Counters,
+    ) {
+        let period_ns = self.settings.cpu_period_ns;
+        let first_samples = std::mem::take(&mut self.first_of_thread);
+        let share_ns = unattributed_ns.checked_div(first_samples.len() as u64).unwrap_or(0).min(period_ns);
+        let mut left_ns = unattributed_ns;
+        for key in first_samples {
+            if share_ns == 0 {
+                break;
+            }
+            left_ns -= share_ns;
+            self.add_share(key, share_ns, now_ns);
+        }
+        counters.unseen_distributed_ns.add(unattributed_ns - left_ns);
+        counters.unseen_shown_ns.add(left_ns);
+        if left_ns > 0 {
+            let stack = unattributed_stack;
+            let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0, age: None };
+            self.add_share(key, left_ns, now_ns);
+        }
+    }
+
+    fn add_share(&mut self, key: SampleKey, ns: u64, now_ns: u64) {
+        self.open_at(now_ns, ns.min(self.settings.interval_ns));
+        let values = [self.periods.of_unattributed(ns, self.settings.cpu_period_ns), ns];
+        self.add_to(SampleKind::Cpu, key, values, now_ns);
+    }
+
+    /// Moves the remainders of ended threads to the unattributed time.
+    pub fn release_remainders_of_ended_threads(&mut self, is_alive: &mut dyn FnMut(u32) -> bool) {
+        self.periods.release_ended(is_alive);
+    }
+}

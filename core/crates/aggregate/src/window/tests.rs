@@ -1,0 +1,185 @@
+//! Tests of the window beyond the conformance cases: caps, closing one kind, clocks that step back, order.
+
+use super::*;
+use crate::resolve::locations::LocationTable;
+use crate::resolve::stacks::StackTable;
+use spanprof_signal::{Context, DropReason, SampleFlags};
+
+use crate::scripted_engine_testing::{redactor, ScriptedSymbols, WINDOW as SETTINGS};
+
+struct StackTables {
+    locations: LocationTable,
+    stacks: StackTable,
+}
+
+impl StackTables {
+    fn new() -> Self {
+        Self { locations: LocationTable::new(Box::new(ScriptedSymbols)), stacks: StackTable::default() }
+    }
+
+    fn stack(&mut self) -> StackIndex {
+        self.stacks.reason(DropReason::FaultedRead, &mut self.locations)
+    }
+
+    fn close(&self, window: &mut Window, now_ns: u64, only: Option<SampleKind>) -> Option<ClosedWindow> {
+        let mut redactor = redactor();
+        window
+            .close(CloseInput {
+                locations: &self.locations,
+                stacks: &self.stacks,
+                resource: &[],
+                tags: &[],
+                service_name: "",
+                comment: "",
+                now_monotonic_ns: now_ns,
+                unix_offset_ns: 0,
+                profile_id: || [1; 16],
+                duty_cycles: &[],
+                only,
+            })
+            .map(|closed| closed.redacted(&mut redactor))
+    }
+}
+
+fn sample(kind: SampleKind, time_ns: u64, values: [u64; 2]) -> RawSample<'static> {
+    RawSample {
+        kind,
+        flags: SampleFlags(0),
+        thread_id: 1,
+        time_ns,
+        values,
+        key: 0,
+        context: Context::None,
+        frames: &[],
+    }
+}
+
+fn add(window: &mut Window, stack: StackIndex, sample: &RawSample<'_>, link: Link) {
+    window.add(ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link, age: None }, &Counters::default());
+}
+
+#[test]
+fn one_kind_can_close_while_the_others_stay_open() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
+    add(&mut window, stack, &sample(SampleKind::Alloc, 6, [4096, 1]), Link::default());
+    let alloc = tables.close(&mut window, 100, Some(SampleKind::Alloc)).unwrap();
+    let names: Vec<_> = alloc.data.profiles().map(|(_, profile)| profile.type_name().to_owned()).collect();
+    assert_eq!(names, ["alloc_space", "alloc_objects"]);
+    assert!(!window.is_empty());
+    let rest = tables.close(&mut window, 200, None).unwrap();
+    assert_eq!(rest.data.profiles().map(|(_, profile)| profile.type_name().to_owned()).collect::<Vec<_>>(), ["cpu"]);
+    assert!(window.is_empty());
+    assert!(tables.close(&mut window, 300, None).is_none());
+}
+
+#[test]
+fn a_window_after_a_pause_does_not_begin_before_its_end() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    window.begin_at(90);
+    add(&mut window, stack, &sample(SampleKind::Lock, 95, [7, 1]), Link::default());
+    let closed = tables.close(&mut window, 100, None).unwrap();
+    assert_eq!((closed.start_unix_ns, closed.duration_ns), (90, 10));
+}
+
+#[test]
+fn a_kind_closed_separately_begins_its_next_profile_at_that_close() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    let times_of = |window: &mut Window, now_ns, only| {
+        let closed = tables.close(window, now_ns, only).unwrap();
+        let times =
+            closed.data.profiles().map(|(_, p)| (p.type_name().to_owned(), p.time_unix_nano, p.end_unix_nano()));
+        (closed.samples, times.collect::<Vec<_>>())
+    };
+    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
+    add(&mut window, stack, &sample(SampleKind::OffCpu, 6, [7, 1]), Link::default());
+    assert_eq!(times_of(&mut window, 100, Some(SampleKind::OffCpu)), (1, vec![("off_cpu".to_owned(), 0, 100)]));
+    add(&mut window, stack, &sample(SampleKind::OffCpu, 160, [7, 1]), Link::default());
+    let both = vec![("cpu".to_owned(), 0, 200), ("off_cpu".to_owned(), 100, 200)];
+    assert_eq!(times_of(&mut window, 200, None), (2, both));
+}
+
+#[test]
+fn a_window_with_too_many_spans_closes_early() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    for request in 1..MAX_ENTRIES as u64 {
+        let link = Link { span_id: request.to_be_bytes(), ..Link::default() };
+        add(&mut window, stack, &sample(SampleKind::Cpu, 5, [10_000_000, 1]), link);
+    }
+    assert!(!window.is_full());
+    let last = Link { span_id: u64::MAX.to_be_bytes(), ..Link::default() };
+    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [10_000_000, 1]), last);
+    assert!(window.is_full());
+    let closed = tables.close(&mut window, 100, None).unwrap();
+    assert_eq!(closed.samples, MAX_ENTRIES as u64);
+    assert!(!window.is_full());
+}
+
+#[test]
+fn a_window_with_too_many_kept_timestamps_is_full() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(WindowSettings { keep_timestamps: true, ..SETTINGS }, 0);
+    for time_ns in 0..MAX_TIMESTAMPS as u64 {
+        add(&mut window, stack, &sample(SampleKind::Wall, time_ns, [10, 1]), Link::default());
+    }
+    assert!(window.is_full());
+}
+
+#[test]
+fn a_clock_that_steps_back_does_not_cause_a_negative_duration() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 1_000);
+    add(&mut window, stack, &sample(SampleKind::Wall, 900, [10, 1]), Link::default());
+    let closed = tables.close(&mut window, 800, None).unwrap();
+    assert_eq!(closed.duration_ns, 1);
+}
+
+#[test]
+fn the_order_of_samples_does_not_change_the_encoded_profile() {
+    let build = |order: &[u64]| {
+        let mut tables = StackTables::new();
+        let stack = tables.stack();
+        let mut window = Window::new(SETTINGS, 0);
+        // Links get their ids in the same order; only the order of samples differs.
+        for span in 1..=3u64 {
+            let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
+            add(&mut window, stack, &sample(SampleKind::Wall, 1, [1, 1]), link);
+        }
+        for span in order {
+            let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
+            add(&mut window, stack, &sample(SampleKind::Wall, 2, [*span, 1]), link);
+        }
+        let closed = tables.close(&mut window, 100, None).unwrap();
+        spanprof_profile::encode::otlp::encode(&closed.data, Default::default())
+    };
+    assert_eq!(build(&[1, 2, 3, 3]), build(&[3, 1, 3, 2]));
+}
+
+#[test]
+fn a_window_with_too_many_threads_closes_early() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    for thread_id in 1..=MAX_ENTRIES as u32 {
+        let first = RawSample {
+            thread_id,
+            flags: SampleFlags(SampleFlags::FIRST_OF_THREAD),
+            ..sample(SampleKind::Cpu, 5, [1_000_000, 1])
+        };
+        add(&mut window, stack, &first, Link::default());
+    }
+    assert!(window.is_full());
+    tables.close(&mut window, 100, None).unwrap();
+    window.release_remainders_of_ended_threads(&mut |_| false);
+    assert!(!window.is_full());
+}
