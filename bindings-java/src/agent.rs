@@ -7,8 +7,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jni::sys::{jint, jobject, JNIEnv, JavaVM, JNI_OK};
-use spanprof::binding::ffi_guard;
-use spanprof::Profiler;
+use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::ProfilerHandle;
 
 use crate::api::{self, Started};
 use crate::convert::{self, BINDING};
@@ -109,14 +109,14 @@ unsafe extern "system" fn on_vm_init(_: *mut Environment, env: *mut JNIEnv, _: j
 }
 
 unsafe extern "system" fn on_vm_death(_: *mut Environment, _: *mut JNIEnv) {
-    ffi_guard(None, || Profiler::running().map(|profiler| profiler.stop()));
+    ffi_guard(None, || ProfilerHandle::running().map(|profiler| profiler.stop()));
 }
 
 /// # Safety
 /// `env` is the calling thread's JNI environment.
 unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
     // Prints log lines until the package, if present, forwards them to the program's logger.
-    spanprof::set_log_callback(Some(Arc::new(|_, line: &str| print(&BINDING.message(line)))));
+    spanprof_profiler::set_log_callback(Some(Arc::new(|_, line: &str| print(&BINDING.message(line)))));
     let options = OPTIONS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // SAFETY: guaranteed by the caller.
     unsafe {

@@ -10,10 +10,13 @@ use std::time::Duration;
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject, JString};
 use jni::sys::{jbyte, jint, jlong, JNIEnv};
 use jni::{Env, EnvUnowned};
-use spanprof::binding::{self, log};
-use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment};
-use spanprof::context::labels_lost;
-use spanprof::{CapturedProfile, Config, ConfigValue, Error, LogLevel, OpenCapture, Profiler, StatValue};
+use spanprof_aggregate::context::labels_lost;
+use spanprof_aggregate::StatValue;
+use spanprof_config::{
+    camel_case, from_json, process_environment, Config, ConfigSource, ConfigValue, Environment, Error,
+};
+use spanprof_profiler::binding::{self, log};
+use spanprof_profiler::{CapturedProfile, LogLevel, ProfilerHandle, RunningCapture};
 
 use crate::convert::{
     self, error_array, ffi_guard, packed_array, read_words, text_of, texts_of, write_words, LocalRef, BINDING,
@@ -113,7 +116,7 @@ pub unsafe fn start(
         Ok(runtime) => runtime,
         Err(message) => return Ok(Started::Declined(message)),
     };
-    match Profiler::running() {
+    match ProfilerHandle::running() {
         None => runtime::session_begins(),
         Some(running) if !is_first => {
             ignored_settings(&config, &running.config()).iter().for_each(|line| log(LogLevel::Warning, line));
@@ -239,13 +242,13 @@ pub extern "system" fn Java_io_spanprof_Native_profileTypes(env: EnvUnowned<'_>,
 }
 
 /// The open captures, by number.
-static CAPTURES: LazyLock<Mutex<HashMap<u32, OpenCapture>>> = LazyLock::new(Mutex::default);
+static CAPTURES: LazyLock<Mutex<HashMap<u32, RunningCapture>>> = LazyLock::new(Mutex::default);
 
 /// Begins a capture; returns its number, 0 without a profiler.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_beginCapture(env: EnvUnowned<'_>, _class: JClass<'_>) -> jint {
     ffi_guard(env, |_| {
-        let open = OpenCapture::begin();
+        let open = RunningCapture::begin();
         let number = open.number();
         if number != 0 {
             CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).insert(number, open);
@@ -267,7 +270,7 @@ fn captured(capture: jint) -> Arc<CapturedProfile> {
 pub extern "system" fn Java_io_spanprof_Native_endCapture(env: EnvUnowned<'_>, _class: JClass<'_>, capture: jint) {
     ffi_guard(env, |_| {
         let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
-        let profile = open.map(OpenCapture::end).unwrap_or_default();
+        let profile = open.map(RunningCapture::end).unwrap_or_default();
         CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).insert(capture as u32, Arc::new(profile));
         Ok(())
     })
@@ -387,8 +390,8 @@ pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
     callback_class: JClass<'l>,
 ) -> bool {
     ffi_guard(env, |env| {
-        let inherits = |profiler: &Profiler| profiler.is_running() && profiler.config().inherit_threads;
-        let is_enabled = Profiler::running().is_some_and(|profiler| inherits(&profiler));
+        let inherits = |profiler: &ProfilerHandle| profiler.is_running() && profiler.config().inherit_threads;
+        let is_enabled = ProfilerHandle::running().is_some_and(|profiler| inherits(&profiler));
         // SAFETY: the environment and an argument of this native method.
         Ok(is_enabled && unsafe { runtime::inherited::register(env.get_raw(), callback_class.as_raw()) })
     })
@@ -430,7 +433,7 @@ pub extern "system" fn Java_io_spanprof_Native_logLines<'l>(
 ) -> LocalRef {
     let timeout = Duration::from_nanos(nanos.max(0) as u64);
     ffi_guard(env, |env| {
-        runtime::exclude(spanprof::sys::thread_id());
+        runtime::exclude(spanprof_os::thread_id());
         // SAFETY: the environment and an argument of this native method.
         let is_held = || unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) };
         let is_profiling_caller = || binding::is_running() && is_held();

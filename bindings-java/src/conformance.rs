@@ -3,10 +3,9 @@
 
 use jni::objects::{JByteArray, JClass, JLongArray, JObject};
 use jni::{jni_sig, jni_str, Env, EnvUnowned};
-use spanprof::config::from_json;
-use spanprof::conformance::{run_in, Case, EndRequest, Language, SampleStep, ScopeLabels};
-use spanprof::context::open_context;
-use spanprof::ConfigValue;
+use spanprof_aggregate::context::open_context;
+use spanprof_config::{from_json, ConfigValue};
+use spanprof_profiler::conformance::{run_in, Case, EndRequest, Language, SampleStep, ScopeLabels};
 
 use crate::context::ContextWords;
 use crate::convert::{ffi_guard, pack, packed_array, read_words, text_of, LocalRef};

@@ -1,6 +1,6 @@
 //! A thread's context as Java passes it, and operations that add labels to it. No state.
 
-use spanprof::context::{self, ContextRow, LabelSetId, Link};
+use spanprof_aggregate::context::{self, ContextRow, LabelSetId, Link};
 
 /// A context as Java passes it, a `long[5]` (`ThreadScope.WORDS`). The words of ids have the ids' bytes in memory order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

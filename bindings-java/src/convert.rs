@@ -7,9 +7,8 @@
 use jni::objects::{JByteArray, JLongArray};
 use jni::sys::{jlong, jobject};
 use jni::{Env, EnvUnowned};
-use spanprof::binding::{count_failed_call, Binding, KeyCase};
-use spanprof::config::{snake_case, BindingOption, OptionValues, KEYS};
-use spanprof::{Config, ConfigValue, Error};
+use spanprof_config::{snake_case, BindingOption, Config, ConfigValue, Error, OptionValues, KEYS};
+use spanprof_profiler::binding::{count_failed_call, Binding, KeyCase};
 
 use crate::context::ContextWords;
 use crate::runtime::StackWalk;
@@ -104,7 +103,7 @@ pub fn stack_walk(config: &Config) -> StackWalk {
 
 /// Runs a native method: a panic or a JNI error is counted, and Java gets the type's default value.
 pub fn ffi_guard<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
-    spanprof::binding::ffi_guard(T::default(), || match env.with_env_no_catch(body).into_outcome() {
+    spanprof_profiler::binding::ffi_guard(T::default(), || match env.with_env_no_catch(body).into_outcome() {
         jni::Outcome::Ok(value) => value,
         _ => {
             count_failed_call();

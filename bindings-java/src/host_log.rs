@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use spanprof::binding::{install_log, LogQueue, PendingLines};
+use spanprof_profiler::binding::{install_log, LogQueue, PendingLines};
 
 use crate::convert::BINDING;
 

@@ -23,5 +23,5 @@ spanprof_signal::define_clock_gettime!();
 
 /// Programs survive a failed allocation; the standard library does not.
 #[global_allocator]
-static ALLOCATOR: spanprof::binding::ReserveAllocator<std::alloc::System> =
-    spanprof::binding::ReserveAllocator::new(std::alloc::System);
+static ALLOCATOR: spanprof_profiler::binding::ReserveAllocator<std::alloc::System> =
+    spanprof_profiler::binding::ReserveAllocator::new(std::alloc::System);

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use jni::sys::{jint, JavaVM, JNI_VERSION_1_8};
-use spanprof::binding::ffi_guard;
+use spanprof_profiler::binding::ffi_guard;
 
 use crate::runtime::{self, NativeMethod};
 use crate::{api, requests};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use jni::objects::{JByteArray, JClass, JLongArray};
 use jni::sys::jlong;
 use jni::EnvUnowned;
-use spanprof::binding::{self, PullRequest};
-use spanprof::context::{parse_id, Link};
-use spanprof::RequestEnd;
+use spanprof_aggregate::context::{parse_id, Link};
+use spanprof_profiler::binding::{self, HttpRequest};
+use spanprof_profiler::RequestEnd;
 
 use crate::convert::{self, ffi_guard, read_words, text_of, texts_of, LocalRef};
 
@@ -112,7 +112,7 @@ pub extern "system" fn Java_io_spanprof_Native_pull<'l>(
         let head = texts_of(env, &head)?;
         let [method, mount, rest, query, headers @ ..] = &head[..] else { return Ok(LocalRef::default()) };
         let headers = headers.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-        let request = PullRequest::mounted(method, mount, rest, query, headers, convert::bytes_of(env, &body)?);
+        let request = HttpRequest::mounted(method, mount, rest, query, headers, convert::bytes_of(env, &body)?);
         let response = binding::pull(&request, &|| false);
         let headers = response.headers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
         let head = convert::pack(std::iter::once(response.status.to_string()).chain(headers));

@@ -15,10 +15,11 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof::binding::{self, ffi_guard, with_running};
-use spanprof::config::{from_json, process_environment};
-use spanprof::context::{context_row, format_id, parse_id, Link};
-use spanprof::{CapturedProfile, Config, Error, ErrorKind, Profiler, RequestEnd, StatValue, Stats};
+use spanprof_aggregate::context::{context_row, format_id, parse_id, Link};
+use spanprof_aggregate::StatValue;
+use spanprof_config::{from_json, process_environment, Config, Error, ErrorKind};
+use spanprof_profiler::binding::{self, ffi_guard, with_running};
+use spanprof_profiler::{CapturedProfile, ProfilerHandle, RequestEnd, Stats};
 
 use crate::context::{self, DescribedContext};
 use crate::convert::{ffi_guard_or_throw, BINDING};
@@ -53,7 +54,7 @@ pub fn is_enabled(config_json: String) -> Result<bool> {
         let is_enabled = !config.is_disabled();
         if is_enabled {
             // V8 has one code event handler per isolate: enrolling a thread would take it from the running copy.
-            spanprof::sys::announce_copy()
+            spanprof_os::announce_copy()
                 .map_err(|other| Error::new(ErrorKind::SecondCopy, other.to_string(), "start only one of them"))?;
         }
         Ok(is_enabled)
@@ -79,10 +80,10 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>) -> Res
         if !runtime::can_walk_stacks() {
             return Err(unsupported("stacks cannot be walked".to_owned()));
         }
-        let run = Profiler::running().is_none().then(runtime::begin_run);
+        let run = ProfilerHandle::running().is_none().then(runtime::begin_run);
         let started = binding::start(config, Some(runtime));
         // A disabled profiler is prepared: it may be enabled later.
-        if let Some(run) = run.filter(|_| Profiler::running().is_none()) {
+        if let Some(run) = run.filter(|_| ProfilerHandle::running().is_none()) {
             runtime::end_run(run);
         }
         started
@@ -135,7 +136,7 @@ pub fn register_thread(env: Env) -> bool {
         host_log::install();
         let enrolled = NodeRuntime::get().is_ok() && enroll(&env).is_ok();
         if enrolled {
-            with_running(Profiler::register_current_thread);
+            with_running(ProfilerHandle::register_current_thread);
         }
         enrolled
     })
@@ -144,19 +145,19 @@ pub fn register_thread(env: Env) -> bool {
 /// Takes the CPU clock from this thread, which is about to execute another program.
 #[napi]
 pub fn suspend_current_thread() {
-    ffi_guard((), || with_running(Profiler::suspend_current_thread));
+    ffi_guard((), || with_running(ProfilerHandle::suspend_current_thread));
 }
 
 /// Restores this thread's CPU clock.
 #[napi]
 pub fn resume_current_thread() {
-    ffi_guard((), || with_running(Profiler::resume_current_thread));
+    ffi_guard((), || with_running(ProfilerHandle::resume_current_thread));
 }
 
 /// Delays SIGTERM again after the program removed its last listener.
 #[napi]
 pub fn delay_termination() {
-    ffi_guard((), || with_running(Profiler::delay_termination));
+    ffi_guard((), || with_running(ProfilerHandle::delay_termination));
 }
 
 /// Sets the duration above which a turn of any event loop becomes samples; 0 turns this off.
@@ -350,7 +351,7 @@ impl BlockingOperation {
     fn run(&self) -> bool {
         ffi_guard(false, || match self {
             Self::Stop => {
-                let Some(profiler) = Profiler::running() else { return true };
+                let Some(profiler) = ProfilerHandle::running() else { return true };
                 let run = runtime::current_run();
                 let delivered = profiler.stop();
                 runtime::end_run(run);

@@ -6,16 +6,16 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use napi::bindgen_prelude::{AsyncTask, Buffer};
 use napi::{Env, Result, Task};
 use napi_derive::napi;
-use spanprof::binding::ffi_guard;
-use spanprof::context::{context_row, merge, open_context, ContextRow};
-use spanprof::{CapturedProfile, OpenCapture};
+use spanprof_aggregate::context::{context_row, merge, open_context, ContextRow};
+use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::{CapturedProfile, RunningCapture};
 
 use crate::api::{BlockingOperation, BlockingTask};
 use crate::convert::ffi_guard_or_throw;
 
 /// The open captures, by number.
-fn open_captures() -> MutexGuard<'static, HashMap<u32, OpenCapture>> {
-    static OPEN: LazyLock<Mutex<HashMap<u32, OpenCapture>>> = LazyLock::new(Mutex::default);
+fn open_captures() -> MutexGuard<'static, HashMap<u32, RunningCapture>> {
+    static OPEN: LazyLock<Mutex<HashMap<u32, RunningCapture>>> = LazyLock::new(Mutex::default);
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -23,7 +23,7 @@ fn open_captures() -> MutexGuard<'static, HashMap<u32, OpenCapture>> {
 #[napi]
 pub fn begin_capture() -> u32 {
     ffi_guard(0, || {
-        let open = OpenCapture::begin();
+        let open = RunningCapture::begin();
         let number = open.number();
         if number != 0 {
             open_captures().insert(number, open);
@@ -67,7 +67,7 @@ impl Task for CaptureEnd {
     fn compute(&mut self) -> Result<Self::Output> {
         Ok(ffi_guard(Self::Output::default(), || {
             let open = open_captures().remove(&self.0);
-            open.map(OpenCapture::end).unwrap_or_default()
+            open.map(RunningCapture::end).unwrap_or_default()
         }))
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use napi::bindgen_prelude::{AsyncTask, Buffer};
 use napi::{Env, Result, Task};
 use napi_derive::napi;
-use spanprof::binding::{self, ffi_guard};
+use spanprof_profiler::binding::{self, ffi_guard};
 
 use crate::runtime;
 

@@ -5,9 +5,8 @@ use napi::bindgen_prelude::Function;
 use napi::{Error, Result};
 use napi_derive::napi;
 use serde_json::json;
-use spanprof::config::from_json;
-use spanprof::conformance::{run_in, Case, EndRequest, Language, SampleStep};
-use spanprof::ConfigValue;
+use spanprof_config::{from_json, ConfigValue};
+use spanprof_profiler::conformance::{run_in, Case, EndRequest, Language, SampleStep};
 
 struct JavaScript<'a> {
     config: Vec<(String, ConfigValue)>,

@@ -1,7 +1,8 @@
 //! Context ids for the addon's API: converts flat lists of labels and hex ids into rows of the core's table. Stateless.
 
 use napi_derive::napi;
-use spanprof::context::{self as table, ContextRow, LabelSetId, Link};
+use spanprof_aggregate::context as table;
+use spanprof_aggregate::context::{ContextRow, LabelSetId, Link};
 
 /// The contents of a context: labels flat, ids in hex, empty when absent.
 #[napi(object)]

@@ -1,9 +1,8 @@
 //! The description of this binding, and its errors as exceptions. Not here: the text of an error, and the guard of calls that
 //! never throw (the core).
 
-use spanprof::binding::{ffi_guard_result, Binding, KeyCase};
-use spanprof::config::{BindingOption, OptionValues};
-use spanprof::Error;
+use spanprof_config::{BindingOption, Error, OptionValues};
+use spanprof_profiler::binding::{ffi_guard_result, Binding, KeyCase};
 
 /// The description of this binding.
 pub static BINDING: Binding = Binding { name: "node", options: &OPTIONS, key_case: KeyCase::Camel };

@@ -1,7 +1,7 @@
 //! The core's log lines for the host's logger: queued on any thread, taken by `lib/` on a timer and at each call. Not here:
 //! the queue and the text of the lines (the core).
 
-use spanprof::binding::{install_log, LogQueue, PendingLines};
+use spanprof_profiler::binding::{install_log, LogQueue, PendingLines};
 
 use crate::convert::BINDING;
 

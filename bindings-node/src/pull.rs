@@ -7,7 +7,7 @@ use std::sync::Arc;
 use napi::bindgen_prelude::{Buffer, Env, JsValue, Object};
 use napi::{Error, Result};
 use napi_derive::napi;
-use spanprof::binding::{self, ffi_guard, PullRequest, PullResponse};
+use spanprof_profiler::binding::{self, ffi_guard, HttpRequest, HttpResponse};
 
 /// A handler of pulls was created.
 #[napi]
@@ -26,8 +26,8 @@ pub struct PullAnswer {
     pub body: Buffer,
 }
 
-impl From<PullResponse> for PullAnswer {
-    fn from(response: PullResponse) -> Self {
+impl From<HttpResponse> for PullAnswer {
+    fn from(response: HttpResponse) -> Self {
         let headers = response.headers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
         Self { status: u32::from(response.status), headers: headers.collect(), body: response.body.into() }
     }
@@ -62,11 +62,11 @@ impl PullCall {
         body: Buffer,
     ) -> Result<Object<'static>> {
         let pairs = headers.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-        let request = PullRequest::mounted(&method, &mount, &rest, &query, pairs, body.to_vec());
+        let request = HttpRequest::mounted(&method, &mount, &rest, &query, pairs, body.to_vec());
         let has_left = self.has_left.clone();
         let (deferred, promise) = env.create_deferred()?;
         let collect = move || {
-            let failed = PullResponse { status: 500, ..PullResponse::default() };
+            let failed = HttpResponse { status: 500, ..HttpResponse::default() };
             let response = ffi_guard(failed, || binding::pull(&request, &|| has_left.load(Ordering::Relaxed)));
             deferred.resolve(move |_| Ok(PullAnswer::from(response)));
         };

@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use spanprof::binding::{self, ffi_guard, with_running, PullRequest, PullResponse};
-use spanprof::config::process_environment;
-use spanprof::context::{ContextRow, Link};
-use spanprof::runtime::Runtime;
-use spanprof::{Error, ErrorKind, LogLevel, Profiler, RequestEnd, StatValue, Stats};
+use spanprof_aggregate::context::{ContextRow, Link};
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::StatValue;
+use spanprof_config::{process_environment, Error, ErrorKind};
+use spanprof_profiler::binding::{self, ffi_guard, with_running, HttpRequest, HttpResponse};
+use spanprof_profiler::{LogLevel, ProfilerHandle, RequestEnd, Stats};
 
 use crate::context;
 use crate::convert::{self, ffi_guard_or_raise, LabelsObject, BINDING};
-use crate::ffi::interruption;
-use crate::ffi::pending_call;
-use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
 use crate::ffi::trace_id::trace_id_bytes;
-use crate::ffi::variable;
+use crate::ffi::{interruption, pending_call, scope_calls, variable};
 use crate::runtime::events::{array_handler, gc_pauses};
 use crate::runtime::PythonRuntime;
 
@@ -155,7 +153,7 @@ pub fn is_running() -> bool {
 /// Whether new threads inherit the labels of the thread that created them.
 #[pyfunction]
 pub fn inherits_threads() -> bool {
-    ffi_guard(false, || Profiler::running().is_some_and(|profiler| profiler.config().inherit_threads))
+    ffi_guard(false, || ProfilerHandle::running().is_some_and(|profiler| profiler.config().inherit_threads))
 }
 
 /// The running configuration's value of `key` as text, secrets masked; None when no profiler runs or the key is unknown.
@@ -184,14 +182,14 @@ pub fn pull<'py>(
     body: Vec<u8>,
     has_left: Py<PyAny>,
 ) -> (u16, Vec<(&'static str, String)>, Bound<'py, PyBytes>) {
-    let request = PullRequest::mounted(method, mount, rest, query, headers, body);
+    let request = HttpRequest::mounted(method, mount, rest, query, headers, body);
     // An exception ends the pull.
     let has_left = || {
         Python::attach(|py| {
             interruption::ok(py, has_left.call0(py).and_then(|left| left.is_truthy(py))).unwrap_or(true)
         })
     };
-    let failed = PullResponse { status: 500, ..PullResponse::default() };
+    let failed = HttpResponse { status: 500, ..HttpResponse::default() };
     let response = ffi_guard(failed, || py.detach(|| binding::pull(&request, &has_left)));
     (response.status, response.headers, PyBytes::new(py, &response.body))
 }
@@ -205,25 +203,25 @@ pub fn config_keys() -> Vec<(&'static str, &'static str, &'static str)> {
 /// In a forked child, on its only thread: restarts the profiler if it ran in the parent.
 #[pyfunction]
 pub fn after_fork_in_child(py: Python<'_>) {
-    ffi_guard((), || py.detach(|| drop(Profiler::after_fork_in_child())));
+    ffi_guard((), || py.detach(|| drop(ProfilerHandle::after_fork_in_child())));
 }
 
 /// Registers the calling thread before it runs code of the program.
 #[pyfunction]
 pub fn register_current_thread() {
-    ffi_guard((), || with_running(Profiler::register_current_thread));
+    ffi_guard((), || with_running(ProfilerHandle::register_current_thread));
 }
 
 /// Disarms the CPU clock of the calling thread, which is about to call `exec`.
 #[pyfunction]
 pub fn suspend_current_thread(py: Python<'_>) {
-    ffi_guard((), || py.detach(|| with_running(Profiler::suspend_current_thread)));
+    ffi_guard((), || py.detach(|| with_running(ProfilerHandle::suspend_current_thread)));
 }
 
 /// Arms the CPU clock of the calling thread again.
 #[pyfunction]
 pub fn resume_current_thread(py: Python<'_>) {
-    ffi_guard((), || py.detach(|| with_running(Profiler::resume_current_thread)));
+    ffi_guard((), || py.detach(|| with_running(ProfilerHandle::resume_current_thread)));
 }
 
 /// Lets the heap profile see numpy's arrays in the calling context, while it runs and numpy is loaded.
@@ -281,7 +279,7 @@ pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
 
 /// Installs or removes what measures in the interpreter, as the running profiler requires it.
 fn apply_settings(py: Python<'_>) {
-    let reports_gc = Profiler::running().is_some_and(|profiler| profiler.is_running() && profiler.config().gc);
+    let reports_gc = ProfilerHandle::running().is_some_and(|profiler| profiler.is_running() && profiler.config().gc);
     let reported = gc_pauses::set_reported(py, reports_gc);
     if let Some(error) = reported.err().and_then(|error| interruption::keep(py, error)) {
         binding::log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
@@ -292,7 +290,7 @@ fn apply_settings(py: Python<'_>) {
 fn python_runtime(py: Python<'_>, signals: bool) -> Result<Arc<dyn Runtime>, Error> {
     // The self-check reads memory; without the fault guard each word costs a system call.
     if signals {
-        spanprof::sys::install_fault_guard();
+        spanprof_os::install_fault_guard();
     }
     let unsupported = |message: String, hint: String| Error::new(ErrorKind::UnsupportedRuntime, message, hint);
     let runtime = PythonRuntime::new(py).map_err(|error| unsupported(error.message, error.hint))?;

@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use spanprof::binding::{self, ffi_guard};
-use spanprof::context::ContextRow;
-use spanprof::{CapturedProfile, OpenCapture};
+use spanprof_aggregate::context::ContextRow;
+use spanprof_profiler::binding::{self, ffi_guard};
+use spanprof_profiler::{CapturedProfile, RunningCapture};
 
 use crate::convert::{ffi_guard_or_raise, LabelsObject};
 
 /// An open capture; without one, after its end.
 #[pyclass(frozen, name = "OpenCapture", module = "spanprof._spanprof")]
-pub struct CaptureObject(Mutex<Option<OpenCapture>>);
+pub struct CaptureObject(Mutex<Option<RunningCapture>>);
 
 #[pymethods]
 impl CaptureObject {
     #[new]
     fn new(py: Python<'_>) -> Self {
-        Self(Mutex::new(ffi_guard(None, || py.detach(|| Some(OpenCapture::begin())))))
+        Self(Mutex::new(ffi_guard(None, || py.detach(|| Some(RunningCapture::begin())))))
     }
 
     /// The labels of its scope, for `tag_wrapper`.
     fn labels(&self) -> LabelsObject {
-        let number = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, OpenCapture::number);
+        let number = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, RunningCapture::number);
         LabelsObject::of_row(ContextRow { capture: number, ..ContextRow::default() })
     }
 
@@ -35,7 +35,7 @@ impl CaptureObject {
         let captured = ffi_guard(CapturedProfile::default(), || {
             py.detach(|| {
                 let open = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-                open.map(OpenCapture::end).unwrap_or_default()
+                open.map(RunningCapture::end).unwrap_or_default()
             })
         });
         ProfileObject(captured)

@@ -4,8 +4,8 @@
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spanprof::conformance::{run_in, Case, EndRequest, Language, SampleStep};
-use spanprof::ConfigValue;
+use spanprof_config::ConfigValue;
+use spanprof_profiler::conformance::{run_in, Case, EndRequest, Language, SampleStep};
 
 use crate::convert;
 

@@ -1,13 +1,14 @@
 //! Contexts: the ids of labels on top of a parent context, of a span link, and of the context after one of them ends; and the
 //! module's functions on the current context, for the package's hooks: span links, calls bound to the context of their
-//! submitter, Pyroscope's thread tags. None of them raises. The context table is the core's ([`spanprof::context`]); the
+//! submitter, Pyroscope's thread tags. None of them raises. The context table is the core's ([`spanprof_aggregate::context`]); the
 //! context variable that holds an id is [`crate::ffi::variable`]. Not here: `tag_wrapper` (`ffi/scope.rs`).
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use spanprof::binding::ffi_guard;
-use spanprof::context::{self as table, format_id, pin_context, ContextRow, LabelSetId, Link, PinnedContext};
+use spanprof_aggregate::context as table;
+use spanprof_aggregate::context::{format_id, pin_context, ContextRow, LabelSetId, Link, PinnedContext};
+use spanprof_profiler::binding::ffi_guard;
 
 use crate::convert::{self, PreparedLabels};
 use crate::ffi::variable::{self, VariableValue};

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
-use spanprof::binding::{ffi_guard, ffi_guard_result, log, Binding, KeyCase};
-use spanprof::context::{self as table, ContextRow};
-use spanprof::{ConfigValue, Error, LogLevel, StatValue, Stats};
+use spanprof_aggregate::context as table;
+use spanprof_aggregate::context::ContextRow;
+use spanprof_aggregate::StatValue;
+use spanprof_config::{ConfigValue, Error};
+use spanprof_profiler::binding::{ffi_guard, ffi_guard_result, log, Binding, KeyCase};
+use spanprof_profiler::{LogLevel, Stats};
 
 use crate::ffi::interruption;
 use crate::ffi::text::{self, BorrowedPairs};

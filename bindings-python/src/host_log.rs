@@ -4,8 +4,8 @@
 //! queue, the messages and their rate (the core), the logging (`spanprof/host_log.py`).
 
 use pyo3::prelude::*;
-use spanprof::binding::{install_log, LogQueue};
-use spanprof::LogLevel;
+use spanprof_profiler::binding::{install_log, LogQueue};
+use spanprof_profiler::LogLevel;
 
 use crate::ffi::pending_call;
 

@@ -25,15 +25,15 @@ spanprof_signal::define_clock_gettime!();
 
 /// Programs survive a failed allocation; the standard library does not.
 #[global_allocator]
-static ALLOCATOR: ::spanprof::binding::ReserveAllocator<std::alloc::System> =
-    ::spanprof::binding::ReserveAllocator::new(std::alloc::System);
+static ALLOCATOR: ::spanprof_profiler::binding::ReserveAllocator<std::alloc::System> =
+    ::spanprof_profiler::binding::ReserveAllocator::new(std::alloc::System);
 
 /// The extension module.
 #[pymodule]
 #[pyo3(name = "_spanprof")]
 fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("version", env!("CARGO_PKG_VERSION"))?;
-    module.add("outcome_prefix", ::spanprof::OUTCOME_PREFIX)?;
+    module.add("outcome_prefix", ::spanprof_profiler::OUTCOME_PREFIX)?;
     module.add("variable", ffi::variable::create(module.py())?)?;
     ffi::scope_calls::add_to(module)?;
     ffi::lock_types::add_to(module)?;

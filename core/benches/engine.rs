@@ -3,11 +3,12 @@
 
 use std::hint::black_box;
 
-use spanprof::conformance::ScriptedEngine;
-use spanprof::context::{extend_labels, intern_labels, open_context, with_labels, ContextRow, LabelSetId};
-use spanprof::sys::current_thread_cpu_ns;
-use spanprof::{tag_wrapper, Config, Labels};
+use spanprof::{tag_wrapper, Labels};
+use spanprof_aggregate::context::{extend_labels, intern_labels, open_context, with_labels, ContextRow, LabelSetId};
+use spanprof_config::Config;
+use spanprof_os::current_thread_cpu_ns;
 use spanprof_profile::encode::otlp;
+use spanprof_profiler::conformance::ScriptedEngine;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 const ROUNDS: usize = 31;
@@ -54,7 +55,7 @@ fn main() {
     let outer = intern_labels(&[("service", "shop")]);
     let inner = intern_labels(&three);
     measure("merge two label sets seen before", "≤ 50 ns", 10_000, || {
-        black_box(spanprof::context::merge_label_sets(black_box(outer), black_box(inner)));
+        black_box(spanprof_aggregate::context::merge_label_sets(black_box(outer), black_box(inner)));
     });
     measure("intern three labels seen before", "≤ 300 ns", 10_000, || {
         black_box(intern_labels(black_box(&three)));

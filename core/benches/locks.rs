@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use spanprof::sys::current_thread_cpu_ns;
+use spanprof_os::current_thread_cpu_ns;
 
 const ROUNDS: usize = 101;
 const CALLS: u32 = 100_000;

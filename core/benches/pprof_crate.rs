@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use spanprof::sys::{current_thread_cpu_ns, process_cpu_ns};
+use spanprof_os::{current_thread_cpu_ns, process_cpu_ns};
 
 const RATES: [i32; 2] = [99, 1000];
 const ROUNDS: usize = 15;

@@ -1,3 +1,3 @@
 //! The global allocator for heap profiles of Rust programs.
 
-pub use crate::native::allocator_hook::Profiled;
+pub use crate::runtime::allocator_hook::Profiled;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use crate::native::allocator_run_testing::{in_process_of_test, HeapProfiles, HeapRun};
+use crate::runtime::allocator_run_testing::{in_process_of_test, HeapProfiles, HeapRun};
 use crate::sync::{Condvar, Mutex, RwLock, TryLockError};
 use spanprof_config::{Config, ConfigValue};
 use spanprof_signal::SyntheticFrame;

@@ -20,8 +20,8 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
-use crate::profiler::Profiler;
-use crate::pull::{PullRequest, PullResponse, PullTransport, MAX_BODY_BYTES, PULL_PREFIX};
+use spanprof_profiler::pull::{HttpRequest, HttpResponse, PullTransport, MAX_BODY_BYTES, PULL_PREFIX};
+use spanprof_profiler::ProfilerHandle;
 
 /// Stack size of a pull's thread, which encodes profiles.
 const STACK_BYTES: usize = 512 * 1024;
@@ -34,7 +34,7 @@ impl PprofService {
     /// A service. The profiler may be started later: until then it responds with status 503. Profiles since the start begin with
     /// `start`, or with the next window of a profiler that runs.
     pub fn new() -> Self {
-        crate::pull::serve();
+        spanprof_profiler::binding::serve_pulls();
         Self(())
     }
 }
@@ -63,7 +63,7 @@ where
             let (head, body) = request.into_parts();
             let Some(body) = read(body).await else {
                 return Ok(response(
-                    PullResponse::refusal(413, "the body is longer than 64 KiB, or incomplete"),
+                    HttpResponse::refusal(413, "the body is longer than 64 KiB, or incomplete"),
                     false,
                 ));
             };
@@ -74,7 +74,7 @@ where
             // A nesting router has removed the mount point from the path.
             let mount_end = path.find(PULL_PREFIX).map_or(0, |at| at + PULL_PREFIX.len());
             let (mount, rest) = path.split_at(mount_end);
-            let request = PullRequest::mounted(head.method.as_str(), mount, rest, query, headers, body);
+            let request = HttpRequest::mounted(head.method.as_str(), mount, rest, query, headers, body);
             let pull = PendingPull::start(request);
             Ok(response(poll_fn(|task| pull.poll(task)).await, is_head))
         })
@@ -95,7 +95,7 @@ async fn read<B: Body>(body: B) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn response(pulled: PullResponse, is_head: bool) -> Response<PprofBody> {
+fn response(pulled: HttpResponse, is_head: bool) -> Response<PprofBody> {
     let length = pulled.body.len();
     let body = if is_head { Vec::new() } else { pulled.body };
     let mut response = Response::new(PprofBody { bytes: Bytes::from(body) });
@@ -117,11 +117,11 @@ struct PendingPull(Arc<PullExchange>);
 #[derive(Default)]
 struct PullExchange {
     has_left: AtomicBool,
-    outcome: Mutex<(Option<PullResponse>, Option<Waker>)>,
+    outcome: Mutex<(Option<HttpResponse>, Option<Waker>)>,
 }
 
 impl PullExchange {
-    fn complete(&self, response: PullResponse) {
+    fn complete(&self, response: HttpResponse) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.0 = Some(response);
         let waker = outcome.1.take();
@@ -133,33 +133,33 @@ impl PullExchange {
 }
 
 /// Responds also if the thread panics.
-struct CompleteOnDrop(Arc<PullExchange>, Option<PullResponse>);
+struct CompleteOnDrop(Arc<PullExchange>, Option<HttpResponse>);
 
 impl Drop for CompleteOnDrop {
     fn drop(&mut self) {
-        self.0.complete(self.1.take().unwrap_or_else(|| PullResponse { status: 500, ..PullResponse::default() }));
+        self.0.complete(self.1.take().unwrap_or_else(|| HttpResponse { status: 500, ..HttpResponse::default() }));
     }
 }
 
 impl PendingPull {
-    fn start(request: PullRequest) -> Self {
+    fn start(request: HttpRequest) -> Self {
         let state = Arc::new(PullExchange::default());
         let own = state.clone();
         let pull = move || {
             let mut completion = CompleteOnDrop(own, None);
             let has_left = || completion.0.has_left.load(Ordering::Relaxed);
-            completion.1 = Some(match Profiler::running() {
+            completion.1 = Some(match ProfilerHandle::running() {
                 Some(profiler) => profiler.pull(&request, PullTransport::Framework, &has_left),
-                None => PullResponse::refusal(503, "the profiler is not running"),
+                None => HttpResponse::refusal(503, "the profiler is not running"),
             });
         };
         if let Err(error) = spanprof_os::start_own_thread(c"spanprof-pull", STACK_BYTES, pull) {
-            state.complete(PullResponse::refusal(503, &format!("no thread for the pull: {error}")));
+            state.complete(HttpResponse::refusal(503, &format!("no thread for the pull: {error}")));
         }
         Self(state)
     }
 
-    fn poll(&self, task: &mut Context<'_>) -> Poll<PullResponse> {
+    fn poll(&self, task: &mut Context<'_>) -> Poll<HttpResponse> {
         let mut outcome = self.0.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome.0.take() {
             Some(response) => Poll::Ready(response),
@@ -201,7 +201,7 @@ impl Body for PprofBody {
     }
 }
 
-#[cfg(all(test, feature = "native"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use spanprof_config::Config;
@@ -240,7 +240,7 @@ mod tests {
     fn profiles_are_served_at_any_mount_point() {
         let _serial = one_at_a_time();
         assert_eq!(get("/debug/pprof/").0, 503);
-        let profiler = Profiler::start(config()).unwrap();
+        let profiler = crate::api::profiler::start_native(config()).unwrap();
         let (status, content_type, page) = get("/debug/pprof/");
         assert_eq!((status, &*content_type), (200, "text/html; charset=utf-8"));
         assert!(String::from_utf8(page).unwrap().contains("href=\"profile\""));
@@ -264,7 +264,7 @@ mod tests {
     fn waits_for_locks_since_the_start_need_no_key_pull() {
         let _serial = one_at_a_time();
         let _service = PprofService::default();
-        let profiler = Profiler::start(Config { lock: true, ..config() }).unwrap();
+        let profiler = crate::api::profiler::start_native(Config { lock: true, ..config() }).unwrap();
         let mutex = crate::sync::Mutex::new(());
         std::thread::scope(|scope| {
             let held = mutex.lock();
@@ -282,7 +282,7 @@ mod tests {
     fn a_token_is_required_where_one_is_configured() {
         let _serial = one_at_a_time();
         let config = Config { pull_token: Some(crate::Secret::from("open")), ..config() };
-        let profiler = Profiler::start(config).unwrap();
+        let profiler = crate::api::profiler::start_native(config).unwrap();
         assert_eq!(get("/cmdline").0, 401);
         let mut authorized = request("GET", "/cmdline", Vec::new());
         authorized.headers_mut().insert("Authorization", http::HeaderValue::from_static("Bearer open"));
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_dropped_response_ends_its_collection() {
         let _serial = one_at_a_time();
-        let profiler = Profiler::start(config()).unwrap();
+        let profiler = crate::api::profiler::start_native(config()).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let start = || runtime.spawn(PprofService::new().call(request("GET", "/profile?seconds=60", Vec::new())));
         let mut long = start();

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jni::sys::{jfieldID, jobject, JNIEnv};
-use spanprof::binding::ffi_guard;
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::ProfilerHandle;
 
 use super::capture::call_trace;
 use super::events::{allocations, gc_pauses, monitors, virtual_threads};
@@ -124,10 +124,10 @@ unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread
     ffi_guard((), || {
         // SAFETY: the VM passes the new thread's environment and a reference to it.
         let java_thread = unsafe { java_thread(env, thread) };
-        if let Some(row) = registry::register(sys::thread_id(), java_thread.unwrap_or(0)) {
+        if let Some(row) = registry::register(spanprof_os::thread_id(), java_thread.unwrap_or(0)) {
             allocations::thread_starts(row);
         }
-        if let Some(profiler) = Profiler::running() {
+        if let Some(profiler) = ProfilerHandle::running() {
             profiler.register_current_thread();
         }
         // SAFETY: the same environment; a thread may run Java in its `ThreadStart` event.
@@ -137,7 +137,7 @@ unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread
 
 /// `ThreadEnd`, on the ending thread.
 unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
-    ffi_guard((), || registry::unregister(sys::thread_id()));
+    ffi_guard((), || registry::unregister(spanprof_os::thread_id()));
 }
 
 /// `VMDeath`; the VM's threads may still run for a moment.
@@ -148,5 +148,5 @@ unsafe extern "system" fn on_vm_death(_: *mut Environment, _: *mut JNIEnv) {
 
 /// Address of the calling platform thread's scope words, which Java writes.
 pub fn own_scope() -> Option<usize> {
-    registry::register(sys::thread_id(), 0).map(|row| row.scope.address())
+    registry::register(spanprof_os::thread_id(), 0).map(|row| row.scope.address())
 }

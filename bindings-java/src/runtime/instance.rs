@@ -6,7 +6,6 @@
 use std::ffi::{c_void, CStr, CString};
 
 use jni::sys::{jobject, jvalue, JNIEnv, JNINativeMethod, JNI_OK};
-use spanprof::sys;
 
 use super::vm::memory::word;
 
@@ -94,7 +93,7 @@ unsafe fn first_instance(env: *mut JNIEnv, own: &[u64]) -> Option<String> {
             return first;
         }
         // Classes of other loaders will call into this copy, even after the loader of this copy is collected.
-        sys::pin_library();
+        spanprof_os::pin_library();
         if !before.is_null() {
             // The property was inherited from another process, or set by another version.
             let replaced = ((**env).v1_1.CallObjectMethodA)(env, properties, put, entry.as_ptr());

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jni::sys::{JNIEnv, JavaVM};
-use spanprof::binding::{log, self_walks_requested, SelfWalks};
-use spanprof::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
-use spanprof::{sys, LogLevel, Profiler};
+use spanprof_aggregate::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
+use spanprof_profiler::binding::{log, self_walks_requested, SelfWalks};
+use spanprof_profiler::{LogLevel, ProfilerHandle};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
 use callbacks::OsThreadOffsets;
@@ -117,7 +117,7 @@ impl JavaRuntime {
         }
         // Without the fault guard each guarded read is a system call.
         if signals::may_signal() {
-            sys::install_fault_guard();
+            spanprof_os::install_fault_guard();
         }
         // SAFETY: the VM's function table lives as long as the VM.
         let address_in_vm = unsafe { (**vm).v1_2.GetEnv } as usize;
@@ -130,11 +130,11 @@ impl JavaRuntime {
         allocation_buffers::find_offsets(&structures, java_version);
         parks::find_method_size(&structures);
         // From here on the VM calls into the library, and handlers run its code.
-        sys::pin_library();
+        spanprof_os::pin_library();
         let offsets = OsThreadOffsets::of(&structures)?;
         // SAFETY: guaranteed by the caller.
         unsafe { callbacks::begin(jvmti, env, offsets) }?;
-        let calling_thread = thread_rows::of(sys::thread_id()).map_or(0, thread_rows::ThreadRow::java_thread);
+        let calling_thread = thread_rows::of(spanprof_os::thread_id()).map_or(0, thread_rows::ThreadRow::java_thread);
         let mut names = MethodNames::default();
         let layout = match stack_walk {
             StackWalk::ByVm => Err("`stackWalk=vm` is set".to_owned()),
@@ -328,10 +328,10 @@ impl Runtime for JavaRuntime {
 
     fn ended(&self, out: &mut Vec<EndedCode>) {
         // Threads are renamed, and kernel thread ids are reused: names are read again periodically.
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         if now_ns.saturating_sub(self.thread_names_read_ns.load(Ordering::Relaxed)) > THREAD_NAMES_VALID_NS {
             self.thread_names_read_ns.store(now_ns, Ordering::Relaxed);
-            let position = Profiler::running().map_or(0, |profiler| profiler.ring_position());
+            let position = ProfilerHandle::running().map_or(0, |profiler| profiler.ring_position());
             out.push(EndedCode { code: raw_frame::THREAD, position });
         }
         if self.layout.is_none() {
@@ -358,7 +358,7 @@ impl Runtime for JavaRuntime {
                 out.push(methods::stub(self.layout, pc).unwrap_or_else(|| marker_frame(unnamed.to_owned())));
             }
             FrameKind::Thread(thread_id) => {
-                let name = sys::thread_name(thread_id).unwrap_or_else(|| "native thread".to_owned());
+                let name = spanprof_os::thread_name(thread_id).unwrap_or_else(|| "native thread".to_owned());
                 let function = thread_groups::of(&name).map_or_else(|| format!("[{name}]"), str::to_owned);
                 out.push(Frame { frame_type: FrameType::Native, ..marker_frame(function) });
             }

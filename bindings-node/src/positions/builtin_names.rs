@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use spanprof::runtime::{Frame, FrameType};
+use spanprof_aggregate::runtime::{Frame, FrameType};
 
 /// File of the frames of built-in functions.
 const FILE: &str = "v8:builtin";

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use spanprof::runtime::{Frame, FrameType};
+use spanprof_aggregate::runtime::{Frame, FrameType};
 
 use super::builtin_names::frame as builtin_frame;
 use super::inlining::InliningFrame;

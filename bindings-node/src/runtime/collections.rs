@@ -36,10 +36,10 @@ pub extern "C" fn end(isolate: usize, gc_type: i32, flags: i32) {
         {
             thread.address_epoch.fetch_add(1, Ordering::Relaxed);
             // A panic must not unwind through V8.
-            spanprof::binding::ffi_guard((), || code_events::collection_ends(isolate));
+            spanprof_profiler::binding::ffi_guard((), || code_events::collection_ends(isolate));
         }
         if fewer == 0 {
-            spanprof::binding::ffi_guard((), || gc_pauses::ended(thread, gc_type, flags));
+            spanprof_profiler::binding::ffi_guard((), || gc_pauses::ended(thread, gc_type, flags));
         }
     }
 }

@@ -13,15 +13,15 @@ use super::walk::ring_position::RingPosition;
 /// Enrolls the calling JavaScript thread; `probe` runs a small script. False when it was enrolled before.
 pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let v8 = lookup::v8()?;
-    let thread_id = spanprof::sys::thread_id();
+    let thread_id = spanprof_os::thread_id();
     if js_thread::by_thread_id(thread_id).is_some() {
         return Ok(false);
     }
     // V8 and signal handlers call the addon's code from here on.
-    spanprof::sys::pin_library();
+    spanprof_os::pin_library();
     // The listing reads V8's heap: without the fault guard each word is a system call.
-    if signals::may_signal() && !spanprof::sys::fault_guard_owned() {
-        spanprof::sys::install_fault_guard();
+    if signals::may_signal() && !spanprof_os::fault_guard_owned() {
+        spanprof_os::install_fault_guard();
     }
     let isolate = (v8.current_isolate)();
     let thread = table_entry::claim().ok_or("there are more JavaScript threads than can be profiled")?;
@@ -48,7 +48,7 @@ pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
 
 /// The calling thread's isolate ends.
 pub fn leave_current_thread() {
-    let Some(thread) = js_thread::by_thread_id(spanprof::sys::thread_id()) else { return };
+    let Some(thread) = js_thread::by_thread_id(spanprof_os::thread_id()) else { return };
     block_watch::end(thread);
     event_loop::end(thread);
     allocations::end(thread);

@@ -20,9 +20,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use spanprof::binding::{self_walks_requested, SelfWalks};
-use spanprof::native_frame;
-use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
+use spanprof_aggregate::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
+use spanprof_profiler::binding::{self_walks_requested, SelfWalks};
+use spanprof_profiler::native_frame;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
 use crate::positions::builtin_names;

@@ -35,7 +35,7 @@ pub fn select_method(allow_frame_pointers: bool, probes: &[Probe]) -> WalkMethod
 }
 
 fn best_method(allow_frame_pointers: bool, probes: &[Probe]) -> Option<WalkMethod> {
-    let thread = js_thread::by_thread_id(spanprof::sys::thread_id())?;
+    let thread = js_thread::by_thread_id(spanprof_os::thread_id())?;
     let walk = V8StackWalk::new(v8::published()?, js_thread::builtin_ranges()?, thread);
     let registers = StackRegisters::here();
     let mut frames = [RawFrame::default(); 64];

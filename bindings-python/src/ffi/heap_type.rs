@@ -8,7 +8,7 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spanprof::binding::ffi_guard;
+use spanprof_profiler::binding::ffi_guard;
 
 /// A static table of C methods; the last row is zero.
 pub(super) struct MethodTable<const N: usize>(pub(super) [ffi::PyMethodDef; N]);

@@ -10,8 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use spanprof::binding::ffi_guard;
-use spanprof::sys;
+use spanprof_profiler::binding::ffi_guard;
 
 /// The exception to raise. A later one replaces it, as in the interpreter.
 static KEPT: Mutex<Option<PyErr>> = Mutex::new(None);
@@ -55,7 +54,7 @@ pub fn ok<T>(py: Python<'_>, result: PyResult<T>) -> Option<T> {
 
 /// Whether `error` belongs to the program.
 pub fn is_interruption(py: Python<'_>, error: &PyErr) -> bool {
-    if sys::thread_id() != std::process::id() {
+    if spanprof_os::thread_id() != std::process::id() {
         return false;
     }
     let Some(test) = TEST.get(py) else { return false };

@@ -1,6 +1,6 @@
 //! The native replacement of `_thread.lock`: it behaves as the plain lock and reports contended waits. An uncontended acquire
 //! or release is one call of the same C functions that the plain lock uses, and reads no clock. Not here: the replacement in
-//! `threading` (`locks.py`), waits (`thread_lock`), their samples (`spanprof::binding::LockWait`).
+//! `threading` (`locks.py`), waits (`thread_lock`), their samples (`spanprof_profiler::binding::LockWait`).
 //!
 //! Rule: every function runs with the GIL held, which protects the fields; only a wait releases it. Each field is read again
 //! after a wait.
@@ -19,7 +19,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use spanprof::binding::{lock_waits_are_reported, PendingWaits};
+use spanprof_profiler::binding::{lock_waits_are_reported, PendingWaits};
 
 use super::acquire_arguments::{self, AcquireMode};
 use super::heap_type::{

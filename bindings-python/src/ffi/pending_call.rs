@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spanprof::binding::ffi_guard;
+use spanprof_profiler::binding::ffi_guard;
 
 use super::interruption;
 

@@ -17,7 +17,7 @@ use pyo3::exceptions::{PyOverflowError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use spanprof::binding::lock_waits_are_reported;
+use spanprof_profiler::binding::lock_waits_are_reported;
 
 use super::acquire_arguments::{self, AcquireMode};
 use super::heap_type::{

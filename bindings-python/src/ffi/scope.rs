@@ -10,7 +10,7 @@ use pyo3::ffi;
 use super::variable::{self, VariableValue};
 use crate::context;
 use crate::convert::PreparedLabels;
-use spanprof::context::{pin_context, PinnedContext};
+use spanprof_aggregate::context::{pin_context, PinnedContext};
 
 /// One open scope: the value it wrote, and the value to restore. The written context is pinned until the scope ends.
 struct OpenScope {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spanprof::binding::ffi_guard;
+use spanprof_profiler::binding::ffi_guard;
 
 use super::heap_type::{fast, fast_keywords, new_type, row, slot, MethodTable, METH_FASTCALL};
 use super::scope::ScopeState;

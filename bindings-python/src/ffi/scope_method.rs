@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spanprof::binding::ffi_guard;
+use spanprof_profiler::binding::ffi_guard;
 
 use super::heap_type::{new_type, slot};
 

@@ -13,8 +13,7 @@
 use std::ffi::{c_int, c_longlong, c_void};
 
 use pyo3::ffi;
-use spanprof::binding::PendingWaits;
-use spanprof::sys;
+use spanprof_profiler::binding::PendingWaits;
 
 use crate::runtime::events::lock_waits::begin_lock_wait;
 
@@ -95,14 +94,14 @@ impl ThreadLock {
             Patience::Forever | Patience::Uninterruptible => -1,
         };
         let is_interruptible = c_int::from(patience != Patience::Uninterruptible);
-        let started_ns = sys::monotonic_ns();
+        let started_ns = spanprof_os::monotonic_ns();
         let mut remaining_us = limit_us;
         loop {
             // SAFETY: caller's contract; the thread state is restored by the thread that released it.
             let (status, ended_ns) = unsafe {
                 let state = ffi::PyEval_SaveThread();
                 let status = PyThread_acquire_lock_timed(self.0, remaining_us, is_interruptible);
-                let ended_ns = sys::monotonic_ns();
+                let ended_ns = spanprof_os::monotonic_ns();
                 ffi::PyEval_RestoreThread(state);
                 (status, ended_ns)
             };
@@ -114,7 +113,7 @@ impl ThreadLock {
                         return (WaitOutcome::Raised, ended_ns);
                     }
                     if limit_us >= 0 {
-                        let waited_us = sys::monotonic_ns().saturating_sub(started_ns) / 1000;
+                        let waited_us = spanprof_os::monotonic_ns().saturating_sub(started_ns) / 1000;
                         remaining_us = limit_us.saturating_sub(waited_us as i64);
                         if remaining_us < 0 {
                             return (WaitOutcome::TimedOut, ended_ns);

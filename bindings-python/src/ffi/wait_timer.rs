@@ -1,8 +1,7 @@
 //! Waits that the package times: of semaphores and of asyncio tasks. Not here: the wait itself (`runtime::lock_waits`).
 
 use pyo3::prelude::*;
-use spanprof::binding::{LockWait, PendingWaits};
-use spanprof::sys;
+use spanprof_profiler::binding::{LockWait, PendingWaits};
 
 use super::lock_type;
 use crate::runtime::events::lock_waits::begin_lock_wait;
@@ -27,7 +26,7 @@ impl WaitTimer {
     fn end(&mut self, lock: Option<&Bound<'_, PyAny>>) {
         let Some(wait) = self.wait.take() else { return };
         let mut waits = PendingWaits::default();
-        let ended_ns = sys::monotonic_ns();
+        let ended_ns = spanprof_os::monotonic_ns();
         let is_kept = lock.is_some_and(|lock| {
             lock_type::with_pending_waits(lock, |of_lock| {
                 of_lock.drop_within(&wait);

@@ -33,9 +33,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use spanprof::binding::set_lock_waits_reported;
-use spanprof::runtime::{EndedCode, Frame, ReportedEvents, Runtime, RuntimeThread};
-use spanprof::sys;
+use spanprof_aggregate::runtime::{EndedCode, Frame, ReportedEvents, Runtime, RuntimeThread};
+use spanprof_profiler::binding::set_lock_waits_reported;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
 
 use capture::other_thread;
@@ -75,7 +74,7 @@ impl PythonRuntime {
             return Ok(Arc::clone(runtime));
         }
         // Guarded reads use `process_vm_readv` until the fault guard is installed, where a seccomp filter allows it.
-        sys::may_use(sys::SystemCall::ProcessVmReadv);
+        spanprof_os::may_use(spanprof_os::SystemCall::ProcessVmReadv);
         let version = InterpreterVersion::running(py)?;
         let interpreter: &'static Interpreter = Box::leak(Box::new(detection::detect_interpreter(py, &version)?));
         interpreter::publish(interpreter);

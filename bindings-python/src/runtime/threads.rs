@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering;
 
-use spanprof::runtime::RuntimeThread;
+use spanprof_aggregate::runtime::RuntimeThread;
 use spanprof_signal::{guarded, Memory};
 
 use super::interpreter::layout::{fixed, ThreadId};

@@ -7,9 +7,10 @@ use super::error::GuardError as Error;
 use super::report::ReportBuilder;
 use super::samples::GuardSamples;
 use super::Result;
-use crate::host_log::{log, LogLevel};
-use crate::Profiler;
+use crate::api::profiler::start_native;
 use spanprof_config::Config;
+use spanprof_profiler::ProfilerHandle;
+use spanprof_profiler::{log, LogLevel};
 
 /// Frequency without [`ProfilerGuardBuilder::frequency`], in Hz.
 const DEFAULT_FREQUENCY: i32 = 99;
@@ -54,9 +55,9 @@ impl ProfilerGuardBuilder {
             log(LogLevel::Warning, &format!("spanprof: no guard: {reason}"));
             Error::CreatingError
         };
-        let running = Profiler::running();
+        let running = ProfilerHandle::running();
         let owns_profiler = running.is_none();
-        let profiler = running.map_or_else(|| Profiler::start(own_config(self.frequency)), Ok);
+        let profiler = running.map_or_else(|| start_native(own_config(self.frequency)), Ok);
         let profiler = profiler.map_err(|error| refused(&error.to_string()))?;
         // With a kill switch, the reports are empty.
         let is_disabled = owns_profiler && profiler.config().is_disabled();

@@ -4,12 +4,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::error::GuardError;
-use crate::Profiler;
 use spanprof_profile::ProfilesData;
+use spanprof_profiler::ProfilerHandle;
 
 /// See the module documentation.
 pub(super) struct GuardSamples {
-    pub profiler: Profiler,
+    pub profiler: ProfilerHandle,
     /// Whether a kill switch is set: there are no samples.
     pub is_disabled: bool,
     /// The requested frequency, in Hz.
@@ -21,7 +21,7 @@ pub(super) struct GuardSamples {
 
 impl GuardSamples {
     /// Those that are collected from now on.
-    pub fn new(profiler: Profiler, is_disabled: bool, frequency: i32) -> Self {
+    pub fn new(profiler: ProfilerHandle, is_disabled: bool, frequency: i32) -> Self {
         let begun = (SystemTime::now(), Instant::now());
         Self { profiler, is_disabled, frequency, begun, reading: Mutex::new(()) }
     }

@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! The agent starts [`crate::Profiler`] with the equal settings: profiles are sent as OTLP, which Pyroscope accepts from 1.20 on.
+//! The agent starts [`Profiler`](crate::Profiler) with the equal settings: profiles are sent as OTLP, which Pyroscope accepts from 1.20 on.
 //!
 //! Differences to the crate `pyroscope`:
 //! - Stacks need frame pointers (`-C force-frame-pointers=yes`).

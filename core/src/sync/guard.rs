@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError};
 
-use crate::binding::PendingWaits;
+use spanprof_profiler::binding::PendingWaits;
 
 /// An acquired lock: the guard `G` of the standard library, and the wait that preceded it. The lock is released when the
 /// guard is dropped.

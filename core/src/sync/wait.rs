@@ -5,8 +5,8 @@ use std::sync::{LockResult, TryLockError, TryLockResult};
 use spanprof_signal::SampleFlags;
 
 use super::guard::{LockGuard, WaitOfGuard};
-use crate::binding::{LockWait, WaitStart};
-use crate::native::walk::WalkStart;
+use crate::runtime::walk::WalkStart;
+use spanprof_profiler::binding::{LockWait, WaitStart};
 
 /// Attempts before the waiter walks its stack, as many as the standard library makes before it blocks
 /// (library/std/src/sys/sync/mutex/futex.rs, Rust 1.88–1.95). Most waits for short critical sections end meanwhile.
@@ -69,7 +69,7 @@ fn attempt_again<G>(try_lock: &impl Fn() -> TryLockResult<G>, wait: &mut Option<
 /// Walks the stack of the waiting thread, from the caller of the function of `walk_start`.
 fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box<LockWait>> {
     LockWait::begin_at(start, 0, |stack| {
-        crate::native::walk::walk_calling_thread(walk_start, stack);
+        crate::runtime::walk::walk_calling_thread(walk_start, stack);
         SampleFlags(0)
     })
 }

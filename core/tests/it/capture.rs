@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof::sys::thread_context;
-use spanprof::{Config, Profiler};
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_config::Config;
+use spanprof_os::thread_context;
 use spanprof_profile::{Profile, ProfilesData};
+use spanprof_profiler::ProfilerHandle;
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 use crate::profiler::{one_at_a_time, with_receiver, without_destination, Receiver200, TIMEOUT};
 
 /// Submits a sample of 1 ms off CPU in `function`, in the context of the calling thread.
-fn submit(profiler: &Profiler, runtime: &FakeRuntime, function: &str) {
+fn submit(profiler: &ProfilerHandle, runtime: &FakeRuntime, function: &str) {
     let id = thread_context::current();
     let sample = RawSample {
         kind: SampleKind::Lock,
@@ -47,7 +48,7 @@ fn a_capture_has_the_samples_of_its_contexts_only_over_several_windows() {
     let _serial = one_at_a_time();
     let runtime = FakeRuntime::new();
     let config = Config { cpu: false, ..without_destination() };
-    let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, runtime.clone()).unwrap();
     let other = |function: &'static str| {
         let (profiler, runtime) = (profiler.clone(), Arc::clone(&runtime));
         std::thread::spawn(move || submit(&profiler, &runtime, function)).join().unwrap();
@@ -77,7 +78,7 @@ fn a_capture_has_the_samples_of_its_contexts_only_over_several_windows() {
     // Samples of the captured context after its end belong to the continuous profile only.
     let (_, second) = spanprof::capture(|| ());
     assert!(second.is_empty());
-    drop(spanprof::OpenCapture::begin());
+    drop(spanprof_profiler::RunningCapture::begin());
     assert!(profiler.flush(TIMEOUT));
     assert_eq!(profiler.stats().counter("samples.submitted"), 9);
     assert_eq!(profiler.stats().counter("capture.dropped"), 0);
@@ -85,7 +86,7 @@ fn a_capture_has_the_samples_of_its_contexts_only_over_several_windows() {
 }
 
 /// A capture with two waits, in a scope with a link, a label and a secret.
-fn captured_request(profiler: &Profiler, runtime: &FakeRuntime) -> spanprof::CapturedProfile {
+fn captured_request(profiler: &ProfilerHandle, runtime: &FakeRuntime) -> spanprof_profiler::CapturedProfile {
     let labels = [
         ("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
         ("span_id", "00f067aa0ba902b7"),
@@ -101,7 +102,7 @@ fn a_sent_capture_has_its_link_labels_and_resource_under_types_of_its_own() {
     let _serial = one_at_a_time();
     let (receiver, runtime) = (Receiver200::start(), FakeRuntime::new());
     let config = Config { cpu: false, service_name: "shop".to_owned(), ..with_receiver(&receiver) };
-    let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, runtime.clone()).unwrap();
     let captured = captured_request(&profiler, &runtime);
     assert!(captured.send(TIMEOUT));
     let data = receiver.next(TIMEOUT).unwrap();
@@ -145,7 +146,7 @@ fn a_capture_that_is_not_delivered_in_time_stays_queued_and_is_counted() {
         stop_timeout: Duration::from_millis(1),
         ..without_destination()
     };
-    let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, runtime.clone()).unwrap();
     let captured = captured_request(&profiler, &runtime);
     assert!(!captured.send(Duration::ZERO));
     assert_eq!(profiler.stats().counter("export.0.enqueued"), 1);
@@ -159,10 +160,10 @@ fn a_capture_without_a_destination_is_not_sent_and_its_samples_are_counted() {
     let _serial = one_at_a_time();
     let runtime = FakeRuntime::new();
     let profiler =
-        Profiler::start_with_runtime(Config { cpu: false, ..without_destination() }, runtime.clone()).unwrap();
+        ProfilerHandle::start_with_runtime(Config { cpu: false, ..without_destination() }, runtime.clone()).unwrap();
     let captured = captured_request(&profiler, &runtime);
     assert!(!captured.send(TIMEOUT));
-    assert!(spanprof::CapturedProfile::default().send(TIMEOUT), "nothing to send");
+    assert!(spanprof_profiler::CapturedProfile::default().send(TIMEOUT), "nothing to send");
     assert_eq!(profiler.stats().counter("capture.unsent"), 2, "one sample of each type");
     profiler.stop();
 }

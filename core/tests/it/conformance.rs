@@ -2,7 +2,13 @@
 
 use std::path::PathBuf;
 
-use spanprof::conformance::{run_in, EndRequest, Language, RustLanguage, SampleStep};
+use spanprof_profiler::conformance::{run_in, EndRequest, Language, SampleStep};
+
+use super::rust_language::RustLanguage;
+
+fn run(text: &str) -> Result<String, String> {
+    run_in(text, &mut RustLanguage::default())
+}
 
 fn cases() -> Vec<PathBuf> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/cases");
@@ -19,7 +25,7 @@ fn conformance_every_case_holds_in_rust() {
     let paths = cases();
     for path in &paths {
         let text = std::fs::read_to_string(path).unwrap();
-        match spanprof::conformance::run(&text) {
+        match run(&text) {
             Ok(name) => assert_eq!(Some(name.as_str()), path.file_stem().and_then(|stem| stem.to_str())),
             Err(problem) => failures.push(format!("{}: {problem}", path.display())),
         }
@@ -33,9 +39,9 @@ fn conformance_a_failed_case_reports_the_expected_and_the_actual_value() {
     let _serial = crate::profiler::one_at_a_time();
     let text = "{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, \
                 {close: {at_ms: 10, samples: {cpu: [\"b 1\"]}}}]}";
-    let problem = spanprof::conformance::run(text).unwrap_err();
+    let problem = run(text).unwrap_err();
     assert!(problem.contains("\"b 1\"") && problem.contains("\"a 1\""), "{problem}");
-    assert!(spanprof::conformance::run("{name: x, law: y, stepz: []}").is_err());
+    assert!(run("{name: x, law: y, stepz: []}").is_err());
 }
 
 /// The Rust API with one fault: the samples of a case get the context of a changed step, or ends of requests are changed.

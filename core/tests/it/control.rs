@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use super::profiler::{burn, one_at_a_time, with_receiver, without_destination, Receiver200, TIMEOUT};
-use spanprof::config::DutyCycle;
-use spanprof::{Config, ConfigPatch, ConfigValue, Profiler, StatValue};
+use super::profiler::{burn, one_at_a_time, start_native, with_receiver, without_destination, Receiver200, TIMEOUT};
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_aggregate::StatValue;
+use spanprof_config::{Config, ConfigPatch, ConfigValue, DutyCycle};
 use spanprof_profile::{ProfilesData, Value};
+use spanprof_profiler::ProfilerHandle;
 
-fn set(profiler: &Profiler, key: &str, value: ConfigValue) {
+fn set(profiler: &ProfilerHandle, key: &str, value: ConfigValue) {
     profiler.update(&ConfigPatch(vec![(key.to_owned(), value)])).unwrap();
 }
 
-fn enable(profiler: &Profiler, is_enabled: bool) {
+fn enable(profiler: &ProfilerHandle, is_enabled: bool) {
     set(profiler, "enabled", ConfigValue::Bool(is_enabled));
 }
 
@@ -34,8 +35,8 @@ fn cpu_ns(data: &ProfilesData) -> [i64; 2] {
 fn totals_are_those_of_the_enabled_time_over_many_changes_of_enabled_and_rate() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let profiler = Profiler::start(Config { heap: false, ..with_receiver(&receiver) }).unwrap();
-    let host_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let profiler = start_native(Config { heap: false, ..with_receiver(&receiver) }).unwrap();
+    let host_cpu_ns = || spanprof_os::process_cpu_ns() - spanprof_os::own_cpu_ns();
     let mut enabled_ns = 0;
     let mut begun = host_cpu_ns();
     for round in 0..20 {
@@ -66,7 +67,7 @@ fn totals_are_those_of_the_enabled_time_over_many_changes_of_enabled_and_rate() 
 fn disabling_delivers_the_window_and_takes_no_further_sample() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let profiler = Profiler::start(with_receiver(&receiver)).unwrap();
+    let profiler = start_native(with_receiver(&receiver)).unwrap();
     burn(Duration::from_millis(300));
     enable(&profiler, false);
     let delivered = receiver.next(TIMEOUT).expect("the window of the enabled time");
@@ -96,12 +97,12 @@ fn disabling_delivers_the_window_and_takes_no_further_sample() {
 fn a_profiler_started_with_enabled_false_is_enabled_while_it_runs() {
     let _serial = one_at_a_time();
     let config = || Config { enabled: false, ..without_destination() };
-    let profiler = Profiler::start(config()).unwrap();
+    let profiler = start_native(config()).unwrap();
     assert!(!profiler.is_running());
     assert_eq!(profiler.stats().get("clock.name"), Some(&StatValue::Text("none".to_owned())));
     enable(&profiler, true);
     assert!(profiler.is_running());
-    assert!(Profiler::start(config()).unwrap().is_running(), "a running profiler stays as it is");
+    assert!(start_native(config()).unwrap().is_running(), "a running profiler stays as it is");
     profiler.stop();
 }
 
@@ -109,7 +110,7 @@ fn a_profiler_started_with_enabled_false_is_enabled_while_it_runs() {
 fn a_start_replaces_a_profiler_that_was_never_enabled() {
     let _serial = one_at_a_time();
     let start = |enabled| {
-        Profiler::start_with_runtime(Config { enabled, ..without_destination() }, FakeRuntime::new()).unwrap()
+        ProfilerHandle::start_with_runtime(Config { enabled, ..without_destination() }, FakeRuntime::new()).unwrap()
     };
     assert!(!start(false).is_running());
     assert!(!start(false).is_running());
@@ -123,7 +124,7 @@ fn a_start_replaces_a_profiler_that_was_never_enabled() {
 #[test]
 fn concurrent_changes_by_three_threads_leave_a_running_profiler() {
     let _serial = one_at_a_time();
-    let profiler = Profiler::start(without_destination()).unwrap();
+    let profiler = start_native(without_destination()).unwrap();
     let writers = 3;
     std::thread::scope(|scope| {
         for writer in 0..writers {
@@ -153,7 +154,7 @@ fn a_duty_cycle_ends_windows_and_its_profiles_have_a_comment() {
     let receiver = Receiver200::start();
     let second = Duration::from_secs(1);
     let cycle = Some(DutyCycle { on: second, every: 2 * second });
-    let profiler = Profiler::start(Config { cpu_duty_cycle: cycle, heap: false, ..with_receiver(&receiver) }).unwrap();
+    let profiler = start_native(Config { cpu_duty_cycle: cycle, heap: false, ..with_receiver(&receiver) }).unwrap();
     // The upload interval is an hour: each window ends with its part of a cycle.
     let begun = Instant::now();
     let mut windows = Vec::new();

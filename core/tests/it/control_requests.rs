@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use super::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 use super::pull;
 use serde_json::Value;
-use spanprof::control::{respond, ControlRequest, ControlResponse, TokenCheck};
-use spanprof::{Config, ConfigPatch, ConfigValue, Profiler};
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_config::{Config, ConfigPatch, ConfigValue};
+use spanprof_profiler::control::respond;
+use spanprof_profiler::http::message::HttpRequest;
+use spanprof_profiler::ProfilerHandle;
 
 /// The body of Alertmanager 0.28 (`webhook_config`, version 4).
 const FIRING: &str = r#"{"receiver":"profile","status":"firing","alerts":[{"status":"firing","labels":{"alertname":"HighLatency",
@@ -18,34 +20,22 @@ const FIRING: &str = r#"{"receiver":"profile","status":"firing","alerts":[{"stat
 "commonAnnotations":{"summary":"p99 above 2 s"},"externalURL":"http://alertmanager:9093","version":"4",
 "groupKey":"{}:{alertname=\"HighLatency\"}","truncatedAlerts":0}"#;
 
-fn request(
-    method: &'static str,
-    path: &'static str,
-    query: &'static str,
-    body: &'static str,
-) -> ControlRequest<'static> {
-    let token = TokenCheck::Accepted;
-    ControlRequest {
-        method,
-        path,
-        query,
-        body: body.as_bytes(),
-        token,
-        is_from_browser: false,
-        client: "192.0.2.7:5000",
-    }
+fn request(method: &str, path: &str, query: &str, body: &str) -> HttpRequest {
+    let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    let (body, client) = (body.as_bytes().to_vec(), "192.0.2.7:5000".to_owned());
+    HttpRequest { body, client, ..HttpRequest::new(method, &target) }
 }
 
-fn send(method: &'static str, path: &'static str, query: &'static str, body: &'static str) -> (u16, Value) {
-    let ControlResponse { status, body, .. } = respond(&request(method, path, query, body));
-    (status, serde_json::from_str(&body).unwrap())
+fn send(method: &str, path: &str, query: &str, body: &str) -> (u16, Value) {
+    let response = respond(&request(method, path, query, body), true);
+    (response.status, serde_json::from_slice(&response.body).unwrap())
 }
 
 const CONTROL: &str = "/debug/spanprof";
 const BURST: &str = "/debug/spanprof/burst";
 
-fn start(config: Config) -> Profiler {
-    Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap()
+fn start(config: Config) -> ProfilerHandle {
+    ProfilerHandle::start_with_runtime(config, FakeRuntime::new()).unwrap()
 }
 
 fn wait_until(condition: &str, is_true: impl Fn() -> bool) {
@@ -59,7 +49,7 @@ fn wait_until(condition: &str, is_true: impl Fn() -> bool) {
 #[test]
 fn the_status_has_state_sources_and_statistics_and_no_secret() {
     let _serial = one_at_a_time();
-    let headers = spanprof::config::Headers::new([("authorization".to_owned(), "Bearer marker".to_owned())]);
+    let headers = spanprof_config::Headers::new([("authorization".to_owned(), "Bearer marker".to_owned())]);
     let profiler = start(Config { headers, ..without_destination() });
     let (status, body) = send("GET", CONTROL, "", "");
     assert_eq!((status, &body["state"], &body["enabled"]), (200, &Value::from("running"), &Value::Bool(true)));
@@ -96,17 +86,17 @@ fn a_change_requires_a_token_and_is_refused_when_a_browser_sends_it() {
     let _serial = one_at_a_time();
     let profiler = start(without_destination());
     for method in ["POST", "DELETE", "PATCH"] {
-        let with = |token, is_from_browser| {
-            respond(&ControlRequest { token, is_from_browser, ..request(method, CONTROL, "", "{}") }).status
-        };
-        assert_eq!(with(TokenCheck::NotConfigured, false), 403, "{method}");
-        assert_eq!(with(TokenCheck::Refused, false), 401, "{method}");
-        assert_eq!(with(TokenCheck::Accepted, true), 403, "{method}");
+        let change = request(method, CONTROL, "", "{}");
+        assert_eq!(respond(&change, false).status, 403, "{method} without a token");
+        for header in ["origin", "sec-fetch-site"] {
+            let headers = vec![(header.to_owned(), "x".to_owned())];
+            assert_eq!(respond(&HttpRequest { headers, ..change.clone() }, true).status, 403, "{method}");
+        }
     }
     assert!(profiler.is_running());
-    let get = |token| respond(&ControlRequest { token, ..request("GET", CONTROL, "", "") }).status;
-    assert_eq!((get(TokenCheck::NotConfigured), get(TokenCheck::Refused)), (200, 401));
-    assert_eq!(respond(&request("PUT", CONTROL, "", "")).allow, Some("GET, POST, DELETE, PATCH"));
+    assert_eq!(respond(&request("GET", CONTROL, "", ""), false).status, 200);
+    let refused = respond(&request("PUT", CONTROL, "", ""), true);
+    assert!(refused.headers.contains(&("Allow", "GET, POST, DELETE, PATCH".to_owned())), "{:?}", refused.headers);
     assert_eq!((send("GET", BURST, "", "").0, send("POST", "/debug/spanprof/x", "", "").0), (405, 404));
     profiler.stop();
 }
@@ -126,7 +116,7 @@ fn the_webhook_of_an_alert_begins_a_burst_that_ends_by_itself() {
     let config = profiler.config();
     assert_eq!((config.wall_rate, config.gc), (None, false));
     let resolved = FIRING.replacen("firing", "resolved", 1);
-    let ended = respond(&ControlRequest { body: resolved.as_bytes(), ..request("POST", BURST, "", "") });
+    let ended = respond(&request("POST", BURST, "", &resolved), true);
     assert_eq!((ended.status, profiler.config().sample_rate), (200, 40));
     assert_eq!(send("POST", BURST, "rate=5000", FIRING).0, 400);
     send("DELETE", CONTROL, "", "");
@@ -138,9 +128,11 @@ fn the_webhook_of_an_alert_begins_a_burst_that_ends_by_itself() {
 fn lines_of(work: impl FnOnce()) -> Vec<String> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
-    spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| sink.lock().unwrap().push(line.to_owned()))));
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
+        sink.lock().unwrap().push(line.to_owned())
+    })));
     work();
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     let lines = lines.lock().unwrap();
     lines.clone()
 }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use spanprof::config::Environment;
-use spanprof::{Config, ErrorKind, Profiler};
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_config::{Config, Environment, ErrorKind};
+use spanprof_profiler::ProfilerHandle;
 
 use crate::profiler::one_at_a_time;
 
@@ -16,12 +16,14 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
 fn lines_of_start(variables: &[(&str, &str)]) -> Vec<String> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
-    spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| sink.lock().unwrap().push(line.to_owned()))));
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
+        sink.lock().unwrap().push(line.to_owned())
+    })));
     let config = Config::builder().stop_timeout(std::time::Duration::ZERO).load_with(&environment(variables)).unwrap();
-    let profiler = Profiler::start_with_runtime(config, Arc::new(FakeRuntime::default())).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, Arc::new(FakeRuntime::default())).unwrap();
     assert!(profiler.is_running());
     profiler.stop();
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     let lines = lines.lock().unwrap();
     lines.clone()
 }
@@ -57,6 +59,6 @@ fn the_same_value_in_code_is_an_error() {
         .certificate("/nonexistent/ca.pem".to_owned())
         .load_with(&environment(&[]))
         .unwrap();
-    let error = Profiler::start_with_runtime(config, Arc::new(FakeRuntime::default())).err().unwrap();
+    let error = ProfilerHandle::start_with_runtime(config, Arc::new(FakeRuntime::default())).err().unwrap();
     assert_eq!(error.kind, ErrorKind::InvalidDestination);
 }

@@ -1,14 +1,19 @@
 //! Faults inside the profiler do not affect the host, and are counted.
 
+use super::profiler::start_native;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
-use spanprof::runtime::{Frame, FrameType, Runtime, RuntimeThread};
-use spanprof::{Config, Profiler, StatValue};
-use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawFrame, RawSample, RawStack};
-use spanprof_signal::{Context, SampleFlags, SampleKind};
+use spanprof_aggregate::runtime::{Frame, FrameType, Runtime, RuntimeThread};
+use spanprof_aggregate::StatValue;
+use spanprof_config::Config;
+use spanprof_profiler::ProfilerHandle;
+use spanprof_signal::{
+    CaptureFn, CaptureOtherFn, Captured, Context, HandlerContext, RawFrame, RawSample, RawStack, SampleFlags,
+    SampleKind,
+};
 
 fn walk_one(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     stack.push(RawFrame { code: 0x5000, at: 1 });
@@ -36,8 +41,8 @@ fn sample(kind: SampleKind, frames: &[RawFrame]) -> RawSample<'_> {
     RawSample {
         kind,
         flags: SampleFlags(0),
-        thread_id: spanprof::sys::thread_id(),
-        time_ns: spanprof::sys::monotonic_ns(),
+        thread_id: spanprof_os::thread_id(),
+        time_ns: spanprof_os::monotonic_ns(),
         values: [1000, 1],
         key: 7,
         context: Context::None,
@@ -49,7 +54,7 @@ fn sample(kind: SampleKind, frames: &[RawFrame]) -> RawSample<'_> {
 fn a_panic_on_a_thread_of_the_profiler_ends_profiling_only() {
     let _serial = one_at_a_time();
     let panicking = ResolvingRuntime(|| panic!("on purpose, to test that it does not propagate"));
-    let profiler = Profiler::start_with_runtime(without_destination(), Arc::new(panicking)).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(without_destination(), Arc::new(panicking)).unwrap();
     let deadline = Instant::now() + TIMEOUT;
     while profiler.is_running() && Instant::now() < deadline {
         burn(Duration::from_millis(20));
@@ -60,7 +65,7 @@ fn a_panic_on_a_thread_of_the_profiler_ends_profiling_only() {
     assert_eq!(stats.counter("internal.panics"), 1);
     assert!(!profiler.flush(TIMEOUT), "a flush of a failed profiler returns immediately");
     profiler.stop();
-    let again = Profiler::start(without_destination()).unwrap();
+    let again = start_native(without_destination()).unwrap();
     assert!(again.is_running());
     again.stop();
 }
@@ -112,7 +117,7 @@ fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
         .map(|index| {
             let (runtime, running) = (runtime.clone(), Arc::downgrade(&running));
             std::thread::spawn(move || {
-                runtime.ids[index].store(spanprof::sys::thread_id(), Ordering::Relaxed);
+                runtime.ids[index].store(spanprof_os::thread_id(), Ordering::Relaxed);
                 while running.strong_count() > 0 {
                     match index {
                         3 => drop(burn(Duration::from_millis(1)).to_string()),
@@ -139,7 +144,7 @@ fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
         std::thread::yield_now();
     }
     let begun = Instant::now();
-    let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, runtime).unwrap();
     let started = Instant::now();
     std::thread::sleep(Duration::from_millis(1500));
     let inside = started.elapsed();
@@ -176,7 +181,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
     let runtime = spanprof_aggregate::testing::FakeRuntime::new();
     let code = runtime.code_of("allocating");
     let config = Config { cpu: false, ..without_destination() };
-    let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, runtime).unwrap();
     let windows_closed = || profiler.stats().counter("windows.closed");
     for kind in [
         SampleKind::Alloc,
@@ -216,7 +221,7 @@ fn stop_reports_a_lost_window_be_it_the_last_or_an_earlier_one() {
         ..without_destination()
     };
     for is_an_earlier_one in [false, true] {
-        let profiler = Profiler::start_with_runtime(config.clone(), runtime.clone()).unwrap();
+        let profiler = ProfilerHandle::start_with_runtime(config.clone(), runtime.clone()).unwrap();
         assert!(profiler.submit(&sample(SampleKind::Alloc, &frames)).is_ok());
         if is_an_earlier_one {
             assert!(!profiler.flush(Duration::from_secs(5)), "the window was lost");
@@ -229,7 +234,7 @@ fn stop_reports_a_lost_window_be_it_the_last_or_an_earlier_one() {
 #[test]
 fn a_drain_thread_that_outlives_its_stop_takes_no_sample_and_no_wakeup_of_the_next_run() {
     let _serial = one_at_a_time();
-    let submit = |profiler: &Profiler| {
+    let submit = |profiler: &ProfilerHandle| {
         assert!(profiler.submit(&sample(SampleKind::Lock, &[RawFrame { code: 0x7000, at: 1 }])).is_ok());
     };
     let [is_resolving, may_continue] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
@@ -241,7 +246,7 @@ fn a_drain_thread_that_outlives_its_stop_takes_no_sample_and_no_wakeup_of_the_ne
         }
     });
     let config = Config { cpu: false, stop_timeout: Duration::ZERO, ..without_destination() };
-    let first = Profiler::start_with_runtime(config, Arc::new(stalled)).unwrap();
+    let first = ProfilerHandle::start_with_runtime(config, Arc::new(stalled)).unwrap();
     submit(&first);
     let deadline = Instant::now() + TIMEOUT;
     while !is_resolving.load(Ordering::Acquire) {
@@ -250,7 +255,7 @@ fn a_drain_thread_that_outlives_its_stop_takes_no_sample_and_no_wakeup_of_the_ne
     }
     assert!(!first.stop(), "its drain thread still works");
     let config = Config { cpu: false, ..without_destination() };
-    let next = Profiler::start_with_runtime(config, spanprof_aggregate::testing::FakeRuntime::new()).unwrap();
+    let next = ProfilerHandle::start_with_runtime(config, spanprof_aggregate::testing::FakeRuntime::new()).unwrap();
     submit(&next);
     may_continue.store(true, Ordering::Release);
     while next.stats().counter("samples.submitted") == 0 {

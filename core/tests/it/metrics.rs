@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use prost::{Message, Oneof};
-use spanprof::config::Compression;
-use spanprof::{Config, Profiler, StatValue, Stats};
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_aggregate::StatValue;
+use spanprof_config::{Compression, Config};
+use spanprof_profiler::{ProfilerHandle, Stats};
 
 use crate::profiler::{burn, one_at_a_time, read_request, without_destination, TIMEOUT};
 
@@ -151,7 +152,7 @@ fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
 fn the_last_metrics_have_every_number_of_stats() {
     let _serial = one_at_a_time();
     let receiver = TwoSignalReceiver::start(200);
-    let profiler = Profiler::start_with_runtime(receiver.config(), FakeRuntime::new()).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(receiver.config(), FakeRuntime::new()).unwrap();
     wait_until("metrics arrive twice", || {
         burn(Duration::from_millis(20));
         receiver.bodies(METRICS).len() >= 2
@@ -195,15 +196,17 @@ fn a_receiver_that_refuses_metrics_still_gets_every_profile_and_one_warning_name
         let receiver = TwoSignalReceiver::start(status);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = lines.clone();
-        spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| sink.lock().unwrap().push(line.to_owned()))));
-        let profiler = Profiler::start_with_runtime(receiver.config(), FakeRuntime::new()).unwrap();
+        spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
+            sink.lock().unwrap().push(line.to_owned())
+        })));
+        let profiler = ProfilerHandle::start_with_runtime(receiver.config(), FakeRuntime::new()).unwrap();
         wait_until("three profiles arrive", || {
             burn(Duration::from_millis(20));
             receiver.bodies(PROFILES).len() >= 3
         });
         assert!(profiler.stop(), "lost metrics are no lost profiles");
         let stats = profiler.stats();
-        spanprof::set_log_callback(None);
+        spanprof_profiler::set_log_callback(None);
 
         let lines = lines.lock().unwrap();
         let warnings: Vec<_> = lines.iter().filter(|line| line.contains("metrics")).collect();
@@ -223,7 +226,9 @@ fn a_run_whose_metrics_never_arrived_ends_with_a_warning() {
     let receiver = TwoSignalReceiver::start(200);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
-    spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| sink.lock().unwrap().push(line.to_owned()))));
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
+        sink.lock().unwrap().push(line.to_owned())
+    })));
     let unreachable = Some("http://127.0.0.1:1/v1/metrics".to_owned());
     let config = Config {
         metrics_endpoint: unreachable,
@@ -231,9 +236,9 @@ fn a_run_whose_metrics_never_arrived_ends_with_a_warning() {
         upload_interval: Duration::from_secs(60),
         ..receiver.config()
     };
-    let profiler = Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, FakeRuntime::new()).unwrap();
     assert!(profiler.stop(), "lost metrics are no lost profiles");
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     let lines = lines.lock().unwrap();
     let warnings: Vec<_> = lines.iter().filter(|line| line.contains("metrics")).collect();
     assert_eq!(warnings.len(), 1, "{lines:?}");
@@ -250,7 +255,7 @@ fn metrics_go_to_their_own_endpoint_without_the_headers_of_the_profiles() {
         metrics_endpoint: Some(format!("{}/own/path", receiver.address)),
         ..receiver.config()
     };
-    let profiler = Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, FakeRuntime::new()).unwrap();
     profiler.stop();
     let bodies = receiver.bodies("/own/path");
     assert_eq!(bodies.len(), 1, "stop sends the last metrics");
@@ -263,18 +268,20 @@ fn without_the_setting_no_metrics_are_sent_and_a_missing_receiver_is_a_warning()
     let receiver = TwoSignalReceiver::start(200);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
-    spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| sink.lock().unwrap().push(line.to_owned()))));
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
+        sink.lock().unwrap().push(line.to_owned())
+    })));
     let own_path = Some(format!("{}/own?token=marker", receiver.address));
     for config in [
         Config { metrics: false, ..receiver.config() },
         Config { endpoint: own_path, ..receiver.config() },
         Config { destinations: Some(Vec::new()), ..receiver.config() },
     ] {
-        let profiler = Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap();
+        let profiler = ProfilerHandle::start_with_runtime(config, FakeRuntime::new()).unwrap();
         assert_eq!(profiler.stats().get("metrics.0.sent"), None);
         profiler.stop();
     }
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     assert_eq!(receiver.bodies(METRICS).len(), 0);
     let lines = lines.lock().unwrap();
     let warnings: Vec<_> = lines.iter().filter(|line| line.contains("metrics")).collect();

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use spanprof::config::Environment;
-use spanprof::runtime::Runtime;
-use spanprof::{Config, ConfigPatch, ConfigValue, LogLevel, NativeRuntime, Profiler, SampleKind};
+use spanprof::NativeRuntime;
+use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_config::{Config, ConfigPatch, ConfigValue, Environment};
+use spanprof_profiler::{LogLevel, ProfilerHandle};
+use spanprof_signal::SampleKind;
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 
@@ -18,14 +20,14 @@ fn lines_of(config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
 fn lines_of_runtime(runtime: Arc<dyn Runtime>, config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
-    spanprof::set_log_callback(Some(Arc::new(move |level, line: &str| {
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |level, line: &str| {
         sink.lock().unwrap().push((level, line.to_owned()));
     })));
-    let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
+    let profiler = ProfilerHandle::start_with_runtime(config, runtime).unwrap();
     program();
     profiler.stop();
     profiler.stop();
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     let lines = lines.lock().unwrap();
     lines.clone()
 }
@@ -44,7 +46,7 @@ fn a_program_shorter_than_a_window_warns_about_failed_delivery() {
     assert!(begun.elapsed() < TIMEOUT, "stop does not wait for an unreachable receiver");
     let [(level, line)] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!(*level, LogLevel::Warning);
-    assert!(line.starts_with(spanprof::OUTCOME_PREFIX), "{line}");
+    assert!(line.starts_with(spanprof_profiler::OUTCOME_PREFIX), "{line}");
     assert!(line.contains("nothing delivered to http://127.0.0.1:1") && line.contains("cannot connect"), "{line}");
     assert!(line.contains("1 window lost (deadline 1)"), "{line}");
 }
@@ -55,7 +57,7 @@ fn samples_before_a_profiler_was_disabled_are_reported_with_their_clock() {
     let lines = lines_of(without_destination(), || {
         burn(Duration::from_millis(100));
         let disabled = ConfigPatch(vec![("enabled".to_owned(), ConfigValue::Bool(false))]);
-        Profiler::running().unwrap().update(&disabled).unwrap();
+        ProfilerHandle::running().unwrap().update(&disabled).unwrap();
     });
     let clocks = lines.iter().filter(|(_, line)| line.contains(", clock ")).count();
     assert!(clocks >= 1 && clocks == lines.len(), "{lines:?}");
@@ -67,7 +69,7 @@ fn all_profiles_are_those_of_the_runtime_without_a_warning() {
     let config = Config::load(&[("profiles".to_owned(), "all".into())], &Environment::new()).unwrap();
     let config = Config { destinations: Some(Vec::new()), heap: false, ..config };
     let lines = lines_of(config, || {
-        let config = Profiler::running().unwrap().config();
+        let config = ProfilerHandle::running().unwrap().config();
         let runtime = FakeRuntime::new();
         let supported = [SampleKind::Gc, SampleKind::Lock].map(|kind| runtime.submits(kind));
         assert_eq!([config.gc, config.lock], supported);
@@ -134,7 +136,7 @@ fn output_is_one_file_of_the_whole_run_without_a_receiver() {
 fn an_unwritable_output_is_an_error_in_code_and_a_warning_in_a_variable() {
     let _serial = one_at_a_time();
     let config = Config { output: Some("/nonexistent/flame.html".to_owned()), ..without_destination() };
-    let error = Profiler::start_with_runtime(config, FakeRuntime::new()).err().unwrap();
+    let error = ProfilerHandle::start_with_runtime(config, FakeRuntime::new()).err().unwrap();
     assert!(error.message.contains("there is no directory"), "{error}");
     let variables = [("SPANPROF_OUTPUT".to_owned(), "/nonexistent/flame.html".to_owned())].into_iter().collect();
     let config = Config::builder().destinations(Vec::new()).load_with(&variables).unwrap();

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
-use super::profiler::{burn, one_at_a_time, with_receiver, without_destination, Receiver200, TIMEOUT};
+use super::profiler::{burn, one_at_a_time, start_native, with_receiver, without_destination, Receiver200, TIMEOUT};
 use super::pull;
 // The only line that a program changes.
 use spanprof::pprof;
-use spanprof::{Config, Profiler};
+use spanprof_config::Config;
+use spanprof_profiler::ProfilerHandle;
 use spanprof_read::decode::{self, DecodeLimits};
 
 /// Declares a function that uses CPU time itself, so that it is the leaf of its samples: the build of this test may lack
@@ -17,9 +18,9 @@ macro_rules! declare_burner {
     ($name:ident) => {
         #[inline(never)]
         fn $name(cpu: Duration) -> u64 {
-            let begun = spanprof::sys::current_thread_cpu_ns();
+            let begun = spanprof_os::current_thread_cpu_ns();
             let mut mixed = begun | 1;
-            while spanprof::sys::current_thread_cpu_ns() - begun < cpu.as_nanos() as u64 {
+            while spanprof_os::current_thread_cpu_ns() - begun < cpu.as_nanos() as u64 {
                 let mut round = 0;
                 while round < 20_000 {
                     mixed ^= mixed << 13;
@@ -155,15 +156,15 @@ fn threads_are_separate_and_named() {
 fn there_is_one_guard_at_a_time_and_its_drop_stops_the_profiler() {
     let _serial = one_at_a_time();
     let guard = pprof::ProfilerGuard::new(100).unwrap();
-    assert!(Profiler::running().is_some());
+    assert!(ProfilerHandle::running().is_some());
     let second = pprof::ProfilerGuard::new(100).err().unwrap();
     assert!(matches!(second, pprof::Error::Running), "{second}");
     drop(guard);
-    assert!(Profiler::running().is_none());
+    assert!(ProfilerHandle::running().is_none());
 
     let guard = pprof::ProfilerGuard::new(1_000_000).unwrap();
     assert_eq!(guard.report().build().unwrap().timing.frequency, 10_000);
-    Profiler::running().unwrap().stop();
+    ProfilerHandle::running().unwrap().stop();
     assert!(matches!(guard.report().build().err().unwrap(), pprof::Error::NotRunning));
 }
 
@@ -172,7 +173,7 @@ fn a_guard_collects_beside_a_running_profiler_and_a_pull() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();
     let config = Config { pull: Some("127.0.0.1:0".to_owned()), thread_labels: false, ..with_receiver(&receiver) };
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = start_native(config).unwrap();
     burn(Duration::from_millis(200));
     let guard = pprof::ProfilerGuard::new(999).unwrap();
     let address = pull::address(&profiler);
@@ -200,7 +201,7 @@ fn a_guard_collects_beside_a_running_profiler_and_a_pull() {
 #[test]
 fn a_guard_beside_a_profiler_without_cpu_samples_is_an_error() {
     let _serial = one_at_a_time();
-    let profiler = Profiler::start(Config { cpu: false, wall: true, ..without_destination() }).unwrap();
+    let profiler = start_native(Config { cpu: false, wall: true, ..without_destination() }).unwrap();
     assert!(matches!(pprof::ProfilerGuard::new(100).err().unwrap(), pprof::Error::CreatingError));
     assert!(profiler.stop());
     // The error leaves no guard.

@@ -6,12 +6,18 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use spanprof::config::{Compression, Environment};
-use spanprof::{Config, ConfigPatch, ConfigValue, ErrorKind, LogLevel, Profiler};
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_config::{Compression, Config, ConfigPatch, ConfigValue, Environment};
 use spanprof_profile::{ProfilesData, Value};
+use spanprof_profiler::{LogLevel, ProfilerHandle};
 use spanprof_read::decode;
-use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind, MAX_PERIODS_AHEAD};
+use spanprof_signal::MAX_PERIODS_AHEAD;
+
+/// Starts the profiler with the runtime of native code; returns the handle of bindings, which has more methods.
+pub fn start_native(config: Config) -> Result<ProfilerHandle, spanprof::Error> {
+    let started = spanprof::Profiler::start(config)?;
+    Ok(ProfilerHandle::running().unwrap_or_else(|| panic!("{:?} does not run", started.config().disabled_by)))
+}
 
 /// Serializes tests that start the profiler, of which a process has only one, and those that use CPU: the profiler samples
 /// the threads of all tests.
@@ -96,7 +102,7 @@ pub fn with_receiver(receiver: &Receiver200) -> Config {
 
 /// Uses CPU time of the calling thread until a condition is true; fails after two seconds of CPU time. Ticks are rare on an
 /// oversubscribed processor.
-fn burn_until(condition: &str, is_true: impl Fn() -> bool) {
+pub fn burn_until(condition: &str, is_true: impl Fn() -> bool) {
     for _ in 0..100 {
         if is_true() {
             return;
@@ -110,7 +116,7 @@ fn burn_until(condition: &str, is_true: impl Fn() -> bool) {
 const MAX_AHEAD_NS: u64 = MAX_PERIODS_AHEAD * 10_000_000;
 
 /// Compares the total of a run's profiles with that of its samples, and the latter with the CPU time of the host.
-fn check_total(profiler: &Profiler, total_ns: i64, host_ns: u64) {
+pub fn check_total(profiler: &ProfilerHandle, total_ns: i64, host_ns: u64) {
     let stats = profiler.stats();
     let unattributed_ns = stats.counter("samples.unseen_distributed_ns") + stats.counter("samples.unseen_shown_ns");
     let sampled_ns = stats.counter("samples.cpu_ns") + unattributed_ns;
@@ -123,9 +129,9 @@ fn check_total(profiler: &Profiler, total_ns: i64, host_ns: u64) {
 
 /// Uses CPU time of the calling thread.
 pub fn burn(cpu: Duration) -> u64 {
-    let begun = spanprof::sys::current_thread_cpu_ns();
+    let begun = spanprof_os::current_thread_cpu_ns();
     let mut mixed = begun | 1;
-    while spanprof::sys::current_thread_cpu_ns() - begun < cpu.as_nanos() as u64 {
+    while spanprof_os::current_thread_cpu_ns() - begun < cpu.as_nanos() as u64 {
         let mut round = 0;
         // Operators only, so that a build without optimization has no calls here.
         while round < 20_000 {
@@ -143,8 +149,8 @@ fn a_native_program_sends_labelled_stacks_and_exact_totals() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();
     let config = Config { service_name: "native-test".to_owned(), ..with_receiver(&receiver) };
-    let profiler = Profiler::start(config).unwrap();
-    let host_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let profiler = start_native(config).unwrap();
+    let host_cpu_ns = || spanprof_os::process_cpu_ns() - spanprof_os::own_cpu_ns();
     let host_before = host_cpu_ns();
     let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("route", "/burn")];
     spanprof::tag_wrapper(trace, || burn(Duration::from_millis(600)));
@@ -197,8 +203,8 @@ fn a_native_program_sends_labelled_stacks_and_exact_totals() {
 fn totals_are_exact_with_threads_that_live_shorter_than_a_period() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let profiler = Profiler::start(with_receiver(&receiver)).unwrap();
-    let host_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let profiler = start_native(with_receiver(&receiver)).unwrap();
+    let host_cpu_ns = || spanprof_os::process_cpu_ns() - spanprof_os::own_cpu_ns();
     let host_before = host_cpu_ns();
     for _ in 0..300 {
         std::thread::spawn(|| burn(Duration::from_millis(3))).join().unwrap();
@@ -225,13 +231,14 @@ fn a_thousand_starts_and_stops_from_four_threads_leak_no_thread_and_no_file() {
         targets.filter(|target| !target.to_string_lossy().starts_with('/')).count()
     };
     // The first start allocates resources that live as long as the process.
-    Profiler::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap().stop();
+    ProfilerHandle::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap().stop();
     let files = files_now();
     let workers: Vec<_> = (0..4)
         .map(|worker| {
             std::thread::spawn(move || {
                 for cycle in 0..250 {
-                    let profiler = Profiler::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap();
+                    let profiler =
+                        ProfilerHandle::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap();
                     match (worker + cycle) % 4 {
                         0 => drop(profiler.update(&ConfigPatch(vec![("sample_rate".into(), ConfigValue::Int(50))]))),
                         1 => drop(profiler.flush(Duration::from_millis(50))),
@@ -247,7 +254,7 @@ fn a_thousand_starts_and_stops_from_four_threads_leak_no_thread_and_no_file() {
     for worker in workers {
         worker.join().unwrap();
     }
-    assert!(Profiler::running().is_none());
+    assert!(ProfilerHandle::running().is_none());
     let deadline = Instant::now() + TIMEOUT;
     while threads_now() > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
@@ -260,7 +267,7 @@ fn a_thousand_starts_and_stops_from_four_threads_leak_no_thread_and_no_file() {
 fn flush_sends_the_open_window_and_sampling_continues() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let profiler = Profiler::start(with_receiver(&receiver)).unwrap();
+    let profiler = start_native(with_receiver(&receiver)).unwrap();
     for sent in 1..=2 {
         // A window of less than one period has no samples and is not sent.
         burn_until("a window was sent", || {
@@ -289,7 +296,7 @@ fn an_unreachable_receiver_delays_stop_at_most_until_its_deadline() {
         stop_timeout: Duration::from_millis(300),
         ..Config::default()
     };
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = start_native(config).unwrap();
     // Several: the first may hold less than one period, which is not sent.
     burn_until("samples", || spanprof_signal::counters::samples() > before + 5);
     let begun = Instant::now();
@@ -306,19 +313,19 @@ fn the_first_window_logs_one_line_to_the_hosts_logger() {
     let _serial = one_at_a_time();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
-    spanprof::set_log_callback(Some(Arc::new(move |level, line| {
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |level, line| {
         sink.lock().unwrap().push((level, line.to_owned()));
     })));
     let receiver = Receiver200::start();
     let config = Config { upload_interval: Duration::from_millis(200), ..with_receiver(&receiver) };
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = start_native(config).unwrap();
     let deadline = Instant::now() + TIMEOUT;
     while lines.lock().unwrap().is_empty() && Instant::now() < deadline {
         burn(Duration::from_millis(50));
     }
     burn(Duration::from_millis(600));
     profiler.stop();
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     let lines = lines.lock().unwrap().clone();
     assert_eq!(lines.len(), 2, "{lines:?}");
     let (level, end) = &lines[1];
@@ -336,77 +343,18 @@ fn a_kill_switch_returns_a_profiler_that_does_nothing() {
     let _serial = one_at_a_time();
     let environment: Environment = [("SPANPROF_DISABLED".to_owned(), "1".to_owned())].into_iter().collect();
     let config = Config::load(&[], &environment).unwrap();
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = spanprof::Profiler::start(config).unwrap();
     assert!(!profiler.is_running() && profiler.stop() && profiler.flush(Duration::ZERO));
-    assert_eq!(profiler.stats().get("state"), Some(&spanprof::StatValue::Text("disabled by SPANPROF_DISABLED".into())));
-    assert!(Profiler::running().is_none());
-}
-
-#[test]
-fn update_changes_live_keys_and_returns_an_error_for_others() {
-    let _serial = one_at_a_time();
-    let profiler = Profiler::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap();
-    let patch = |key: &str, value: i64| ConfigPatch(vec![(key.to_owned(), ConfigValue::Int(value))]);
-    profiler.update(&patch("sample_rate", 19)).unwrap();
-    assert_eq!(profiler.config().sample_rate, 19);
-    let error = profiler.update(&patch("max_stack_depth", 64)).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::InvalidConfig);
-    assert_eq!(error.message, "max_stack_depth cannot change while the profiler runs");
-    assert!(profiler.update(&patch("sample_rate", 0)).is_err());
-    assert_eq!(profiler.config().sample_rate, 19);
-    profiler.stop();
-}
-
-#[test]
-fn the_runtime_is_notified_of_the_events_to_report_at_start_update_and_stop() {
-    let _serial = one_at_a_time();
-    let runtime = FakeRuntime::new();
-    let profiler =
-        Profiler::start_with_runtime(Config { lock: true, ..without_destination() }, runtime.clone()).unwrap();
-    let events = runtime.reported_events();
-    assert_eq!((events.gc, events.lock, events.lock_threshold_ns), (true, true, 10_000));
-    let patch = vec![
-        ("gc".to_owned(), ConfigValue::Bool(false)),
-        ("lock_threshold".to_owned(), ConfigValue::Text("1ms".to_owned())),
-    ];
-    profiler.update(&ConfigPatch(patch)).unwrap();
-    let events = runtime.reported_events();
-    assert_eq!((events.gc, events.lock, events.lock_threshold_ns), (false, true, 1_000_000));
-    profiler.stop();
-    assert!(!runtime.reported_events().lock);
-}
-
-#[test]
-fn a_change_of_rate_closes_the_window_because_a_profile_has_one_period() {
-    let _serial = one_at_a_time();
-    let receiver = Receiver200::start();
-    let profiler = Profiler::start(with_receiver(&receiver)).unwrap();
-    let host_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
-    let host_before = host_cpu_ns();
-    burn(Duration::from_millis(300));
-    let closed = profiler.stats().counter("windows.closed");
-    profiler.update(&ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(50))])).unwrap();
-    // The drain thread closes it, after it resolved its stacks.
-    let deadline = Instant::now() + TIMEOUT;
-    while profiler.stats().counter("windows.closed") == closed && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    burn(Duration::from_millis(300));
-    assert!(profiler.stop());
-    let host_ns = host_cpu_ns() - host_before;
-    let requests = [receiver.next(TIMEOUT).unwrap(), receiver.next(TIMEOUT).unwrap()];
-    let profiles: Vec<_> = requests.iter().flat_map(|data| data.profiles().map(|(_, profile)| profile)).collect();
-    assert_eq!(profiles.iter().map(|profile| profile.period).collect::<Vec<_>>(), [10_000_000, 20_000_000]);
-    let weight = |profile: &&spanprof_profile::Profile| profile.samples.iter().map(|s| profile.weight(s)).sum::<i64>();
-    let total_ns: i64 = profiles.iter().map(weight).sum();
-    check_total(&profiler, total_ns, host_ns);
-    let gap_ns = profiles[0].end_unix_nano().abs_diff(profiles[1].time_unix_nano);
-    assert!(gap_ns < 100_000_000, "the windows join: {gap_ns} ns between them");
+    assert_eq!(
+        profiler.stats().get("state"),
+        Some(&spanprof_aggregate::StatValue::Text("disabled by SPANPROF_DISABLED".into()))
+    );
+    assert!(ProfilerHandle::running().is_none());
 }
 
 #[test]
 fn an_open_scope_keeps_its_span_over_a_million_newer_requests() {
-    use spanprof::context::{context_row, open_context, with_labels, ContextRow};
+    use spanprof_aggregate::context::{context_row, open_context, with_labels, ContextRow};
     let _serial = one_at_a_time();
     let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("job", "nightly")];
     let own_row = with_labels(ContextRow::default(), &trace);
@@ -415,17 +363,17 @@ fn an_open_scope_keeps_its_span_over_a_million_newer_requests() {
     let work = spanprof::tag_future(
         trace,
         std::future::poll_fn(|_| {
-            in_future = spanprof::sys::thread_context::current();
+            in_future = spanprof_os::thread_context::current();
             std::task::Poll::<()>::Pending
         }),
     );
     let mut work = Box::pin(work);
     assert!(std::future::Future::poll(work.as_mut(), &mut task).is_pending());
     let in_scope = spanprof::tag_wrapper(trace, || {
-        let id = spanprof::sys::thread_context::current();
+        let id = spanprof_os::thread_context::current();
         for number in 0..1_000_000u64 {
             open_context(ContextRow {
-                link: spanprof::context::Link { trace_id: [7; 16], span_id: (number + 1).to_be_bytes() },
+                link: spanprof_aggregate::context::Link { trace_id: [7; 16], span_id: (number + 1).to_be_bytes() },
                 ..ContextRow::default()
             });
         }
@@ -435,62 +383,4 @@ fn an_open_scope_keeps_its_span_over_a_million_newer_requests() {
     drop(work);
     assert!(in_future != 0 && in_future != in_scope);
     assert_eq!(context_row(in_future), Some(own_row), "a suspended future keeps its context");
-}
-
-#[test]
-fn each_window_has_the_period_of_its_samples_even_if_stop_immediately_follows_a_change() {
-    let _serial = one_at_a_time();
-    let runtime = FakeRuntime::new();
-    let frames = [RawFrame { code: runtime.code_of("working"), at: 0 }];
-    for _ in 0..10 {
-        let receiver = Receiver200::start();
-        let config = Config { cpu: false, ..with_receiver(&receiver) };
-        let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
-        // Samples as from a clock of the runtime.
-        let sample = |period_ns| {
-            let sample = RawSample {
-                kind: SampleKind::Cpu,
-                flags: SampleFlags(0),
-                thread_id: spanprof::sys::thread_id(),
-                time_ns: spanprof::sys::monotonic_ns(),
-                values: [period_ns, 1],
-                key: 0,
-                context: spanprof_signal::Context::None,
-                frames: &frames,
-            };
-            profiler.submit(&sample).unwrap();
-        };
-        let patch = |hz| ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(hz))]);
-        sample(10_000_000);
-        profiler.update(&patch(50)).unwrap();
-        sample(20_000_000);
-        profiler.update(&patch(25)).unwrap();
-        sample(40_000_000);
-        assert!(profiler.stop());
-        for period in [10_000_000, 20_000_000, 40_000_000] {
-            let data = receiver.next(TIMEOUT).expect("a window for each rate");
-            let (_, profile) = data.profiles().next().expect("a profile");
-            let total_ns: i64 = profile.samples.iter().map(|sample| profile.weight(sample)).sum();
-            assert_eq!((profile.period, total_ns), (period, period));
-        }
-    }
-}
-
-#[test]
-fn cpu_can_be_switched_off_and_on_while_running() {
-    let _serial = one_at_a_time();
-    let profiler = Profiler::start(without_destination()).unwrap();
-    let patch = |on| ConfigPatch(vec![("cpu".to_owned(), ConfigValue::Bool(on))]);
-    profiler.update(&patch(false)).unwrap();
-    profiler.flush(TIMEOUT);
-    let before = profiler.stats().counter("samples.cpu");
-    burn(Duration::from_millis(100));
-    profiler.flush(TIMEOUT);
-    assert_eq!(profiler.stats().counter("samples.cpu"), before);
-    profiler.update(&patch(true)).unwrap();
-    burn_until("samples again", || {
-        profiler.flush(TIMEOUT);
-        profiler.stats().counter("samples.cpu") > before + 5
-    });
-    profiler.stop();
 }

@@ -1,8 +1,11 @@
 //! Pulls over real sockets: profiles, access rules, parameters, limits.
 
-use super::profiler::{burn, one_at_a_time, without_destination};
-use spanprof::{Config, Profiler, Secret, StatValue};
+use super::profiler::{burn, one_at_a_time, start_native, without_destination};
+use spanprof_aggregate::StatValue;
+use spanprof_config::Config;
+use spanprof_export::Secret;
 use spanprof_profile::ProfilesData;
+use spanprof_profiler::ProfilerHandle;
 use spanprof_read::decode::{self, DecodeLimits};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +16,7 @@ pub fn config(token: Option<&str>) -> Config {
     Config { pull: Some("127.0.0.1:0".to_owned()), pull_token: token.map(Secret::from), ..without_destination() }
 }
 
-pub fn address(profiler: &Profiler) -> String {
+pub fn address(profiler: &ProfilerHandle) -> String {
     match profiler.stats().get("pull.address") {
         Some(StatValue::Text(address)) => address.clone(),
         other => panic!("no address: {other:?}"),
@@ -70,7 +73,7 @@ fn while_burning<T>(body: impl FnOnce() -> T) -> T {
 #[test]
 fn a_cpu_profile_is_pulled_while_the_program_runs() {
     let _one = one_at_a_time();
-    let profiler = Profiler::start(config(None)).unwrap();
+    let profiler = start_native(config(None)).unwrap();
     let address = address(&profiler);
     let data = while_burning(|| profile(&address, "/debug/pprof/profile?seconds=1"));
     assert!(total(&data, "cpu") > 0);
@@ -84,14 +87,14 @@ fn a_cpu_profile_is_pulled_while_the_program_runs() {
     assert!(TcpStream::connect(&address).is_err(), "the port is closed after stop");
 }
 
-fn profiler_service(profiler: &Profiler) -> String {
+fn profiler_service(profiler: &ProfilerHandle) -> String {
     profiler.config().service_name
 }
 
 #[test]
 fn pages_and_refusals_have_their_status() {
     let _one = one_at_a_time();
-    let profiler = Profiler::start(config(None)).unwrap();
+    let profiler = start_native(config(None)).unwrap();
     let address = address(&profiler);
     let (ok, _, page) = get(&address, "/debug/pprof/");
     assert_eq!(ok, 200);
@@ -121,7 +124,7 @@ fn pages_and_refusals_have_their_status() {
 #[test]
 fn a_token_is_required_and_shown_nowhere() {
     let _one = one_at_a_time();
-    let profiler = Profiler::start(config(Some("marker"))).unwrap();
+    let profiler = start_native(config(Some("marker"))).unwrap();
     let address = address(&profiler);
     assert_eq!(status(&address, "/debug/pprof/"), 401);
     let with = |token| {
@@ -138,7 +141,7 @@ fn a_token_is_required_and_shown_nowhere() {
 #[test]
 fn there_is_one_collection_at_a_time_and_it_ends_when_its_client_leaves() {
     let _one = one_at_a_time();
-    let profiler = Profiler::start(config(None)).unwrap();
+    let profiler = start_native(config(None)).unwrap();
     let address = address(&profiler);
     let request = format!("GET /debug/pprof/profile?seconds=60 HTTP/1.1\r\nHost: {address}\r\n\r\n");
     let begin = || {

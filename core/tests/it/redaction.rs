@@ -1,6 +1,7 @@
 //! Planted texts through every destination of a running profiler: OTLP over HTTP and gRPC, pprof files, the output in each
 //! format, the heap at its peak, statistics and log lines.
 
+use super::profiler::start_native;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use spanprof::config::{Headers, RedactionRules};
-use spanprof::{tag_wrapper, Config, Profiler};
+use spanprof::tag_wrapper;
+use spanprof_config::{Config, Headers, RedactionRules};
 use spanprof_read::decode;
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
@@ -88,7 +89,7 @@ fn planted_texts_reach_a_file_without_redaction() {
     std::fs::create_dir_all(&directory).unwrap();
     let output = directory.join("run.pb.gz").to_str().unwrap().to_owned();
     let config = Config { sample_rate: 1000, redaction: false, output: Some(output), ..without_destination() };
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = start_native(config).unwrap();
     run_marked();
     profiler.stop();
     let found: usize = files(&directory).iter().map(|(_, bytes)| count(bytes)).sum();
@@ -103,7 +104,7 @@ fn planted_texts_reach_no_destination() {
     let _ = std::fs::remove_dir_all(&directory);
     let lines = Arc::new(Mutex::new(String::new()));
     let sink = lines.clone();
-    spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| {
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
         let mut lines = sink.lock().unwrap();
         lines.push_str(line);
         lines.push('\n');
@@ -117,15 +118,15 @@ fn planted_texts_reach_no_destination() {
         let directory = directory.join(output);
         std::fs::create_dir_all(&directory).unwrap();
         let entry = |endpoint: String| {
-            let mut entry = spanprof::config::DestinationConfig::new(spanprof::config::DestinationType::Otlp);
+            let mut entry = spanprof_config::DestinationConfig::new(spanprof_config::DestinationType::Otlp);
             entry.endpoint = Some(endpoint);
-            entry.compression = Some(spanprof::config::Compression::Uncompressed);
+            entry.compression = Some(spanprof_config::Compression::Uncompressed);
             entry
         };
-        let mut file = spanprof::config::DestinationConfig::new(spanprof::config::DestinationType::File);
+        let mut file = spanprof_config::DestinationConfig::new(spanprof_config::DestinationType::File);
         file.directory = Some(directory.to_str().unwrap().to_owned());
         let mut over_grpc = entry(format!("http://{grpc}"));
-        over_grpc.protocol = Some(spanprof::config::Protocol::Grpc);
+        over_grpc.protocol = Some(spanprof_config::Protocol::Grpc);
         let mut destinations = vec![entry(format!("http://shop:{}@{http}/?key={}", SECRETS[1], SECRETS[2])), file];
         // Once: this receiver does not respond, and `stop` waits for it.
         if round == 0 {
@@ -152,7 +153,7 @@ fn planted_texts_reach_no_destination() {
             ..Config::default()
         };
         assert_eq!(count(format!("{config:?}").as_bytes()), 0, "round {round}");
-        let profiler = Profiler::start(config).unwrap();
+        let profiler = start_native(config).unwrap();
         run_marked();
         let stats = format!("{:?}", profiler.stats());
         assert_eq!(count(stats.as_bytes()), 0, "round {round}: {stats}");
@@ -169,7 +170,7 @@ fn planted_texts_reach_no_destination() {
         let all: Vec<u8> = files.into_iter().flat_map(|(_, bytes)| bytes).collect();
         assert!(String::from_utf8_lossy(&all).contains("[REDACTED]"), "round {round}: nothing was redacted");
     }
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     let received = received.lock().unwrap();
     let text = String::from_utf8_lossy(&received);
     assert!(text.contains("[REDACTED]") && text.contains("PRI * HTTP/2.0"), "{} bytes received", received.len());
@@ -187,7 +188,7 @@ fn planted_texts_reach_neither_a_pull_nor_a_capture() {
     let redaction_rules = RedactionRules::parse(rules).unwrap();
     let tags = BTreeMap::from([("auth".to_owned(), format!("Bearer {MARKER}-{MARKER}"))]);
     let profiler =
-        Profiler::start(Config { sample_rate: 1000, redaction_rules, tags, ..crate::pull::config(None) }).unwrap();
+        start_native(Config { sample_rate: 1000, redaction_rules, tags, ..crate::pull::config(None) }).unwrap();
     let address = crate::pull::address(&profiler);
     let path = "GET /debug/pprof/profile?seconds=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let (captured, pulled) = std::thread::scope(|scope| {

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use spanprof::config::Environment;
-use spanprof::{Config, ConfigValue};
+use spanprof_config::{Config, ConfigValue, Environment};
 
 fn documents() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
@@ -93,7 +92,7 @@ fn values_of_the_wrong_type_and_unknown_names_are_refused() {
 fn every_key_is_in_the_schema_with_its_description() {
     let text = std::fs::read_to_string(documents().join("schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
-    for key in spanprof::config::KEYS {
+    for key in spanprof_config::KEYS {
         let property = &schema["properties"][key.name];
         let property = property["anyOf"].get(0).filter(|switch| switch["description"].is_string()).unwrap_or(property);
         assert_eq!(property["description"], key.doc.trim(), "{}", key.name);

@@ -1,9 +1,10 @@
 //! Side-cars of the files of a running profiler.
 
+use super::profiler::start_native;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use spanprof::{Config, Profiler};
+use spanprof_config::Config;
 
 use crate::profiler::{burn, one_at_a_time, TIMEOUT};
 
@@ -11,7 +12,7 @@ use crate::profiler::{burn, one_at_a_time, TIMEOUT};
 fn sidecars_of_run(name: &str, config: Config) -> (PathBuf, Vec<PathBuf>) {
     let directory = std::env::temp_dir().join(format!("spanprof-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let profiler = Profiler::start(Config {
+    let profiler = start_native(Config {
         file_directory: Some(directory.to_str().unwrap().to_owned()),
         service_name: "shop".to_owned(),
         upload_interval: Duration::from_secs(3600),

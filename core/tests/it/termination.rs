@@ -1,12 +1,14 @@
 //! SIGTERM without a handler of the program: a Rust program that it ends delivers its last window, and ends by the signal.
 
+use super::profiler::start_native;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use spanprof::{Config, Profiler};
+use spanprof_config::Config;
+use spanprof_profiler::ProfilerHandle;
 
 const DIRECTORY: &str = "SPANPROF_TEST_TERMINATED_DIRECTORY";
 const SIGTERM: i32 = 15;
@@ -15,7 +17,7 @@ const SIGTERM: i32 = 15;
 fn work(directory: String) {
     let config =
         Config { file_directory: Some(directory), upload_interval: Duration::from_secs(300), ..Config::default() };
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = start_native(config).unwrap();
     take_samples(&profiler);
     // The first window also reads the debug information of this program.
     assert!(profiler.flush(Duration::from_secs(100)));
@@ -26,7 +28,7 @@ fn work(directory: String) {
     }
 }
 
-fn take_samples(profiler: &Profiler) {
+fn take_samples(profiler: &ProfilerHandle) {
     let samples = || profiler.stats().counter("samples.cpu");
     let before = samples();
     while samples() < before + 20 {

@@ -1,8 +1,9 @@
 //! Wall-clock samples that the program collects itself, with real threads.
 
-use super::profiler::{burn, one_at_a_time, without_destination};
-use spanprof::binding::{objects_in_use, WallCollection};
-use spanprof::{CapturedProfile, Config, Profiler};
+use super::profiler::{burn, one_at_a_time, start_native, without_destination};
+use spanprof_config::Config;
+use spanprof_profiler::binding::{objects_in_use, WallCollection};
+use spanprof_profiler::CapturedProfile;
 use spanprof_read::decode::{self, DecodeLimits};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ fn assert_time(is_ns: i64, elapsed: Duration) {
 #[test]
 fn a_collection_has_the_time_of_its_thread_and_changes_nothing_of_the_profiler() {
     let _serial = one_at_a_time();
-    let profiler = Profiler::start(without_destination()).unwrap();
+    let profiler = start_native(without_destination()).unwrap();
     // The first window reads the debug information of this program, for which the end of a collection would wait.
     burn(WORK / 4);
     assert!(profiler.flush(Duration::from_secs(100)));
@@ -50,14 +51,14 @@ fn a_collection_has_the_time_of_its_thread_and_changes_nothing_of_the_profiler()
 #[test]
 fn a_collection_keeps_its_samples_when_the_profiler_stops_and_continues_with_the_next_one() {
     let _serial = one_at_a_time();
-    let profiler = Profiler::start(without_destination()).unwrap();
+    let profiler = start_native(without_destination()).unwrap();
     let begun = Instant::now();
     let mut collection = WallCollection::begin();
     burn(WORK);
     profiler.stop();
     let first = begun.elapsed();
     std::thread::sleep(WORK);
-    let profiler = Profiler::start(Config { wall: true, ..without_destination() }).unwrap();
+    let profiler = start_native(Config { wall: true, ..without_destination() }).unwrap();
     let begun = Instant::now();
     collection.resume();
     collection.resume();

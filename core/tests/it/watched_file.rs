@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::profiler::{burn, one_at_a_time, TIMEOUT};
-use spanprof::config::Environment;
-use spanprof::{Config, ConfigPatch, ConfigValue, Profiler, StatValue};
 use spanprof_aggregate::testing::FakeRuntime;
+use spanprof_aggregate::StatValue;
+use spanprof_config::{Config, ConfigPatch, ConfigValue, Environment};
+use spanprof_profiler::ProfilerHandle;
 
 struct Directory(PathBuf);
 
@@ -28,13 +29,13 @@ impl Drop for Directory {
 }
 
 /// Starts with this file, and keys in code.
-fn start(file: &Path, code: &[(&str, ConfigValue)]) -> Profiler {
+fn start(file: &Path, code: &[(&str, ConfigValue)]) -> ProfilerHandle {
     let none = ("destinations".to_owned(), ConfigValue::List(Vec::new()));
     let file = ("config_file".to_owned(), ConfigValue::Text(file.to_string_lossy().into_owned()));
     let code = code.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
     let code: Vec<_> = [none, file].into_iter().chain(code).collect();
     let config = Config::load(&code, &Environment::new()).unwrap();
-    Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap()
+    ProfilerHandle::start_with_runtime(config, FakeRuntime::new()).unwrap()
 }
 
 /// Replaces the file as most editors do.
@@ -54,7 +55,7 @@ fn wait_until(condition: &str, is_true: impl Fn() -> bool) {
     }
 }
 
-fn source(profiler: &Profiler, key: &str) -> String {
+fn source(profiler: &ProfilerHandle, key: &str) -> String {
     match profiler.stats().get(&format!("config.{key}.source")) {
         Some(StatValue::Text(text)) => text.clone(),
         other => panic!("{other:?}"),
@@ -96,7 +97,7 @@ fn an_invalid_file_changes_nothing_and_is_one_warning_with_line_and_key() {
     let file = directory.0.join("spanprof.yaml");
     fs::write(&file, "sample_rate: 50\n").unwrap();
     let profiler = start(&file, &[]);
-    spanprof::set_log_callback(Some(Arc::new(move |_, line: &str| {
+    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
         LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
     })));
     let has_line = |text: &str| lines().iter().any(|line| line.contains(text));
@@ -111,7 +112,7 @@ fn an_invalid_file_changes_nothing_and_is_one_warning_with_line_and_key() {
     wait_until("a fixed key is a warning", || has_line("endpoint (file"));
     wait_until("an unknown key is a warning", || has_line("did you mean `sample_rate`?"));
     assert_eq!((profiler.config().wall, profiler.config().endpoint), (false, None));
-    spanprof::set_log_callback(None);
+    spanprof_profiler::set_log_callback(None);
     profiler.stop();
 }
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use spanprof::config::{Compression, Protocol};
-use spanprof::sys::current_thread_cpu_ns;
 use spanprof::{Config, Profiler, StatValue, Stats};
 use spanprof_export::{Destination, Exporter, ExporterSettings, OtlpEndpoint};
+use spanprof_os::current_thread_cpu_ns;
 
 /// Deadline for the receiver to write a request.
 const RECEIVER_DEADLINE: Duration = Duration::from_secs(20);

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use spanprof::config::Protocol;
-use spanprof::sys::current_thread_cpu_ns;
 use spanprof::{tag_wrapper, Config, Profiler};
+use spanprof_os::current_thread_cpu_ns;
 
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN_ID: &str = "b7ad6b7169203331";

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use spanprof::sys::current_thread_cpu_ns;
 use spanprof::{tag_wrapper, Config, Profiler};
+use spanprof_os::current_thread_cpu_ns;
 
 const LIMIT: Duration = Duration::from_secs(20);
 

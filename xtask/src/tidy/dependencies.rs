@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Violation;
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
@@ -14,30 +14,73 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("spanprof-aggregate", &["spanprof-signal", "spanprof-profile"]),
     ("spanprof-config", &["spanprof-signal", "spanprof-profile", "spanprof-export"]),
     (
-        "spanprof",
+        "spanprof-profiler",
         &[
             "spanprof-signal",
             "spanprof-profile",
-            "spanprof-config",
             "spanprof-os",
             "spanprof-aggregate",
+            "spanprof-config",
             "spanprof-export",
             "spanprof-read",
         ],
     ),
-    ("spanprof-cli", &["spanprof", "spanprof-profile", "spanprof-read", "spanprof-export"]),
-    ("spanprof-recorded-stack", &["spanprof-signal"]),
-    // Recorded stacks: an optional dependency of builds that record.
-    ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli", "spanprof-recorded-stack"]),
-    ("spanprof-java", &["spanprof", "spanprof-signal", "spanprof-recorded-stack"]),
+    // The bindings use the profiler and what it is made of; for Rust also the profiles and secrets that its names show.
+    (
+        "spanprof",
+        &[
+            "spanprof-signal",
+            "spanprof-profile",
+            "spanprof-os",
+            "spanprof-aggregate",
+            "spanprof-config",
+            "spanprof-export",
+            "spanprof-profiler",
+        ],
+    ),
+    (
+        "spanprof-python",
+        &[
+            "spanprof-signal",
+            "spanprof-os",
+            "spanprof-aggregate",
+            "spanprof-config",
+            "spanprof-profiler",
+            "spanprof-cli",
+            "spanprof-recorded-stack",
+        ],
+    ),
+    (
+        "spanprof-java",
+        &[
+            "spanprof-signal",
+            "spanprof-os",
+            "spanprof-aggregate",
+            "spanprof-config",
+            "spanprof-profiler",
+            "spanprof-recorded-stack",
+        ],
+    ),
     ("spanprof-java-opener", &["spanprof-signal"]),
-    ("spanprof-node", &["spanprof", "spanprof-signal", "spanprof-recorded-stack"]),
-    ("spanprof-live", &["spanprof", "spanprof-profile", "spanprof-read", "spanprof-export"]),
+    (
+        "spanprof-node",
+        &[
+            "spanprof-signal",
+            "spanprof-os",
+            "spanprof-aggregate",
+            "spanprof-config",
+            "spanprof-profiler",
+            "spanprof-recorded-stack",
+        ],
+    ),
+    ("spanprof-cli", &["spanprof-profile", "spanprof-read", "spanprof-export"]),
+    ("spanprof-recorded-stack", &["spanprof-signal"]),
+    ("spanprof-live", &["spanprof", "spanprof-os", "spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("xtask", &[]),
 ];
 
 /// Dependencies that must be optional: the conformance suite decodes what it encoded, a package does not.
-const ONLY_OPTIONAL: [(&str, &str); 1] = [("spanprof", "spanprof-read")];
+const ONLY_OPTIONAL: [(&str, &str); 1] = [("spanprof-profiler", "spanprof-read")];
 
 /// External crates that the crate of the signal handler may use.
 const SIGNAL_MAY_USE: [&str; 1] = ["libc"];
@@ -159,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn the_facade_links_the_decoders_only_as_an_option() {
-        let mut metadata = workspace("spanprof", &[("spanprof-read", None)]);
+    fn the_profiler_links_the_decoders_only_as_an_option() {
+        let mut metadata = workspace("spanprof-profiler", &[("spanprof-read", None)]);
         assert_eq!(directions(&metadata).len(), 1);
         metadata["packages"][0]["dependencies"][0]["optional"] = json!(true);
         assert!(directions(&metadata).is_empty());

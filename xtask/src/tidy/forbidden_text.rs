@@ -45,8 +45,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         Some("py" | "toml" | "yaml" | "yml" | "sh") => source::hashed(text),
         _ => return violations,
     };
-    let core = (path.starts_with("core/src/") || path.starts_with("core/crates/"))
-        && !MAY_NAME_LANGUAGES.iter().any(|place| path.starts_with(place));
+    let core = path.starts_with("core/crates/") && !MAY_NAME_LANGUAGES.iter().any(|place| path.starts_with(place));
     for (at, line) in lines.iter().enumerate() {
         for (part, is_code) in [(&line.code, true), (&line.comment, false)] {
             violations.extend(
@@ -168,9 +167,9 @@ mod tests {
 
     #[test]
     fn the_core_names_no_language_but_its_frame_types() {
-        assert_eq!(check("core/src/a.rs", "//! Walks Python frames.").len(), 1);
+        assert_eq!(check("core/crates/a.rs", "//! Walks Python frames.").len(), 1);
         assert_eq!(check("core/crates/profile/src/a.rs", "let name = \"JVM\";").len(), 1);
-        assert!(check("core/src/a.rs", "FrameType::Cpython => \"cpython\", // v8js, jvm").is_empty());
+        assert!(check("core/crates/a.rs", "FrameType::Cpython => \"cpython\", // v8js, jvm").is_empty());
         assert!(check("core/crates/cli/src/a.rs", "/// Python and Node").is_empty());
     }
 

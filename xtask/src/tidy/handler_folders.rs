@@ -43,9 +43,9 @@ const OUTSIDE: [(&str, &str); 10] = [
     ("spanprof_signal", "handler code"),
     ("spanprof_recorded_stack::Recorder", "saves words in fixed memory"),
     ("spanprof_recorded_stack::RecordingMemory", "saves words in fixed memory"),
-    ("spanprof::sys::inbox_in_use", "reads an atomic"),
-    ("spanprof::sys::monotonic_ns", "a system call that is safe in handlers"),
-    ("spanprof::sys::thread_id", "a system call that is safe in handlers"),
+    ("spanprof_os::inbox_in_use", "reads an atomic"),
+    ("spanprof_os::monotonic_ns", "a system call that is safe in handlers"),
+    ("spanprof_os::thread_id", "a system call that is safe in handlers"),
     ("pyo3::ffi", "types of the interpreter's functions"),
 ];
 
@@ -235,9 +235,9 @@ mod tests {
             walker("use spanprof_signal::{RawFrame, RawStack};\nfn f() { u64::from(1); RawStack::new(); }").is_empty()
         );
         assert_eq!(walker("use jni::sys::jint;").len(), 1);
-        assert!(walker("use spanprof::sys;\nfn f() { sys::thread_id(); }").is_empty());
-        assert_eq!(walker("use spanprof::sys;\nfn f() { sys::thread_name(1); }").len(), 1);
-        assert_eq!(walker("fn f() { spanprof::binding::log(); }").len(), 1);
+        assert!(walker("use spanprof_os as os;\nfn f() { os::thread_id(); }").is_empty());
+        assert_eq!(walker("use spanprof_os as os;\nfn f() { os::thread_name(1); }").len(), 1);
+        assert_eq!(walker("fn f() { spanprof_profiler::binding::log(); }").len(), 1);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 mod binding_modules;
 mod commits;
 mod dependencies;
-mod directory_map;
 mod disabled_tests;
 mod file_shape;
 mod forbidden_text;
@@ -104,7 +103,6 @@ impl WorkTree {
         }
         report.violations.extend(binding_modules::check(&self.paths));
         report.violations.extend(handler_folders::check(&self.files));
-        report.violations.extend(directory_map::check(&self.paths, self.text("ARCHITECTURE.md")));
         report.violations.extend(dependencies::directions(&cargo_metadata()?));
         Ok(report)
     }

@@ -5,7 +5,7 @@ use super::{source, Violation};
 /// Directories that may contain `unsafe`.
 const DIRECTORIES: [&str; 6] = [
     "core/crates/os/",
-    "core/src/native/",
+    "core/src/runtime/",
     "core/crates/signal/",
     "bindings-python/src/runtime/",
     "bindings-node/src/runtime/",
@@ -48,7 +48,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         for position in uses(&line.code) {
             let after = line.code[position + "unsafe".len()..].trim_start();
             if !allowed {
-                let message = "`unsafe` outside its places (core/crates/os, core/crates/signal, core/src/native, bindings-*/src/runtime, the files of an FFI boundary)";
+                let message = "`unsafe` outside its places (core/crates/os, core/crates/signal, core/src/runtime, bindings-*/src/runtime, the files of an FFI boundary)";
                 violations.push(Violation::new(path, at + 1, message));
             } else if needs_reason(&line.code[..position], after) && !has_reason(&lines, at, after) {
                 violations.push(Violation::new(

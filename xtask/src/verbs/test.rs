@@ -111,7 +111,7 @@ fn rust(tally: &mut Tally) -> StepResult {
     })
 }
 
-/// Tests of a feature of the facade that no other package of the workspace enables.
+/// Tests of a feature of the Rust binding that no other package of the workspace enables.
 fn rust_features(tally: &mut Tally) -> StepResult {
     let before = *tally;
     ProcessStep::cargo("tests in Rust with the feature opentelemetry-sdk")

@@ -23,15 +23,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use jni::sys::{jclass, jlong, jobject, JNIEnv};
-use spanprof::binding::{ffi_guard, random_fraction};
-use spanprof::sys;
+use spanprof_profiler::binding::{ffi_guard, random_fraction};
 use spanprof_signal::heap::{SelectedObject, HEAP};
 use spanprof_signal::{Context, LiveSet};
 
 use super::{allocation_buffers, frame_buffers, live_references, own_stack};
 use crate::runtime::capture::thread_rows::{self, ThreadRow, ROWS};
-use crate::runtime::jvmti::this_vm;
-use crate::runtime::jvmti::{Environment, JvmtiEvent, CAN_SAMPLE_ALLOCATIONS, CAN_SUPPORT_VIRTUAL_THREADS};
+use crate::runtime::jvmti::{this_vm, Environment, JvmtiEvent, CAN_SAMPLE_ALLOCATIONS, CAN_SUPPORT_VIRTUAL_THREADS};
 use crate::runtime::names::class_names;
 use crate::runtime::threads::attached_thread;
 use crate::runtime::vm::memory::word;
@@ -162,7 +160,7 @@ pub unsafe extern "system" fn on_allocation(
     size: jlong,
 ) {
     ffi_guard((), || {
-        let row = thread_rows::of(sys::thread_id());
+        let row = thread_rows::of(spanprof_os::thread_id());
         let drawn_with = drawn_with(row);
         let is_surplus =
             word(object as usize).zip(row).is_some_and(|(address, row)| allocation_buffers::is_surplus(row, address));
@@ -191,7 +189,7 @@ pub unsafe extern "system" fn on_allocation(
                 WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
             }
             // SAFETY: the VM passes this thread's environment and a live reference to the object.
-            let reference = live_references::choose(sys::monotonic_ns(), random_fraction())
+            let reference = live_references::choose(spanprof_os::monotonic_ns(), random_fraction())
                 .and_then(|probability| Some((unsafe { live_references::create(env, object) }?, probability)));
             let sample = HEAP.record_selected(&SelectedObject {
                 address: reference.map(|(weak, _)| weak),

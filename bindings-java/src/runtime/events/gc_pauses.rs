@@ -10,8 +10,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use spanprof::binding::ffi_guard;
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
 
 use crate::runtime::jvmti::{Environment, Jvmti, JvmtiEvent, CAN_REPORT_COLLECTIONS};
@@ -90,7 +90,7 @@ pub fn name(number: u32) -> &'static str {
 /// Called by the VM.
 pub unsafe extern "system" fn on_start(_: *mut Environment) {
     ffi_guard((), || {
-        STARTED_NS.store(sys::monotonic_ns(), Ordering::Relaxed);
+        STARTED_NS.store(spanprof_os::monotonic_ns(), Ordering::Relaxed);
         if let Some(Some(data)) = PERF_DATA.get() {
             CAUSE.store(number_of(&text(data.cause)), Ordering::Relaxed);
         }
@@ -103,7 +103,7 @@ pub unsafe extern "system" fn on_start(_: *mut Environment) {
 /// Called by the VM.
 pub unsafe extern "system" fn on_finish(_: *mut Environment) {
     ffi_guard((), || {
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         let started_ns = STARTED_NS.swap(0, Ordering::Relaxed);
         if started_ns == 0 {
             return;
@@ -130,7 +130,7 @@ fn entered_collector(data: &CollectionData) -> Option<u32> {
 }
 
 fn submit(pause_ns: u64, now_ns: u64) {
-    let Some(profiler) = Profiler::running() else { return };
+    let Some(profiler) = ProfilerHandle::running() else { return };
     let mut frames = Vec::with_capacity(3);
     if let Some(Some(data)) = PERF_DATA.get() {
         frames.extend(cause(data).map(raw_frame::collection));
@@ -141,7 +141,7 @@ fn submit(pause_ns: u64, now_ns: u64) {
     let _ = profiler.submit(&RawSample {
         kind: SampleKind::Gc,
         flags: SampleFlags(0),
-        thread_id: sys::thread_id(),
+        thread_id: spanprof_os::thread_id(),
         time_ns: now_ns,
         values: [pause_ns, 0],
         key: 0,

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use spanprof::binding::sample_event;
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::sample_event;
+use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind, MAX_FRAMES};
 
 use super::{frame_buffers, own_stack};
@@ -86,7 +86,7 @@ fn max_stack_depth() -> usize {
     if depth > 0 {
         return depth;
     }
-    let Some(profiler) = Profiler::running() else { return MAX_FRAMES };
+    let Some(profiler) = ProfilerHandle::running() else { return MAX_FRAMES };
     let depth = profiler.config().max_stack_depth as usize;
     MAX_STACK_DEPTH.store(depth, Ordering::Relaxed);
     depth
@@ -94,7 +94,7 @@ fn max_stack_depth() -> usize {
 
 /// The row of the calling thread; `None` for a thread of the profiler.
 pub fn waiting_row() -> Option<&'static ThreadRow> {
-    thread_rows::of(sys::thread_id()).filter(|row| !row.is_profiler_thread())
+    thread_rows::of(spanprof_os::thread_id()).filter(|row| !row.is_profiler_thread())
 }
 
 impl PendingLockWait {
@@ -137,7 +137,7 @@ impl PendingLockWait {
 
     /// The wait has ended now: submits it, or the ones that it represents.
     pub fn end(self) {
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         if self.period != PERIOD.load(Ordering::Relaxed) || !are_reported() {
             return;
         }
@@ -145,12 +145,12 @@ impl PendingLockWait {
         WAITS.fetch_add(1, Ordering::Relaxed);
         WAIT_NS.fetch_add(waited_ns, Ordering::Relaxed);
         let Some(event) = sample_event(waited_ns, THRESHOLD_NS.load(Ordering::Relaxed)) else { return };
-        let Some(profiler) = Profiler::running() else { return };
+        let Some(profiler) = ProfilerHandle::running() else { return };
         // A loss is counted.
         let _ = profiler.submit(&RawSample {
             kind: SampleKind::Lock,
             flags: SampleFlags(self.flags),
-            thread_id: sys::thread_id(),
+            thread_id: spanprof_os::thread_id(),
             time_ns: now_ns,
             values: [event.duration_ns, event.events],
             key: 0,

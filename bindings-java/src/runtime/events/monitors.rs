@@ -7,13 +7,13 @@
 //! `hotspot/share/runtime/objectMonitor.cpp`).
 
 use jni::sys::{jobject, JNIEnv};
-use spanprof::binding::ffi_guard;
-use spanprof::sys;
+use spanprof_profiler::binding::ffi_guard;
 
 use super::java_locks::JavaLocks;
 use super::lock_waits::{self, PendingLockWait, WaitKind};
-use crate::runtime::jvmti::this_vm;
-use crate::runtime::jvmti::{Environment, Jvmti, JvmtiEvent, CAN_REPORT_MONITORS, CAN_SUPPORT_VIRTUAL_THREADS};
+use crate::runtime::jvmti::{
+    this_vm, Environment, Jvmti, JvmtiEvent, CAN_REPORT_MONITORS, CAN_SUPPORT_VIRTUAL_THREADS,
+};
 
 /// Turns the events on or off.
 pub fn set_reported(jvmti: Jvmti, is_reported: bool) -> Result<(), String> {
@@ -32,7 +32,7 @@ pub fn set_reported(jvmti: Jvmti, is_reported: bool) -> Result<(), String> {
 /// Called by the VM.
 pub unsafe extern "system" fn on_enter(_: *mut Environment, env: *mut JNIEnv, thread: jobject, object: jobject) {
     ffi_guard(None, || {
-        let (started_ns, locks) = (sys::monotonic_ns(), JavaLocks::found()?);
+        let (started_ns, locks) = (spanprof_os::monotonic_ns(), JavaLocks::found()?);
         let row = lock_waits::waiting_row().filter(|_| lock_waits::are_reported() && !this_vm::has_ended())?;
         let jvmti = this_vm::jvmti()?;
         // SAFETY: the VM passes this thread's environment and live references.

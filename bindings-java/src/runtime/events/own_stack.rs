@@ -1,7 +1,6 @@
 //! The stack of a thread that calls the profiler from an event of the VM, below the frame of a class. Not for signal
 //! handlers.
 
-use spanprof::sys;
 use spanprof_signal::{ProcessMemory, RawFrame, RawStack};
 
 use crate::runtime::capture::thread_rows::ThreadRow;
@@ -27,7 +26,7 @@ pub fn below_class<'a>(jvmti: Jvmti, row: Option<&ThreadRow>, class: u32, frames
         let mut stack = RawStack::new(callers);
         let has_java = walk(jvmti, row, max_depth, &mut stack);
         if !has_java {
-            stack.push(raw_frame::thread(sys::thread_id()));
+            stack.push(raw_frame::thread(spanprof_os::thread_id()));
         }
         (stack.len(), stack.is_truncated(), has_java)
     };

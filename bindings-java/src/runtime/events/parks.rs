@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use jni::sys::{jboolean, jclass, jlong, jobject, JNIEnv, JNINativeMethod, JNI_OK};
-use spanprof::binding::ffi_guard;
-use spanprof::sys;
+use spanprof_profiler::binding::ffi_guard;
 
 use super::java_locks::JavaLocks;
 use super::lock_waits::{self, PendingLockWait, WaitKind};
@@ -185,7 +184,7 @@ unsafe extern "system" fn park(env: *mut JNIEnv, receiver: jobject, is_absolute:
 /// # Safety
 /// `env` is the calling thread's JNI environment.
 unsafe fn begin(env: *mut JNIEnv) -> Option<PendingLockWait> {
-    let (started_ns, locks) = (sys::monotonic_ns(), JavaLocks::found()?);
+    let (started_ns, locks) = (spanprof_os::monotonic_ns(), JavaLocks::found()?);
     let row = lock_waits::waiting_row().filter(|_| !this_vm::has_ended())?;
     let jvmti = this_vm::jvmti()?;
     // SAFETY: guaranteed by the caller; the reference is deleted after its last use.
@@ -205,7 +204,7 @@ pub unsafe fn unmounts(env: *mut JNIEnv, thread: jobject) -> Option<()> {
     if !lock_waits::are_reported() {
         return None;
     }
-    let (started_ns, locks, jvmti) = (sys::monotonic_ns(), JavaLocks::found()?, this_vm::jvmti()?);
+    let (started_ns, locks, jvmti) = (spanprof_os::monotonic_ns(), JavaLocks::found()?, this_vm::jvmti()?);
     let row = lock_waits::waiting_row()?;
     // SAFETY: guaranteed by the caller.
     unsafe {

@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jobject, JNIEnv};
-use spanprof::binding::ffi_guard;
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::ProfilerHandle;
 
 use super::{lock_waits, parks};
 use crate::runtime::capture::thread_rows::{self, ScopeWords, ThreadRow};
-use crate::runtime::jvmti::this_vm;
-use crate::runtime::jvmti::{Environment, ExtensionEvent, Jvmti, JvmtiEvent};
+use crate::runtime::jvmti::{this_vm, Environment, ExtensionEvent, Jvmti, JvmtiEvent};
 use crate::runtime::threads::registry;
 
 /// Scope words are allocated in chunks of this size and never freed: handlers may read them at any time.
@@ -64,7 +63,7 @@ pub fn counts() -> (u64, u64, u64) {
 pub fn own_scope() -> Option<usize> {
     // Works also before the profiler is started.
     let jvmti = this_vm::jvmti()?;
-    let row = registry::register(sys::thread_id(), 0);
+    let row = registry::register(spanprof_os::thread_id(), 0);
     let before = jvmti.thread_local_storage(std::ptr::null_mut()).unwrap_or(0);
     let mut scopes = scopes();
     scopes.enable_end_events(jvmti)?;
@@ -82,7 +81,7 @@ pub fn own_scope() -> Option<usize> {
 }
 
 fn is_profiled() -> bool {
-    Profiler::running().is_some_and(|profiler| profiler.is_running())
+    ProfilerHandle::running().is_some_and(|profiler| profiler.is_running())
 }
 
 /// Whether mount events are enabled.
@@ -237,7 +236,7 @@ unsafe extern "C" fn on_mount(_: *mut Environment, env: *mut JNIEnv, thread: job
     ffi_guard((), || {
         MOUNTS.fetch_add(1, Ordering::Relaxed);
         let scope = this_vm::jvmti().and_then(|jvmti| jvmti.thread_local_storage(thread)).and_then(scope_at);
-        if let (Some(scope), Some(row)) = (scope, registry::register(sys::thread_id(), 0)) {
+        if let (Some(scope), Some(row)) = (scope, registry::register(spanprof_os::thread_id(), 0)) {
             row.scope.mount(&scope.words);
             if !are_mounts_tracked() {
                 row.scope.unmount();
@@ -250,7 +249,7 @@ unsafe extern "C" fn on_unmount(_: *mut Environment, env: *mut JNIEnv, thread: j
     // SAFETY: the VM passes this thread's environment and a live reference to the virtual thread.
     ffi_guard(None, || unsafe { parks::unmounts(env, thread) });
     ffi_guard((), || {
-        if let Some(row) = thread_rows::of(sys::thread_id()) {
+        if let Some(row) = thread_rows::of(spanprof_os::thread_id()) {
             row.scope.unmount();
         }
     });
@@ -265,7 +264,7 @@ pub unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: job
         let jvmti = this_vm::jvmti()?;
         let scope = jvmti.thread_local_storage(std::ptr::null_mut()).and_then(scope_at)?;
         jvmti.set_thread_local_storage(0).ok()?;
-        if let Some(row) = thread_rows::of(sys::thread_id()) {
+        if let Some(row) = thread_rows::of(spanprof_os::thread_id()) {
             row.scope.unmount();
         }
         scopes().release(scope);

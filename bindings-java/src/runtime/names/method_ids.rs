@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jni::sys::{jobject, JNIEnv};
-use spanprof::binding::ffi_guard;
-use spanprof::Profiler;
+use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::ProfilerHandle;
 
 use super::class_names::name_in_source;
 use super::method_info::MethodInfo;
-use crate::runtime::jvmti::this_vm;
-use crate::runtime::jvmti::{Environment, Jvmti};
+use crate::runtime::jvmti::{this_vm, Environment, Jvmti};
 use crate::runtime::threads::attached_thread;
 
 /// Number of classes at which the first sweep of unloaded classes runs.
@@ -88,7 +87,7 @@ unsafe fn register_class(jvmti: Jvmti, env: *mut JNIEnv, class: jobject) {
     // SAFETY: guaranteed by the caller.
     let methods = unsafe { jvmti.methods_of(class) };
     let Some(first) = methods.first() else { return };
-    let position = Profiler::running().map_or(0, |profiler| profiler.ring_position());
+    let position = ProfilerHandle::running().map_or(0, |profiler| profiler.ring_position());
     let mut method_ids = method_ids();
     let before = method_ids.methods.get(first).and_then(|entry| method_ids.classes.get(&entry.class)).copied();
     // SAFETY: guaranteed by the caller; a stored weak reference is not deleted.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use spanprof::runtime::{Frame, FrameType};
+use spanprof_aggregate::runtime::{Frame, FrameType};
 
 use crate::runtime::vm::raw_frame::NO_INDEX;
 

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use spanprof::runtime::{Frame, FrameType};
+use spanprof_aggregate::runtime::{Frame, FrameType};
 use spanprof_signal::ProcessMemory;
 
 use super::method_info::{class_name, MethodInfo};

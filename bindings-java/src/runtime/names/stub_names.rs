@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void, CStr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::jint;
-use spanprof::binding::ffi_guard;
+use spanprof_profiler::binding::ffi_guard;
 
 use crate::runtime::jvmti::Environment;
 

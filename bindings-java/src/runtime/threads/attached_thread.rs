@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 use jni::sys::{JNIEnv, JavaVMAttachArgs, JNI_OK, JNI_VERSION_1_8};
-use spanprof::sys;
 
 use super::registry;
 use crate::runtime::jvmti::this_vm;
@@ -49,6 +48,6 @@ pub fn environment() -> Option<*mut JNIEnv> {
         return None;
     }
     ATTACHMENT.with(|attachment| attachment.0.set(true));
-    registry::exclude(sys::thread_id());
+    registry::exclude(spanprof_os::thread_id());
     Some(env.cast())
 }

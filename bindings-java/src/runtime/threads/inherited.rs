@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jclass, jmethodID, jobject, JNIEnv};
-use spanprof::binding::ffi_guard;
+use spanprof_profiler::binding::ffi_guard;
 
-use crate::runtime::jvmti::this_vm;
-use crate::runtime::jvmti::{Environment, JvmtiEvent};
+use crate::runtime::jvmti::{this_vm, Environment, JvmtiEvent};
 
 /// A class, held weakly, and its method `begin`: one per class loader that labels threads.
 struct StartCallback {

@@ -1,12 +1,11 @@
 //! Wall-clock sampling. A thread that waits in native code or in the VM has a frame anchor: the wall sampler's thread walks
-//! it from there. A thread that runs Java code walks itself in a signal handler (`spanprof::binding::SelfWalks`). At the
+//! it from there. A thread that runs Java code walks itself in a signal handler (`spanprof_profiler::binding::SelfWalks`). At the
 //! reduced wall rate, a waiting thread is walked instead of reading its clock: the walk takes longer but needs no system
 //! call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use spanprof::binding::{LastStack, SelfWalks, WalkResponse, WalkReview, WalkTarget};
-use spanprof::sys;
+use spanprof_profiler::binding::{LastStack, SelfWalks, WalkResponse, WalkReview, WalkTarget};
 use spanprof_signal::{Captured, Context, DropReason, ProcessMemory, RawStack};
 
 use super::signals::FALLBACK_SIGNAL;
@@ -23,7 +22,7 @@ pub fn begin(may_signal: bool) -> bool {
     SelfWalks::of_process().begin(may_signal, capture::walk_self, FALLBACK_SIGNAL)
 }
 
-/// See [`spanprof::runtime::Runtime::set_idle`].
+/// See [`spanprof_aggregate::runtime::Runtime::set_idle`].
 pub fn set_idle(is_idle: bool) {
     RATE_IS_REDUCED.store(is_idle, Ordering::Relaxed);
 }
@@ -51,14 +50,16 @@ pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'
             return Captured::Walked;
         }
     }
-    let Some(cpu_ns) = sys::thread_cpu_ns(thread_id) else { return Captured::Dropped(DropReason::NoThreadState) };
+    let Some(cpu_ns) = spanprof_os::thread_cpu_ns(thread_id) else {
+        return Captured::Dropped(DropReason::NoThreadState);
+    };
     if let Some(last) = walks.repeat(target, cpu_ns, stack) {
         last.state = state;
         return Captured::Walked;
     }
     if layout.is_some_and(|layout| walker::walk_waiting(ProcessMemory, layout, java_thread, stack)) {
         stack.context = row.scope.context();
-        if sys::thread_cpu_ns(thread_id) == Some(cpu_ns) {
+        if spanprof_os::thread_cpu_ns(thread_id) == Some(cpu_ns) {
             walker::accept_waiting_walk(stack);
             walks.store(target, cpu_ns, stack);
             return Captured::Walked;

@@ -71,7 +71,7 @@ pub unsafe fn walk_interrupted(thread: &JsThread, ucontext: *const libc::c_void,
 /// runs it is the only frame: native frames would begin with those of the hook.
 pub fn walk_allocation(leaf: RawFrame, stack: &mut RawStack<'_>) -> Captured {
     let registers = StackRegisters::here();
-    match js_thread::by_thread_id(spanprof::sys::thread_id()) {
+    match js_thread::by_thread_id(spanprof_os::thread_id()) {
         Some(thread) => {
             stack.context = context::read(thread);
             walk_thread(thread, &registers, stack);

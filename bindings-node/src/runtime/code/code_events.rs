@@ -166,7 +166,7 @@ fn list_known(v8: &V8, isolate: usize) -> bool {
 }
 
 fn is_main_thread() -> bool {
-    spanprof::sys::thread_id() == std::process::id()
+    spanprof_os::thread_id() == std::process::id()
 }
 
 /// Adds code that V8 left out of the listing. Requires GC callbacks, since listed functions may move.
@@ -243,7 +243,7 @@ fn send(isolate: usize, change: CodeChange) {
 
 extern "C" fn on_event(event: *mut JitCodeEvent) {
     // A panic must not unwind through V8.
-    spanprof::binding::ffi_guard((), || {
+    spanprof_profiler::binding::ffi_guard((), || {
         // SAFETY: V8 lends the event for the duration of the call, to this thread alone.
         let event = unsafe { &mut *event };
         if let Some(change) = change_of(event) {

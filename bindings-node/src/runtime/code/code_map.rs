@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use spanprof::runtime::{EndedCode, Frame};
+use spanprof_aggregate::runtime::{EndedCode, Frame};
 
 use super::bytecode_sizes::BytecodeSizes;
 use super::code_object::{CodeKind, CodeObject};

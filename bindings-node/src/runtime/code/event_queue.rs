@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use crossbeam_queue::SegQueue;
-use spanprof::runtime::EndedCode;
+use spanprof_aggregate::runtime::EndedCode;
 use spanprof_signal::guarded;
 
 use super::code_map::{CodeChange, CodeEvent, CodeMap};

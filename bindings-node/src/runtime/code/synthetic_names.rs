@@ -1,6 +1,6 @@
 //! Names of synthetic frames. Called on the drain thread.
 
-use spanprof::runtime::{Frame, FrameType};
+use spanprof_aggregate::runtime::{Frame, FrameType};
 use spanprof_signal::RawFrame;
 
 use crate::runtime::walk::synthetic_frame;
@@ -44,7 +44,7 @@ pub fn resolve(raw: RawFrame) -> Option<Frame> {
 
 fn thread_frame(thread_id: u32, kind: ThreadKind) -> String {
     let kind = if kind == ThreadKind::Unknown { thread_kind::remembered(thread_id) } else { kind };
-    match kind.name().map(str::to_owned).or_else(|| spanprof::sys::thread_name(thread_id)) {
+    match kind.name().map(str::to_owned).or_else(|| spanprof_os::thread_name(thread_id)) {
         Some(name) => format!("[thread {name}]"),
         None => "[thread]".to_owned(),
     }

@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use spanprof::binding::{ffi_guard, SelfWalks};
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::{ffi_guard, SelfWalks};
+use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{futex, Captured, DropReason, RawFrame, RawStack};
 
 use super::event_loop;
@@ -81,10 +81,10 @@ extern "C" fn javascript_begins(_isolate: usize) {
 
 fn turn_begins(thread: &JsThread) {
     // Before the state is read, and the watcher writes the state before it reads this: one of both sees the other.
-    thread.turn_began_ns.store(sys::monotonic_ns(), Ordering::SeqCst);
+    thread.turn_began_ns.store(spanprof_os::monotonic_ns(), Ordering::SeqCst);
     let state = STATE.load(Ordering::SeqCst);
     let is_ready = state == ASLEEP || state == ABSENT && signals::may_signal();
-    if !is_ready || Profiler::running().is_none() {
+    if !is_ready || ProfilerHandle::running().is_none() {
         return;
     }
     if STATE.compare_exchange(state, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_err() {
@@ -93,7 +93,7 @@ fn turn_begins(thread: &JsThread) {
         futex::wake(&STATE);
     } else {
         // Without the thread, blocks have the frame `(not on the CPU)`.
-        let _ = sys::start_own_thread(c"spanprof-loops", 128 * 1024, || ffi_guard((), watch));
+        let _ = spanprof_os::start_own_thread(c"spanprof-loops", 128 * 1024, || ffi_guard((), watch));
     }
 }
 
@@ -141,10 +141,10 @@ impl Watcher {
     /// are not profiled. Pending walks are completed first: a later user of `SelfWalks` must not find their responses.
     fn inspect(&mut self) -> Option<u64> {
         let interval_ns = event_loop::threshold_ns().max(MIN_INTERVAL_NS);
-        if event_loop::threshold_ns() == 0 || Profiler::running().is_none() {
+        if event_loop::threshold_ns() == 0 || ProfilerHandle::running().is_none() {
             return None;
         }
-        let (threads, now_ns) = (js_thread::all(), sys::monotonic_ns());
+        let (threads, now_ns) = (js_thread::all(), spanprof_os::monotonic_ns());
         self.loops.resize(threads.len(), WatchedLoop::default());
         let mut due_ns: Option<u64> = None;
         for (index, thread) in threads.iter().enumerate() {
@@ -184,13 +184,13 @@ impl Watcher {
     /// Walks a blocked thread, unless it used the CPU for most of the time since the last inspection.
     fn inspect_block(&mut self, index: usize, thread: &JsThread, turn_began_ns: u64, now_ns: u64) {
         let thread_id = thread.thread_id.load(Ordering::Acquire);
-        let Some(cpu_ns) = sys::thread_cpu_ns(thread_id) else { return };
+        let Some(cpu_ns) = spanprof_os::thread_cpu_ns(thread_id) else { return };
         let previous = self.loops[index];
         let is_first = previous.turn_began_ns != turn_began_ns;
         let elapsed_ns = now_ns.saturating_sub(previous.inspected_ns);
         let is_off_cpu = is_first || cpu_ns.saturating_sub(previous.cpu_ns) < elapsed_ns / 2;
         // A thread without a processor gets no signal, nor does one whose wait the kernel does not show.
-        let is_waiting = is_off_cpu && sys::system_call_wait(thread_id).is_some();
+        let is_waiting = is_off_cpu && spanprof_os::system_call_wait(thread_id).is_some();
         let is_pending = (is_waiting || previous.is_pending) && self.walk(index, thread);
         self.loops[index] = WatchedLoop { turn_began_ns, inspected_ns: now_ns, cpu_ns, is_pending };
     }

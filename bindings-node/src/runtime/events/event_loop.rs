@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use spanprof::Profiler;
+use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 use crate::runtime::v8::lookup;
@@ -125,7 +125,7 @@ pub fn begin(thread: &'static JsThread, event_loop: usize) -> bool {
             rest: [0; HANDLE_WORDS],
             loop_: event_loop,
             thread,
-            last_ns: spanprof::sys::monotonic_ns(),
+            last_ns: spanprof_os::monotonic_ns(),
             last_idle_ns: (uv.idle_time)(event_loop),
             turn: 0,
             cpu_ns: 0,
@@ -163,12 +163,12 @@ extern "C" fn closed(handle: *mut Handle) {
 
 extern "C" fn before_waiting(handle: *mut Handle) {
     // A panic must not unwind through libuv.
-    spanprof::binding::ffi_guard((), || {
+    spanprof_profiler::binding::ffi_guard((), || {
         // SAFETY: libuv passes the handle that `begin` boxed, on its own thread.
         let handle = unsafe { &mut *handle };
         handle.thread.turn_began_ns.store(0, Ordering::Relaxed);
         let Some(uv) = uv() else { return };
-        let now_ns = spanprof::sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         // SAFETY: the running loop.
         let idle_ns = unsafe { (uv.idle_time)(handle.loop_) };
         let request_ns = handle.thread.waits().map_or(0, ObservedWaits::take_idle_until);
@@ -178,7 +178,7 @@ extern "C" fn before_waiting(handle: *mut Handle) {
         handle.turn += 1;
         let mut turn = Turn { number: handle.turn, busy_ns, on_cpu_ns: busy_ns, ended_ns: now_ns };
         if now_ns - handle.cpu_read_ns > CPU_READING_NS && THRESHOLD_NS.load(Ordering::Relaxed) != 0 {
-            let cpu_ns = spanprof::sys::thread_cpu_ns(handle.thread.thread_id.load(Ordering::Relaxed)).unwrap_or(0);
+            let cpu_ns = spanprof_os::thread_cpu_ns(handle.thread.thread_id.load(Ordering::Relaxed)).unwrap_or(0);
             turn.on_cpu_ns = busy_ns.min(cpu_ns.saturating_sub(handle.cpu_ns));
             (handle.cpu_ns, handle.cpu_read_ns) = (cpu_ns, now_ns);
         }
@@ -204,7 +204,7 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
         turns.fetch_add(1, Ordering::Relaxed);
     }
     let (turn_stacks, waits) = (thread.turn_stacks(), thread.waits());
-    let Some(profiler) = Profiler::running().filter(|_| busy_ns >= threshold_ns) else {
+    let Some(profiler) = ProfilerHandle::running().filter(|_| busy_ns >= threshold_ns) else {
         // SAFETY: on the thread itself, outside its handler.
         unsafe {
             turn_stacks.into_iter().for_each(|turn_stacks| turn_stacks.take(|_| {}));

@@ -6,8 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
-use spanprof::binding::sample_event;
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::sample_event;
+use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
 
 use crate::runtime::walk::js_thread::JsThread;
@@ -18,17 +18,18 @@ const THRESHOLD_NS: u64 = 100_000;
 
 /// The outermost collection begins.
 pub fn begins(thread: &JsThread) {
-    thread.collection_started_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
+    thread.collection_started_ns.store(spanprof_os::monotonic_ns(), Ordering::Relaxed);
 }
 
 /// The outermost collection ends; type and flags as V8 reports them.
 pub fn ended(thread: &JsThread, gc_type: i32, flags: i32) {
-    let now_ns = sys::monotonic_ns();
+    let now_ns = spanprof_os::monotonic_ns();
     let started_ns = thread.collection_started_ns.swap(0, Ordering::Relaxed);
     if started_ns == 0 {
         return;
     }
-    let Some(profiler) = Profiler::running().filter(|profiler| profiler.is_running() && profiler.config().gc) else {
+    let Some(profiler) = ProfilerHandle::running().filter(|profiler| profiler.is_running() && profiler.config().gc)
+    else {
         return;
     };
     if let Some(pause) = sample_event(now_ns.saturating_sub(started_ns), THRESHOLD_NS) {

@@ -1,11 +1,10 @@
-//! Self-walks for the wall sampler (`spanprof::binding::SelfWalks`): requests a walk of a JavaScript thread by itself. A thread
+//! Self-walks for the wall sampler (`spanprof_profiler::binding::SelfWalks`): requests a walk of a JavaScript thread by itself. A thread
 //! whose CPU clock has not advanced since its last walk gets no signal, so that an idle process stays idle. Not here: the walk in
 //! the handler (`capture::self_walk`).
 
 use std::sync::atomic::Ordering;
 
-use spanprof::binding::{SelfWalks, WalkResponse, WalkReview, WalkTarget};
-use spanprof::sys;
+use spanprof_profiler::binding::{SelfWalks, WalkResponse, WalkReview, WalkTarget};
 use spanprof_signal::{Captured, DropReason, RawStack};
 
 use super::signals::FALLBACK_SIGNAL;
@@ -50,7 +49,9 @@ pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_
     if let Some(captured) = walks.take_response(thread_id, Some(handle), stack, review) {
         return captured;
     }
-    let Some(cpu_ns) = sys::thread_cpu_ns(thread_id) else { return Captured::Dropped(DropReason::NoThreadState) };
+    let Some(cpu_ns) = spanprof_os::thread_cpu_ns(thread_id) else {
+        return Captured::Dropped(DropReason::NoThreadState);
+    };
     if walks.repeat(target, cpu_ns, stack).is_none() {
         return Captured::Dropped(walks.request(target));
     }
@@ -68,7 +69,7 @@ mod tests {
     fn a_walk_from_before_code_moved_is_repeated_and_the_third_one_drops_the_sample() {
         const PENDING: Captured = Captured::Dropped(DropReason::SignalBlocked);
         assert!(begin(true));
-        let (thread, thread_id) = (table_entry::claim().unwrap(), sys::thread_id());
+        let (thread, thread_id) = (table_entry::claim().unwrap(), spanprof_os::thread_id());
         thread.thread_id.store(thread_id, Ordering::Release);
         let handle = js_thread::all().iter().position(|other| std::ptr::eq(other, thread)).unwrap() as u64;
         let mut capture = |moves| {
@@ -76,8 +77,8 @@ mod tests {
             let mut stack = RawStack::new(&mut frames);
             thread.address_epoch.fetch_add(moves, Ordering::Relaxed);
             // More than the return from the handler takes: the thread has run.
-            let until_ns = sys::current_thread_cpu_ns() + 100_000;
-            while sys::current_thread_cpu_ns() < until_ns {}
+            let until_ns = spanprof_os::current_thread_cpu_ns() + 100_000;
+            while spanprof_os::current_thread_cpu_ns() < until_ns {}
             // SAFETY: no other thread samples. A signal to the calling thread is delivered before the sending call returns.
             let captured = unsafe { capture_other(handle, thread_id, &mut stack) };
             assert_eq!(captured == Captured::Walked, !stack.is_empty());

@@ -9,7 +9,7 @@ pub fn stack_high() -> usize {
 fn main_stack_high() -> Option<usize> {
     /// `startstack` of proc_pid_stat(5), counted from the first field after the name, which may contain blanks.
     const FIELD_AFTER_NAME: usize = 28 - 3;
-    if spanprof::sys::thread_id() != std::process::id() {
+    if spanprof_os::thread_id() != std::process::id() {
         return None;
     }
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;

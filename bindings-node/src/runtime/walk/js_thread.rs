@@ -112,7 +112,7 @@ pub fn by_isolate(isolate: usize) -> Option<&'static JsThread> {
 
 /// The calling thread's entry.
 pub fn current() -> Option<&'static JsThread> {
-    by_thread_id(spanprof::sys::thread_id())
+    by_thread_id(spanprof_os::thread_id())
 }
 
 /// Claims a free entry, which the handler does not see yet. Outside handlers only. Without [`JsThread::set_turn_stacks`] and

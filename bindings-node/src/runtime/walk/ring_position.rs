@@ -1,7 +1,6 @@
 //! Positions in the sample ring. An address is resolved to the code that lay there at a sample's position. A frame that is
 //! submitted later than it was captured carries the position of its capture. Used in handlers too.
 
-use spanprof::sys;
 use spanprof_signal::RawFrame;
 
 /// A ring, and a position in it. Positions grow across runs as long as the ring is the same.
@@ -17,7 +16,7 @@ impl RingPosition {
 
     /// The current head of the ring in use.
     pub fn now() -> Self {
-        sys::inbox_in_use().map_or(Self::NONE, |inbox| {
+        spanprof_os::inbox_in_use().map_or(Self::NONE, |inbox| {
             let ring = inbox.ring();
             Self { ring: std::ptr::from_ref(ring) as usize, head: ring.head() }
         })
@@ -25,7 +24,7 @@ impl RingPosition {
 
     /// The tail of the ring in use: every sample below it is resolved.
     pub fn resolved_up_to() -> u64 {
-        sys::inbox_in_use().map_or(0, |inbox| inbox.ring().tail())
+        spanprof_os::inbox_in_use().map_or(0, |inbox| inbox.ring().tail())
     }
 }
 

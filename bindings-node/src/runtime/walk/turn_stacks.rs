@@ -194,7 +194,7 @@ impl ObservedWaits {
     pub unsafe fn record(&self, activity: ThreadActivity, frames: &[RawFrame], context: Context) {
         self.is_idle.store(matches!(activity, ThreadActivity::Idle), Ordering::Relaxed);
         if let ThreadActivity::Idle = activity {
-            self.idle_until_ns.store(spanprof::sys::monotonic_ns(), Ordering::Relaxed);
+            self.idle_until_ns.store(spanprof_os::monotonic_ns(), Ordering::Relaxed);
         }
         let repeats = self.repeats.swap(0, Ordering::Relaxed);
         // SAFETY: guaranteed by the caller.

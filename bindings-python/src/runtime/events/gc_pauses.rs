@@ -16,8 +16,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
-use spanprof::binding::{ffi_guard, sample_event};
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::{ffi_guard, sample_event};
+use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{RawFrame, RawSample, RawStack, SampleKind, SyntheticFrame};
 
 use crate::runtime::capture::walk_calling_thread_or_reason;
@@ -75,11 +75,11 @@ fn on_collection(py: Python<'_>, phase: &str, info: &Bound<'_, PyDict>) {
     ffi_guard((), || {
         if phase == "start" {
             STARTED_BY_ITSELF.store(is_automatic(py).unwrap_or(true), Ordering::Relaxed);
-            STARTED_NS.store(sys::monotonic_ns(), Ordering::Relaxed);
+            STARTED_NS.store(spanprof_os::monotonic_ns(), Ordering::Relaxed);
             return;
         }
         let started_ns = STARTED_NS.swap(0, Ordering::Relaxed);
-        let now_ns = sys::monotonic_ns();
+        let now_ns = spanprof_os::monotonic_ns();
         if started_ns == 0 {
             return;
         }
@@ -98,7 +98,7 @@ fn is_automatic(py: Python<'_>) -> PyResult<bool> {
 }
 
 fn submit(pause_ns: u64, now_ns: u64, generation: u64) {
-    let Some(profiler) = Profiler::running() else { return };
+    let Some(profiler) = ProfilerHandle::running() else { return };
     let mut frames = vec![RawFrame::default(); profiler.config().max_stack_depth as usize];
     let (own, of_thread) = frames.split_at_mut(OWN_FRAMES);
     let cause = match STARTED_BY_ITSELF.load(Ordering::Relaxed) {
@@ -113,7 +113,7 @@ fn submit(pause_ns: u64, now_ns: u64, generation: u64) {
     let _ = profiler.submit(&RawSample {
         kind: SampleKind::Gc,
         flags,
-        thread_id: sys::thread_id(),
+        thread_id: spanprof_os::thread_id(),
         time_ns: now_ns,
         values: [pause_ns, 0],
         key: 0,

@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spanprof::binding;
-use spanprof::LogLevel;
+use spanprof_profiler::{binding, LogLevel};
 
 use super::allocator_hooks::{
     hooks, is_object_of_raw, reached_by, DomainAllocator, LARGEST_SMALL, MEM, OBJ, RAW, SAVED,

@@ -1,8 +1,8 @@
 //! The begin of a wait for a lock of Python: the walk of the waiting thread. The samples are those of
-//! `spanprof::binding::LockWait`. The lock types are in `ffi`; the waits of semaphores and of asyncio are timed by the
+//! `spanprof_profiler::binding::LockWait`. The lock types are in `ffi`; the waits of semaphores and of asyncio are timed by the
 //! package (`locks.py`).
 
-use spanprof::binding::LockWait;
+use spanprof_profiler::binding::LockWait;
 
 use crate::runtime::capture::walk_calling_thread_or_reason;
 

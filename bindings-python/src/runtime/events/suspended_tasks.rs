@@ -6,8 +6,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use pyo3::prelude::*;
-use spanprof::binding::ffi_guard;
-use spanprof::{sys, Profiler};
+use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{Context, RawFrame};
 
 use crate::runtime::interpreter;
@@ -30,7 +30,7 @@ static STORING_THREAD: AtomicU32 = AtomicU32::new(0);
 #[pyfunction]
 pub fn suspended_tasks_interval() -> Option<f64> {
     ffi_guard(None, || {
-        let profiler = Profiler::running().filter(Profiler::is_running)?;
+        let profiler = ProfilerHandle::running().filter(ProfilerHandle::is_running)?;
         let config = profiler.config();
         config.threads.then_some(config.upload_interval.as_secs_f64())
     })
@@ -39,7 +39,7 @@ pub fn suspended_tasks_interval() -> Option<f64> {
 /// Marks the calling thread as the one that stores: it is not a thread of the program.
 #[pyfunction]
 pub fn begin_storing_tasks() {
-    STORING_THREAD.store(sys::thread_id(), Ordering::Relaxed);
+    STORING_THREAD.store(spanprof_os::thread_id(), Ordering::Relaxed);
 }
 
 /// A code object, and the offset of the last instruction; -1 before the first.
@@ -58,7 +58,7 @@ pub fn store_suspended_tasks(tasks: Vec<(u64, Vec<CodeAt<'_>>)>) {
             let context = if *id == 0 { Context::None } else { Context::Id(*id) };
             (context, stack.iter().filter_map(frame).collect())
         });
-        replace(Box::into_raw(Box::new(StoredTasks { time_ns: sys::monotonic_ns(), tasks: tasks.collect() })));
+        replace(Box::into_raw(Box::new(StoredTasks { time_ns: spanprof_os::monotonic_ns(), tasks: tasks.collect() })));
     });
 }
 
@@ -70,8 +70,8 @@ pub fn submit(submit: &mut dyn FnMut(Context, &[RawFrame])) {
     }
     // SAFETY: a box of `store_suspended_tasks`; the swap took it out, so that this function owns it.
     let tasks = unsafe { Box::from_raw(stored) };
-    let interval_ns = Profiler::running().map_or(0, |it| it.config().upload_interval.as_nanos() as u64);
-    if sys::monotonic_ns().saturating_sub(tasks.time_ns) > VALID_INTERVALS * interval_ns {
+    let interval_ns = ProfilerHandle::running().map_or(0, |it| it.config().upload_interval.as_nanos() as u64);
+    if spanprof_os::monotonic_ns().saturating_sub(tasks.time_ns) > VALID_INTERVALS * interval_ns {
         return;
     }
     for (context, frames) in &tasks.tasks {

@@ -167,7 +167,7 @@ fn on_code_end(code: u64) {
 
 #[cold]
 fn queue_tombstone(code: u64) {
-    let queued = spanprof::binding::ffi_guard(false, || {
+    let queued = spanprof_profiler::binding::ffi_guard(false, || {
         let generation = SAMPLED_CODE.generation(code);
         if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
             return false;

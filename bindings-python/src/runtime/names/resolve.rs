@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, Instant};
 
-use spanprof::runtime::Frame;
+use spanprof_aggregate::runtime::Frame;
 use spanprof_signal::RawFrame;
 
 use super::code_info::CodeObjectInfo;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use spanprof::runtime::Runtime;
+use spanprof_aggregate::runtime::Runtime;
 use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
 
 use super::capture::{self, other_thread};
@@ -229,7 +229,7 @@ fn faults() -> u64 {
 /// A call of the binding that panics.
 #[pyfunction]
 fn panic_inside() {
-    spanprof::binding::ffi_guard((), || panic!("on purpose"));
+    spanprof_profiler::binding::ffi_guard((), || panic!("on purpose"));
 }
 
 #[pyfunction]

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use spanprof::runtime::{Frame, Runtime};
+use spanprof_aggregate::runtime::{Frame, Runtime};
 use spanprof_signal::{
     Captured, DropReason, HandlerContext, RawFrame, RawSample, RawStack, Ring, SampleFlags, SampleKind,
 };

@@ -11,7 +11,7 @@
 //!    are in the ring; the runtime reports it through [`Runtime::ended`] with the ring position at which it ended.
 //!
 //! Samples enter the ring in two ways: *capture* (on a signal of a clock) and *submit* (by the runtime,
-//! [`spanprof::Profiler::submit`]). The drain treats both alike.
+//! `submit` of the handle). The drain treats both alike.
 
 use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
@@ -213,7 +213,7 @@ pub struct ReportedEvents {
     pub gc: bool,
     /// Waits for locks.
     pub lock: bool,
-    /// The threshold of [`spanprof::binding::sample_event`] for waits, nanoseconds.
+    /// The threshold of `binding::sample_event` of the profiler for waits, nanoseconds.
     pub lock_threshold_ns: u64,
 }
 

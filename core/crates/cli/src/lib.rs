@@ -1,7 +1,7 @@
-//! The `spanprof` command: `serve`, the embedded back end, and the verbs that read profiles. A client of the profile model;
-//! the binary and the console script of the wheel call [`run`].
+//! Answers the command `spanprof`: the verbs that read profiles, and `serve`, the embedded receiver; never runs in a profiled
+//! program, and never panics because of its input.
 //!
-//! Invariants: nothing here runs in a profiled program; no input causes a panic.
+//! The binary and the console script of the wheel call [`run`].
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -22,7 +22,7 @@ mod selection;
 pub mod serve;
 mod source;
 #[cfg(test)]
-mod temp_directory;
+mod temp_directory_testing;
 mod verbs;
 
 use arguments::{CliVerb, ParsedCommand};

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Commands of the facade to the export thread.
+/// Commands of the profiler to the export thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeliveryControl {
     /// Number of `flush` calls: each ends the delays in progress.

@@ -1,4 +1,4 @@
-//! The exporter: its thread, its life cycle, and the calls of the facade.
+//! The exporter: its thread, its life cycle, and the calls of the profiler.
 
 use crate::blocking::THREAD_NAME;
 use crate::delivery::{DeliveryControl, DeliveryTask, Sender};

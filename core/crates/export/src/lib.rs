@@ -1,8 +1,8 @@
-//! Delivery of encoded profiles, and the listener of pull requests: the only crate that uses the network and files.
+//! Delivers encoded profiles over the network and to files; never knows a sample, a configuration or a language: its input is bytes.
 //!
 //! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and the counters of every [`ExportPayload`]. It
 //! handles encoded bytes and reads no environment variable. After [`Exporter::start`] no call blocks beyond its deadline or
-//! returns an error. Its callers are the facade and `spanprof scrape`.
+//! returns an error. Its callers are the profiler and `spanprof scrape`.
 //!
 //! ```no_run
 //! use spanprof_export::{Destination, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};
@@ -32,8 +32,6 @@ mod file_limits;
 mod file_name;
 mod grpc_status;
 mod headers;
-mod http_listener;
-mod http_message;
 mod http_response;
 mod http_sender;
 mod metrics_delivery;
@@ -60,8 +58,7 @@ pub use clock::{Clock, SystemClock};
 pub use endpoint::{check_url, shown as shown_url};
 pub use error::ExportError;
 pub use exporter::{Exporter, LossBaseline};
-pub use http_listener::{HttpHandler, HttpListener, ListenerCounts, OnBound};
-pub use http_message::{HttpRequest, HttpResponse, MAX_BODY_BYTES};
+pub use owned_descriptor::OwnedDescriptor;
 pub use payload::{ExportPayload, SplitFn};
 pub use payload_writer::{PayloadWriter, WriteError, WriteErrorKind};
 pub use secret::Secret;

@@ -1,6 +1,6 @@
 //! Delivery of the profiler's own metrics, on the export thread: one task per receiver, with its own connection, so that a slow
 //! metrics endpoint never delays a profile. At most one request waits, the newest. Values are cumulative, so a failed request is
-//! not retried: the next one contains its values. Not here: the contents of requests (the facade).
+//! not retried: the next one contains its values. Not here: the contents of requests (the profiler).
 
 use crate::clock::Clock;
 use crate::delivery::{stop_reached, DeliveryControl};

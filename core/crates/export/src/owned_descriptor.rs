@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, IntoRawFd};
 
 /// A descriptor with the identity of its file.
-pub(crate) struct OwnedDescriptor<T: AsFd + IntoRawFd> {
+pub struct OwnedDescriptor<T: AsFd + IntoRawFd> {
     /// Present until `drop`.
     inner: Option<T>,
     identity: (u64, u64),

@@ -1,4 +1,4 @@
-//! The bounded queue of one destination, and its counters. One short lock: the facade takes it to enqueue, the export thread
+//! The bounded queue of one destination, and its counters. One short lock: the profiler takes it to enqueue, the export thread
 //! to dequeue and to count results. Network, files and retries belong to the senders and to `delivery`.
 
 use crate::buffered_request::StoredRequest;

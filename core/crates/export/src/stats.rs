@@ -1,4 +1,4 @@
-//! Counters of one destination, as in the facade's `stats()`.
+//! Counters of one destination, as in `stats()` of the profiler.
 
 macro_rules! discard_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {

@@ -1,11 +1,10 @@
 //! Sends payloads to a [`PayloadWriter`]. Each write has a thread of its own, since it may block.
 
-use crate::blocking;
-use crate::file_name;
 use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::payload_writer::{PayloadWriter, WriteError, WriteErrorKind};
 use crate::queue::QueuedPayload;
 use crate::settings::StartThread;
+use crate::{blocking, file_name};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 

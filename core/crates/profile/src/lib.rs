@@ -1,7 +1,8 @@
-//! The profile model of spanprof: typed tables, interning, transformations and encoders. Reading is in `spanprof-read`.
+//! Holds, transforms and encodes profiles: values in, bytes out; never knows a file, a socket, a clock or a thread: time is an
+//! argument.
 //!
-//! Invariant: no unsafe code, no I/O, no clock, no threads. Time is an argument. Called by the facade's window and delivery, by
-//! the reading crate and by the command line.
+//! Typed tables, interning, merging, redaction, and the encoders of OTLP, pprof, folded stacks and flame graphs. Decoders are in
+//! `spanprof-read`. Called by the engine, by the profiler's deliveries, by the reading crate and by the command line.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

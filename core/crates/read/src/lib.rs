@@ -1,8 +1,8 @@
-//! The reading side of spanprof: decoders, checks and queries of profiles, and OTLP/JSON, which shares the messages of the
-//! decoder. Input is hostile until it is decoded.
+//! Decodes, checks and queries profiles: bytes in, answers out; never knows a file, a socket, a clock or a thread, and never trusts
+//! its input before it is decoded.
 //!
-//! Invariant: no unsafe code, no I/O, no clock, no threads. Called by the command line, the live suites and tests. The
-//! profiler itself does not link it.
+//! OTLP/JSON is written here too, because it shares the messages of the decoder. Called by the command line, the live suites and
+//! tests. The profiler itself does not link it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

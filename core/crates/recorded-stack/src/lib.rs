@@ -1,5 +1,5 @@
-//! Recorded stacks: registers, tables and words of a real program, saved while a walker of this project read them. Tests
-//! replay them without the runtime. A dependency of tests and of builds that record; no released package contains it.
+//! Records registers, tables and words of a real program while a walker reads them, and replays them in tests without the runtime;
+//! never is part of a released package.
 //!
 //! [`Recorder`] saves the reads of a walk inside a signal handler. [`RecordedStack`] is the fixture file. [`RecordedMemory`]
 //! replays its words.

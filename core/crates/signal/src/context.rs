@@ -1,5 +1,5 @@
 //! The context of a sample: a `Copy` record that the ring stores by value. A runtime's capture function writes it; the
-//! drain thread reads it. The tables that resolve its ids are in the facade crate.
+//! drain thread reads it. The tables that resolve its ids are in `spanprof-aggregate`.
 
 /// The context of one raw sample: an id in the engine's context table, or the record itself.
 ///

@@ -1,6 +1,6 @@
 //! Distances between the samples of a Poisson process over allocated bytes. An allocation of S bytes that exceeds the distance
 //! is selected: its probability is 1 − e^(−S/R), where R is the mean interval. Not here: who counts the bytes
-//! (`thread_sampler`), weights (the facade).
+//! (`thread_sampler`), weights (`spanprof-aggregate`).
 
 /// Upper bound of a distance, bytes.
 const MAX_DISTANCE: f64 = (1u64 << 60) as f64;

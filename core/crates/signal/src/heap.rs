@@ -96,6 +96,12 @@ pub struct HeapSampling {
     ring_full: AtomicU64,
 }
 
+impl Default for HeapSampling {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl HeapSampling {
     pub const fn new() -> Self {
         Self {

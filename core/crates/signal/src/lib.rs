@@ -1,7 +1,7 @@
-//! Code that runs inside signal handlers, and the lock-free structures that it shares with normal threads.
+//! Runs inside signal handlers, with the lock-free structures that handlers share with normal threads; never allocates, locks,
+//! formats, panics, or is the first to access thread-local storage.
 //!
-//! Rules: no allocation, no lock, no formatting, no panic, no first access to thread-local storage. Not here: timers
-//! and threads (`sys` in the facade), names (`profile`), languages (the bindings).
+//! Not here: timers and threads (`spanprof-os`), names (`spanprof-aggregate`), languages (the bindings).
 #![cfg_attr(not(any(test, loom)), no_std)]
 
 mod address_filter;
@@ -28,7 +28,7 @@ mod live_set;
 mod live_set_tests;
 mod memory;
 #[cfg(all(test, loom))]
-mod model;
+mod model_tests;
 pub mod overflow;
 pub mod prefetch;
 pub mod probe;

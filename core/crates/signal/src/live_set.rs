@@ -1,6 +1,6 @@
 //! The live set of the heap profile: the sampled objects that are not freed, by address. A fixed hash table in memory that
 //! the caller provides. Insert and remove take constant time; no allocation, no lock, no wait. Not here: stacks and
-//! weights, which the drain thread keeps by sample id (`heap` of the facade).
+//! weights, which the drain thread keeps by sample id (`heap` of `spanprof-aggregate`).
 //!
 //! # Rules
 //! 1. A slot is free while its address is 0. An insert claims it by compare-and-swap of the address, then stores the

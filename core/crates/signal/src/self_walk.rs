@@ -1,6 +1,6 @@
 //! Self-walks: the signal by which the wall sampler requests that a thread walks itself, and the handler's response. It
 //! is the signal that the clocks use (`signal_claim`); it carries the index of the request. Not here: the states of a
-//! request and the sampler's wait (`exchange`); which threads are requested, and when (the facade). Used by runtimes
+//! request and the sampler's wait (`exchange`); which threads are requested, and when (the wall sampler). Used by runtimes
 //! whose threads walk themselves.
 
 use crate::exchange::WallRequest;

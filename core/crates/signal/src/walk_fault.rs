@@ -1,5 +1,5 @@
 //! Records that the process faulted inside one of our stack walks, in a file that outlives it, for the next start.
-//! Only the fault handler writes, and only on a fault. The facade chooses the file and interprets it; without a file
+//! Only the fault handler writes, and only on a fault. `spanprof-os` chooses the file and interprets it; without a file
 //! nothing is recorded. Safe in handlers.
 
 use crate::forward::thread_id;

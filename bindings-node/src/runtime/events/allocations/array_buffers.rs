@@ -20,8 +20,8 @@ use std::mem::transmute;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use spanprof::binding::log;
-use spanprof::LogLevel;
+use spanprof_profiler::binding::log;
+use spanprof_profiler::LogLevel;
 use spanprof_signal::guarded;
 
 use super::array_buffer_hooks as hooks;

@@ -16,7 +16,7 @@ mod session;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use spanprof::runtime::Frame;
+use spanprof_aggregate::runtime::Frame;
 use spanprof_signal::heap::HEAP;
 use spanprof_signal::RawFrame;
 

@@ -108,7 +108,7 @@ extern "C" fn on_interrupt(_isolate: usize, _data: *mut c_void) {
 /// Does the work of the requests so far, on the calling JavaScript thread.
 fn serve() {
     // A panic must not unwind through V8 or libuv.
-    spanprof::binding::ffi_guard((), || {
+    spanprof_profiler::binding::ffi_guard((), || {
         let Some(thread) = js_thread::current() else { return };
         let request = REQUESTS.load(Ordering::Acquire);
         if thread.heap_request_served.load(Ordering::Relaxed) < request {
@@ -122,7 +122,7 @@ fn serve() {
 /// most for `timeout`; returns the number of threads that did not finish.
 pub fn send(timeout: Duration) -> usize {
     let Some(functions) = functions() else { return 0 };
-    let own = spanprof::sys::thread_id();
+    let own = spanprof_os::thread_id();
     let (request, mut pending) = {
         let recipients = RECIPIENTS.lock().unwrap_or_else(PoisonError::into_inner);
         let request = REQUESTS.fetch_add(1, Ordering::AcqRel) + 1;

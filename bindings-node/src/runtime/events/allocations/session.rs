@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use spanprof::binding::{log, sample_event};
+use spanprof_profiler::binding::{log, sample_event};
 
-use spanprof::{sys, LogLevel};
+use spanprof_profiler::LogLevel;
 use spanprof_signal::heap::{SelectedObject, HEAP};
 use spanprof_signal::{Context, RawFrame};
 
@@ -187,7 +187,7 @@ fn stop() {
 
 /// V8 is about to collect: samples of objects that it collects disappear.
 pub fn before_collection() {
-    spanprof::binding::ffi_guard((), read);
+    spanprof_profiler::binding::ffi_guard((), read);
 }
 
 /// Reads V8's profile and submits what changed. Nothing inside another read, where V8 may collect.
@@ -222,7 +222,7 @@ fn read() {
 
 /// CPU time of this thread: elapsed time contains preemption.
 fn cpu_ns() -> u64 {
-    sys::thread_cpu_ns(sys::thread_id()).unwrap_or(0)
+    spanprof_os::thread_cpu_ns(spanprof_os::thread_id()).unwrap_or(0)
 }
 
 impl SamplerRun {

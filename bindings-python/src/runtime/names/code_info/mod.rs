@@ -15,7 +15,7 @@ pub use text::read as read_text;
 
 use std::sync::Arc;
 
-use spanprof::runtime::{Frame, FrameType};
+use spanprof_aggregate::runtime::{Frame, FrameType};
 use spanprof_signal::guarded;
 
 use line_table::Position;

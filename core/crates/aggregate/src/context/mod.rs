@@ -24,7 +24,7 @@ pub struct ContextRow {
     pub link: Link,
     /// Span id of the local root span; all zero when unknown.
     pub local_root_span_id: [u8; 8],
-    /// Number of the capture ([`spanprof::capture`]) that the code runs in, which nested contexts inherit; 0 for none.
+    /// Number of the capture that the code runs in, which nested contexts inherit; 0 for none.
     pub capture: u32,
 }
 

@@ -78,7 +78,7 @@ pub struct LabelLosses {
 
 /// Fork-safe spin lock of the writers: a child ignores a lock that a thread of the parent holds. The word is the fork
 /// generation of the holder plus one, or 0 when free.
-pub struct WriterLock(AtomicU32);
+pub(crate) struct WriterLock(AtomicU32);
 
 impl WriterLock {
     pub const fn new() -> Self {

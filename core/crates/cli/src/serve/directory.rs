@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_window_is_written_with_mode_0600_and_listed_newest_first() {
-        let home = crate::temp_directory::TempDirectory::new("written");
+        let home = crate::temp_directory_testing::TempDirectory::new("written");
         let directory = WindowDirectory::open(&home.path().join("deep/down")).unwrap();
         let old = directory.write(b"one", 1_700_000_000_000).unwrap();
         let new = directory.write(b"two", 1_700_000_000_001).unwrap();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_symbolic_link_is_neither_listed_nor_read_nor_written_through() {
-        let home = crate::temp_directory::TempDirectory::new("links");
+        let home = crate::temp_directory_testing::TempDirectory::new("links");
         let directory = WindowDirectory::open(home.path()).unwrap();
         let secret = home.path().join("secret.txt");
         fs::write(&secret, "untouched").unwrap();
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_locked_by_one_server_at_a_time() {
-        let home = crate::temp_directory::TempDirectory::new("locked");
+        let home = crate::temp_directory_testing::TempDirectory::new("locked");
         let first = WindowDirectory::open(home.path()).unwrap();
         let failure = WindowDirectory::open(home.path()).unwrap_err();
         assert!(failure.message.contains("another `spanprof serve`"), "{failure}");
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_cannot_be_created_is_named_in_the_error() {
-        let home = crate::temp_directory::TempDirectory::new("blocked");
+        let home = crate::temp_directory_testing::TempDirectory::new("blocked");
         fs::write(home.path().join("file"), "").unwrap();
         let failure = WindowDirectory::open(&home.path().join("file/below")).unwrap_err();
         assert!(failure.message.contains("cannot create the directory"), "{failure}");

@@ -1,4 +1,4 @@
 //! Documents that are generated from the table of keys.
 
-mod reference;
+mod page;
 mod schema;

@@ -9,7 +9,6 @@ mod file_limits;
 mod file_processes;
 mod files;
 mod grpc_responses;
-mod http_listener;
 mod http_requests;
 mod http_responses;
 mod idle;

@@ -1,4 +1,4 @@
-//! The label `age` of objects in use: a coarse age, in windows, so that a label has three values. Set by the facade's heap
+//! The label `age` of objects in use: a coarse age, in windows, so that a label has three values. Set by the engine's heap
 //! estimates and removed by [`crate::transform::Reduction`].
 
 /// Age of the objects of one in-use sample.

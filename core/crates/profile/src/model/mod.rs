@@ -1,7 +1,7 @@
 //! The model: one shared [`Dictionary`] and any number of [`Profile`]s, as in the OpenTelemetry Profiles signal
 //! (opentelemetry-proto 1.10, `profiles.proto`). Index 0 of every table is the empty value. Stacks are leaf first.
 //!
-//! Ids of the model need not equal the indices that an encoder writes. Called by every module of this crate, by the facade's
+//! Ids of the model need not equal the indices that an encoder writes. Called by every module of this crate, by the engine's
 //! window and by the command line.
 
 mod attribute;

@@ -2,7 +2,7 @@
 //! rules of the user; [`UnredactedProfiles`] gives its content to a redactor only.
 //!
 //! Time is linear in the length of a text: the patterns are run by `regex-lite`, which does not backtrack. Called by the
-//! facade when a window closes, and by `spanprof check --redaction`. Not here: reading rules from YAML or code.
+//! profiler when a window closes, and by `spanprof check --redaction`. Not here: reading rules from YAML or code.
 
 mod profiles;
 mod redactor;

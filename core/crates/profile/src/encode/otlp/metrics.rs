@@ -1,5 +1,5 @@
 //! Encodes an `ExportMetricsServiceRequest` (opentelemetry/proto/metrics/v1/metrics.proto 1.10): integers only, since every number
-//! of the profiler's own statistics is one. The signal is stable, so that it has no revision. Called by the facade.
+//! of the profiler's own statistics is one. The signal is stable, so that it has no revision. Called by the profiler.
 
 use super::request::attribute;
 use crate::encode::message_writer::MessageWriter;

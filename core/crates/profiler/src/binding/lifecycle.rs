@@ -1,0 +1,113 @@
+//! Calls of every binding's API that need no conversion beyond their arguments and results. They act on the running profiler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lifecycle::request;
+use crate::pull::{HttpRequest, HttpResponse, PullTransport};
+use crate::{CapturedProfile, ProfilerHandle, RequestEnd};
+use spanprof_aggregate::context::{ContextRow, Link};
+use spanprof_aggregate::runtime::{DisabledRuntime, Runtime};
+use spanprof_config::{Config, ConfigPatch, ConfigValue, Error, KEYS};
+
+/// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled
+/// profiler does not inspect the program.
+///
+/// # Errors
+/// As [`ProfilerHandle::start_with_runtime`].
+pub fn start(config: Config, runtime: Option<Arc<dyn Runtime>>) -> Result<bool, Error> {
+    let runtime = runtime.unwrap_or_else(|| Arc::new(DisabledRuntime));
+    ProfilerHandle::start_with_runtime(config, runtime).map(|profiler| profiler.is_running())
+}
+
+/// Stops the profiler within `at_most` or `stop_timeout`, the shorter of both; true when everything was delivered.
+pub fn stop(at_most: Duration) -> bool {
+    ProfilerHandle::running().is_none_or(|profiler| profiler.stop_within(at_most))
+}
+
+/// Closes the open window and sends it; true when everything was delivered within `timeout`, by default `stop_timeout`.
+pub fn flush(timeout: Option<Duration>) -> bool {
+    ProfilerHandle::running()
+        .is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
+}
+
+/// Sends the profile of a capture; true when it was delivered within `timeout`, by default `stop_timeout`.
+pub fn send_capture(captured: &CapturedProfile, timeout: Option<Duration>) -> bool {
+    let by_default = || ProfilerHandle::running().map(|profiler| profiler.config().stop_timeout).unwrap_or_default();
+    captured.send(timeout.unwrap_or_else(by_default))
+}
+
+/// A handler of pulls exists in the program's web framework: allocations and lock waits are summed up as with the key `pull`, from
+/// the start or, in a running profiler, from the end of the open window on.
+pub fn serve_pulls() {
+    crate::session::pull_handlers::serve();
+}
+
+/// Answers a request for a profile (`/debug/pprof/…`) that the program's web framework received. Blocks for the duration that it
+/// requests: call it on a thread that may block. `has_left` reports whether the client has left.
+pub fn pull(request: &HttpRequest, has_left: &dyn Fn() -> bool) -> HttpResponse {
+    match ProfilerHandle::running() {
+        Some(profiler) => profiler.pull(request, PullTransport::Framework, has_left),
+        None => {
+            HttpResponse { status: 503, body: b"the profiler is not running\n".to_vec(), ..HttpResponse::default() }
+        }
+    }
+}
+
+/// Changes keys of the running profiler; false when none runs.
+///
+/// # Errors
+/// As [`ProfilerHandle::update`].
+pub fn update(changes: Vec<(String, ConfigValue)>) -> Result<bool, Error> {
+    ProfilerHandle::running().map_or(Ok(false), |profiler| profiler.update(&ConfigPatch(changes)).map(|()| true))
+}
+
+/// A local root span with a span processor begins in the context `row`, for tail-based retention.
+pub fn begin_root_span(row: &ContextRow, span: Link) {
+    request::begin_root_span(row, span);
+}
+
+/// The local root span `end.local_root_span_id` ends; see [`begin_root_span`].
+pub fn end_root_span(end: &RequestEnd<'_>) {
+    request::end_root_span(end);
+}
+
+/// A request begins in a middleware, in the context `row`. Returns the id to set as local root of its contexts until
+/// [`end_request`]; `None` without tail-based retention, or if another middleware or a span processor reports its end.
+pub fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
+    request::begin_request(row)
+}
+
+/// The request `end.local_root_span_id` ends, which [`begin_request`] began. `end.trace_id` is not used.
+pub fn end_request(end: &RequestEnd<'_>) {
+    request::end_request(end);
+}
+
+/// The keys of the profiles that are on, for the attribute `profile.type` of spans; empty when no profiler runs.
+pub fn profile_types() -> Vec<&'static str> {
+    ProfilerHandle::running().map(|profiler| profiler.profile_types()).unwrap_or_default()
+}
+
+/// Calls a function of the running profiler; without effect when none runs.
+pub fn with_running(call: impl FnOnce(&ProfilerHandle)) {
+    if let Some(profiler) = ProfilerHandle::running() {
+        call(&profiler);
+    }
+}
+
+/// Whether samples are being taken.
+pub fn is_running() -> bool {
+    ProfilerHandle::running().is_some_and(|profiler| profiler.is_running())
+}
+
+/// The running configuration's value of `key` (snake_case) as text, secrets masked; `None` when no profiler runs or the key is
+/// unknown.
+pub fn setting(key: &str) -> Option<String> {
+    let entries = ProfilerHandle::running()?.config().entries();
+    entries.into_iter().find(|(name, _, _)| *name == key).map(|(_, text, _)| text)
+}
+
+/// Every configuration key in snake_case: name, type of its value, description.
+pub fn config_keys() -> impl Iterator<Item = [&'static str; 3]> {
+    KEYS.iter().map(|key| [key.name, key.type_name, key.doc.trim()])
+}

@@ -1,0 +1,179 @@
+//! Waits for locks as samples: the stack, labels and span of the waiting thread, how long it waited and how often. A wait of at
+//! least the threshold is always recorded, a shorter one is sampled ([`super::sample_event`]).
+//!
+//! The waiter walks its own stack before it blocks. The sample is submitted after the waiter has released the lock: work done
+//! while the lock is held would create contention. Until then the owner keeps the wait ([`PendingWaits`]). The random
+//! number of the sampling is drawn before the wait, so that a waiter that spins can leave out the walk of a wait that is not
+//! recorded ([`WaitStart::is_recorded`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spanprof_signal::{Context, RawFrame, RawSample, RawStack, SampleFlags, SampleKind};
+
+use super::event_sampling::select_event;
+use super::ffi_guard;
+use crate::ProfilerHandle;
+use spanprof_aggregate::runtime::ReportedEvents;
+use spanprof_os::random;
+
+/// The threshold while no waits are reported.
+const OFF: u64 = u64::MAX;
+/// Waits of at least so many nanoseconds are always recorded.
+static THRESHOLD_NS: AtomicU64 = AtomicU64::new(OFF);
+
+/// Reports waits from now on, or no longer. Any thread.
+pub fn set_lock_waits_reported(events: ReportedEvents) {
+    THRESHOLD_NS.store(if events.lock { events.lock_threshold_ns.min(OFF - 1) } else { OFF }, Ordering::Relaxed);
+}
+
+/// Whether waits are reported now.
+#[inline]
+pub fn lock_waits_are_reported() -> bool {
+    THRESHOLD_NS.load(Ordering::Relaxed) != OFF
+}
+
+/// The begin of a wait, and the decision from which duration on it is recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitStart {
+    started_ns: u64,
+    threshold_ns: u64,
+    random: u64,
+}
+
+impl WaitStart {
+    /// The calling thread begins to wait. `None` while waits are not reported.
+    pub fn now() -> Option<Self> {
+        let threshold_ns = THRESHOLD_NS.load(Ordering::Relaxed);
+        let started_ns = if threshold_ns == OFF { return None } else { spanprof_os::monotonic_ns() };
+        Some(Self { started_ns, threshold_ns, random: random::number() })
+    }
+
+    /// Whether the wait is recorded if it ends now. It stays true.
+    pub fn is_recorded(&self) -> bool {
+        select_event(spanprof_os::monotonic_ns().saturating_sub(self.started_ns), self.threshold_ns, self.random)
+            .is_some()
+    }
+}
+
+/// A wait, from its begin until its sample is submitted.
+pub struct LockWait {
+    /// The next wait of the same owner.
+    next: Option<Box<LockWait>>,
+    start: WaitStart,
+    ended_ns: u64,
+    /// As in the sample: nanoseconds, contentions.
+    values: [u64; 2],
+    thread_id: u32,
+    fork_generation: u32,
+    flags: SampleFlags,
+    context: Context,
+    frames: Vec<RawFrame>,
+}
+
+impl LockWait {
+    /// Begins a wait of the calling thread; `walk` writes its stack. Leaves out the innermost `skipped` frames. `None` while
+    /// waits are not reported.
+    #[cold]
+    pub fn begin(skipped: usize, walk: impl FnOnce(&mut RawStack<'_>) -> SampleFlags) -> Option<Box<Self>> {
+        Self::begin_at(WaitStart::now()?, skipped, walk)
+    }
+
+    /// As [`LockWait::begin`], for a wait that began before.
+    #[cold]
+    pub fn begin_at(
+        start: WaitStart,
+        skipped: usize,
+        walk: impl FnOnce(&mut RawStack<'_>) -> SampleFlags,
+    ) -> Option<Box<Self>> {
+        ffi_guard(None, || {
+            let depth = ProfilerHandle::running()?.max_stack_depth();
+            let mut frames = vec![RawFrame::default(); depth + skipped];
+            let mut stack = RawStack::new(&mut frames);
+            let mut flags = walk(&mut stack);
+            if stack.is_truncated() {
+                flags.0 |= SampleFlags::TRUNCATED;
+            }
+            let (context, walked) = (stack.context, stack.frames().len());
+            frames.truncate(walked);
+            frames.drain(..skipped.min(walked.saturating_sub(1)));
+            frames.shrink_to_fit();
+            Some(Box::new(Self {
+                next: None,
+                start,
+                ended_ns: 0,
+                values: [0; 2],
+                thread_id: spanprof_os::thread_id(),
+                fork_generation: spanprof_signal::fork_generation(),
+                flags,
+                context,
+                frames,
+            }))
+        })
+    }
+
+    /// Ends the wait; `None` if it is not recorded.
+    pub fn end(mut self: Box<Self>, ended_ns: u64) -> Option<Box<Self>> {
+        let WaitStart { started_ns, threshold_ns, random } = self.start;
+        let event = select_event(ended_ns.saturating_sub(started_ns), threshold_ns, random);
+        let event = event.filter(|_| lock_waits_are_reported())?;
+        self.ended_ns = ended_ns;
+        self.values = [event.duration_ns, event.events];
+        Some(self)
+    }
+}
+
+/// Waits that are recorded after the release of a lock. Empty in zeroed memory.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct PendingWaits(Option<Box<LockWait>>);
+
+impl PendingWaits {
+    /// Whether there is none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Adds an ended wait.
+    pub fn push(&mut self, mut wait: Box<LockWait>) {
+        wait.next = self.0.take();
+        self.0 = Some(wait);
+    }
+
+    /// Drops the waits that began within `outer`: they are part of it.
+    pub fn drop_within(&mut self, outer: &LockWait) {
+        while let Some(mut wait) = self.0.take() {
+            if wait.thread_id != outer.thread_id || wait.start.started_ns < outer.start.started_ns {
+                self.0 = Some(wait);
+                return;
+            }
+            self.0 = wait.next.take();
+        }
+    }
+
+    /// Submits the waits as samples of the lock at `address`. A loss is counted by the core.
+    #[cold]
+    pub fn submit(self, address: u64) {
+        ffi_guard((), || {
+            let (mut next, generation) = (self.0, spanprof_signal::fork_generation());
+            let Some(profiler) = ProfilerHandle::running() else { return };
+            while let Some(mut wait) = next {
+                next = wait.next.take();
+                // A wait before the fork belongs to the parent, which also has it.
+                if wait.fork_generation != generation || !lock_waits_are_reported() {
+                    continue;
+                }
+                let _ = profiler.submit(&RawSample {
+                    kind: SampleKind::Lock,
+                    flags: wait.flags,
+                    thread_id: wait.thread_id,
+                    time_ns: wait.ended_ns,
+                    values: wait.values,
+                    key: address,
+                    context: wait.context,
+                    frames: &wait.frames,
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,201 @@
+//! The OTLP resource of the profiles: at most 15 attributes, from the configuration, the runtime and the system. Built once
+//! per start; a forked child builds its own.
+
+use crate::deliver::sidecar;
+use spanprof_aggregate::{Resource, ResourceAttribute};
+use spanprof_config::Config;
+use spanprof_profile::redact::ProfileRedactor;
+use spanprof_profile::Attribute;
+
+/// Properties of the process and the system; an argument, so that tests can set them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SystemProperties {
+    pub process_id: u32,
+    pub program: String,
+    pub host_name: String,
+    pub container_id: Option<String>,
+    pub instance_id: String,
+    /// Commit, branch and deployment in the variables of the environment.
+    pub deployment: Vec<Attribute>,
+}
+
+impl SystemProperties {
+    /// The properties of this process, with a new instance id.
+    pub fn gather() -> Self {
+        let program = std::env::current_exe().ok();
+        let program = program.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            process_id: std::process::id(),
+            program: program.unwrap_or_default(),
+            host_name: host_name.trim().to_owned(),
+            container_id: ["/proc/self/cgroup", "/proc/self/mountinfo"]
+                .iter()
+                .find_map(|path| container_id(&std::fs::read_to_string(path).ok()?)),
+            instance_id: spanprof_os::random::uuid(),
+            deployment: sidecar::deployment(|name| std::env::var(name).ok()),
+        }
+    }
+}
+
+/// The container id in the paths of a container's cgroup or mounts: 64 hex digits.
+fn container_id(text: &str) -> Option<String> {
+    let is_of_container = |line: &&str| {
+        let words = ["docker", "containers", "containerd", "crio", "libpod", "kubepods", "lxc", "garden"];
+        words.iter().any(|word| line.contains(word))
+    };
+    text.lines()
+        .filter(is_of_container)
+        .find_map(|line| line.split(|c: char| !c.is_ascii_hexdigit()).find(|word| word.len() == 64).map(str::to_owned))
+}
+
+impl SystemProperties {
+    /// The resource of this process, redacted: the attributes as they were detected leave this function nowhere.
+    pub fn resource(
+        &self,
+        config: &Config,
+        runtime: Vec<(String, String)>,
+        redactor: &mut ProfileRedactor,
+    ) -> Resource {
+        let mut resource = self.unredacted(config, runtime);
+        let attributes = resource.attributes.iter().map(Into::into).collect();
+        let text = |attribute: Attribute| ResourceAttribute {
+            value: attribute.value.as_ref().to_string(),
+            key: attribute.key,
+        };
+        resource.attributes = redactor.resource(attributes).into_iter().map(text).collect();
+        resource.deployment = redactor.resource(self.deployment.clone());
+        let name = resource.attributes.iter().find(|attribute| attribute.key == "service.name");
+        resource.service_name = name.map(|name| name.value.clone()).unwrap_or_default();
+        resource
+    }
+
+    /// Attributes of the user come first, so the limit drops detected ones only.
+    fn unredacted(&self, config: &Config, runtime: Vec<(String, String)>) -> Resource {
+        let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        let service_name = [
+            Some(config.service_name.clone()),
+            config.resource_attributes.get("service.name").cloned(),
+            from_runtime("service.name"),
+            Some(self.program.clone()),
+        ]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty())
+        .unwrap_or_else(|| "unknown_service".to_owned());
+
+        let mut resource = Resource { service_name: service_name.clone(), ..Resource::default() };
+        resource.add("service.name", &service_name);
+        for (key, value) in &config.resource_attributes {
+            resource.add(key, value);
+        }
+        resource.add("service.instance.id", &self.instance_id);
+        resource.add("process.pid", &self.process_id.to_string());
+        for (key, value) in &runtime {
+            resource.add(key, value);
+        }
+        resource.add("telemetry.sdk.name", "spanprof");
+        resource.add("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
+        resource.add("host.name", &self.host_name);
+        if let Some(container_id) = &self.container_id {
+            resource.add("container.id", container_id);
+        }
+        resource.add("process.executable.name", &self.program);
+        resource
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanprof_profile::AttributeValue;
+
+    fn system() -> SystemProperties {
+        SystemProperties {
+            process_id: 42,
+            program: "shop".to_owned(),
+            host_name: "node-1".to_owned(),
+            container_id: None,
+            instance_id: "instance".to_owned(),
+            deployment: vec![Attribute::string("vcs.ref.head.name", "https://bot:marker@git/shop")],
+        }
+    }
+
+    fn resource_of(config: &Config, runtime: Vec<(String, String)>) -> Resource {
+        system().resource(config, runtime, &mut ProfileRedactor::new(config.redaction_settings(&[])))
+    }
+
+    #[test]
+    fn a_service_without_a_name_has_the_name_of_its_program() {
+        let resource = resource_of(&Config::default(), Vec::new());
+        assert_eq!(resource.service_name, "shop");
+        let runtime = vec![("service.name".to_owned(), "shop.main".to_owned())];
+        assert_eq!(resource_of(&Config::default(), runtime).service_name, "shop.main");
+        let config = Config { service_name: "checkout".to_owned(), ..Config::default() };
+        assert_eq!(resource_of(&config, Vec::new()).text("service.name"), Some("checkout"));
+    }
+
+    #[test]
+    fn attributes_of_the_user_are_kept_and_detected_ones_fill_up_to_fifteen() {
+        let attributes = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
+        let config = Config { resource_attributes: attributes, ..Config::default() };
+        let resource = resource_of(&config, Vec::new());
+        assert_eq!(resource.attributes.len(), 15);
+        assert_eq!(resource.text("deployment.key13"), Some("v"));
+        assert_eq!(resource.dropped, 6);
+    }
+
+    #[test]
+    fn the_deployment_of_the_environment_is_redacted_and_no_attribute() {
+        let resource = resource_of(&Config::default(), Vec::new());
+        assert_eq!(resource.text("vcs.ref.head.name"), None);
+        assert_eq!(resource.deployment.len(), 1);
+        assert!(!format!("{:?}", resource.deployment).contains("marker"), "{:?}", resource.deployment);
+        let rules = spanprof_config::RedactionRules::parse("[{where: resource, key: ^vcs, action: drop}]").unwrap();
+        let config = Config { redaction_rules: rules, ..Config::default() };
+        assert_eq!(resource_of(&config, Vec::new()).deployment, []);
+    }
+
+    #[test]
+    fn an_attribute_of_the_user_replaces_the_detected_one() {
+        let attributes = [("host.name".to_owned(), "mine".to_owned())].into_iter().collect();
+        let config = Config { resource_attributes: attributes, ..Config::default() };
+        assert_eq!(resource_of(&config, Vec::new()).text("host.name"), Some("mine"));
+    }
+
+    #[test]
+    fn the_container_id_is_read_from_the_cgroup_path() {
+        let id = "3f4c9a1b".repeat(8);
+        assert_eq!(container_id(&format!("0::/system.slice/docker-{id}.scope\n")), Some(id.clone()));
+        assert_eq!(container_id(&format!("0::/kubepods/burstable/pod1/{id}\n")), Some(id.clone()));
+        assert_eq!(container_id(&format!("0::/user.slice/{id}\n")), None);
+        assert_eq!(container_id("0::/\n"), None);
+    }
+
+    #[test]
+    fn every_attribute_of_the_resource_is_a_string_on_the_wire() {
+        use crate::conformance::{ScriptedEngine, ScriptedSample};
+        let mut engine = ScriptedEngine::new(&Config::default());
+        engine.sample(&ScriptedSample {
+            kind: spanprof_signal::SampleKind::Cpu,
+            thread_id: 1,
+            time_ns: 10_000_000,
+            values: [10_000_000, 0],
+            context: 0,
+            stack: "main",
+            first_of_thread: false,
+            truncated: false,
+        });
+        let data = engine.close(10_000_000_000).unwrap();
+        let resource = &data.resources[0].resource;
+        let pid = resource.iter().find(|attribute| attribute.key == "process.pid").unwrap();
+        assert_eq!(pid, &Attribute::string("process.pid", "42"));
+        let is_text = |value: &AttributeValue| matches!(value, AttributeValue::String(_));
+        assert!(resource.iter().all(|attribute| is_text(&attribute.value)), "{resource:?}");
+    }
+
+    #[test]
+    fn two_starts_have_two_instance_ids() {
+        assert_ne!(SystemProperties::gather().instance_id, SystemProperties::gather().instance_id);
+    }
+}

@@ -1,0 +1,498 @@
+//! The drain thread: drains the ring, closes windows and queues them for delivery. It wakes at the end of a window,
+//! when the ring fills, on requests, and in an idle process once per upload interval to check the signal handlers.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::heap_peak::{self, HeapPeakRecorder};
+use super::tick_check::TickCheck;
+use crate::deliver::output::OutputFile;
+use crate::drain::engine_settings::{engine_settings, system_access};
+use crate::drain::overhead::OverheadMonitor;
+use crate::host_log::{log, take_panic, LogLevel};
+use crate::report::delivery_log::DeliveryLog;
+use crate::report::first_line::FirstLine;
+use crate::report::metrics_report::MetricsReport;
+use crate::session::due_changes::DueChanges;
+use crate::session::{heap_profile, CollectionStep, ConfigChange, KindsToClose, Session};
+use spanprof_aggregate::{CollectionTime, Engine, WindowEnd};
+use spanprof_config::Config;
+use spanprof_os::{Clocks, WakeReason};
+use spanprof_profile::redact::ProfileRedactor;
+use spanprof_signal::signal_claim::{self, ClaimStatus};
+use spanprof_signal::SampleKind;
+
+/// Poll interval for the result of the first delivery, which the log line of the first window reports.
+const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
+
+/// Timeout of the delivery that delays SIGTERM.
+const TERMINATION_FLUSH_TIMEOUT: Duration = Duration::from_millis(150);
+
+/// Starts the thread.
+pub(crate) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
+    // Read on this thread: later changes reach the drain thread as `ConfigChange`.
+    let config = session.config.load_full();
+    spanprof_os::start_own_thread(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
+}
+
+fn main(session: Arc<Session>, config: Arc<Config>) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut drain = DrainThread::new(&session, &config);
+        if session.marks_crashes {
+            spanprof_os::sweep_crash_markers();
+        }
+        if let Some(directory) = heap_peak::directory(&config) {
+            heap_peak::recover(&directory, &session.resource);
+        }
+        while drain.run_once() {
+            if spanprof_os::is_reserve_low() {
+                return true;
+            }
+        }
+        false
+    }));
+    if outcome.as_ref().is_ok_and(|is_out_of_memory| *is_out_of_memory) {
+        session.stop_clocks();
+        log(
+            LogLevel::Warning,
+            "spanprof: no memory is left for the profiler, which ended profiling; the program continues",
+        );
+    }
+    if outcome.is_err() {
+        session.counters.panics.add(1);
+        session.stop_clocks();
+        log(LogLevel::Warning, "spanprof: an internal error ended profiling; the program continues");
+        log_panic();
+    }
+    session.control.complete(|requests| requests.ended = true);
+}
+
+/// Logs a panic that `keep_panics` stored, on this thread or in a call of a binding.
+fn log_panic() {
+    if let Some(text) = take_panic() {
+        log(LogLevel::Warning, &format!("spanprof: internal error: {text}"));
+    }
+}
+
+/// Profiles that end at a wakeup.
+#[derive(PartialEq)]
+enum Ending {
+    Nothing,
+    /// Some kinds, without the live threads.
+    OtherKinds,
+    /// The window, or at least the live threads.
+    LiveThreads,
+}
+
+struct DrainThread<'a> {
+    session: &'a Session,
+    engine: Engine,
+    due_changes: DueChanges,
+    first_line: FirstLine,
+    tick_check: TickCheck,
+    delivery_log: DeliveryLog,
+    output: Option<OutputFile>,
+    heap_peak: Option<HeapPeakRecorder>,
+    overhead: OverheadMonitor,
+    metrics: MetricsReport,
+    /// Run number of the clocks of the current CPU account; 0: none.
+    account_clocks: u64,
+    /// Monotonic time of the next check of the signal handlers.
+    check_handlers_at_ns: u64,
+    /// Ring position up to which samples belong to the current configuration.
+    up_to: u64,
+}
+
+impl<'a> DrainThread<'a> {
+    fn new(session: &'a Session, config: &Config) -> Self {
+        let engine = Engine::new(
+            engine_settings(config),
+            system_access(),
+            session.runtime.clone(),
+            session.resource.clone(),
+            ProfileRedactor::new(session.redaction.clone()),
+            session.counters.clone(),
+            spanprof_os::monotonic_ns(),
+        );
+        let output = session.output.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let peak_file = session.peak_file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Self {
+            session,
+            engine,
+            due_changes: DueChanges::default(),
+            first_line: FirstLine::default(),
+            tick_check: TickCheck::begin(session),
+            delivery_log: DeliveryLog::default(),
+            output,
+            heap_peak: HeapPeakRecorder::new(config, peak_file),
+            overhead: OverheadMonitor::new(session),
+            metrics: MetricsReport::new(session, config),
+            account_clocks: 0,
+            check_handlers_at_ns: spanprof_os::monotonic_ns() + config.upload_interval.as_nanos() as u64,
+            up_to: 0,
+        }
+    }
+
+    /// Sleeps until the next wakeup and handles it; false after the last window.
+    fn run_once(&mut self) -> bool {
+        if let Some(clocks) = &*self.session.clocks.load() {
+            clocks.wake_current_thread_for_scans();
+        }
+        if self.session.config.load().threads {
+            // Also in an idle process, which has no samples.
+            self.engine.open(spanprof_os::monotonic_ns());
+        }
+        let reason = self.session.inbox.wait(self.sleep_ns());
+        if self.session.is_superseded() {
+            return self.leave_to_later_run();
+        }
+        let ending = self.ending();
+        if ending != Ending::Nothing {
+            self.session.release_wall(ending == Ending::LiveThreads);
+        }
+        let is_peak_due = self.heap_peak.as_ref().is_some_and(|recorder| recorder.is_due(self.session));
+        // Read before the position of the ring: the samples before each step are drained first.
+        let steps = self.session.control.lock().requested_steps();
+        // Only for collections of the heap: in some runtimes the threads of the program read their allocations.
+        if ending != Ending::Nothing || is_peak_due || steps.iter().any(|(_, step)| step.has_allocations()) {
+            heap_profile::submit_outstanding(self.session);
+        }
+        self.check_handlers();
+        self.due_changes.poll(self.session, spanprof_os::monotonic_ns());
+        log_panic();
+        if spanprof_os::is_terminating() {
+            self.deliver_before_termination();
+        }
+        let (closes, close_kinds, changes, captures_ended, stop) = {
+            let mut requests = self.session.control.lock();
+            // Read under the lock: later changes have no position below this one.
+            self.up_to = self.session.inbox.ring().head();
+            let close_kinds = std::mem::take(&mut requests.close_kinds);
+            for number in std::mem::take(&mut requests.captures_begun) {
+                self.engine.begin_capture(number, spanprof_os::monotonic_ns());
+            }
+            let captures_ended = std::mem::take(&mut requests.captures_ended);
+            (requests.closes, close_kinds, std::mem::take(&mut requests.changes), captures_ended, requests.stop)
+        };
+        if self.session.is_superseded() {
+            // It began before the position was read.
+            return self.leave_to_later_run();
+        }
+        for change in &changes {
+            self.reconfigure(change);
+        }
+        let clocks = self.session.clocks.load_full();
+        self.follow_account_of(&clocks);
+        if reason == WakeReason::ScanDue {
+            if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.scan_if_due()) {
+                // An open window reads the account at its end. The reading costs one system call per thread.
+                if self.engine.due_ns().is_none() {
+                    self.engine.open_for_unattributed(clocks.account().unattributed_ns(), spanprof_os::monotonic_ns());
+                }
+            }
+        }
+        if stop {
+            self.drain_up_to(self.up_to);
+            self.end_captures(&captures_ended);
+            // Of collections that the program reads later.
+            let steps = self.session.control.lock().steps_at_end();
+            self.follow_collections(steps);
+            self.close_and_send(true);
+            self.metrics.send_last(self.session);
+            self.write_output();
+            return false;
+        }
+        self.drain_up_to(self.up_to);
+        self.follow_collections(steps);
+        self.end_captures(&captures_ended);
+        if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
+            recorder.check(&mut self.engine, self.session);
+        }
+        let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
+        let has_close_request = closes > self.session.control.lock().closes_done;
+        if due || close_kinds == KindsToClose::All || self.engine.is_full() {
+            self.close_and_send(false);
+        } else if let KindsToClose::Some(kinds) = close_kinds {
+            for kind in kinds {
+                // Only CPU time has an account.
+                let clocks = clocks.as_ref().filter(|_| kind == SampleKind::Cpu);
+                self.close(clocks.map(|clocks| clocks.account()), Some(kind), true);
+            }
+        }
+        if has_close_request {
+            self.session.control.complete(|requests| requests.closes_done = closes);
+        }
+        self.overhead.check(self.session, self.engine.due_ns());
+        self.metrics.poll(self.session);
+        if let Some(reported) = self.first_line.poll(self.session) {
+            self.delivery_log.begin(now(), &reported);
+        }
+        true
+    }
+
+    /// Ends without the samples and wakeups in the ring, which are those of the later run; false.
+    fn leave_to_later_run(&mut self) -> bool {
+        self.session.inbox.wake();
+        self.engine.release_all_held();
+        self.close(None, None, false);
+        self.write_output();
+        false
+    }
+
+    /// Does the requested steps of collections, after the samples before them were drained.
+    fn follow_collections(&mut self, steps: Vec<(u32, CollectionStep)>) {
+        let clocks = self.session.clocks.load_full();
+        let at = || CollectionTime {
+            now_monotonic_ns: spanprof_os::monotonic_ns(),
+            unix_offset_ns: unix_offset_ns(),
+            unattributed_ns: clocks.as_ref().map_or(0, |clocks| clocks.account().unattributed_ns()),
+        };
+        for (number, step) in steps {
+            let is_cancel = matches!(step, CollectionStep::Cancel);
+            let next = match step {
+                CollectionStep::Begin(selection) => {
+                    self.engine.begin_collection(number, selection.clone(), at());
+                    Some(CollectionStep::Running(selection))
+                }
+                CollectionStep::Read(kinds) => {
+                    Some(CollectionStep::Done(Box::new(self.engine.read_collection(number, &kinds, at()))))
+                }
+                CollectionStep::End(kinds) => {
+                    Some(CollectionStep::Done(Box::new(self.engine.end_collection(number, &kinds, at()))))
+                }
+                _ => {
+                    self.engine.cancel_collection(number);
+                    None
+                }
+            };
+            self.session.control.complete(|requests| {
+                let is_canceled = matches!(requests.collections.get(&number), Some(CollectionStep::Cancel));
+                match next {
+                    // A cancellation that arrived meanwhile is done at the next wakeup.
+                    _ if is_canceled && !is_cancel => {}
+                    Some(next) => drop(requests.collections.insert(number, next)),
+                    None => drop(requests.collections.remove(&number)),
+                }
+            });
+        }
+    }
+
+    /// Completes captures, whose samples are drained.
+    fn end_captures(&mut self, numbers: &[u32]) {
+        if numbers.is_empty() {
+            return;
+        }
+        let (now_ns, offset_ns) = (spanprof_os::monotonic_ns(), unix_offset_ns());
+        let profiles: Vec<_> =
+            numbers.iter().map(|number| (*number, self.engine.end_capture(*number, now_ns, offset_ns))).collect();
+        self.session.control.complete(|requests| {
+            for (number, profile) in profiles {
+                // Absent if its thread does not wait any longer.
+                if let Some(captured) = requests.captured.get_mut(&number) {
+                    *captured = Some(profile);
+                }
+            }
+        });
+    }
+
+    /// Writes the file of the whole run, at its end.
+    fn write_output(&mut self) {
+        if let Some(output) = &mut self.output {
+            // Only this line sets it, once.
+            let _ = self.session.written.set(output.write());
+        }
+    }
+
+    /// Checks the signal handlers once per upload interval, independently of samples: where another handler replaced
+    /// the profiler's, no sample arrives.
+    fn check_handlers(&mut self) {
+        let now_ns = spanprof_os::monotonic_ns();
+        if now_ns < self.check_handlers_at_ns {
+            return;
+        }
+        let interval_ns = self.session.config.load().upload_interval.as_nanos() as u64;
+        self.check_handlers_at_ns = now_ns + interval_ns;
+        let clocks = self.session.clocks.load_full();
+        match clocks.map_or_else(signal_claim::check, |clocks| clocks.check_handlers()) {
+            ClaimStatus::Installed => {}
+            ClaimStatus::Moved(signal) => log(
+                LogLevel::Warning,
+                &format!("spanprof: another handler was installed for SIGURG; it stays, and samples use signal {signal} from now on"),
+            ),
+            ClaimStatus::Reinstalled => log(
+                LogLevel::Warning,
+                "spanprof: another handler replaced the profiler's signal handler; the profiler's handler was installed again and forwards to it",
+            ),
+            ClaimStatus::Lost => log(
+                LogLevel::Warning,
+                "spanprof: another handler replaced the profiler's signal handler; there are no samples until it is removed",
+            ),
+        }
+    }
+
+    /// Delivers the open window after SIGTERM, then terminates the process.
+    fn deliver_before_termination(&mut self) {
+        self.session.release_wall(true);
+        heap_profile::submit_outstanding(self.session);
+        self.up_to = self.session.inbox.ring().head();
+        self.drain_up_to(self.up_to);
+        self.engine.release_all_held();
+        // Taken before the window closes: a receiver may refuse it immediately.
+        let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
+        self.close_and_send(false);
+        self.metrics.send_last(self.session);
+        if let Some((delivery, before)) = delivery {
+            delivery.flush(&before, TERMINATION_FLUSH_TIMEOUT);
+        }
+        if self.session.marks_crashes {
+            spanprof_os::end_crash_marker();
+        }
+        self.heap_peak = None;
+        spanprof_os::unregister_child();
+        spanprof_os::raise_termination();
+    }
+
+    fn ending(&self) -> Ending {
+        let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
+        let requests = self.session.control.lock();
+        match &requests.close_kinds {
+            _ if is_due => Ending::LiveThreads,
+            KindsToClose::All => Ending::LiveThreads,
+            KindsToClose::Some(kinds) if kinds.contains(&SampleKind::Threads) => Ending::LiveThreads,
+            KindsToClose::Some(_) if requests.closes > requests.closes_done => Ending::OtherKinds,
+            KindsToClose::Some(_) if !requests.captures_ended.is_empty() => Ending::OtherKinds,
+            KindsToClose::Some(_) => Ending::Nothing,
+        }
+    }
+
+    /// Resets the account when the clocks were restarted.
+    fn follow_account_of(&mut self, clocks: &Option<Arc<Clocks>>) {
+        self.follow_account(clocks.as_ref().map_or(0, |clocks| clocks.run_number()));
+    }
+
+    fn follow_account(&mut self, run_number: u64) {
+        if run_number != self.account_clocks {
+            self.account_clocks = run_number;
+            self.engine.reset_account();
+        }
+    }
+
+    fn sleep_ns(&self) -> Option<u64> {
+        let peak_ns = self.heap_peak.as_ref().and_then(|recorder| recorder.due_ns(self.session));
+        let change_ns = self.due_changes.due_ns(self.session);
+        // An idle process, which has no window, has no wakeup for the governor.
+        let overhead_ns = self.engine.due_ns().map(|window_due_ns| self.overhead.due_ns(window_due_ns));
+        let due_ns = [self.engine.due_ns(), peak_ns, change_ns, overhead_ns, self.metrics.due_ns()];
+        let due_ns = due_ns.into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
+        let left_ns = due_ns.saturating_sub(spanprof_os::monotonic_ns()).max(1);
+        match self.first_line.is_waiting() {
+            true => Some(left_ns.min(FIRST_LINE_POLL.as_nanos() as u64)),
+            false => Some(left_ns),
+        }
+    }
+
+    /// Drains the ring below a position; closes windows that become full.
+    fn drain_up_to(&mut self, up_to: u64) {
+        while self.engine.drain(self.session.inbox.ring(), up_to, spanprof_os::monotonic_ns()) {
+            self.session.counters.windows_closed_early.add(1);
+            self.close(None, None, false);
+        }
+    }
+
+    /// Applies a change between the samples before and after its position.
+    fn reconfigure(&mut self, change: &ConfigChange) {
+        self.drain_up_to(change.position);
+        if let Some((run_number, account)) = change.ended_clocks {
+            self.follow_account(run_number);
+            self.engine.add_unattributed_at_end(account.unattributed_ns(), spanprof_os::monotonic_ns());
+            self.close(None, None, true);
+        } else if change.ends_window || self.engine.needs_new_window(&engine_settings(&change.config)) {
+            let clocks = self.session.clocks.load_full();
+            self.follow_account_of(&clocks);
+            self.close(clocks.map(|clocks| clocks.account()), None, true);
+        }
+        if change.ends_window {
+            self.engine.begin_at(spanprof_os::monotonic_ns());
+        }
+        self.engine.apply(engine_settings(&change.config), spanprof_os::monotonic_ns());
+        self.engine.set_comment(change.comment.clone());
+        self.session.update_wall();
+    }
+
+    /// Closes the window and queues it for delivery. With `last`, stops the clocks between reading the account and the
+    /// last drain.
+    fn close_and_send(&mut self, last: bool) {
+        let session = self.session;
+        // The account is read before the last drain, so that the time of later samples is not counted twice.
+        let clocks = session.clocks.load_full();
+        self.follow_account_of(&clocks);
+        let account = clocks.as_ref().map(|clocks| clocks.account());
+        if last {
+            session.stop_clocks();
+        }
+        let head = session.inbox.ring().head();
+        // A later run that began meanwhile has samples before `head`.
+        let up_to = if last && !session.is_superseded() { head } else { self.up_to };
+        while self.engine.drain(session.inbox.ring(), up_to, spanprof_os::monotonic_ns()) && last {
+            self.close(None, None, false);
+        }
+        if last {
+            self.engine.release_all_held();
+        }
+        self.close(account, None, true);
+    }
+
+    /// Closes the window, or one kind of it. `in_use`: with the objects in use, which early windows do not repeat.
+    fn close(&mut self, account: Option<spanprof_os::CpuAccount>, only: Option<SampleKind>, in_use: bool) {
+        let now_ns = spanprof_os::monotonic_ns();
+        let mut live_threads = Vec::new();
+        let listed = spanprof_os::thread_ids(&mut live_threads);
+        let closed = self.engine.close(WindowEnd {
+            now_monotonic_ns: now_ns,
+            unix_offset_ns: unix_offset_ns(),
+            unattributed_ns: account.map(|account| account.unattributed_ns()),
+            is_alive: &mut |thread_id| !listed || live_threads.contains(&thread_id),
+            only,
+            in_use,
+            sums_since_start: crate::session::pull_handlers::has_handler(),
+        });
+        // Scans do this too, but run only with CPU clocks.
+        if self.session.config.load().signals && !spanprof_os::fault_guard_owned() {
+            spanprof_os::install_fault_guard();
+        }
+        if self.session.marks_crashes {
+            spanprof_os::keep_crash_marker(spanprof_os::unix_ns());
+        }
+        let Some(closed) = closed else { return };
+        self.first_line.window_closed(&closed, self.session);
+        self.tick_check.window_closed(self.session);
+        if let Some(output) = &mut self.output {
+            output.add(&closed.data);
+        }
+        if let Some(delivery) = &self.session.delivery {
+            // Before this window is queued, so that the counters cover earlier windows only.
+            for (level, line) in self.delivery_log.observe(now(), &delivery.stats()) {
+                log(level, &line);
+            }
+            delivery.send(closed, self.session.config.load().request_bytes() as usize);
+        }
+    }
+}
+
+/// Monotonic time.
+fn now() -> Duration {
+    Duration::from_nanos(spanprof_os::monotonic_ns())
+}
+
+/// Unix time minus monotonic time. Uses the one of three attempts with the shortest time between the reads, since the
+/// thread may be preempted in between.
+fn unix_offset_ns() -> i128 {
+    let attempts = (0..3).map(|_| {
+        let before_ns = spanprof_os::monotonic_ns();
+        let unix_ns = spanprof_os::unix_ns();
+        let elapsed_ns = spanprof_os::monotonic_ns() - before_ns;
+        (elapsed_ns, i128::from(unix_ns) - i128::from(before_ns + elapsed_ns / 2))
+    });
+    attempts.min().map_or(0, |(_, offset_ns)| offset_ns)
+}

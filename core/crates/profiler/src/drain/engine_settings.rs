@@ -1,0 +1,122 @@
+//! The settings of the engine from the configuration, and its access to the process: names of threads and of native functions,
+//! random numbers, the hooks of the heap profile.
+
+use spanprof_aggregate::{
+    EngineSettings, NativeFunction, NativeSymbols, SlowLimit, SystemAccess, TailPolicy, WindowSettings,
+};
+use spanprof_config::{Config, SampleRetention, TailDuration};
+use spanprof_os::FileSymbols;
+use spanprof_profile::HeapAge;
+use spanprof_signal::heap::HEAP;
+
+use crate::deliver::reduction;
+
+/// What `config` sets.
+pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
+    EngineSettings {
+        window: window_settings(config),
+        max_stacks: config.max_stacks,
+        heap_interval: config.heap_interval,
+        heap_live_samples: config.heap_live_samples as usize,
+        heap_age: reduction::is_heap_age_used(config) && !config.tags.contains_key(HeapAge::LABEL),
+        retention: (config.retention == SampleRetention::Tail).then(|| tail_policy(config)),
+        tags: config.tags.clone().into_iter().collect(),
+        service_name_attribute: config.service_name_attribute,
+        duty_cycles: config.duty_cycles().into_iter().map(|(kind, cycle)| (kind, cycle.text())).collect(),
+        sums_since_start: config.pull.is_some() || crate::session::pull_handlers::has_handler(),
+    }
+}
+
+fn window_settings(config: &Config) -> WindowSettings {
+    WindowSettings {
+        cpu_period_ns: 1_000_000_000 / u64::from(config.sample_rate.max(1)),
+        wall_period_ns: 1_000_000_000 / u64::from(config.wall_rate.unwrap_or(config.sample_rate).max(1)),
+        heap_interval_bytes: config.heap_interval,
+        interval_ns: config.upload_interval.as_nanos() as u64,
+        keep_timestamps: config.keep_timestamps,
+        thread_labels: config.thread_labels,
+        thread_name: spanprof_os::thread_name,
+        wall: config.wall || !config.off_cpu,
+        strips_links: config.retention == SampleRetention::Tail && !config.tail_keep_links,
+    }
+}
+
+fn tail_policy(config: &Config) -> TailPolicy {
+    TailPolicy {
+        duration: match config.tail_duration {
+            TailDuration::Ignored => None,
+            TailDuration::Percentile => Some(SlowLimit::Percentile),
+            TailDuration::AtLeast(duration) => Some(SlowLimit::AtLeast(duration)),
+        },
+        cpu_share: config.tail_cpu_share.map(|share| share.0),
+        allocated_bytes: config.tail_allocated_bytes,
+        errors: config.tail_errors,
+        max_bytes: config.tail_max_bytes as usize,
+    }
+}
+
+/// The engine's access to this process.
+pub(crate) fn system_access() -> SystemAccess {
+    SystemAccess {
+        profile_id: spanprof_os::random::bytes,
+        seed: spanprof_os::random::number(),
+        heap: &HEAP,
+        native_symbols: Box::<ProcessSymbols>::default(),
+    }
+}
+
+/// Functions of this process by the dynamic linker, and by the symbol tables of its files for those that are not exported.
+#[derive(Default)]
+struct ProcessSymbols(FileSymbols);
+
+impl NativeSymbols for ProcessSymbols {
+    fn function(&mut self, pc: u64) -> Option<NativeFunction> {
+        let mut function = exported_function(pc)?;
+        if function.0.symbol.is_none() && !function.0.is_own {
+            function.0.symbol = self.0.name(&function.1.object(pc), pc);
+        }
+        Some(function.0)
+    }
+
+    fn verify_again(&mut self) {
+        self.0.verify_again();
+    }
+}
+
+/// The function at `pc` by exported symbols only; `None` outside of loaded files.
+fn exported_function(pc: u64) -> Option<(NativeFunction, spanprof_os::NativeSymbol)> {
+    let found = spanprof_os::native_symbol(pc)?;
+    let function = NativeFunction {
+        symbol: found.symbol.as_deref().map(Into::into),
+        file: found.file.clone(),
+        is_of_program: found.is_of_program,
+        is_own: spanprof_os::is_own_code(&found, pc),
+    };
+    Some((function, found))
+}
+
+/// The frame of native code at `pc` from exported symbols only, without caches. `None` outside of loaded files.
+pub fn native_frame(pc: u64) -> Option<spanprof_aggregate::runtime::Frame> {
+    exported_function(pc).map(|(function, _)| spanprof_aggregate::native_frame(function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_code_has_the_name_of_its_exported_symbol() {
+        let mut symbols = ProcessSymbols::default();
+        let pc = libc::getenv as *const () as u64;
+        let function = symbols.function(pc).unwrap();
+        assert_eq!((function.symbol.as_deref(), function.is_of_program), (Some("getenv"), false));
+        assert_eq!(&*native_frame(pc).unwrap().function, "getenv");
+        assert_eq!((symbols.function(16), native_frame(16)), (None, None));
+    }
+
+    #[test]
+    fn a_function_that_is_not_exported_has_the_name_of_its_file_s_symbol_table() {
+        let function = ProcessSymbols::default().function(tail_policy as *const () as u64).unwrap();
+        assert!(function.symbol.unwrap().contains("tail_policy") && function.is_of_program);
+    }
+}

@@ -1,0 +1,4 @@
+//! The HTTP listener of pulls.
+
+pub mod listener;
+pub mod message;

@@ -1,0 +1,320 @@
+//! The end of a request, which the host's threads report for tail-based retention: by a span processor, or by the middleware of
+//! a web framework. Not here: the decision (`retention`).
+//!
+//! A request that passes both is reported once. Inside of an open local root span, the span's processor reports it. A local root
+//! span that begins inside of a middleware's request belongs to that request, which the middleware reports. Unsampled spans
+//! have no processor: there the middleware reports too.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::ProfilerHandle;
+use spanprof_aggregate::context::{ContextRow, Link};
+use spanprof_aggregate::hash::{hash_bytes, WordMap};
+use spanprof_config::SampleRetention;
+use spanprof_os::{monotonic_ns, random};
+use spanprof_signal::{Context, InlineContext, RawSample, SampleFlags, SampleKind};
+
+/// The end of a request: a local root span, or the part of a trace that ran in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestEnd<'a> {
+    /// W3C trace id; all zero when there is none.
+    pub trace_id: [u8; 16],
+    /// Span id of the local root span; all zero when unknown, for all samples of the trace.
+    pub local_root_span_id: [u8; 8],
+    /// Time from the start to the end of the request.
+    pub duration: Duration,
+    /// Name of the endpoint, whose requests share a 99th percentile. The span's name, or the route.
+    pub endpoint: &'a str,
+    /// Whether it ended with an error: status `ERROR` of the span, an exception, or an HTTP status of 500 or more.
+    pub is_error: bool,
+}
+
+impl ProfilerHandle {
+    /// Reports the end of a request, after its last sample: tail-based retention then decides on the samples. Never blocks. Without
+    /// effect with `retention=all`. A report that does not fit into the ring is lost and counted
+    /// (`dropped.submit_ring_full`); the request is then released undecided.
+    pub fn request_ended(&self, end: &RequestEnd<'_>) {
+        self.submit_end(end, [0; 8]);
+    }
+
+    /// `span_id`: the local root span that began inside of a middleware's request; zero without one.
+    fn submit_end(&self, end: &RequestEnd<'_>, span_id: [u8; 8]) {
+        if self.is_retention(SampleRetention::Tail) {
+            // Losses are counted by `submit`.
+            let _ = self.submit(&entry(end, span_id));
+        }
+    }
+}
+
+/// The ring entry of an end.
+fn entry(end: &RequestEnd<'_>, span_id: [u8; 8]) -> RawSample<'static> {
+    let context = InlineContext {
+        trace_id: end.trace_id,
+        span_id,
+        local_root_span_id: end.local_root_span_id,
+        ..InlineContext::default()
+    };
+    let duration_ns = u64::try_from(end.duration.as_nanos()).unwrap_or(u64::MAX);
+    RawSample {
+        kind: SampleKind::RequestEnd,
+        flags: SampleFlags::default(),
+        thread_id: 0,
+        time_ns: monotonic_ns(),
+        values: [duration_ns, u64::from(end.is_error)],
+        key: hash_bytes(0, end.endpoint.as_bytes()),
+        context: Context::Inline(context),
+        frames: &[],
+    }
+}
+
+#[cfg(feature = "conformance")]
+pub use scripted::report;
+#[cfg(feature = "conformance")]
+pub(crate) use scripted::{script_ends, take_scripted_end};
+
+/// Ends in a case of the conformance suite, which has no profiler: those of the thread that runs it are kept for its engine.
+#[cfg(feature = "conformance")]
+mod scripted {
+    use super::{entry, RawSample, RequestEnd};
+    use std::cell::RefCell;
+
+    thread_local! {
+        /// `None` outside of cases with tail-based retention.
+        static ENDS: RefCell<Option<Vec<RawSample<'static>>>> = const { RefCell::new(None) };
+    }
+
+    /// Begins or ends a case.
+    pub(crate) fn script_ends(is_tail: bool) {
+        ENDS.set(is_tail.then(Vec::new));
+    }
+
+    pub(crate) fn is_scripted() -> bool {
+        ENDS.with_borrow(Option::is_some)
+    }
+
+    /// Keeps an end; false outside of cases.
+    pub(crate) fn keep(end: &RequestEnd<'_>, span_id: [u8; 8]) -> bool {
+        ENDS.with_borrow_mut(|ends| ends.as_mut().map(|ends| ends.push(entry(end, span_id))).is_some())
+    }
+
+    /// As [`crate::ProfilerHandle::request_ended`].
+    pub fn report(end: &RequestEnd<'_>) {
+        keep(end, [0; 8]);
+    }
+
+    /// The end that was reported since the last call, if it was exactly one.
+    pub(crate) fn take_scripted_end() -> Option<RawSample<'static>> {
+        let ends = ENDS.with_borrow_mut(|ends| ends.as_mut().map(std::mem::take)).unwrap_or_default();
+        <[_; 1]>::try_from(ends).ok().map(|[end]| end)
+    }
+}
+
+#[cfg(not(feature = "conformance"))]
+mod scripted {
+    pub(crate) fn is_scripted() -> bool {
+        false
+    }
+
+    pub(crate) fn keep(_end: &super::RequestEnd<'_>, _span_id: [u8; 8]) -> bool {
+        false
+    }
+}
+
+/// Beyond these, requests of middlewares are not reported, and open spans are forgotten.
+const MAX_PENDING: usize = 65_536;
+
+/// A request of a middleware.
+struct PendingRequest {
+    trace_id: [u8; 16],
+    /// The first local root span that began inside of it.
+    span: Option<Link>,
+    /// Whether that span ended with an error.
+    is_error: bool,
+}
+
+/// A local root span with a processor.
+struct PendingSpan {
+    trace_id: [u8; 16],
+    /// Local root of the request that it belongs to.
+    request: Option<[u8; 8]>,
+}
+
+/// The requests and local root spans whose end will be reported, by their ids. Empty without tail-based retention.
+#[derive(Default)]
+struct PendingEnds {
+    requests: WordMap<[u8; 8], PendingRequest>,
+    spans: WordMap<[u8; 8], PendingSpan>,
+}
+
+impl PendingEnds {
+    /// Locked for some lookups at most. A binding whose process may fork calls under its interpreter lock, so that no child
+    /// inherits it locked.
+    fn lock() -> MutexGuard<'static, Self> {
+        static PENDING: LazyLock<Mutex<PendingEnds>> = LazyLock::new(Mutex::default);
+        PENDING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the end of the request that `row` belongs to will be reported.
+    fn contains(&self, row: &ContextRow) -> bool {
+        let (root, link) = (row.local_root_span_id, row.link);
+        // Where the local root is unknown, it is a span of the same trace.
+        let is_in_trace =
+            || root == [0; 8] && link.trace_id != [0; 16] && self.spans.values().any(|s| s.trace_id == link.trace_id);
+        self.requests.contains_key(&root)
+            || self.spans.contains_key(&root)
+            || self.spans.contains_key(&link.span_id)
+            || is_in_trace()
+    }
+
+    fn begin_request(&mut self, row: &ContextRow) -> Option<[u8; 8]> {
+        if self.requests.len() >= MAX_PENDING || self.contains(row) {
+            return None;
+        }
+        let root = match row.local_root_span_id {
+            [0, 0, 0, 0, 0, 0, 0, 0] => random::number().max(1).to_be_bytes(),
+            of_unsampled_span => of_unsampled_span,
+        };
+        self.requests.insert(root, PendingRequest { trace_id: row.link.trace_id, span: None, is_error: false });
+        Some(root)
+    }
+
+    fn begin_root_span(&mut self, row: &ContextRow, span: Link) {
+        if self.spans.len() >= MAX_PENDING {
+            self.spans.clear();
+        }
+        let root = row.local_root_span_id;
+        let request = self.requests.get_mut(&root).filter(|request| request.span.is_none()).map(|request| {
+            request.span = Some(span);
+            root
+        });
+        self.spans.insert(span.span_id, PendingSpan { trace_id: span.trace_id, request });
+    }
+
+    /// Whether the end of the span is the end of its request.
+    fn end_root_span(&mut self, span_id: [u8; 8], is_error: bool) -> bool {
+        let Some(request) = self.spans.remove(&span_id).and_then(|span| span.request) else { return true };
+        // A request that ended before its span has been reported already.
+        if let Some(request) = self.requests.get_mut(&request) {
+            request.is_error |= is_error;
+        }
+        false
+    }
+}
+
+fn is_tail_retention() -> bool {
+    let is_tail = |profiler: ProfilerHandle| profiler.is_retention(SampleRetention::Tail);
+    scripted::is_scripted() || ProfilerHandle::running().is_some_and(is_tail)
+}
+
+fn submit_end(end: &RequestEnd<'_>, span_id: [u8; 8]) {
+    if scripted::keep(end, span_id) {
+        return;
+    }
+    if let Some(profiler) = ProfilerHandle::running() {
+        profiler.submit_end(end, span_id);
+    }
+}
+
+/// See [`crate::binding::begin_request`].
+pub(crate) fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
+    if !is_tail_retention() {
+        return None;
+    }
+    PendingEnds::lock().begin_request(row)
+}
+
+/// See [`crate::binding::end_request`].
+pub(crate) fn end_request(end: &RequestEnd<'_>) {
+    let Some(request) = PendingEnds::lock().requests.remove(&end.local_root_span_id) else { return };
+    let span = request.span.unwrap_or(Link { trace_id: request.trace_id, ..Link::default() });
+    let is_error = end.is_error || request.is_error;
+    submit_end(&RequestEnd { trace_id: span.trace_id, is_error, ..*end }, span.span_id);
+}
+
+/// See [`crate::binding::begin_root_span`].
+pub(crate) fn begin_root_span(row: &ContextRow, span: Link) {
+    if is_tail_retention() {
+        PendingEnds::lock().begin_root_span(row, span);
+    }
+}
+
+/// See [`crate::binding::end_root_span`].
+pub(crate) fn end_root_span(end: &RequestEnd<'_>) {
+    if is_tail_retention() && PendingEnds::lock().end_root_span(end.local_root_span_id, end.is_error) {
+        submit_end(end, [0; 8]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: [u8; 16] = [7; 16];
+
+    fn span(id: u8) -> Link {
+        Link { trace_id: TRACE, span_id: [id; 8] }
+    }
+
+    /// The context inside of a span whose local root is `root`.
+    fn inside(link: Link, root: [u8; 8]) -> ContextRow {
+        ContextRow { link, local_root_span_id: root, ..ContextRow::default() }
+    }
+
+    #[test]
+    fn of_nested_middlewares_only_the_outermost_reports_the_request() {
+        let mut pending = PendingEnds::default();
+        let first = pending.begin_request(&ContextRow::default()).unwrap();
+        assert_eq!(pending.begin_request(&inside(Link::default(), first)), None);
+        let second = pending.begin_request(&ContextRow::default()).unwrap();
+        assert_ne!(first, second);
+        assert!(pending.requests.remove(&first).is_some() && pending.requests.remove(&second).is_some());
+    }
+
+    #[test]
+    fn inside_of_a_span_with_a_processor_the_processor_reports_the_request() {
+        for row in [inside(span(1), [1; 8]), inside(span(2), [1; 8]), inside(span(1), [0; 8]), inside(span(2), [0; 8])]
+        {
+            let mut pending = PendingEnds::default();
+            pending.begin_root_span(&ContextRow::default(), span(1));
+            assert_eq!(pending.begin_request(&row), None, "{row:?}");
+            assert!(pending.end_root_span([1; 8], false));
+            assert!(pending.spans.is_empty());
+        }
+    }
+
+    #[test]
+    fn inside_of_an_unsampled_span_the_middleware_reports_the_request() {
+        let mut pending = PendingEnds::default();
+        assert_eq!(pending.begin_request(&inside(span(1), [1; 8])), Some([1; 8]));
+        assert!(pending.begin_request(&inside(span(2), [0; 8])).is_some());
+    }
+
+    #[test]
+    fn a_span_that_begins_in_a_request_is_reported_with_it_and_further_ones_report_themselves() {
+        for ends_first in [true, false] {
+            let mut pending = PendingEnds::default();
+            let root = pending.begin_request(&ContextRow::default()).unwrap();
+            pending.begin_root_span(&inside(Link::default(), root), span(1));
+            pending.begin_root_span(&inside(Link::default(), root), span(2));
+            assert!(pending.end_root_span([2; 8], true));
+            if ends_first {
+                assert!(!pending.end_root_span([1; 8], true));
+            }
+            let request = pending.requests.remove(&root).unwrap();
+            assert_eq!((request.span, request.is_error), (Some(span(1)), ends_first));
+            assert_eq!(pending.end_root_span([1; 8], false), ends_first);
+        }
+    }
+
+    #[test]
+    fn the_number_of_requests_and_spans_without_an_end_is_bounded() {
+        let mut pending = PendingEnds::default();
+        for number in 0..MAX_PENDING as u64 + 10 {
+            assert_eq!(pending.begin_request(&ContextRow::default()).is_some(), number < MAX_PENDING as u64);
+            let span = Link { trace_id: TRACE, span_id: (number + 1).to_be_bytes() };
+            pending.begin_root_span(&ContextRow::default(), span);
+            assert!(pending.spans.len() <= MAX_PENDING);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Starts, changes and stops a session: its clocks, threads and destinations in their order. Requires the lifecycle lock,
+//! which `profiler` holds.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use crate::deliver::output::OutputFile;
+use crate::deliver::resource::SystemProperties;
+use crate::deliver::windows::WindowDelivery;
+use crate::drain::{drain_thread, heap_peak};
+use crate::host_log::{log, LogLevel};
+use crate::pull::answer as pull;
+use crate::report::outcome::OutcomeReport;
+use crate::session::active_kinds::{sampling_config, walks_threads};
+use crate::session::clocks::{earliest, ring_bytes, start_clocks, thread_error};
+use crate::session::watched_file::WatchedFile;
+use crate::session::{heap_profile, DrainControl, Inherited, PullState, Session};
+use spanprof_aggregate::hash::hash_bytes;
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::{context, Counters};
+use spanprof_config::{Config, ConfigSource, Error, ErrorKind, Profiles, RunningConfig};
+use spanprof_os::Inbox;
+use spanprof_profile::redact::ProfileRedactor;
+use spanprof_signal::SampleKind;
+
+impl Session {
+    /// Starts a session. With `enabled=false` it has its threads, and no clock and no hook.
+    pub fn start(mut config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
+        let no_memory =
+            || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
+        if !spanprof_os::has_address_space(START_BYTES) {
+            return Err(no_memory());
+        }
+        spanprof_os::load_clock_gettime();
+        let cpu_before_ns = [spanprof_os::process_cpu_ns(), spanprof_os::own_cpu_ns()];
+        let inbox = spanprof_os::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
+        reset_inbox_after_fork(inbox);
+        context::set_drain_inbox(inbox);
+        let run = Self::begin_run();
+        // Discards entries of the previous run.
+        inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
+        spanprof_os::use_inbox(inbox);
+        let marks_crashes = spanprof_signal::fork_generation() == 0;
+        let safe_mode = marks_crashes
+            && spanprof_os::begin_crash_marker(
+                &spanprof_os::crash_marker_directory(),
+                program_hash(),
+                spanprof_os::unix_ns(),
+            );
+        if safe_mode {
+            log(LogLevel::Warning, SAFE_MODE);
+        }
+        let redaction = config.redaction_settings(&spanprof_os::random::bytes::<32>());
+        let mut redactor = ProfileRedactor::new(redaction.clone());
+        let resource = SystemProperties::gather().resource(&config, runtime.resource_attributes(), &mut redactor);
+        let output = start_output(&mut config)?;
+        let peak_file = heap_peak::start(&mut config, &resource)?;
+        let delivery = WindowDelivery::start(&mut config, &resource)?;
+        let counters = Arc::new(Counters::default());
+        counters.resource_attributes_dropped.add(resource.dropped);
+        turn_off_unsupported_kinds(&mut config, &*runtime);
+        warn_of_unsupported_kinds(&config, &*runtime);
+        let mut running = RunningConfig::new(config.clone(), inherited.burst);
+        let duty_phase = spanprof_os::random::fraction();
+        let evaluated_ns = spanprof_os::monotonic_ns();
+        let (mut active, change_ns) = sampling_config(&running.effective(), safe_mode, evaluated_ns, duty_phase);
+        let mut started = start_clocks(&active, &*runtime);
+        if let (Err(error), true) = (&started, config.is_from_environment("clock")) {
+            let source = config.sources["clock"].clone();
+            log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
+            config.reset("clock");
+            running = RunningConfig::new(config.clone(), running.burst().cloned());
+            active.reset("clock");
+            started = start_clocks(&active, &*runtime);
+        }
+        let clocks = match started {
+            Ok(clocks) => clocks.map(Arc::new),
+            Err(error) if active.wall => {
+                log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let watched = inherited.watched.or_else(|| WatchedFile::new(&config).map(Arc::new));
+        let losses_before = clocks.as_ref().map(|clocks| clocks.counters().reasons).unwrap_or_default();
+        let session = Arc::new(Self {
+            run,
+            effective: ArcSwap::from_pointee(running.effective()),
+            config: ArcSwap::from_pointee(active),
+            next_change_ns: AtomicU64::new(earliest(running.next_change_ns(), change_ns)),
+            duty_phase,
+            evaluated_ns: AtomicU64::new(evaluated_ns),
+            running: ArcSwap::from_pointee(running),
+            watched: ArcSwapOption::new(watched),
+            before_burst: ArcSwapOption::empty(),
+            restarts_accounting: AtomicBool::new(false),
+            ended_clock: ArcSwapOption::empty(),
+            is_applying: AtomicBool::new(false),
+            governor: ArcSwap::default(),
+            runtime,
+            inbox,
+            clocks: ArcSwapOption::new(clocks),
+            delivery,
+            output: Mutex::new(output),
+            written: OnceLock::new(),
+            peak_file: Mutex::new(peak_file),
+            counters,
+            resource,
+            redaction,
+            control: DrainControl::default(),
+            wall: Mutex::new(None),
+            pull: PullState::default(),
+            wall_collections: AtomicU32::new(0),
+            no_heap_reason: ArcSwapOption::empty(),
+            stopping: AtomicBool::new(false),
+            fork_generation: spanprof_signal::fork_generation(),
+            marks_crashes,
+            safe_mode,
+            losses_before,
+            cpu_before_ns,
+            begun: Instant::now(),
+        });
+        if let Err(error) = drain_thread::spawn(session.clone()) {
+            session.stop_clocks();
+            return Err(thread_error(error));
+        }
+        if walks_threads(&session.config.load()) {
+            if let Err(error) = session.start_wall() {
+                session.end(Duration::MAX);
+                return Err(thread_error(error));
+            }
+        }
+        if session.config.load().heap {
+            heap_profile::start(&session, &session.config.load_full());
+        }
+        session.set_reported_events();
+        pull::start(&session);
+        session.delay_termination();
+        Ok(session)
+    }
+
+    /// Stops the session within `stop_timeout`, or `at_most` if that is shorter, and logs the outcome. True when everything
+    /// was delivered.
+    pub fn stop(&self, at_most: Duration) -> bool {
+        let outcome = OutcomeReport::before_stop(self);
+        let (delivered, ended) = self.end(at_most);
+        outcome.log(self, ended);
+        // A SIGTERM received meanwhile was delayed until here.
+        if spanprof_os::is_terminating() {
+            spanprof_os::raise_termination();
+        }
+        spanprof_os::remove_termination_handler();
+        delivered && ended
+    }
+
+    /// Returns whether everything was delivered, and whether the drain thread closed the last window in time.
+    fn end(&self, at_most: Duration) -> (bool, bool) {
+        let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
+        self.stopping.store(true, Ordering::Release);
+        self.set_reported_events();
+        pull::stop(self);
+        self.stop_wall();
+        heap_profile::stop(self);
+        let ended = self.control.stop(deadline, self.inbox);
+        heap_profile::forget_objects(self);
+        // The drain thread does this first; repeated in case it is late or has ended.
+        self.stop_clocks();
+        if self.marks_crashes {
+            spanprof_os::end_crash_marker();
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let delivered = self.delivery.as_ref().is_none_or(|delivery| {
+            let delivered = delivery.stop(left);
+            delivery.log_metrics_failures(true);
+            delivered
+        });
+        spanprof_os::unregister_child();
+        (delivered, ended)
+    }
+}
+
+/// Least address space for a start: the tables, the ring, the stacks of the threads and their first allocations.
+const START_BYTES: usize = 48 << 20;
+
+const SAFE_MODE: &str =
+    "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
+                         this process takes no samples, the next start tries again (state: safe_mode)";
+
+/// Distinguishes this program from others of the same interpreter.
+fn program_hash() -> u64 {
+    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let directory = std::env::current_dir().unwrap_or_default();
+    hash_bytes(hash_bytes(0, &command), directory.as_os_str().as_encoded_bytes())
+}
+
+/// Resets the inbox, which lives as long as the process, at the first start in a forked child. Threads of the parent
+/// may have been in the middle of an operation at the fork. The child does not use the inbox before that start.
+fn reset_inbox_after_fork(inbox: &Inbox) {
+    static LAST_GENERATION: AtomicU32 = AtomicU32::new(0);
+    let generation = spanprof_signal::fork_generation();
+    if LAST_GENERATION.swap(generation, Ordering::AcqRel) != generation {
+        inbox.reset_after_fork();
+    }
+}
+
+/// The effective configuration: without signals there are no CPU samples.
+pub(crate) fn effective(mut config: Config) -> Config {
+    if !config.signals && config.cpu {
+        config.cpu = false;
+        if !config.wall && !matches!(config.sources.get("wall"), Some(source) if *source != ConfigSource::Default) {
+            config.wall = true;
+            config.warnings.push("signals=false: wall-clock samples instead of CPU samples".to_owned());
+        }
+    }
+    config
+}
+
+/// `profiles=all` means every kind that this runtime supports.
+fn turn_off_unsupported_kinds(config: &mut Config, runtime: &dyn Runtime) {
+    if config.profiles != Profiles::All {
+        return;
+    }
+    let source = config.sources.get("profiles").cloned().unwrap_or(ConfigSource::Code);
+    let walks = runtime.capture_other().is_some();
+    for (key, is_on, is_supported) in [
+        ("gc", &mut config.gc, runtime.submits(SampleKind::Gc)),
+        ("lock", &mut config.lock, runtime.submits(SampleKind::Lock)),
+        ("wall", &mut config.wall, walks),
+        ("off_cpu", &mut config.off_cpu, walks),
+        ("threads", &mut config.threads, walks),
+    ] {
+        *is_on &= is_supported || config.sources.get(key) != Some(&source);
+    }
+}
+
+/// One warning for each kind of samples that was enabled explicitly and that this runtime does not submit.
+fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
+    let warn_unless_submitted = |key: &str, is_enabled: bool, kind: SampleKind| {
+        if is_enabled && config.is_explicit(key) && !runtime.submits(kind) {
+            log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples"));
+        }
+    };
+    warn_unless_submitted("gc", config.gc, SampleKind::Gc);
+    warn_unless_submitted("lock", config.lock, SampleKind::Lock);
+}
+
+/// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.
+fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
+    let Some(name) = &config.output else { return Ok(None) };
+    match OutputFile::start(name, config.max_stacks, spanprof_signal::fork_generation() > 0) {
+        Ok(output) => Ok(Some(output)),
+        Err(error) if config.is_from_environment("output") => {
+            log(
+                LogLevel::Warning,
+                &format!("spanprof: {} ({}); it is ignored", error.message, config.sources["output"]),
+            );
+            config.reset("output");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

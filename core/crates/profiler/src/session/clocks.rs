@@ -1,0 +1,77 @@
+//! Starts the CPU clocks of a configuration, and describes them.
+
+use spanprof_aggregate::runtime::Runtime;
+use spanprof_config::{Clock, Config, Error, ErrorKind};
+use spanprof_os::{ClockChoice, ClockSettings, Clocks};
+
+use super::Session;
+use crate::host_log::{log, LogLevel};
+
+/// Size of the ring: thousands of samples at the default depth, and a small part of the memory budget.
+const RING_BYTES: usize = 1 << 20;
+/// Minimum capacity for entries of the largest size.
+const RING_ENTRIES: usize = 64;
+
+/// The earlier of two times, of which the first is 0 for none.
+pub fn earliest(first_ns: u64, second_ns: Option<u64>) -> u64 {
+    [Some(first_ns).filter(|first_ns| *first_ns > 0), second_ns].into_iter().flatten().min().unwrap_or(0)
+}
+
+/// Warns of the profiles that are missing where the runtime cannot walk another thread.
+pub fn warn_without_walks(config: &Config) {
+    let without = if config.signals { "" } else { " with signals=false" };
+    if config.wall {
+        log(LogLevel::Warning, &format!("spanprof: this runtime does not support wall-clock samples{without}"));
+    }
+    for (key, is_enabled) in [("off_cpu", config.off_cpu), ("threads", config.threads)] {
+        if is_enabled {
+            log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples{without}"));
+        }
+    }
+}
+
+/// Capacity of the ring.
+pub fn ring_bytes(config: &Config) -> usize {
+    let largest_entry = 128 + 16 * config.max_stack_depth as usize;
+    RING_BYTES.max(largest_entry * RING_ENTRIES)
+}
+
+/// Starts the CPU clocks; `None` without CPU samples.
+pub fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
+    if !config.cpu {
+        return Ok(None);
+    }
+    let settings = ClockSettings {
+        kind: match config.clock {
+            Clock::Auto => ClockChoice::Auto,
+            Clock::ThreadTimer => ClockChoice::ThreadTimer,
+            Clock::Perf => ClockChoice::Perf,
+            Clock::Sigtrap => ClockChoice::Sigtrap,
+        },
+        rate_hz: config.sample_rate,
+        max_stack_depth: config.max_stack_depth as usize,
+        capture: runtime.capture(),
+        ring_bytes: ring_bytes(config),
+        fallback_signal: runtime.fallback_signal(),
+    };
+    Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
+}
+
+pub fn thread_error(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::System,
+        format!("the system refused a thread for the profiler: {error}"),
+        "raise the limit of threads (pids.max, ulimit -u)",
+    )
+}
+
+pub fn clock_of(session: &Session) -> String {
+    match &*session.clocks.load() {
+        Some(clocks) => {
+            let in_use = clocks.in_use();
+            format!("clock {} ({})", in_use.name, in_use.reason)
+        }
+        // Its samples may be in the window that ends with it.
+        None => session.ended_clock.load().as_deref().map_or_else(|| "no CPU clock".to_owned(), String::clone),
+    }
+}

@@ -1,0 +1,208 @@
+//! The pace of the wall sampler: ticks at the configured rate while threads run, and rarely while the process is idle. Used
+//! by the wall sampler only.
+//!
+//! With a CPU quota below one processor, the configured rate is multiplied by the quota: a tick costs the same CPU time, and
+//! the process does as much work between two ticks.
+//!
+//! A long interval, chosen because the last tick found an idle process, must not be charged to the tick that ends it. A
+//! thread that starts to run in it would be charged for all of it, and for the short intervals that follow. So the tick of a
+//! long interval is at a random time within it. Its observation covers the whole interval, also the rest after the tick,
+//! independently of later observations. The mean is then unbiased for any behavior of the thread, and at most one interval
+//! is charged to a wrong stack.
+
+use spanprof_signal::Sequence;
+use std::time::Duration;
+
+/// Longest base interval, for any CPU quota.
+const MAX_BASE_NS: u64 = 2_000_000_000;
+/// An idle process uses at most this fraction of one processor: 1 / `IDLE_CPU_DIVISOR`.
+const IDLE_CPU_DIVISOR: u64 = 10;
+
+/// See the module documentation.
+pub(crate) struct Pace {
+    /// The current interval; equals `base_ns` unless the process is idle.
+    interval_ns: u64,
+    /// Maximum of the interval; 0 when the last tick found a thread that moved.
+    max_ns: u64,
+    base_ns: u64,
+    next_tick_ns: u64,
+    /// End of the time that the last tick covers.
+    last_covers_until_ns: u64,
+    /// End of the time that the next tick covers.
+    next_covers_until_ns: u64,
+    last_tick_ns: u64,
+    /// The process's CPU clock, and the time of its reading.
+    cpu_ns: u64,
+    cpu_read_ns: u64,
+}
+
+/// The time between two ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Elapsed {
+    /// Time that the previous tick covers.
+    pub previous_ns: u64,
+    /// Time that the current tick covers.
+    pub current_ns: u64,
+}
+
+impl Elapsed {
+    pub fn all_ns(self) -> u64 {
+        self.previous_ns + self.current_ns
+    }
+
+    /// The time that each of `chosen` threads represents, where they represent `all` threads.
+    pub fn share(self, all: usize, chosen: usize) -> Self {
+        let share = |ns: u64| (u128::from(ns) * all as u128 / chosen.max(1) as u128) as u64;
+        Self { previous_ns: share(self.previous_ns), current_ns: share(self.current_ns) }
+    }
+}
+
+/// The interval of a configured rate in a process with a CPU quota of `processors`.
+pub(crate) fn base_ns(rate_hz: u32, processors: Option<f64>) -> u64 {
+    let full_ns = 1e9 / f64::from(rate_hz.clamp(1, 1000));
+    ((full_ns / processors.map_or(1.0, |quota| quota.min(1.0))) as u64).min(MAX_BASE_NS)
+}
+
+impl Pace {
+    pub fn new(now_ns: u64) -> Self {
+        Self {
+            interval_ns: 0,
+            max_ns: 0,
+            base_ns: 0,
+            next_tick_ns: now_ns,
+            last_covers_until_ns: now_ns,
+            next_covers_until_ns: now_ns,
+            last_tick_ns: now_ns,
+            cpu_ns: 0,
+            cpu_read_ns: now_ns,
+        }
+    }
+
+    /// Plans the next tick at a configured rate, and returns its time.
+    pub fn plan(&mut self, base_ns: u64, random: &mut Sequence) -> u64 {
+        self.base_ns = base_ns;
+        self.interval_ns = self.interval_ns.clamp(base_ns, self.max_ns.max(base_ns));
+        let is_long = self.interval_ns > base_ns;
+        let from_ns = self.next_covers_until_ns.max(self.last_tick_ns);
+        self.last_covers_until_ns = from_ns;
+        self.next_tick_ns = match is_long {
+            true => from_ns + random.below(self.interval_ns as usize) as u64,
+            false => from_ns + random.around(base_ns),
+        };
+        self.next_covers_until_ns = if is_long { from_ns + self.interval_ns } else { self.next_tick_ns };
+        self.next_tick_ns
+    }
+
+    /// Begins a tick; returns the time since the last one.
+    pub fn begin_tick(&mut self, now_ns: u64) -> Elapsed {
+        let all_ns = now_ns.saturating_sub(self.last_tick_ns);
+        let previous_ns = self.last_covers_until_ns.min(now_ns).saturating_sub(self.last_tick_ns).min(all_ns);
+        if now_ns < self.next_tick_ns {
+            // An early tick is not at a random time, so it ends the interval.
+            self.next_covers_until_ns = now_ns;
+        }
+        self.last_tick_ns = now_ns;
+        Elapsed { previous_ns, current_ns: all_ns - previous_ns }
+    }
+
+    /// Adapts the interval after a tick. `max`: its maximum, if no thread moved; `cpu_ns`: reads the process's CPU clock.
+    pub fn adapt(&mut self, max: Option<Duration>, cpu_ns: impl FnOnce() -> u64) {
+        self.max_ns = max.map_or(0, |max| max.as_nanos() as u64);
+        if self.interval_ns < self.max_ns {
+            let cpu_ns = cpu_ns();
+            let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
+            let elapsed_ns = self.last_tick_ns.saturating_sub(self.cpu_read_ns);
+            (self.cpu_ns, self.cpu_read_ns) = (cpu_ns, self.last_tick_ns);
+            if used_ns.saturating_mul(IDLE_CPU_DIVISOR) <= elapsed_ns {
+                self.interval_ns *= 2;
+            }
+        }
+    }
+
+    /// Whether ticks are rarer than configured because the process is idle.
+    pub fn is_idle(&self) -> bool {
+        self.max_ns > 0 && self.interval_ns > self.base_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE_NS: u64 = 10_000_000;
+    const MAX: Duration = Duration::from_millis(140);
+    const MAX_NS: u64 = MAX.as_nanos() as u64;
+
+    /// The next planned tick; returns its time.
+    fn tick(pace: &mut Pace, random: &mut Sequence, is_at_rest: bool, cpu_ns: u64) -> (u64, Elapsed) {
+        let now_ns = pace.plan(BASE_NS, random);
+        let elapsed = pace.begin_tick(now_ns);
+        pace.adapt(is_at_rest.then_some(MAX), || cpu_ns);
+        (now_ns, elapsed)
+    }
+
+    #[test]
+    fn ticks_of_an_idle_process_are_rare_until_a_thread_moves() {
+        let (mut pace, mut random) = (Pace::new(0), Sequence::new(1));
+        let mut before_ns = 0;
+        for _ in 0..1000 {
+            let (now_ns, elapsed) = tick(&mut pace, &mut random, true, 0);
+            assert_eq!(elapsed.all_ns(), now_ns - before_ns);
+            assert!(elapsed.previous_ns <= MAX_NS && elapsed.current_ns <= MAX_NS, "{elapsed:?}");
+            before_ns = now_ns;
+        }
+        assert!(pace.is_idle() && before_ns > 980 * MAX_NS, "{before_ns}");
+        tick(&mut pace, &mut random, false, 0);
+        assert!(!pace.is_idle());
+        let (now_ns, _) = tick(&mut pace, &mut random, false, 0);
+        let (next_ns, elapsed) = tick(&mut pace, &mut random, false, 0);
+        assert_eq!(elapsed, Elapsed { previous_ns: 0, current_ns: next_ns - now_ns }, "the time since the last tick");
+        assert!(next_ns - now_ns <= 2 * BASE_NS);
+    }
+
+    #[test]
+    fn a_process_that_uses_the_cpu_is_sampled_at_the_configured_rate_even_if_no_thread_moves() {
+        let (mut pace, mut random) = (Pace::new(0), Sequence::new(2));
+        let mut cpu_ns = 0;
+        for _ in 0..1000 {
+            cpu_ns += BASE_NS / 2;
+            let (now_ns, _) = tick(&mut pace, &mut random, true, cpu_ns);
+            assert!(!pace.is_idle(), "at {now_ns}");
+        }
+    }
+
+    #[test]
+    fn a_cpu_quota_below_one_processor_reduces_the_rate_by_the_same_factor() {
+        assert_eq!(
+            [None, Some(4.0), Some(0.5), Some(0.1)].map(|quota| base_ns(100, quota)),
+            [10, 10, 20, 100].map(|ms| ms * 1_000_000)
+        );
+        assert_eq!(base_ns(1, Some(0.000_1)), MAX_BASE_NS);
+    }
+
+    #[test]
+    fn an_early_tick_ends_its_interval() {
+        let (mut pace, mut random) = (Pace::new(0), Sequence::new(3));
+        for _ in 0..10 {
+            tick(&mut pace, &mut random, true, 0);
+        }
+        let last_ns = pace.last_tick_ns;
+        let due_ns = pace.plan(BASE_NS, &mut random);
+        assert!(due_ns > last_ns + 1);
+        assert_eq!(pace.begin_tick(last_ns + 1).all_ns(), 1);
+        pace.plan(BASE_NS, &mut random);
+        assert_eq!(pace.last_covers_until_ns, last_ns + 1);
+    }
+
+    #[test]
+    fn a_configured_rate_below_the_idle_rate_is_kept() {
+        let (mut pace, mut random) = (Pace::new(0), Sequence::new(4));
+        for tick in 0..100 {
+            let now_ns = pace.plan(1_000_000_000, &mut random);
+            assert!(now_ns >= tick * 500_000_000);
+            pace.begin_tick(now_ns);
+            pace.adapt(Some(MAX), || 0);
+            assert!(!pace.is_idle());
+        }
+    }
+}

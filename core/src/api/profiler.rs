@@ -1,0 +1,96 @@
+//! The handle of Rust programs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::runtime::{threads, NativeRuntime};
+use spanprof_config::{Config, ConfigPatch, Error};
+use spanprof_profiler::{RequestEnd, Stats};
+
+/// Starts the profiler with the runtime of native code.
+pub(crate) fn start_native(config: Config) -> Result<spanprof_profiler::ProfilerHandle, Error> {
+    threads::allow_signals(config.signals);
+    spanprof_profiler::ProfilerHandle::start_with_runtime(config, Arc::new(NativeRuntime))
+}
+
+/// A handle to the profiler of this process. Clones refer to the same profiler; dropping a handle stops nothing.
+#[derive(Clone)]
+pub struct Profiler(spanprof_profiler::ProfilerHandle);
+
+impl Profiler {
+    /// Starts the profiler. If it is already running, returns the running profiler and logs a warning. With `enabled=false` it
+    /// takes no samples until [`Profiler::update`] enables it; the next start replaces it. With a kill switch, returns a
+    /// profiler that does nothing.
+    ///
+    /// ```no_run
+    /// let config = spanprof::Config::builder().service_name("checkout").load()?;
+    /// let profiler = spanprof::Profiler::start(config)?;
+    /// spanprof::tag_wrapper([("route", "/cart")], || { /* work */ });
+    /// profiler.stop();
+    /// # Ok::<(), spanprof::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the configuration is invalid, the system allows no clock, or another copy of the library profiles the process.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        start_native(config).map(Self)
+    }
+
+    /// Stops sampling and sends the last window within `stop_timeout`. True when every window since the start was delivered.
+    /// Idempotent.
+    pub fn stop(&self) -> bool {
+        self.0.stop()
+    }
+
+    /// As [`Profiler::stop`], within `at_most` if that is shorter than `stop_timeout`: for processes that are exiting.
+    pub fn stop_within(&self, at_most: Duration) -> bool {
+        self.0.stop_within(at_most)
+    }
+
+    /// Closes the open window and sends it; true when everything was delivered in time.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        self.0.flush(timeout)
+    }
+
+    /// Changes live keys while running; `enabled` too. The last writer of a key wins.
+    ///
+    /// # Errors
+    /// When a key cannot change while running, or its value is invalid. No key is changed then.
+    pub fn update(&self, patch: &ConfigPatch) -> Result<(), Error> {
+        self.0.update(patch)
+    }
+
+    /// Statistics of the profiler itself.
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    /// The configuration of `start` and `update`, with the source of each value. [`Profiler::stats`] has the values in effect,
+    /// which the governor may limit.
+    pub fn config(&self) -> Config {
+        self.0.config()
+    }
+
+    /// Whether samples are being taken.
+    pub fn is_running(&self) -> bool {
+        self.0.is_running()
+    }
+
+    /// Reports the end of a request, after its last sample: tail-based retention then decides on the samples. Never blocks. Without
+    /// effect with `retention=all`. A report that does not fit into the ring is lost and counted
+    /// (`dropped.submit_ring_full`); the request is then released undecided.
+    pub fn request_ended(&self, end: &RequestEnd<'_>) {
+        self.0.request_ended(end);
+    }
+
+    /// Removes the CPU clock of the calling thread until [`Profiler::resume_current_thread`]. Only needed before `exec` with
+    /// `clock=sigtrap`: a trap that is pending during `exec` kills the new program. [`Profiler::stop`] does it too.
+    pub fn suspend_current_thread(&self) {
+        self.0.suspend_current_thread();
+    }
+
+    /// Restores the CPU clock of the calling thread, after a failed `exec`.
+    pub fn resume_current_thread(&self) {
+        self.0.resume_current_thread();
+    }
+}

@@ -1,0 +1,163 @@
+//! OpenTelemetry span processor: names the profile of each local root span, and reports its end, which tail-based retention
+//! requires. Samples are linked to the active span without it (`tag`).
+
+use opentelemetry::trace::{Span as _, SpanId, Status, TraceContextExt};
+use opentelemetry::{Array, Context, KeyValue, StringValue, Value};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{Span, SpanData};
+use std::time::Duration;
+
+use spanprof_profiler::{ProfilerHandle, RequestEnd};
+
+/// Attribute of a local root span that identifies its profile: its own span id.
+const PROFILE_ID: &str = "pyroscope.profile.id";
+/// Attribute with the keys of the profiles that are on.
+const PROFILE_TYPE: &str = "profile.type";
+
+/// Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration and its status. It may
+/// be added before the profiler starts.
+///
+/// ```
+/// let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder()
+///     .with_span_processor(spanprof::SpanProcessor::default())
+///     .build();
+/// # drop(provider);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpanProcessor;
+
+impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
+    fn on_start(&self, span: &mut Span, parent: &Context) {
+        let is_local_root = {
+            let parent = parent.span();
+            !parent.span_context().is_valid() || parent.span_context().is_remote()
+        };
+        if !is_local_root {
+            return;
+        }
+        span.set_attribute(KeyValue::new(PROFILE_ID, span.span_context().span_id().to_string()));
+        let types = ProfilerHandle::running().map(|profiler| profiler.profile_types()).unwrap_or_default();
+        let types: Vec<StringValue> = types.into_iter().map(StringValue::from).collect();
+        if !types.is_empty() {
+            span.set_attribute(KeyValue::new(PROFILE_TYPE, Value::Array(Array::String(types))));
+        }
+    }
+
+    fn on_end(&self, span: SpanData) {
+        if span.parent_span_id != SpanId::INVALID && !span.parent_span_is_remote {
+            return;
+        }
+        let Some(profiler) = ProfilerHandle::running() else { return };
+        profiler.request_ended(&RequestEnd {
+            trace_id: span.span_context.trace_id().to_bytes(),
+            local_root_span_id: span.span_context.span_id().to_bytes(),
+            // 0 after a change of the clock.
+            duration: span.end_time.duration_since(span.start_time).unwrap_or_default(),
+            endpoint: &span.name,
+            is_error: matches!(span.status, Status::Error { .. }),
+        });
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tag_wrapper;
+    use opentelemetry::trace::{SpanContext, TraceFlags, TraceId, TraceState, Tracer, TracerProvider};
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use spanprof_config::{Config, ConfigPatch, ConfigValue, SampleRetention, TailDuration};
+    use std::sync::{Arc, Mutex};
+
+    /// Keeps the ended spans.
+    #[derive(Clone, Debug, Default)]
+    struct EndedSpans(Arc<Mutex<Vec<SpanData>>>);
+
+    impl opentelemetry_sdk::trace::SpanProcessor for EndedSpans {
+        fn on_start(&self, _: &mut Span, _: &Context) {}
+
+        fn on_end(&self, span: SpanData) {
+            self.0.lock().unwrap().push(span);
+        }
+
+        fn force_flush(&self) -> OTelSdkResult {
+            Ok(())
+        }
+
+        fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+            Ok(())
+        }
+    }
+
+    impl EndedSpans {
+        fn attribute(&self, span: &str, key: &str) -> Option<Value> {
+            let spans = self.0.lock().unwrap();
+            let span = spans.iter().find(|ended| ended.name == span).unwrap();
+            span.attributes.iter().find(|attribute| attribute.key.as_str() == key).map(|found| found.value.clone())
+        }
+
+        fn id(&self, span: &str) -> String {
+            let spans = self.0.lock().unwrap();
+            spans.iter().find(|ended| ended.name == span).unwrap().span_context.span_id().to_string()
+        }
+    }
+
+    #[test]
+    fn local_root_spans_name_their_profile_and_report_their_end() {
+        let ended = EndedSpans::default();
+        let provider =
+            SdkTracerProvider::builder().with_span_processor(SpanProcessor).with_span_processor(ended.clone()).build();
+        let tracer = provider.tracer("test");
+        tracer.in_span("before", |_| {});
+
+        let _serial = spanprof_os::testing::one_at_a_time();
+        let config = Config {
+            destinations: Some(Vec::new()),
+            heap: false,
+            retention: SampleRetention::Tail,
+            tail_duration: TailDuration::Ignored,
+            ..Config::default()
+        };
+        let profiler = crate::api::profiler::start_native(config).unwrap();
+        tracer.in_span("cart", |_| {
+            tracer.in_span("query", |context| {
+                tag_wrapper([("table", "items")], || {});
+                context.span().set_status(Status::error("of a child"));
+            });
+        });
+        let remote = SpanContext::new(
+            TraceId::from_bytes([1; 16]),
+            SpanId::from_bytes([2; 8]),
+            TraceFlags::SAMPLED,
+            true,
+            TraceState::NONE,
+        );
+        let remote = Context::new().with_remote_span_context(remote);
+        let mut failed = tracer.start_with_context("failed", &remote);
+        failed.set_status(Status::error("refused"));
+        failed.end();
+
+        let on = |span: &str| ended.attribute(span, PROFILE_TYPE);
+        assert_eq!(on("cart"), Some(Value::Array(Array::String(vec!["cpu".into()]))));
+        assert_eq!(ended.attribute("cart", PROFILE_ID), Some(ended.id("cart").into()));
+        assert_eq!(ended.attribute("failed", PROFILE_ID), Some(ended.id("failed").into()));
+        assert_eq!((on("query"), ended.attribute("query", PROFILE_ID)), (None, None));
+        assert_eq!((on("before"), ended.attribute("before", PROFILE_ID)), (None, Some(ended.id("before").into())));
+
+        assert!(profiler.flush(Duration::from_secs(30)));
+        let stats = profiler.stats();
+        // The two local root spans, of which one has the status of an error.
+        assert_eq!((stats.counter("tail.requests"), stats.counter("tail.kept_error")), (2, 1));
+        profiler.update(&ConfigPatch(vec![("cpu".to_owned(), ConfigValue::Bool(false))])).unwrap();
+        tracer.in_span("without CPU samples", |_| {});
+        assert_eq!(on("without CPU samples"), None);
+        profiler.stop();
+    }
+}
