@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::import_cycles::Crate;
+use super::rust_imports::Crate;
 use super::rust_paths::{self, FilePaths, PlacedPath};
 use super::Violation;
 

@@ -1,51 +1,43 @@
-//! Rule: the modules of a crate do not import each other in a cycle, directly or through others. Code of a cycle can only be
-//! read, tested and moved as a whole. `counts/import_cycles.txt` lists the groups that remain.
+//! Rule: the modules of a source directory do not import each other in a cycle, directly or through others. Code of a cycle can
+//! only be read, tested and moved as a whole. `counts/import_cycles.txt` lists the groups that remain.
 //!
-//! An import is a path to another file's module outside tests, followed through re-exports. A module may use its own children:
-//! it contains them.
+//! A folder is one node among its siblings: what its files import, it imports. A folder contains its files, so its own code
+//! (`mod.rs`, `__init__.py`) may use them, and they may use it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::rust_paths::{self, FilePaths, PlacedPath};
+use super::imports::{Import, SourceImports};
 use super::{TidyReport, Violation};
 
-/// Re-exports followed for one path.
-const MAX_REEXPORTS: usize = 8;
-
-/// Modules that import each other.
+/// Modules and folders that import each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportCycle {
-    /// Source directory of the crate.
+    /// The source directory.
     pub source: String,
-    /// The modules that reach each other.
+    /// The modules and folders that reach each other.
     pub modules: BTreeSet<String>,
-    /// One shortest cycle among them: the file and line of each import, and the module that imports.
-    imports: Vec<(String, usize, String)>,
+    /// One shortest cycle among them.
+    imports: Vec<Import>,
 }
 
-/// The cycles of every crate of the work tree. `files` are paths and texts.
-pub fn find(files: &[(String, String)]) -> Vec<ImportCycle> {
-    let roots: BTreeSet<&str> = files
-        .iter()
-        .filter_map(|(path, _)| path.strip_suffix("/lib.rs").or_else(|| path.strip_suffix("/main.rs")))
-        .filter(|directory| directory.ends_with("src"))
-        .collect();
-    roots.into_iter().flat_map(|root| Crate::read(root, files).cycles()).collect()
+/// The cycles of every source directory.
+pub fn find(sources: &[SourceImports]) -> Vec<ImportCycle> {
+    sources.iter().flat_map(cycles).collect()
 }
 
 /// Compares the cycles with the list in the file `path`: each must be part of a listed group.
 pub fn compare(path: &str, list: &str, cycles: &[ImportCycle]) -> TidyReport {
     let mut report = TidyReport::default();
     for cycle in cycles.iter().filter(|cycle| !groups(list).any(|group| cycle.is_within(&group))) {
-        let chain = cycle.imports.iter().map(|(_, _, module)| format!("`{module}` imports "));
-        let (file, line, first) = &cycle.imports[0];
-        let chain = chain.collect::<String>() + &format!("`{first}`");
+        let chain = cycle.imports.iter().map(|import| format!("`{}` imports ", import.from));
+        let first = &cycle.imports[0];
+        let chain = chain.collect::<String>() + &format!("`{}`", first.from);
         let message = format!(
             "import cycle: {chain}; its group: {}; move the shared type or function to a module of its own, or the \
              function to its caller",
             names(&cycle.modules)
         );
-        report.violations.push(Violation::new(file, *line, message));
+        report.violations.push(Violation::new(&first.file, first.line, message));
     }
     for (source, modules) in groups(list) {
         if !cycles.iter().any(|cycle| cycle.source == source && cycle.modules == modules) {
@@ -81,139 +73,56 @@ impl ImportCycle {
     }
 }
 
-/// The modules of one crate, by their path such as `sys::clocks`; the root is empty.
-pub(super) struct Crate<'a> {
-    source: &'a str,
-    pub(super) modules: BTreeMap<String, (&'a str, FilePaths)>,
-}
+/// The imports among the nodes of one folder: one import for each pair.
+type Graph<'a> = BTreeMap<&'a str, BTreeMap<&'a str, &'a Import>>;
 
-/// The imports of a module: each imported module, with the line.
-type Imports = BTreeMap<String, usize>;
-
-impl<'a> Crate<'a> {
-    pub(super) fn read(source: &'a str, files: &'a [(String, String)]) -> Self {
-        let own = files.iter().filter_map(|(path, text)| {
-            let name = path.strip_prefix(source)?.strip_prefix('/')?.strip_suffix(".rs")?;
-            let is_test = name.ends_with("tests") || name.starts_with("bin/");
-            let name = if matches!(name, "lib" | "main") { "" } else { name.strip_suffix("/mod").unwrap_or(name) };
-            (!is_test).then(|| (name.replace('/', "::"), (path.as_str(), rust_paths::read(text))))
-        });
-        Self { source, modules: own.collect() }
-    }
-
-    fn cycles(&self) -> Vec<ImportCycle> {
-        let graph: BTreeMap<&str, Imports> =
-            self.modules.keys().map(|module| (module.as_str(), self.imports(module))).collect();
-        let reached: BTreeMap<&str, BTreeSet<String>> =
-            graph.keys().map(|module| (*module, reachable(&graph, module))).collect();
-        let mut cycles: Vec<ImportCycle> = Vec::new();
-        for (module, from_module) in &reached {
-            let is_known = cycles.iter().any(|cycle| cycle.modules.contains(*module));
-            if is_known || !from_module.contains(*module) {
+fn cycles(source: &SourceImports) -> Vec<ImportCycle> {
+    let mut cycles = Vec::new();
+    for graph in graphs(&source.imports).into_values() {
+        let reached: BTreeMap<&str, BTreeSet<&str>> =
+            graph.keys().map(|node| (*node, reachable(&graph, node))).collect();
+        let mut known = BTreeSet::new();
+        for (node, from_node) in &reached {
+            if known.contains(node) || !from_node.contains(node) {
                 continue;
             }
-            let modules = from_module.iter().filter(|other| reached[other.as_str()].contains(*module));
-            let imports = self.shortest_cycle(&graph, module);
-            cycles.push(ImportCycle { source: self.source.to_owned(), modules: modules.cloned().collect(), imports });
+            let returns = |other: &&&str| reached.get(**other).is_some_and(|reached| reached.contains(node));
+            let group: BTreeSet<&str> = from_node.iter().filter(returns).copied().collect();
+            known.extend(group.iter().copied());
+            let modules = group.into_iter().map(str::to_owned).collect();
+            let imports = shortest_cycle(&graph, node);
+            cycles.push(ImportCycle { source: source.directory.clone(), modules, imports });
         }
-        cycles
     }
-
-    fn imports(&self, module: &str) -> Imports {
-        let mut imports = Imports::new();
-        let Some((_, file)) = self.modules.get(module).filter(|_| !module.is_empty()) else { return imports };
-        for path in &file.paths {
-            let Some(target) = self.target(module, path) else { continue };
-            let is_child = target.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
-            if !target.is_empty() && !is_child {
-                imports.entry(target).or_insert(path.line);
-            }
-        }
-        imports
-    }
-
-    /// The module of a file that a path of `module` leads to; `None` for another crate.
-    pub(super) fn target(&self, module: &str, path: &PlacedPath) -> Option<String> {
-        let from = module.split("::").chain(path.inside.iter().map(String::as_str)).collect();
-        self.resolve(from, &path.segments, MAX_REEXPORTS)
-    }
-
-    /// The module of a file that a path in the module `from` leads to; `None` for another crate.
-    fn resolve(&self, from: Vec<&str>, path: &[String], reexports: usize) -> Option<String> {
-        let mut rest = path.iter().map(String::as_str).peekable();
-        let mut at = from;
-        match rest.peek().copied()? {
-            "crate" => at.clear(),
-            "self" | "super" => {}
-            first if self.contains(&at, first) || self.import(&at, first).is_some() => {}
-            _ => return None,
-        }
-        rest.next_if(|first| matches!(*first, "crate" | "self"));
-        while rest.next_if_eq(&"super").is_some() {
-            at.pop()?;
-        }
-        while let Some(next) = rest.next() {
-            if self.contains(&at, next) {
-                at.push(next);
-            } else if let Some(import) = self.import(&at, next).filter(|_| reexports > 0) {
-                let import: Vec<String> = import.iter().cloned().chain(rest.map(str::to_owned)).collect();
-                return self.resolve(at, &import, reexports - 1);
-            } else {
-                break;
-            }
-        }
-        while !self.modules.contains_key(&at.join("::")) {
-            at.pop()?;
-        }
-        Some(at.join("::"))
-    }
-
-    fn contains(&self, module: &[&str], child: &str) -> bool {
-        let path = [module, &[child]].concat().join("::");
-        self.modules.contains_key(&path)
-    }
-
-    /// The path that a name of a module imports; the module may be inline.
-    fn import(&self, module: &[&str], name: &str) -> Option<&Vec<String>> {
-        (0..=module.len()).rev().find_map(|length| {
-            let (_, file) = self.modules.get(&module[..length].join("::"))?;
-            let inside: Vec<String> = module[length..].iter().map(|&name| name.to_owned()).collect();
-            file.imports.get(&inside)?.get(name)
-        })
-    }
-
-    fn shortest_cycle(&self, graph: &BTreeMap<&str, Imports>, start: &str) -> Vec<(String, usize, String)> {
-        let mut chains = VecDeque::from([vec![start]]);
-        let mut seen = BTreeSet::new();
-        while let Some(chain) = chains.pop_front() {
-            let last = chain[chain.len() - 1];
-            for next in graph[last].keys() {
-                if next == start {
-                    let next = chain.iter().skip(1).copied().chain([start]);
-                    return chain
-                        .iter()
-                        .zip(next)
-                        .map(|(module, next)| {
-                            (self.modules[*module].0.to_owned(), graph[module][next], (*module).to_owned())
-                        })
-                        .collect();
-                }
-                if seen.insert(next) {
-                    chains.push_back([&chain[..], &[next.as_str()]].concat());
-                }
-            }
-        }
-        Vec::new()
-    }
+    cycles
 }
 
-/// The modules that a module imports, directly or through others.
-fn reachable(graph: &BTreeMap<&str, Imports>, module: &str) -> BTreeSet<String> {
+/// The graph of each folder that contains both ends of an import.
+fn graphs(imports: &[Import]) -> BTreeMap<&str, Graph<'_>> {
+    let mut graphs: BTreeMap<&str, Graph<'_>> = BTreeMap::new();
+    for import in imports {
+        if let Some((folder, from, to)) = nodes(&import.from, &import.to) {
+            graphs.entry(folder).or_default().entry(from).or_default().entry(to).or_insert(import);
+        }
+    }
+    graphs
+}
+
+/// The nearest folder around two modules, and the nodes in it that contain them; `None` if one module contains the other.
+fn nodes<'a>(from: &'a str, to: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
+    let ends = |path: &'a str| path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    let (from_end, to_end) = ends(from).zip(ends(to)).find(|&(a, b)| from[..a] != to[..b])?;
+    let folder = from[..from_end].rfind('/').map_or("", |at| &from[..at]);
+    Some((folder, &from[..from_end], &to[..to_end]))
+}
+
+/// The nodes that a node imports, directly or through others.
+fn reachable<'a>(graph: &Graph<'a>, node: &str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
-    let mut left = vec![module];
-    while let Some(module) = left.pop() {
-        for next in graph.get(module).into_iter().flat_map(Imports::keys) {
-            if reached.insert(next.clone()) {
+    let mut left = vec![node];
+    while let Some(node) = left.pop() {
+        for next in graph.get(node).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(*next) {
                 left.push(next);
             }
         }
@@ -221,25 +130,43 @@ fn reachable(graph: &BTreeMap<&str, Imports>, module: &str) -> BTreeSet<String> 
     reached
 }
 
+fn shortest_cycle(graph: &Graph<'_>, start: &str) -> Vec<Import> {
+    let mut chains = VecDeque::from([Vec::<(&str, &Import)>::new()]);
+    let mut seen = BTreeSet::new();
+    while let Some(chain) = chains.pop_front() {
+        let last = chain.last().map_or(start, |(node, _)| node);
+        for (next, import) in graph.get(last).into_iter().flatten() {
+            let longer = [&chain[..], &[(*next, *import)]].concat();
+            if *next == start {
+                return longer.into_iter().map(|(_, import)| import.clone()).collect();
+            }
+            if seen.insert(*next) {
+                chains.push_back(longer);
+            }
+        }
+    }
+    Vec::new()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<ImportCycle> {
-        let files: Vec<_> = files.iter().map(|&(path, text)| (format!("core/src/{path}"), text.to_owned())).collect();
-        find(&[&[("core/src/lib.rs".to_owned(), String::new())], &files[..]].concat())
+    fn found(imports: &[(&str, &str)]) -> Vec<ImportCycle> {
+        let import = |&(from, to): &(&str, &str)| Import {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            file: format!("core/src/{from}.rs"),
+            line: 2,
+        };
+        find(&[SourceImports { directory: "core/src".to_owned(), imports: imports.iter().map(import).collect() }])
     }
 
-    fn groups_of(files: &[(&str, &str)]) -> Vec<String> {
-        found(files).iter().map(|cycle| names(&cycle.modules)).collect()
+    fn groups_of(imports: &[(&str, &str)]) -> Vec<String> {
+        found(imports).iter().map(|cycle| names(&cycle.modules)).collect()
     }
 
-    const CYCLE: [(&str, &str); 4] = [
-        ("a.rs", "use std::fmt;\nuse crate::b::B;"),
-        ("b.rs", "fn f() {\n    crate::c::g();\n}"),
-        ("c.rs", "use super::{a, d};"),
-        ("d.rs", ""),
-    ];
+    const CYCLE: [(&str, &str); 4] = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")];
 
     #[test]
     fn a_cycle_through_three_modules_names_its_imports() {
@@ -253,32 +180,19 @@ mod tests {
 
     #[test]
     fn modules_in_one_direction_are_no_cycle() {
-        let files = [("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c::C;"), ("c.rs", "")];
-        assert!(groups_of(&files).is_empty());
+        assert!(groups_of(&[("a", "b"), ("b", "c"), ("a", "c")]).is_empty());
     }
 
     #[test]
-    fn imports_of_tests_and_of_a_modules_own_children_do_not_count() {
-        assert!(
-            groups_of(&[("a.rs", "use crate::b;"), ("b.rs", "#[cfg(test)]\nmod tests { use crate::a; }")]).is_empty()
-        );
-        assert!(groups_of(&[("a.rs", "use crate::b;"), ("b.rs", ""), ("a_tests.rs", "use crate::a;")]).is_empty());
-        assert!(groups_of(&[("a/mod.rs", "use self::b::B;"), ("a/b.rs", "use super::A;")]).is_empty());
+    fn a_folder_is_one_node_among_its_siblings() {
+        assert_eq!(groups_of(&[("a/one", "b/one"), ("b/two", "a/two")]), ["a, b"]);
+        assert_eq!(groups_of(&[("a/one", "b"), ("b", "a/two")]), ["a, b"]);
+        assert_eq!(groups_of(&[("a/x/one", "a/y"), ("a/y", "a/x/two")]), ["a/x, a/y"]);
     }
 
     #[test]
-    fn a_cycle_through_a_reexport_or_an_imported_module_is_found() {
-        let reexport = [("a/mod.rs", "pub use b::B;"), ("a/b.rs", "use crate::c::C;"), ("c.rs", "use crate::a::B;")];
-        assert_eq!(groups_of(&reexport), ["a::b, c"]);
-        let module =
-            [("a/mod.rs", "pub mod b;"), ("a/b.rs", "use crate::c;"), ("c.rs", "use crate::a;\nfn f(b: a::b::B) {}")];
-        assert_eq!(groups_of(&module), ["a::b, c"]);
-    }
-
-    #[test]
-    fn an_inline_module_imports_from_its_file_and_beyond() {
-        let inner = "mod inner {\n    use super::super::b::B;\n    use super::A;\n}";
-        assert_eq!(groups_of(&[("a.rs", inner), ("b.rs", "use crate::a::A;")]), ["a, b"]);
+    fn a_folder_and_its_files_may_use_each_other() {
+        assert!(groups_of(&[("a", "a/b"), ("a/b", "a"), ("a/b", "a/c")]).is_empty());
     }
 
     #[test]

@@ -3,15 +3,21 @@
 
 mod binding_modules;
 mod commits;
+mod crate_headers;
 mod dependencies;
 mod disabled_tests;
 mod file_shape;
 mod forbidden_text;
 mod handler_folders;
 mod import_cycles;
+mod imports;
+mod named_paths;
 mod ratchet;
+mod rust_imports;
 mod rust_paths;
+mod script_imports;
 mod source;
+mod test_modules;
 mod type_names;
 mod unsafe_code;
 
@@ -92,7 +98,8 @@ impl WorkTree {
     /// Runs every rule.
     pub fn check(&self) -> StepResult<TidyReport> {
         let types = ratchet::compare(TYPES, self.text(TYPES), &self.types, |_| "rename all but one".to_owned());
-        let cycles = import_cycles::compare(CYCLES, self.text(CYCLES), &import_cycles::find(&self.files));
+        let imports = self.imports();
+        let cycles = import_cycles::compare(CYCLES, self.text(CYCLES), &import_cycles::find(&imports));
         let mut report = TidyReport {
             violations: [types.violations, cycles.violations].concat(),
             notices: [types.notices, cycles.notices].concat(),
@@ -100,16 +107,23 @@ impl WorkTree {
         };
         for (path, text) in &self.files {
             report.violations.extend(of_file(path, text));
+            report.violations.extend(named_paths::check(&self.paths, path, text));
         }
         report.violations.extend(binding_modules::check(&self.paths));
         report.violations.extend(handler_folders::check(&self.files));
+        report.violations.extend(crate_headers::check(&self.files, &imports));
         report.violations.extend(dependencies::directions(&cargo_metadata()?));
         Ok(report)
     }
 
+    /// The imports of every source directory.
+    fn imports(&self) -> Vec<imports::SourceImports> {
+        [rust_imports::read(&self.files), script_imports::read(&self.files)].into_iter().flatten().collect()
+    }
+
     /// Writes the allowed counts that fell, and the cycles that shrank.
     pub fn lower_counts(&self) -> StepResult {
-        let cycles = import_cycles::find(&self.files);
+        let cycles = import_cycles::find(&self.imports());
         for (path, lowered) in [
             (TYPES, ratchet::lowered(self.text(TYPES), &self.types)),
             (CYCLES, import_cycles::lowered(self.text(CYCLES), &cycles)),
@@ -135,6 +149,7 @@ fn of_file(path: &str, text: &str) -> Vec<Violation> {
         unsafe_code::check(path, text),
         file_shape::check(path, text),
         disabled_tests::check(path, text),
+        test_modules::check(path, text),
         forbidden_text::check(path, text),
         dependencies::reasons(path, text),
     ]

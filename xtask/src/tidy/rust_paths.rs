@@ -1,5 +1,5 @@
 //! Reads the module paths of a Rust file, tests excluded: imports with their names, and paths in code. An approximation for
-//! formatted code, not a parser. Called by `import_cycles` and `handler_folders`.
+//! formatted code, not a parser. Called by `rust_imports` and `handler_folders`.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,22 @@ pub struct PlacedPath {
     pub line: usize,
 }
 
+/// A module in a file of its own that is declared for tests only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestModule {
+    /// The file's name without extension.
+    pub name: String,
+    /// Whether an attribute `path` names the file: it is then beside the declaring file, not in that module's folder.
+    pub has_path: bool,
+    /// Line, from 1.
+    pub line: usize,
+}
+
 /// The paths of one file.
 #[derive(Debug, Default)]
 pub struct FilePaths {
     pub paths: Vec<PlacedPath>,
+    pub test_modules: Vec<TestModule>,
     /// Imported names, by inline module.
     pub imports: BTreeMap<Segments, BTreeMap<String, Segments>>,
 }
@@ -36,7 +48,7 @@ pub struct Token {
 pub fn read(text: &str) -> FilePaths {
     let tokens = tokens_outside_tests(text);
     let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
-    let mut found = FilePaths::default();
+    let mut found = FilePaths { test_modules: test_modules(text), ..FilePaths::default() };
     // Inline modules, each with the depth of braces outside it.
     let mut inside: Vec<(String, usize)> = Vec::new();
     let (mut at, mut depth) = (0, 0);
@@ -76,6 +88,32 @@ pub fn read(text: &str) -> FilePaths {
         }
     }
     found
+}
+
+/// The files that a file declares as modules for tests. Attributes stand on lines of their own, as rustfmt places them.
+pub fn test_modules(text: &str) -> Vec<TestModule> {
+    let mut found = Vec::new();
+    let mut attributes: Vec<&str> = Vec::new();
+    for (line, content) in text.lines().enumerate() {
+        let content = content.trim();
+        if content.starts_with("#[") {
+            attributes.push(content);
+            continue;
+        }
+        let declared = content.rsplit_once("mod ").and_then(|(_, name)| name.strip_suffix(';'));
+        if let Some(name) = declared.filter(|_| attributes.iter().any(|attribute| is_for_tests(attribute))) {
+            let path = attributes.iter().find_map(|attribute| attribute.strip_prefix("#[path = \""));
+            let file = path.and_then(|path| path.strip_suffix(".rs\"]"));
+            let (name, has_path) = (file.unwrap_or(name).to_owned(), file.is_some());
+            found.push(TestModule { name, has_path, line: line + 1 });
+        }
+        attributes.clear();
+    }
+    found
+}
+
+fn is_for_tests(attribute: &str) -> bool {
+    attribute == "#[cfg(test)]" || attribute.starts_with("#[cfg(all(test")
 }
 
 /// The tokens of a file without comments, texts and tests.
@@ -200,6 +238,13 @@ mod tests {
         assert_eq!(paths(text), ["super::d"]);
         assert_eq!(paths("struct A {\n    #[cfg(test)]\n    b: super::b::B,\n}\nuse super::c;"), ["super::c"]);
         assert_eq!(paths("#[cfg(any(test, loom))]\nuse super::a;"), ["super::a"]);
+    }
+
+    #[test]
+    fn a_module_for_tests_has_the_name_of_its_file() {
+        let text = "#[cfg(test)]\nmod model_tests;\n#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\nmod other;";
+        let names: Vec<_> = read(text).test_modules.into_iter().map(|test| (test.name, test.has_path)).collect();
+        assert_eq!(names, [("model_tests".to_owned(), false), ("a_tests".to_owned(), true)]);
     }
 
     #[test]
