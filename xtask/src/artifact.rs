@@ -1,11 +1,11 @@
-//! Shared parts of the packaging verbs: the native library built by zig against an old glibc, its symbol audit, and the size
-//! budgets. Packing and the first run are in the modules `package` of `languages`.
+//! What several verbs build: the command line; and for packages the native library built by zig against an old glibc, its symbol
+//! audit, and the size budgets. Packing and the first run are in the modules `package` of `languages`.
 
 use std::path::{Path, PathBuf};
 
-use crate::languages::python::{self, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{elf, workspace};
+use crate::venv::Venv;
+use crate::{elf, interpreters, workspace};
 
 /// Pinned for reproducible builds.
 pub const ZIG: &str = "ziglang==0.17.0";
@@ -25,9 +25,15 @@ impl std::fmt::Display for Glibc {
     }
 }
 
+/// Builds the `spanprof` command in the profile of the workspace's tests.
+pub fn command_line() -> StepResult<PathBuf> {
+    ProcessStep::cargo("build the command line").args(["build", "-p", "spanprof-cli"]).run()?;
+    Ok(workspace::target().join("debug/spanprof"))
+}
+
 /// A package's release library, linked against the oldest supported glibc.
 pub fn release_library(package: &str, oldest: Glibc, variables: &[(&str, &str)]) -> StepResult<PathBuf> {
-    let tools = Venv::with("zigbuild", &python::runtimes::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
+    let tools = Venv::with("zigbuild", &interpreters::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
     let target = format!("{TARGET}.{oldest}");
     let step = ProcessStep::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
         .args(["zigbuild", "--release", "--locked", "-p", package, "--target", &target])

@@ -5,9 +5,11 @@
 mod arguments;
 mod artifact;
 mod deadline;
+mod documents;
 mod elf;
 mod git;
 mod http;
+mod interpreters;
 mod languages;
 mod progress;
 mod scratch;
@@ -15,6 +17,7 @@ mod second_attempt;
 mod step;
 mod tally;
 mod tidy;
+mod venv;
 mod verbs;
 mod workspace;
 

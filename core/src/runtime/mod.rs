@@ -96,9 +96,8 @@ impl Runtime for NativeRuntime {
         set_lock_waits_reported(events);
     }
 
-    /// The locks of [`crate::sync`].
     fn is_of_lock(&self, frame: &Frame) -> bool {
-        crate::sync::is_of_lock(frame)
+        is_of_lock(frame)
     }
 
     fn is_of_allocator(&self, frame: &Frame) -> bool {
@@ -135,6 +134,14 @@ const STANDARD_CONTAINERS: [(&str, &str); 4] = [
     ("std::collections::", "/library/std/src/collections/"),
     ("hashbrown::", "/rust/deps/hashbrown-"),
 ];
+
+/// Whether a function is one of `spanprof::sync`, which the stacks of waits leave out. Names of inlined functions lack their path.
+fn is_of_lock(frame: &Frame) -> bool {
+    let source = file!().trim_end_matches("runtime/mod.rs");
+    let (path, _) = frame.file.rsplit_once('/').unwrap_or_default();
+    frame.function.trim_start_matches('<').starts_with("spanprof::sync::")
+        || path.strip_suffix("sync").is_some_and(|before| before.ends_with(source))
+}
 
 /// Whether a function lies between the program and its allocator. In an optimized program these are inlined, and with line
 /// tables only, the names of inlined functions lack their path, so that their file decides.

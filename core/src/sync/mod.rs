@@ -23,7 +23,6 @@ mod mutex;
 mod rw_lock;
 mod wait;
 
-use spanprof_aggregate::runtime::Frame;
 
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
 
@@ -31,11 +30,3 @@ pub use condvar::Condvar;
 pub use guard::LockGuard;
 pub use mutex::{Mutex, MutexGuard};
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-/// Whether a function is one of this module, which the stacks of waits leave out. Names of inlined functions lack their path.
-pub(crate) fn is_of_lock(frame: &Frame) -> bool {
-    let directory = file!().trim_end_matches("mod.rs");
-    let (path, _) = frame.file.rsplit_once('/').unwrap_or_default();
-    frame.function.trim_start_matches('<').starts_with("spanprof::sync::")
-        || path.ends_with(directory.trim_end_matches('/'))
-}

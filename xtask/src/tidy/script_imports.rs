@@ -35,7 +35,7 @@ fn modules<'a>(directory: &str, extensions: &[&str], files: &'a [(String, String
         let (name, extension) = name.rsplit_once('.')?;
         // `index.mjs` is another module than `index.js`.
         let name = if extension == "mjs" { format!("{name}.mjs") } else { name.to_owned() };
-        extensions.contains(&extension).then(|| (name, (path.as_str(), text.as_str())))
+        extensions.contains(&extension).then_some((name, (path.as_str(), text.as_str())))
     };
     files.iter().filter_map(module).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::languages::{self, python, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{git, scratch, workspace};
+use crate::{documents, scratch, workspace};
 
 /// generated reference pages, rustdoc, and the documents' code blocks executed
 ///
@@ -55,17 +55,12 @@ pub fn generated(check: bool) -> StepResult {
     Ok(())
 }
 
-/// Paths of the documents.
-pub fn documents() -> StepResult<Vec<String>> {
-    Ok(git::files()?.into_iter().filter(|path| path.ends_with(".md")).collect())
-}
-
 /// Checks that relative links of every document have a target.
 pub fn links() -> StepResult {
     println!("── links");
     let root = workspace::root();
     let mut broken = Vec::new();
-    for path in documents()? {
+    for path in documents::paths()? {
         let directory = root.join(&path).parent().map(Path::to_path_buf).unwrap_or_default();
         for link in links_of(&scratch::read(&root.join(&path))?) {
             if !directory.join(&link).exists() {
@@ -106,7 +101,7 @@ pub fn first_results() -> StepResult {
         .collect::<StepResult<_>>()?;
     for FirstProgram { tag, file: name, step } in programs {
         let file = directory.join(name);
-        scratch::write(&file, &blocks_of(&readme, tag))?;
+        scratch::write(&file, &documents::blocks_of(&readme, tag))?;
         step.arg(&file).in_directory(&directory).time_limit(Duration::from_secs(120)).run()?;
         let page = scratch::read(&flame_graph)?;
         if !page.contains("price") {
@@ -120,34 +115,9 @@ pub fn first_results() -> StepResult {
     Ok(())
 }
 
-/// The code blocks of a document in one language, concatenated.
-pub fn blocks_of(text: &str, language: &str) -> String {
-    let opening = format!("```{language}");
-    let mut program = String::new();
-    let mut inside = false;
-    for line in text.lines() {
-        match (inside, line.trim_end()) {
-            (false, line) if line == opening => inside = true,
-            (true, "```") => inside = false,
-            (true, _) => {
-                program.push_str(line);
-                program.push('\n');
-            }
-            _ => {}
-        }
-    }
-    program
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_blocks_of_one_language_are_one_program() {
-        let text = "a\n```sh\npip install x\n```\n```python\nimport x\n```\ntext\n```python\nx.y()\n```\n";
-        assert_eq!(blocks_of(text, "python"), "import x\nx.y()\n");
-    }
 
     #[test]
     fn relative_links_are_found_without_their_anchors() {

@@ -22,6 +22,7 @@ pub use clocks::clock_types::{
     ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread,
 };
 pub use clocks::thread_clocks::Clocks;
+pub use clocks::thread_start::{start_own_thread, StartedThread};
 pub use fork::{install_fork_hook, reset_in_child_by};
 pub use memory::inboxes::{inbox, inbox_in_use, use_inbox};
 pub use memory::live_sets::{live_set, new_live_set};
@@ -50,7 +51,6 @@ pub use system_calls::{may_use, SystemCall};
 pub use threads::listing::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
 pub use threads::own_threads::{host_thread_ids, own_cpu_ns, OwnThread};
 pub use threads::per_process::PerProcess;
-pub use threads::thread_start::{start_own_thread, StartedThread};
 pub use threads::thread_state::{
     run_delay_ns, signal_ends_wait, system_call_wait, thread_state, SystemCallWait, ThreadState,
 };
@@ -78,4 +78,13 @@ pub fn install_fault_guard() -> bool {
 /// Whether our fault handler is installed; guarded reads are direct loads only then.
 pub fn fault_guard_owned() -> bool {
     spanprof_signal::guarded::check_installed()
+}
+
+/// Arms a CPU clock in every thread of the process except our own; a forked child has none.
+///
+/// # Errors
+/// The reason: an invalid rate, clocks that already run, or a refused handler, clock or mapping.
+pub fn start_clocks(settings: ClockSettings) -> Result<Clocks, ClockError> {
+    install_fork_hook();
+    Clocks::start(settings)
 }

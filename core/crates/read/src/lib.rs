@@ -9,6 +9,8 @@
 pub mod check;
 pub mod decode;
 pub mod diagnosis;
+mod error;
+mod limits;
 pub mod otlp_json;
 pub mod query;
 mod wire;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::{package, runtimes, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::docs;
-use crate::{scratch, workspace};
+use crate::{documents, scratch, workspace};
 
 /// Runs the Python blocks of each document that has any, in one program per document.
 pub fn run_blocks() -> StepResult {
@@ -16,11 +15,11 @@ pub fn run_blocks() -> StepResult {
     venv.install_wheel(&package::build_for_tests()?)?;
     let directory = scratch::empty("docs-blocks")?;
     let mut count = 0;
-    for path in docs::documents()?
+    for path in documents::paths()?
         .iter()
         .filter(|path| *path == "README.md" || path.starts_with("docs/") || path.starts_with("bindings-python/"))
     {
-        let program = docs::blocks_of(&scratch::read(&workspace::root().join(path))?, "python");
+        let program = documents::blocks_of(&scratch::read(&workspace::root().join(path))?, "python");
         if program.is_empty() {
             continue;
         }

@@ -6,15 +6,14 @@ mod documents;
 mod live;
 pub mod package;
 mod record;
-pub mod runtimes;
 mod suite;
-mod venv;
 
 use std::path::PathBuf;
 
-pub use venv::Venv;
-
 use super::{BenchRunner, Benchmark, Packages, Tool, Toolchain};
+pub(crate) use crate::interpreters as runtimes;
+pub use crate::venv::Venv;
+
 use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::StepResult;
 use crate::tally::Tally;

@@ -6,8 +6,8 @@ mod encoder;
 
 use std::path::{Path, PathBuf};
 
-use super::live;
 use crate::arguments::RuntimeArguments;
+use crate::artifact;
 use crate::languages::{self, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
@@ -111,7 +111,7 @@ pub fn run(given: &BenchArguments) -> StepResult {
         }
     }
     let reads_profiles = runners.iter().any(|(_, runner)| runner.needs_command());
-    let command = if reads_profiles { live::command_line()? } else { PathBuf::new() };
+    let command = if reads_profiles { artifact::command_line()? } else { PathBuf::new() };
     let short = given.short;
     for ListedBenchmark { language, benchmark } in chosen {
         let runner = runners.iter().find(|(name, _)| Some(*name) == *language);

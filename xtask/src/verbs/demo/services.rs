@@ -9,12 +9,12 @@ use clap::ValueEnum;
 
 use super::prepared::Prepared;
 use super::DemoServer;
+use crate::artifact;
 use crate::languages::java::{self, JavaToolchain};
 use crate::languages::node::{self, NodeToolchain};
 use crate::languages::python::{self, PythonToolchain, Venv};
 use crate::languages::{self, Packages, Toolchain};
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
-use crate::verbs::live;
 use crate::{http, workspace};
 
 /// One of the services.
@@ -30,7 +30,7 @@ pub enum Example {
 /// Builds the command line and the libraries of the packages; must be called before a service is prepared.
 pub fn build_command_line(packages: Packages) -> StepResult<PathBuf> {
     match packages {
-        Packages::ForTests => live::command_line(),
+        Packages::ForTests => artifact::command_line(),
         Packages::Optimized => {
             // One cargo call: separate ones would rebuild dependencies with other features.
             ProcessStep::cargo("build the command line and the libraries")

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages::{node, python};
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
@@ -25,7 +26,7 @@ struct AgentSuite {
 
 pub fn run(_: &LiveArguments) -> StepResult {
     let directory = scratch::empty("live-agents")?;
-    let spanprof = super::command_line()?;
+    let spanprof = artifact::command_line()?;
     let server = DemoServer::start(&spanprof, &directory, &Ports::free()?)?;
     let suite = AgentSuite { spanprof, address: format!("http://127.0.0.1:{}", server.http_port) };
 

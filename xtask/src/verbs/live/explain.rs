@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages::{java, node, python};
 use crate::scratch;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
@@ -14,7 +15,7 @@ use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 type Problem = (&'static str, &'static str, &'static str);
 
 pub fn run(_: &LiveArguments) -> StepResult {
-    let command = super::command_line()?;
+    let command = artifact::command_line()?;
     let mut failed = Vec::new();
 
     let venv = python::Venv::with("live", &python::runtimes::preferred()?, &[])?;

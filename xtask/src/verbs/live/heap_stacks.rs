@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::command_line;
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::workspace;
@@ -16,7 +16,7 @@ const SOURCE: &str = "examples/rust-leak/leak.rs";
 const MIN_SHARE: f64 = 0.99;
 
 pub fn run(_: &LiveArguments) -> StepResult {
-    let command = command_line()?;
+    let command = artifact::command_line()?;
     for opt_level in OPT_LEVELS {
         for debug_info in DEBUG_INFO {
             let name = format!("opt-level={opt_level}, debug={debug_info}");

@@ -1,6 +1,7 @@
 //! `spanprof mcp` with the official Python client: each tool on the profiles of a real program in a running `serve`.
 
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, StepResult};
@@ -14,7 +15,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let venv = python::Venv::with("live", &python, &[])?;
     venv.install_wheel(&python::package::build_for_tests()?)?;
     let client = python::Venv::with("mcp", &python, &[CLIENT.to_owned()])?;
-    let command = super::command_line()?;
+    let command = artifact::command_line()?;
     let server = DemoServer::start(&command, &scratch::empty("live-mcp")?, &demo::Ports::free()?)?;
     let endpoint = format!("http://127.0.0.1:{}", server.http_port);
     ProcessStep::new("a Python program that sends profiles", venv.python())

@@ -139,9 +139,3 @@ fn rust_stress(given: &LiveArguments) -> StepResult {
         .time_limit(Duration::from_secs(seconds) + RUST_GRACE)
         .run()
 }
-
-/// Builds the `spanprof` command in the profile of the workspace's tests.
-pub fn command_line() -> StepResult<PathBuf> {
-    ProcessStep::cargo("build the command line").args(["build", "-p", "spanprof-cli"]).run()?;
-    Ok(workspace::target().join("debug/spanprof"))
-}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{go_program, scrape};
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 use crate::{http, scratch};
 
@@ -33,7 +34,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let service = go_program("scrape", ".", scrape::VERSION)?;
     let suite = ObjectSuite {
         server: go_program("objects", "github.com/versity/versitygw/cmd/versitygw", VERSION)?,
-        command: super::command_line()?,
+        command: artifact::command_line()?,
         directory: scratch::empty("live-objects")?,
         port: super::free_port()?,
     };

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages::{java, node, python};
 use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::demo;
@@ -22,7 +23,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
     let directory = scratch::empty("live-outage")?;
     let venv = python::Venv::with("live", &python::runtimes::preferred()?, &[])?;
     venv.install_wheel(&python::package::build_for_tests()?)?;
-    let command = super::command_line()?;
+    let command = artifact::command_line()?;
     let mut failed = Vec::new();
     let killed = ProcessStep::cargo("disk buffer of 1,000 killed processes")
         .args(["test", "--quiet", "-p", "spanprof-export", "--test", "it", "buffer_processes::", "--", "--nocapture"])

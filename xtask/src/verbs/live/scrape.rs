@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::go_program;
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::http;
 use crate::scratch;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(_: &LiveArguments) -> StepResult {
     let program = go_program("scrape", ".", VERSION)?;
-    let command = super::command_line()?;
+    let command = artifact::command_line()?;
     let directory = scratch::empty("live-scrape")?;
     let server = DemoServer::start(&command, &directory, &demo::Ports::free()?)?;
     let url = format!("http://127.0.0.1:{}", server.http_port);

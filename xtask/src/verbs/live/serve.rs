@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
@@ -28,7 +29,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live", &python, &[])?;
     venv.install_wheel(&python::package::build_for_tests()?)?;
-    let server = DemoServer::start(&super::command_line()?, &directory, &demo::Ports::free()?)?;
+    let server = DemoServer::start(&artifact::command_line()?, &directory, &demo::Ports::free()?)?;
     let endpoint = format!("http://127.0.0.1:{}", server.http_port);
     ProcessStep::new("a Python program that sends profiles", venv.python())
         .arg("xtask/live/pprof/program.py")

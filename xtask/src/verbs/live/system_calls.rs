@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
 use crate::step::{ProcessStep, StepFailure, StepResult};
@@ -60,7 +61,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let listed = DocumentedCalls::read(&scratch::read(&workspace::root().join("SECURITY.md"))?)?;
     let directory = scratch::empty("live-system-calls")?;
     let ports = demo::Ports::free()?;
-    let _receiver = demo::DemoServer::start(&super::command_line()?, &directory, &ports)?;
+    let _receiver = demo::DemoServer::start(&artifact::command_line()?, &directory, &ports)?;
     let (mut failed, mut observed) = (Vec::new(), BTreeSet::new());
     for program in [python()?, node()?, java()?, rust()?] {
         let bare = program.traced("bare", &directory, "bare", &[])?;

@@ -17,7 +17,7 @@ pub enum ClockChoice {
     Sigtrap,
 }
 
-/// Settings of [`start`](crate::Clocks::start).
+/// Settings of [`start_clocks`](crate::start_clocks).
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSettings {
     /// The clock to use.

@@ -87,7 +87,7 @@ fn a_child_starts_its_own_clocks_with_an_empty_ring_and_new_accounting() {
     with_burning_threads(&clocks, || {
         for _ in 0..10 {
             in_child(|| {
-                let own = Clocks::start(settings(ClockChoice::Auto, 1_000)).expect("the child's clocks start");
+                let own = crate::start_clocks(settings(ClockChoice::Auto, 1_000)).expect("the child's clocks start");
                 burn(40_000_000);
                 burn_until(|| own.counters().samples >= 3);
                 let account = own.account();

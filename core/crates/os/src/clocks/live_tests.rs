@@ -98,7 +98,7 @@ pub(crate) fn drain(clocks: &Clocks) -> HashMap<u32, DrainedSamples> {
 
 /// Starts the clocks with an empty ring.
 pub(crate) fn start(settings: ClockSettings) -> Clocks {
-    let clocks = Clocks::start(settings).expect("the clocks start");
+    let clocks = crate::start_clocks(settings).expect("the clocks start");
     drain(&clocks);
     clocks
 }
@@ -197,7 +197,7 @@ fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
 fn a_configured_perf_clock_starts_or_reports_the_kernels_error() {
     let _turn = one_at_a_time();
     match (
-        Clocks::start(settings(ClockChoice::Perf, 100)),
+        crate::start_clocks(settings(ClockChoice::Perf, 100)),
         super::perf::probe(super::perf::Notify::Signal(libc::SIGURG)),
     ) {
         (Ok(clocks), Ok(())) => assert_eq!(clocks.in_use().name, "perf"),
@@ -210,10 +210,10 @@ fn a_configured_perf_clock_starts_or_reports_the_kernels_error() {
 fn a_second_start_is_refused_while_the_first_runs() {
     let _turn = one_at_a_time();
     let first = start(settings(ClockChoice::ThreadTimer, 100));
-    let second = Clocks::start(settings(ClockChoice::ThreadTimer, 100));
+    let second = crate::start_clocks(settings(ClockChoice::ThreadTimer, 100));
     assert!(second.is_err_and(|error| error.message.contains("already run")));
     drop(first);
-    assert!(Clocks::start(settings(ClockChoice::ThreadTimer, 100)).is_ok());
+    assert!(crate::start_clocks(settings(ClockChoice::ThreadTimer, 100)).is_ok());
 }
 
 #[test]

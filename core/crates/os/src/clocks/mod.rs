@@ -22,3 +22,4 @@ mod scan_tests;
 #[cfg(test)]
 mod signal_claim_tests;
 pub mod thread_clocks;
+pub mod thread_start;

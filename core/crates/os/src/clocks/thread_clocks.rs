@@ -13,8 +13,8 @@ use crate::symbols::loaded_object::pin_library;
 use crate::system_calls::{may_use, SystemCall};
 use crate::threads::listing;
 use crate::threads::own_threads::{own_cpu_ns, OwnThread};
+use crate::time;
 use crate::timer;
-use crate::{fork, time};
 use spanprof_signal::fork_generation;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::{
@@ -35,7 +35,7 @@ pub struct Clocks {
 impl Clocks {
     /// Arms a clock in every thread of the process except our own. The error is the reason: an invalid rate, clocks
     /// that already run, or a refused handler, clock or mapping.
-    pub fn start(settings: ClockSettings) -> Result<Self, ClockError> {
+    pub(crate) fn start(settings: ClockSettings) -> Result<Self, ClockError> {
         let error = |message: &str, hint: &str| ClockError { message: message.into(), hint: hint.into() };
         if !(1..=10_000).contains(&settings.rate_hz) {
             return Err(error("the sample rate is outside 1 to 10000 Hz", "set sample_rate to 100"));
@@ -43,7 +43,6 @@ impl Clocks {
         if !pin_library() {
             return Err(error("the library cannot be kept loaded", "load it from a file with a stable path"));
         }
-        fork::install_fork_hook();
         crate::install_fault_guard();
         let shared = shared();
         let mut state = shared.lock();

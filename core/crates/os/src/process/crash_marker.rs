@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::clocks::live_tests::{burn, settings};
     use crate::testing::{one_at_a_time, wait_status_of_child};
-    use crate::{ClockChoice, ClockSettings, Clocks};
+    use crate::{ClockChoice, ClockSettings};
     use spanprof_signal::walk_fault::WalkGuard;
     use spanprof_signal::{Captured, HandlerContext, RawStack};
 
@@ -265,7 +265,8 @@ mod tests {
     fn a_fault_in_a_walk_is_recorded_and_a_fault_of_the_host_is_not() {
         let _turn = one_at_a_time();
         let directory = directory("fault");
-        let clocks = |capture| Clocks::start(ClockSettings { capture, ..settings(ClockChoice::ThreadTimer, 1_000) });
+        let clocks =
+            |capture| crate::start_clocks(ClockSettings { capture, ..settings(ClockChoice::ThreadTimer, 1_000) });
         let in_handler = || {
             let _clocks = clocks(walk_that_faults).expect("the clocks start");
             burn(2_000_000_000);

@@ -5,6 +5,5 @@ pub mod own_threads;
 pub mod per_process;
 pub mod thread_context;
 pub mod thread_sampling;
-pub mod thread_start;
 pub mod thread_state;
 pub mod walk;

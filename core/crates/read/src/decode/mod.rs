@@ -2,18 +2,16 @@
 //! indices. Input is untrusted: every function here returns within one second and 256 MB for any input with the default limits.
 
 mod decompress;
-mod error;
 pub mod folded;
 mod json_bound;
-mod limits;
 pub mod otlp;
 pub mod pprof;
 pub mod pyroscope;
 mod speedscope;
 mod unknown;
 
-pub use error::DecodeError;
-pub use limits::DecodeLimits;
+pub use crate::error::DecodeError;
+pub use crate::limits::DecodeLimits;
 
 use crate::wire::scan;
 use spanprof_profile::ProfilesData;

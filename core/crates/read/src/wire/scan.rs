@@ -5,7 +5,8 @@
 //! Invariant: allocates only to build an error. Memory figures in the schemas are upper estimates: message with vector
 //! growth, allocator overhead, the model's copy.
 
-use crate::decode::{DecodeError, DecodeLimits};
+use crate::error::DecodeError;
+use crate::limits::DecodeLimits;
 
 /// Maximum nesting of messages. The schemas need 8; only nested attribute values can be deeper.
 const MAX_NESTING: usize = 32;

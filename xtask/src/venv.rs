@@ -5,7 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::runtimes::Python;
+use crate::interpreters::Python;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 
 /// A virtual environment.
