@@ -18,9 +18,10 @@ use crate::context;
 use crate::convert::{self, ffi_guard_or_raise, LabelsObject, BINDING};
 use crate::ffi::symbols::symbols;
 use crate::ffi::trace_id::trace_id_bytes;
-use crate::ffi::{interruption, pending_call, scope_calls, variable};
+use crate::ffi::{interruption, pending_call, variable};
+use crate::objects::scope_calls;
 use crate::runtime::events::{array_handler, gc_pauses};
-use crate::runtime::PythonRuntime;
+use crate::runtime::{ContextSource, PythonRuntime};
 
 /// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch disables it.
 #[pyfunction]
@@ -297,6 +298,9 @@ fn python_runtime(py: Python<'_>, signals: bool) -> Result<Arc<dyn Runtime>, Err
     // These two run no Python code: the variable was created when the package was imported.
     let variable = variable::create(py).map_err(|error| unsupported(error.to_string(), String::new()))?;
     let source = runtime.set_context_variable(&variable);
-    variable::publish_to(source, Arc::clone(&runtime));
+    if source == ContextSource::ThreadTable {
+        let table = Arc::clone(&runtime);
+        variable::on_change(move |py, id| _ = table.set_thread_context(py, id));
+    }
     Ok(runtime)
 }

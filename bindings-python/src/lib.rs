@@ -14,6 +14,7 @@ mod context;
 mod convert;
 pub mod ffi;
 mod host_log;
+mod objects;
 pub mod runtime;
 
 use pyo3::prelude::*;
@@ -35,8 +36,8 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("version", env!("CARGO_PKG_VERSION"))?;
     module.add("outcome_prefix", ::spanprof_profiler::OUTCOME_PREFIX)?;
     module.add("variable", ffi::variable::create(module.py())?)?;
-    ffi::scope_calls::add_to(module)?;
-    ffi::lock_types::add_to(module)?;
+    objects::scope_calls::add_to(module)?;
+    objects::lock_types::add_to(module)?;
     host_log::install();
 
     module.add_function(wrap_pyfunction!(api::start, module)?)?;
@@ -83,8 +84,8 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::profile_types, module)?)?;
     module.add_function(wrap_pyfunction!(context::current, module)?)?;
     module.add_function(wrap_pyfunction!(context::describe, module)?)?;
-    module.add_function(wrap_pyfunction!(ffi::otel_calls::link_opentelemetry, module)?)?;
-    module.add_function(wrap_pyfunction!(ffi::otel_calls::name_root_spans, module)?)?;
+    module.add_function(wrap_pyfunction!(objects::otel_calls::link_opentelemetry, module)?)?;
+    module.add_function(wrap_pyfunction!(objects::otel_calls::name_root_spans, module)?)?;
     module.add_function(wrap_pyfunction!(context::is_linked, module)?)?;
     module.add_function(wrap_pyfunction!(context::add_labels, module)?)?;
     module.add_function(wrap_pyfunction!(context::remove_label, module)?)?;

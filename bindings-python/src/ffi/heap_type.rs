@@ -11,29 +11,29 @@ use pyo3::prelude::*;
 use spanprof_profiler::binding::ffi_guard;
 
 /// A static table of C methods; the last row is zero.
-pub(super) struct MethodTable<const N: usize>(pub(super) [ffi::PyMethodDef; N]);
+pub(crate) struct MethodTable<const N: usize>(pub(crate) [ffi::PyMethodDef; N]);
 
 // SAFETY: the rows hold pointers to static data and functions only, and are never written.
 unsafe impl<const N: usize> Sync for MethodTable<N> {}
 
 /// `METH_FASTCALL`: the same calling convention on 3.7 to 3.15, but part of the limited API only from 3.10.
-pub(super) const METH_FASTCALL: c_int = 0x0080;
+pub(crate) const METH_FASTCALL: c_int = 0x0080;
 
-pub(super) type FastCall =
+pub(crate) type FastCall =
     unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
-pub(super) type FastCallKeywords = unsafe extern "C" fn(
+pub(crate) type FastCallKeywords = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     ffi::Py_ssize_t,
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-pub(super) const fn fast(function: FastCall) -> ffi::PyMethodDefPointer {
+pub(crate) const fn fast(function: FastCall) -> ffi::PyMethodDefPointer {
     // SAFETY: a function pointer; METH_FASTCALL in the same row declares its true type.
     unsafe { ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCall, ffi::PyCFunction>(function) } }
 }
 
-pub(super) const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDefPointer {
+pub(crate) const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDefPointer {
     // SAFETY: a function pointer; METH_FASTCALL | METH_KEYWORDS in the same row declare its true type.
     unsafe {
         ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCallKeywords, ffi::PyCFunction>(function) }
@@ -41,7 +41,7 @@ pub(super) const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDe
 }
 
 /// One row of a method table.
-pub(super) const fn row(
+pub(crate) const fn row(
     name: &'static CStr,
     meth: ffi::PyMethodDefPointer,
     flags: c_int,
@@ -51,7 +51,7 @@ pub(super) const fn row(
 }
 
 /// The row that gives a type weak references, in a field at `offset`, and the row that ends the table.
-pub(super) fn weak_references(offset: usize) -> [ffi::PyMemberDef; 2] {
+pub(crate) fn weak_references(offset: usize) -> [ffi::PyMemberDef; 2] {
     [
         ffi::PyMemberDef {
             name: c"__weaklistoffset__".as_ptr(),
@@ -66,7 +66,7 @@ pub(super) fn weak_references(offset: usize) -> [ffi::PyMemberDef; 2] {
 }
 
 /// The table of a type whose only property is `__class__`. Leaked: it must outlive the type, which is immortal.
-pub(super) fn class_property(get: ffi::getter) -> &'static mut [ffi::PyGetSetDef; 2] {
+pub(crate) fn class_property(get: ffi::getter) -> &'static mut [ffi::PyGetSetDef; 2] {
     Box::leak(Box::new([
         ffi::PyGetSetDef { name: c"__class__".as_ptr(), get: Some(get), ..Default::default() },
         ffi::PyGetSetDef::default(),
@@ -74,12 +74,12 @@ pub(super) fn class_property(get: ffi::getter) -> &'static mut [ffi::PyGetSetDef
 }
 
 /// One row of a type's slots; zero and null end them.
-pub(super) fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
+pub(crate) fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot { slot, pfunc }
 }
 
 /// A type with `Py_TPFLAGS_DEFAULT` and further flags.
-pub(super) fn new_type<'py>(
+pub(crate) fn new_type<'py>(
     py: Python<'py>,
     name: &'static CStr,
     basicsize: usize,
@@ -99,20 +99,20 @@ pub(super) fn new_type<'py>(
 
 /// Replaces the metaclass of a new type. The limited API has no function for it before 3.12; an assignment of `__class__` is
 /// refused because `type` is static.
-pub(super) fn set_metaclass(class: &Bound<'_, PyAny>, metaclass: &Bound<'_, PyAny>) {
+pub(crate) fn set_metaclass(class: &Bound<'_, PyAny>, metaclass: &Bound<'_, PyAny>) {
     // SAFETY: `class` is new, so nothing has cached its metaclass. The metaclass is a subclass of `type` without fields of its
     // own (the package's metaclass), as an assignment of `__class__` requires. It becomes immortal.
     unsafe { (*class.as_ptr()).ob_type = metaclass.clone().into_ptr().cast::<ffi::PyTypeObject>() };
 }
 
 /// An owned reference to `True` or `False`.
-pub(super) fn boolean(value: bool) -> *mut ffi::PyObject {
+pub(crate) fn boolean(value: bool) -> *mut ffi::PyObject {
     // SAFETY: requires the GIL.
     unsafe { ffi::PyBool_FromLong(value.into()) }
 }
 
 /// An owned reference to `None`.
-pub(super) fn none() -> *mut ffi::PyObject {
+pub(crate) fn none() -> *mut ffi::PyObject {
     // SAFETY: None lives as long as the interpreter.
     unsafe {
         let none = ffi::Py_None();
@@ -123,7 +123,7 @@ pub(super) fn none() -> *mut ffi::PyObject {
 
 /// Runs the body of a C function with the GIL; null with the exception set when it fails.
 #[cold]
-pub(super) fn object_or_raise<'py>(
+pub(crate) fn object_or_raise<'py>(
     body: impl FnOnce(Python<'py>) -> PyResult<*mut ffi::PyObject>,
 ) -> *mut ffi::PyObject {
     ffi_guard(ptr::null_mut(), || {

@@ -5,19 +5,20 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::symbols::symbols;
-use crate::runtime::{ContextSource, PythonRuntime};
 
 static VARIABLE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 static ZERO: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Set when the handler cannot read the variable: each change is then written to the runtime's thread table.
-static THREAD_TABLE: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
+type Receiver = Box<dyn Fn(Python<'_>, u64) + Send + Sync>;
+
+/// Receives the id after each change; set when the handler cannot read the variable.
+static ON_CHANGE: OnceLock<Receiver> = OnceLock::new();
 
 /// An owned reference to a value of the variable; null means "unset".
 ///
@@ -167,9 +168,7 @@ pub fn set_with_token(value: &VariableValue) -> VariableValue {
     if variable.is_null() || object.is_null() {
         return VariableValue::UNSET;
     }
-    if let Some(runtime) = THREAD_TABLE.get() {
-        update_thread_table(runtime, value.id());
-    }
+    report_change(value.id());
     if let Some(functions) = &symbols().context_var {
         // SAFETY: both are live objects; the returned token is a new reference, null comes with an exception.
         unsafe {
@@ -197,21 +196,18 @@ pub fn reset(token: &VariableValue, previous: &VariableValue) {
         unsafe { ffi::PyErr_Clear() };
         return set(previous);
     }
-    if let Some(runtime) = THREAD_TABLE.get() {
-        update_thread_table(runtime, previous.id());
-    }
+    report_change(previous.id());
 }
 
-/// Registers `runtime` for updates of its thread table, if the handler reads the context id from there.
-pub fn publish_to(source: ContextSource, runtime: Arc<PythonRuntime>) {
-    if source == ContextSource::ThreadTable {
-        let _ = THREAD_TABLE.set(runtime);
-    }
+/// Passes the id after each change of the variable to `write`, the first one of this process.
+pub fn on_change(write: impl Fn(Python<'_>, u64) + Send + Sync + 'static) {
+    let _ = ON_CHANGE.set(Box::new(write));
 }
 
-/// Writes `id` to the runtime's thread table. Inside an event loop the tasks of a thread would share the entry, so 0 is
-/// written: a missing label is better than a wrong one.
-fn update_thread_table(runtime: &PythonRuntime, id: u64) {
+/// Reports a change to the receiver, if any. Inside an event loop the tasks of a thread would share its entry, so 0 is written: a
+/// missing label is better than a wrong one.
+fn report_change(id: u64) {
+    let Some(write) = ON_CHANGE.get() else { return };
     // SAFETY: every caller holds the GIL (module's rule).
     let py = unsafe { Python::assume_attached() };
     let in_event_loop = py
@@ -219,7 +215,7 @@ fn update_thread_table(runtime: &PythonRuntime, id: u64) {
         .and_then(|sys| sys.getattr("modules")?.call_method1("get", ("asyncio",)))
         .and_then(|asyncio| if asyncio.is_none() { Ok(asyncio) } else { asyncio.call_method0("_get_running_loop") })
         .map_or(true, |running| !running.is_none());
-    runtime.set_thread_context(py, if in_event_loop { 0 } else { id });
+    write(py, if in_event_loop { 0 } else { id });
 }
 
 fn zero() -> *mut ffi::PyObject {

@@ -23,7 +23,6 @@ mod mutex;
 mod rw_lock;
 mod wait;
 
-
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
 
 pub use condvar::Condvar;

@@ -84,12 +84,17 @@ fn joined(folder: &str, path: &str) -> String {
     segments.join("/")
 }
 
-/// `from . import a`, `from .a import b`, `from spanprof.a import b`, `import spanprof.a`.
+/// `from . import a`, `from .a import b`, `from spanprof.a import b`, `import spanprof.a`, outside texts of several lines.
 fn python_imports(from: &str, text: &str, modules: &Modules<'_>) -> Vec<(String, usize)> {
     let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut found = Vec::new();
+    let mut is_in_text = false;
     let mut lines = text.lines().enumerate();
     while let Some((line, content)) = lines.next() {
+        is_in_text ^= content.matches("\"\"\"").count() % 2 == 1;
+        if is_in_text {
+            continue;
+        }
         let mut statement = content.trim().to_owned();
         if !statement.starts_with("from ") && !statement.starts_with("import ") {
             continue;
@@ -176,8 +181,8 @@ mod tests {
 
     #[test]
     fn imports_of_python_are_read_with_their_continuation_lines() {
-        let text = "import os\nfrom . import (\n    b,\n    other,\n)\nfrom .c.d import D\ndef f():\n    from spanprof.c import e\n    import spanprof.b";
-        assert_eq!(imports(PYTHON, "py", text), ["b:2", "c/d:6", "c/e:8", "b:9"]);
+        let text = "import os\nC = \"\"\"\nimport spanprof.c.e\n\"\"\"\nfrom . import (\n    b,\n    other,\n)\nfrom .c.d import D\ndef f():\n    from spanprof.c import e\n    import spanprof.b";
+        assert_eq!(imports(PYTHON, "py", text), ["b:5", "c/d:9", "c/e:11", "b:12"]);
     }
 
     #[test]

@@ -100,7 +100,7 @@ public final class Capture<T> {
      */
     public boolean send(Duration timeout) {
         boolean isMissing = InvalidArgument.isNull(timeout, "send()", "stopTimeout applies");
-        return sendWithin(isMissing ? -1 : Spanprof.nanoseconds(timeout));
+        return sendWithin(isMissing ? -1 : Nanoseconds.of(timeout));
     }
 
     private boolean sendWithin(long nanos) {

@@ -40,11 +40,21 @@ final class InheritedScope {
 
     private InheritedScope() {}
 
-    /** Registers the callback when a thread opens its first scope. */
-    static void prepare() {
-        if (Native.inherit(InheritedScope.class)) {
+    /** The words of the calling thread, which its threads inherit; null without the library, or if no row is free. */
+    static LongBuffer words() {
+        return words(ThreadScope.existing());
+    }
+
+    /** As {@link #words()}, for a thread whose words, if any, are {@code existing}. */
+    static LongBuffer words(LongBuffer existing) {
+        if (existing != null && ThreadScope.isTracked(existing)) {
+            return existing;
+        }
+        LongBuffer allocated = ThreadScope.allocate();
+        if (allocated != null && Native.inherit(InheritedScope.class)) {
             INHERITED.set(EMPTY);
         }
+        return allocated;
     }
 
     /** Called by the library on each new thread, before its work. */
@@ -54,7 +64,7 @@ final class InheritedScope {
             // `get` has created an entry, which threads created by this one would inherit.
             INHERITED.remove();
         } else if (inherited.length == ThreadScope.WORDS) {
-            LongBuffer words = ThreadScope.current();
+            LongBuffer words = words();
             if (words != null) {
                 ThreadScope.write(words, inherited);
             }

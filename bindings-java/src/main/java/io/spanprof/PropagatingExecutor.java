@@ -19,22 +19,22 @@ class PropagatingExecutor<E extends ExecutorService> implements ExecutorService 
 
     @Override
     public void execute(Runnable work) {
-        executor.execute(Spanprof.wrap(work));
+        executor.execute(CapturedContext.capture().wrap(work));
     }
 
     @Override
     public <T> Future<T> submit(Callable<T> work) {
-        return executor.submit(Spanprof.wrap(work));
+        return executor.submit(CapturedContext.capture().wrap(work));
     }
 
     @Override
     public <T> Future<T> submit(Runnable work, T result) {
-        return executor.submit(Spanprof.wrap(work), result);
+        return executor.submit(CapturedContext.capture().wrap(work), result);
     }
 
     @Override
     public Future<?> submit(Runnable work) {
-        return executor.submit(Spanprof.wrap(work));
+        return executor.submit(CapturedContext.capture().wrap(work));
     }
 
     @Override

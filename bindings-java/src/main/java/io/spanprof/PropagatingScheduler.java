@@ -13,21 +13,21 @@ final class PropagatingScheduler extends PropagatingExecutor<ScheduledExecutorSe
 
     @Override
     public ScheduledFuture<?> schedule(Runnable work, long delay, TimeUnit unit) {
-        return executor.schedule(Spanprof.wrap(work), delay, unit);
+        return executor.schedule(CapturedContext.capture().wrap(work), delay, unit);
     }
 
     @Override
     public <T> ScheduledFuture<T> schedule(Callable<T> work, long delay, TimeUnit unit) {
-        return executor.schedule(Spanprof.wrap(work), delay, unit);
+        return executor.schedule(CapturedContext.capture().wrap(work), delay, unit);
     }
 
     @Override
     public ScheduledFuture<?> scheduleAtFixedRate(Runnable work, long delay, long period, TimeUnit unit) {
-        return executor.scheduleAtFixedRate(Spanprof.wrap(work), delay, period, unit);
+        return executor.scheduleAtFixedRate(CapturedContext.capture().wrap(work), delay, period, unit);
     }
 
     @Override
     public ScheduledFuture<?> scheduleWithFixedDelay(Runnable work, long delay, long pause, TimeUnit unit) {
-        return executor.scheduleWithFixedDelay(Spanprof.wrap(work), delay, pause, unit);
+        return executor.scheduleWithFixedDelay(CapturedContext.capture().wrap(work), delay, pause, unit);
     }
 }

@@ -40,7 +40,7 @@ public final class Scope implements AutoCloseable {
             return NONE;
         }
         boolean isEmpty = labels.isEmpty();
-        LongBuffer words = isEmpty ? ThreadScope.existing() : ThreadScope.current();
+        LongBuffer words = isEmpty ? ThreadScope.existing() : InheritedScope.words();
         if (words == null) {
             return NONE;
         }
@@ -79,7 +79,7 @@ public final class Scope implements AutoCloseable {
         if (Arrays.equals(context, before)) {
             return NONE;
         }
-        LongBuffer words = ThreadScope.current();
+        LongBuffer words = InheritedScope.words();
         if (words == null) {
             return NONE;
         }

@@ -128,7 +128,7 @@ public final class SpanLink {
     private static void write(LongBuffer existing, long traceHigh, long traceLow, long span, long root) {
         // An empty link needs no scope words, and a virtual thread need not be tracked for it.
         boolean isEmpty = (traceHigh | traceLow | span | root) == 0;
-        LongBuffer words = isEmpty ? existing : ThreadScope.current(existing);
+        LongBuffer words = isEmpty ? existing : InheritedScope.words(existing);
         if (words != null) {
             long set = ThreadScope.isOpen(words) ? ThreadScope.word(words, 0) : 0;
             ThreadScope.write(words, set, traceHigh, traceLow, span, root);

@@ -91,16 +91,7 @@ public final class Spanprof {
         if (InvalidArgument.isNull(timeout, "flush()", "stopTimeout applies")) {
             return flush();
         }
-        return !NativeLibrary.isLoaded() || Native.flush(nanoseconds(timeout));
-    }
-
-    /** Converts to nanoseconds; saturates instead of throwing on overflow. */
-    static long nanoseconds(Duration time) {
-        try {
-            return Math.max(0, time.toNanos());
-        } catch (ArithmeticException overflow) {
-            return time.isNegative() ? 0 : Long.MAX_VALUE;
-        }
+        return !NativeLibrary.isLoaded() || Native.flush(Nanoseconds.of(timeout));
     }
 
     /**

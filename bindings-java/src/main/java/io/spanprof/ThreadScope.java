@@ -25,22 +25,13 @@ final class ThreadScope {
 
     private ThreadScope() {}
 
-    /** The calling thread's words; null without the library, or if no row is free. */
-    static LongBuffer current() {
-        return current(OF_THREAD.get());
-    }
-
-    /** As {@link #current()}, for a thread whose words, if any, are {@code existing}. */
-    static LongBuffer current(LongBuffer existing) {
-        return existing != null && isTracked(existing) ? existing : allocate();
-    }
-
     /** The calling thread's words; null if it has none yet. */
     static LongBuffer existing() {
         return OF_THREAD.get();
     }
 
-    private static LongBuffer allocate() {
+    /** New words for the calling thread; null without the library, or if no row is free. */
+    static LongBuffer allocate() {
         if (!NativeLibrary.isReady()) {
             return null;
         }
@@ -51,11 +42,11 @@ final class ThreadScope {
         }
         LongBuffer buffer = bytes.order(ByteOrder.nativeOrder()).asLongBuffer();
         OF_THREAD.set(buffer);
-        InheritedScope.prepare();
         return buffer;
     }
 
-    private static boolean isTracked(LongBuffer buffer) {
+    /** Whether handlers find the words: they may be those of a virtual thread whose mounts are not tracked. */
+    static boolean isTracked(LongBuffer buffer) {
         return buffer.capacity() == IS_TRACKED || buffer.get(IS_TRACKED) != 0;
     }
 

@@ -44,7 +44,7 @@ class PyroscopeTest {
     }
 
     private static String labels() {
-        LongBuffer scope = ThreadScope.current();
+        LongBuffer scope = InheritedScope.words();
         return ThreadScope.isOpen(scope) ? Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0))).toString() : "[]";
     }
 

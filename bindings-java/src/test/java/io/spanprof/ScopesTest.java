@@ -27,7 +27,7 @@ class ScopesTest {
     /** The labels that a sample of this thread would have now. */
     static Map<String, String> labels() {
         Map<String, String> labels = new TreeMap<>();
-        LongBuffer scope = ThreadScope.current();
+        LongBuffer scope = InheritedScope.words();
         if (ThreadScope.isOpen(scope)) {
             List<String> flat = Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0)));
             for (int i = 0; i + 1 < flat.size(); i += 2) {
@@ -38,7 +38,7 @@ class ScopesTest {
     }
 
     private static String span() {
-        long[] words = ThreadScope.words(ThreadScope.current());
+        long[] words = ThreadScope.words(InheritedScope.words());
         StringBuilder hex = new StringBuilder();
         for (int i = 0; i < 8; i++) {
             hex.append(String.format("%02x", words[3] >>> (8 * i) & 0xff));

@@ -13,7 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use spanprof_profiler::binding::ffi_guard;
 
-use super::heap_type::{new_type, slot};
+use crate::ffi::heap_type::{new_type, slot};
 
 /// The implementation of a method; both methods ignore their arguments.
 pub type Body = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;

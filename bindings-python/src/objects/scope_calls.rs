@@ -10,10 +10,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use spanprof_profiler::binding::ffi_guard;
 
-use super::heap_type::{fast, fast_keywords, new_type, row, slot, MethodTable, METH_FASTCALL};
 use super::scope::ScopeState;
 use super::scope_method;
 use crate::convert::{self, PreparedLabels};
+use crate::ffi::heap_type::{fast, fast_keywords, new_type, row, slot, MethodTable, METH_FASTCALL};
 
 #[repr(C)]
 struct ScopeObject {

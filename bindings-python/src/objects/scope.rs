@@ -7,9 +7,9 @@ use std::ffi::{c_int, c_void};
 
 use pyo3::ffi;
 
-use super::variable::{self, VariableValue};
 use crate::context;
 use crate::convert::PreparedLabels;
+use crate::ffi::variable::{self, VariableValue};
 use spanprof_aggregate::context::{pin_context, PinnedContext};
 
 /// One open scope: the value it wrote, and the value to restore. The written context is pinned until the scope ends.

@@ -13,12 +13,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use spanprof_profiler::binding::ffi_guard;
 
-use super::heap_type::MethodTable;
-use super::interruption::ok;
-use super::symbols::symbols;
-use super::trace_id::trace_id_bytes;
 use crate::context::{attach_span, detach_span, ActiveSpan, LinkToken};
 use crate::convert;
+use crate::ffi::heap_type::MethodTable;
+use crate::ffi::interruption::ok;
+use crate::ffi::symbols::symbols;
+use crate::ffi::trace_id::trace_id_bytes;
 
 /// Whether the name of a local root span becomes the label `span_name`.
 static NAMES_ROOT_SPANS: AtomicBool = AtomicBool::new(false);

@@ -22,11 +22,11 @@ use pyo3::types::PyString;
 use spanprof_profiler::binding::{lock_waits_are_reported, PendingWaits};
 
 use super::acquire_arguments::{self, AcquireMode};
-use super::heap_type::{
+use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
+use crate::ffi::heap_type::{
     boolean, class_property, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot,
     weak_references, MethodTable, METH_FASTCALL,
 };
-use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
 
 #[repr(C)]
 struct LockObject {

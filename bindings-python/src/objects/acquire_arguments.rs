@@ -8,8 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::heap_type::object_or_raise;
 use super::thread_lock::Patience;
+use crate::ffi::heap_type::object_or_raise;
 
 /// How a call acquires a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
