@@ -9,9 +9,9 @@ use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::answers::LEFT_OUT_HEADER;
 use crate::failure::Failure;
 use crate::output;
-use crate::serve::LEFT_OUT_HEADER;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Longer than the deadline of a query in `serve`, and the merge and encoding of a million stacks on a busy machine.

@@ -4,15 +4,17 @@
 //! The binary and the console script of the wheel call [`run`].
 #![forbid(unsafe_code)]
 
+mod answers;
 mod arguments;
 mod detail;
-mod diff_graph;
 mod failure;
 mod fetch;
+mod gzip;
 mod mcp;
 mod moment;
 mod object_storage;
 mod output;
+mod profile_name;
 mod proxy;
 mod quantity;
 mod query_string;

@@ -1,7 +1,7 @@
 //! Parses and formats points in time: RFC 3339, unix seconds, milliseconds or nanoseconds, or relative to now.
-//! Pure: the current time is an argument. Called by the selection flags and the query parameters of `serve`.
+//! In what it parses, the current time is an argument. Called by the selection flags and the query parameters of `serve`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::{Date, Month, OffsetDateTime};
 
@@ -10,6 +10,11 @@ const NANOS_PER_SECOND: i128 = 1_000_000_000;
 /// Accepted forms, for messages.
 pub(crate) const FORMS: &str =
     "RFC 3339 (2026-01-31T12:00:00Z), unix seconds or milliseconds, `now`, or relative such as `-5m` or `-1h30m`";
+
+/// Unix time, nanoseconds.
+pub(crate) fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
 
 /// Unix nanoseconds of `text`, or `None` when it has none of the accepted forms.
 pub(crate) fn parse(text: &str, now_unix_ns: u64) -> Option<u64> {

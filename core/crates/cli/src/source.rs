@@ -16,7 +16,7 @@ use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::fetch::ServerUrl;
 use crate::object_storage::{self, path_of_file_url, ListedObject, ObjectStorage, ObjectUrl};
-use crate::serve::looks_like_a_profile;
+use crate::profile_name::looks_like_a_profile;
 use crate::{output, query_string, selection};
 
 /// Largest file read, and written by `merge` and `convert`; profiling tools write smaller ones.

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 pub(crate) use config::ScrapeConfig;
 
 use crate::failure::Failure;
-use crate::serve::unix_ns;
+use crate::moment::unix_ns;
 use config::ScrapedEndpoint;
 use delivery::ScrapeDelivery;
 use schedule::PullSchedule;

@@ -16,11 +16,14 @@ use spanprof_read::query::{self, Filter, Granularity};
 
 use super::comparison;
 use super::directory;
-use super::reply::{self, Reply, LEFT_OUT_HEADER};
+use super::reply::{self, Reply};
 use super::state::ServerState;
-use super::store::{gzip, unix_ns, QueryResult};
+use super::store::QueryResult;
 use super::window::StoredWindow;
+use crate::answers::{self, LEFT_OUT_HEADER};
 use crate::detail::Detail;
+use crate::gzip::gzip;
+use crate::moment::unix_ns;
 use crate::{query_string, selection};
 
 const JSON: &str = "application/json";
@@ -294,7 +297,7 @@ fn shown(result: &QueryResult, has_native: bool) -> Cow<'_, ProfilesData> {
 fn top(result: &QueryResult, filter: &Filter, has_native: bool, limit: usize) -> Value {
     let data = shown(result, has_native);
     let table = query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function);
-    let mut members = crate::verbs::top::members(&table, limit);
+    let mut members = answers::top::members(&table, limit);
     members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
     with_completeness(members, result)
 }

@@ -1,14 +1,14 @@
 //! `/api/diff`: compares two selections of the store, as `spanprof diff` does. The parameters of the filter select the comparison.
 //! The baseline has the same filter, except for the labels of `baseline` and the times `baseline_from` and `baseline_to`.
 
-use serde_json::Value;
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::query::{self, Compared, DiffSide, Filter, Granularity, WindowSums};
 
 use super::state::ServerState;
-use super::store::unix_ns;
+use crate::answers::diff::{self, DiffReport};
 use crate::detail::Detail;
-use crate::{diff_graph, moment, selection, verbs};
+use crate::moment::{self, unix_ns};
+use crate::selection;
 
 /// Parameters beside those of the filter.
 pub(super) const PARAMETERS: [&str; 5] = ["baseline", "baseline_from", "baseline_to", "normalize", "limit"];
@@ -40,11 +40,9 @@ pub(super) fn json(
     let [before, after] = sides.each_ref().map(|side| DiffSide { data: &side.data, windows: &side.windows });
     let table = query::diff(before, after, &type_name, Granularity::Function, normalize);
     let tree = query::diff_tree(before, after, &type_name, normalize);
-    let mut members = verbs::diff::members(&table, &tree, normalize, limit);
+    let mut members = diff::members(&DiffReport::new(&table, &tree, normalize, None, true, limit));
     members.insert("windows_left_out".to_owned(), sides.iter().map(|side| side.left_out).sum::<usize>().into());
-    let text = Value::Object(members).to_string();
-    // The tree is JSON already, and large.
-    Ok(format!("{},\"tree\":{}}}", text.trim_end_matches('}'), diff_graph::json(&tree)))
+    diff::with_tree(&members, &tree).map_err(|error| error.to_string())
 }
 
 fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<String>) -> Result<Filter, String> {

@@ -2,6 +2,7 @@
 //! Invariants: a file is created with mode 0600 under a temporary name and renamed; symbolic links are followed neither for
 //! writing nor for reading; only files with names of [`WindowDirectory::write`] are removed.
 
+use crate::profile_name::looks_like_a_profile;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -157,23 +158,6 @@ fn received_of_name(name: &str) -> Option<u64> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (parts.next().is_none() && received.len() == 13 && digits(received) && digits(pid) && digits(number))
         .then(|| received.parse().ok())?
-}
-
-/// Whether a file has a usual suffix of profile files and is not a side-car.
-pub(crate) fn looks_like_a_profile(path: &Path) -> bool {
-    has_profile_suffix(path) && !is_sidecar(path)
-}
-
-/// Whether a name has a usual suffix of profile files.
-pub(crate) fn has_profile_suffix(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-    let plain = name.strip_suffix(".gz").unwrap_or(name);
-    [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl"].iter().any(|it| plain.ends_with(it))
-}
-
-/// Whether a file is the side-car `cpu-1.json` of a file `cpu-1.pb.gz` beside it.
-pub(crate) fn is_sidecar(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "json") && path.with_extension("pb.gz").exists()
 }
 
 #[cfg(test)]

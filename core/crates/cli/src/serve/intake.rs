@@ -18,7 +18,7 @@ use spanprof_read::decode::{self, DecodeError};
 use tokio::time::Instant;
 
 use super::state::{IntakeCounters, ServerState};
-use super::store::gzip;
+use crate::gzip::gzip;
 
 /// Deadline for the body of a request.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);

@@ -33,10 +33,7 @@ use spanprof_read::decode::DecodeLimits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub(crate) use directory::{has_profile_suffix, is_sidecar, looks_like_a_profile};
-pub(crate) use reply::LEFT_OUT_HEADER;
 pub use store::Retention;
-pub(crate) use store::{gzip, unix_ns};
 
 use crate::failure::Failure;
 use connection::LISTEN_QUEUE;

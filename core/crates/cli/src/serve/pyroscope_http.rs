@@ -17,7 +17,7 @@ use super::intake::{self, Refusal};
 use super::pushed_profile::{PushedSeries, StatedTime};
 use super::reply::{self, Reply};
 use super::state::ServerState;
-use super::store::unix_ns;
+use crate::moment::unix_ns;
 use crate::{moment, query_string};
 
 /// Path of single profiles.

@@ -9,9 +9,6 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS};
 
-/// Number of windows that a response does not include, for formats without such a member.
-pub(crate) const LEFT_OUT_HEADER: &str = "x-spanprof-windows-left-out";
-
 /// gRPC's header form of a message escapes `%` and bytes other than printable ASCII.
 const GRPC_ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 

@@ -2,7 +2,6 @@
 //! `directory`, HTTP in `api`. Methods may read and decode files: called from blocking threads only.
 
 use std::collections::VecDeque;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -340,17 +339,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-pub(crate) fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
-}
-
-/// Compresses at the fastest level: windows are written more often than read.
-pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len() / 3 + 64);
-    let mut encoder = flate2::read::GzEncoder::new(bytes, flate2::Compression::fast());
-    // Memory to memory: no error is possible.
-    let _ = encoder.read_to_end(&mut out);
-    out
 }

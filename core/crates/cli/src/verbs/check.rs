@@ -7,9 +7,9 @@ use spanprof_read::query::Filter;
 
 use super::{check_redaction, sources, ReadArguments};
 use crate::failure::{Failure, EXIT_FAILED};
+use crate::moment::unix_ns;
 use crate::output;
 use crate::selection::EndArguments;
-use crate::serve::unix_ns;
 use crate::source::NamedBytes;
 
 #[derive(Debug, clap::Args)]

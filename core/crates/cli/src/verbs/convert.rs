@@ -11,8 +11,8 @@ use super::flamegraph::title;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
+use crate::gzip::gzip;
 use crate::quantity::format_quantity;
-use crate::serve::gzip;
 use crate::source::MAX_FILE_BYTES;
 use crate::{moment, output, redaction_rules, selection};
 

@@ -1,22 +1,22 @@
 //! `spanprof diff`: compares two profiles by function or line. As a gate of CI it also decides whether a function regressed.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use spanprof_profile::{is_gauge_type, ProfilesData};
 use spanprof_read::query::{
-    self, Compared, DiffSide, DiffTable, DiffTree, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS,
+    self, Compared, DiffSide, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS,
 };
 
-use super::cost_unit::CostUnit;
-use super::diff_report::{self, DiffReport};
 use super::empty_selection::nothing_passes;
 use super::table::{SortColumn, TableArguments};
 use super::{merged, missing, one_type, refuse_repeated_stdin, sources};
+use crate::answers::cost_unit::CostUnit;
+use crate::answers::diff::{self as diff_report, DiffReport};
+use crate::answers::diff_graph;
 use crate::detail::Detail;
-use crate::diff_graph;
 use crate::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
+use crate::moment::unix_ns;
 use crate::quantity::percent;
 use crate::selection::{self, EndArguments, FilterArguments};
-use crate::serve::unix_ns;
 use crate::{moment, output};
 
 /// Where `spanprof serve` listens by default.
@@ -188,11 +188,6 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     };
     let code = if report.has_regressed() { EXIT_FAILED } else { 0 };
     Ok((text, code))
-}
-
-/// The members of a comparison's JSON object, with every difference; the same for `--json --all` and `/api/diff`.
-pub(crate) fn members(table: &DiffTable, tree: &DiffTree, normalize: bool, limit: usize) -> Map<String, Value> {
-    diff_report::members(&DiffReport::new(table, tree, normalize, None, true, limit))
 }
 
 /// The two sides: two sources, or two selections of the same sources.

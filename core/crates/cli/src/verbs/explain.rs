@@ -4,11 +4,12 @@ use serde_json::Value;
 use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::StackFilter;
 
-use super::{explain_report, nothing_passes, sources, ReadArguments};
+use super::{nothing_passes, sources, ReadArguments};
+use crate::answers::explain as explain_report;
 use crate::failure::Failure;
+use crate::moment::unix_ns;
 use crate::output;
 use crate::selection::EndArguments;
-use crate::serve::unix_ns;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -14,7 +14,7 @@ use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Granularity};
 
 use super::table::row_limit;
-use super::top;
+use crate::answers;
 use crate::failure::Failure;
 use crate::quantity::format_quantity;
 use crate::{moment, output};
@@ -157,7 +157,7 @@ fn name(path: &Path) -> String {
 
 fn json(crashed: &CrashedHeap, data: &ProfilesData, limit: usize) -> Map<String, Value> {
     let CrashedHeap { path, process, record } = crashed;
-    let table = |by| Value::Object(top::members(&query::top(data, TYPE, by), limit));
+    let table = |by| Value::Object(answers::top::members(&query::top(data, TYPE, by), limit));
     Map::from_iter([
         ("file".to_owned(), path.to_string_lossy().into()),
         ("service".to_owned(), process.service_name.as_str().into()),
@@ -192,7 +192,7 @@ fn text(crashed: &CrashedHeap, data: &ProfilesData, limit: usize) -> String {
     }
     for by in [Granularity::Function, Granularity::Line] {
         text += "\n";
-        text += &top::table_text(&query::top(data, TYPE, by), limit);
+        text += &answers::top::table_text(&query::top(data, TYPE, by), limit);
     }
     text
 }

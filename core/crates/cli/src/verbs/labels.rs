@@ -3,8 +3,9 @@
 use serde_json::{json, Value};
 use spanprof_read::query::{self, LabelTable};
 
-use super::table::{printable, row_limit};
+use super::table::row_limit;
 use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
+use crate::answers::printable;
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;

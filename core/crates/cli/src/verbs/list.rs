@@ -7,8 +7,9 @@ use regex_lite::Regex;
 use serde_json::{json, Value};
 use spanprof_read::query::{self, Granularity, TopTable, Weight};
 
-use super::table::{function_text, printable, row_limit};
+use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, ReadArguments, SOURCE_ABOUT};
+use crate::answers::{function_text, printable};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;

@@ -4,12 +4,9 @@ pub(crate) mod check;
 mod check_redaction;
 pub(crate) mod completions;
 pub(crate) mod convert;
-mod cost_unit;
 pub(crate) mod diff;
-mod diff_report;
 mod empty_selection;
 pub(crate) mod explain;
-mod explain_report;
 pub(crate) mod flamegraph;
 pub(crate) mod heap;
 pub(crate) mod labels;
@@ -21,7 +18,6 @@ pub(crate) mod scrape;
 pub(crate) mod serve;
 pub(crate) mod services;
 pub(crate) mod spans;
-mod spans_report;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod top;
@@ -39,9 +35,10 @@ use empty_selection::nothing_passes;
 
 use crate::detail::Detail;
 use crate::failure::Failure;
+use crate::moment::unix_ns;
 use crate::output;
+use crate::profile_name::is_sidecar;
 use crate::selection::{self, FilterArguments};
-use crate::serve::{is_sidecar, unix_ns};
 use crate::source::Source;
 
 const SOURCE_ABOUT: &str = "\

@@ -5,8 +5,9 @@ use serde_json::{json, Map, Value};
 use spanprof_profile::transform::{self, StackTree};
 use spanprof_read::query::{self, FunctionLine, Neighbors};
 
-use super::table::{function_members, function_text, row_limit};
+use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
+use crate::answers::{function_members, function_text};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;

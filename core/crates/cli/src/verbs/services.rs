@@ -3,8 +3,8 @@
 use serde_json::{json, Value};
 use spanprof_read::query::{self, TypeSummary};
 
-use super::table::printable;
 use super::{selected, ReadArguments, SOURCE_ABOUT};
+use crate::answers::printable;
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::quantity::format_quantity;

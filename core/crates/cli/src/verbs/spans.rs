@@ -4,14 +4,14 @@ use spanprof_read::query::{
     span_baseline, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanRow, SpanSubject, SpanTotals,
 };
 
-use super::spans_report::{self, SpanOrder, WaitSource};
 use super::table::{row_limit, Rows, SortColumn};
 use super::{missing, nothing_passes, read_all, sources, ReadArguments};
+use crate::answers::spans::{self as spans_report, SpanOrder, WaitSource};
 use crate::detail::Detail;
 use crate::failure::Failure;
+use crate::moment::unix_ns;
 use crate::output;
 use crate::selection::EndArguments;
-use crate::serve::unix_ns;
 use crate::source::Source;
 
 /// Type of the comparison with an endpoint.

@@ -1,7 +1,6 @@
-//! Tables of functions or lines: the flags that `top` and `diff` share, and how a row names its function.
+//! Tables of functions or lines: the flags that `top` and `diff` share.
 
-use serde_json::{Map, Value};
-use spanprof_read::query::{FunctionLine, Granularity};
+use spanprof_read::query::Granularity;
 
 /// Flags of a table.
 #[derive(Debug, clap::Args)]
@@ -45,40 +44,4 @@ impl From<Rows> for Granularity {
             Rows::Line => Granularity::Line,
         }
     }
-}
-
-/// The members of a row that name its function or line.
-pub(super) fn function_members(at: &FunctionLine) -> Map<String, Value> {
-    let mut members = Map::from_iter([
-        ("function".to_owned(), at.function.as_str().into()),
-        ("file".to_owned(), at.file.as_str().into()),
-    ]);
-    if at.line > 0 {
-        members.insert("line".to_owned(), at.line.into());
-    }
-    members.insert("frame_type".to_owned(), at.frame_type.as_str().unwrap_or("").into());
-    members
-}
-
-/// `name  file:line`, as far as they are known.
-pub(super) fn function_text(at: &FunctionLine) -> String {
-    let mut text = printable(&at.function);
-    if !at.file.is_empty() {
-        text += &format!("  {}", printable(&at.file));
-    }
-    if at.line > 0 {
-        text += &format!(":{}", at.line);
-    }
-    text
-}
-
-/// A name without control characters, which a terminal would interpret.
-pub(super) fn printable(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
-}
-
-/// Text in Markdown: without markup, HTML and links.
-pub(super) fn escaped(text: &str) -> String {
-    let special = |letter: char| r"\`*_{}[]<>()#+-!|~&$@".contains(letter);
-    text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }

@@ -7,11 +7,11 @@ use serde_json::json;
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, Filter, Granularity, TypeSummary};
 
-use super::table::{function_text, printable};
+use crate::answers::{function_text, printable};
 use crate::failure::Failure;
+use crate::moment::unix_ns;
 use crate::quantity::{format_quantity, format_share};
 use crate::selection::FilterArguments;
-use crate::serve::unix_ns;
 use crate::source::Source;
 use crate::{moment, output};
 

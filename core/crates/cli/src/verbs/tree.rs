@@ -4,8 +4,8 @@ use serde_json::{json, Map, Value};
 use spanprof_profile::transform::{self, StackTree};
 use spanprof_read::query::{self, CallRow, FunctionLine};
 
-use super::table::{function_members, function_text};
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
+use crate::answers::{function_members, function_text};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::failure::{Failure, EXIT_FAILED};
 use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
 use crate::output;
-use crate::serve::has_profile_suffix;
+use crate::profile_name::has_profile_suffix;
 
 /// Files in memory at once.
 const BATCH: usize = 16;

@@ -1,17 +1,21 @@
 //! The comparison as text, as JSON and as Markdown.
 
+use std::collections::BTreeMap;
+
+use serde_json::value::{to_raw_value, RawValue};
 use serde_json::{json, Map, Value};
 use spanprof_read::query::{DiffRow, DiffTable, DiffTree, Growth, OneSidedPath, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 
 use super::cost_unit::CostUnit;
-use super::table::{escaped, function_members, function_text, printable};
+use super::diff_graph;
+use super::function::{escaped, function_members, function_text, printable};
 use crate::quantity::format_quantity;
 
 /// Functions of a call path in text output.
 const PATH_FUNCTIONS: usize = 8;
 
 /// The reported part of a comparison.
-pub(super) struct DiffReport<'t> {
+pub(crate) struct DiffReport<'t> {
     pub table: &'t DiffTable,
     tree: &'t DiffTree,
     /// The listed call paths on one side only.
@@ -184,7 +188,7 @@ impl<'t> DiffReport<'t> {
     }
 }
 
-pub(super) fn why_not_tested(table: &DiffTable) -> String {
+pub(crate) fn why_not_tested(table: &DiffTable) -> String {
     if table.baseline_total == 0 || table.comparison_total == 0 {
         "one side has no samples".to_owned()
     } else if table.samples.contains(&None) {
@@ -196,7 +200,7 @@ pub(super) fn why_not_tested(table: &DiffTable) -> String {
     }
 }
 
-pub(super) fn members(report: &DiffReport) -> Map<String, Value> {
+pub(crate) fn members(report: &DiffReport) -> Map<String, Value> {
     let table = report.table;
     let growth = |growth: Growth| {
         // A new function has no finite growth, and JSON no infinity.
@@ -249,7 +253,16 @@ pub(super) fn members(report: &DiffReport) -> Map<String, Value> {
     members
 }
 
-pub(super) fn text(report: &DiffReport) -> String {
+/// The JSON object of a comparison with its tree, for the page of `serve`.
+pub(crate) fn with_tree<'m>(members: &'m Map<String, Value>, tree: &DiffTree) -> serde_json::Result<String> {
+    let raw = |(name, value): (&'m String, &Value)| Ok((name.as_str(), to_raw_value(value)?));
+    let mut whole = members.iter().map(raw).collect::<serde_json::Result<BTreeMap<&str, Box<RawValue>>>>()?;
+    // Large, and JSON already.
+    whole.insert("tree", RawValue::from_string(diff_graph::json(tree))?);
+    serde_json::to_string(&whole)
+}
+
+pub(crate) fn text(report: &DiffReport) -> String {
     let table = report.table;
     let mut text = format!("{}: {}\n", report.subject(), report.totals());
     if report.is_normalized {
@@ -313,7 +326,7 @@ pub(super) fn text(report: &DiffReport) -> String {
     text
 }
 
-pub(super) fn markdown(report: &DiffReport) -> String {
+pub(crate) fn markdown(report: &DiffReport) -> String {
     let mut text = format!("### Profile comparison: {}\n\n", report.subject());
     if let Some(verdict) = report.verdict() {
         text += &format!("**{}**\n\n", verdict);

@@ -5,7 +5,7 @@ use spanprof_read::query::{
     SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, MIN_SPAN_SAMPLES,
 };
 
-use super::table::{function_members, function_text, printable};
+use super::function::{function_members, function_text, printable};
 use crate::quantity::{format_quantity, format_share};
 
 /// Columns by which the rows can be ordered: the flag `--sort`.
@@ -18,7 +18,7 @@ pub(crate) enum SpanOrder {
 
 /// The types from which the wait of a row is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitSource {
+pub(crate) enum WaitSource {
     OffCpu,
     WallMinusCpu,
     Delay,
@@ -57,7 +57,7 @@ impl WaitSource {
 }
 
 /// The listed part of a table.
-pub(super) struct SpansReport<'t> {
+pub(crate) struct SpansReport<'t> {
     pub table: &'t SpanTable,
     pub grouping: SpanGrouping,
     pub sort: SpanOrder,
@@ -221,7 +221,7 @@ fn why_not_tested(baseline: &SpanBaseline) -> String {
     }
 }
 
-pub(super) fn baseline_text(baseline: &SpanBaseline, subject: &str, all: bool, limit: usize) -> String {
+pub(crate) fn baseline_text(baseline: &SpanBaseline, subject: &str, all: bool, limit: usize) -> String {
     let quantity = |value: f64| format_quantity(value.round() as i64, &baseline.unit);
     let signed = |value: f64| if value > 0.0 { format!("+{}", quantity(value)) } else { quantity(value) };
     let interval = |difference: &SpanDifference| {
@@ -276,7 +276,7 @@ pub(super) fn baseline_text(baseline: &SpanBaseline, subject: &str, all: bool, l
     text
 }
 
-pub(super) fn baseline_json(baseline: &SpanBaseline, all: bool, limit: usize) -> Value {
+pub(crate) fn baseline_json(baseline: &SpanBaseline, all: bool, limit: usize) -> Value {
     let of_difference = |difference: &SpanDifference| {
         json!({
             "weight": difference.weight, "mean": difference.mean, "low": difference.interval.map(|(low, _)| low),

@@ -4,7 +4,7 @@ use serde_json::{json, Map, Value};
 use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule};
 use spanprof_read::query::FunctionLine;
 
-use super::table::{escaped, function_members, printable};
+use super::function::{escaped, function_members, printable};
 use crate::quantity::format_quantity;
 
 const COLUMNS: usize = 80;
@@ -16,7 +16,7 @@ const MAX_NAME: usize = 48;
 /// Longest source in the command of a next step; longer ones and several read `SOURCE`.
 const MAX_SOURCE: usize = 32;
 
-pub(super) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
+pub(crate) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
     let mut text = wrapped(&format!("profiles of {}", services(diagnosis)), "", "  ");
     text += &wrapped(&format!("\n{}", summary(findings)), "", "");
     let has_several = diagnosis.services().count() > 1;
@@ -33,7 +33,7 @@ pub(super) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[Strin
     text
 }
 
-pub(super) fn markdown(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
+pub(crate) fn markdown(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
     let mut text = format!("### Diagnosis: {}\n\n**{}**\n", escaped(&services(diagnosis)), escaped(&summary(findings)));
     let has_several = diagnosis.services().count() > 1;
     for (nth, finding) in findings.iter().enumerate() {
@@ -124,7 +124,7 @@ fn function_name(finding: &Finding) -> String {
     finding.function.as_ref().map_or_else(String::new, |at| shown(&at.function))
 }
 
-pub(super) fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> Value {
+pub(crate) fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> Value {
     let has_several = diagnosis.services().count() > 1;
     let services: Map<String, Value> = diagnosis
         .services()

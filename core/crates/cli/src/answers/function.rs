@@ -1,0 +1,40 @@
+//! How a row names its function, as text and as JSON.
+
+use serde_json::{Map, Value};
+use spanprof_read::query::FunctionLine;
+
+/// The members of a row that name its function or line.
+pub(crate) fn function_members(at: &FunctionLine) -> Map<String, Value> {
+    let mut members = Map::from_iter([
+        ("function".to_owned(), at.function.as_str().into()),
+        ("file".to_owned(), at.file.as_str().into()),
+    ]);
+    if at.line > 0 {
+        members.insert("line".to_owned(), at.line.into());
+    }
+    members.insert("frame_type".to_owned(), at.frame_type.as_str().unwrap_or("").into());
+    members
+}
+
+/// `name  file:line`, as far as they are known.
+pub(crate) fn function_text(at: &FunctionLine) -> String {
+    let mut text = printable(&at.function);
+    if !at.file.is_empty() {
+        text += &format!("  {}", printable(&at.file));
+    }
+    if at.line > 0 {
+        text += &format!(":{}", at.line);
+    }
+    text
+}
+
+/// A name without control characters, which a terminal would interpret.
+pub(crate) fn printable(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// Text in Markdown: without markup, HTML and links.
+pub(crate) fn escaped(text: &str) -> String {
+    let special = |letter: char| r"\`*_{}[]<>()#+-!|~&$@".contains(letter);
+    text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
+}

@@ -1,0 +1,14 @@
+//! The answers of the verbs, as text, as Markdown and as JSON. Called by the verbs and by `serve`, whose answers are the same.
+
+pub(crate) mod cost_unit;
+pub(crate) mod diff;
+pub(crate) mod diff_graph;
+pub(crate) mod explain;
+mod function;
+pub(crate) mod spans;
+pub(crate) mod top;
+
+pub(crate) use function::{function_members, function_text, printable};
+
+/// Header of an answer of `serve`: the number of windows that were left out, because they could not be read.
+pub(crate) const LEFT_OUT_HEADER: &str = "x-spanprof-windows-left-out";
