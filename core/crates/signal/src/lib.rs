@@ -1,70 +1,41 @@
 //! Runs inside signal handlers, with the lock-free structures that handlers share with normal threads; never allocates, locks,
 //! formats, panics, or is the first to access thread-local storage.
 //!
-//! Not here: timers and threads (`spanprof-os`), names (`spanprof-aggregate`), languages (the bindings).
+//! The folders, each of which uses only those before it: `ring` · `signals` · `walk` · `heap` and `clock`. Not here: timers and threads (`spanprof-os`), names (`spanprof-aggregate`), languages (the bindings).
 #![cfg_attr(not(any(test, loom)), no_std)]
 
-mod address_filter;
-pub mod arm;
 mod atomics;
-pub mod buffer_pool;
-mod capture;
+mod clock;
 mod context;
-pub mod counters;
 mod drop_reason;
-mod entry;
-pub mod exchange;
-mod exponential_distance;
-pub mod forward;
-pub mod futex;
 mod generation;
-pub mod guarded;
-pub mod handler;
-#[cfg(not(loom))]
 pub mod heap;
-mod inbox;
-mod live_set;
-#[cfg(all(test, not(loom)))]
-mod live_set_tests;
-mod memory;
 #[cfg(all(test, loom))]
 mod model_tests;
-pub mod overflow;
 pub mod prefetch;
-pub mod probe;
-pub mod restart;
 mod ring;
-#[cfg(all(test, not(loom)))]
-mod ring_tests;
-mod sample;
-mod sampler_table;
-pub mod self_walk;
-pub mod signal_claim;
-mod slot;
-pub mod slot_clock;
-pub mod slot_table;
-#[cfg(all(test, not(loom)))]
-mod slot_tests;
+mod signals;
 pub mod split_mix;
-mod synthetic_frame;
-#[cfg(not(loom))]
-mod thread_sampler;
-pub mod walk_fault;
+mod walk;
 
-pub use address_filter::AddressFilter;
-pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
+pub use clock::{counters, handler, probe, restart, signal_claim};
 pub use context::{Context, InlineContext};
 pub use drop_reason::DropReason;
-pub use entry::MAX_FRAMES;
-pub use exponential_distance::exponential_distance;
 pub use generation::{count_forks, fork_generation};
-pub use inbox::{Inbox, WakeReason};
-pub use live_set::{LiveObject, LiveSet, LiveSlot};
-pub use memory::{Memory, ProcessMemory};
-pub use ring::Ring;
-pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
-pub use slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};
-pub use split_mix::Sequence;
-pub use synthetic_frame::SyntheticFrame;
+pub use heap::address_filter::AddressFilter;
+pub use heap::exponential_distance::exponential_distance;
+pub use heap::live_set::{LiveObject, LiveSet, LiveSlot};
 #[cfg(not(loom))]
-pub use thread_sampler::{SelectedAllocation, ThreadSampler, ThreadSampling};
+pub use heap::thread_sampler::{SelectedAllocation, ThreadSampler, ThreadSampling};
+pub use ring::entry::MAX_FRAMES;
+pub use ring::futex;
+pub use ring::inbox::{Inbox, WakeReason};
+pub use ring::sample::{RawFrame, RawSample, SampleFlags, SampleKind};
+pub use ring::sample_ring::Ring;
+pub use ring::synthetic_frame::SyntheticFrame;
+pub use signals::slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};
+pub use signals::{arm, forward, overflow, slot_clock, slot_table};
+pub use split_mix::Sequence;
+pub use walk::capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
+pub use walk::memory::{Memory, ProcessMemory};
+pub use walk::{buffer_pool, exchange, guarded, self_walk, walk_fault};

@@ -2,10 +2,10 @@
 //! the preemption bound. Built only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
-use crate::buffer_pool::{claim_buffer, PooledBuffer};
-use crate::entry::{Header, FIXED_WORDS};
-use crate::exchange::{Requester, Round, WallRequest};
-use crate::sampler_table::SamplerTable;
+use crate::heap::sampler_table::SamplerTable;
+use crate::ring::entry::{Header, FIXED_WORDS};
+use crate::walk::buffer_pool::{claim_buffer, PooledBuffer};
+use crate::walk::exchange::{Requester, Round, WallRequest};
 use crate::{
     AddressFilter, Context, DropReason, EnterOutcome, Inbox, LiveSet, LiveSlot, RawSample, Ring, SampleFlags,
     SampleKind, Slot, SlotInit,

@@ -1,7 +1,7 @@
 //! Memory as stack walkers read it: words at addresses that may be unmapped. Walkers are generic over [`Memory`], so tests
 //! replay recorded stacks (`spanprof-recorded-stack`) without the runtime. Safe in handlers.
 
-use crate::guarded;
+use crate::walk::guarded;
 
 /// Reads words of a process, or of a recording of one.
 pub trait Memory {

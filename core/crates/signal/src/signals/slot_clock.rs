@@ -13,9 +13,9 @@
 //!    costs more than the rest of a tick (decision 20). An event that is armed for each tick is disabled by its own
 //!    overflow while the handler runs, so a thread whose walks are slower than its clock makes progress.
 
-use crate::arm;
-use crate::overflow::{self, OverflowRecord};
-use crate::slot::{Slot, Ticker};
+use crate::signals::arm;
+use crate::signals::overflow::{self, OverflowRecord};
+use crate::signals::slot::{Slot, Ticker};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Further overflows of an event that runs free: the next one, and one that keeps the event enabled at that overflow.

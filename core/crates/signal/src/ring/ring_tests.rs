@@ -1,6 +1,6 @@
 //! The ring under random cases and real threads. No system calls: also runs under Miri.
 
-use crate::entry::FIXED_WORDS;
+use crate::ring::entry::FIXED_WORDS;
 use crate::{Context, DropReason, InlineContext, RawFrame, RawSample, Ring, SampleFlags, SampleKind, MAX_FRAMES};
 use core::sync::atomic::AtomicU64;
 

@@ -7,7 +7,7 @@
 //! the kernel (`process_vm_readv`). Where a seccomp filter ends a process for that call, reads fail instead
 //! ([`forbid_kernel_reads`]). Samples with a failed read show `faulted_read`.
 
-use crate::forward::{current_action, signal_bits, Forwarded, HandlerChain};
+use crate::signals::forward::{current_action, signal_bits, Forwarded, HandlerChain};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 macro_rules! guarded_code {
@@ -251,7 +251,7 @@ unsafe extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, u
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let saved = unsafe { *errno };
-    crate::walk_fault::report_fault();
+    crate::walk::walk_fault::report_fault();
     let chain = if signal == libc::SIGBUS { &BUS_CHAIN } else { &SEGV_CHAIN };
     // SAFETY: called inside the handler, with the kernel's arguments.
     let outcome = unsafe { chain.forward(signal, info, ucontext) };
@@ -274,7 +274,7 @@ pub(crate) fn apply_default_action(signal: libc::c_int, sent: bool) {
     unsafe {
         libc::sigaction(signal, &action, core::ptr::null_mut());
         if sent {
-            libc::syscall(libc::SYS_tgkill, libc::getpid(), crate::forward::thread_id(), signal);
+            libc::syscall(libc::SYS_tgkill, libc::getpid(), crate::signals::forward::thread_id(), signal);
         }
     }
 }

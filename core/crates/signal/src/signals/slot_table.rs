@@ -1,7 +1,7 @@
 //! The slots of the process: those of the threads by index, and the slot that a timer's value or a perf descriptor denotes.
 //! Safe in handlers.
 
-use crate::slot::{Slot, GENERATION_MASK};
+use crate::signals::slot::{Slot, GENERATION_MASK};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
 
 /// Threads that can have a clock at one time, plus one: slot 0 represents the scan timer.

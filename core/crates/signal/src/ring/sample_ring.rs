@@ -20,7 +20,7 @@
 //!    on.
 
 use crate::atomics::{AtomicBool, AtomicU64, Ordering};
-use crate::entry::{context_words, Header, FIXED_WORDS, INLINE_CONTEXT_WORDS, MAX_FRAMES, NO_FRAME};
+use crate::ring::entry::{context_words, Header, FIXED_WORDS, INLINE_CONTEXT_WORDS, MAX_FRAMES, NO_FRAME};
 use crate::{DropReason, RawFrame, RawSample};
 
 /// Places a counter in its own pair of cache lines, to avoid false sharing.

@@ -2,8 +2,8 @@
 //! Only the fault handler writes, and only on a fault. `spanprof-os` chooses the file and interprets it; without a file
 //! nothing is recorded. Safe in handlers.
 
-use crate::forward::thread_id;
-use crate::slot_table::is_in_tick;
+use crate::signals::forward::thread_id;
+use crate::signals::slot_table::is_in_tick;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 static FILE: AtomicI32 = AtomicI32::new(-1);

@@ -8,7 +8,7 @@
 //!
 //! Not here: the handler (`handler`). Normal threads only, one at a time.
 
-use crate::handler;
+use crate::clock::handler;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// The preferred signal, which is ignored by default.
@@ -44,7 +44,7 @@ pub fn in_use() -> libc::c_int {
 pub fn claim(fallback: libc::c_int) -> Option<libc::c_int> {
     FALLBACK.store(fallback, Ordering::Relaxed);
     let is_available = || {
-        let action = crate::forward::current_action(PREFERRED);
+        let action = crate::signals::forward::current_action(PREFERRED);
         handler::is_installed(PREFERRED) || action.is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
     };
     let uses_preferred = !PREFERRED_IS_TAKEN.load(Ordering::Relaxed) && is_available() && handler::install(PREFERRED);

@@ -14,11 +14,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use crate::buffer_pool::{claim_buffer, return_all, PooledBuffer};
-use crate::entry::{MAX_FRAMES, NO_FRAME};
-pub use crate::sampler_table::thread_pointer;
-use crate::sampler_table::{self, THREAD_SAMPLERS};
-use crate::thread_sampler;
+pub use crate::heap::sampler_table::thread_pointer;
+use crate::heap::sampler_table::{self, THREAD_SAMPLERS};
+use crate::heap::thread_sampler;
+use crate::ring::entry::{MAX_FRAMES, NO_FRAME};
+use crate::walk::buffer_pool::{claim_buffer, return_all, PooledBuffer};
 use crate::{
     AddressFilter, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
     SelectedAllocation, ThreadSampling,
@@ -207,8 +207,8 @@ impl HeapSampling {
         let submitted = inbox.submit(&RawSample {
             kind: SampleKind::Alloc,
             flags: SampleFlags(SampleFlags::SIZE_AND_INTERVAL | truncated),
-            thread_id: crate::forward::thread_id(),
-            time_ns: crate::arm::monotonic_ns(),
+            thread_id: crate::signals::forward::thread_id(),
+            time_ns: crate::signals::arm::monotonic_ns(),
             values: [object.size, object.interval],
             key: sample.unwrap_or(0),
             context: object.context,

@@ -34,11 +34,11 @@
 //!   signals except faults, so the kernel delivers it after the restart, as if it had arrived before the call.
 
 #[cfg(target_arch = "x86_64")]
-use crate::arm::{self, SignalTarget};
+use crate::signals::arm::{self, SignalTarget};
 #[cfg(target_arch = "x86_64")]
-use crate::forward::{change_mask, thread_id};
-use crate::guarded;
-use crate::overflow::OverflowRecord;
+use crate::signals::forward::{change_mask, thread_id};
+use crate::signals::overflow::OverflowRecord;
+use crate::walk::guarded;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
@@ -252,7 +252,7 @@ pub(crate) unsafe fn restart_interrupted_call(_: libc::c_int, _: *mut libc::c_vo
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {
     use super::*;
-    use crate::overflow::{BUFFER_BYTES, HEAD_OFFSET, PAGE, RECORD_BYTES};
+    use crate::signals::overflow::{BUFFER_BYTES, HEAD_OFFSET, PAGE, RECORD_BYTES};
 
     const ABI_64: u64 = 2;
 

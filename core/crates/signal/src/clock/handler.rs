@@ -15,12 +15,13 @@
 //! 5. A stack gets at most [`MAX_OBSERVED_PERIODS`], or a kernel tick, of CPU time for which it was not observed. CPU time
 //!    before that is an entry without a stack.
 
-use crate::counters;
-use crate::forward::{thread_id, Forwarded, HandlerChain};
-use crate::slot::{EnterOutcome, Slot, Ticker};
-use crate::slot_clock::{arm_next, take_overflows, Overflows};
-use crate::slot_table::{is_in_tick, slot_of_descriptor, slot_of_value, slots, used_slots};
-use crate::{arm, guarded, prefetch, restart, self_walk};
+use crate::clock::{counters, restart};
+use crate::signals::arm;
+use crate::signals::forward::{thread_id, Forwarded, HandlerChain};
+use crate::signals::slot::{EnterOutcome, Slot, Ticker};
+use crate::signals::slot_clock::{arm_next, take_overflows, Overflows};
+use crate::signals::slot_table::{is_in_tick, slot_of_descriptor, slot_of_value, slots, used_slots};
+use crate::walk::{guarded, self_walk};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -41,9 +42,9 @@ impl SamplingSession {
     /// Prefetches the memory that a tick writes, all at once and before the clocks are read. At 100 ticks per second
     /// none of it is cached, and sequential misses are a large part of the cost of a tick.
     fn prefetch(&self, slot: &Slot, index: usize) {
-        prefetch::range((slot as *const Slot).cast(), size_of::<Slot>() / 2);
-        prefetch::range((self.inbox as *const Inbox).cast(), size_of::<Inbox>());
-        prefetch::range(self.scratch.wrapping_add(index * self.depth).cast(), 512);
+        crate::prefetch::range((slot as *const Slot).cast(), size_of::<Slot>() / 2);
+        crate::prefetch::range((self.inbox as *const Inbox).cast(), size_of::<Inbox>());
+        crate::prefetch::range(self.scratch.wrapping_add(index * self.depth).cast(), 512);
         counters::prefetch();
     }
 }
@@ -84,7 +85,8 @@ pub fn install(signal: libc::c_int) -> bool {
 
 /// Whether our handler is installed for `signal`.
 pub fn is_installed(signal: libc::c_int) -> bool {
-    crate::forward::current_action(signal).is_some_and(|action| action.sa_sigaction == on_clock as *const () as usize)
+    crate::signals::forward::current_action(signal)
+        .is_some_and(|action| action.sa_sigaction == on_clock as *const () as usize)
 }
 
 /// Foreign signals that were forwarded to a previous handler.
@@ -487,8 +489,7 @@ fn empty_cpu_sample(thread_id: u32, time_ns: u64) -> RawSample<'static> {
 
 #[cfg(test)]
 mod tests {
-    use super::batch_of;
-    use crate::slot::Ticker;
+    use super::{batch_of, Ticker};
 
     #[test]
     fn perf_events_batch_intervals_for_at_most_80_ms() {

@@ -1,6 +1,6 @@
 //! Slots: entering and leaving, schedule, accounting. No system calls: also run under Miri.
 
-use crate::slot::{EnterOutcome, Slot, SlotInit, Ticker};
+use crate::signals::slot::{EnterOutcome, Slot, SlotInit, Ticker};
 
 /// Ticks per drawn interval of a perf event.
 const BATCH: u32 = 64;

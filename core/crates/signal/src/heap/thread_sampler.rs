@@ -10,7 +10,7 @@
 //!    memory. Only this thread writes there: loads and stores need no lock prefix.
 
 use crate::atomics::{AtomicI64, AtomicU64, AtomicU8, Ordering};
-use crate::exponential_distance::exponential_distance;
+use crate::heap::exponential_distance::exponential_distance;
 use crate::split_mix;
 
 /// Bytes until the next sample of a thread that is not sampled.
@@ -167,7 +167,7 @@ pub(crate) fn stop() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler_table::{self, SamplerTable};
+    use crate::heap::sampler_table::{self, SamplerTable};
     use std::sync::{Mutex, PoisonError};
 
     /// Selected allocations of `count`, and their interval.

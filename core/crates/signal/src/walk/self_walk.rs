@@ -3,9 +3,11 @@
 //! request and the sampler's wait (`exchange`); which threads are requested, and when (the wall sampler). Used by runtimes
 //! whose threads walk themselves.
 
-use crate::exchange::WallRequest;
-use crate::forward::thread_id;
-use crate::{arm, guarded, Context, HandlerContext, RawFrame, RawStack};
+use crate::signals::arm;
+use crate::signals::forward::thread_id;
+use crate::walk::exchange::WallRequest;
+use crate::walk::guarded;
+use crate::{Context, HandlerContext, RawFrame, RawStack};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Maximum number of requests of a process.
@@ -149,9 +151,9 @@ pub(crate) unsafe fn respond(index: usize, ucontext: *mut libc::c_void) {
 #[cfg(all(test, not(loom), not(miri)))] // Signals of the system.
 mod tests {
     use super::*;
-    use crate::exchange::{Requester, Round};
-    use crate::forward::HandlerChain;
-    use crate::signal_claim;
+    use crate::clock::signal_claim;
+    use crate::signals::forward::HandlerChain;
+    use crate::walk::exchange::{Requester, Round};
     use std::sync::LazyLock;
 
     /// The epoch of these tests is the thread's signal mask during the walk.
@@ -222,7 +224,7 @@ mod tests {
         let admits = [0, libc::SA_NODEFER].map(|defers| {
             let (before, number) = (&BEFORE[usize::from(defers != 0)], libc::SIGRTMIN() + 12 + i32::from(defers != 0));
             assert!(before.install(number, handler as *const () as usize, libc::SA_SIGINFO | defers));
-            let action = crate::forward::current_action(number).unwrap();
+            let action = crate::signals::forward::current_action(number).unwrap();
             // SAFETY: reads a local.
             unsafe { libc::sigismember(&action.sa_mask, signal_claim::in_use()) == 0 }
         });

@@ -10,7 +10,8 @@
 //! 3. Reasons are bits of the futex word. Setting a bit wakes a sleeping drain thread and is async-signal-safe.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
-use crate::{futex, DropReason, RawSample, Ring};
+use crate::ring::futex;
+use crate::{DropReason, RawSample, Ring};
 
 /// Why [`Inbox::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,9 @@
+//! Walks of stacks in handlers: guarded loads, requests, faults.
+
+pub mod buffer_pool;
+pub mod capture;
+pub mod exchange;
+pub mod guarded;
+pub mod memory;
+pub mod self_walk;
+pub mod walk_fault;
