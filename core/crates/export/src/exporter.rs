@@ -1,20 +1,20 @@
 //! The exporter: its thread, its life cycle, and the calls of the profiler.
 
-use crate::blocking::THREAD_NAME;
-use crate::delivery::{DeliveryControl, DeliveryTask, Sender};
-use crate::disk_buffer::DiskBuffer;
+use crate::connect::blocking::THREAD_NAME;
+use crate::deliver::delivery_task::{DeliveryControl, DeliveryTask, Sender};
+use crate::deliver::metrics_delivery::{MetricsSlot, MetricsTask};
 use crate::error::ExportError;
-use crate::file::FileSender;
-use crate::http_response::HttpProtocol;
-use crate::metrics_delivery::{MetricsSlot, MetricsTask};
+use crate::files::disk_buffer::DiskBuffer;
+use crate::files::file::FileSender;
+use crate::files::spool::{BufferedFiles, Spool};
+use crate::files::writer_sender::WriterSender;
 use crate::outcome::OtlpSignal;
 use crate::payload::ExportPayload;
-use crate::queue::{DestinationQueue, QueueMark};
-use crate::request_sender::RequestSender;
+use crate::queue::bounded_queue::{DestinationQueue, QueueMark};
+use crate::send::http_response::HttpProtocol;
+use crate::send::request_sender::RequestSender;
 use crate::settings::{BufferSettings, Destination, ExporterSettings};
-use crate::spool::{BufferedFiles, Spool};
 use crate::stats::{DestinationStats, DiscardReason, MetricsStats};
-use crate::writer_sender::WriterSender;
 use bytes::Bytes;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -2,7 +2,8 @@
 //!
 //! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and the counters of every [`ExportPayload`]. It
 //! handles encoded bytes and reads no environment variable. After [`Exporter::start`] no call blocks beyond its deadline or
-//! returns an error. Its callers are the profiler and `spanprof scrape`.
+//! returns an error. The folders, each of which uses only those before it: `connect` and `queue` · `send` and `files` · `deliver`.
+//! Its callers are the profiler and `spanprof scrape`.
 //!
 //! ```no_run
 //! use spanprof_export::{Destination, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};
@@ -16,56 +17,33 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod backoff;
-mod blocking;
-mod buffered_request;
 mod clock;
-mod compressed_body;
 mod connect;
-mod delivery;
-mod disk_buffer;
-mod endpoint;
+mod deliver;
 mod error;
 mod exporter;
-mod file;
-mod file_limits;
-mod file_name;
-mod grpc_status;
-mod headers;
-mod http_response;
-mod http_sender;
-mod metrics_delivery;
-mod otlp_grpc;
+mod files;
 mod outcome;
-mod owned_descriptor;
 mod payload;
 mod payload_writer;
-mod proxy;
 mod queue;
-mod request_sender;
 mod secret;
-mod server_connector;
+mod send;
 mod settings;
-mod socket;
-mod spool;
 mod stats;
-mod tls;
-mod tls_client;
-mod wire;
-mod writer_sender;
 
 pub use clock::{Clock, SystemClock};
-pub use endpoint::{check_url, shown as shown_url};
+pub use connect::endpoint::{check_url, shown as shown_url};
+pub use connect::owned_descriptor::OwnedDescriptor;
+pub use connect::server_connector::ServerConnector;
+pub use connect::tls_client::TlsClient;
 pub use error::ExportError;
 pub use exporter::{Exporter, LossBaseline};
-pub use owned_descriptor::OwnedDescriptor;
 pub use payload::{ExportPayload, SplitFn};
 pub use payload_writer::{PayloadWriter, WriteError, WriteErrorKind};
 pub use secret::Secret;
-pub use server_connector::ServerConnector;
 pub use settings::{
     BufferSettings, Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings,
     StartThread, TlsFiles,
 };
 pub use stats::{DestinationStats, DiscardReason, Discarded, MetricsStats, RemovedFiles};
-pub use tls_client::TlsClient;

@@ -1,8 +1,8 @@
 //! Classifies a gRPC response: status code, RetryInfo, partial success. Performs no I/O.
 
-use crate::http_response::partial_success;
 use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason};
-use crate::wire::{ExportServiceResponse, RpcStatus};
+use crate::send::http_response::partial_success;
+use crate::send::wire::{ExportServiceResponse, RpcStatus};
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -64,7 +64,7 @@ pub(crate) fn classify_message(body: &[u8], signal: OtlpSignal, receiver: &str, 
 mod tests {
     use super::{classify_message, classify_status};
     use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason};
-    use crate::wire::{Any, ProtobufDuration, RetryInfo, RpcStatus};
+    use crate::send::wire::{Any, ProtobufDuration, RetryInfo, RpcStatus};
     use prost::Message;
     use std::time::Duration;
     use tonic::{Code, Status};

@@ -3,10 +3,10 @@
 
 use crate::clock::Clock;
 use crate::error::ExportError;
-use crate::http_response::HttpProtocol;
-use crate::http_sender::HttpSender;
-use crate::otlp_grpc::OtlpGrpcSender;
 use crate::outcome::{AttemptOutcome, OtlpSignal};
+use crate::send::http_response::HttpProtocol;
+use crate::send::http_sender::HttpSender;
+use crate::send::otlp_grpc::OtlpGrpcSender;
 use crate::settings::{ExporterSettings, OtlpEndpoint};
 use bytes::Bytes;
 

@@ -1,6 +1,6 @@
 //! Connections to one HTTP server, with the settings of a destination. For object storage, whose requests the caller builds.
 
-use crate::connect::{Connector, Transport};
+use crate::connect::connection::{Connector, Transport};
 use crate::error::ExportError;
 use crate::settings::{OtlpEndpoint, StartThread};
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -1,10 +1,11 @@
 //! Sends payloads to a [`PayloadWriter`]. Each write has a thread of its own, since it may block.
 
+use crate::connect::blocking;
+use crate::files::file_name;
 use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::payload_writer::{PayloadWriter, WriteError, WriteErrorKind};
-use crate::queue::QueuedPayload;
+use crate::queue::bounded_queue::QueuedPayload;
 use crate::settings::StartThread;
-use crate::{blocking, file_name};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 

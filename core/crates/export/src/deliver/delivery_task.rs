@@ -1,17 +1,17 @@
 //! Delivery on the export thread: one task per destination, one payload at a time and in order. Decides when a payload is
 //! retried, split or discarded. The senders perform the attempts, the queue counts the results.
 
-use crate::backoff::{Backoff, RetryDelay};
-use crate::buffered_request::StoredRequest;
 use crate::clock::Clock;
-use crate::disk_buffer::LoadFailure;
-use crate::file::FileSender;
+use crate::files::disk_buffer::LoadFailure;
+use crate::files::file::FileSender;
+use crate::files::spool::{BufferedFiles, Spool};
+use crate::files::writer_sender::WriterSender;
 use crate::outcome::{AttemptOutcome, RetryReason};
-use crate::queue::{DeliveryResult, DestinationQueue, QueuedPayload};
-use crate::request_sender::RequestSender;
-use crate::spool::{BufferedFiles, Spool};
+use crate::queue::backoff::{Backoff, RetryDelay};
+use crate::queue::bounded_queue::{DeliveryResult, DestinationQueue, QueuedPayload};
+use crate::queue::buffered_request::StoredRequest;
+use crate::send::request_sender::RequestSender;
 use crate::stats::{DiscardReason, RemovedFiles};
-use crate::writer_sender::WriterSender;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

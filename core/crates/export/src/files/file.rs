@@ -1,14 +1,15 @@
 //! Writes profiles and their side-cars as files. Each file is complete or absent, and private to its owner; the oldest are
 //! removed. Runs on threads that may block; queues and retries belong to `delivery`.
 
+use crate::connect::blocking;
+use crate::connect::owned_descriptor::OwnedDescriptor;
 use crate::error::ExportError;
-use crate::file_name::{self, WriterProcess};
+use crate::files::file_limits;
+use crate::files::file_name::{self, WriterProcess};
 use crate::outcome::{AttemptOutcome, RetryReason};
-use crate::owned_descriptor::OwnedDescriptor;
-use crate::queue::QueuedPayload;
+use crate::queue::bounded_queue::QueuedPayload;
 use crate::settings::{FileDirectory, StartThread};
 use crate::stats::RemovedFiles;
-use crate::{blocking, file_limits};
 use flate2::write::GzEncoder;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -2,14 +2,14 @@
 //! the response and its status. It shares the connector and the compression of OTLP/HTTP, so TLS, proxy and failures
 //! are the same. tonic's own gzip level would cost eight times the CPU at each attempt.
 
-use crate::compressed_body::{CompressedBody, Framing};
-use crate::connect::{root_cause, Connector};
+use crate::connect::connection::{root_cause, Connector};
+use crate::connect::headers::{request_headers, DEVELOPMENT_VERSION};
 use crate::error::ExportError;
-use crate::grpc_status::{classify_message, classify_status};
-use crate::headers::{request_headers, DEVELOPMENT_VERSION};
-use crate::http_response::MAX_RESPONSE_BYTES;
-use crate::http_sender::{redactor, MAX_IDLE};
 use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_HTTP};
+use crate::send::compressed_body::{CompressedBody, Framing};
+use crate::send::grpc_status::{classify_message, classify_status};
+use crate::send::http_response::MAX_RESPONSE_BYTES;
+use crate::send::http_sender::{redactor, MAX_IDLE};
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::{Buf, Bytes};
 use http::uri::PathAndQuery;

@@ -1,11 +1,11 @@
 //! Moves the payloads of one destination from its queue into the disk buffer, and takes those of exited processes from there.
 //! Runs on the export thread beside the delivery; the files are read and written on threads that may block.
 
-use crate::blocking::{self, Pending};
-use crate::buffered_request::StoredRequest;
 use crate::clock::Clock;
-use crate::disk_buffer::{DiskBuffer, LoadFailure};
-use crate::queue::{DestinationQueue, QueuedPayload};
+use crate::connect::blocking::{self, Pending};
+use crate::files::disk_buffer::{DiskBuffer, LoadFailure};
+use crate::queue::bounded_queue::{DestinationQueue, QueuedPayload};
+use crate::queue::buffered_request::StoredRequest;
 use crate::settings::{BufferSettings, StartThread};
 use bytes::Bytes;
 use std::io;

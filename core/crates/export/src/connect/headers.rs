@@ -1,6 +1,6 @@
 //! Headers of every request, checked once at start. The same map serves HTTP and, as metadata, gRPC.
 
-use crate::endpoint::Endpoint;
+use crate::connect::endpoint::Endpoint;
 use crate::error::ExportError;
 use crate::settings::OtlpEndpoint;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -67,7 +67,7 @@ pub(crate) fn request_headers(
 #[cfg(test)]
 mod tests {
     use super::request_headers;
-    use crate::endpoint::Endpoint;
+    use crate::connect::endpoint::Endpoint;
     use crate::secret::Secret;
     use crate::settings::OtlpEndpoint;
 

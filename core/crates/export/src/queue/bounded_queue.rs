@@ -1,9 +1,9 @@
 //! The bounded queue of one destination, and its counters. One short lock: the profiler takes it to enqueue, the export thread
 //! to dequeue and to count results. Network, files and retries belong to the senders and to `delivery`.
 
-use crate::buffered_request::StoredRequest;
 use crate::clock::Clock;
 use crate::payload::{ExportPayload, SplitFn};
+use crate::queue::buffered_request::StoredRequest;
 use crate::settings::{BufferSettings, ExporterSettings};
 use crate::stats::{DestinationStats, DiscardReason, RemovedFiles};
 use bytes::Bytes;
@@ -474,5 +474,5 @@ impl QueueState {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
+#[path = "bounded_queue_tests.rs"]
 mod tests;

@@ -5,10 +5,10 @@
 //! its own process directory for as long as it runs. A directory without a lock belongs to a process that has exited, and the
 //! next exporter of the same destination adopts its requests.
 
-use crate::buffered_request::{self, RequestHeader, StoredRequest};
+use crate::connect::owned_descriptor::OwnedDescriptor;
 use crate::error::ExportError;
-use crate::owned_descriptor::OwnedDescriptor;
-use crate::queue::QueuedPayload;
+use crate::queue::bounded_queue::QueuedPayload;
+use crate::queue::buffered_request::{self, RequestHeader, StoredRequest};
 use crate::settings::BufferSettings;
 use bytes::Bytes;
 use rustix::fs::{self as rfs, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};

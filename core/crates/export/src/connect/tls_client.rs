@@ -1,10 +1,10 @@
 //! TLS over a connection that the caller opened, with the settings of a destination. For `spanprof scrape`, which requests
 //! profiles instead of sending them.
 
-use crate::connect::root_cause;
+use crate::connect::connection::root_cause;
+use crate::connect::tls::Tls;
 use crate::error::ExportError;
 use crate::settings::TlsFiles;
-use crate::tls::Tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;

@@ -1,6 +1,6 @@
 //! Selects the proxy of a connection; the connector opens the connection.
 
-use crate::endpoint::Endpoint;
+use crate::connect::endpoint::Endpoint;
 use crate::error::ExportError;
 use crate::settings::ProxySettings;
 use std::net::IpAddr;
@@ -69,7 +69,7 @@ fn network_contains(rule: &str, address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{is_exempt, proxy_for};
-    use crate::endpoint::Endpoint;
+    use crate::connect::endpoint::Endpoint;
     use crate::settings::ProxySettings;
 
     #[test]

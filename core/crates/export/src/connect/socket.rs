@@ -3,8 +3,8 @@
 //! thread per connection connects, then sleeps in `poll` until the socket is readable. A write that would block is repeated
 //! after a delay. Called by the connector.
 
-use crate::blocking::{Pending, THREAD_NAME};
-use crate::owned_descriptor::OwnedDescriptor;
+use crate::connect::blocking::{Pending, THREAD_NAME};
+use crate::connect::owned_descriptor::OwnedDescriptor;
 use crate::settings::StartThread;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! Selects the profile files that a directory no longer keeps. Reads the directory; removes nothing.
 
-use crate::file_name;
+use crate::files::file_name;
 use crate::settings::FileDirectory;
 use crate::stats::RemovedFiles;
 use std::fs;

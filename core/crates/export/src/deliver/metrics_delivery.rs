@@ -3,9 +3,9 @@
 //! not retried: the next one contains its values. Not here: the contents of requests (the profiler).
 
 use crate::clock::Clock;
-use crate::delivery::{stop_reached, DeliveryControl};
+use crate::deliver::delivery_task::{stop_reached, DeliveryControl};
 use crate::outcome::{AttemptOutcome, RetryReason};
-use crate::request_sender::RequestSender;
+use crate::send::request_sender::RequestSender;
 use crate::stats::MetricsStats;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

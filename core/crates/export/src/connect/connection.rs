@@ -1,13 +1,13 @@
 //! Opens connections: name resolution, TCP, the proxy's CONNECT tunnel and TLS. The HTTP and gRPC senders are its callers.
 
-use crate::blocking::{self, Pending};
-use crate::endpoint::Endpoint;
+use crate::connect::blocking::{self, Pending};
+use crate::connect::endpoint::Endpoint;
+use crate::connect::proxy::proxy_for;
+use crate::connect::socket::Socket;
+use crate::connect::tls::{self, Tls};
 use crate::error::ExportError;
 use crate::outcome::HINT_PROXY_USER;
-use crate::proxy::proxy_for;
 use crate::settings::{OtlpEndpoint, StartThread};
-use crate::socket::Socket;
-use crate::tls::{self, Tls};
 use http::StatusCode;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;

@@ -1,12 +1,12 @@
 //! OTLP, or Pyroscope's push protocol, over HTTP/1.1: one POST per payload on a persistent connection. Redirects are not
 //! followed, so no header ever reaches another host.
 
-use crate::compressed_body::{CompressedBody, Framing};
-use crate::connect::{root_cause, Connector, Transport};
+use crate::connect::connection::{root_cause, Connector, Transport};
+use crate::connect::headers::{request_headers, DEVELOPMENT_VERSION};
 use crate::error::ExportError;
-use crate::headers::{request_headers, DEVELOPMENT_VERSION};
-use crate::http_response::{classify, HttpProtocol, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
 use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_GRPC_OR_TLS};
+use crate::send::compressed_body::{CompressedBody, Framing};
+use crate::send::http_response::{classify, HttpProtocol, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};

@@ -1,7 +1,7 @@
 //! Classifies an HTTP response: status, Retry-After, partial success, error text. Reads no socket and no clock.
 
 use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_PROXY_USER, NO_PUSH_SERVICE};
-use crate::wire::{ExportServiceResponse, RpcStatus};
+use crate::send::wire::{ExportServiceResponse, RpcStatus};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http::header::{self, HeaderMap};
@@ -98,7 +98,7 @@ pub(crate) fn classify(
         300..=399 => {
             let to =
                 response.headers.get(header::LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
-            let to = redactor.redact(&crate::endpoint::shown(to));
+            let to = redactor.redact(&crate::connect::endpoint::shown(to));
             AttemptOutcome::Rejected {
                 message: format!(
                     "{message}: a redirect to `{to}`, which is not followed; give the final URL as endpoint"
