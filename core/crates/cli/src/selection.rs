@@ -1,7 +1,7 @@
 //! Parses the sample filter: the flags `--service --type --label --trace-id --span-id --from --to` and the query parameters
 //! of `serve`, which have the same names. Called by every verb that reads profiles and by the HTTP API.
 
-use spanprof_profile::ProfilesData;
+use spanprof_profile::{kinds, ProfilesData};
 use spanprof_read::query::{self, Filter, LabelMatcher, MatchOperator};
 
 use crate::failure::Failure;
@@ -40,10 +40,6 @@ pub(crate) struct EndArguments {
 
 /// Formats of `convert --to`. None of them parses as a time, so that `--to` accepts both.
 pub(crate) const FORMATS: [&str; 7] = ["otlp", "pprof", "folded", "flamegraph", "svg", "speedscope", "json"];
-
-/// Preferred profile types when neither the user nor the file names one. Of types that are measured together, this is
-/// pprof's default, the last: `inuse_space` of a heap, `delay` of locks.
-const PREFERRED_TYPES: [&str; 5] = ["cpu", "wall", "inuse_space", "alloc_space", "delay"];
 
 impl FilterArguments {
     /// The filter up to the time `to`.
@@ -180,9 +176,10 @@ pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
     if data.sample_count() > 0 {
         types.retain(|summary| summary.samples > 0);
     }
-    let preferred = PREFERRED_TYPES.iter().find(|name| types.iter().any(|summary| summary.type_name == **name));
+    let preferred =
+        kinds::ALL.into_iter().find(|kind| types.iter().any(|summary| summary.type_name == kind.default_type()));
     preferred
-        .map(|name| (*name).to_owned())
+        .map(|kind| kind.default_type().to_owned())
         .or_else(|| types.first().map(|summary| summary.type_name.clone()))
         .unwrap_or_default()
 }

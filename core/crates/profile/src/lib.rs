@@ -8,6 +8,7 @@
 
 pub mod encode;
 pub mod heap_peak;
+pub mod kinds;
 pub mod model;
 pub mod redact;
 pub mod transform;

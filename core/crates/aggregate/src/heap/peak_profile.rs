@@ -8,6 +8,7 @@ use crate::resource::Resource;
 use crate::runtime::Frame;
 use crate::window::frame_line;
 use spanprof_profile::encode::pprof;
+use spanprof_profile::kinds::{self, KindType};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
     AttributeSetId, Dictionary, HeapAge, Location, LocationId, Profile, ProfilesData, ResourceProfiles, Sample, Scope,
@@ -84,9 +85,10 @@ fn profile(totals: &[InUseTotals], keep: usize, input: &InUseProfileInput<'_>) -
         let stack: LiveStack = [std::sync::Arc::from([frame])].into();
         rows.push((builder.stack(&stack), AttributeSetId::default(), rest));
     }
-    let of_type = |index: usize, name: &'static str, unit: &'static str| Profile {
-        sample_type: ValueType::new(name, unit),
-        period_type: ValueType::new("space", "bytes"),
+    let (period_name, period_unit) = kinds::IN_USE.period_type;
+    let of_type = |of_kind: &KindType| Profile {
+        sample_type: ValueType::new(of_kind.name, of_kind.unit),
+        period_type: ValueType::new(period_name, period_unit),
         period: input.interval_bytes as i64,
         time_unix_nano: input.time_unix_ns,
         duration_nano: 1,
@@ -95,13 +97,13 @@ fn profile(totals: &[InUseTotals], keep: usize, input: &InUseProfileInput<'_>) -
             .map(|(stack, attributes, values)| Sample {
                 stack: *stack,
                 attributes: *attributes,
-                values: vec![i64::try_from(values[index]).unwrap_or(i64::MAX)],
+                values: vec![i64::try_from(values[of_kind.value]).unwrap_or(i64::MAX)],
                 ..Sample::default()
             })
             .collect(),
         ..Profile::default()
     };
-    let profiles = vec![of_type(0, "inuse_space", "bytes"), of_type(1, "inuse_objects", "count")];
+    let profiles = kinds::IN_USE.types.iter().map(of_type).collect();
     let resource = input.resource.attributes.iter().map(Into::into).collect();
     let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles };
     UnredactedProfiles::new(ProfilesData { dictionary: builder.dictionary, resources: vec![resource] })

@@ -9,6 +9,7 @@ use crate::resolve::stacks::{StackIndex, StackTable};
 use crate::resource::ResourceAttribute;
 use crate::runtime::Frame;
 use spanprof_profile::encode::pprof::names;
+use spanprof_profile::kinds::{self, ProfileKind, TypeShape};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
     AttributeSetId, Dictionary, Function, HeapAge, Line, LinkId, Location, LocationId, Profile, ProfilesData,
@@ -69,61 +70,19 @@ impl ClosedWindow<UnredactedProfiles> {
     }
 }
 
-/// One profile type of a sample kind.
-pub(super) struct ProfileType {
-    pub sample_type: (&'static str, &'static str),
-    pub period_type: (&'static str, &'static str),
-    /// Index of its value in [`SampleTotals::values`].
-    value: usize,
-    /// Type of the other value, if that is the exact measurement.
-    pub exact_type: Option<(&'static str, &'static str)>,
-}
-
-const fn profile_type(
-    value: usize,
-    sample_type: (&'static str, &'static str),
-    period: (&'static str, &'static str),
-) -> ProfileType {
-    ProfileType { sample_type, period_type: period, value, exact_type: None }
-}
-
-pub(super) fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
-    const NS: &str = "nanoseconds";
-    const CPU: &[ProfileType] = &[ProfileType {
-        sample_type: ("samples", "count"),
-        period_type: ("cpu", NS),
-        value: 0,
-        exact_type: Some(("cpu", NS)),
-    }];
-    const WALL: &[ProfileType] = &[profile_type(0, ("wall", NS), ("wall", NS))];
-    // Pyroscope groups the types by the period type; its dashboards call these groups `memory` and `mutex`.
-    const ALLOC: &[ProfileType] = &[
-        profile_type(0, ("alloc_space", "bytes"), ("memory", "bytes")),
-        profile_type(1, ("alloc_objects", "count"), ("memory", "bytes")),
-    ];
-    const IN_USE: &[ProfileType] = &[
-        profile_type(0, ("inuse_space", "bytes"), ("memory", "bytes")),
-        profile_type(1, ("inuse_objects", "count"), ("memory", "bytes")),
-    ];
-    const LOCK: &[ProfileType] = &[
-        profile_type(1, ("contentions", "count"), ("mutex", "count")),
-        profile_type(0, ("delay", NS), ("mutex", "count")),
-    ];
-    const EVENT_LOOP: &[ProfileType] = &[profile_type(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
-    const OFF_CPU: &[ProfileType] = &[profile_type(0, ("off_cpu", NS), ("off_cpu", NS))];
-    const GC: &[ProfileType] = &[profile_type(0, ("gc", NS), ("gc", NS))];
-    const THREADS: &[ProfileType] = &[profile_type(0, ("threads", "count"), ("threads", "count"))];
+/// The profiles of a kind of samples; `None` for samples that are not part of a profile.
+pub(super) fn profile_kind(kind: SampleKind) -> Option<&'static ProfileKind> {
     match kind {
-        SampleKind::Cpu => CPU,
-        SampleKind::Wall => WALL,
-        SampleKind::Alloc => ALLOC,
-        SampleKind::InUse => IN_USE,
-        SampleKind::Lock => LOCK,
-        SampleKind::EventLoop => EVENT_LOOP,
-        SampleKind::OffCpu => OFF_CPU,
-        SampleKind::Gc => GC,
-        SampleKind::Threads => THREADS,
-        SampleKind::RequestEnd => &[],
+        SampleKind::Cpu => Some(&kinds::CPU),
+        SampleKind::Wall => Some(&kinds::WALL),
+        SampleKind::Alloc => Some(&kinds::ALLOCATIONS),
+        SampleKind::InUse => Some(&kinds::IN_USE),
+        SampleKind::Lock => Some(&kinds::LOCK),
+        SampleKind::EventLoop => Some(&kinds::EVENT_LOOP),
+        SampleKind::OffCpu => Some(&kinds::OFF_CPU),
+        SampleKind::Gc => Some(&kinds::GC),
+        SampleKind::Threads => Some(&kinds::THREADS),
+        SampleKind::RequestEnd => None,
     }
 }
 
@@ -163,29 +122,30 @@ impl Window {
             // Samples that were held since an earlier window.
             let detailed_start_ns =
                 series.detailed.iter().map(|sample| sample.time_ns).min().map_or(start_ns, |first| first.min(start_ns));
-            for profile_type in profile_types(kind) {
+            let Some(of_kind) = profile_kind(kind) else { continue };
+            for shape in of_kind.shapes() {
                 let mut add_profile = |samples: Vec<Sample>, start_ns: u64, profile_id: [u8; 16], unix_ns: u64| {
                     profiles.push(Profile {
-                        sample_type: value_type(profile_type.sample_type),
-                        period_type: value_type(profile_type.period_type),
+                        sample_type: value_type(shape.sample_type),
+                        period_type: value_type(of_kind.period_type),
                         period: period as i64,
                         time_unix_nano: unix_ns,
                         duration_nano: now_ns.saturating_sub(start_ns).max(1),
                         profile_id,
                         samples,
-                        exact_type: profile_type.exact_type.map(value_type),
+                        exact_type: shape.exact.map(|(exact, _)| value_type(exact)),
                         attributes,
                         ..Profile::default()
                     });
                 };
                 if !series.entries.is_empty() {
-                    let samples = builder.samples(&series, profile_type);
+                    let samples = builder.samples(&series, shape);
                     let id = (builder.input.profile_id)();
                     add_profile(samples, start_ns, id, builder.unix_ns(start_ns));
                 }
                 // A profile of their own, because all samples of a profile should have timestamps, or none.
                 if !series.detailed.is_empty() {
-                    let samples = builder.detailed_samples(&series, profile_type);
+                    let samples = builder.detailed_samples(&series, shape);
                     let id = (builder.input.profile_id)();
                     add_profile(samples, detailed_start_ns, id, builder.unix_ns(detailed_start_ns));
                 }
@@ -246,22 +206,22 @@ impl ProfileBuilder<'_, '_> {
         }
     }
 
-    fn samples(&mut self, series: &Series, profile_type: &ProfileType) -> Vec<Sample> {
+    fn samples(&mut self, series: &Series, shape: TypeShape) -> Vec<Sample> {
         let mut entries: Vec<_> = series.entries.iter().collect();
         // Sorted, so that equal windows have equal bytes.
         entries.sort_unstable_by_key(|(key, _)| **key);
-        entries.into_iter().map(|(key, totals)| self.sample(key, totals, profile_type)).collect()
+        entries.into_iter().map(|(key, totals)| self.sample(key, totals, shape)).collect()
     }
 
-    fn sample(&mut self, key: &SampleKey, totals: &SampleTotals, profile_type: &ProfileType) -> Sample {
+    fn sample(&mut self, key: &SampleKey, totals: &SampleTotals, shape: TypeShape) -> Sample {
         let observed: Vec<_> = totals
             .observations
             .iter()
-            .filter(|(_, values)| values[profile_type.value] > 0)
-            .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[profile_type.value])))
+            .filter(|(_, values)| values[shape.value] > 0)
+            .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[shape.value])))
             .collect();
         let (timestamps_unix_nano, values) = match observed.is_empty() {
-            true => (Vec::new(), vec![signed(totals.values[profile_type.value])]),
+            true => (Vec::new(), vec![signed(totals.values[shape.value])]),
             false => observed.into_iter().unzip(),
         };
         Sample {
@@ -270,30 +230,24 @@ impl ProfileBuilder<'_, '_> {
             link: self.link(key.link),
             values,
             timestamps_unix_nano,
-            exact_value: if profile_type.exact_type.is_some() {
-                signed(totals.values[1 - profile_type.value])
-            } else {
-                0
-            },
+            exact_value: exact_value(shape, &totals.values),
         }
     }
 
     /// One sample for each raw sample: some receivers refuse several values with timestamps in one sample.
-    fn detailed_samples(&mut self, series: &Series, profile_type: &ProfileType) -> Vec<Sample> {
+    fn detailed_samples(&mut self, series: &Series, shape: TypeShape) -> Vec<Sample> {
         let mut detailed: Vec<_> = series.detailed.iter().collect();
         detailed.sort_by_key(|sample| (sample.key, sample.time_ns));
-        let has_exact = profile_type.exact_type.is_some();
-        let is_present = |sample: &&DetailedSample| {
-            sample.values[profile_type.value] > 0 || (has_exact && sample.values[1 - profile_type.value] > 0)
-        };
+        let is_present =
+            |sample: &&DetailedSample| sample.values[shape.value] > 0 || exact_value(shape, &sample.values) > 0;
         detailed.retain(is_present);
         let sample = |sample: &DetailedSample| Sample {
             stack: self.stack(sample.key.stack),
             attributes: self.attributes(&sample.key),
             link: self.link(sample.key.link),
-            values: vec![signed(sample.values[profile_type.value])],
+            values: vec![signed(sample.values[shape.value])],
             timestamps_unix_nano: vec![self.unix_ns(sample.time_ns)],
-            exact_value: if has_exact { signed(sample.values[1 - profile_type.value]) } else { 0 },
+            exact_value: exact_value(shape, &sample.values),
         };
         detailed.into_iter().map(sample).collect()
     }
@@ -380,6 +334,11 @@ pub(crate) fn frame_line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
 
 pub(super) fn value_type((kind, unit): (&str, &str)) -> ValueType {
     ValueType::new(kind, unit)
+}
+
+/// 0 for a type without an exact measurement.
+fn exact_value(shape: TypeShape, values: &[u64; 2]) -> i64 {
+    shape.exact.map_or(0, |(_, index)| signed(values[index]))
 }
 
 fn signed(value: u64) -> i64 {

@@ -2,7 +2,7 @@
 //! the same resolved samples: it has its own totals, remainders and counters, so the open window and its profile do not
 //! change. Stacks are indices into the drain's tables, so a collection closes a part whenever these are cleared.
 
-use super::close::{profile_types, value_type};
+use super::close::{profile_kind, value_type};
 use super::{CloseInput, ResolvedSample, Window, WindowSettings, MAX_ENTRIES};
 use crate::counters::Counters;
 use crate::hash::WordMap;
@@ -160,18 +160,19 @@ impl SampleCollection {
         }
         let settings = self.window.settings();
         for resource in &mut data.resources {
-            let types = kinds.iter().flat_map(|kind| profile_types(*kind).iter().map(move |of_kind| (*kind, of_kind)));
+            let kinds = kinds.iter().filter_map(|kind| Some((*kind, profile_kind(*kind)?)));
+            let types = kinds.flat_map(|(kind, named)| named.shapes().map(move |shape| (kind, named, shape)));
             let mut found = std::mem::take(&mut resource.profiles);
-            for (kind, profile_type) in types {
-                let sample_type = value_type(profile_type.sample_type);
+            for (kind, named, shape) in types {
+                let sample_type = value_type(shape.sample_type);
                 let before = resource.profiles.len();
                 resource.profiles.extend(found.extract_if(.., |profile| profile.sample_type == sample_type));
                 if resource.profiles.len() == before {
                     resource.profiles.push(Profile {
                         sample_type,
-                        period_type: value_type(profile_type.period_type),
+                        period_type: value_type(named.period_type),
                         period: settings.period(kind) as i64,
-                        exact_type: profile_type.exact_type.map(value_type),
+                        exact_type: shape.exact.map(|(exact, _)| value_type(exact)),
                         ..Profile::default()
                     });
                 }

@@ -1,10 +1,11 @@
 //! Differences of totals. Go's profiles of allocations and contention are totals since the start of the process; the
 //! difference of two successive ones is the profile of the interval between them.
 
+use spanprof_profile::kinds::{self, ProfileKind};
 use spanprof_profile::{transform, Profile, ProfilesData};
 
-/// Value types that are totals since the start of the process, unless the target has measured an interval (`?seconds=N`).
-const TOTAL_TYPES: [&str; 4] = ["alloc_objects", "alloc_space", "contentions", "delay"];
+/// Kinds whose values are totals since the start of the process, unless the target has measured an interval (`?seconds=N`).
+const TOTALS: [&ProfileKind; 2] = [&kinds::ALLOCATIONS, &kinds::LOCK];
 /// A process has restarted if its totals have decreased by more than one part in this number. Totals never decrease; Go
 /// scales them by estimates, whose rounding is far smaller.
 const RESTART_FRACTION: i64 = 100;
@@ -20,8 +21,9 @@ pub(super) struct TotalsDifference {
 /// Splits off the totals; the rest stays. `is_measured` states that an interval was requested. A target that ignores the
 /// request responds without a duration: Go states one for measurements only.
 pub(super) fn take_totals(data: &mut ProfilesData, is_measured: bool) -> ProfilesData {
-    let is_total =
-        |profile: &Profile| TOTAL_TYPES.contains(&profile.type_name()) && !(is_measured && profile.duration_nano > 0);
+    let is_total = |profile: &Profile| {
+        TOTALS.iter().any(|kind| kind.has(profile.type_name())) && !(is_measured && profile.duration_nano > 0)
+    };
     let mut totals = ProfilesData { dictionary: data.dictionary.clone(), resources: data.resources.clone() };
     retain(data, |profile| !is_total(profile));
     retain(&mut totals, is_total);

@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use spanprof_profile::{transform, Attribute, AttributeValue, ProfilesData, Scope};
+use spanprof_profile::{kinds, transform, Attribute, AttributeValue, ProfilesData, Scope};
 use spanprof_read::decode::{self, DecodeLimits, Format};
 
 use super::totals;
@@ -87,7 +87,7 @@ pub(super) fn scraped_window(
         profile.profile_id = random_id();
         // Go's mutex profile has the stacks of the holders, the block profile those of the waiting goroutines. The times are
         // the same ones, so they must not be added up.
-        if shape.name == "mutex" && matches!(profile.sample_type.kind.as_str(), "contentions" | "delay") {
+        if shape.name == "mutex" && kinds::LOCK.has(&profile.sample_type.kind) {
             profile.sample_type.kind.insert_str(0, "mutex_");
         }
     }

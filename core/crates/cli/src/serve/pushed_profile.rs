@@ -4,6 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use spanprof_profile::encode::pyroscope::label_name;
+use spanprof_profile::kinds::{self, ProfileKind};
 use spanprof_profile::{Attribute, Profile, ProfilesData, ValueType};
 
 const SERVICE: &str = "service.name";
@@ -13,15 +14,8 @@ const SERVICE_LABEL: &str = "service_name";
 const MAX_LABELS: usize = 64;
 /// Rate of folded stacks without one.
 const DEFAULT_RATE_HZ: u32 = 100;
-/// Types that agents append to the name of the service when they send folded stacks, with their units.
-const SUFFIXES: [(&str, &str); 6] = [
-    ("cpu", "nanoseconds"),
-    ("wall", "nanoseconds"),
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-];
+/// Kinds whose types agents append to the name of the service when they send folded stacks.
+const SUFFIXES: [&ProfileKind; 4] = [&kinds::CPU, &kinds::WALL, &kinds::ALLOCATIONS, &kinds::IN_USE];
 
 /// The labels of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,15 +80,15 @@ impl PushedSeries {
     /// `rate_hz` is the number of samples per second.
     pub fn take_folded_type(&mut self, units: &str, rate_hz: Option<u32>) -> Result<Profile, String> {
         let of_name = self.service.rsplit_once('.').and_then(|(service, suffix)| {
-            let found = SUFFIXES.iter().find(|(kind, _)| *kind == suffix)?;
-            Some((service.to_owned(), *found))
+            let found = SUFFIXES.iter().flat_map(|kind| kind.types).find(|of_kind| of_kind.name == suffix)?;
+            Some((service.to_owned(), (found.name, found.unit)))
         });
         let (kind, unit) = match (of_name, units) {
             (Some((service, of_name)), _) => {
                 self.service = service;
                 of_name
             }
-            (None, "" | "samples") => SUFFIXES[0],
+            (None, "" | "samples") => ("cpu", "nanoseconds"),
             (None, "objects") => ("alloc_objects", "count"),
             (None, "bytes") => ("alloc_space", "bytes"),
             (None, "lock_samples") => ("contentions", "count"),
@@ -136,7 +130,7 @@ impl PushedSeries {
                 time.complete(profile);
                 // Go's profile of mutexes has the stacks of their holders, that of blocked goroutines those of the waiting
                 // ones. The times are the same ones, so they must not be added up.
-                let is_wait = matches!(profile.sample_type.kind.as_str(), "contentions" | "delay");
+                let is_wait = kinds::LOCK.has(&profile.sample_type.kind);
                 if self.is_mutex && is_wait && !is_complete {
                     profile.sample_type.kind.insert_str(0, "mutex_");
                 }

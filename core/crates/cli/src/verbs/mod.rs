@@ -27,8 +27,7 @@ pub(crate) mod upload;
 use std::path::Path;
 
 use regex_lite::Regex;
-use spanprof_profile::transform;
-use spanprof_profile::ProfilesData;
+use spanprof_profile::{kinds, transform, ProfilesData};
 use spanprof_read::query::{self, Filter, FunctionLine, StackFilter};
 
 use empty_selection::nothing_passes;
@@ -148,12 +147,7 @@ fn passing(names: &[String], filter: &Filter, detail: Detail) -> Result<Profiles
 
 /// The error for a source without samples of a type.
 fn missing(name: &str, type_name: &str, data: &ProfilesData) -> Failure {
-    let key = match type_name {
-        "inuse_space" | "inuse_objects" | "alloc_space" | "alloc_objects" => Some("heap"),
-        "contentions" | "delay" => Some("lock"),
-        "cpu" | "wall" | "off_cpu" | "gc" | "threads" => Some(type_name),
-        _ => None,
-    };
+    let key = kinds::of_type(type_name).and_then(|kind| kind.key);
     let profiled = key.map(|key| format!(", or profile with {key}=true")).unwrap_or_default();
     Failure::new(format!("{name} has no samples of the type {type_name}"))
         .hint(format!("available: {}; choose one with --type{profiled}", contents(data)))

@@ -10,26 +10,6 @@ use super::otlp::{EncodedRequest, MAX_SAMPLES_PER_PROFILE};
 use super::pprof;
 use crate::*;
 
-/// The series, value type and period type of a profile type; `None` keeps the profile's own.
-struct SeriesType {
-    series: &'static str,
-    sample_type: Option<[&'static str; 2]>,
-    period_type: Option<[&'static str; 2]>,
-}
-
-fn series_type(type_name: &str) -> Option<SeriesType> {
-    let series = |series, sample_type, period_type| Some(SeriesType { series, sample_type, period_type });
-    match type_name {
-        "cpu" => series("process_cpu", None, None),
-        "alloc_space" | "alloc_objects" | "inuse_space" | "inuse_objects" => {
-            series("memory", None, Some(["space", "bytes"]))
-        }
-        "contentions" | "delay" => series("mutex", None, Some(["contentions", "count"])),
-        "threads" => series("goroutine", Some(["goroutine", "count"]), Some(["goroutine", "count"])),
-        _ => None,
-    }
-}
-
 /// Encodes into requests whose profiles have at most `max_bytes` each before compression, and at most
 /// [`MAX_SAMPLES_PER_PROFILE`] samples. Lossless; a profile of one sample is not split further.
 pub fn encode(data: ProfilesData, max_bytes: usize) -> Vec<EncodedRequest> {
@@ -39,15 +19,15 @@ pub fn encode(data: ProfilesData, max_bytes: usize) -> Vec<EncodedRequest> {
     for mut resource in resources {
         let mut groups: BTreeMap<String, Vec<Profile>> = BTreeMap::new();
         for mut profile in std::mem::take(&mut resource.profiles) {
-            let named = series_type(profile.type_name());
-            let series = match &named {
-                Some(named) => named.series.to_owned(),
+            let names = kinds::of_type(profile.type_name()).and_then(|kind| kind.pyroscope.as_ref());
+            let series = match names {
+                Some(names) => names.series.to_owned(),
                 None => label_name(profile.type_name()).into_owned(),
             };
-            if let Some([kind, unit]) = named.as_ref().and_then(|named| named.sample_type) {
+            if let Some((kind, unit)) = names.and_then(|names| names.sample_type) {
                 profile.sample_type = ValueType::new(kind, unit);
             }
-            if let Some([kind, unit]) = named.and_then(|named| named.period_type) {
+            if let Some((kind, unit)) = names.and_then(|names| names.period_type) {
                 profile.period_type = ValueType::new(kind, unit);
             }
             groups.entry(series).or_default().push(profile);

@@ -42,7 +42,7 @@ pub struct Sample {
 
 /// [`Profile::is_gauge`] of profiles of this type.
 pub fn is_gauge_type(type_name: &str) -> bool {
-    matches!(type_name, "inuse_space" | "inuse_objects" | "threads" | "goroutine")
+    type_name == "goroutine" || crate::kinds::of_type(type_name).is_some_and(|kind| kind.is_gauge)
 }
 
 /// Samples of one type over one window. Immutable once its window is closed.

@@ -8,7 +8,7 @@ use crate::*;
 
 /// Key of mergeable profiles of one resource and scope: equal types, period and attributes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct ProfileKind {
+struct MergeKey {
     sample_type: ValueType,
     period_type: ValueType,
     period: i64,
@@ -37,7 +37,7 @@ pub(crate) struct Merged {
 struct ResourceGroup {
     is_one_process: bool,
     kinds: Vec<Merged>,
-    by_kind: HashMap<ProfileKind, usize>,
+    by_kind: HashMap<MergeKey, usize>,
 }
 
 /// One request with the samples of all parts. The result is equivalent for every order of the parts.
@@ -76,7 +76,7 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesD
 impl ResourceGroup {
     fn add(&mut self, profile: &Profile, transfer: &mut Transfer<'_, '_>) {
         let empty = transfer.empty_profile(profile);
-        let kind = ProfileKind {
+        let kind = MergeKey {
             sample_type: empty.sample_type.clone(),
             period_type: empty.period_type.clone(),
             period: empty.period,

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use spanprof_profile::encode::{flamegraph, folded, pprof};
+use spanprof_profile::kinds::{self, ProfileKind};
 use spanprof_profile::{transform, LinkId, ProfilesData};
 
 use spanprof_aggregate::WindowSum;
 use spanprof_config::{Error, ErrorKind, OutputFormat};
 
-/// The profile type of a flame graph or of folded stacks: the first of these that has samples.
-const PREFERRED_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
+/// The kinds of which a flame graph or folded stacks show the first that has samples. At the end of a run, few objects are in use.
+const PREFERRED: [&ProfileKind; 4] = [&kinds::CPU, &kinds::WALL, &kinds::ALLOCATIONS, &kinds::IN_USE];
 
 fn encode(format: OutputFormat, data: &ProfilesData) -> Vec<u8> {
     match format {
@@ -40,7 +41,7 @@ pub(crate) fn flame_graph(data: &ProfilesData) -> String {
 
 fn type_shown(data: &ProfilesData) -> String {
     let types: BTreeSet<&str> = data.profiles().map(|(_, profile)| profile.type_name()).collect();
-    let preferred = PREFERRED_TYPES.into_iter().find(|name| types.contains(name));
+    let preferred = PREFERRED.into_iter().map(ProfileKind::default_type).find(|name| types.contains(name));
     preferred.or(types.first().copied()).unwrap_or_default().to_owned()
 }
 

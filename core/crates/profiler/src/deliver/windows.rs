@@ -16,6 +16,7 @@ use spanprof_export::{
 };
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::{pprof, pyroscope};
+use spanprof_profile::kinds;
 use spanprof_profile::transform::{refused_label_names, Reduction};
 use spanprof_profile::{Attribute, ProfilesData, ResourceProfiles};
 
@@ -367,13 +368,9 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
     names.into_iter().map(payload).collect()
 }
 
+/// The first part of the name of a file with profiles of a type.
 fn file_type(type_name: &str) -> &str {
-    match type_name {
-        "alloc_space" | "alloc_objects" => "allocs",
-        "inuse_space" | "inuse_objects" => "heap",
-        "contentions" | "delay" => "lock",
-        other => other,
-    }
+    kinds::of_type(type_name).map_or(type_name, |kind| kind.name)
 }
 
 fn export_destination(destination: DestinationConfig, config: &Config) -> Destination {

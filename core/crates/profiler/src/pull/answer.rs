@@ -146,7 +146,7 @@ impl Session {
             SampleKind::Lock => config.lock,
             _ => config.threads,
         };
-        let key = name.key();
+        let key = name.shown_kind().key.unwrap_or_default();
         if !is_on {
             return Some(format!("{} is off: set {key}=true", name.text()));
         }
@@ -231,7 +231,7 @@ const PPROF: &str = "application/octet-stream";
 fn encoded(data: ProfilesData, request: &ProfileRequest, config: &Config) -> HttpResponse {
     let file = DestinationConfig::new(DestinationType::File);
     let mut data = reduction::of_destination(&file, config).apply(data);
-    let default = request.name.default_sample_type();
+    let default = request.name.shown_kind().default_type();
     let attribute = data.dictionary.attribute(pprof::names::DEFAULT_SAMPLE_TYPE, Value::String(default), "");
     let attributes = data.dictionary.attribute_set(&[attribute]);
     for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles).take(1) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{HttpRequest, HttpResponse};
+use spanprof_profile::kinds::{self, ProfileKind};
 use spanprof_signal::SampleKind;
 
 /// Longest duration of a pull.
@@ -54,14 +55,15 @@ impl ProfileName {
         }
     }
 
-    /// The configuration key that turns its samples on.
-    pub fn key(self) -> &'static str {
+    /// The kind that readers show first.
+    pub fn shown_kind(self) -> &'static ProfileKind {
         match self {
-            Self::Profile => "cpu",
-            Self::Wall => "wall",
-            Self::Heap | Self::Allocs => "heap",
-            Self::Block | Self::Mutex => "lock",
-            Self::Goroutine | Self::Threads => "threads",
+            Self::Profile => &kinds::CPU,
+            Self::Wall => &kinds::WALL,
+            Self::Heap => &kinds::IN_USE,
+            Self::Allocs => &kinds::ALLOCATIONS,
+            Self::Block | Self::Mutex => &kinds::LOCK,
+            Self::Goroutine | Self::Threads => &kinds::THREADS,
         }
     }
 
@@ -73,18 +75,6 @@ impl ProfileName {
             Self::Heap | Self::Allocs => &[SampleKind::Alloc, SampleKind::InUse],
             Self::Block | Self::Mutex => &[SampleKind::Lock],
             Self::Goroutine | Self::Threads => &[SampleKind::Threads],
-        }
-    }
-
-    /// The sample type that readers show first.
-    pub fn default_sample_type(self) -> &'static str {
-        match self {
-            Self::Profile => "cpu",
-            Self::Wall => "wall",
-            Self::Heap => "inuse_space",
-            Self::Allocs => "alloc_space",
-            Self::Block | Self::Mutex => "delay",
-            Self::Goroutine | Self::Threads => "threads",
         }
     }
 
