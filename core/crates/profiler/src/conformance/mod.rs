@@ -80,7 +80,7 @@ impl ScriptedEngine {
         let resource = system.resource(config, runtime.resource_attributes(), &mut redactor);
         let counters = Arc::new(Counters::default());
         let engine = Engine::new(
-            engine_settings(config),
+            engine_settings(config, None),
             system_access(),
             runtime.clone(),
             resource,

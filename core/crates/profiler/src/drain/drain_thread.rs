@@ -107,7 +107,7 @@ struct DrainThread<'a> {
 impl<'a> DrainThread<'a> {
     fn new(session: &'a Session, config: &Config) -> Self {
         let engine = Engine::new(
-            engine_settings(config),
+            engine_settings(config, spanprof_os::cpu_quota()),
             system_access(),
             session.runtime.clone(),
             session.resource.clone(),
@@ -403,11 +403,12 @@ impl<'a> DrainThread<'a> {
     /// Applies a change between the samples before and after its position.
     fn reconfigure(&mut self, change: &ConfigChange) {
         self.drain_up_to(change.position);
+        let settings = engine_settings(&change.config, spanprof_os::cpu_quota());
         if let Some((run_number, account)) = change.ended_clocks {
             self.follow_account(run_number);
             self.engine.add_unattributed_at_end(account.unattributed_ns(), spanprof_os::monotonic_ns());
             self.close(None, None, true);
-        } else if change.ends_window || self.engine.needs_new_window(&engine_settings(&change.config)) {
+        } else if change.ends_window || self.engine.needs_new_window(&settings) {
             let clocks = self.session.clocks.load_full();
             self.follow_account_of(&clocks);
             self.close(clocks.map(|clocks| clocks.account()), None, true);
@@ -415,7 +416,7 @@ impl<'a> DrainThread<'a> {
         if change.ends_window {
             self.engine.begin_at(spanprof_os::monotonic_ns());
         }
-        self.engine.apply(engine_settings(&change.config), spanprof_os::monotonic_ns());
+        self.engine.apply(settings, spanprof_os::monotonic_ns());
         self.engine.set_comment(change.comment.clone());
         self.session.update_wall();
     }

@@ -10,11 +10,12 @@ use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
 
 use crate::deliver::reduction;
+use crate::wall::pace;
 
-/// What `config` sets.
-pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
+/// What `config` sets, in a process with a CPU quota of `processors`.
+pub(crate) fn engine_settings(config: &Config, processors: Option<f64>) -> EngineSettings {
     EngineSettings {
-        window: window_settings(config),
+        window: window_settings(config, processors),
         max_stacks: config.max_stacks,
         heap_interval: config.heap_interval,
         heap_live_samples: config.heap_live_samples as usize,
@@ -27,10 +28,10 @@ pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
     }
 }
 
-fn window_settings(config: &Config) -> WindowSettings {
+fn window_settings(config: &Config, processors: Option<f64>) -> WindowSettings {
     WindowSettings {
         cpu_period_ns: 1_000_000_000 / u64::from(config.sample_rate.max(1)),
-        wall_period_ns: 1_000_000_000 / u64::from(config.wall_rate.unwrap_or(config.sample_rate).max(1)),
+        wall_period_ns: pace::base_ns(config, processors),
         heap_interval_bytes: config.heap_interval,
         interval_ns: config.upload_interval.as_nanos() as u64,
         keep_timestamps: config.keep_timestamps,
@@ -103,6 +104,17 @@ pub fn native_frame(pc: u64) -> Option<spanprof_aggregate::runtime::Frame> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_period_of_wall_samples_is_the_interval_of_the_sampler() {
+        let period_ns = |config: &Config, quota| engine_settings(config, quota).window.wall_period_ns;
+        let fast = Config { sample_rate: 10_000, wall: true, ..Config::default() };
+        assert_eq!(period_ns(&fast, None), 1_000_000, "the wall sampler takes at most 1,000 samples per second");
+        let own = Config { wall_rate: Some(50), ..fast };
+        assert_eq!(period_ns(&own, None), 20_000_000);
+        assert_eq!(period_ns(&own, Some(0.5)), 40_000_000, "half as many under a quota of half a processor");
+        assert_eq!(period_ns(&own, Some(4.0)), 20_000_000);
+    }
 
     #[test]
     fn native_code_has_the_name_of_its_exported_symbol() {

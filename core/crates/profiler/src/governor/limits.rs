@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{wall_rate, Governor, SheddingCause, MIN_RATE_HZ, SHED_HEAP_FACTOR};
+use crate::wall::pace;
+
+use super::{Governor, SheddingCause, MIN_RATE_HZ, SHED_HEAP_FACTOR};
 use spanprof_config::{Config, ConfigSource};
 
 /// Why an effective value differs from the configured one.
@@ -71,7 +73,7 @@ impl Governor {
             config.heap_interval = requested.heap_interval.saturating_mul(SHED_HEAP_FACTOR).min(MAX_HEAP_INTERVAL);
         }
         // A wall rate that follows `sample_rate` follows the configured one.
-        let rate = wall_rate(requested);
+        let rate = pace::rate_hz(requested);
         let limited = ((f64::from(rate) * self.wall_factor) as u32).max(1);
         if requested.wall_rate.is_some() || limited < rate || config.sample_rate != requested.sample_rate {
             config.wall_rate = Some(limited);
@@ -100,8 +102,8 @@ impl Governor {
         if effective.upload_interval != requested.upload_interval {
             parts.push(format!("upload_interval={}", effective.upload_interval.as_secs_f64()));
         }
-        if effective.wall && wall_rate(&effective) != wall_rate(requested) {
-            parts.push(format!("wall_rate={} (configured {})", wall_rate(&effective), wall_rate(requested)));
+        if effective.wall && pace::rate_hz(&effective) != pace::rate_hz(requested) {
+            parts.push(format!("wall_rate={} (configured {})", pace::rate_hz(&effective), pace::rate_hz(requested)));
         }
         let shed = self.shed_types(requested);
         if !shed.is_empty() {

@@ -10,6 +10,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
+use crate::wall::pace;
 use spanprof_config::Config;
 
 pub(crate) use limits::Limit;
@@ -213,7 +214,7 @@ impl Governor {
         let wall = shares.wall.min((available - cpu).max(0.0));
         let ratio = |allowed: f64, cost: f64| if cost > 0.0 { allowed / cost } else { 1.0 };
         self.cpu_factor = (self.cpu_factor * ratio(cpu, shares.handler)).max(min_cpu_factor(config));
-        let wall_floor = 1.0 / f64::from(wall_rate(config));
+        let wall_floor = 1.0 / f64::from(pace::rate_hz(config));
         let was_at_floor = self.wall_factor <= wall_floor;
         self.wall_factor = match (self.wall_factor * ratio(wall, shares.wall)).max(wall_floor) {
             _ if was_at_floor && shares.wall > wall => {
@@ -267,7 +268,7 @@ impl Governor {
         if *self == before && self.wall_factor == 0.0 {
             let share = self.paused_wall_share * load.threads as f64;
             if budget.is_none_or(|(shares, target)| shares.total() + share <= target) {
-                self.wall_factor = 1.0 / f64::from(wall_rate(config));
+                self.wall_factor = 1.0 / f64::from(pace::rate_hz(config));
             }
         } else if *self == before && self.wall_factor < 1.0 {
             if let Some(rise) = rise_of(|shares| shares.wall) {
@@ -332,9 +333,4 @@ fn rate_ratio(config: &Config) -> f64 {
 
 fn min_cpu_factor(config: &Config) -> f64 {
     f64::from(MIN_RATE_HZ.min(config.sample_rate)) / f64::from(config.sample_rate)
-}
-
-/// The configured wall rate.
-pub(crate) fn wall_rate(config: &Config) -> u32 {
-    config.wall_rate.unwrap_or(config.sample_rate).clamp(1, 1000)
 }

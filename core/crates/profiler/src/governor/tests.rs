@@ -41,7 +41,7 @@ impl SimulatedHost {
         let windows =
             if nth.is_multiple_of(every) { (seconds / effective.upload_interval.as_secs_f64()).max(1.0) } else { 0.0 };
         let walked = self.threads.min(f64::from(effective.wall_max_threads));
-        let walls = if effective.wall { f64::from(wall_rate(effective)) * walked } else { 0.0 };
+        let walls = if effective.wall { f64::from(pace::rate_hz(effective)) * walked } else { 0.0 };
         let cost = OverheadCost {
             handler_ns: (f64::from(effective.sample_rate) * self.busy * self.sample_ns * seconds) as u64,
             wall_ns: (walls * self.walk_ns * seconds) as u64,

@@ -210,7 +210,7 @@ fn append_governor(session: &Session, stats: &mut Stats) {
     }
     stats.text("governor.shed", governor.shed_types(&requested).join(","));
     stats.count("governor.sample_rate", u64::from(config.sample_rate));
-    stats.count("governor.wall_rate", u64::from(crate::governor::wall_rate(&config)));
+    stats.count("governor.wall_rate", u64::from(crate::wall::pace::rate_hz(&config)));
 }
 
 #[cfg(test)]

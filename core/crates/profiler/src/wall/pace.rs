@@ -10,9 +10,12 @@
 //! independently of later observations. The mean is then unbiased for any behavior of the thread, and at most one interval
 //! is charged to a wrong stack.
 
+use spanprof_config::Config;
 use spanprof_signal::Sequence;
 use std::time::Duration;
 
+/// Highest rate, for any `sample_rate`.
+pub(crate) const MAX_RATE_HZ: u32 = 1000;
 /// Longest base interval, for any CPU quota.
 const MAX_BASE_NS: u64 = 2_000_000_000;
 /// An idle process uses at most this fraction of one processor: 1 / `IDLE_CPU_DIVISOR`.
@@ -57,9 +60,14 @@ impl Elapsed {
     }
 }
 
-/// The interval of a configured rate in a process with a CPU quota of `processors`.
-pub(crate) fn base_ns(rate_hz: u32, processors: Option<f64>) -> u64 {
-    let full_ns = 1e9 / f64::from(rate_hz.clamp(1, 1000));
+/// The configured rate of the wall sampler, Hz.
+pub(crate) fn rate_hz(config: &Config) -> u32 {
+    config.wall_rate.unwrap_or(config.sample_rate).clamp(1, MAX_RATE_HZ)
+}
+
+/// The interval of the wall sampler in a process with a CPU quota of `processors`: also the period of its samples.
+pub(crate) fn base_ns(config: &Config, processors: Option<f64>) -> u64 {
+    let full_ns = 1e9 / f64::from(rate_hz(config));
     ((full_ns / processors.map_or(1.0, |quota| quota.min(1.0))) as u64).min(MAX_BASE_NS)
 }
 
@@ -133,6 +141,10 @@ mod tests {
     const MAX: Duration = Duration::from_millis(140);
     const MAX_NS: u64 = MAX.as_nanos() as u64;
 
+    fn of_rate(rate_hz: u32) -> Config {
+        Config { wall_rate: Some(rate_hz), ..Config::default() }
+    }
+
     /// The next planned tick; returns its time.
     fn tick(pace: &mut Pace, random: &mut Sequence, is_at_rest: bool, cpu_ns: u64) -> (u64, Elapsed) {
         let now_ns = pace.plan(BASE_NS, random);
@@ -174,10 +186,10 @@ mod tests {
     #[test]
     fn a_cpu_quota_below_one_processor_reduces_the_rate_by_the_same_factor() {
         assert_eq!(
-            [None, Some(4.0), Some(0.5), Some(0.1)].map(|quota| base_ns(100, quota)),
+            [None, Some(4.0), Some(0.5), Some(0.1)].map(|quota| base_ns(&of_rate(100), quota)),
             [10, 10, 20, 100].map(|ms| ms * 1_000_000)
         );
-        assert_eq!(base_ns(1, Some(0.000_1)), MAX_BASE_NS);
+        assert_eq!(base_ns(&of_rate(1), Some(0.000_1)), MAX_BASE_NS);
     }
 
     #[test]

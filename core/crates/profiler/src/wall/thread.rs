@@ -162,8 +162,7 @@ impl WallControl {
     fn sleep(&self, sampler: &mut WallSampler) -> (WallDemand, bool, Option<Release>) {
         let mut requests = self.lock();
         let config = &requests.demand.config;
-        let rate_hz = config.wall_rate.unwrap_or(config.sample_rate);
-        let base_ns = wall_pace::base_ns(rate_hz, sampler.processors);
+        let base_ns = wall_pace::base_ns(config, sampler.processors);
         let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
         loop {
             let left_ns = next_tick_ns.saturating_sub(spanprof_os::monotonic_ns());

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{failed, log_change, refused};
 use crate::http::message::{HttpRequest, HttpResponse};
 use crate::session::Session;
+use crate::wall::pace;
 use spanprof_config::{Burst, ConfigSource, ConfigValue};
 
 /// Duration and rate without parameters.
@@ -42,8 +43,7 @@ pub(crate) fn begin(session: &Session, request: &HttpRequest) -> Result<(), Http
     let changed = session.change(|running| {
         let lasting = running.lasting();
         // The wall rate follows `sample_rate` unless it is set; the rate is that of CPU samples.
-        let wall_rate = lasting.wall_rate.unwrap_or(lasting.sample_rate).min(MAX_RATE_HZ);
-        let rates = [("sample_rate", rate_hz), ("wall_rate", wall_rate)];
+        let rates = [("sample_rate", rate_hz), ("wall_rate", pace::rate_hz(lasting))];
         let rates = rates.map(|(key, rate)| (key.to_owned(), ConfigValue::Int(rate.into())));
         // A burst is an order to spend more than the budget.
         let budget = [("cpu_budget".to_owned(), ConfigValue::Int(0))];
