@@ -7,7 +7,7 @@
 use jni::objects::{JByteArray, JLongArray};
 use jni::sys::{jlong, jobject};
 use jni::{Env, EnvUnowned};
-use spanprof_config::{snake_case, BindingOption, Config, ConfigValue, Error, OptionValues, KEYS};
+use spanprof_config::{snake_case, BindingOption, Config, ConfigValue, Error, OptionValues, Shape, KEYS};
 use spanprof_profiler::binding::{count_failed_call, Binding, KeyCase};
 
 use crate::context::ContextWords;
@@ -57,7 +57,7 @@ fn is_key(name: &str) -> bool {
 }
 
 fn takes_map(name: &str) -> bool {
-    KEYS.iter().any(|key| key.name == name && key.type_name == "map of text")
+    KEYS.iter().any(|key| key.name == name && key.shape == Shape::TextMap)
 }
 
 /// The options of the native agent as settings in code.

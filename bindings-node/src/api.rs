@@ -9,6 +9,7 @@
 //!   Otherwise keep `contextArray()[0]` up to date (async_hooks `before`), or call `setCurrent(id)` where it is null.
 //! * A context id is a number up to 2^53; 0 means no labels and no span. The storage holds the id itself.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -299,8 +300,8 @@ pub fn setting(key: String) -> Option<String> {
 
 /// Every configuration key in snake_case, flat: name, type, description.
 #[napi]
-pub fn config_keys() -> Vec<&'static str> {
-    binding::config_keys().flatten().collect()
+pub fn config_keys() -> Vec<String> {
+    binding::config_keys().flatten().map(Cow::into_owned).collect()
 }
 
 /// A context id for a label set and a span; ids in hex, or absent.

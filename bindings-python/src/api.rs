@@ -2,6 +2,7 @@
 //! arguments, calls the core with the GIL released and converts the result. Not here: contexts and labels
 //! ([`crate::context`]).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,8 +198,8 @@ pub fn pull<'py>(
 
 /// Every configuration key: name, type of its value, description.
 #[pyfunction]
-pub fn config_keys() -> Vec<(&'static str, &'static str, &'static str)> {
-    binding::config_keys().map(|[name, type_name, doc]| (name, type_name, doc)).collect()
+pub fn config_keys() -> Vec<(String, String, String)> {
+    binding::config_keys().map(|key| key.map(Cow::into_owned).into()).collect()
 }
 
 /// In a forked child, on its only thread: restarts the profiler if it ran in the parent.

@@ -48,7 +48,7 @@ pub mod config {
         camel_case, from_json, in_camel_case, process_environment, snake_case, BindingOption, Bounds, Clock,
         Compression, Config, ConfigBuilder, ConfigPatch, ConfigSource, ConfigValue, CpuShare, DestinationConfig,
         DestinationType, DutyCycle, Environment, Headers, Key, LabelNames, LinkDetail, OptionValues, Profiles,
-        Protocol, Proxies, RedactionRules, SampleRetention, SecretText, SettingValue, TailDuration, KEYS,
+        Protocol, Proxies, RedactionRules, SampleRetention, SecretText, SettingValue, Shape, TailDuration, KEYS,
     };
 }
 

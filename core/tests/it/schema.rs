@@ -18,29 +18,37 @@ fn value(yaml: &str) -> Value {
     serde_norway::from_str(yaml).unwrap()
 }
 
-/// The YAML blocks of a document.
-fn blocks(document: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(documents().join(document)).unwrap();
-    let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    // Other programs have configuration files too.
-    blocks.filter(|block| !block.contains("receivers:")).map(str::to_owned).collect()
+/// The files of spanprof in every page, each with the name of its page.
+fn documented_files() -> Vec<(String, String)> {
+    // Configuration of other programs, of `spanprof scrape`, and of `spanprof check --redaction`.
+    let is_other = |block: &str| {
+        let names = ["receivers:", "service:", "targets:", "redaction_cases:"];
+        block.lines().any(|line| names.iter().any(|name| line.starts_with(name)))
+    };
+    let mut files = Vec::new();
+    for page in std::fs::read_dir(documents()).unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(text) = std::fs::read_to_string(&page) else { continue };
+        let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let name = page.file_name().unwrap().to_string_lossy().into_owned();
+        files.extend(blocks.filter(|block| !is_other(block)).map(|block| (name.clone(), block.to_owned())));
+    }
+    files
 }
 
 #[test]
 fn every_documented_file_is_valid_and_loads_without_a_warning() {
     let validator = validator();
     let path = std::env::temp_dir().join(format!("spanprof-schema-{}.yaml", std::process::id()));
-    let mut count = 0;
-    for block in blocks("configuration.md").into_iter().chain(blocks("control.md")) {
-        let errors: Vec<_> = validator.iter_errors(&value(&block)).map(|error| error.to_string()).collect();
-        assert_eq!(errors, [""; 0], "{block}");
-        std::fs::write(&path, &block).unwrap();
+    let files = documented_files();
+    for (page, block) in &files {
+        let errors: Vec<_> = validator.iter_errors(&value(block)).map(|error| error.to_string()).collect();
+        assert_eq!(errors, [""; 0], "{page}: {block}");
+        std::fs::write(&path, block).unwrap();
         let file = ("config_file".to_owned(), ConfigValue::Text(path.to_string_lossy().into_owned()));
-        assert_eq!(Config::load(&[file], &Environment::new()).unwrap().warnings, [""; 0], "{block}");
-        count += 1;
+        assert_eq!(Config::load(&[file], &Environment::new()).unwrap().warnings, [""; 0], "{page}: {block}");
     }
     std::fs::remove_file(path).unwrap();
-    assert!(count >= 3, "{count} examples");
+    assert!(files.len() >= 15, "{files:?}");
 }
 
 #[test]
@@ -63,6 +71,9 @@ fn values_of_the_wrong_type_and_unknown_names_are_refused() {
         "profiling: {cpu: {sample_rate: 100}, conditional: {slow_request_threshold: 500ms, cpu_threshold_percent: 80}}",
         "event_loop_block: 20",
         "destinations: [{type: otlp, endpoint: 'https://c:4318'}]",
+        "destinations: [{type: pyroscope, tenant_id: a, basic_auth_user: 7, basic_auth_password: b}]",
+        "redaction_rules: [{where: [function, file], match: 'u[0-9]+', action: hash}]",
+        "tail_duration: p99",
     ] {
         assert!(accepted(valid), "{valid}");
     }
@@ -82,6 +93,9 @@ fn values_of_the_wrong_type_and_unknown_names_are_refused() {
         "destinations: [{type: pigeon}]",
         "destinations: [{endpoint: x}]",
         "destinations: [{type: otlp, directry: d}]",
+        "destinations: [{type: otlp, tenant_id: {a: b}}]",
+        "redaction_rules: [{where: function, type: otlp}]",
+        "tail_duration: p98",
         "[a]",
     ] {
         assert!(!accepted(wrong), "{wrong}");

@@ -35,5 +35,6 @@ pub use types::pull::PullAddress;
 pub use types::redaction::{RedactionRules, SecretText};
 pub use types::retention::{CpuShare, SampleRetention, TailDuration};
 pub use types::setting::SettingValue;
+pub use types::shape::Shape;
 pub use types::value::ConfigValue;
 pub use types::yaml::value as yaml_value;

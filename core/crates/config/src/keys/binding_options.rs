@@ -61,10 +61,10 @@ impl OptionValues {
     /// The possible values, for "must be …".
     pub(crate) fn expected(self) -> String {
         match self {
-            Self::Flag => bool::TYPE.to_owned(),
+            Self::Flag => bool::SHAPE.expected(),
             Self::Number { min, max, unit } => format!("a number between {min} and {max} {unit}"),
             Self::Choice(words) => words.join(" or "),
-            Self::Text => String::TYPE.to_owned(),
+            Self::Text => String::SHAPE.expected(),
         }
     }
 }

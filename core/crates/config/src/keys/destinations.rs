@@ -6,7 +6,8 @@ use crate::keys::table::KEYS;
 use crate::types::basic_auth::basic_authorization;
 use crate::types::choices::{DestinationConfig, DestinationType};
 use crate::types::endpoint;
-use crate::types::value::{with_article, ConfigType, ConfigValue};
+use crate::types::shape::Shape;
+use crate::types::value::{ConfigType, ConfigValue};
 use crate::types::yaml::list_of;
 
 /// Keys of an entry, with the corresponding key of the top level.
@@ -41,7 +42,7 @@ pub(crate) const ENTRY_KEYS: &[(&str, &str)] = &[
 ];
 
 impl ConfigType for Vec<DestinationConfig> {
-    const TYPE: &'static str = "list of maps";
+    const SHAPE: Shape = Shape::Destinations;
     const SECRET: bool = true;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
@@ -67,7 +68,7 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
     let ConfigValue::Map(pairs) = value else { return Err("it must be a map".to_owned()) };
     let destination_type = pairs.iter().find(|(key, _)| key == "type").map(|(_, value)| value);
     let Some(destination_type) = destination_type.and_then(DestinationType::from_value) else {
-        return Err(format!("`type` must be {}", DestinationType::TYPE));
+        return Err(format!("`type` must be {}", DestinationType::SHAPE.expected()));
     };
     let mut entry = DestinationConfig::new(destination_type);
     let (mut tenant_id, mut user, mut password) = (None, None, None);
@@ -116,7 +117,7 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
 
 /// The value of one key, within the bounds of the key at the top level.
 fn read<T: ConfigType>(name: &str, value: &ConfigValue) -> Result<Option<T>, String> {
-    let Some(typed) = T::from_value(value) else { return Err(format!("`{name}` must be {}", with_article(T::TYPE))) };
+    let Some(typed) = T::from_value(value) else { return Err(format!("`{name}` must be {}", T::SHAPE.expected())) };
     if name == "endpoint" {
         endpoint::check(&typed.to_text()).map_err(|problem| format!("`endpoint` {}", problem.message))?;
     }

@@ -1,6 +1,6 @@
 //! One row of the table of configuration keys. Called by the modules of the configuration. Not here: the table (`keys`).
 
-use crate::types::value::with_article;
+use crate::types::shape::Shape;
 
 /// Smallest and largest value of a key, in its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,8 +23,8 @@ impl Bounds {
 pub struct Key {
     /// Name in code and files; in the environment with the prefix `SPANPROF_` and in upper case.
     pub name: &'static str,
-    /// Type of its value.
-    pub type_name: &'static str,
+    /// The values that it takes.
+    pub shape: Shape,
     /// Unit of its value; empty when it has none.
     pub unit: &'static str,
     /// Smallest and largest value.
@@ -51,7 +51,7 @@ impl Key {
 
     /// The type of its value and its bounds, for "must be …".
     pub(crate) fn expected(&self) -> String {
-        let type_name = with_article(self.type_name);
-        self.range().map_or(type_name.clone(), |range| format!("{type_name} between {range}"))
+        let values = self.shape.expected();
+        self.range().map_or(values.clone(), |range| format!("{values} between {range}"))
     }
 }

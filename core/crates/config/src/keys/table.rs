@@ -15,8 +15,9 @@ use crate::types::pull::check_pull;
 use crate::types::redaction::{RedactionRules, SecretText};
 use crate::types::retention::{CpuShare, SampleRetention, TailDuration};
 use crate::types::setting::SettingValue;
+use crate::types::shape::Shape;
 use crate::types::share::percent_hint;
-use crate::types::value::{ConfigType, ConfigValue, SHARE_TYPE};
+use crate::types::value::{ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
 use spanprof_export::Secret;
 use spanprof_profile::redact::RedactionTarget;
@@ -37,7 +38,7 @@ impl Key {
     /// The error about a value outside its bounds; `origin` is the source of the value, or empty.
     pub(crate) fn out_of_bounds(&self, shown: &str, origin: &str) -> Error {
         let range = self.range().unwrap_or_default();
-        let is_share = |_: &Bounds| self.type_name == SHARE_TYPE;
+        let is_share = |_: &Bounds| self.shape == Shape::Share;
         let percent = self.bounds.filter(is_share).map(|bounds| percent_hint(shown, bounds.max)).unwrap_or_default();
         Error::new(
             ErrorKind::InvalidConfig,
@@ -152,7 +153,7 @@ macro_rules! config_keys {
         /// Every key, in the order of the reference page.
         pub const KEYS: &[Key] = &[$(Key {
             name: stringify!($name),
-            type_name: <$type as ConfigType>::TYPE,
+            shape: <$type as ConfigType>::SHAPE,
             unit: $unit,
             bounds: $bounds,
             live: $live,

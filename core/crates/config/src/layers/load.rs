@@ -300,6 +300,7 @@ impl ConfigBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::shape::Shape;
 
     fn environment(pairs: &[(&str, &str)]) -> Environment {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -344,7 +345,7 @@ mod tests {
     fn the_default_of_every_key_can_be_parsed_from_its_text() {
         for (key, text, _) in Config::default().entries() {
             let Some(known) = KEYS.iter().find(|known| known.name == key) else { panic!("{key} has no documentation") };
-            if text.is_empty() || known.type_name == "list of maps" {
+            if text.is_empty() || matches!(known.shape, Shape::Destinations | Shape::RedactionRules) {
                 continue;
             }
             let mut config = Config::default();

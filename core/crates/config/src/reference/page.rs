@@ -119,7 +119,7 @@ impl Config {
                 key.name,
                 if key.live { " *" } else { "" },
                 key.environment_name(),
-                key.type_name,
+                key.shape.name(),
                 default,
                 bounds,
                 key.doc.trim(),

@@ -4,10 +4,12 @@
 use serde_json::{json, Map, Value};
 
 use crate::keys::destinations::ENTRY_KEYS;
-use crate::keys::key::Key;
+use crate::keys::key::{Bounds, Key};
 use crate::keys::nested::{nested_names, CPU_PERCENT, WRAPPERS};
 use crate::keys::table::{Config, KEYS};
-use crate::types::value::SHARE_TYPE;
+use crate::types::choices::DestinationType;
+use crate::types::shape::Shape;
+use spanprof_profile::redact::RedactionRule;
 
 /// Text of a whole number, with an optional unit of bytes.
 const WHOLE_NUMBER: &str = "^\\s*\\d+\\s*([kKmMgG][iI]?[bB])?\\s*$";
@@ -76,47 +78,60 @@ fn of_key(key: &Key) -> Value {
     schema
 }
 
-/// The values of a key's type. Every type has a form as text, for variables; an empty value is that of the lower layers.
+/// The values of a key. An empty value is that of the lower layers.
 fn of_type(key: &Key) -> Value {
-    let null = json!({ "type": "null" });
-    let bounded = |type_name: &str| match key.bounds {
+    of_shape(key.shape, key.bounds)
+}
+
+fn of_shape(shape: Shape, bounds: Option<Bounds>) -> Value {
+    let bounded = |type_name: &str| match bounds {
         Some(bounds) => json!({ "type": type_name, "minimum": bounds.min, "maximum": bounds.max }),
         None => json!({ "type": type_name }),
     };
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
-    let forms = match key.type_name {
-        "true or false" => vec![json!({ "type": "boolean" }), json!({ "enum": [0, 1] }), text(SWITCH)],
-        "whole number" => vec![bounded("integer"), text(WHOLE_NUMBER)],
-        "number" => vec![bounded("number"), text(NUMBER)],
-        SHARE_TYPE => vec![bounded("number"), text(SHARE)],
-        "text" => vec![json!({ "type": ["string", "number", "boolean"] })],
-        "text such as 15s/5m" => {
-            let duration = NUMBER.trim_start_matches("^").trim_end_matches("$");
+    let maps = |item: Value| vec![json!({ "type": "array", "items": item }), json!({ "type": "string" })];
+    let forms = match shape {
+        Shape::Switch => vec![json!({ "type": "boolean" }), json!({ "enum": [0, 1] }), text(SWITCH)],
+        Shape::WholeNumber => vec![bounded("integer"), text(WHOLE_NUMBER)],
+        Shape::Number => vec![bounded("number"), text(NUMBER)],
+        Shape::NumberOr(words) => vec![bounded("number"), text(NUMBER), json!({ "enum": words })],
+        Shape::Share => vec![bounded("number"), text(SHARE)],
+        Shape::Text => vec![scalar()],
+        Shape::DutyCycle => {
+            let duration = NUMBER.trim_start_matches('^').trim_end_matches('$');
             vec![text(&format!("^{duration}/{duration}$"))]
         }
-        "map of text" => {
-            let values = json!({ "type": ["string", "number", "boolean"] });
-            vec![json!({ "type": "object", "additionalProperties": values }), json!({ "type": "string" })]
+        Shape::TextMap => {
+            vec![json!({ "type": "object", "additionalProperties": scalar() }), json!({ "type": "string" })]
         }
-        "list of maps" => vec![json!({ "type": "array", "items": destination() }), json!({ "type": "string" })],
-        // `default or all`, `auto, perf or sigtrap`
-        choice if choice.contains(" or ") && key.bounds.is_none() => {
-            let words: Vec<_> = choice.split([',', ' ']).filter(|word| !word.is_empty() && *word != "or").collect();
-            vec![json!({ "enum": words })]
-        }
-        _ => return json!({}),
+        Shape::Choice(words) => vec![json!({ "enum": words })],
+        Shape::Destinations => maps(destination()),
+        Shape::RedactionRules => maps(redaction_rule()),
     };
-    json!({ "anyOf": forms.into_iter().chain([null]).collect::<Vec<_>>() })
+    json!({ "anyOf": forms.into_iter().chain([json!({ "type": "null" })]).collect::<Vec<_>>() })
+}
+
+fn scalar() -> Value {
+    json!({ "type": ["string", "number", "boolean"] })
 }
 
 fn destination() -> Value {
     let mut properties = Map::new();
     for (name, key) in ENTRY_KEYS {
-        let schema = match KEYS.iter().find(|known| known.name == *key) {
-            Some(key) => of_type(key),
-            None => json!({ "enum": crate::types::choices::DestinationType::TEXTS }),
+        let schema = match (*name, KEYS.iter().find(|known| known.name == *key)) {
+            (_, Some(key)) => of_type(key),
+            ("type", _) => json!({ "enum": DestinationType::TEXTS }),
+            // Only in an entry: the tenant, the user and the password.
+            _ => of_shape(Shape::Text, None),
         };
         properties.insert((*name).to_owned(), schema);
     }
     json!({ "type": "object", "properties": properties, "required": ["type"], "additionalProperties": false })
+}
+
+fn redaction_rule() -> Value {
+    let texts = json!({ "anyOf": [scalar(), { "type": "array", "items": scalar() }, { "type": "null" }] });
+    let properties: Map<String, Value> =
+        RedactionRule::KEYS.iter().map(|name| ((*name).to_owned(), texts.clone())).collect();
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }

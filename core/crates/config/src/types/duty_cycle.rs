@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::shape::Shape;
 use super::value::{ConfigType, ConfigValue};
 
 /// Samples for `on` in each `every`, written `15s/5m`.
@@ -18,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl ConfigType for DutyCycle {
-    const TYPE: &'static str = "text such as 15s/5m";
+    const SHAPE: Shape = Shape::DutyCycle;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         let ConfigValue::Text(text) = value else { return None };

@@ -9,6 +9,7 @@ pub mod pull;
 pub mod redaction;
 pub mod retention;
 pub mod setting;
+pub mod shape;
 pub mod share;
 pub mod value;
 pub mod yaml;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::endpoint::UnusableText;
+use super::shape::Shape;
 use super::value::{ConfigType, ConfigValue};
 use spanprof_export::Secret;
 
@@ -57,7 +58,7 @@ pub(crate) fn check_pull(text: &str) -> Result<(), UnusableText> {
 }
 
 impl ConfigType for Secret {
-    const TYPE: &'static str = "text";
+    const SHAPE: Shape = Shape::Text;
     const SECRET: bool = true;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use super::value::{with_article, ConfigType, ConfigValue};
+use super::shape::Shape;
+use super::value::{ConfigType, ConfigValue};
 use super::yaml::list_of;
 use crate::{Error, ErrorKind};
 use spanprof_profile::redact::RedactionRule;
@@ -23,7 +24,7 @@ impl RedactionRules {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let value = ConfigValue::from(text);
         Self::from_value(&value).ok_or_else(|| {
-            let problem = Self::problem(&value).unwrap_or_else(|| format!("expected {}", with_article(Self::TYPE)));
+            let problem = Self::problem(&value).unwrap_or_else(|| format!("expected {}", Self::SHAPE.expected()));
             Error::new(ErrorKind::InvalidConfig, format!("the redaction rules cannot be used: {problem}"), HINT)
         })
     }
@@ -77,7 +78,7 @@ impl From<Vec<RedactionRule>> for RedactionRules {
 }
 
 impl ConfigType for RedactionRules {
-    const TYPE: &'static str = "list of maps";
+    const SHAPE: Shape = Shape::RedactionRules;
     /// A pattern may contain the text that it removes.
     const SECRET: bool = true;
 
@@ -144,7 +145,7 @@ impl fmt::Debug for SecretText {
 }
 
 impl ConfigType for SecretText {
-    const TYPE: &'static str = "text";
+    const SHAPE: Shape = Shape::Text;
     const SECRET: bool = true;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {

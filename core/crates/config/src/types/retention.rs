@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::value::{ConfigType, ConfigValue, SHARE_TYPE};
+use super::shape::Shape;
+use super::value::{ConfigType, ConfigValue};
 
 /// Detail in which samples are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +15,7 @@ pub enum SampleRetention {
 }
 
 impl ConfigType for SampleRetention {
-    const TYPE: &'static str = "all or tail";
+    const SHAPE: Shape = Shape::Choice(&["all", "tail"]);
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         match lower_case(value)?.as_str() {
@@ -50,7 +51,7 @@ impl From<Duration> for TailDuration {
 }
 
 impl ConfigType for TailDuration {
-    const TYPE: &'static str = "number, p99 or none";
+    const SHAPE: Shape = Shape::NumberOr(&["p99", "none"]);
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         match lower_case(value).as_deref() {
@@ -87,7 +88,7 @@ impl From<f64> for CpuShare {
 }
 
 impl ConfigType for CpuShare {
-    const TYPE: &'static str = SHARE_TYPE;
+    const SHAPE: Shape = Shape::Share;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         f64::from_value(value).map(Self)

@@ -1,6 +1,7 @@
 //! Shares: numbers whose text may be in percent.
 
-use super::value::{ConfigType, ConfigValue, SHARE_TYPE};
+use super::shape::Shape;
+use super::value::{ConfigType, ConfigValue};
 
 /// The spellings of a share that was written as a number of percents: `90` instead of `90%`. Empty for other values.
 pub(crate) fn percent_hint(shown: &str, largest: f64) -> String {
@@ -10,7 +11,7 @@ pub(crate) fn percent_hint(shown: &str, largest: f64) -> String {
 }
 
 impl ConfigType for f64 {
-    const TYPE: &'static str = SHARE_TYPE;
+    const SHAPE: Shape = Shape::Share;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         let number = match value {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
+use super::shape::Shape;
 use crate::types::choices::{
     Clock, Compression, ConfigSource, DestinationType, Headers, LabelNames, LinkDetail, Profiles, Protocol,
 };
@@ -28,9 +29,6 @@ pub enum ConfigValue {
     /// Pairs in their order.
     Map(Vec<(String, ConfigValue)>),
 }
-
-/// Name of the type of all shares.
-pub(crate) const SHARE_TYPE: &str = "number or percentage";
 
 /// One value of a layer.
 pub(crate) struct Setting {
@@ -88,8 +86,8 @@ impl ConfigValue {
 
 /// A type of a configuration key.
 pub(crate) trait ConfigType: Sized {
-    /// Name in the reference page and in error messages.
-    const TYPE: &'static str;
+    /// The values that it accepts.
+    const SHAPE: Shape;
     /// Whether error messages must not contain the value.
     const SECRET: bool = false;
     /// The typed value, or `None` when `value` is not of this type.
@@ -107,7 +105,7 @@ pub(crate) trait ConfigType: Sized {
 }
 
 impl ConfigType for bool {
-    const TYPE: &'static str = "true or false";
+    const SHAPE: Shape = Shape::Switch;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {
@@ -131,7 +129,7 @@ impl ConfigType for bool {
 macro_rules! whole_numbers {
     ($($type:ty),+) => {$(
         impl ConfigType for $type {
-            const TYPE: &'static str = "whole number";
+            const SHAPE: Shape = Shape::WholeNumber;
 
             fn from_value(value: &ConfigValue) -> Option<Self> {
                 match value {
@@ -181,7 +179,7 @@ fn whole_number(text: &str) -> Option<i64> {
 }
 
 impl ConfigType for Duration {
-    const TYPE: &'static str = "number";
+    const SHAPE: Shape = Shape::Number;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         let seconds = match value {
@@ -209,7 +207,7 @@ impl ConfigType for Duration {
 }
 
 impl ConfigType for String {
-    const TYPE: &'static str = "text";
+    const SHAPE: Shape = Shape::Text;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         value.scalar_text()
@@ -221,7 +219,7 @@ impl ConfigType for String {
 }
 
 impl<T: ConfigType> ConfigType for Option<T> {
-    const TYPE: &'static str = T::TYPE;
+    const SHAPE: Shape = T::SHAPE;
     const SECRET: bool = T::SECRET;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
@@ -242,9 +240,9 @@ impl<T: ConfigType> ConfigType for Option<T> {
 }
 
 macro_rules! choice_types {
-    ($($type:ty = $name:literal),+ $(,)?) => {$(
+    ($($type:ty),+ $(,)?) => {$(
         impl ConfigType for $type {
-            const TYPE: &'static str = $name;
+            const SHAPE: Shape = Shape::Choice(<$type>::TEXTS);
 
             fn from_value(value: &ConfigValue) -> Option<Self> {
                 match value {
@@ -260,18 +258,10 @@ macro_rules! choice_types {
     )+};
 }
 
-choice_types!(
-    Clock = "auto, thread_timer, perf or sigtrap",
-    Profiles = "default or all",
-    Protocol = "http/protobuf or grpc",
-    Compression = "gzip or none",
-    LinkDetail = "trace_and_span, span or none",
-    LabelNames = "as_is or strict",
-    DestinationType = "otlp, pyroscope or file",
-);
+choice_types!(Clock, Profiles, Protocol, Compression, LinkDetail, LabelNames, DestinationType);
 
 impl ConfigType for BTreeMap<String, String> {
-    const TYPE: &'static str = "map of text";
+    const SHAPE: Shape = Shape::TextMap;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
         pairs(value).map(|pairs| pairs.into_iter().collect())
@@ -284,7 +274,7 @@ impl ConfigType for BTreeMap<String, String> {
 }
 
 impl ConfigType for Headers {
-    const TYPE: &'static str = "map of text";
+    const SHAPE: Shape = Shape::TextMap;
     const SECRET: bool = true;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
@@ -327,14 +317,6 @@ pub(crate) fn baggage_pairs(text: &str) -> Option<Vec<(String, String)>> {
 
 fn percent_decoded(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned())
-}
-
-/// The name of a type with its article, for messages.
-pub(crate) fn with_article(type_name: &str) -> String {
-    match type_name {
-        "whole number" | "number" | SHARE_TYPE | "map of text" | "list of maps" => format!("a {type_name}"),
-        _ => type_name.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -93,14 +93,16 @@ impl PartialEq for RedactionRule {
 }
 
 impl RedactionRule {
+    /// The keys of a rule in a configuration.
+    pub const KEYS: [&'static str; 5] = ["where", "match", "action", "with", "key"];
+
     /// The rule of the pairs `where`, `match`, `action`, `with` and `key`. `where` is a list, or text with commas.
     ///
     /// # Errors
     /// The problem, as the end of a sentence about the rule.
     pub fn from_pairs(pairs: &[(String, Vec<String>)]) -> Result<Self, String> {
-        let known = ["where", "match", "action", "with", "key"];
-        if let Some((unknown, _)) = pairs.iter().find(|(key, _)| !known.contains(&key.as_str())) {
-            return Err(format!("unknown key `{unknown}`; expected {}", known.join(", ")));
+        if let Some((unknown, _)) = pairs.iter().find(|(key, _)| !Self::KEYS.contains(&key.as_str())) {
+            return Err(format!("unknown key `{unknown}`; expected {}", Self::KEYS.join(", ")));
         }
         let text = |name: &str| pairs.iter().find(|(key, _)| key == name).and_then(|(_, values)| values.first());
         let targets = Self::targets(pairs)?;

@@ -1,5 +1,6 @@
 //! Calls of every binding's API that need no conversion beyond their arguments and results. They act on the running profiler.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +109,6 @@ pub fn setting(key: &str) -> Option<String> {
 }
 
 /// Every configuration key in snake_case: name, type of its value, description.
-pub fn config_keys() -> impl Iterator<Item = [&'static str; 3]> {
-    KEYS.iter().map(|key| [key.name, key.type_name, key.doc.trim()])
+pub fn config_keys() -> impl Iterator<Item = [Cow<'static, str>; 3]> {
+    KEYS.iter().map(|key| [key.name.into(), key.shape.name(), key.doc.trim().into()])
 }
