@@ -94,11 +94,11 @@ macro_rules! counters {
 counters! {
     /// CPU samples in windows.
     samples_cpu = "samples.cpu", "samples";
-    /// CPU time of these samples.
+    /// CPU time of the CPU samples in windows.
     samples_cpu_ns = "samples.cpu_ns", "ns";
     /// Wall-clock samples in windows; consecutive identical observations of a thread may be one sample.
     samples_wall = "samples.wall", "samples";
-    /// Samples of the time off CPU in windows; as wall-clock samples.
+    /// Off-CPU samples in windows; consecutive identical observations of a thread may be one sample.
     samples_off_cpu = "samples.off_cpu", "samples";
     /// Samples of other kinds in windows.
     samples_submitted = "samples.submitted", "samples";
@@ -150,35 +150,36 @@ counters! {
     heap_thinned = "heap.thinned", "samples";
     /// Writes of the heap at its peak into `heap_peak_directory`.
     heap_peak_writes = "heap.peak_writes", "writes";
-    /// Duration of these writes.
+    /// Time spent in writes of the heap at its peak.
     heap_peak_write_ns = "heap.peak_write_ns", "ns";
-    /// Live bytes of the last such write.
+    /// Live bytes of the last write of the heap at its peak.
     heap_peak_bytes = "heap.peak_bytes", "bytes", Gauge;
-    /// Stacks that did not fit into these writes; their bytes are shown as `[too_many_stacks]`.
+    /// Stacks that did not fit into a write of the heap at its peak; their bytes are shown as `[too_many_stacks]`.
     heap_peak_omitted = "heap.peak_omitted_stacks", "stacks";
     /// Failed writes of the heap at its peak; three in a row end them.
     heap_peak_errors = "heap.peak_errors", "writes";
     /// Requests for profiles, of the pull listener and of the program's web framework.
     pull_requests = "pull.requests", "requests";
-    /// Those that were answered.
+    /// Requests for profiles that were answered.
     pull_answered = "pull.answered", "requests";
-    /// Those refused for a missing or wrong token, a foreign `Host` header or a foreign web site (401, 403).
+    /// Requests for profiles refused for a missing or wrong token, a foreign `Host` header or a foreign web site (401, 403).
     pull_refused_access = "pull.refused_access", "requests";
-    /// Those refused because another profile was being collected (429).
+    /// Requests for profiles refused because another profile was being collected (429).
     pull_refused_busy = "pull.refused_busy", "requests";
-    /// Those refused for another reason: an unknown path, a wrong parameter, a profile that is off, the end of the profiler.
+    /// Requests for profiles refused for another reason: an unknown path, a wrong parameter, a profile that is off, the end of
+    /// the profiler.
     pull_refused_other = "pull.refused_other", "requests";
     /// Ends of requests, with `retention=tail`.
     tail_requests = "tail.requests", "requests";
     /// Requests whose samples were kept in full detail because of their duration.
     tail_kept_duration = "tail.kept_duration", "requests";
-    /// The same, because they were longer than the 99th percentile of their endpoint.
+    /// Requests whose samples were kept in full detail because they were longer than the 99th percentile of their endpoint.
     tail_kept_p99 = "tail.kept_p99", "requests";
-    /// The same, because of their share of CPU time.
+    /// Requests whose samples were kept in full detail because of their share of CPU time.
     tail_kept_cpu_share = "tail.kept_cpu_share", "requests";
-    /// The same, because of the bytes that they allocated.
+    /// Requests whose samples were kept in full detail because of the bytes that they allocated.
     tail_kept_allocated_bytes = "tail.kept_allocated_bytes", "requests";
-    /// The same, because of an error.
+    /// Requests whose samples were kept in full detail because of an error.
     tail_kept_error = "tail.kept_error", "requests";
     /// Requests released without a decision: beyond `tail_max_bytes`, without a sample for 5 minutes, or at `stop`.
     tail_undecided = "tail.undecided", "requests";

@@ -78,11 +78,11 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
         "labels are kept.";
     "labels.sets" "label sets" Gauge "Distinct label sets of the process.";
     "labels.bytes" "bytes" Gauge "Memory of labels and label sets.";
-    "labels.values_truncated" "values" ProcessCounter "Values truncated at `max_label_value_bytes`.";
-    "labels.values_replaced" "values" ProcessCounter "Values replaced by `other` beyond a cap.";
+    "labels.values_truncated" "values" ProcessCounter "Label values truncated at `max_label_value_bytes`.";
+    "labels.values_replaced" "values" ProcessCounter "Label values replaced by `other` beyond a cap.";
     "labels.dropped" "labels" ProcessCounter "Labels dropped: too many keys, or an empty key.";
     "export.<n>.kind" "" Property "`otlp_http`, `otlp_grpc`, `pyroscope` or `file`.";
-    "export.<n>.target" "" Property "Address without user and query, or directory.";
+    "export.<n>.target" "" Property "Address of the destination without user and query, or its directory.";
     "export.<n>.enqueued" "requests" "Requests queued for the destination.";
     "export.<n>.sent" "requests" "Requests accepted by the destination.";
     "export.<n>.sent_samples" "samples" "Samples in sent requests.";
@@ -95,28 +95,28 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "export.<n>.queue_payloads" "requests" Gauge "Queued requests.";
     "export.<n>.queue_bytes" "bytes" Gauge "Bytes of queued requests.";
     "export.<n>.buffer_payloads" "requests" Gauge "Requests in `buffer_directory`.";
-    "export.<n>.buffer_bytes" "bytes" Gauge "Bytes of these requests.";
+    "export.<n>.buffer_bytes" "bytes" Gauge "Bytes of the requests in `buffer_directory`.";
     "export.<n>.buffer_adopted" "requests" "Requests of exited processes taken from `buffer_directory`; part of `enqueued`.";
     "export.<n>.buffer_left" "requests" "Requests left in `buffer_directory` for the next process of the service.";
     "export.<n>.buffer_errors" "requests" "Requests that could not be written to `buffer_directory` and stayed in memory.";
     "export.<n>.files_removed_keep" "files" "Files removed from the directory because of `file_keep`.";
-    "export.<n>.files_removed_max_age" "files" "Files removed because of `file_max_age`.";
-    "export.<n>.files_removed_max_bytes" "files" "Files removed because of `file_max_bytes`.";
-    "export.<n>.last_error" "" Property "The last failure, without secrets; empty when there was none.";
+    "export.<n>.files_removed_max_age" "files" "Files removed from the directory because of `file_max_age`.";
+    "export.<n>.files_removed_max_bytes" "files" "Files removed from the directory because of `file_max_bytes`.";
+    "export.<n>.last_error" "" Property "The last failure of a delivery to the destination, without secrets; empty when there was none.";
     "export.<n>.last_warning" "" Property "The last message of a receiver that accepted a request completely; empty when there was "
         "none.";
     "metrics.<n>.target" "" Property "Address without user and query of a receiver of `metrics`.";
     "metrics.<n>.sent" "requests" "Requests with metrics that the receiver accepted.";
-    "metrics.<n>.failed" "requests" "Requests that it did not accept, and those that a newer one replaced. They are not retried.";
-    "metrics.<n>.last_error" "" Property "The last failure, without secrets; empty when there was none.";
+    "metrics.<n>.failed" "requests" "Requests with metrics that the receiver did not accept, or that a newer one replaced. They are not retried.";
+    "metrics.<n>.last_error" "" Property "The last failure of a delivery of metrics, without secrets; empty when there was none.";
     "pull.address" "" Property "Bound address of the pull listener; absent without one.";
     "pull.connections" "connections" "Connections accepted by the pull listener.";
-    "pull.incomplete" "connections" "Connections closed without a complete, well-formed request within 5 s.";
-    "pull.overloaded" "requests" "Requests refused because too many were being handled (503).";
+    "pull.incomplete" "connections" "Connections to the pull listener closed without a complete, well-formed request within 5 s.";
+    "pull.overloaded" "requests" "Requests to the pull listener refused because too many were being handled (503).";
     "pull.rebound" "sockets" "Sockets of the pull listener bound again because the program had closed the previous one.";
     "runtime.<name>" "" Gauge "Counters and properties of the language runtime; see the page of the language.";
     "config.<key>" "" Property "Effective value of each key; secrets are masked.";
-    "config.<key>.source" "" Property "Source of the value.";
+    "config.<key>.source" "" Property "Source of the effective value of each key.";
     "config.warnings" "" Property "Warnings of the loading of the configuration.";
 };
 
@@ -229,6 +229,19 @@ fn table_of_reasons(name: &str, reasons: impl Iterator<Item = (&'static str, &'s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Metrics show each description alone.
+    #[test]
+    fn every_description_is_complete_without_its_neighbors() {
+        for row in COUNTERS.iter().chain(OTHER_STATS) {
+            let is_complete = !row.doc.starts_with("The same")
+                && row
+                    .doc
+                    .split_whitespace()
+                    .all(|word| !matches!(word, "these" | "These" | "those" | "Those" | "such"));
+            assert!(is_complete, "{}: {}", row.name, row.doc);
+        }
+    }
 
     #[test]
     fn documented_names_are_unique() {
