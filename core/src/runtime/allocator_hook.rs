@@ -17,7 +17,7 @@ use spanprof_signal::heap::HEAP;
 use spanprof_signal::{SelectedAllocation, ThreadSampling};
 
 use super::walk::calling_thread::{set_entry_frames, walk_calling_thread, walk_from, WalkStart};
-use spanprof_os::thread_sampling::{passes, select, set_own_sampling};
+use spanprof_os::thread_sampling::{deduct, select, set_own_sampling};
 
 /// End of the path of this file in debug information: the functions in it are inlined in an optimized program.
 pub const ALLOCATOR_HOOK_FILE: &str = file!();
@@ -48,7 +48,7 @@ impl<A> Profiled<A> {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Profiled<A> {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if passes(layout.size()) {
+        if deduct(layout.size()) {
             // SAFETY: the caller's contract is that of `A`.
             return unsafe { self.inner.alloc(layout) };
         }
@@ -58,7 +58,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Profiled<A> {
 
     #[inline(always)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if passes(layout.size()) {
+        if deduct(layout.size()) {
             // SAFETY: the caller's contract is that of `A`.
             return unsafe { self.inner.alloc_zeroed(layout) };
         }
@@ -68,7 +68,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Profiled<A> {
 
     #[inline(always)]
     unsafe fn realloc(&self, object: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        let is_counted = passes(bytes);
+        let is_counted = deduct(bytes);
         if is_counted && !HEAP.may_be_live(object as usize) {
             // SAFETY: the caller's contract is that of `A`.
             return unsafe { self.inner.realloc(object, layout, bytes) };

@@ -161,15 +161,15 @@ fn saved_arrays() -> &'static ArrayAllocator {
 
 /// Counts a request if this hook is the one that counts it; false when it needs [`select`].
 #[inline(always)]
-fn passes<const SMALL_ONLY: bool>(bytes: usize) -> bool {
-    SMALL_ONLY && bytes > LARGEST_SMALL || HEAP.passes(bytes)
+fn deduct<const SMALL_ONLY: bool>(bytes: usize) -> bool {
+    SMALL_ONLY && bytes > LARGEST_SMALL || HEAP.deduct(bytes)
 }
 
 unsafe extern "C" fn malloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     context: *mut c_void,
     bytes: usize,
 ) -> *mut c_void {
-    if !passes::<SMALL_ONLY>(bytes) {
+    if !deduct::<SMALL_ONLY>(bytes) {
         return sampled_malloc::<DOMAIN, SMALL_ONLY>(context, bytes);
     }
     // SAFETY: the arguments are those of the saved allocator, in its domain.
@@ -183,7 +183,7 @@ unsafe extern "C" fn calloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
 ) -> *mut c_void {
     // The caller has checked that the product is at most PY_SSIZE_T_MAX.
     let bytes = elements.wrapping_mul(size);
-    if !passes::<SMALL_ONLY>(bytes) {
+    if !deduct::<SMALL_ONLY>(bytes) {
         return sampled_calloc::<DOMAIN, SMALL_ONLY>(context, elements, size);
     }
     // SAFETY: the arguments are those of the saved allocator, in its domain.
@@ -200,7 +200,7 @@ unsafe extern "C" fn realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
         // SAFETY: the arguments are those of the saved allocator, in its domain.
         return unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
     }
-    let is_counted = passes::<SMALL_ONLY>(bytes);
+    let is_counted = deduct::<SMALL_ONLY>(bytes);
     if !is_counted || HEAP.may_be_live(old as usize) {
         return sampled_realloc::<DOMAIN, SMALL_ONLY>(context, old, bytes, is_counted);
     }

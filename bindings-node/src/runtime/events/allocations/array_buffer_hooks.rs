@@ -60,7 +60,7 @@ fn node() -> &'static NodeAllocator {
 }
 
 pub extern "C" fn allocate(allocator: *mut c_void, bytes: usize) -> *mut c_void {
-    if !HEAP.passes(bytes) {
+    if !HEAP.deduct(bytes) {
         return sampled_allocate(node().allocate, allocator, bytes);
     }
     // SAFETY: the arguments of this call, which V8 or Node.js makes to the function that the hook replaces.
@@ -68,7 +68,7 @@ pub extern "C" fn allocate(allocator: *mut c_void, bytes: usize) -> *mut c_void 
 }
 
 pub extern "C" fn allocate_uninitialized(allocator: *mut c_void, bytes: usize) -> *mut c_void {
-    if !HEAP.passes(bytes) {
+    if !HEAP.deduct(bytes) {
         return sampled_allocate(node().allocate_uninitialized, allocator, bytes);
     }
     // SAFETY: the arguments of this call, which V8 or Node.js makes to the function that the hook replaces.
@@ -84,7 +84,7 @@ pub extern "C" fn free(allocator: *mut c_void, data: *mut c_void, bytes: usize) 
 }
 
 pub extern "C" fn reallocate(allocator: *mut c_void, data: *mut c_void, old_bytes: usize, bytes: usize) -> *mut c_void {
-    let selected = if HEAP.passes(bytes) { None } else { select(bytes) };
+    let selected = if HEAP.deduct(bytes) { None } else { select(bytes) };
     let was_live = HEAP.may_be_live(data as usize) && HEAP.freed(data as usize);
     // SAFETY: the arguments of this call, which V8 or Node.js makes to the function that the hook replaces. Without
     // this function in Node.js, this hook is not installed.

@@ -83,14 +83,14 @@ impl TailPolicy {
             _ => None,
         };
         let is_cpu_bound = |share: f64| end.duration_ns > 0 && totals.cpu_ns as f64 >= share * end.duration_ns as f64;
-        match () {
-            () if self.is_long(end.duration_ns) => Some(KeepReason::Duration),
-            () if p99_ns.is_some_and(|p99_ns| end.duration_ns > p99_ns) => Some(KeepReason::Percentile),
-            () if self.cpu_share.is_some_and(is_cpu_bound) => Some(KeepReason::CpuShare),
-            () if self.allocates_much(totals) => Some(KeepReason::AllocatedBytes),
-            () if self.errors && end.is_error => Some(KeepReason::Error),
-            () => None,
-        }
+        let conditions = [
+            (self.is_long(end.duration_ns), KeepReason::Duration),
+            (p99_ns.is_some_and(|p99_ns| end.duration_ns > p99_ns), KeepReason::Percentile),
+            (self.cpu_share.is_some_and(is_cpu_bound), KeepReason::CpuShare),
+            (self.allocates_much(totals), KeepReason::AllocatedBytes),
+            (self.errors && end.is_error, KeepReason::Error),
+        ];
+        conditions.into_iter().find_map(|(is_met, reason)| is_met.then_some(reason))
     }
 
     fn is_long(&self, duration_ns: u64) -> bool {

@@ -28,12 +28,12 @@ impl Config {
         }
         if let Some(problem) = self.half_of_mutual_tls() {
             let half = if self.client_key.is_some() { "client_key" } else { "client_certificate" };
-            if self.is_from_environment(half) {
+            if self.is_set_outside_code(half) {
                 self.reset(half);
                 self.warnings.push(format!("{}; {half} is ignored", problem.message));
             }
         }
-        if let Some(problem) = self.pull_without_token().filter(|_| self.is_from_environment("pull")) {
+        if let Some(problem) = self.pull_without_token().filter(|_| self.is_set_outside_code("pull")) {
             self.reset("pull");
             self.warnings.push(format!("{}; pull is ignored", problem.message));
         }
@@ -151,7 +151,7 @@ impl Config {
 
     /// Whether the key was set by a variable or a file, so that it must never stop the program.
     #[doc(hidden)]
-    pub fn is_from_environment(&self, key: &str) -> bool {
+    pub fn is_set_outside_code(&self, key: &str) -> bool {
         matches!(self.sources.get(key), Some(ConfigSource::Environment(_) | ConfigSource::File(_)))
     }
 

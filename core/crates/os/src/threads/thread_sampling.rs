@@ -12,11 +12,11 @@ const _: () = assert!(!std::mem::needs_drop::<ThreadSampler>());
 
 /// Counts an allocation of the calling thread; false when it needs [`select`] instead.
 #[inline(always)]
-pub fn passes(bytes: usize) -> bool {
-    SAMPLER.with(|sampler| sampler.passes(bytes))
+pub fn deduct(bytes: usize) -> bool {
+    SAMPLER.with(|sampler| sampler.deduct(bytes))
 }
 
-/// Counts an allocation for which [`passes`] returned false; `None` when it is not selected.
+/// Counts an allocation for which [`deduct`] returned false; `None` when it is not selected.
 pub fn select(bytes: usize) -> Option<SelectedAllocation> {
     SAMPLER.with(|sampler| sampler.select(bytes))
 }

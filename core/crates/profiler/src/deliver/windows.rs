@@ -93,7 +93,7 @@ impl WindowDelivery {
             Err(problem) => problem,
         };
         let from_environment: Vec<_> =
-            FALLIBLE_KEYS.into_iter().filter(|key| config.is_from_environment(key)).collect();
+            FALLIBLE_KEYS.into_iter().filter(|key| config.is_set_outside_code(key)).collect();
         // Nearly always a single key is the cause; the last attempt resets all of them.
         let single = from_environment.iter().map(|key| vec![*key]);
         for keys in single.chain([from_environment.clone()]) {

@@ -43,7 +43,7 @@ pub(crate) fn start(config: &mut Config, resource: &Resource) -> Result<Option<P
         Ok(file) => return Ok(Some(file)),
         Err(error) => format!("heap_peak_directory `{directory}` cannot be used: {error}"),
     };
-    if !config.is_from_environment("heap_peak_directory") {
+    if !config.is_set_outside_code("heap_peak_directory") {
         let hint = format!(
             "give heap_peak_directory a directory that this process may write, with {} MiB of free space",
             heap_peak::file_bytes(half_bytes(config)).div_ceil(1 << 20)

@@ -22,23 +22,16 @@ use spanprof_aggregate::hash::hash_bytes;
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::{context, Counters};
 use spanprof_config::{Config, ConfigSource, Error, ErrorKind, Profiles, RunningConfig};
-use spanprof_os::Inbox;
+use spanprof_os::{Clocks, Inbox};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::SampleKind;
 
 impl Session {
     /// Starts a session. With `enabled=false` it has its threads, and no clock and no hook.
     pub fn start(mut config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
-        let no_memory =
-            || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
-        if !spanprof_os::has_address_space(START_BYTES) {
-            return Err(no_memory());
-        }
         spanprof_os::load_clock_gettime();
         let cpu_before_ns = [spanprof_os::process_cpu_ns(), spanprof_os::own_cpu_ns()];
-        let inbox = spanprof_os::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
-        reset_inbox_after_fork(inbox);
-        context::set_drain_inbox(inbox);
+        let inbox = empty_inbox(&config)?;
         let run = Self::begin_run();
         // Discards entries of the previous run.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
@@ -63,27 +56,22 @@ impl Session {
         counters.resource_attributes_dropped.add(resource.dropped);
         turn_off_unsupported_kinds(&mut config, &*runtime);
         warn_of_unsupported_kinds(&config, &*runtime);
-        let mut running = RunningConfig::new(config.clone(), inherited.burst);
         let duty_phase = spanprof_os::random::fraction();
         let evaluated_ns = spanprof_os::monotonic_ns();
+        let mut running = RunningConfig::new(config.clone(), inherited.burst);
         let (mut active, change_ns) = sampling_config(&running.effective(), safe_mode, evaluated_ns, duty_phase);
-        let mut started = start_clocks(&active, &*runtime);
-        if let (Err(error), true) = (&started, config.is_from_environment("clock")) {
-            let source = config.sources["clock"].clone();
-            log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
-            config.reset("clock");
-            running = RunningConfig::new(config.clone(), running.burst().cloned());
-            active.reset("clock");
-            started = start_clocks(&active, &*runtime);
-        }
-        let clocks = match started {
-            Ok(clocks) => clocks.map(Arc::new),
-            Err(error) if active.wall => {
-                log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
-                None
+        let clocks = match start_clocks(&active, &*runtime) {
+            Err(error) if config.is_set_outside_code("clock") => {
+                let source = config.sources["clock"].clone();
+                log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
+                config.reset("clock");
+                running = RunningConfig::new(config.clone(), running.burst().cloned());
+                active.reset("clock");
+                start_clocks(&active, &*runtime)
             }
-            Err(error) => return Err(error),
+            started => started,
         };
+        let clocks = or_wall_only(clocks, &active)?.map(Arc::new);
         let watched = inherited.watched.or_else(|| WatchedFile::new(&config).map(Arc::new));
         let losses_before = clocks.as_ref().map(|clocks| clocks.counters().reasons).unwrap_or_default();
         let session = Arc::new(Self {
@@ -123,23 +111,30 @@ impl Session {
             cpu_before_ns,
             begun: Instant::now(),
         });
-        if let Err(error) = drain_thread::spawn(session.clone()) {
-            session.stop_clocks();
+        session.start_threads()?;
+        session.delay_termination();
+        Ok(session)
+    }
+
+    /// Starts the threads of the session, the heap profile, the events of the runtime, and the pull listener.
+    fn start_threads(self: &Arc<Self>) -> Result<(), Error> {
+        if let Err(error) = drain_thread::spawn(self.clone()) {
+            self.stop_clocks();
             return Err(thread_error(error));
         }
-        if walks_threads(&session.config.load()) {
-            if let Err(error) = session.start_wall() {
-                session.end(Duration::MAX);
+        let config = self.config.load_full();
+        if walks_threads(&config) {
+            if let Err(error) = self.start_wall() {
+                self.end(Duration::MAX);
                 return Err(thread_error(error));
             }
         }
-        if session.config.load().heap {
-            heap_profile::start(&session, &session.config.load_full());
+        if config.heap {
+            heap_profile::start(self, &config);
         }
-        session.set_reported_events();
-        pull::start(&session);
-        session.delay_termination();
-        Ok(session)
+        self.set_reported_events();
+        pull::start(self);
+        Ok(())
     }
 
     /// Stops the session within `stop_timeout`, or `at_most` if that is shorter, and logs the outcome. True when everything
@@ -188,6 +183,30 @@ const START_BYTES: usize = 48 << 20;
 const SAFE_MODE: &str =
     "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
                          this process takes no samples, the next start tries again (state: safe_mode)";
+
+/// The inbox of this process without operations of the parent.
+fn empty_inbox(config: &Config) -> Result<&'static Inbox, Error> {
+    let no_memory =
+        || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
+    if !spanprof_os::has_address_space(START_BYTES) {
+        return Err(no_memory());
+    }
+    let inbox = spanprof_os::inbox(ring_bytes(config)).ok_or_else(no_memory)?;
+    reset_inbox_after_fork(inbox);
+    context::set_drain_inbox(inbox);
+    Ok(inbox)
+}
+
+/// The started clocks. A failure is a warning if there are wall-clock samples.
+fn or_wall_only(started: Result<Option<Clocks>, Error>, active: &Config) -> Result<Option<Clocks>, Error> {
+    match started {
+        Err(error) if active.wall => {
+            log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
+            Ok(None)
+        }
+        started => started,
+    }
+}
 
 /// Distinguishes this program from others of the same interpreter.
 fn program_hash() -> u64 {
@@ -252,7 +271,7 @@ fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     let Some(name) = &config.output else { return Ok(None) };
     match OutputFile::start(name, config.max_stacks, spanprof_signal::fork_generation() > 0) {
         Ok(output) => Ok(Some(output)),
-        Err(error) if config.is_from_environment("output") => {
+        Err(error) if config.is_set_outside_code("output") => {
             log(
                 LogLevel::Warning,
                 &format!("spanprof: {} ({}); it is ignored", error.message, config.sources["output"]),

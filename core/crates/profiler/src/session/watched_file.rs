@@ -2,7 +2,6 @@
 //! the file's metadata at its own wakeups, so an idle process has no additional ones. An invalid file changes nothing. Not
 //! here: the wakeups (`due_changes`).
 
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,15 +14,26 @@ const REPEAT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Identity and times of a version of the file. A symbolic link is followed: Kubernetes replaces a link to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileVersion([i64; 6]);
+struct FileVersion {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
 
 impl FileVersion {
+    /// The version of the file at `path`; `None` if it cannot be read.
     fn of(path: &Path) -> Option<Self> {
-        let of = |data: Metadata| {
-            let (device, inode, size) = (data.dev() as i64, data.ino() as i64, data.size() as i64);
-            Self([device, inode, size, data.mtime(), data.mtime_nsec(), data.ctime_nsec()])
-        };
-        std::fs::metadata(path).ok().map(of)
+        let data = std::fs::metadata(path).ok()?;
+        Some(Self {
+            device: data.dev(),
+            inode: data.ino(),
+            bytes: data.size(),
+            modified: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
+        })
     }
 }
 

@@ -50,16 +50,16 @@ struct RecentSlot(AtomicPtr<OwnedSlot<ThreadSampler>>);
 #[cfg(not(loom))]
 static RECENT: RecentSlot = RecentSlot(AtomicPtr::new((&raw const THREAD_SAMPLERS.0[0]).cast_mut()));
 
-/// [`SamplerTable::passes`] in [`THREAD_SAMPLERS`], for the calling thread.
+/// [`SamplerTable::deduct`] in [`THREAD_SAMPLERS`], for the calling thread.
 #[cfg(not(loom))]
 #[inline(always)]
-pub(crate) fn passes(bytes: usize) -> bool {
+pub(crate) fn deduct(bytes: usize) -> bool {
     let thread = thread_pointer();
     // SAFETY: only slots of the static table are ever stored there.
     let recent = unsafe { &*RECENT.0.load(Ordering::Relaxed) };
     match recent.owner.load(Ordering::Relaxed) == thread {
-        true => recent.state.passes(bytes),
-        false => THREAD_SAMPLERS.passes(thread, bytes),
+        true => recent.state.deduct(bytes),
+        false => THREAD_SAMPLERS.deduct(thread, bytes),
     }
 }
 
@@ -84,11 +84,11 @@ impl SamplerTable<ThreadSampler> {
     /// Counts an allocation of the calling thread, with this thread pointer. False when it needs [`Self::select`] instead,
     /// which then counts it.
     #[inline(always)]
-    pub(crate) fn passes(&self, thread: u64, bytes: usize) -> bool {
-        self.owned(thread).is_some_and(|sampler| sampler.passes(bytes))
+    pub(crate) fn deduct(&self, thread: u64, bytes: usize) -> bool {
+        self.owned(thread).is_some_and(|sampler| sampler.deduct(bytes))
     }
 
-    /// Counts an allocation for which [`Self::passes`] returned false; `None` when it is not selected.
+    /// Counts an allocation for which [`Self::deduct`] returned false; `None` when it is not selected.
     pub(crate) fn select(&self, thread: u64, bytes: usize) -> Option<SelectedAllocation> {
         match self.claim(thread) {
             Some(sampler) => sampler.select(bytes),

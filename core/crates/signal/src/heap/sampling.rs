@@ -3,7 +3,7 @@
 //! thread. Not here: weights, thinning, in-use profiles (the drain thread).
 //!
 //! # Rules of a hook
-//! 1. Allocation: [`HeapSampling::passes`], and if false [`HeapSampling::select`], both before the allocator is called. Then,
+//! 1. Allocation: [`HeapSampling::deduct`], and if false [`HeapSampling::select`], both before the allocator is called. Then,
 //!    if it was selected, [`HeapSampling::record_sample`] with the new address. Callers need no lock.
 //! 2. Free: if [`HeapSampling::may_be_live`], [`HeapSampling::freed`], both before the allocator is called. The address may
 //!    be allocated again as soon as the allocator has it.
@@ -122,8 +122,8 @@ impl HeapSampling {
     /// Counts an allocation of the calling thread, for libraries without thread-local storage. False when it needs
     /// [`Self::select`] instead, which then counts it.
     #[inline(always)]
-    pub fn passes(&self, bytes: usize) -> bool {
-        sampler_table::passes(bytes)
+    pub fn deduct(&self, bytes: usize) -> bool {
+        sampler_table::deduct(bytes)
     }
 
     /// False when the object at `address` is not in the live set.
@@ -132,7 +132,7 @@ impl HeapSampling {
         LIVE_ADDRESSES.may_contain(address)
     }
 
-    /// Counts an allocation for which [`Self::passes`] returned false. Returns the mean interval with which it was selected,
+    /// Counts an allocation for which [`Self::deduct`] returned false. Returns the mean interval with which it was selected,
     /// bytes; `None` when it is not a sample.
     #[cold]
     pub fn select(&self, bytes: usize) -> Option<u64> {
@@ -189,7 +189,7 @@ impl HeapSampling {
         unsafe { *errno = saved };
     }
 
-    /// Records an allocation that the runtime's own sampler selected, on any thread and without [`Self::passes`]. Nothing
+    /// Records an allocation that the runtime's own sampler selected, on any thread and without [`Self::deduct`]. Nothing
     /// while stopped. Returns the id of its sample in the live set, or 0.
     pub fn record_selected(&self, object: &SelectedObject<'_>) -> u64 {
         if !self.is_running() {

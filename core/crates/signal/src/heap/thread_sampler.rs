@@ -80,9 +80,9 @@ impl ThreadSampler {
         }
     }
 
-    /// Counts an allocation of `bytes`. False when it needs [`Self::select`] instead, which then counts it.
+    /// Deducts an allocation of `bytes` from the countdown. False, without a change, when it needs [`Self::select`] instead, which then counts it.
     #[inline(always)]
-    pub fn passes(&self, bytes: usize) -> bool {
+    pub fn deduct(&self, bytes: usize) -> bool {
         // No allocator provides more than i64::MAX bytes.
         let left = self.remaining.load(Ordering::Relaxed).wrapping_sub(bytes as i64);
         if left < 0 || INTERVAL.0.load(Ordering::Relaxed) != self.drawn_with.load(Ordering::Relaxed) {
@@ -92,7 +92,7 @@ impl ThreadSampler {
         true
     }
 
-    /// Counts an allocation for which [`Self::passes`] returned false; `None` when it is not selected.
+    /// Counts an allocation for which [`Self::deduct`] returned false; `None` when it is not selected.
     pub fn select(&self, bytes: usize) -> Option<SelectedAllocation> {
         let interval = INTERVAL.0.load(Ordering::Relaxed);
         match ThreadSampling::from_number(self.sampling.load(Ordering::Relaxed)) {
@@ -172,7 +172,7 @@ mod tests {
 
     /// Selected allocations of `count`, and their interval.
     fn allocate(sampler: &ThreadSampler, bytes: usize, count: u32) -> u32 {
-        (0..count).filter(|_| !sampler.passes(bytes) && sampler.select(bytes).is_some()).count() as u32
+        (0..count).filter(|_| !sampler.deduct(bytes) && sampler.select(bytes).is_some()).count() as u32
     }
 
     fn one_at_a_time(body: impl FnOnce()) {
@@ -229,7 +229,7 @@ mod tests {
         one_at_a_time(|| {
             start(INTERVAL, 3);
             let count = |thread: u64, bytes: usize| {
-                (0..ROUNDS).filter(|_| !table.passes(thread, bytes) && table.select(thread, bytes).is_some()).count()
+                (0..ROUNDS).filter(|_| !table.deduct(thread, bytes) && table.select(thread, bytes).is_some()).count()
             };
             let selected: Vec<usize> = std::thread::scope(|scope| {
                 let running: Vec<_> = threads
@@ -256,7 +256,7 @@ mod tests {
         one_at_a_time(|| {
             start(8192, 5);
             let count = |bytes: usize| {
-                (0..ROUNDS).filter(|_| !sampler_table::passes(bytes) && sampler_table::select(bytes).is_some()).count()
+                (0..ROUNDS).filter(|_| !sampler_table::deduct(bytes) && sampler_table::select(bytes).is_some()).count()
             };
             let threads: Vec<_> =
                 [8, 64, 512, 4096].map(|bytes| (bytes, std::thread::spawn(move || count(bytes)))).into();
@@ -277,7 +277,7 @@ mod tests {
             start(1 << 40, 7);
             assert_eq!(allocate(&sampler, 64, 100), 0);
             set_interval(1);
-            assert!(!sampler.passes(64));
+            assert!(!sampler.deduct(64));
             assert_eq!(sampler.select(64), Some(SelectedAllocation::Sample(1)));
         });
     }

@@ -1,6 +1,8 @@
 //! The drain thread: drains the ring, closes windows and queues them for delivery. It wakes at the end of a window,
 //! when the ring fills, on requests, and in an idle process once per upload interval to check the signal handlers.
 
+mod collections;
+
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -16,7 +18,7 @@ use crate::report::first_line::FirstLine;
 use crate::report::metrics_report::MetricsReport;
 use crate::session::due_changes::DueChanges;
 use crate::session::{heap_profile, CollectionStep, ConfigChange, KindsToClose, Session};
-use spanprof_aggregate::{CollectionTime, Engine, WindowEnd};
+use spanprof_aggregate::{Engine, WindowEnd};
 use spanprof_config::Config;
 use spanprof_os::{Clocks, WakeReason};
 use spanprof_profile::redact::ProfileRedactor;
@@ -85,6 +87,16 @@ enum Ending {
     LiveThreads,
 }
 
+/// Requests of other threads, taken at one wakeup.
+struct TakenRequests {
+    /// Number of the last request to close a window.
+    closes: u64,
+    close_kinds: KindsToClose,
+    changes: Vec<ConfigChange>,
+    captures_ended: Vec<u32>,
+    stop: bool,
+}
+
 struct DrainThread<'a> {
     session: &'a Session,
     engine: Engine,
@@ -147,6 +159,48 @@ impl<'a> DrainThread<'a> {
         if self.session.is_superseded() {
             return self.leave_to_later_run();
         }
+        let (is_peak_due, steps) = self.submit_outstanding();
+        self.check_handlers();
+        self.due_changes.poll(self.session, spanprof_os::monotonic_ns());
+        log_panic();
+        if spanprof_os::is_terminating() {
+            self.deliver_before_termination();
+        }
+        let requested = self.take_requests();
+        if self.session.is_superseded() {
+            // It began before the position was read.
+            return self.leave_to_later_run();
+        }
+        for change in &requested.changes {
+            self.reconfigure(change);
+        }
+        let clocks = self.session.clocks.load_full();
+        self.follow_account_of(&clocks);
+        if reason == WakeReason::ScanDue {
+            self.scan_threads(clocks.as_deref());
+        }
+        self.drain_up_to(self.up_to);
+        if requested.stop {
+            self.finish(&requested.captures_ended);
+            return false;
+        }
+        self.follow_collections(steps);
+        self.end_captures(&requested.captures_ended);
+        if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
+            recorder.check(&mut self.engine, self.session);
+        }
+        self.close_what_is_due(requested.closes, requested.close_kinds, clocks.as_deref());
+        self.overhead.check(self.session, self.engine.due_ns());
+        self.metrics.poll(self.session);
+        if let Some(reported) = self.first_line.poll(self.session) {
+            self.delivery_log.begin(now(), &reported);
+        }
+        true
+    }
+
+    /// Makes the wall sampler and the heap profile submit the samples that they hold back, if what ends at this wakeup needs them.
+    /// Returns whether a write of the heap at its peak is due, and the steps of collections.
+    fn submit_outstanding(&mut self) -> (bool, Vec<(u32, CollectionStep)>) {
         let ending = self.ending();
         if ending != Ending::Nothing {
             self.session.release_wall(ending == Ending::LiveThreads);
@@ -158,57 +212,49 @@ impl<'a> DrainThread<'a> {
         if ending != Ending::Nothing || is_peak_due || steps.iter().any(|(_, step)| step.has_allocations()) {
             heap_profile::submit_outstanding(self.session);
         }
-        self.check_handlers();
-        self.due_changes.poll(self.session, spanprof_os::monotonic_ns());
-        log_panic();
-        if spanprof_os::is_terminating() {
-            self.deliver_before_termination();
+        (is_peak_due, steps)
+    }
+
+    /// Takes the requests of other threads, begins captures, and reads the ring's position.
+    fn take_requests(&mut self) -> TakenRequests {
+        let mut requests = self.session.control.lock();
+        // Read under the lock: later changes have no position below this one.
+        self.up_to = self.session.inbox.ring().head();
+        for number in std::mem::take(&mut requests.captures_begun) {
+            self.engine.begin_capture(number, spanprof_os::monotonic_ns());
         }
-        let (closes, close_kinds, changes, captures_ended, stop) = {
-            let mut requests = self.session.control.lock();
-            // Read under the lock: later changes have no position below this one.
-            self.up_to = self.session.inbox.ring().head();
-            let close_kinds = std::mem::take(&mut requests.close_kinds);
-            for number in std::mem::take(&mut requests.captures_begun) {
-                self.engine.begin_capture(number, spanprof_os::monotonic_ns());
-            }
-            let captures_ended = std::mem::take(&mut requests.captures_ended);
-            (requests.closes, close_kinds, std::mem::take(&mut requests.changes), captures_ended, requests.stop)
-        };
-        if self.session.is_superseded() {
-            // It began before the position was read.
-            return self.leave_to_later_run();
+        TakenRequests {
+            closes: requests.closes,
+            close_kinds: std::mem::take(&mut requests.close_kinds),
+            changes: std::mem::take(&mut requests.changes),
+            captures_ended: std::mem::take(&mut requests.captures_ended),
+            stop: requests.stop,
         }
-        for change in &changes {
-            self.reconfigure(change);
-        }
-        let clocks = self.session.clocks.load_full();
-        self.follow_account_of(&clocks);
-        if reason == WakeReason::ScanDue {
-            if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.scan_if_due()) {
-                // An open window reads the account at its end. The reading costs one system call per thread.
-                if self.engine.due_ns().is_none() {
-                    self.engine.open_for_unattributed(clocks.account().unattributed_ns(), spanprof_os::monotonic_ns());
-                }
+    }
+
+    /// Scans for new threads if that is due.
+    fn scan_threads(&mut self, clocks: Option<&Clocks>) {
+        if let Some(clocks) = clocks.filter(|clocks| clocks.scan_if_due()) {
+            // An open window reads the account at its end. The reading costs one system call per thread.
+            if self.engine.due_ns().is_none() {
+                self.engine.open_for_unattributed(clocks.account().unattributed_ns(), spanprof_os::monotonic_ns());
             }
         }
-        if stop {
-            self.drain_up_to(self.up_to);
-            self.end_captures(&captures_ended);
-            // Of collections that the program reads later.
-            let steps = self.session.control.lock().steps_at_end();
-            self.follow_collections(steps);
-            self.close_and_send(true);
-            self.metrics.send_last(self.session);
-            self.write_output();
-            return false;
-        }
-        self.drain_up_to(self.up_to);
+    }
+
+    /// Closes the last window, after its samples were drained.
+    fn finish(&mut self, captures_ended: &[u32]) {
+        self.end_captures(captures_ended);
+        // Of collections that the program reads later.
+        let steps = self.session.control.lock().steps_at_end();
         self.follow_collections(steps);
-        self.end_captures(&captures_ended);
-        if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
-            recorder.check(&mut self.engine, self.session);
-        }
+        self.close_and_send(true);
+        self.metrics.send_last(self.session);
+        self.write_output();
+    }
+
+    /// Closes the window, or some kinds of it, if that is due or requested, and completes the requests up to number `closes`.
+    fn close_what_is_due(&mut self, closes: u64, close_kinds: KindsToClose, clocks: Option<&Clocks>) {
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let has_close_request = closes > self.session.control.lock().closes_done;
         if due || close_kinds == KindsToClose::All || self.engine.is_full() {
@@ -216,19 +262,13 @@ impl<'a> DrainThread<'a> {
         } else if let KindsToClose::Some(kinds) = close_kinds {
             for kind in kinds {
                 // Only CPU time has an account.
-                let clocks = clocks.as_ref().filter(|_| kind == SampleKind::Cpu);
-                self.close(clocks.map(|clocks| clocks.account()), Some(kind), true);
+                let clocks = clocks.filter(|_| kind == SampleKind::Cpu);
+                self.close(clocks.map(Clocks::account), Some(kind), true);
             }
         }
         if has_close_request {
             self.session.control.complete(|requests| requests.closes_done = closes);
         }
-        self.overhead.check(self.session, self.engine.due_ns());
-        self.metrics.poll(self.session);
-        if let Some(reported) = self.first_line.poll(self.session) {
-            self.delivery_log.begin(now(), &reported);
-        }
-        true
     }
 
     /// Ends without the samples and wakeups in the ring, which are those of the later run; false.
@@ -238,62 +278,6 @@ impl<'a> DrainThread<'a> {
         self.close(None, None, false);
         self.write_output();
         false
-    }
-
-    /// Does the requested steps of collections, after the samples before them were drained.
-    fn follow_collections(&mut self, steps: Vec<(u32, CollectionStep)>) {
-        let clocks = self.session.clocks.load_full();
-        let at = || CollectionTime {
-            now_monotonic_ns: spanprof_os::monotonic_ns(),
-            unix_offset_ns: unix_offset_ns(),
-            unattributed_ns: clocks.as_ref().map_or(0, |clocks| clocks.account().unattributed_ns()),
-        };
-        for (number, step) in steps {
-            let is_cancel = matches!(step, CollectionStep::Cancel);
-            let next = match step {
-                CollectionStep::Begin(selection) => {
-                    self.engine.begin_collection(number, selection.clone(), at());
-                    Some(CollectionStep::Running(selection))
-                }
-                CollectionStep::Read(kinds) => {
-                    Some(CollectionStep::Done(Box::new(self.engine.read_collection(number, &kinds, at()))))
-                }
-                CollectionStep::End(kinds) => {
-                    Some(CollectionStep::Done(Box::new(self.engine.end_collection(number, &kinds, at()))))
-                }
-                _ => {
-                    self.engine.cancel_collection(number);
-                    None
-                }
-            };
-            self.session.control.complete(|requests| {
-                let is_canceled = matches!(requests.collections.get(&number), Some(CollectionStep::Cancel));
-                match next {
-                    // A cancellation that arrived meanwhile is done at the next wakeup.
-                    _ if is_canceled && !is_cancel => {}
-                    Some(next) => drop(requests.collections.insert(number, next)),
-                    None => drop(requests.collections.remove(&number)),
-                }
-            });
-        }
-    }
-
-    /// Completes captures, whose samples are drained.
-    fn end_captures(&mut self, numbers: &[u32]) {
-        if numbers.is_empty() {
-            return;
-        }
-        let (now_ns, offset_ns) = (spanprof_os::monotonic_ns(), unix_offset_ns());
-        let profiles: Vec<_> =
-            numbers.iter().map(|number| (*number, self.engine.end_capture(*number, now_ns, offset_ns))).collect();
-        self.session.control.complete(|requests| {
-            for (number, profile) in profiles {
-                // Absent if its thread does not wait any longer.
-                if let Some(captured) = requests.captured.get_mut(&number) {
-                    *captured = Some(profile);
-                }
-            }
-        });
     }
 
     /// Writes the file of the whole run, at its end.
