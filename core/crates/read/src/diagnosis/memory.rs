@@ -52,67 +52,89 @@ fn variance(windows: &[HeapWindow], function: FunctionId) -> f64 {
     of_independent.min(changes)
 }
 
-/// Functions whose objects in use grow until the last window, and grow old. A cache that fills grows in the first half only.
-pub(super) fn growth(service: &ServiceProfile) -> Vec<Finding> {
-    let mut courses: BTreeMap<FunctionId, Course> = BTreeMap::new();
-    let (mut has_ages, mut windows, mut in_use) = (true, 0, 0.0);
-    for of_process in service.heap.values().filter(|windows| windows.len() >= MIN_HEAP_WINDOWS) {
+/// The functions of a service with their courses, over the processes with enough windows.
+struct Courses {
+    functions: BTreeMap<FunctionId, Course>,
+    /// Whether the samples have ages.
+    has_ages: bool,
+    /// The largest number of windows of a process.
+    windows: usize,
+    /// Objects in use at the end, bytes.
+    in_use: f64,
+}
+
+impl Courses {
+    fn of(service: &ServiceProfile) -> Self {
+        let mut courses = Self { functions: BTreeMap::new(), has_ages: true, windows: 0, in_use: 0.0 };
+        for of_process in service.heap.values().filter(|windows| windows.len() >= MIN_HEAP_WINDOWS) {
+            courses.add(of_process);
+        }
+        courses
+    }
+
+    fn add(&mut self, of_process: &[HeapWindow]) {
         let last = of_process.len() - 1;
-        has_ages &= of_process[last].has_ages;
-        windows = windows.max(of_process.len());
-        in_use += of_process[last].total as f64;
+        self.has_ages &= of_process[last].has_ages;
+        self.windows = self.windows.max(of_process.len());
+        self.in_use += of_process[last].total as f64;
         // Windows may be missing: the middle of the time, not of their number.
         let end = |at: usize| of_process[at].end_unix_nano;
         let middle = end(0) / 2 + end(last) / 2;
         let middle = (0..=last).min_by_key(|at| end(*at).abs_diff(middle)).unwrap_or_default();
         for (nth, at) in [0, middle, last].into_iter().enumerate() {
-            let HeapWindow { functions, .. } = &of_process[at];
-            for (function, sums) in functions {
-                let course = courses.entry(*function).or_default();
+            for (function, sums) in &of_process[at].functions {
+                let course = self.functions.entry(*function).or_default();
                 course.bytes[nth] += sums.bytes as f64;
                 course.samples[nth] += sums.samples;
                 course.aged[nth] += sums.aged_bytes as f64;
             }
         }
-        for (function, course) in &mut courses {
+        for (function, course) in &mut self.functions {
             course.variances[0] += variance(of_process, *function);
             course.variances[1] += variance(&of_process[middle..], *function);
         }
     }
-    let errors = |from: f64, to: f64, variance: f64| (to - from) / variance.max(1.0).sqrt();
-    courses
-        .into_iter()
-        .filter_map(|(function, Course { bytes, samples, aged, variances })| {
-            let [first, middle, last] = bytes;
-            let grown = last - first;
-            let is_large = grown >= MIN_GROWTH_BYTES && grown >= MIN_GROWTH_SHARE * in_use;
-            let is_significant = samples[2] >= MIN_FINDING_SAMPLES
-                && errors(samples[0], samples[2], variances[0]) >= WHOLE_ERRORS
-                && errors(samples[1], samples[2], variances[1]) >= HALF_ERRORS;
-            let is_lasting =
-                last - middle >= LATE_PART * grown && (!has_ages || aged[2] - aged[0] >= AGED_PART * grown);
-            if !is_large || !is_significant || !is_lasting {
-                return None;
-            }
-            let mut facts = vec![
-                ("first", Fact::Quantity(first as i64, "bytes")),
-                ("middle", Fact::Quantity(middle as i64, "bytes")),
-                ("last", Fact::Quantity(last as i64, "bytes")),
-                ("windows", Fact::Number(windows as f64)),
-            ];
-            if has_ages {
-                facts.push(("older_than_a_window", Fact::Part(aged[2] / last)));
-            }
-            Some(Finding {
-                rule: Rule::MemoryGrowth,
-                service: String::new(),
-                type_name: "inuse_space",
-                function: Some(service.function(function).clone()),
-                share: EstimatedShare::of(last, in_use, samples[2] * in_use / last),
-                cost: grown / in_use,
-                samples: samples[2],
-                facts,
-            })
-        })
-        .collect()
+
+    /// Whether a function's objects grow until the last window, and grow old.
+    fn grow(&self, course: &Course) -> bool {
+        let Course { bytes: [first, middle, last], samples, aged, variances } = course;
+        let errors = |from: f64, to: f64, variance: f64| (to - from) / variance.max(1.0).sqrt();
+        let grown = last - first;
+        let is_large = grown >= MIN_GROWTH_BYTES && grown >= MIN_GROWTH_SHARE * self.in_use;
+        let is_significant = samples[2] >= MIN_FINDING_SAMPLES
+            && errors(samples[0], samples[2], variances[0]) >= WHOLE_ERRORS
+            && errors(samples[1], samples[2], variances[1]) >= HALF_ERRORS;
+        let is_lasting =
+            last - middle >= LATE_PART * grown && (!self.has_ages || aged[2] - aged[0] >= AGED_PART * grown);
+        is_large && is_significant && is_lasting
+    }
+}
+
+/// Functions whose objects in use grow until the last window, and grow old. A cache that fills grows in the first half only.
+pub(super) fn growth(service: &ServiceProfile) -> Vec<Finding> {
+    let courses = Courses::of(service);
+    let growing = courses.functions.iter().filter(|(_, course)| courses.grow(course));
+    let finding = |(function, course): (&FunctionId, &Course)| {
+        let Course { bytes: [first, middle, last], samples, aged, .. } = *course;
+        let mut facts = vec![
+            ("first", Fact::Quantity(first as i64, "bytes")),
+            ("middle", Fact::Quantity(middle as i64, "bytes")),
+            ("last", Fact::Quantity(last as i64, "bytes")),
+            ("windows", Fact::Number(courses.windows as f64)),
+        ];
+        if courses.has_ages {
+            facts.push(("older_than_a_window", Fact::Part(aged[2] / last)));
+        }
+        Finding {
+            rule: Rule::MemoryGrowth,
+            service: String::new(),
+            type_name: "inuse_space",
+            function: Some(service.function(*function).clone()),
+            share: EstimatedShare::of(last, courses.in_use, samples[2] * courses.in_use / last),
+            cost: (last - first) / courses.in_use,
+            samples: samples[2],
+            facts,
+        }
+    };
+    growing.map(finding).collect()
 }
