@@ -28,7 +28,10 @@
  * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
  * @property {(capture: number) => Promise<NativeProfile>} endCapture
  * @property {(capture: number) => void} discardCapture
- * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string, capture?: number) => number} openContext
+ * @property {(parent: number, traceId: string, spanId: string, isRemote: boolean) => number} contextUnderSpan the id of a context
+ *   under a span, or without one when its ids are empty
+ * @property {(id: number, localRoot: string) => number} contextWithLocalRoot the id of a context with another local root
+ * @property {(id: number) => number} contextWithoutLabels the id of a context without its labels
  * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
  *   `span_id` among them become its link
  * @property {(id: number) => DescribedContext} describeContext
@@ -110,7 +113,9 @@ const absent = {
     types: () => [],
   }),
   discardCapture: () => {},
-  openContext: () => 0,
+  contextUnderSpan: () => 0,
+  contextWithLocalRoot: () => 0,
+  contextWithoutLabels: () => 0,
   childContext: () => 0,
   describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '', capture: 0 }),
   setCurrent: () => {},

@@ -74,6 +74,7 @@ function wrap(contexts) {
   wrapped.add(contexts);
   // Not loaded by a worker thread without OpenTelemetry.
   const scope = require('./scope.js');
+  const { native } = require('./native.js');
   const original = contexts.with;
   /**
    * @this {any}
@@ -82,7 +83,7 @@ function wrap(contexts) {
    */
   contexts.with = function linked(context, ...rest) {
     const before = scope.current();
-    const id = linkedId(scope, before, context);
+    const id = linkedId(native, before, context);
     if (id === before) return original.call(this, context, ...rest);
     return scope.run(id, () => original.call(this, context, ...rest), []);
   };
@@ -90,19 +91,19 @@ function wrap(contexts) {
 
 /**
  * The id of the current labels under the span of `context`.
- * @param {typeof import('./scope.js')} scope
+ * @param {import('./absent.js').Native} native
  * @param {number} before
  * @param {any} context
  * @returns {number}
  */
-function linkedId(scope, before, context) {
+function linkedId(native, before, context) {
   try {
     const span = context.getValue(SPAN);
-    if (span === undefined || span === null) return before === 0 ? 0 : scope.linked(before, '', '', false);
+    if (span === undefined || span === null) return before === 0 ? 0 : native.contextUnderSpan(before, '', '', false);
     if (idOfSpan.get(span) === before) return before;
     const { traceId, spanId, isRemote } = span.spanContext();
-    if (/^0*$/.test(traceId)) return scope.linked(before, '', '', false);
-    const id = scope.linked(before, traceId, spanId, isRemote === true);
+    if (/^0*$/.test(traceId)) return native.contextUnderSpan(before, '', '', false);
+    const id = native.contextUnderSpan(before, traceId, spanId, isRemote === true);
     idOfSpan.set(span, id);
     return id;
   } catch {

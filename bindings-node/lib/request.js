@@ -43,7 +43,7 @@ class MiddlewareRequest {
     this.route = route;
     const localRoot = native.beginRequest(outer);
     if (localRoot === '') return;
-    this.id = scope.withLocalRoot(this.id, localRoot);
+    this.id = native.contextWithLocalRoot(this.id, localRoot);
     const began = performance.now();
     let isOpen = true;
     const end = () => {

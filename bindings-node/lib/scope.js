@@ -189,32 +189,6 @@ function child(parent, labels) {
 }
 
 /**
- * The id of the labels of `parent` under a span, or without a span when its ids are empty. Within a trace the local root span is
- * inherited; the first span of a trace in this process is its own local root, unless it is remote.
- * @param {number} parent
- * @param {string} traceId
- * @param {string} spanId
- * @param {boolean} isRemote
- */
-function linked(parent, traceId, spanId, isRemote) {
-  const row = native.describeContext(parent);
-  if (row.traceId === traceId && row.spanId === spanId) return parent;
-  // A local root without a trace is the request of a middleware.
-  const inherited = row.traceId === traceId || row.traceId === '' ? row.localRootSpanId : '';
-  return native.openContext(row.labelSet, traceId, spanId, inherited || (isRemote ? '' : spanId), row.capture);
-}
-
-/**
- * The id of the context `id` with another local root.
- * @param {number} id
- * @param {string} localRoot
- */
-function withLocalRoot(id, localRoot) {
-  const { labelSet, traceId, spanId, capture } = native.describeContext(id);
-  return native.openContext(labelSet, traceId, spanId, localRoot, capture);
-}
-
-/**
  * Calls `fn(...args)` with labels on its samples, and returns its result. The labels follow promises, timers and callbacks that
  * `fn` starts, can be nested, and end when `fn` returns or throws. `trace_id` and `span_id` become the link of the samples.
  * @template {any[]} A
@@ -234,9 +208,7 @@ function tagWrapper(labels, fn, ...args) {
  */
 function setLabels(labels) {
   try {
-    const { traceId, spanId, localRootSpanId, capture } = native.describeContext(current());
-    const bare = native.openContext(0, traceId, spanId, localRootSpanId, capture);
-    enter(child(bare, labels));
+    enter(child(native.contextWithoutLabels(current()), labels));
   } catch {
     // The previous labels stay.
   }
@@ -286,4 +258,4 @@ function bind(fn) {
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 
-module.exports = { profilingStarted, current, run, enter, child, linked, withLocalRoot, tagWrapper, prepareLabels, setLabels, getLabels, bind };
+module.exports = { profilingStarted, current, run, enter, child, tagWrapper, prepareLabels, setLabels, getLabels, bind };

@@ -304,19 +304,22 @@ pub fn config_keys() -> Vec<String> {
     binding::config_keys().flatten().map(Cow::into_owned).collect()
 }
 
-/// A context id for a label set and a span; ids in hex, or absent.
+/// The id of context `parent` under a span; ids in hex, empty without a span.
 #[napi]
-pub fn open_context(
-    label_set: u32,
-    trace_id: Option<String>,
-    span_id: Option<String>,
-    local_root_span_id: Option<String>,
-    capture: Option<u32>,
-) -> f64 {
-    ffi_guard(0.0, || {
-        let (trace_id, span_id, local_root) = (trace_id.as_deref(), span_id.as_deref(), local_root_span_id.as_deref());
-        context::open(label_set, trace_id, span_id, local_root, capture.unwrap_or(0)) as f64
-    })
+pub fn context_under_span(parent: f64, trace_id: String, span_id: String, is_remote: bool) -> f64 {
+    ffi_guard(parent, || context::under_span(parent as u64, &trace_id, &span_id, is_remote) as f64)
+}
+
+/// The id of a context with another local root, in hex.
+#[napi]
+pub fn context_with_local_root(id: f64, local_root: String) -> f64 {
+    ffi_guard(id, || context::with_local_root(id as u64, &local_root) as f64)
+}
+
+/// The id of a context without its labels.
+#[napi]
+pub fn context_without_labels(id: f64) -> f64 {
+    ffi_guard(id, || context::without_labels(id as u64) as f64)
 }
 
 /// The id of context `parent` with labels added, for `tagWrapper`. Valid `trace_id` and `span_id` among them become the link.

@@ -20,22 +20,31 @@ fn pairs(keys_and_values: &[String]) -> Vec<(&str, &str)> {
     keys_and_values.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }
 
-pub fn open(
-    label_set: u32,
-    trace_id: Option<&str>,
-    span_id: Option<&str>,
-    local_root: Option<&str>,
-    capture: u32,
-) -> u64 {
-    table::open_context(ContextRow {
-        label_set: LabelSetId(label_set),
-        link: Link {
-            trace_id: trace_id.and_then(table::parse_id).unwrap_or_default(),
-            span_id: span_id.and_then(table::parse_id).unwrap_or_default(),
-        },
-        local_root_span_id: local_root.and_then(table::parse_id).unwrap_or_default(),
-        capture,
-    })
+/// The id of `parent` under a span; ids in hex, empty without a span. `parent` itself if that span is its link.
+pub fn under_span(parent: u64, trace_id: &str, span_id: &str, is_remote: bool) -> u64 {
+    let row = table::context_row(parent).unwrap_or_default();
+    let link = Link {
+        trace_id: table::parse_id(trace_id).unwrap_or_default(),
+        span_id: table::parse_id(span_id).unwrap_or_default(),
+    };
+    if row.link == link {
+        return parent;
+    }
+    // A span of another process is no local root. Of the others, the first one is.
+    table::open_context(table::under_span(row, link, is_remote.then_some(false)))
+}
+
+/// The id of a context with another local root, in hex.
+pub fn with_local_root(id: u64, local_root: &str) -> u64 {
+    let row = table::context_row(id).unwrap_or_default();
+    let local_root_span_id = table::parse_id(local_root).unwrap_or_default();
+    table::open_context(ContextRow { local_root_span_id, ..row })
+}
+
+/// The id of a context without its labels.
+pub fn without_labels(id: u64) -> u64 {
+    let row = table::context_row(id).unwrap_or_default();
+    table::open_context(ContextRow { label_set: LabelSetId::EMPTY, ..row })
 }
 
 pub fn child(parent: u64, keys_and_values: &[String]) -> u64 {
@@ -59,18 +68,33 @@ pub fn describe(id: u64) -> DescribedContext {
 mod tests {
     use super::*;
 
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
     #[test]
     fn a_context_is_described_as_it_was_opened() {
         let labels = ["route".to_owned(), "/cart".to_owned()];
-        let set = describe(child(0, &labels)).label_set;
-        let id = open(set, Some("4bf92f3577b34da6a3ce929d0e0e4736"), Some("00f067aa0ba902b7"), None, 0);
+        let id = under_span(child(0, &labels), TRACE, "00f067aa0ba902b7", true);
         let described = describe(id);
         assert_eq!(described.labels, labels);
-        assert_eq!(
-            (described.trace_id.as_str(), described.span_id.as_str()),
-            ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
-        );
-        assert_eq!(described.local_root_span_id, "");
+        assert_eq!((described.trace_id.as_str(), described.span_id.as_str()), (TRACE, "00f067aa0ba902b7"));
+        assert_eq!(described.local_root_span_id, "", "the span of another process");
         assert_eq!(describe(child(id, &["b".into(), "2".into()])).trace_id, described.trace_id);
+        assert_eq!(under_span(id, TRACE, "00f067aa0ba902b7", false), id);
+        let bare = describe(without_labels(id));
+        assert!(bare.labels.is_empty() && bare.trace_id == TRACE);
+    }
+
+    #[test]
+    fn the_first_span_of_a_trace_is_the_local_root_of_the_spans_in_it() {
+        let first = under_span(0, TRACE, "00f067aa0ba902b7", false);
+        let second = describe(under_span(first, TRACE, "b7ad6b7169203331", false));
+        assert_eq!(
+            (second.span_id.as_str(), second.local_root_span_id.as_str()),
+            ("b7ad6b7169203331", "00f067aa0ba902b7")
+        );
+        let request = with_local_root(0, "aaaaaaaaaaaaaaaa");
+        let inside = describe(under_span(request, TRACE, "b7ad6b7169203331", false));
+        assert_eq!(inside.local_root_span_id, "aaaaaaaaaaaaaaaa", "the request of a middleware");
+        assert_eq!(describe(under_span(first, "", "", false)).local_root_span_id, "");
     }
 }

@@ -39,7 +39,7 @@ function endRequest({ request, milliseconds, endpoint, isError }) {
 function contextOf({ scopes, prepared, boundIn, returned, request }) {
   if (request !== null && !requests.has(request)) requests.set(request, native.beginRequest(scope.current()));
   const localRoot = requests.get(request) || '';
-  const inRequest = (work) => (localRoot === '' ? work() : scope.run(scope.withLocalRoot(scope.current(), localRoot), work, []));
+  const inRequest = (work) => (localRoot === '' ? work() : scope.run(native.contextWithLocalRoot(scope.current(), localRoot), work, []));
   const inside = ([labels, ...inner], work) => (labels === undefined
     ? inRequest(work)
     : spanprof.tagWrapper(prepared ? spanprof.prepareLabels(labels) : labels, () => inside(inner, work)));

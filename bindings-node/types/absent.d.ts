@@ -25,7 +25,10 @@ export = absent;
  * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
  * @property {(capture: number) => Promise<NativeProfile>} endCapture
  * @property {(capture: number) => void} discardCapture
- * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string, capture?: number) => number} openContext
+ * @property {(parent: number, traceId: string, spanId: string, isRemote: boolean) => number} contextUnderSpan the id of a context
+ *   under a span, or without one when its ids are empty
+ * @property {(id: number, localRoot: string) => number} contextWithLocalRoot the id of a context with another local root
+ * @property {(id: number) => number} contextWithoutLabels the id of a context without its labels
  * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
  *   `span_id` among them become its link
  * @property {(id: number) => DescribedContext} describeContext
@@ -134,7 +137,19 @@ type Native = {
     captureContext: (parent: number, capture: number) => number;
     endCapture: (capture: number) => Promise<NativeProfile>;
     discardCapture: (capture: number) => void;
-    openContext: (labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string, capture?: number) => number;
+    /**
+     * the id of a context
+     * under a span, or without one when its ids are empty
+     */
+    contextUnderSpan: (parent: number, traceId: string, spanId: string, isRemote: boolean) => number;
+    /**
+     * the id of a context with another local root
+     */
+    contextWithLocalRoot: (id: number, localRoot: string) => number;
+    /**
+     * the id of a context without its labels
+     */
+    contextWithoutLabels: (id: number) => number;
     /**
      * the id of a context with labels added; `trace_id` and
      * `span_id` among them become its link

@@ -28,21 +28,6 @@ export function enter(id: number): void;
  */
 export function child(parent: number, labels: Labels | null | undefined): number;
 /**
- * The id of the labels of `parent` under a span, or without a span when its ids are empty. Within a trace the local root span is
- * inherited; the first span of a trace in this process is its own local root, unless it is remote.
- * @param {number} parent
- * @param {string} traceId
- * @param {string} spanId
- * @param {boolean} isRemote
- */
-export function linked(parent: number, traceId: string, spanId: string, isRemote: boolean): number;
-/**
- * The id of the context `id` with another local root.
- * @param {number} id
- * @param {string} localRoot
- */
-export function withLocalRoot(id: number, localRoot: string): number;
-/**
  * Calls `fn(...args)` with labels on its samples, and returns its result. The labels follow promises, timers and callbacks that
  * `fn` starts, can be nested, and end when `fn` returns or throws. `trace_id` and `span_id` become the link of the samples.
  * @template {any[]} A

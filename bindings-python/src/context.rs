@@ -45,13 +45,6 @@ pub fn without_labels(current: u64, written: u64, previous: u64) -> Option<u64> 
     Some(table::open_context(restored))
 }
 
-/// The id of `parent`'s labels and `labels`, under another span link.
-pub fn linked(parent: u64, link: Link, local_root_span_id: [u8; 8], labels: &PreparedLabels) -> u64 {
-    let parent = row(parent);
-    let label_set = table::merge_label_sets(parent.label_set, labels.label_set);
-    table::open_context(ContextRow { label_set, link, local_root_span_id, capture: parent.capture })
-}
-
 /// As [`without_labels`], for a span that ends while labels set inside it are still current.
 pub fn without_link(current: u64, written: u64, previous: u64) -> Option<u64> {
     let (current, written, previous) = (row(current), row(written), row(previous));
@@ -151,13 +144,9 @@ pub fn attach_span(span: ActiveSpan) -> Option<LinkToken> {
     if row.link == link {
         return None;
     }
-    let local_root = match span.is_local_root {
-        true => span.span_id,
-        // A local root without a trace is the request of a middleware.
-        false if [link.trace_id, [0; 16]].contains(&row.link.trace_id) => row.local_root_span_id,
-        false => [0; 8],
-    };
-    let written = VariableValue::new(linked(previous.id(), link, local_root, &span.labels));
+    let linked = table::under_span(row, link, Some(span.is_local_root));
+    let label_set = table::merge_label_sets(row.label_set, span.labels.label_set);
+    let written = VariableValue::new(table::open_context(ContextRow { label_set, ..linked }));
     variable::set(&written);
     Some(LinkToken { token: None, _pin: pin_context(written.id()), written, previous })
 }

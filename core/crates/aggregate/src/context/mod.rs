@@ -101,6 +101,17 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     ContextRow { label_set, link, local_root_span_id, capture }
 }
 
+/// `parent` under the span of an OpenTelemetry context, or without a span if `link` is empty. Within a trace the local root span
+/// of `parent` stays; one without a trace is the request of a middleware. `is_local_root`: whether the span is the first of its
+/// trace in this process; if that is unknown, it is one unless a local root span stays.
+pub fn under_span(parent: ContextRow, link: Link, is_local_root: Option<bool>) -> ContextRow {
+    let is_in_trace = [link.trace_id, [0; 16]].contains(&parent.link.trace_id);
+    let inherited = if is_in_trace { parent.local_root_span_id } else { [0; 8] };
+    let is_local_root = is_local_root.unwrap_or(inherited == [0; 8]);
+    let local_root_span_id = if is_local_root { link.span_id } else { inherited };
+    ContextRow { link, local_root_span_id, ..parent }
+}
+
 /// Ids of label sets start above the integers that languages cache as shared objects (up to a few hundred), so that a
 /// binding can distinguish two of its values with the same id.
 const FIRST_LABELS_ID: u64 = 1024;
@@ -267,5 +278,19 @@ mod tests {
         assert_eq!(context_row(id), Some(row));
         assert_eq!(open_context(ContextRow::default()), 0);
         assert_eq!(context_row(0), Some(ContextRow::default()));
+    }
+
+    #[test]
+    fn within_a_trace_the_local_root_span_stays() {
+        let link = |trace, span| Link { trace_id: [trace; 16], span_id: [span; 8] };
+        let first = under_span(ContextRow::default(), link(1, 2), None);
+        assert_eq!(first.local_root_span_id, [2; 8]);
+        assert_eq!(under_span(first, link(1, 3), None).local_root_span_id, [2; 8]);
+        assert_eq!(under_span(first, link(1, 3), Some(true)).local_root_span_id, [3; 8]);
+        assert_eq!(under_span(first, link(4, 5), Some(false)).local_root_span_id, [0; 8], "of another trace");
+        assert_eq!(under_span(first, Link::default(), None).local_root_span_id, [0; 8]);
+        let request = ContextRow { local_root_span_id: [9; 8], capture: 7, ..ContextRow::default() };
+        let inside = under_span(request, link(1, 2), Some(false));
+        assert_eq!((inside.local_root_span_id, inside.capture), ([9; 8], 7), "the request of a middleware");
     }
 }
