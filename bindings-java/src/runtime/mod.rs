@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jni::sys::{JNIEnv, JavaVM};
-use spanprof_aggregate::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
+use spanprof_aggregate::runtime::{
+    EndedCode, EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
+};
 use spanprof_profiler::binding::{log, self_walks_requested, SelfWalks};
 use spanprof_profiler::{LogLevel, ProfilerHandle};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
@@ -269,63 +271,6 @@ impl Runtime for JavaRuntime {
         signals::FALLBACK_SIGNAL
     }
 
-    fn capture_other(&self) -> Option<CaptureOtherFn> {
-        // Without signals the own stack walker still samples waiting threads.
-        let is_possible = wall::begin(signals::may_signal()) || !signals::may_signal() && self.layout.is_some();
-        is_possible.then_some(wall::capture_other as CaptureOtherFn)
-    }
-
-    fn uses_self_walks(&self) -> bool {
-        true
-    }
-
-    fn wait_for_responses(&self, timeout: std::time::Duration) -> bool {
-        SelfWalks::of_process().wait(timeout);
-        true
-    }
-
-    fn are_frames_stable(&self) -> bool {
-        // Frames of the own walker have fingerprints; the VM reuses method ids.
-        self.layout.is_some()
-    }
-
-    fn set_idle(&self, is_idle: bool) {
-        wall::set_idle(is_idle);
-    }
-
-    fn submits(&self, kind: SampleKind) -> bool {
-        matches!(kind, SampleKind::Gc | SampleKind::Lock)
-    }
-
-    fn set_reported_events(&self, events: ReportedEvents) {
-        let Some(jvmti) = jvmti_of_any_thread() else { return };
-        if let Err(error) = gc_pauses::set_reported(jvmti, events.gc) {
-            log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
-        }
-        if let Err(error) = report_waits(jvmti, events) {
-            log(LogLevel::Warning, &format!("spanprof: waits for locks are not reported: {error}"));
-        }
-    }
-
-    fn install_heap_hooks(&self) -> Result<(), String> {
-        jvmti_of_any_thread().ok_or("the VM has ended")?;
-        allocations::enable()
-    }
-
-    fn heap_sampling_changed(&self) {
-        if jvmti_of_any_thread().is_some() {
-            allocations::follow_sampling();
-        }
-    }
-
-    fn remove_collected_objects(&self) {
-        allocations::remove_collected();
-    }
-
-    fn threads(&self, out: &mut Vec<RuntimeThread>) {
-        registry::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
-    }
-
     fn ended(&self, out: &mut Vec<EndedCode>) {
         // Threads are renamed, and kernel thread ids are reused: names are read again periodically.
         let now_ns = spanprof_os::monotonic_ns();
@@ -400,5 +345,80 @@ impl Runtime for JavaRuntime {
         allocations::stats(out);
         gc_pauses::stats(out);
         lock_waits::stats(out);
+    }
+
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        Some(self)
+    }
+
+    fn heap(&self) -> Option<&dyn HeapRuntime> {
+        Some(self)
+    }
+
+    fn events(&self) -> Option<&dyn EventRuntime> {
+        Some(self)
+    }
+}
+
+impl WallRuntime for JavaRuntime {
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        // Without signals the own stack walker still samples waiting threads.
+        let is_possible = wall::begin(signals::may_signal()) || !signals::may_signal() && self.layout.is_some();
+        is_possible.then_some(wall::capture_other as CaptureOtherFn)
+    }
+
+    fn uses_self_walks(&self) -> bool {
+        true
+    }
+
+    fn wait_for_responses(&self, timeout: std::time::Duration) -> bool {
+        SelfWalks::of_process().wait(timeout);
+        true
+    }
+
+    fn are_frames_stable(&self) -> bool {
+        // Frames of the own walker have fingerprints; the VM reuses method ids.
+        self.layout.is_some()
+    }
+
+    fn set_idle(&self, is_idle: bool) {
+        wall::set_idle(is_idle);
+    }
+
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        registry::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
+    }
+}
+
+impl HeapRuntime for JavaRuntime {
+    fn install_hooks(&self) -> Result<(), String> {
+        jvmti_of_any_thread().ok_or("the VM has ended")?;
+        allocations::enable()
+    }
+
+    fn sampling_changed(&self) {
+        if jvmti_of_any_thread().is_some() {
+            allocations::follow_sampling();
+        }
+    }
+
+    fn remove_collected_objects(&self) {
+        allocations::remove_collected();
+    }
+}
+
+impl EventRuntime for JavaRuntime {
+    fn submits(&self, kind: SampleKind) -> bool {
+        matches!(kind, SampleKind::Gc | SampleKind::Lock)
+    }
+
+    fn set_reported(&self, events: ReportedEvents) {
+        let Some(jvmti) = jvmti_of_any_thread() else { return };
+        if let Err(error) = gc_pauses::set_reported(jvmti, events.gc) {
+            log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
+        }
+        if let Err(error) = report_waits(jvmti, events) {
+            log(LogLevel::Warning, &format!("spanprof: waits for locks are not reported: {error}"));
+        }
     }
 }

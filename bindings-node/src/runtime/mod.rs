@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use spanprof_aggregate::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
+use spanprof_aggregate::runtime::{EndedCode, EventRuntime, Frame, HeapRuntime, Runtime, RuntimeThread, WallRuntime};
 use spanprof_profiler::binding::{self_walks_requested, SelfWalks};
 use spanprof_profiler::native_frame;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
@@ -125,56 +125,6 @@ impl Runtime for NodeRuntime {
         Some(lookup::symbol(&[c"_ZN4node10SignalExitEiP9siginfo_tPv"]) as libc::sighandler_t)
     }
 
-    fn submits(&self, kind: SampleKind) -> bool {
-        kind == SampleKind::Gc
-    }
-
-    fn install_heap_hooks(&self) -> Result<(), String> {
-        allocations::install()
-    }
-
-    fn heap_sampling_changed(&self) {
-        allocations::sampling_changed();
-    }
-
-    fn submit_outstanding_samples(&self) {
-        allocations::submit_outstanding();
-    }
-
-    /// `None` without signals: only the thread itself can walk its stack.
-    fn capture_other(&self) -> Option<CaptureOtherFn> {
-        self_walks::begin(signals::may_signal()).then_some(self_walks::capture_other as CaptureOtherFn)
-    }
-
-    fn uses_self_walks(&self) -> bool {
-        true
-    }
-
-    fn wait_for_responses(&self, timeout: Duration) -> bool {
-        SelfWalks::of_process().wait(timeout);
-        true
-    }
-
-    /// Each observation reads a CPU clock, which is a system call in addition to the sleep.
-    fn idle_interval(&self) -> Option<Duration> {
-        self_walks::all_are_idle().then_some(Duration::from_millis(250))
-    }
-
-    fn stabilize_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
-        for frame in frames.iter_mut().filter(|frame| synthetic_frame::is_code(**frame)) {
-            *frame = ring_position::frame_at_position(position, frame.code + frame.at);
-        }
-        true
-    }
-
-    fn threads(&self, out: &mut Vec<RuntimeThread>) {
-        out.extend(js_thread::all().iter().enumerate().filter_map(|(index, thread)| {
-            let thread_id = thread.thread_id.load(Ordering::Acquire);
-            let is_enrolled = ![0, js_thread::CLAIMED].contains(&thread_id) && thread.waits().is_some();
-            is_enrolled.then_some(RuntimeThread { thread_id, handle: index as u64 })
-        }));
-    }
-
     fn fallback_signal(&self) -> libc::c_int {
         signals::FALLBACK_SIGNAL
     }
@@ -238,5 +188,73 @@ impl Runtime for NodeRuntime {
         let [read, unread] = inlining.map(|counter| counter.load(Ordering::Relaxed).to_string());
         out.push(("node.inlining_read", read));
         out.push(("node.inlining_unread", unread));
+    }
+
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        Some(self)
+    }
+
+    fn heap(&self) -> Option<&dyn HeapRuntime> {
+        Some(self)
+    }
+
+    fn events(&self) -> Option<&dyn EventRuntime> {
+        Some(self)
+    }
+}
+
+impl WallRuntime for NodeRuntime {
+    /// `None` without signals: only the thread itself can walk its stack.
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        self_walks::begin(signals::may_signal()).then_some(self_walks::capture_other as CaptureOtherFn)
+    }
+
+    fn uses_self_walks(&self) -> bool {
+        true
+    }
+
+    fn wait_for_responses(&self, timeout: Duration) -> bool {
+        SelfWalks::of_process().wait(timeout);
+        true
+    }
+
+    /// Each observation reads a CPU clock, which is a system call in addition to the sleep.
+    fn idle_interval(&self) -> Option<Duration> {
+        self_walks::all_are_idle().then_some(Duration::from_millis(250))
+    }
+
+    fn stabilize_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
+        for frame in frames.iter_mut().filter(|frame| synthetic_frame::is_code(**frame)) {
+            *frame = ring_position::frame_at_position(position, frame.code + frame.at);
+        }
+        true
+    }
+
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        out.extend(js_thread::all().iter().enumerate().filter_map(|(index, thread)| {
+            let thread_id = thread.thread_id.load(Ordering::Acquire);
+            let is_enrolled = ![0, js_thread::CLAIMED].contains(&thread_id) && thread.waits().is_some();
+            is_enrolled.then_some(RuntimeThread { thread_id, handle: index as u64 })
+        }));
+    }
+}
+
+impl HeapRuntime for NodeRuntime {
+    fn install_hooks(&self) -> Result<(), String> {
+        allocations::install()
+    }
+
+    fn sampling_changed(&self) {
+        allocations::sampling_changed();
+    }
+
+    fn submit_outstanding_samples(&self) {
+        allocations::submit_outstanding();
+    }
+}
+
+impl EventRuntime for NodeRuntime {
+    fn submits(&self, kind: SampleKind) -> bool {
+        kind == SampleKind::Gc
     }
 }

@@ -33,7 +33,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use spanprof_aggregate::runtime::{EndedCode, Frame, ReportedEvents, Runtime, RuntimeThread};
+use spanprof_aggregate::runtime::{
+    EndedCode, EventRuntime, Frame, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
+};
 use spanprof_profiler::binding::set_lock_waits_reported;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
 
@@ -149,49 +151,12 @@ impl Runtime for PythonRuntime {
         capture::capture
     }
 
-    fn submits(&self, kind: SampleKind) -> bool {
-        matches!(kind, SampleKind::Gc | SampleKind::Lock)
-    }
-
-    fn set_reported_events(&self, events: ReportedEvents) {
-        set_lock_waits_reported(events);
-    }
-
     fn settings_changed(&self) {
         crate::host_log::follow_changed_settings();
     }
 
     fn delayed_termination(&self) -> Option<libc::sighandler_t> {
         Some(libc::SIG_DFL)
-    }
-
-    fn capture_other(&self) -> Option<CaptureOtherFn> {
-        if self.lists_threads {
-            Some(other_thread::capture_other)
-        } else {
-            None
-        }
-    }
-
-    /// Frames hold the generation of their code object, and its names outlive it.
-    fn stabilize_frames(&self, _position: u64, _frames: &mut [RawFrame]) -> bool {
-        true
-    }
-
-    fn install_heap_hooks(&self) -> Result<(), String> {
-        Python::attach(hook_installation::install)
-    }
-
-    fn threads(&self, out: &mut Vec<RuntimeThread>) {
-        if self.lists_threads {
-            threads::list(self.interpreter, out);
-            let own_thread = suspended_tasks::storing_thread();
-            out.retain(|thread| thread.thread_id != own_thread);
-        }
-    }
-
-    fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {
-        suspended_tasks::submit(submit);
     }
 
     fn register_thread(&self) {
@@ -239,5 +204,60 @@ impl Runtime for PythonRuntime {
         out.push(("python.heap_domains", hook_installation::hooked_domains()));
         out.push(("python.heap_unseen", hook_installation::unseen_memory().into()));
         out.push(("python.degraded", self.degraded().join(",")));
+    }
+
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        Some(self)
+    }
+
+    fn heap(&self) -> Option<&dyn HeapRuntime> {
+        Some(self)
+    }
+
+    fn events(&self) -> Option<&dyn EventRuntime> {
+        Some(self)
+    }
+}
+
+impl WallRuntime for PythonRuntime {
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        if self.lists_threads {
+            Some(other_thread::capture_other)
+        } else {
+            None
+        }
+    }
+
+    /// Frames hold the generation of their code object, and its names outlive it.
+    fn stabilize_frames(&self, _position: u64, _frames: &mut [RawFrame]) -> bool {
+        true
+    }
+
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        if self.lists_threads {
+            threads::list(self.interpreter, out);
+            let own_thread = suspended_tasks::storing_thread();
+            out.retain(|thread| thread.thread_id != own_thread);
+        }
+    }
+
+    fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {
+        suspended_tasks::submit(submit);
+    }
+}
+
+impl HeapRuntime for PythonRuntime {
+    fn install_hooks(&self) -> Result<(), String> {
+        Python::attach(hook_installation::install)
+    }
+}
+
+impl EventRuntime for PythonRuntime {
+    fn submits(&self, kind: SampleKind) -> bool {
+        matches!(kind, SampleKind::Gc | SampleKind::Lock)
+    }
+
+    fn set_reported(&self, events: ReportedEvents) {
+        set_lock_waits_reported(events);
     }
 }

@@ -2,7 +2,7 @@
 //! documented descriptors of the parent. In `sys` because fork is unsafe.
 
 use super::fork_live_tests::in_forked_child;
-use spanprof_aggregate::runtime::{Frame, Runtime};
+use spanprof_aggregate::runtime::{Frame, Runtime, WallRuntime};
 use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_config::{Config, DestinationConfig, DestinationType};
 use spanprof_os::testing::{one_at_a_time, StopOnDrop};
@@ -291,15 +291,21 @@ impl Runtime for WalkableRuntime {
         self.0.capture()
     }
 
-    fn capture_other(&self) -> Option<CaptureOtherFn> {
-        Some(|_, _, _| Captured::Dropped(DropReason::NoThreadState))
-    }
-
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {
         self.0.resolve(frame, position, out);
     }
 
     fn after_fork_in_child(&self) {
         self.0.after_fork_in_child();
+    }
+
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        Some(self)
+    }
+}
+
+impl WallRuntime for WalkableRuntime {
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        Some(|_, _, _| Captured::Dropped(DropReason::NoThreadState))
     }
 }

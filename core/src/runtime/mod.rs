@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::runtime::debug_info::DebugSymbols;
-use spanprof_aggregate::runtime::{Frame, FrameType, ReportedEvents, Runtime, RuntimeThread};
+use spanprof_aggregate::runtime::{
+    EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
+};
 use spanprof_os::PerProcess;
 use spanprof_profiler::binding::{set_lock_waits_reported, SelfWalks};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
@@ -50,16 +52,35 @@ impl Runtime for NativeRuntime {
         spanprof_os::thread_context::current();
     }
 
-    fn install_heap_hooks(&self) -> Result<(), String> {
-        // Walks read the stack by direct loads.
-        spanprof_os::install_fault_guard();
-        walk::load_unwind_tables();
-        match allocator_hook::probe_allocator() {
-            true => Ok(()),
-            false => Err("the global allocator is not spanprof::alloc::Profiled (see docs/rust.md)".to_owned()),
+    fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
+        // Code of an unloaded library gets the name of the code that now occupies its address.
+        if !with_symbols(|symbols| symbols.frames(raw.code, out)) {
+            let object = spanprof_os::native_symbol(raw.code);
+            let file = object.map(|found| found.file.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("native").to_owned();
+            let function = format!("[{name}]").into();
+            out.push(Frame { function, file: file.into(), frame_type: FrameType::Native, ..Frame::default() });
         }
     }
 
+    fn end_batch(&self) {
+        with_symbols(DebugSymbols::end_batch);
+    }
+
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        Some(self)
+    }
+
+    fn heap(&self) -> Option<&dyn HeapRuntime> {
+        Some(self)
+    }
+
+    fn events(&self) -> Option<&dyn EventRuntime> {
+        Some(self)
+    }
+}
+
+impl WallRuntime for NativeRuntime {
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         threads::begin(self.fallback_signal()).then_some(threads::capture_other as CaptureOtherFn)
     }
@@ -83,12 +104,30 @@ impl Runtime for NativeRuntime {
         spanprof_os::host_thread_ids(&mut ids);
         out.extend(ids.into_iter().map(|thread_id| RuntimeThread { thread_id, handle: 0 }));
     }
+}
 
+impl HeapRuntime for NativeRuntime {
+    fn install_hooks(&self) -> Result<(), String> {
+        // Walks read the stack by direct loads.
+        spanprof_os::install_fault_guard();
+        walk::load_unwind_tables();
+        match allocator_hook::probe_allocator() {
+            true => Ok(()),
+            false => Err("the global allocator is not spanprof::alloc::Profiled (see docs/rust.md)".to_owned()),
+        }
+    }
+
+    fn is_of_allocator(&self, frame: &Frame) -> bool {
+        is_between_program_and_allocator(frame)
+    }
+}
+
+impl EventRuntime for NativeRuntime {
     fn submits(&self, kind: SampleKind) -> bool {
         kind == SampleKind::Lock
     }
 
-    fn set_reported_events(&self, events: ReportedEvents) {
+    fn set_reported(&self, events: ReportedEvents) {
         if events.lock {
             spanprof_os::install_fault_guard();
             walk::load_unwind_tables();
@@ -98,25 +137,6 @@ impl Runtime for NativeRuntime {
 
     fn is_of_lock(&self, frame: &Frame) -> bool {
         is_of_lock(frame)
-    }
-
-    fn is_of_allocator(&self, frame: &Frame) -> bool {
-        is_between_program_and_allocator(frame)
-    }
-
-    fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
-        // Code of an unloaded library gets the name of the code that now occupies its address.
-        if !with_symbols(|symbols| symbols.frames(raw.code, out)) {
-            let object = spanprof_os::native_symbol(raw.code);
-            let file = object.map(|found| found.file.to_string_lossy().into_owned()).unwrap_or_default();
-            let name = file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("native").to_owned();
-            let function = format!("[{name}]").into();
-            out.push(Frame { function, file: file.into(), frame_type: FrameType::Native, ..Frame::default() });
-        }
-    }
-
-    fn end_batch(&self) {
-        with_symbols(DebugSymbols::end_batch);
     }
 }
 

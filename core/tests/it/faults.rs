@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
-use spanprof_aggregate::runtime::{Frame, FrameType, Runtime, RuntimeThread};
+use spanprof_aggregate::runtime::{Frame, FrameType, Runtime, RuntimeThread, WallRuntime};
 use spanprof_aggregate::StatValue;
 use spanprof_config::Config;
 use spanprof_profiler::ProfilerHandle;
@@ -91,6 +91,17 @@ impl Runtime for FourThreads {
         walk_one
     }
 
+    fn resolve(&self, raw: RawFrame, _: u64, out: &mut Vec<Frame>) {
+        let name = format!("thread {}", (raw.code - 0x6000) / 16);
+        out.push(Frame { function: name.into(), frame_type: FrameType::Native, ..Frame::default() });
+    }
+
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        Some(self)
+    }
+}
+
+impl WallRuntime for FourThreads {
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         Some(walk_other)
     }
@@ -99,11 +110,6 @@ impl Runtime for FourThreads {
         let ids = self.ids.iter().map(|id| id.load(Ordering::Relaxed));
         let known = ids.enumerate().filter(|(_, id)| *id != 0);
         out.extend(known.map(|(index, thread_id)| RuntimeThread { thread_id, handle: index as u64 + 1 }));
-    }
-
-    fn resolve(&self, raw: RawFrame, _: u64, out: &mut Vec<Frame>) {
-        let name = format!("thread {}", (raw.code - 0x6000) / 16);
-        out.push(Frame { function: name.into(), frame_type: FrameType::Native, ..Frame::default() });
     }
 }
 

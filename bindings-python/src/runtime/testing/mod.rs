@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::runtime::WallRuntime;
 use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
 
 use super::capture::{self, other_thread};

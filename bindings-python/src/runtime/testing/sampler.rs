@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use spanprof_aggregate::runtime::WallRuntime;
 use spanprof_aggregate::runtime::{Frame, Runtime};
 use spanprof_signal::{
     Captured, DropReason, HandlerContext, RawFrame, RawSample, RawStack, Ring, SampleFlags, SampleKind,

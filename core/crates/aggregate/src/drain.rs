@@ -242,12 +242,12 @@ impl Drain {
         });
         let mut sample = *sample;
         if sample.kind == SampleKind::Alloc && sample.flags.has(SampleFlags::SIZE_AND_INTERVAL) {
-            let is_of_allocator = |frame: &Frame| self.runtime.is_of_allocator(frame);
+            let is_of_allocator = |frame: &Frame| self.runtime.heap().is_some_and(|heap| heap.is_of_allocator(frame));
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_allocator);
             self.follow_object(&mut sample, stack, row.label_set);
         }
         if sample.kind == SampleKind::Lock {
-            let is_of_lock = |frame: &Frame| self.runtime.is_of_lock(frame);
+            let is_of_lock = |frame: &Frame| self.runtime.events().is_some_and(|events| events.is_of_lock(frame));
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock);
         }
         let ContextRow { label_set, link, .. } = row;
@@ -283,13 +283,17 @@ impl Drain {
 
     /// Estimated bytes of the live objects.
     pub fn live_bytes(&mut self) -> u64 {
-        self.runtime.remove_collected_objects();
+        if let Some(heap) = self.runtime.heap() {
+            heap.remove_collected_objects();
+        }
         self.heap.live_bytes()
     }
 
     /// The live objects. Does not end the window of their ages.
     pub fn in_use(&mut self) -> Vec<InUseTotals> {
-        self.runtime.remove_collected_objects();
+        if let Some(heap) = self.runtime.heap() {
+            heap.remove_collected_objects();
+        }
         self.heap.in_use(self.heap_age)
     }
 

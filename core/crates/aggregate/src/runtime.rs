@@ -74,16 +74,71 @@ pub trait Runtime: Send + Sync + 'static {
         None
     }
 
-    /// Walks another thread for the wall profile; `None` when this runtime cannot.
-    fn capture_other(&self) -> Option<CaptureOtherFn> {
-        None
-    }
-
     /// The frame of native code, from that of its symbol: the code may implement a function of the language. Called by the drain
     /// thread, once for each address.
     fn native_frame(&self, frame: Frame) -> Frame {
         frame
     }
+
+    /// Called after the control endpoint, the watched file or the end of a burst changed the configuration, for a runtime with
+    /// hooks that only its own threads may install. On any thread; must not wait for a lock of the language.
+    fn settings_changed(&self) {}
+
+    /// Initializes the thread-locals that `capture` reads, on the thread itself.
+    fn register_thread(&self) {}
+
+    /// Appends the code that ended since the last call, oldest first. Called after the drain read the ring's head.
+    fn ended(&self, out: &mut Vec<EndedCode>) {
+        let _ = out;
+    }
+
+    /// Resolves one raw frame from ring position `position`; innermost first when functions were inlined. An empty `out`
+    /// means that the code has ended: the frame becomes `[code_ended]` and is counted.
+    fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>);
+
+    /// Called after frames were resolved, when no more are due: releases memory that only their resolution needs.
+    fn end_batch(&self) {}
+
+    /// Called in a forked child on its only thread: drops the threads of the parent and keeps the code tables.
+    fn after_fork_in_child(&self) {}
+
+    /// Counters and properties of the runtime for `stats()`: (name, value).
+    fn stats(&self, out: &mut Vec<(&'static str, String)>) {
+        let _ = out;
+    }
+
+    /// Walks of other threads: the profiles of wall-clock time, of time off the CPU, and of threads. `None` when this runtime has none.
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        None
+    }
+
+    /// The heap profile; `None` when this runtime has none.
+    fn heap(&self) -> Option<&dyn HeapRuntime> {
+        None
+    }
+
+    /// Events that the runtime reports by itself; `None` when it reports none.
+    fn events(&self) -> Option<&dyn EventRuntime> {
+        None
+    }
+}
+
+impl dyn Runtime {
+    /// Whether this runtime submits samples of `kind`.
+    pub fn submits(&self, kind: SampleKind) -> bool {
+        self.events().is_some_and(|events| events.submits(kind))
+    }
+
+    /// Walks another thread; `None` when this runtime cannot.
+    pub fn capture_other(&self) -> Option<CaptureOtherFn> {
+        self.wall()?.capture_other()
+    }
+}
+
+/// A runtime whose threads another thread can walk, or that walk themselves on request.
+pub trait WallRuntime {
+    /// Walks another thread; `None` when that is not possible in this process, as without signals.
+    fn capture_other(&self) -> Option<CaptureOtherFn>;
 
     /// Whether `capture_other` makes the thread walk itself (a self-walk), so that a moving CPU clock does not mean a torn
     /// stack. `SignalBlocked` means that the request is pending: `capture_other` is called again for this thread.
@@ -122,21 +177,6 @@ pub trait Runtime: Send + Sync + 'static {
         let _ = is_idle;
     }
 
-    /// Whether this runtime submits samples of `kind`. For kinds that are neither captured by a clock nor by the wall sampler.
-    fn submits(&self, kind: SampleKind) -> bool {
-        let _ = kind;
-        false
-    }
-
-    /// Starts and stops reporting events. Called after start and update, and before the last window closes; on any thread.
-    fn set_reported_events(&self, events: ReportedEvents) {
-        let _ = events;
-    }
-
-    /// Called after the control endpoint, the watched file or the end of a burst changed the configuration, for a runtime with
-    /// hooks that only its own threads may install. On any thread; must not wait for a lock of the language.
-    fn settings_changed(&self) {}
-
     /// Appends the threads that run managed code now; called by the wall sampler without a lock.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;
@@ -147,19 +187,20 @@ pub trait Runtime: Send + Sync + 'static {
     fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {
         let _ = submit;
     }
+}
 
+/// A runtime with a heap profile.
+pub trait HeapRuntime {
     /// Installs the allocator hooks, which call [`spanprof_signal::heap::HEAP`]. They stay installed, and do nothing while it is
     /// stopped. Called before each start of the heap profile, on any thread.
     ///
     /// # Errors
     /// The reason why this process has no heap profile.
-    fn install_heap_hooks(&self) -> Result<(), String> {
-        Err("this runtime does not support it".to_owned())
-    }
+    fn install_hooks(&self) -> Result<(), String>;
 
     /// Called after [`spanprof_signal::heap::HEAP`] was started, stopped or got another interval, for a runtime whose own
     /// sampler selects the allocations. On any thread.
-    fn heap_sampling_changed(&self) {}
+    fn sampling_changed(&self) {}
 
     /// Submits the samples of allocations that the runtime holds back, for a runtime whose own sampler is read at intervals.
     /// Called before the last drain of a window and before the heap profile stops, on any thread.
@@ -172,37 +213,25 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
+    /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
+    /// in-use profile, on the drain thread.
+    fn remove_collected_objects(&self) {}
+}
+
+/// A runtime that reports events by itself, as samples of their kinds: pauses for garbage collection, waits for locks.
+pub trait EventRuntime {
+    /// Whether this runtime submits samples of `kind`. For kinds that are neither captured by a clock nor by the wall sampler.
+    fn submits(&self, kind: SampleKind) -> bool;
+
+    /// Starts and stops reporting events. Called after start and update, and before the last window closes; on any thread.
+    fn set_reported(&self, events: ReportedEvents) {
+        let _ = events;
+    }
+
     /// Whether a function belongs to the implementation of a lock. Stacks of waits leave such functions out at their leaf.
     fn is_of_lock(&self, frame: &Frame) -> bool {
         let _ = frame;
         false
-    }
-
-    /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
-    /// in-use profile, on the drain thread.
-    fn remove_collected_objects(&self) {}
-
-    /// Initializes the thread-locals that `capture` reads, on the thread itself.
-    fn register_thread(&self) {}
-
-    /// Appends the code that ended since the last call, oldest first. Called after the drain read the ring's head.
-    fn ended(&self, out: &mut Vec<EndedCode>) {
-        let _ = out;
-    }
-
-    /// Resolves one raw frame from ring position `position`; innermost first when functions were inlined. An empty `out`
-    /// means that the code has ended: the frame becomes `[code_ended]` and is counted.
-    fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>);
-
-    /// Called after frames were resolved, when no more are due: releases memory that only their resolution needs.
-    fn end_batch(&self) {}
-
-    /// Called in a forked child on its only thread: drops the threads of the parent and keeps the code tables.
-    fn after_fork_in_child(&self) {}
-
-    /// Counters and properties of the runtime for `stats()`: (name, value).
-    fn stats(&self, out: &mut Vec<(&'static str, String)>) {
-        let _ = out;
     }
 }
 
@@ -235,4 +264,10 @@ impl Runtime for DisabledRuntime {
     }
 
     fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
+}
+
+impl WallRuntime for DisabledRuntime {
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        None
+    }
 }

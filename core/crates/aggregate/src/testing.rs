@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 
-use crate::runtime::{EndedCode, Frame, FrameType, ReportedEvents, Runtime};
-use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use crate::runtime::{EndedCode, EventRuntime, Frame, FrameType, ReportedEvents, Runtime};
+use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleKind};
 
 /// First code id of [`FakeRuntime::define`].
 const FIRST_CODE: u64 = 0x10_0000;
@@ -77,7 +77,7 @@ impl FakeRuntime {
         });
     }
 
-    /// The events of the last call of `set_reported_events`.
+    /// The events of the last call of `set_reported`.
     pub fn reported_events(&self) -> ReportedEvents {
         **self.reported_events.load()
     }
@@ -109,10 +109,6 @@ fn frame(function: &str, file: &str, start_line: u32) -> Frame {
 }
 
 impl Runtime for FakeRuntime {
-    fn set_reported_events(&self, events: ReportedEvents) {
-        self.reported_events.store(Arc::new(events));
-    }
-
     fn resource_attributes(&self) -> Vec<(String, String)> {
         vec![("process.runtime.name".to_owned(), "fake".to_owned())]
     }
@@ -139,6 +135,20 @@ impl Runtime for FakeRuntime {
             let frame = past.map(|(_, _, frame)| frame).or_else(|| codes.current.get(&raw.code));
             out.extend(frame.map(|frame| Frame { line: frame.start_line + raw.at as u32, ..frame.clone() }));
         });
+    }
+
+    fn events(&self) -> Option<&dyn EventRuntime> {
+        Some(self)
+    }
+}
+
+impl EventRuntime for FakeRuntime {
+    fn submits(&self, _: SampleKind) -> bool {
+        false
+    }
+
+    fn set_reported(&self, events: ReportedEvents) {
+        self.reported_events.store(Arc::new(events));
     }
 }
 

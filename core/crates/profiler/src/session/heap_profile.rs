@@ -6,17 +6,15 @@ use std::sync::Arc;
 use crate::host_log::{log, LogLevel};
 use crate::session::Session;
 use crate::stats::Stats;
+use spanprof_aggregate::runtime::HeapRuntime;
 use spanprof_config::Config;
 use spanprof_signal::heap::{HeapSettings, HEAP};
 use spanprof_signal::LiveSet;
 
 /// Starts the heap profile. Without one, logs a warning if it was requested explicitly; `stats()` has the reason.
 pub(crate) fn start(session: &Session, config: &Config) {
-    let live = session.runtime.install_heap_hooks().and_then(|()| {
-        spanprof_os::live_set(config.heap_live_samples).ok_or_else(|| "no memory for the live objects".to_owned())
-    });
-    match live {
-        Ok(live) => {
+    match hooks_and_memory(session, config) {
+        Ok((heap, live)) => {
             session.no_heap_reason.store(None);
             HEAP.start(HeapSettings {
                 interval: config.heap_interval,
@@ -25,7 +23,7 @@ pub(crate) fn start(session: &Session, config: &Config) {
                 inbox: session.inbox,
                 live,
             });
-            session.runtime.heap_sampling_changed();
+            heap.sampling_changed();
             // The drain thread begins to check for a new peak.
             session.inbox.wake();
         }
@@ -39,19 +37,36 @@ pub(crate) fn start(session: &Session, config: &Config) {
     }
 }
 
+/// The installed hooks, and the memory for the objects in use.
+fn hooks_and_memory<'s>(
+    session: &'s Session,
+    config: &Config,
+) -> Result<(&'s dyn HeapRuntime, &'static LiveSet), String> {
+    let heap = session.runtime.heap().ok_or("this runtime does not support it")?;
+    heap.install_hooks()?;
+    let live = spanprof_os::live_set(config.heap_live_samples).ok_or("no memory for the live objects")?;
+    Ok((heap, live))
+}
+
+fn sampling_changed(session: &Session) {
+    if let Some(heap) = session.runtime.heap() {
+        heap.sampling_changed();
+    }
+}
+
 /// Before the last drain of a window.
 pub(crate) fn submit_outstanding(session: &Session) {
-    if HEAP.is_running() {
-        session.runtime.submit_outstanding_samples();
+    if let Some(heap) = session.runtime.heap().filter(|_| HEAP.is_running()) {
+        heap.submit_outstanding_samples();
     }
 }
 
 /// Stops sampling. The objects stay in the live set for the last window.
 pub(crate) fn stop(session: &Session) {
     if HEAP.is_running() {
-        session.runtime.submit_outstanding_samples();
+        submit_outstanding(session);
         HEAP.stop();
-        session.runtime.heap_sampling_changed();
+        sampling_changed(session);
     }
 }
 
@@ -59,7 +74,7 @@ pub(crate) fn stop(session: &Session) {
 pub(crate) fn forget_objects(session: &Session) {
     if let Some(live) = HEAP.live_set() {
         live.clear();
-        session.runtime.heap_sampling_changed();
+        sampling_changed(session);
     }
 }
 
@@ -68,7 +83,7 @@ pub(crate) fn update(session: &Session, before: &Config, config: &Config) {
     if config.heap_interval != before.heap_interval {
         HEAP.set_interval(config.heap_interval);
         if HEAP.is_running() {
-            session.runtime.heap_sampling_changed();
+            sampling_changed(session);
         }
     }
     match (before.heap, config.heap && session.is_running()) {

@@ -210,7 +210,8 @@ impl Session {
     pub(crate) fn set_reported_events(&self) {
         let config = self.config.load();
         let is_reporting = self.is_running() && !self.safe_mode;
-        self.runtime.set_reported_events(ReportedEvents {
+        let Some(events) = self.runtime.events() else { return };
+        events.set_reported(ReportedEvents {
             gc: config.gc && is_reporting,
             lock: config.lock && is_reporting,
             lock_threshold_ns: config.lock_threshold.as_nanos() as u64,

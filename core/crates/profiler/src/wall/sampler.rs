@@ -23,7 +23,7 @@ use super::off_cpu::{OffCpu, Wait};
 use super::torn_stack::{common_root, place_reason};
 use crate::wall::pace::{Elapsed, Pace};
 use crate::wall::repeats::{Comparison, Repeat, Repeats};
-use spanprof_aggregate::runtime::{Runtime, RuntimeThread};
+use spanprof_aggregate::runtime::{DisabledRuntime, Runtime, RuntimeThread, WallRuntime};
 use spanprof_aggregate::Counters;
 use spanprof_config::Config;
 use spanprof_os::Inbox;
@@ -97,6 +97,11 @@ struct WalkResult {
 }
 
 impl WallSampler {
+    /// The walks of the runtime, which has some when the sampler runs.
+    fn walks(&self) -> &dyn WallRuntime {
+        self.runtime.wall().unwrap_or(&DisabledRuntime)
+    }
+
     pub fn new(
         runtime: Arc<dyn Runtime>,
         capture: CaptureOtherFn,
@@ -127,13 +132,13 @@ impl WallSampler {
 
     pub fn tick(&mut self, config: &Config, now_ns: u64) {
         let elapsed = self.pace.begin_tick(now_ns);
-        self.runtime.set_idle(self.pace.is_idle());
+        self.walks().set_idle(self.pace.is_idle());
         self.has_moved = false;
         self.measures_off_cpu = config.off_cpu;
         let mut threads = std::mem::take(&mut self.threads);
         self.repeats.set_existing(if elapsed.previous_ns > 0 { &threads } else { &[] });
         threads.clear();
-        self.runtime.threads(&mut threads);
+        self.walks().threads(&mut threads);
         let all = threads.len();
         self.set_depth(config);
         self.complete_pending(now_ns);
@@ -143,8 +148,8 @@ impl WallSampler {
         }
         let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
         let elapsed = elapsed.share(all, chosen);
-        self.repeats.allow(self.runtime.are_frames_stable() && !config.keep_timestamps);
-        let may_be_pending = config.signals && self.runtime.uses_self_walks();
+        self.repeats.allow(self.walks().are_frames_stable() && !config.keep_timestamps);
+        let may_be_pending = config.signals && self.walks().uses_self_walks();
         let (others, steady) = match chosen < all {
             true => self.repeats.steady_last(&mut threads[..chosen]),
             false => (&mut threads[..], &mut [][..]),
@@ -157,12 +162,12 @@ impl WallSampler {
         for thread in &steady[..observed] {
             self.observe(*thread, steady_elapsed, now_ns, may_be_pending);
         }
-        if !self.pending.is_empty() && self.runtime.wait_for_responses(SELF_WALK_TIMEOUT) {
+        if !self.pending.is_empty() && self.walks().wait_for_responses(SELF_WALK_TIMEOUT) {
             self.complete_pending(now_ns);
         }
         self.threads = threads;
         let is_at_rest = !self.has_moved && self.pending.is_empty();
-        self.pace.adapt(self.runtime.idle_interval().filter(|_| is_at_rest), self.process_cpu_ns);
+        self.pace.adapt(self.walks().idle_interval().filter(|_| is_at_rest), self.process_cpu_ns);
         self.report_blocked(now_ns);
         if self.repeats.are_due(now_ns) {
             self.release(now_ns);
@@ -194,7 +199,7 @@ impl WallSampler {
         let Some(mut repeat) = self.repeats.previous(thread_id).filter(|_| weight_ns > 0).cloned() else {
             return if self.repeats.existed(thread_id) { weight_ns } else { 0 };
         };
-        if !self.runtime.stabilize_frames(repeat.position, &mut repeat.frames) {
+        if !self.walks().stabilize_frames(repeat.position, &mut repeat.frames) {
             return weight_ns;
         }
         self.submit_repeat(thread_id, &repeat, [weight_ns, repeat.wait.off_ns(weight_ns)], now_ns);
@@ -258,21 +263,21 @@ impl WallSampler {
     fn submit_all_threads(&mut self, config: &Config, flags: SampleFlags) {
         let now_ns = spanprof_os::monotonic_ns();
         let mut left = Vec::new();
-        self.runtime.threads(&mut left);
+        self.walks().threads(&mut left);
         self.set_depth(config);
         let deadline = Instant::now() + LIVE_THREADS_TIMEOUT;
         loop {
             // Requests the self-walks; the next pass takes those that are complete.
-            let is_last = !self.runtime.uses_self_walks() || Instant::now() >= deadline;
+            let is_last = !self.walks().uses_self_walks() || Instant::now() >= deadline;
             left.retain(|thread| !self.submit_live_thread(*thread, is_last, flags, now_ns));
             if left.is_empty() {
                 break;
             }
-            if !self.runtime.wait_for_responses(SELF_WALK_TIMEOUT) {
+            if !self.walks().wait_for_responses(SELF_WALK_TIMEOUT) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        self.runtime.suspended_tasks(&mut |context, frames| {
+        self.walks().suspended_tasks(&mut |context, frames| {
             let frames = frames.get(..config.max_stack_depth as usize).unwrap_or(frames);
             let (kind, values) = (SampleKind::Threads, [1, 0]);
             self.submit(&RawSample { kind, flags, time_ns: now_ns, values, context, frames, ..empty_sample(0) });
@@ -449,7 +454,7 @@ impl WallSampler {
     }
 
     fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> WalkResult {
-        let walks_itself = self.runtime.uses_self_walks();
+        let walks_itself = self.walks().uses_self_walks();
         let depth = buffer.len() - 1;
         if self.pace.is_idle() && !walks_itself {
             // A walk with the same result as the previous one was not torn, so the thread's CPU clock is not needed.

@@ -20,6 +20,18 @@ impl Runtime for SelfWalkRuntime {
         |_, _| Captured::Dropped(DropReason::NoThreadState)
     }
 
+    fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<spanprof_aggregate::runtime::Frame>) {}
+
+    fn wall(&self) -> Option<&dyn WallRuntime> {
+        Some(self)
+    }
+}
+
+impl WallRuntime for SelfWalkRuntime {
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        Some(walk_when_running)
+    }
+
     fn uses_self_walks(&self) -> bool {
         true
     }
@@ -43,8 +55,6 @@ impl Runtime for SelfWalkRuntime {
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         out.extend(&self.threads);
     }
-
-    fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<spanprof_aggregate::runtime::Frame>) {}
 }
 
 struct WalkState {
