@@ -105,7 +105,7 @@ final class Measuring implements AutoCloseable {
         return Path.of(given.get("folder"));
     }
 
-    /** Runs a program of this directory with the JAR of one profiler alone; returns its output. */
+    /** Runs a program of the benchmarks with the JAR of one profiler alone; returns its output. */
     Said child(Java java, String profiler, String program, Object... words) throws IOException, InterruptedException {
         return child(List.of(), java, profiler, program, words);
     }

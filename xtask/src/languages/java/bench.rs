@@ -8,7 +8,7 @@ use super::runtimes::{self, Jdk};
 use crate::languages::programs::ProgramBenchmark;
 use crate::languages::{python, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::{git, scratch, workspace};
 
 /// In the order of a run.
 pub const ALL: &[Benchmark] = &[
@@ -168,13 +168,18 @@ fn peer(coordinates: &str) -> StepResult<PathBuf> {
     Ok(jar)
 }
 
-/// Compiles the programs, and the tests' reader of pprof.
+/// Sources of the programs, relative to the root. Their folders only sort them: all classes are in the unnamed package.
+fn sources() -> StepResult<Vec<String>> {
+    let is_source = |path: &String| path.starts_with("xtask/bench/java/") && path.ends_with(".java");
+    Ok(git::files()?.into_iter().filter(is_source).collect())
+}
+
+/// Compiles the programs in one run, and the tests' reader of pprof.
 fn compiled(jars: &[(&str, PathBuf)]) -> StepResult<PathBuf> {
     let classes = scratch::empty("bench-java-classes")?;
-    let sources = workspace::root().join("xtask/bench/java");
-    let listed = std::fs::read_dir(&sources).map_err(|error| StepFailure::new("bench", error.to_string()))?;
-    let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
-    files.push(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"));
+    let root = workspace::root();
+    let mut files: Vec<PathBuf> = sources()?.iter().map(|path| root.join(path)).collect();
+    files.push(root.join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"));
     let class_path: Vec<_> = jars.iter().map(|(_, jar)| jar.display().to_string()).collect();
     ProcessStep::new("compile the benchmarks", runtimes::preferred()?.home.join("bin/javac"))
         .args([
@@ -200,5 +205,15 @@ mod tests {
     #[test]
     fn a_benchmark_has_the_name_of_its_class() {
         assert_eq!(main_class("java-cost"), "CostBench");
+    }
+
+    #[test]
+    fn every_benchmark_has_a_source() {
+        let sources = sources().unwrap();
+        for benchmark in ALL {
+            let class = ProgramBenchmark::named(benchmark.name, OF_PROGRAMS)
+                .map_or_else(|| main_class(benchmark.name), |benchmark| benchmark.program.to_owned());
+            assert!(sources.iter().any(|path| path.ends_with(&format!("/{class}.java"))), "no source of {class}");
+        }
     }
 }

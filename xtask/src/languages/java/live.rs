@@ -82,7 +82,7 @@ pub fn compiled() -> StepResult<String> {
         .arg(sources.join("explain/Diagnosed.java"))
         .arg(sources.join("pull/Pulled.java"))
         .arg(sources.join("pyroscope/Requests.java"))
-        .arg(workspace::root().join("xtask/bench/java/Threads.java"))
+        .arg(workspace::root().join("xtask/bench/java/labels/Threads.java"))
         .args(
             ["ProfileFile.java", "programs/Retains.java"]
                 .map(|file| workspace::root().join("bindings-java/src/test/java/io/spanprof").join(file)),

@@ -10,7 +10,7 @@ import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Platform and virtual threads contend for a monitor and a {@code ReentrantLock}, under one profiler. Prints the measured waits as
- * JSON, for {@code ../every-language}.
+ * JSON, for {@code xtask/bench/every-language}.
  *
  * <pre>WaitsRun PROFILER NUMBER FOLDER</pre>
  */

@@ -8,7 +8,7 @@ import java.util.stream.Collectors;
 
 /**
  * Allocates 60, 30 and 10 % of 6.4 GB in three methods, arrays of 40 bytes to 4 MiB, and leaks 80 MB, under one profiler. Prints the
- * CPU time and the true values as JSON, for {@code ../every-language}.
+ * CPU time and the true values as JSON, for {@code xtask/bench/every-language}.
  *
  * <pre>AllocationsRun PROFILER SEED FOLDER [later]</pre>
  */
