@@ -4,7 +4,7 @@ import io.spanprof.SpanprofException;
 import java.util.List;
 import java.util.Map;
 
-/** Starts spanprof in a program of this directory when the cell requires it; otherwise the run is the reference. */
+/** Starts spanprof in a program of a cell when the cell requires it; otherwise the run is the reference. */
 final class Profiled {
     private Profiled() {}
 

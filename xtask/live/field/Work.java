@@ -1,6 +1,6 @@
 import java.lang.management.ManagementFactory;
 
-/** The work of the programs of this directory, independent of spanprof. */
+/** The work of the Java programs, independent of spanprof. */
 final class Work {
     private Work() {}
 

@@ -1,4 +1,7 @@
-"""Shared by the cells of this directory: reference run and profiled run, comparison, profiles, and the row of the table."""
+"""Shared by the cells: reference run and profiled run, comparison, profiles, and the row of the table.
+
+A cell imports this module and `profiled` through `PYTHONPATH`, which `cargo xtask live field` sets to this directory.
+"""
 
 import glob
 import gzip
@@ -13,6 +16,8 @@ import time
 from collections import namedtuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+#: Directories of the modules that programs import: that of the cell's script, for its applications, and this one.
+MODULES = [os.path.dirname(os.path.abspath(sys.argv[0])), HERE]
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
 
 import pprof_file  # noqa: E402
@@ -61,7 +66,7 @@ _folders = []
 
 def environment(profiles=None, **more):
     """Environment of a run; without `profiles` that of the reference run."""
-    env = dict(os.environ, PYTHONPATH=HERE, PYTHONFAULTHANDLER="1", **more)
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(MODULES), PYTHONFAULTHANDLER="1", **more)
     env.pop(profiled.PROFILES, None)
     if profiles:
         env[profiled.PROFILES] = profiles
@@ -230,6 +235,15 @@ def children(pid):
         except OSError:
             pass
     return found
+
+
+def burner(language):
+    """Command of the program that uses CPU time and prints a result: `burner.py`, `burner.js` or `Burner.java`."""
+    if language == "python":
+        return [sys.executable, os.path.join(HERE, "burner.py")]
+    if language == "node":
+        return [os.environ["FIELD_NODE"], os.path.join(HERE, "burner.js")]
+    return [os.environ["FIELD_JAVA"], "-XX:-CreateCoredumpOnCrash", "-cp", os.environ["FIELD_CLASSES"], "Burner"]
 
 
 def opentelemetry_agent():

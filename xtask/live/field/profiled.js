@@ -1,5 +1,5 @@
 'use strict';
-// Starts spanprof in a program of this directory when the cell requires it; otherwise the run is the reference.
+// Starts spanprof in a program of a cell when the cell requires it; otherwise the run is the reference.
 
 /** True when the profiler runs; false in the reference run, and on a machine without a clock, which is logged. */
 function start(settings) {

@@ -1,4 +1,4 @@
-"""Starts spanprof in a program of this directory when the cell requires it; otherwise the run is the reference."""
+"""Starts spanprof in a program of a cell when the cell requires it; otherwise the run is the reference."""
 
 import os
 import sys

@@ -21,6 +21,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// A program of xtask/live/field with its arguments.
 struct FieldCell {
     name: &'static str,
+    /// Relative to [`sources`].
     program: &'static str,
     words: &'static [&'static str],
     limit: Duration,
@@ -58,7 +59,7 @@ const fn with_redis(name: &'static str, program: &'static str, words: &'static [
 }
 
 const fn with_faketime(name: &'static str, words: &'static [&'static str]) -> FieldCell {
-    FieldCell { needs: Requirement::Faketime, ..cell(name, "altered_clocks.py", words) }
+    FieldCell { needs: Requirement::Faketime, ..cell(name, "clocks/altered_clocks.py", words) }
 }
 
 /// For cells of many processes or some hundred threads: minutes on an idle machine, longer on a busy one.
@@ -70,68 +71,68 @@ const fn long(cell: FieldCell) -> FieldCell {
 const NODE: u32 = 24;
 
 const CELLS: &[FieldCell] = &[
-    cell("celery-prefork", "celery_pools.py", &["prefork", "main"]),
-    cell("celery-prefork-worker-init", "celery_pools.py", &["prefork", "worker_process_init"]),
-    cell("celery-threads", "celery_pools.py", &["threads", "main"]),
-    cell("celery-gevent", "celery_pools.py", &["gevent", "main"]),
-    long(cell("celery-children", "celery_children.py", &["1000"])),
-    with_redis("rq-worker", "rq_jobs.py", &["worker"]),
-    with_redis("rq-horse", "rq_jobs.py", &["horse"]),
-    long(cell("exec-execv-auto", "exec_paths.py", &["execv", "auto", "1000"])),
-    long(cell("exec-execv-timer", "exec_paths.py", &["execv", "thread_timer", "1000"])),
-    long(cell("exec-execv-perf", "exec_paths.py", &["execv", "perf", "1000"])),
-    long(cell("exec-wall", "exec_paths.py", &["wall", "auto", "100"])),
-    long(cell("exec-spawnlp", "exec_paths.py", &["spawnlp", "auto", "100"])),
-    long(cell("exec-fork", "exec_paths.py", &["fork_exec", "auto", "100"])),
-    long(cell("exec-posix-spawn", "exec_paths.py", &["posix_spawn", "auto", "100"])),
-    long(cell("exec-subprocess", "exec_paths.py", &["subprocess", "auto", "100"])),
-    long(on_node(NODE, cell("exec-node", "exec_node.py", &["100"]))),
-    cell("seccomp-python", "seccomp.py", &["python"]),
-    on_node(NODE, cell("seccomp-node", "seccomp.py", &["node"])),
-    in_java("seccomp-java", "seccomp.py", &["java"]),
-    long(cell("seccomp-starts-python", "seccomp_starts.py", &["python", "1000"])),
-    long(on_node(NODE, cell("seccomp-starts-node", "seccomp_starts.py", &["node", "1000"]))),
-    long(in_java("seccomp-starts-java", "seccomp_starts.py", &["java", "200"])),
-    cell("gunicorn-sync", "web_servers.py", &["sync"]),
-    cell("gunicorn-gthread", "web_servers.py", &["gthread"]),
-    cell("gunicorn-gevent", "web_servers.py", &["gevent"]),
-    cell("gunicorn-preload", "web_servers.py", &["preload"]),
-    cell("gunicorn-max-requests", "web_servers.py", &["max-requests"]),
-    cell("gunicorn-usr2", "web_servers.py", &["usr2"]),
-    cell("uvicorn", "web_servers.py", &["uvicorn"]),
-    cell("uwsgi", "web_servers.py", &["uwsgi"]),
-    cell("django-wsgi", "web_servers.py", &["django-wsgi"]),
-    cell("django-asgi", "web_servers.py", &["django-asgi"]),
-    cell("fork-pool", "workers.py", &["pool"]),
-    cell("fork-daemon", "workers.py", &["daemon"]),
-    cell("fork-task-runner", "workers.py", &["task-runner"]),
-    cell("fork-data-loader", "workers.py", &["data-loader"]),
-    cell("fork-children", "workers.py", &["children"]),
-    cell("fork-pid1", "workers.py", &["pid1"]),
+    cell("celery-prefork", "queues/celery_pools.py", &["prefork", "main"]),
+    cell("celery-prefork-worker-init", "queues/celery_pools.py", &["prefork", "worker_process_init"]),
+    cell("celery-threads", "queues/celery_pools.py", &["threads", "main"]),
+    cell("celery-gevent", "queues/celery_pools.py", &["gevent", "main"]),
+    long(cell("celery-children", "queues/celery_children.py", &["1000"])),
+    with_redis("rq-worker", "queues/rq_jobs.py", &["worker"]),
+    with_redis("rq-horse", "queues/rq_jobs.py", &["horse"]),
+    long(cell("exec-execv-auto", "processes/exec_paths.py", &["execv", "auto", "1000"])),
+    long(cell("exec-execv-timer", "processes/exec_paths.py", &["execv", "thread_timer", "1000"])),
+    long(cell("exec-execv-perf", "processes/exec_paths.py", &["execv", "perf", "1000"])),
+    long(cell("exec-wall", "processes/exec_paths.py", &["wall", "auto", "100"])),
+    long(cell("exec-spawnlp", "processes/exec_paths.py", &["spawnlp", "auto", "100"])),
+    long(cell("exec-fork", "processes/exec_paths.py", &["fork_exec", "auto", "100"])),
+    long(cell("exec-posix-spawn", "processes/exec_paths.py", &["posix_spawn", "auto", "100"])),
+    long(cell("exec-subprocess", "processes/exec_paths.py", &["subprocess", "auto", "100"])),
+    long(on_node(NODE, cell("exec-node", "processes/exec_node.py", &["100"]))),
+    cell("seccomp-python", "seccomp/seccomp.py", &["python"]),
+    on_node(NODE, cell("seccomp-node", "seccomp/seccomp.py", &["node"])),
+    in_java("seccomp-java", "seccomp/seccomp.py", &["java"]),
+    long(cell("seccomp-starts-python", "seccomp/seccomp_starts.py", &["python", "1000"])),
+    long(on_node(NODE, cell("seccomp-starts-node", "seccomp/seccomp_starts.py", &["node", "1000"]))),
+    long(in_java("seccomp-starts-java", "seccomp/seccomp_starts.py", &["java", "200"])),
+    cell("gunicorn-sync", "servers/web_servers.py", &["sync"]),
+    cell("gunicorn-gthread", "servers/web_servers.py", &["gthread"]),
+    cell("gunicorn-gevent", "servers/web_servers.py", &["gevent"]),
+    cell("gunicorn-preload", "servers/web_servers.py", &["preload"]),
+    cell("gunicorn-max-requests", "servers/web_servers.py", &["max-requests"]),
+    cell("gunicorn-usr2", "servers/web_servers.py", &["usr2"]),
+    cell("uvicorn", "servers/web_servers.py", &["uvicorn"]),
+    cell("uwsgi", "servers/web_servers.py", &["uwsgi"]),
+    cell("django-wsgi", "servers/web_servers.py", &["django-wsgi"]),
+    cell("django-asgi", "servers/web_servers.py", &["django-asgi"]),
+    cell("fork-pool", "processes/workers.py", &["pool"]),
+    cell("fork-daemon", "processes/workers.py", &["daemon"]),
+    cell("fork-task-runner", "processes/workers.py", &["task-runner"]),
+    cell("fork-data-loader", "processes/workers.py", &["data-loader"]),
+    cell("fork-children", "processes/workers.py", &["children"]),
+    cell("fork-pid1", "processes/workers.py", &["pid1"]),
     with_faketime("altered-clocks-python", &["python"]),
     with_faketime("altered-clocks-node", &["node"]),
-    cell("go-before", "go_beside.py", &["before"]),
-    cell("go-after", "go_beside.py", &["after"]),
-    on_node(20, cell("node-cluster-20", "node_processes.py", &["cluster", "3"])),
-    on_node(24, cell("node-cluster-24", "node_processes.py", &["cluster", "3"])),
-    on_node(26, cell("node-cluster-26", "node_processes.py", &["cluster", "3"])),
-    on_node(20, cell("node-fork-20", "node_processes.py", &["fork", "3"])),
-    on_node(24, cell("node-fork-24", "node_processes.py", &["fork", "3"])),
-    on_node(26, cell("node-fork-26", "node_processes.py", &["fork", "3"])),
-    long(on_node(20, cell("node-workers-20", "node_workers.py", &["300"]))),
-    long(on_node(24, cell("node-workers-24", "node_workers.py", &["300"]))),
-    long(on_node(26, cell("node-workers-26", "node_workers.py", &["300"]))),
-    on_node(20, cell("node-permission-20", "node_permission.py", &[])),
-    on_node(24, cell("node-permission-24", "node_permission.py", &[])),
-    on_node(26, cell("node-permission-26", "node_permission.py", &[])),
-    on_node(NODE, cell("node-bundle-esbuild", "node_bundle.py", &["esbuild"])),
-    on_node(NODE, cell("node-bundle-webpack", "node_bundle.py", &["webpack"])),
-    on_node(NODE, cell("node-nest", "web_servers.py", &["nest"])),
-    in_java("java-tomcat", "java_programs.py", &["tomcat"]),
-    in_java("java-spring", "web_servers.py", &["spring"]),
-    in_java("java-debugger", "java_programs.py", &["debugger"]),
-    in_java("java-old-agent", "java_programs.py", &["old-agent"]),
-    in_java("java-old-extension", "java_programs.py", &["old-extension"]),
+    cell("go-before", "clocks/go_beside.py", &["before"]),
+    cell("go-after", "clocks/go_beside.py", &["after"]),
+    on_node(20, cell("node-cluster-20", "processes/node_processes.py", &["cluster", "3"])),
+    on_node(24, cell("node-cluster-24", "processes/node_processes.py", &["cluster", "3"])),
+    on_node(26, cell("node-cluster-26", "processes/node_processes.py", &["cluster", "3"])),
+    on_node(20, cell("node-fork-20", "processes/node_processes.py", &["fork", "3"])),
+    on_node(24, cell("node-fork-24", "processes/node_processes.py", &["fork", "3"])),
+    on_node(26, cell("node-fork-26", "processes/node_processes.py", &["fork", "3"])),
+    long(on_node(20, cell("node-workers-20", "node/node_workers.py", &["300"]))),
+    long(on_node(24, cell("node-workers-24", "node/node_workers.py", &["300"]))),
+    long(on_node(26, cell("node-workers-26", "node/node_workers.py", &["300"]))),
+    on_node(20, cell("node-permission-20", "node/node_permission.py", &[])),
+    on_node(24, cell("node-permission-24", "node/node_permission.py", &[])),
+    on_node(26, cell("node-permission-26", "node/node_permission.py", &[])),
+    on_node(NODE, cell("node-bundle-esbuild", "node/node_bundle.py", &["esbuild"])),
+    on_node(NODE, cell("node-bundle-webpack", "node/node_bundle.py", &["webpack"])),
+    on_node(NODE, cell("node-nest", "servers/web_servers.py", &["nest"])),
+    in_java("java-tomcat", "java/java_programs.py", &["tomcat"]),
+    in_java("java-spring", "servers/web_servers.py", &["spring"]),
+    in_java("java-debugger", "java/java_programs.py", &["debugger"]),
+    in_java("java-old-agent", "java/java_programs.py", &["old-agent"]),
+    in_java("java-old-extension", "java/java_programs.py", &["old-extension"]),
 ];
 
 /// Settings of spanprof in every program of a cell, as environment variables. Settings in the code of a program have precedence:
@@ -222,14 +223,19 @@ const NODE_PACKAGES: [&str; 7] = [
 ];
 const JAVA_PROGRAMS: [&str; 8] = [
     "Burner.java",
-    "Debugger.java",
     "Profiled.java",
-    "Site.java",
-    "SpringService.java",
-    "Stepped.java",
-    "TomcatServer.java",
     "Work.java",
+    "java/Debugger.java",
+    "java/Site.java",
+    "java/Stepped.java",
+    "java/TomcatServer.java",
+    "servers/SpringService.java",
 ];
+
+/// The directory of the cells' programs.
+fn sources() -> PathBuf {
+    workspace::root().join("xtask/live/field")
+}
 
 /// Builds the packages and installs the requirements of the programs.
 struct Preparation {
@@ -310,7 +316,7 @@ impl Preparation {
         let (programs, libraries) = (scratch::empty("live-field-java")?, scratch::empty("live-field-java-libraries")?);
         let java = java::runtimes::preferred()?;
         let root = workspace::root();
-        let sources = root.join("xtask/live/field");
+        let sources = sources();
         java::runtimes::maven("libraries of the programs", &java)
             .args(["--quiet", "dependency:copy-dependencies", "--file"])
             .arg(sources.join("pom.xml"))
@@ -377,7 +383,9 @@ impl FieldCell {
             variables.iter().fold(ProcessStep::new(self.name, python), |step, (key, value)| step.env(key, value));
         let step = variant.settings.iter().fold(step, |step, (key, value)| step.env(key, value));
         let outcome = step
-            .arg(workspace::root().join("xtask/live/field").join(self.program))
+            // For the modules that the cells share, which are above their directories.
+            .env("PYTHONPATH", sources())
+            .arg(sources().join(self.program))
             .args(self.words)
             .time_limit(self.limit)
             .run_with_lines(|line| text = line.strip_prefix(ROW).map(str::to_owned).or(text.take()));
@@ -418,9 +426,14 @@ mod tests {
     fn every_cell_has_a_unique_name_and_an_existing_program() {
         for (at, cell) in CELLS.iter().enumerate() {
             assert!(!CELLS[..at].iter().any(|other| other.name == cell.name), "{} is repeated", cell.name);
-            let program = workspace::root().join("xtask/live/field").join(cell.program);
+            let program = sources().join(cell.program);
             assert!(program.is_file(), "{} does not exist", program.display());
         }
+    }
+
+    #[test]
+    fn every_java_program_exists() {
+        assert!(JAVA_PROGRAMS.iter().all(|program| sources().join(program).is_file()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ PROGRAMS = {"pool": 20, "daemon": 10, "task-runner": 10, "data-loader": 20, "chi
 
 
 def main(kind):
-    words = [sys.executable, os.path.join(field.HERE, "forking.py"), kind]
+    words = [sys.executable, os.path.join(field.HERE, "processes/forking.py"), kind]
     if kind == "pid1":
         unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
         if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:

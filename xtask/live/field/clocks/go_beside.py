@@ -17,14 +17,14 @@ def library():
     if not shutil.which("go"):
         raise field.Skip("no Go on PATH: https://go.dev/dl")
     built = os.path.join(field.folder(), "library.so")
-    words = ["go", "build", "-buildmode=c-shared", "-o", built, os.path.join(field.HERE, "go_library.go")]
+    words = ["go", "build", "-buildmode=c-shared", "-o", built, os.path.join(field.HERE, "clocks/go_library.go")]
     done = subprocess.run(words, capture_output=True, text=True, env=dict(os.environ, CGO_ENABLED="1"), check=False)
     field.expect(done.returncode == 0, f"the Go library does not build\n{done.stderr}")
     return built
 
 
 def main(when):
-    ours, profiles = field.compared([sys.executable, os.path.join(field.HERE, "beside_go.py"), library(), when])
+    ours, profiles = field.compared([sys.executable, os.path.join(field.HERE, "clocks/beside_go.py"), library(), when])
     signal = re.search(r"signal (\S+)", ours.stderr)
     field.expect(signal, f"no clock signal was reported\n{ours.stderr}")
     field.expect(signal[1] not in ("SIGURG", "23"), f"the clocks still use SIGURG, which Go handles\n{ours.stderr}")

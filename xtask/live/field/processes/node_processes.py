@@ -9,7 +9,7 @@ import field
 
 
 def main(kind, count):
-    words = [os.environ["FIELD_NODE"], "--no-warnings", os.path.join(field.HERE, "node_processes.js"), kind, count]
+    words = [os.environ["FIELD_NODE"], "--no-warnings", os.path.join(field.HERE, "processes/node_processes.js"), kind, count]
     ours, profiles = field.compared(words)
     samples = field.expect_samples(profiles, 5)
     return f"{count} processes, exit {ours.code}, {samples} samples"

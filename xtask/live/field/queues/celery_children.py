@@ -10,7 +10,7 @@ import field
 
 
 def main(count):
-    ours, profiles = field.compared([sys.executable, os.path.join(field.HERE, "billiard_children.py"), count], 590)
+    ours, profiles = field.compared([sys.executable, os.path.join(field.HERE, "queues/billiard_children.py"), count], 590)
     samples = field.expect_samples(profiles, int(count) // 2)
     return f"{count} children ended by their own exit code, {samples} samples of their tasks"
 

@@ -12,7 +12,7 @@ import field
 def bundled(kind, has_package, external=None):
     """Path of the bundle in a separate directory, with or without the package beside it."""
     made = os.path.join(field.folder(), "bundle.js")
-    words = [os.environ["FIELD_NODE"], os.path.join(field.HERE, "node_bundle.js"), kind, os.path.join(field.HERE, "burner.js"), made]
+    words = [os.environ["FIELD_NODE"], os.path.join(field.HERE, "node/node_bundle.js"), kind, os.path.join(field.HERE, "burner.js"), made]
     done = field.run([*words, *([external] if external else [])])
     field.expect(done.code == 0, f"{kind} failed\n{done}")
     if has_package:

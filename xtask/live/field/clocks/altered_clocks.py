@@ -9,7 +9,6 @@ import resource
 import time
 
 import field
-import seccomp
 
 #: Altered times: both directions, and a date. Each is applied with and without the monotonic clock.
 TIMES = ["-400d", "+400d", "2031-05-05 12:00:00"]
@@ -43,7 +42,7 @@ def one(words, altered):
 
 
 def main(language):
-    words = [*seccomp.program(language), str(BURNED)]
+    words = [*field.burner(language), str(BURNED)]
     expected, counts = one(words, {}), []
     field.expect(expected >= 50 * BURNED * field.SCALE, f"{expected} samples of {BURNED} s with true clocks")
     for at in TIMES:

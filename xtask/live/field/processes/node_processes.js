@@ -5,7 +5,7 @@
 
 const cluster = require('node:cluster');
 const { fork } = require('node:child_process');
-const { fieldWork, start } = require('./profiled.js');
+const { fieldWork, start } = require('../profiled.js');
 
 const [kind, count] = [process.argv[2], Number(process.argv[3])];
 

@@ -14,7 +14,7 @@ function fieldWorkOf(rounds) {
 
 if (isMainThread) {
   // Many runnable threads leave the drain thread little CPU time: the stop timeout is longer than the default.
-  require('./profiled.js').start({ stopTimeout: 30 });
+  require('../profiled.js').start({ stopTimeout: 30 });
   // Read from the module after the start: earlier it is Node's own constructor.
   const { Worker } = require('node:worker_threads');
   const count = Number(process.argv[2]);

@@ -3,7 +3,7 @@
 //
 //     nest_app.js PORT
 
-const { fieldWork, start } = require('./profiled.js');
+const { fieldWork, start } = require('../profiled.js');
 
 const isProfiled = start({ stopOnSignals: ['SIGTERM'] });
 

@@ -59,7 +59,7 @@ def words(kind, port, is_profiled):
         return [os.environ["FIELD_JAVA"], f"-javaagent:{field.opentelemetry_agent()}", *extension, "-XX:-CreateCoredumpOnCrash",
                 "-cp", class_path, "SpringService", "--server.address=127.0.0.1", f"--server.port={port}"]
     if kind == "nest":
-        return [os.environ["FIELD_NODE"], os.path.join(field.HERE, "nest_app.js"), str(port)]
+        return [os.environ["FIELD_NODE"], os.path.join(field.HERE, "servers/nest_app.js"), str(port)]
     return [*GUNICORN, *MORE[kind], "--bind", bind]
 
 

@@ -26,7 +26,7 @@ def timed(words, profiles):
 
 
 def main(count):
-    words = [os.environ["FIELD_NODE"], "--no-warnings", os.path.join(field.HERE, "node_workers.js"), count]
+    words = [os.environ["FIELD_NODE"], "--no-warnings", os.path.join(field.HERE, "node/node_workers.js"), count]
     reference, bare, bare_cpu = timed(words, None)
     profiles = field.folder()
     ours, seconds, cpu = timed(words, profiles)

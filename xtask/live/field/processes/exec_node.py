@@ -16,7 +16,7 @@ PARALLEL = 2
 
 def main(count):
     node = os.environ["FIELD_NODE"]
-    words = [node, "--no-warnings", os.path.join(field.HERE, "exec_node.js"), str(OWN_CODE)]
+    words = [node, "--no-warnings", os.path.join(field.HERE, "processes/exec_node.js"), str(OWN_CODE)]
     known = field.run([node, "-p", "typeof process.execve"]).stdout.strip()
     if known != "function":
         raise field.Skip(f"process.execve is {known} in {node}: it came with Node.js 23.11")

@@ -79,21 +79,12 @@ def filters():
     return {**found, "systemd @system-service": systemd(), "Docker default": docker()}
 
 
-def program(language):
-    """Command of the language's program."""
-    if language == "python":
-        return [sys.executable, os.path.join(field.HERE, "burner.py")]
-    if language == "node":
-        return [os.environ["FIELD_NODE"], os.path.join(field.HERE, "burner.js")]
-    return [os.environ["FIELD_JAVA"], "-XX:-CreateCoredumpOnCrash", "-cp", os.environ["FIELD_CLASSES"], "Burner"]
-
-
 def one(language, name, rules):
     """Samples under one filter, or the log line with the reason for none."""
     path = os.path.join(field.folder(), "rules.json")
     with open(path, "w") as file:
         json.dump(rules, file)
-    words = [sys.executable, os.path.join(field.HERE, "filtered.py"), path, *program(language)]
+    words = [sys.executable, os.path.join(field.HERE, "seccomp/filtered.py"), path, *field.burner(language)]
     try:
         ours, profiles = field.compared(words)
     except field.CellFailure as failure:

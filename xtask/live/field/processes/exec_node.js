@@ -1,7 +1,7 @@
 'use strict';
 // Replaces itself by exec while it is sampled: the new program ends with its own exit code.
 
-const { fieldWork, start } = require('./profiled.js');
+const { fieldWork, start } = require('../profiled.js');
 
 start();
 fieldWork(20);

@@ -20,8 +20,9 @@ def ends(language, count, profiles):
     rules = os.path.join(field.folder(), "rules.json")
     with open(rules, "w") as file:
         json.dump(seccomp.denied("kill", ["perf_event_open"]), file)
-    words = [sys.executable, os.path.join(field.HERE, "filtered.py"), rules, sys.executable, os.path.join(field.HERE, "repeated.py")]
-    ended = field.run([*words, str(count), *seccomp.program(language), BURNED], profiles, 1190)
+    words = [sys.executable, os.path.join(field.HERE, "seccomp/filtered.py"), rules]
+    words += [sys.executable, os.path.join(field.HERE, "seccomp/repeated.py")]
+    ended = field.run([*words, str(count), *field.burner(language), BURNED], profiles, 1190)
     field.expect(ended.code == 0, f"the programs could not be started\n{ended}")
     return json.loads(ended.stdout), ended.stderr
 

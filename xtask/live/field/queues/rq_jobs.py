@@ -37,7 +37,7 @@ def work(profiles):
         queue = rq_app.queue()
         jobs = [queue.enqueue("rq_app.total", [n, n + 1, n + 2]) for n in range(JOBS)]
         jobs += [queue.enqueue("rq_app.fails"), queue.enqueue("rq_app.ends", 3)]
-        ended = field.run([sys.executable, os.path.join(field.HERE, "rq_app.py")], profiles)
+        ended = field.run([sys.executable, os.path.join(field.HERE, "queues/rq_app.py")], profiles)
         return [outcome(job) for job in jobs], ended
 
 
