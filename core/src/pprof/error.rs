@@ -1,6 +1,6 @@
 //! The error of a guard or a report.
 
-/// See the module documentation.
+/// The reason that a guard could not be created or a report could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GuardError {

@@ -7,7 +7,7 @@ use super::error::GuardError;
 use spanprof_profile::ProfilesData;
 use spanprof_profiler::ProfilerHandle;
 
-/// See the module documentation.
+/// Access to the samples that the profiler took since the guard was created.
 pub(super) struct GuardSamples {
     pub profiler: ProfilerHandle,
     /// Whether a kill switch is set: there are no samples.

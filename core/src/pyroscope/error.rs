@@ -1,6 +1,6 @@
 //! The error of an agent.
 
-/// See the module documentation.
+/// The reason that an agent could not be built or started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PyroscopeError {

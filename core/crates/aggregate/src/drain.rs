@@ -23,7 +23,7 @@ const SINCE_START: [SampleKind; 2] = [SampleKind::Alloc, SampleKind::Lock];
 /// Words of the ring that are drained between two checks of the window's size.
 const BATCH_WORDS: u64 = 32_768;
 
-/// See the module documentation.
+/// The tables that resolve raw samples, and the captures, collections and held requests that samples are added to.
 pub(crate) struct Drain {
     runtime: Arc<dyn Runtime>,
     pub locations: LocationTable,

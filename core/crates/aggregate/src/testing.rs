@@ -13,7 +13,7 @@ use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame,
 /// First code id of [`FakeRuntime::define`].
 const FIRST_CODE: u64 = 0x10_0000;
 
-/// See the module documentation.
+/// A [`Runtime`] whose functions are defined and ended by the test.
 #[derive(Default)]
 pub struct FakeRuntime {
     /// Replaced in a forked child when a thread of the parent held the lock.

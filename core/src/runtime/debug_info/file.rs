@@ -21,7 +21,7 @@ const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
 
 type Elf = ElfFile64<'static, Endianness>;
 
-/// See the module documentation.
+/// The mapped files and DWARF sections of one loaded object.
 pub(super) struct DebugFile {
     mapped: Vec<MappedFile>,
     pub dwarf: Dwarf<Slice>,

@@ -7,7 +7,7 @@ use gimli::{ColumnType, CompleteLineProgram, FileEntry, LineProgramHeader, LineS
 
 use super::Slice;
 
-/// See the module documentation.
+/// The decoded header and the sequences of a line program.
 pub(super) struct Lines {
     program: CompleteLineProgram<Slice>,
     /// Sorted by address.

@@ -34,7 +34,7 @@ const ADDRESSES_BETWEEN_RELEASES: u32 = 8;
 /// Entries between a function and its name; two in practice.
 const MAX_ORIGINS: usize = 16;
 
-/// See the module documentation.
+/// Debug information of the loaded objects.
 #[derive(Default)]
 pub(crate) struct DebugSymbols {
     /// By identity of the loaded object.

@@ -23,7 +23,7 @@ const BYTES_BETWEEN_RELEASES: u32 = 4 << 20;
 /// Functions are aligned to at most this.
 const MAX_PADDING: u32 = 64;
 
-/// See the module documentation.
+/// The index of the units of one debug file, and the parsed ones.
 pub(super) struct Units {
     pub file: DebugFile,
     /// Sorted by end.

@@ -19,7 +19,7 @@ const MAX_COPIED_BYTES: usize = 8 << 20;
 /// Scratch memory of one walk: recently used rules, and space to evaluate new ones.
 pub(super) type WalkCache = CacheNative<MustNotAllocateDuringUnwind>;
 
-/// See the module documentation.
+/// The unwinder with the tables of the objects loaded at that start, and its caches.
 pub(super) struct UnwindTables {
     pub unwinder: UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>,
     pub caches: Vec<PooledBuffer<WalkCache>>,

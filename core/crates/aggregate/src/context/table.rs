@@ -34,7 +34,7 @@ const MAX_SKIPPED: u64 = 256;
 /// Maximum number of referenced rows among these; beyond it, a referenced row is evicted.
 const MAX_REFERENCED_SKIPPED: u64 = 8;
 
-/// See the module documentation.
+/// Contexts by id, in a fixed number of rows.
 pub(super) struct ContextTable {
     /// Per row: state word, label set and capture, trace id (2), span id, local root span id.
     words: &'static [AtomicU64],

@@ -73,7 +73,7 @@ pub(crate) struct InUseTotals {
     pub values: [u64; 2],
 }
 
-/// See the module documentation.
+/// Estimates bytes and objects from sampled allocations, and thins the live set when it is full.
 pub(crate) struct HeapEstimator {
     live: Option<&'static LiveSet>,
     records: WordMap<u64, LiveRecord>,

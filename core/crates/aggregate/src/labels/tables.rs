@@ -10,7 +10,7 @@ use super::{LabelLosses, LabelSetId, WriterLock, MAX_KEY_BYTES, MAX_LABELS_PER_S
 /// Bits of the resulting id in a word of the merge cache.
 const MERGE_BITS: u32 = 21;
 
-/// See the rules in the module documentation of `labels`.
+/// The keys, labels and label sets of the process. The rules of `labels` apply to each table.
 pub struct LabelTables {
     writer: WriterLock,
     arena: Arena,

@@ -34,7 +34,7 @@ pub(crate) struct StackLosses {
     pub too_many_stacks: u64,
 }
 
-/// See the module documentation.
+/// The resolved stacks of the open window, by raw stack and by content.
 #[derive(Default)]
 pub(crate) struct StackTable {
     /// Hash of the raw words → number of raw frames and stack. 64 bits over at most a million stacks: a collision within a

@@ -17,7 +17,7 @@ const MAX_ENDPOINTS: usize = 512;
 /// Key of the shared histogram.
 const OTHER_ENDPOINTS: u64 = 0;
 
-/// See the module documentation.
+/// Request durations by endpoint (a hash of its name).
 #[derive(Default)]
 pub(super) struct EndpointLatencies {
     of_endpoint: WordMap<u64, LatencyHistogram>,

@@ -101,7 +101,7 @@ struct OpenRequest {
     order: u64,
 }
 
-/// See the module documentation.
+/// The held samples of unfinished requests, and the recent decisions.
 pub(crate) struct TailBuffer {
     policy: TailPolicy,
     open: WordMap<RequestKey, OpenRequest>,

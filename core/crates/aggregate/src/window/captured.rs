@@ -19,7 +19,7 @@ struct CapturedSamples {
     is_full: bool,
 }
 
-/// See the module documentation.
+/// The windows of the open captures, by capture number.
 #[derive(Default)]
 pub(crate) struct CapturedWindows {
     open: WordMap<u32, CapturedSamples>,

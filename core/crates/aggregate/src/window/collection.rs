@@ -15,7 +15,7 @@ use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 /// Samples of a finished collection at most; the lightest of more become `[too_many_stacks]`.
 const MAX_SAMPLES: usize = 4 * MAX_ENTRIES;
 
-/// See the module documentation.
+/// One collection: a selection of the samples since its start.
 pub(crate) struct SampleCollection {
     window: Window,
     selection: SampleSelection,

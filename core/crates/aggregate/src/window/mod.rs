@@ -147,7 +147,7 @@ impl Series {
     }
 }
 
-/// See the module documentation.
+/// The aggregated samples since the last close, which is per kind.
 pub(crate) struct Window {
     settings: WindowSettings,
     /// Monotonic time of the start; `None` while the window is empty.

@@ -7,7 +7,7 @@ use spanprof_profile::{transform, Function, Line, Location, ProfilesData, Sample
 const MAX_PENDING_WINDOWS: usize = 32;
 pub const MIN_PENDING_SAMPLES: usize = 512;
 
-/// See the module documentation.
+/// The sum of closed windows, with at most `max_samples` distinct samples.
 pub struct WindowSum {
     max_samples: usize,
     merged: ProfilesData,

@@ -22,7 +22,7 @@ const TOOLS: [&str; 9] = ["services", "labels", "top", "tree", "peek", "list", "
 /// Runs a verb: its command line to its result.
 pub(crate) type RunVerb = fn(&[String]) -> Result<Value, Failure>;
 
-/// See the module documentation.
+/// The tools of the MCP server, and the sources that they read.
 pub(crate) struct Toolbox {
     verbs: Vec<Command>,
     run: RunVerb,

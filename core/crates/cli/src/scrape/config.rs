@@ -39,7 +39,7 @@ const ENDPOINTS: [(&str, &str, bool); 9] = [
 /// Endpoints with the state at one moment: with `seconds`, Go returns differences of states.
 const STATES: [&str; 4] = ["heap", "goroutine", "threads", "threadcreate"];
 
-/// See the module documentation.
+/// The parsed and checked configuration file.
 #[derive(Debug)]
 pub(crate) struct ScrapeConfig {
     pub targets: Vec<ScrapeTarget>,

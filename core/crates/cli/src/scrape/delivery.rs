@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Largest request before compression, the default of the profiler.
 const MAX_REQUEST_BYTES: usize = 2 << 20;
 
-/// See the module documentation.
+/// The exporter of all targets, and the destinations by format.
 pub(super) struct ScrapeDelivery {
     exporter: Exporter,
     files: Vec<usize>,

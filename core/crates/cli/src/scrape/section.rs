@@ -12,7 +12,7 @@ use crate::quantity::ByteCount;
 /// Similarity from which a name is suggested, as in the profiler's configuration.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// See the module documentation.
+/// One map of the configuration, with the keys that were read.
 pub(super) struct ConfigSection {
     path: String,
     entries: Mapping,

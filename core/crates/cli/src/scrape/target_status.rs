@@ -35,7 +35,7 @@ struct TargetCounters {
     endpoints: Vec<EndpointCounters>,
 }
 
-/// See the module documentation.
+/// The status of one target, updated by each scrape.
 pub(super) struct TargetStatus {
     shown: String,
     counters: Mutex<TargetCounters>,

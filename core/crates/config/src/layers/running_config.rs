@@ -17,7 +17,7 @@ pub struct Burst {
     pub values: Vec<(String, ConfigValue)>,
 }
 
-/// See the module documentation.
+/// The configuration of a run, by origin: start, changes, burst.
 #[derive(Clone, Debug)]
 pub struct RunningConfig {
     /// As loaded at start.

@@ -46,7 +46,7 @@ pub(crate) enum LoadFailure {
     Torn(String),
 }
 
-/// See the module documentation.
+/// The disk buffer of one destination and one process.
 pub(crate) struct DiskBuffer {
     /// Directory of this destination, shared by the processes of the service.
     shared: PathBuf,

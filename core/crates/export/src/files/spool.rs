@@ -53,7 +53,7 @@ impl BufferedFiles {
     }
 }
 
-/// See the module documentation.
+/// The writer and reader of one destination's disk buffer.
 pub(crate) struct Spool {
     pub queue: Arc<DestinationQueue>,
     pub files: BufferedFiles,

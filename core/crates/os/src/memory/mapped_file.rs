@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// See the module documentation.
+/// A read-only file mapping that is never unmapped. A copy is the same mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct MappedFile(&'static [u8]);
 

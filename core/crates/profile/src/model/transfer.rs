@@ -6,7 +6,7 @@ use super::*;
 /// Target ids by source id; `None` until the first use.
 type CopiedIds<T> = Vec<Option<T>>;
 
-/// A copy from one dictionary to another. See the module documentation.
+/// Copies entries from one dictionary to another, and remembers their new ids.
 pub struct Transfer<'f, 't> {
     from: &'f Dictionary,
     /// The target.

@@ -46,7 +46,7 @@ pub struct RedactedText {
     pub after: Option<String>,
 }
 
-/// See the module documentation.
+/// Redacts the texts of profiles by rules and default patterns.
 pub struct ProfileRedactor {
     default_patterns: bool,
     rules: Vec<RedactionRule>,

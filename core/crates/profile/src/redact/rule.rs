@@ -67,7 +67,7 @@ names! {
     }
 }
 
-/// See the module documentation.
+/// One entry of the key `redaction_rules`, compiled.
 #[derive(Clone, Debug)]
 pub struct RedactionRule {
     pub(super) targets: Vec<RedactionTarget>,

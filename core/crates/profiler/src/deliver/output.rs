@@ -45,7 +45,7 @@ fn type_shown(data: &ProfilesData) -> String {
     preferred.or(types.first().copied()).unwrap_or_default().to_owned()
 }
 
-/// See the module documentation.
+/// The file of the whole run, written when the run ends.
 pub(crate) struct OutputFile {
     path: PathBuf,
     /// Temporary file beside `path`: reserves the name, and is renamed to `path` when it is complete.

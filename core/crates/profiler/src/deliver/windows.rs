@@ -40,7 +40,7 @@ const METRICS_FAILURES_BEFORE_WARNING: u64 = 3;
 /// Keys that are only valid together.
 const MUTUAL_TLS: [&str; 2] = ["client_certificate", "client_key"];
 
-/// See the module documentation.
+/// Encodes each closed window once per destination group, and queues it at the exporter.
 pub(crate) struct WindowDelivery {
     exporter: Exporter,
     /// Taken before the first window.

@@ -85,7 +85,7 @@ fn create(directory: &Path, config: &Config, resource: &Resource) -> std::io::Re
     Ok(file)
 }
 
-/// See the module documentation. Dropping it removes the file.
+/// Writes the peak file of this process. Dropping it removes the file.
 pub(crate) struct HeapPeakRecorder {
     directory: PathBuf,
     file: Option<PeakFile>,

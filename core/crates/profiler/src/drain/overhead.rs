@@ -14,7 +14,7 @@ const TOLERANCE_NS: u64 = INTERVAL_NS / 10;
 /// Minimum time between two log lines.
 const LOG_INTERVAL_NS: u64 = 300_000_000_000;
 
-/// See the module documentation.
+/// Measures the overhead per interval, and logs changed limits.
 pub(crate) struct OverheadMonitor {
     last: Readings,
     /// Number of processors that the process may use.

@@ -87,7 +87,7 @@ pub(crate) enum SheddingCause {
     Memory,
 }
 
-/// See the module documentation.
+/// State of the governor between two intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Governor {
     /// Factor of `sample_rate`: below 1 because of the budget, above 1 by the adaptive rate.

@@ -55,7 +55,7 @@ pub struct ListenerCounts {
     pub rebound: u64,
 }
 
-/// See the module documentation. Ends with [`HttpListener::stop`].
+/// A running server. Ends with [`HttpListener::stop`].
 pub struct HttpListener {
     state: Arc<ListenerState>,
     address: SocketAddr,

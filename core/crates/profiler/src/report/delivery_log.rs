@@ -15,7 +15,7 @@ const REMINDER_INTERVAL: Duration = Duration::from_secs(3600);
 
 type Losses = [Discarded; DiscardReason::ALL.len()];
 
-/// See the module documentation.
+/// The state of each destination since the line of the first window.
 #[derive(Default)]
 pub(crate) struct DeliveryLog {
     destinations: Vec<DestinationLog>,

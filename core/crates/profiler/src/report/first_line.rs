@@ -13,7 +13,7 @@ use spanprof_export::DestinationStats;
 /// Timeout for the response of the destinations.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// See the module documentation.
+/// State of the line, which is logged once per run.
 #[derive(Default)]
 pub(crate) enum FirstLine {
     /// No window has closed.

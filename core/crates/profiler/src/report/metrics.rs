@@ -18,7 +18,7 @@ const DROPPED: &str = "dropped.<reason>";
 /// Time at which counters of the process were 0, at the latest: the first start of the profiler.
 static FIRST_START_UNIX_NS: OnceLock<u64> = OnceLock::new();
 
-/// See the module documentation. One per run.
+/// Encodes `stats()` as metrics, with the previous values. One per run.
 pub(crate) struct MetricsEncoder {
     started_unix_ns: u64,
     first_start_unix_ns: u64,

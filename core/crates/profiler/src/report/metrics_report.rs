@@ -8,7 +8,7 @@ use crate::session::Session;
 use spanprof_config::Config;
 use spanprof_profile::Attribute;
 
-/// See the module documentation.
+/// Schedules the metrics requests of a run.
 #[derive(Default)]
 pub(crate) struct MetricsReport {
     /// `None` when no receiver accepts metrics.

@@ -18,7 +18,7 @@ pub(crate) struct OutcomeReport {
     begun: Instant,
 }
 
-/// See the module documentation.
+/// The figures of the outcome line.
 pub(crate) struct RunOutcome {
     ran_for: Duration,
     samples: u64,

@@ -46,7 +46,7 @@ pub(crate) struct Inherited {
     pub watched: Option<Arc<WatchedFile>>,
 }
 
-/// See the module documentation.
+/// The state of one run, shared by the host's threads and the drain thread.
 pub(crate) struct Session {
     /// Number of this run.
     pub run: u64,

@@ -41,7 +41,7 @@ struct Observed {
     run_delay_ns: Option<u64>,
 }
 
-/// See the module documentation.
+/// Off-CPU observations by thread id.
 #[derive(Default)]
 pub(crate) struct OffCpu {
     threads: BTreeMap<u32, Observed>,

@@ -21,7 +21,7 @@ const MAX_BASE_NS: u64 = 2_000_000_000;
 /// An idle process uses at most this fraction of one processor: 1 / `IDLE_CPU_DIVISOR`.
 const IDLE_CPU_DIVISOR: u64 = 10;
 
-/// See the module documentation.
+/// Chooses the time of the next tick and the weight of its observations.
 pub(crate) struct Pace {
     /// The current interval; equals `base_ns` unless the process is idle.
     interval_ns: u64,

@@ -40,7 +40,7 @@ pub(crate) enum Comparison {
     Different,
 }
 
-/// See the module documentation.
+/// The last observation of each thread, with its held-back time.
 #[derive(Default)]
 pub(crate) struct Repeats {
     threads: BTreeMap<u32, Repeat>,

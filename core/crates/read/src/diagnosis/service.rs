@@ -19,7 +19,7 @@ const MAX_HEAP_WINDOWS: usize = 24;
 /// Index into [`ServiceProfile::function`].
 pub(super) type FunctionId = u32;
 
-/// See the module documentation.
+/// Values by type, stack and function, summed over windows.
 #[derive(Debug, Default)]
 pub(super) struct ServiceProfile {
     /// Function of each line.

@@ -80,7 +80,7 @@ pub struct HeapCounts {
 pub const CONCURRENT_WALKS: usize = 16;
 type FrameBuffer = PooledBuffer<[RawFrame; MAX_FRAMES]>;
 
-/// See the module documentation.
+/// State of heap sampling, shared by all allocating threads.
 pub struct HeapSampling {
     /// Mean interval of the current or next run, bytes.
     interval: AtomicU64,

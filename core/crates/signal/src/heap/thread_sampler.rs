@@ -57,7 +57,7 @@ pub enum SelectedAllocation {
     Probe,
 }
 
-/// The countdown of one thread. See the module documentation.
+/// The countdown of one thread.
 pub struct ThreadSampler {
     /// Bytes until the next sample; it is due when the value is negative.
     remaining: AtomicI64,
