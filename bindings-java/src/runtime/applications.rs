@@ -67,7 +67,7 @@ impl Applications {
     /// Whether an application holds the profiler.
     ///
     /// # Safety
-    /// As for `hold`.
+    /// `env` is the calling thread's JNI environment, the other two are live references of it.
     pub unsafe fn is_held_by(&mut self, env: *mut JNIEnv, copy: jclass, object: jobject) -> bool {
         // SAFETY: guaranteed by the caller.
         unsafe { self.position(env, copy, object) }.is_some()
@@ -76,7 +76,7 @@ impl Applications {
     /// Whether any application that uses this copy of the package holds the profiler.
     ///
     /// # Safety
-    /// As for `hold`.
+    /// `env` is the calling thread's JNI environment, `copy` is a live reference of it.
     pub unsafe fn is_held_by_copy(&mut self, env: *mut JNIEnv, copy: jclass) -> bool {
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -88,7 +88,7 @@ impl Applications {
     /// Removes an application that stops the profiler.
     ///
     /// # Safety
-    /// As for `hold`.
+    /// `env` is the calling thread's JNI environment, the other two are live references of it.
     pub unsafe fn release(&mut self, env: *mut JNIEnv, copy: jclass, object: jobject) -> RemainingHolders {
         // SAFETY: guaranteed by the caller.
         let position = unsafe { self.position(env, copy, object) };

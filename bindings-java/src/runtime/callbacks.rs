@@ -130,7 +130,7 @@ unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread
         if let Some(profiler) = ProfilerHandle::running() {
             profiler.register_current_thread();
         }
-        // SAFETY: the same environment; a thread may run Java in its `ThreadStart` event.
+        // SAFETY: the VM passes the new thread's environment; a thread may run Java in its `ThreadStart` event.
         unsafe { inherited::begin(env) };
     });
 }

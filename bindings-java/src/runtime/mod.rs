@@ -111,7 +111,7 @@ impl JavaRuntime {
     }
 
     /// # Safety
-    /// As for `get`.
+    /// `env` is the calling thread's JNI environment.
     unsafe fn make(env: *mut JNIEnv, stack_walk: StackWalk) -> Result<Self, String> {
         let vm = this_vm::pointer();
         if vm.is_null() {

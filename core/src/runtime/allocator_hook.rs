@@ -49,20 +49,20 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Profiled<A> {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if deduct(layout.size()) {
-            // SAFETY: the caller's contract is that of `A`.
+            // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc`.
             return unsafe { self.inner.alloc(layout) };
         }
-        // SAFETY: as above.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc`.
         unsafe { count_alloc(&self.inner, layout) }
     }
 
     #[inline(always)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if deduct(layout.size()) {
-            // SAFETY: the caller's contract is that of `A`.
+            // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc_zeroed`.
             return unsafe { self.inner.alloc_zeroed(layout) };
         }
-        // SAFETY: as above.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc_zeroed`.
         unsafe { count_alloc_zeroed(&self.inner, layout) }
     }
 
@@ -70,20 +70,20 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Profiled<A> {
     unsafe fn realloc(&self, object: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         let is_counted = deduct(bytes);
         if is_counted && !HEAP.may_be_live(object as usize) {
-            // SAFETY: the caller's contract is that of `A`.
+            // SAFETY: the caller fulfills the contract of `GlobalAlloc::realloc`.
             return unsafe { self.inner.realloc(object, layout, bytes) };
         }
-        // SAFETY: as above.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::realloc`.
         unsafe { realloc_live(&self.inner, object, layout, bytes, is_counted) }
     }
 
     #[inline(always)]
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         if !HEAP.may_be_live(object as usize) {
-            // SAFETY: the caller's contract is that of `A`.
+            // SAFETY: the caller fulfills the contract of `GlobalAlloc::dealloc`.
             return unsafe { self.inner.dealloc(object, layout) };
         }
-        // SAFETY: as above.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::dealloc`.
         unsafe { dealloc_live(&self.inner, object, layout) }
     }
 }

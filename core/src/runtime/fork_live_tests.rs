@@ -46,7 +46,7 @@ pub(super) fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
         if Instant::now() > until {
             // SAFETY: signals only the child created above.
             unsafe { libc::kill(process, libc::SIGKILL) };
-            // SAFETY: as above.
+            // SAFETY: waits for the child created above; writes one int to a local.
             unsafe { libc::waitpid(process, &mut status, 0) };
             return None;
         }

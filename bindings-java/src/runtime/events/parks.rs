@@ -219,7 +219,7 @@ pub unsafe fn unmounts(env: *mut JNIEnv, thread: jobject) -> Option<()> {
 /// A virtual thread continues. If its state has not changed, it did not leave its carrier and parks there instead.
 ///
 /// # Safety
-/// As for `unmounts`.
+/// `env` is the calling thread's JNI environment, `thread` a live reference to the virtual thread.
 pub unsafe fn mounts(env: *mut JNIEnv, thread: jobject) -> Option<()> {
     if !lock_waits::any_is_stored() {
         return None;

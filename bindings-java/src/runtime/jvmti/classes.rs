@@ -78,7 +78,7 @@ impl Jvmti {
     /// The signature of a class, such as `Lcom/shop/Cart;`.
     ///
     /// # Safety
-    /// As for `methods_of`.
+    /// `class` is a live reference of the calling thread.
     pub unsafe fn signature_of(self, class: jobject) -> Option<String> {
         let mut text = std::ptr::null_mut();
         // SAFETY: function 48 is GetClassSignature(env, jclass, char**, char**).
@@ -91,7 +91,7 @@ impl Jvmti {
     /// The source file name of a class.
     ///
     /// # Safety
-    /// As for `methods_of`.
+    /// `class` is a live reference of the calling thread.
     pub unsafe fn file_of(self, class: jobject) -> Option<String> {
         let mut text = std::ptr::null_mut();
         // SAFETY: function 50 is GetSourceFileName(env, jclass, char**).

@@ -78,7 +78,7 @@ impl<const STACKS: usize> TurnStacks<STACKS> {
         if self.is_read.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: no other code on this thread accesses the reservoir, see `is_read`.
+        // SAFETY: only the owning thread accesses the reservoir; `is_read` is false, and its handler does not nest.
         let reservoir = unsafe { &mut *self.reservoir.get() };
         reservoir.seen += 1;
         reservoir.random ^= reservoir.random << 13;
@@ -106,7 +106,7 @@ impl<const STACKS: usize> TurnStacks<STACKS> {
         if self.is_read.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: no other code on this thread accesses the reservoir, see `is_read`.
+        // SAFETY: only the owning thread accesses the reservoir; `is_read` is false, and its handler does not nest.
         let reservoir = unsafe { &mut *self.reservoir.get() };
         if let Some(stack) = reservoir.stacks.get_mut(reservoir.last) {
             stack.observations = stack.observations.saturating_add(observations);
@@ -119,7 +119,7 @@ impl<const STACKS: usize> TurnStacks<STACKS> {
     /// In the handler of the owning thread, which does not nest.
     pub unsafe fn end_last(&self) {
         if !self.is_read.load(Ordering::Relaxed) {
-            // SAFETY: no other code on this thread accesses the reservoir, see `is_read`.
+            // SAFETY: only the owning thread accesses the reservoir; `is_read` is false, and its handler does not nest.
             unsafe { (*self.reservoir.get()).last = NO_INDEX };
         }
     }

@@ -79,7 +79,7 @@ pub fn submit(submit: &mut dyn FnMut(Context, &[RawFrame])) {
     }
     let tasks = Box::into_raw(tasks);
     if STORED.compare_exchange(ptr::null_mut(), tasks, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        // SAFETY: the box of above, which was not stored again since there is a newer one.
+        // SAFETY: the box that the swap took out of `STORED`; it was not stored again, since the exchange failed.
         drop(unsafe { Box::from_raw(tasks) });
     }
 }

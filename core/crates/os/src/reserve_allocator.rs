@@ -145,25 +145,26 @@ impl<A: GlobalAlloc, const BYTES: usize> ReserveAllocator<A, BYTES> {
 // Nothing unwinds.
 unsafe impl<A: GlobalAlloc, const BYTES: usize> GlobalAlloc for ReserveAllocator<A, BYTES> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is that of `A`.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc`.
         let block = unsafe { self.inner.alloc(layout) };
         if !block.is_null() {
             return block;
         }
-        // SAFETY: as above.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc`.
         unsafe { self.alloc_without_memory(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is that of `A`.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc_zeroed`.
         let block = unsafe { self.inner.alloc_zeroed(layout) };
         if !block.is_null() {
             return block;
         }
-        // SAFETY: as above. A new block of this size is written; the reserve's memory may have been in use before.
+        // SAFETY: the caller's contract of `alloc_zeroed` equals the one of `alloc`. The new block has `layout.size()` bytes.
         unsafe {
             let block = self.alloc_without_memory(layout);
             if !block.is_null() {
+                // The reserve's memory may have been in use before.
                 block.write_bytes(0, layout.size());
             }
             block
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn a_block_moves_between_system_and_reserve_with_its_contents() {
         let allocator = failing::<8192>();
-        // SAFETY: as above.
+        // SAFETY: the block is accessed within its current layout, and reallocated and returned with it.
         unsafe {
             allocator.inner.0.store(false, Ordering::Relaxed);
             let block = allocator.alloc(layout(100, 8));
@@ -286,7 +287,7 @@ mod tests {
                 scope.spawn(move || {
                     for turn in 0..20_000usize {
                         let of_turn = layout(1 + turn % 200, 1 << (turn % 7));
-                        // SAFETY: as above.
+                        // SAFETY: the block is accessed within its layout and returned with it.
                         unsafe {
                             let block = allocator.alloc(of_turn);
                             if block.is_null() {
@@ -313,7 +314,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(100));
                 allocator.inner.0.store(false, Ordering::Relaxed);
             });
-            // SAFETY: as above.
+            // SAFETY: the block is returned with its layout.
             unsafe {
                 let block = allocator.alloc(layout(1000, 8));
                 assert!(!block.is_null() && !allocator.reserve.contains(block));

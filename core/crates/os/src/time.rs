@@ -72,7 +72,7 @@ mod tests {
     /// Replaces the C library's function in this test binary, as a preloaded library does.
     ///
     /// # Safety
-    /// As of the C library.
+    /// `time` is writable, or the call fails: the contract of the C library's `clock_gettime`.
     #[no_mangle]
     unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
         // SAFETY: the caller's contract.

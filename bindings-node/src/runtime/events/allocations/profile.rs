@@ -187,7 +187,7 @@ fn vector(address: usize) -> (usize, usize) {
 /// # Safety
 /// `address` is that of a `Sample`.
 unsafe fn sample_at(address: usize) -> SampledObject {
-    // SAFETY: guaranteed by the caller; see the offsets above.
+    // SAFETY: guaranteed by the caller; a `Sample` has these fields at these offsets (table of this module).
     unsafe {
         SampledObject {
             id: *((address + 24) as *const u64),
@@ -199,12 +199,12 @@ unsafe fn sample_at(address: usize) -> SampledObject {
 
 impl CallSite {
     fn number(&self, offset: usize) -> u32 {
-        // SAFETY: a node of a live profile; see the offsets above.
+        // SAFETY: a node of a live profile has a 32-bit field at each `offset` that is passed (table of this module).
         unsafe { *((self.0 + offset) as *const u32) }
     }
 
     fn word(&self, offset: usize) -> usize {
-        // SAFETY: a node of a live profile; see the offsets above.
+        // SAFETY: a node of a live profile has a word at each `offset` that is passed (table of this module).
         unsafe { *((self.0 + offset) as *const usize) }
     }
 

@@ -25,7 +25,7 @@ pub fn inbox(ring_bytes: usize) -> Option<&'static Inbox> {
     let pointer = (made as *const Inbox).cast_mut();
     match entry.compare_exchange(null_mut(), pointer, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(made),
-        // SAFETY: as above; another thread was first and its inbox is used. Ours stays mapped, untouched.
+        // SAFETY: only leaked boxes are ever stored there. This one is another thread's; ours stays mapped and unused.
         Err(first) => unsafe { first.as_ref() },
     }
 }

@@ -22,7 +22,7 @@ pub fn live_set(max_samples: u32) -> Option<&'static LiveSet> {
     let pointer = (made as *const LiveSet).cast_mut();
     match entry.compare_exchange(null_mut(), pointer, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(made),
-        // SAFETY: as above; another thread was first and its set is used. Ours stays mapped, untouched.
+        // SAFETY: only leaked boxes are ever stored there. This one is another thread's; ours stays mapped and unused.
         Err(first) => unsafe { first.as_ref() },
     }
 }

@@ -213,7 +213,7 @@ mod tests {
         unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _size: usize, objects: *mut c_void) -> c_int {
             // SAFETY: the linker lends its description and headers; the vector belongs to the caller, which waits.
             let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<LoadedElf>>()) };
-            // SAFETY: as above.
+            // SAFETY: the linker's description has `dlpi_phnum` headers at `dlpi_phdr`, valid during this callback.
             let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
             objects.push(LoadedElf::new(info.dlpi_addr as usize, headers));
             0

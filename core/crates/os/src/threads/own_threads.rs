@@ -100,7 +100,7 @@ fn discard_write_signals(mask_before: &libc::sigset_t) {
 fn block_host_signals() -> libc::sigset_t {
     // SAFETY: an all-zero set is a valid value.
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
+    // SAFETY: an all-zero set is a valid value.
     let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the calls access the locals and this thread's own mask.
     unsafe {

@@ -51,7 +51,7 @@ impl SamplingSession {
 
 // SAFETY: `scratch` is partitioned by slot, and only the handler inside a slot accesses its part.
 unsafe impl Sync for SamplingSession {}
-// SAFETY: as above; no field is tied to the thread that created it.
+// SAFETY: only the handler inside a slot accesses its part of `scratch`; no field is tied to the thread that created it.
 unsafe impl Send for SamplingSession {}
 
 static SESSION: AtomicPtr<SamplingSession> = AtomicPtr::new(core::ptr::null_mut());
@@ -152,7 +152,7 @@ const MAX_LATE_KERNEL_TICKS: u64 = 8;
 unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
     // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     let saved = unsafe { *errno };
     // SAFETY: the kernel passes 128 bytes of siginfo to a SA_SIGINFO handler.
     let source = classify(unsafe { &*info.cast::<SignalInfo>() });
@@ -183,7 +183,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             unsafe { tick(session, slot, index, slot.generation(), signal, ucontext) };
         }
     }
-    // SAFETY: as above.
+    // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     unsafe { *errno = saved };
 }
 

@@ -229,10 +229,11 @@ pub(crate) unsafe fn is_in_masking_call(ucontext: *mut libc::c_void) -> Option<b
     Some(call_number(pc as usize) == Some(libc::SYS_rt_sigprocmask))
 }
 
-/// As on x86-64. The number of a call stays in `x8`.
+/// Whether the thread returns from a call that may have unblocked signals; `None` outside of system calls. The number of a
+/// call stays in `x8`.
 ///
 /// # Safety
-/// As on x86-64.
+/// `ucontext` is the kernel's argument to the running handler, and the thread does not block the fault signals.
 #[cfg(target_arch = "aarch64")]
 pub(crate) unsafe fn is_in_masking_call(ucontext: *mut libc::c_void) -> Option<bool> {
     // SAFETY: the caller's contract.

@@ -167,7 +167,7 @@ impl HeapSampling {
         };
         // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
         let errno = unsafe { libc::__errno_location() };
-        // SAFETY: as above.
+        // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
         let saved = unsafe { *errno };
         frames.with(|frames| {
             let mut stack = RawStack::new(frames.get_mut(..self.max_stack_depth()).unwrap_or(&mut []));
@@ -185,7 +185,7 @@ impl HeapSampling {
                 truncated: stack.is_truncated(),
             });
         });
-        // SAFETY: as above.
+        // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
         unsafe { *errno = saved };
     }
 

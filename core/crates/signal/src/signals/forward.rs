@@ -161,7 +161,7 @@ impl HandlerChain {
 
 impl SavedAction {
     /// # Safety
-    /// As for `forward`.
+    /// Called inside the handler of `signal`, with the kernel's arguments.
     unsafe fn call(&self, signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) -> Forwarded {
         let address = self.handler.load(Ordering::Relaxed);
         match address {

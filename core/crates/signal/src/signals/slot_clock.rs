@@ -56,7 +56,7 @@ fn overflow_count(slot: &Slot) -> Option<u64> {
 pub(crate) fn take_overflows(slot: &Slot) -> Option<Overflows> {
     let count = overflow_count(slot)?;
     let handled = slot.set_handled_overflows(count);
-    // SAFETY: as above; the numbers are of overflows that occurred.
+    // SAFETY: the ring buffer of an entered slot's event stays mapped until the slot is quiescent; `number` <= `count`.
     let record = |number| unsafe { OverflowRecord::read(slot.event_buffer(), number) };
     let [first, last] = match count > handled {
         true => [record(handled + 1), record(count)],

@@ -43,7 +43,7 @@ impl<T> ClaimedBuffer<'_, T> {
         // SAFETY: this claim is the only one of this buffer, and `&mut self` excludes a second use of it.
         return body(unsafe { &mut *self.0.value.get() });
         #[cfg(loom)]
-        // SAFETY: as above.
+        // SAFETY: this claim is the only one of this buffer, and `&mut self` excludes a second use of it.
         return self.0.value.with_mut(|value| body(unsafe { &mut *value }));
     }
 }

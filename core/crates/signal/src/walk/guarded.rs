@@ -163,7 +163,7 @@ pub unsafe fn copy(destination: *mut u8, source: usize, length: usize) -> bool {
     if !is_installed() {
         return read_by_kernel(destination, source, length);
     }
-    // SAFETY: `destination` is valid by the caller's contract; the source is guarded as in `read_u64`.
+    // SAFETY: `destination` is valid by the caller's contract; the loads are guarded: a bad source address is a failed read.
     unsafe { spanprof_guarded_copy(destination, source, length).failed == 0 }
 }
 
@@ -176,7 +176,7 @@ pub fn copy_80(destination: &mut [u8; 80], source: usize) -> bool {
     if !is_installed() {
         return read_by_kernel(destination.as_mut_ptr(), source, 80);
     }
-    // SAFETY: the destination is a borrowed array of 80 bytes; the source is guarded as in `read_u64`.
+    // SAFETY: the destination is a borrowed array of 80 bytes; the loads are guarded: a bad source address is a failed read.
     unsafe { spanprof_guarded_copy_80(destination.as_mut_ptr(), source).failed == 0 }
 }
 
@@ -249,7 +249,7 @@ unsafe extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, u
     }
     // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     let saved = unsafe { *errno };
     crate::walk::walk_fault::report_fault();
     let chain = if signal == libc::SIGBUS { &BUS_CHAIN } else { &SEGV_CHAIN };
@@ -261,7 +261,7 @@ unsafe extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, u
     if outcome == Forwarded::Default || (outcome == Forwarded::Ignored && !sent) {
         apply_default_action(signal, sent);
     }
-    // SAFETY: as above.
+    // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     unsafe { *errno = saved };
 }
 

@@ -139,7 +139,7 @@ pub(crate) unsafe fn respond(index: usize, ucontext: *mut libc::c_void) {
     let handler = HandlerContext { ucontext, thread_id: thread_id() };
     request.respond(handler.thread_id, |response| {
         let begun_ns = arm::thread_cpu_ns();
-        // SAFETY: as above.
+        // SAFETY: `ucontext` is the kernel's, by the contract of this function.
         let in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
         // SAFETY: the caller's contract; the thread does not block the fault signals, checked above.
         response.record(|stack| unsafe { walk(&handler, in_system_call, stack) });
@@ -192,7 +192,7 @@ mod tests {
         unsafe { *libc::__errno_location() = libc::ENOENT };
         // A signal to the calling thread is delivered before the sending call returns.
         assert!(send(thread_id(), index, signal_claim::in_use()));
-        // SAFETY: as above.
+        // SAFETY: errno of this thread.
         assert_eq!(unsafe { *libc::__errno_location() }, libc::ENOENT);
         let response = requester.response().unwrap();
         assert_eq!(response.frames(), [RawFrame::native(u64::from(thread_id()))]);

@@ -57,7 +57,7 @@ fn copies_across_the_border_fail() {
         assert!(unsafe { guarded::copy(bytes.as_mut_ptr(), border - length, length) });
         let expected: Vec<u8> = (0..length).map(|n| (page_bytes() - length + n) as u8).collect();
         assert_eq!(&bytes[..length], expected);
-        // SAFETY: as above.
+        // SAFETY: `bytes` holds 300 bytes, and no length is greater.
         assert!(!unsafe { guarded::copy(bytes.as_mut_ptr(), border - length + 1, length.max(1)) });
     }
     // SAFETY: the call writes nothing, since the range wraps around.
@@ -179,7 +179,7 @@ fn errno_survives_a_forwarded_fault() {
         // SAFETY: errno of this thread.
         unsafe { *libc::__errno_location() = 5 };
         host_reads(page);
-        // SAFETY: as above.
+        // SAFETY: errno of this thread.
         assert_eq!(unsafe { *libc::__errno_location() }, 5);
     });
     assert_eq!(status, 0);

@@ -25,13 +25,13 @@ fn count_if_in_handler() {
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_if_in_handler();
-        // SAFETY: the caller's contract is that of the system's allocator.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count_if_in_handler();
-        // SAFETY: the caller's contract is that of the system's allocator.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
