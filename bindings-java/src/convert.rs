@@ -16,7 +16,6 @@ use crate::runtime::StackWalk;
 /// The key under which the package passes its agent's options as one string.
 const AGENT_OPTIONS: &str = "agent_options";
 
-/// Parsed agent options.
 #[derive(Debug, Default, PartialEq)]
 pub struct AgentOptions {
     pub settings: Vec<(String, ConfigValue)>,
@@ -74,7 +73,6 @@ pub fn take_agent_options(code: &mut Vec<(String, ConfigValue)>) -> Vec<String> 
     parsed.warnings
 }
 
-/// The description of this binding.
 pub static BINDING: Binding = Binding { name: "java", options: &OPTIONS, key_case: KeyCase::Camel };
 
 static OPTIONS: [BindingOption; 2] = [

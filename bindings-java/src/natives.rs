@@ -28,7 +28,6 @@ macro_rules! methods {
     };
 }
 
-/// All native methods.
 pub fn all() -> Vec<NativeMethod> {
     methods![
         c"version" c"()[B" api::Java_io_spanprof_Native_version,

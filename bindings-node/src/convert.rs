@@ -4,7 +4,6 @@
 use spanprof_config::{BindingOption, Error, OptionValues};
 use spanprof_profiler::binding::{ffi_guard_result, Binding, KeyCase};
 
-/// The description of this binding.
 pub static BINDING: Binding = Binding { name: "node", options: &OPTIONS, key_case: KeyCase::Camel };
 
 static OPTIONS: [BindingOption; 3] = [

@@ -17,7 +17,6 @@ use spanprof_profiler::{LogLevel, Stats};
 use crate::ffi::interruption;
 use crate::ffi::text::{self, BorrowedPairs};
 
-/// The description of this binding.
 pub static BINDING: Binding = Binding { name: "python", options: &[], key_case: KeyCase::Snake };
 
 /// A value nested deeper than this is converted to text; no key needs more than a list of maps of maps.

@@ -158,7 +158,6 @@ impl Scripts {
         ended.for_each(|position| *position = 0);
     }
 
-    /// Adds a script.
     pub fn add(&mut self, number: u32, isolate: usize, info: ScriptInfo) {
         self.drop_script(number);
         self.clock += 1;

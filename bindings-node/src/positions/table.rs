@@ -3,7 +3,6 @@
 
 use super::{Position, NO_POSITION};
 
-/// One entry of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionTableEntry {
     pub code_offset: u32,

@@ -40,7 +40,6 @@ pub(super) enum Patience {
     Microseconds(i64),
 }
 
-/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitOutcome {
     Acquired,

@@ -92,7 +92,6 @@ impl PythonRuntime {
         Ok(Arc::clone(RUNTIME.get_or_init(|| runtime)))
     }
 
-    /// The interpreter's version.
     pub fn version(&self) -> &InterpreterVersion {
         &self.version
     }

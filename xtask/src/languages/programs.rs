@@ -19,7 +19,6 @@ pub struct ProgramBenchmark {
 }
 
 impl ProgramBenchmark {
-    /// That of a name.
     pub fn named(name: &str, all: &'static [Self]) -> Option<&'static Self> {
         all.iter().find(|benchmark| benchmark.name == name)
     }

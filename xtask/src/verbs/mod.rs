@@ -60,7 +60,6 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Runs it.
     pub fn run(&self) -> StepResult {
         match self {
             Self::Demo(given) => demo::run(given),

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use spanprof_signal::{Context, InlineContext};
 
-/// Rows of the table.
 pub const ROWS: usize = 16_384;
 const PROBES: usize = 256;
 /// Key of a row whose thread has ended.
@@ -98,7 +97,6 @@ impl ThreadRow {
         (std::ptr::from_ref(self) as usize - TABLE.as_ptr() as usize) / size_of::<Self>()
     }
 
-    /// Whether this is a thread of the profiler.
     pub fn is_profiler_thread(&self) -> bool {
         self.is_profiler_thread.load(Ordering::Relaxed) != 0
     }

@@ -33,7 +33,6 @@ static WAITS: AtomicU64 = AtomicU64::new(0);
 static WAIT_NS: AtomicU64 = AtomicU64::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// A wait in progress.
 pub struct PendingLockWait {
     period: u64,
     started_ns: u64,

@@ -67,7 +67,6 @@ pub fn stub(layout: Option<&VmLayout>, pc: usize) -> Option<Frame> {
     Some(Frame { function: format!("[{name}]").into(), frame_type: FrameType::Jvm, ..Frame::default() })
 }
 
-/// The name of a code blob.
 fn blob_name(layout: &VmLayout, blob: usize) -> Option<String> {
     const MAX_NAME_BYTES: usize = 128;
     let mut address = code_heap::name_address(ProcessMemory, layout, blob)?;

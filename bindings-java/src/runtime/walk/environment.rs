@@ -8,7 +8,6 @@ use spanprof_signal::{guarded, ProcessMemory, RawFrame};
 use super::pc_cache::{self, PcInfo, MAX_CACHED};
 use crate::runtime::vm::memory::VmMemory;
 
-/// The kind of a code blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobKind {
     /// An nmethod of a Java method.

@@ -20,7 +20,6 @@ const DEFAULT_STACK_BYTES: usize = 8 << 20;
 const MAX_STEPS: usize = 4096;
 /// `_thread_in_native` and `_thread_blocked` (`hotspot/share/utilities/globalDefinitions.hpp`, JDK 17 to 25).
 const NATIVE_OR_BLOCKED: [i32; 2] = [4, 10];
-/// Prefetch distance on the stack.
 const STACK_PREFETCH_BYTES: usize = 512;
 
 static CACHE_HITS: AtomicU64 = AtomicU64::new(0);
@@ -87,7 +86,6 @@ pub struct StackWalker<'a, 'b, E> {
     hits: usize,
 }
 
-/// The result of one step.
 pub enum StepResult {
     Continue,
     End,

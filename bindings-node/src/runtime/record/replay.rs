@@ -33,7 +33,6 @@ pub fn range_name(table: &str, start: usize) -> String {
     format!("{table} {start:x}")
 }
 
-/// A recorded JavaScript thread.
 #[derive(Debug)]
 pub struct RecordedV8Thread {
     code: Vec<(usize, usize)>,

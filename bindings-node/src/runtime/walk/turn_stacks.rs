@@ -49,7 +49,6 @@ struct Reservoir<const STACKS: usize> {
 
 const NO_INDEX: usize = usize::MAX;
 
-/// The stacks of one turn.
 pub struct TurnStacks<const STACKS: usize> {
     reservoir: UnsafeCell<Reservoir<STACKS>>,
     /// Set while the thread reads the stacks; its handler then records nothing.

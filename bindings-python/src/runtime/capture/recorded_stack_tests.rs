@@ -80,7 +80,6 @@ pub struct Replay {
     pub captured: Captured,
     /// The frames that it wrote, also when it dropped the sample.
     pub frames: Vec<RawFrame>,
-    /// The context that it read.
     pub context: Context,
     /// Whether the depth limit cut the stack.
     pub is_truncated: bool,

@@ -366,7 +366,6 @@ impl Engine {
         service_name.into_iter().chain(tags.iter().cloned()).collect()
     }
 
-    /// Begins a capture.
     pub fn begin_capture(&mut self, number: u32, now_ns: u64) {
         self.drain.captures.begin(number, self.window.settings(), now_ns);
     }

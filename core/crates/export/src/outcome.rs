@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// Outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     /// The receiver accepted everything, perhaps with a warning.
@@ -19,7 +18,6 @@ pub(crate) enum AttemptOutcome {
     NoService { message: String },
 }
 
-/// Signal of an OTLP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtlpSignal {
     Profiles,

@@ -119,7 +119,6 @@ pub struct DestinationStats {
     pub files_removed: RemovedFiles,
     /// Panics caught; the destination is disabled after one.
     pub panics: u64,
-    /// Whether it is disabled.
     pub disabled: bool,
 }
 
@@ -138,7 +137,6 @@ pub struct MetricsStats {
     pub refused: bool,
     /// The last failure, without secrets.
     pub last_error: Option<String>,
-    /// Panics caught.
     pub panics: u64,
     /// Whether no more requests are sent: the receiver has no service for metrics, or after an internal error.
     pub stopped: bool,

@@ -20,7 +20,6 @@ impl Sequence {
         Self(seed)
     }
 
-    /// The next number.
     #[allow(clippy::should_implement_trait)] // It never ends.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(INCREMENT);

@@ -14,7 +14,6 @@ use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
 
-/// Java.
 pub struct JavaToolchain;
 
 impl Toolchain for JavaToolchain {

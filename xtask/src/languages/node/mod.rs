@@ -14,7 +14,6 @@ use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
-/// Node.js.
 pub struct NodeToolchain;
 
 impl Toolchain for NodeToolchain {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
-/// Oldest supported major.
 const OLDEST_MAJOR: u32 = 18;
 /// Majors installed from npm unless the Node on PATH has them.
 const FROM_NPM: [u32; 2] = [18, 24];
@@ -34,7 +33,6 @@ impl NodeJs {
         Ok(Self { program, version: output.trim().trim_start_matches('v').to_owned() })
     }
 
-    /// Major version.
     pub fn major(&self) -> u32 {
         self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or_default()
     }

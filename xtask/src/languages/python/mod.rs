@@ -18,7 +18,6 @@ use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::StepResult;
 use crate::tally::Tally;
 
-/// Python.
 pub struct PythonToolchain;
 
 impl Toolchain for PythonToolchain {

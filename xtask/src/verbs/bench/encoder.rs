@@ -7,7 +7,6 @@ use crate::step::{ProcessStep, StepResult};
 use crate::workspace;
 
 const STACKS: [usize; 4] = [20_000, 50_000, 100_000, 200_000];
-/// The number of stacks of the budget.
 const BUDGET_STACKS: usize = 100_000;
 const PAIRS: usize = 6;
 /// Encodings per program; each program reports their median.

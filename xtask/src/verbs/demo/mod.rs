@@ -94,7 +94,6 @@ impl DemoServer {
     }
 }
 
-/// A service under load.
 struct LoadedService {
     example: Example,
     port: u16,
@@ -152,7 +151,6 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
     Ok(())
 }
 
-/// The emptied log of the build.
 fn emptied_log() -> StepResult<PathBuf> {
     let log = workspace::target().join("demo-build.log");
     scratch::write(&log, "")?;

@@ -34,7 +34,6 @@ fn table() -> MutexGuard<'static, AllocatingFunctions> {
     TABLE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The frame of a function.
 pub fn frame_of(function: AllocatingFunction) -> RawFrame {
     let mut table = table();
     if let Some(number) = table.numbers.get(&function.name).copied() {

@@ -35,7 +35,6 @@ pub struct InterpreterLayout {
     pub text: TextLayout,
     /// How `int` stores its size.
     pub integer: IntegerForm,
-    /// Format of the line table.
     pub line_table: LineTableFormat,
     /// Whether only the low 32 bits are the reference count (the bits above are flags).
     pub short_reference_count: bool,
@@ -90,7 +89,6 @@ pub struct FrameObjectLayout {
 /// `_PyInterpreterFrame` from 3.11. All fields lie in its first 80 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct InterpreterFrameLayout {
-    /// Location of the current frame.
     pub current: CurrentFrame,
     /// The code object; from 3.14 with tag bits in the low three bits.
     pub code: usize,

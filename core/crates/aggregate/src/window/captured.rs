@@ -26,7 +26,6 @@ pub(crate) struct CapturedWindows {
 }
 
 impl CapturedWindows {
-    /// Begins a capture.
     pub fn begin(&mut self, number: u32, settings: WindowSettings, now_ns: u64) {
         if self.open.len() < MAX_CAPTURES {
             let settings = WindowSettings { strips_links: false, keep_timestamps: false, ..settings };

@@ -18,7 +18,6 @@ use crate::proxy;
 /// Path of profiles at OTLP/HTTP receivers; appended to an endpoint without a path.
 const PROFILES_PATH: &str = "/v1development/profiles";
 
-/// A destination of the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct ScrapeDestination {
     pub export: Destination,

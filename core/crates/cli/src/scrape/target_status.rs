@@ -8,7 +8,6 @@ use serde_json::{json, Value};
 use super::target_client::PullError;
 use crate::moment;
 
-/// Counters of one endpoint.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndpointCounters {
     pub name: String,

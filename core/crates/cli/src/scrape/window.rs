@@ -14,7 +14,6 @@ const MAX_CLOCK_DIFFERENCE_NS: u64 = 60_000_000_000;
 /// The constant part of one endpoint's windows.
 #[derive(Clone, Debug)]
 pub(super) struct WindowShape {
-    /// Name of the endpoint.
     pub name: String,
     /// Resource attributes of the configuration.
     pub attributes: Vec<Attribute>,

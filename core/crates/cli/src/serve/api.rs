@@ -29,12 +29,10 @@ use crate::{query_string, selection};
 const JSON: &str = "application/json";
 /// Rows of a top table when the request has no limit.
 const DEFAULT_ROWS: usize = 200;
-/// Steps of a timeline.
 const TIMELINE_STEPS: u64 = 120;
 /// Smaller responses are not compressed.
 const MIN_GZIP_BYTES: usize = 2048;
 
-/// Body of a response.
 struct ResponseContent {
     content_type: &'static str,
     bytes: Vec<u8>,

@@ -21,7 +21,6 @@ const STALE_AFTER: Duration = Duration::from_secs(60);
 /// Larger files were not written by `serve` and are not read.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A directory of windows.
 #[derive(Debug)]
 pub(crate) struct WindowDirectory {
     path: PathBuf,

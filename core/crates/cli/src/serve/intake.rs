@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use super::state::{IntakeCounters, ServerState};
 use crate::gzip::gzip;
 
-/// Deadline for the body of a request.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// `BODY_DEADLINE` while every connection is in use and others may wait.
 const BODY_DEADLINE_WHEN_FULL: Duration = Duration::from_secs(3);

@@ -46,7 +46,6 @@ const RETENTION_INTERVAL: Duration = Duration::from_secs(30);
 /// Time for which a start waits for the index of earlier files before requests are served.
 const INDEX_WAIT: Duration = Duration::from_secs(1);
 
-/// Settings of a server.
 #[derive(Clone)]
 pub struct Settings {
     /// Address for OTLP/gRPC; port 0 picks a free one.
@@ -69,7 +68,6 @@ pub struct Settings {
     pub report: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Addresses of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// OTLP/gRPC.

@@ -14,7 +14,6 @@ use super::{Addresses, Settings};
 /// Services whose first request is logged; further ones are not tracked.
 const MAX_REPORTED_SERVICES: usize = 1024;
 
-/// State of one server.
 pub(crate) struct ServerState {
     pub settings: Settings,
     pub addresses: Addresses,

@@ -59,7 +59,6 @@ pub(crate) struct QueryResult {
     pub windows_left_out: usize,
 }
 
-/// A cached result of a query.
 #[derive(Debug)]
 struct CachedResult {
     generation: u64,

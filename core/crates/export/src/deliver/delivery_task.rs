@@ -81,7 +81,6 @@ struct PendingDelay {
     control_at_attempt: DeliveryControl,
 }
 
-/// Retry state of a destination.
 struct RetryState {
     backoff: Backoff,
     delay: Option<PendingDelay>,

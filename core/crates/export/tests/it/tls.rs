@@ -9,7 +9,6 @@ use spanprof_export::{Destination, DestinationStats, Exporter, ExporterSettings,
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// TLS settings of the client.
 #[derive(Default)]
 struct ClientTls<'a> {
     trusts: Option<&'a Authority>,

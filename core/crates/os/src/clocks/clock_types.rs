@@ -108,7 +108,6 @@ pub struct ClockCounters {
 pub struct LiveThread {
     /// Kernel thread id.
     pub thread_id: u32,
-    /// Its name.
     pub name: String,
     /// Its CPU time since birth.
     pub cpu_ns: u64,

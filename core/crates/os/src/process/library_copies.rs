@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// The copy that announced itself first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherCopy {
-    /// Its version.
     pub version: String,
     /// When it announced itself, CLOCK_MONOTONIC.
     pub started_ns: u64,

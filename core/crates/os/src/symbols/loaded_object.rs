@@ -24,7 +24,6 @@ pub struct NativeSymbol {
 pub struct LoadedObject {
     /// Address of its first byte.
     pub base: u64,
-    /// Its path.
     pub path: PathBuf,
 }
 

@@ -5,7 +5,6 @@
 use spanprof_signal::SyntheticFrame;
 use std::io::Read;
 
-/// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
     /// It has a processor, or could use one.
@@ -17,7 +16,6 @@ pub enum ThreadState {
 /// The system call in which a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemCallWait {
-    /// Number of the call.
     pub number: libc::c_long,
     /// The thread's stack pointer.
     pub stack_pointer: u64,

@@ -76,7 +76,6 @@ struct SharedLines<T> {
 pub struct LogQueue<T = ()>(PerProcess<SharedLines<T>>);
 
 impl<T: Default> LogQueue<T> {
-    /// An empty queue.
     pub const fn empty() -> Self {
         Self(PerProcess::empty())
     }

@@ -37,7 +37,6 @@ pub struct WalkTarget {
 
 /// A response, as [`SelfWalks::take_response`] passes it for review.
 pub struct WalkResponse<'a> {
-    /// The walk.
     pub walk: &'a SelfWalk,
     /// Number of responses of this thread that were discarded since its last sample.
     pub discarded: u32,

@@ -21,7 +21,6 @@ pub struct Case {
     /// All environment variables.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Steps in order.
     #[serde(default)]
     pub steps: Vec<CaseStep>,
     /// Expectations at the end.
@@ -35,7 +34,6 @@ pub struct Case {
 pub struct CaseStep {
     /// Adds samples.
     pub sample: Option<SampleStep>,
-    /// Ends a request.
     pub end_request: Option<EndRequest>,
     /// Ends the code of a function.
     pub end_code: Option<EndCode>,
@@ -50,7 +48,6 @@ pub struct CaseStep {
 /// The labels of one scope.
 pub type ScopeLabels = BTreeMap<String, String>;
 
-/// A sample.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampleStep {
@@ -122,7 +119,6 @@ pub struct EndRequest {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndCode {
-    /// Name of the function.
     pub function: String,
     /// Function that reuses its address.
     pub reborn_as: Option<String>,
@@ -132,7 +128,6 @@ pub struct EndCode {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cycle {
-    /// Parts in order.
     pub parts: Vec<CyclePart>,
     /// Total CPU time.
     pub seconds: u64,
@@ -140,7 +135,6 @@ pub struct Cycle {
     pub seed: u64,
 }
 
-/// A part of a cycle.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CyclePart {
@@ -219,7 +213,6 @@ pub struct Expect {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// An expected error.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedError {

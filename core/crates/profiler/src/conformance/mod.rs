@@ -30,10 +30,8 @@ use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 /// Unix time at monotonic time 0 in every case.
 pub const UNIX_OFFSET_NS: i128 = 1_700_000_000_000_000_000;
 
-/// One scripted sample.
 #[derive(Clone, Debug)]
 pub struct ScriptedSample<'a> {
-    /// Sample kind.
     pub kind: SampleKind,
     /// Kernel thread id.
     pub thread_id: u32,

@@ -83,7 +83,6 @@ impl OutputFile {
         Ok(Self { path, claim, format, run: WindowSum::new(max_stacks as usize) })
     }
 
-    /// Adds a window.
     pub fn add(&mut self, window: &ProfilesData) {
         let window = self.reduced(window);
         self.run.add(window);

@@ -42,7 +42,6 @@ const STACK_BYTES_NAME: &std::ffi::CStr = c"spanprof-pull";
 /// system queues connections there that nobody accepts.
 pub type OnBound = fn(RawFd, (u64, u64));
 
-/// Counters of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerCounts {
     /// Connections accepted.

@@ -57,14 +57,11 @@ impl std::fmt::Debug for HttpRequest {
     }
 }
 
-/// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// Status code.
     pub status: u16,
     /// Headers except for `Content-Length`, `Connection` and `Date`.
     pub headers: Vec<(&'static str, String)>,
-    /// Body.
     pub body: Vec<u8>,
 }
 
@@ -148,7 +145,6 @@ impl PartialRequest {
     }
 }
 
-/// Parses a request.
 pub(crate) fn parse(bytes: &[u8]) -> ParsedRequest {
     let refused = |status, text| ParsedRequest::Refused(HttpResponse::text(status, text));
     // Only a complete head is parsed: a client that sends single bytes costs no CPU time.

@@ -147,7 +147,6 @@ impl ProfilerHandle {
         Config::clone(&config)
     }
 
-    /// The depth limit of stacks.
     pub(crate) fn max_stack_depth(&self) -> usize {
         self.config.max_stack_depth as usize
     }

@@ -41,7 +41,6 @@ impl OutcomeReport {
         Self { clock: crate::session::clocks::clock_of(session), begun: session.begun }
     }
 
-    /// Logs the line.
     pub fn log(self, session: &Session, is_complete: bool) {
         let config = session.config.load();
         let counters = &session.counters;

@@ -30,7 +30,6 @@ pub fn warn_without_walks(config: &Config) {
     }
 }
 
-/// Capacity of the ring.
 pub fn ring_bytes(config: &Config) -> usize {
     let largest_entry = 128 + 16 * config.max_stack_depth as usize;
     RING_BYTES.max(largest_entry * RING_ENTRIES)

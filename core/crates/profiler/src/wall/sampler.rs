@@ -84,7 +84,6 @@ struct PendingWalk {
     since_ns: u64,
 }
 
-/// Result of one walk.
 struct WalkResult {
     len: usize,
     truncated: bool,

@@ -150,7 +150,6 @@ impl LiveSet {
         self.slot_of(sample).is_some_and(|slot| slot.sample.load(Ordering::Acquire) == sample)
     }
 
-    /// The objects in the set.
     pub fn objects(&self) -> impl Iterator<Item = LiveObject> + '_ {
         self.slots.iter().filter_map(Self::read)
     }

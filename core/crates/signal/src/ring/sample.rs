@@ -110,7 +110,6 @@ impl RawFrame {
     }
 }
 
-/// Flags of a raw sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleFlags(pub u8);
 

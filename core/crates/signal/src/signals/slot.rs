@@ -246,7 +246,6 @@ impl Slot {
         self.in_handler.load(Ordering::Relaxed) != 0 && self.thread_id.load(Ordering::Relaxed) == thread_id
     }
 
-    /// The current generation.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -431,7 +430,6 @@ impl Slot {
         self.repeats.load(Ordering::Relaxed) == batch.max(1) - 1
     }
 
-    /// The current interval.
     pub(crate) fn interval_ns(&self) -> u64 {
         self.interval_ns.load(Ordering::Relaxed)
     }

@@ -8,7 +8,6 @@ use loom::cell::UnsafeCell;
 
 use crate::atomics::{AtomicBool, Ordering};
 
-/// One buffer of a pool.
 pub struct PooledBuffer<T> {
     in_use: AtomicBool,
     value: UnsafeCell<T>,

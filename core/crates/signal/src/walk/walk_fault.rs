@@ -16,7 +16,6 @@ static WALKING_THREAD: AtomicU32 = AtomicU32::new(0);
 /// Four bytes at an offset of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileWord {
-    /// The descriptor.
     pub descriptor: i32,
     /// Device and inode at the time of opening: a host may close unknown descriptors and open its own files under
     /// their numbers.

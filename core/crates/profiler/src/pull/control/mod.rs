@@ -24,7 +24,6 @@ fn log_change(request: &HttpRequest, change: &str) {
     log(LogLevel::Info, &format!("spanprof: {change} ({} {} from {client})", request.method, request.path));
 }
 
-/// A response with a JSON object.
 fn json_response(status: u16, body: &Value) -> HttpResponse {
     HttpResponse { status, ..HttpResponse::page("application/json", format!("{body}\n").into_bytes()) }
 }
