@@ -4,8 +4,8 @@
 //! buffer. Not here: defaults, limits and messages (the core), access to HotSpot (`runtime`), the Java API
 //! (`src/main/java`).
 //!
-//! The modules are those of every binding, and of Java alone: `agent` (start by the VM's options), `requests` (of the program's
-//! web server) and `natives` (registration of the native methods for each class loader).
+//! Every binding has the same modules. Java also has `agent` (start by the VM's options), `requests` (of the program's web
+//! server) and `natives` (registration of the native methods for each class loader).
 
 mod agent;
 mod api;

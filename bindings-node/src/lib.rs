@@ -4,7 +4,7 @@
 //! defaults, limits and messages (the core), access to V8 (`runtime`), JavaScript conveniences (`lib/`). Called by the
 //! npm package, never by user code.
 //!
-//! The modules are those of every binding, and of JavaScript alone: `positions` (from a code offset to a source position) and
+//! Every binding has the same modules. JavaScript also has `positions` (from a code offset to a source position) and
 //! `source_map`.
 
 // The macro registers nothing in a test binary, so that the API has no caller there.

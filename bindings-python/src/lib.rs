@@ -4,7 +4,7 @@
 //! that Python propagates. Not here: defaults, limits and messages (the core), the frame walk ([`runtime`]), Python-level
 //! conveniences (`python/spanprof`). Called by the Python package, never by user code.
 //!
-//! The modules are those of every binding, and [`ffi`]: CPython's C API beyond PyO3, with the C types of `tag_wrapper`.
+//! Every binding has the same modules. Python also has [`ffi`]: CPython's C API beyond PyO3, with the C types of `tag_wrapper`.
 
 mod api;
 mod capture;

@@ -10,7 +10,7 @@ pub struct Tally {
     pub passed: u64,
     /// Tests that failed, and steps that failed without a test.
     pub failed: u64,
-    /// Those of the passed ones that failed at their first attempt.
+    /// Passed tests that failed at their first attempt.
     pub unstable: u64,
 }
 

@@ -1,5 +1,6 @@
-//! Exceptions that interrupt the profiler's calls and belong to the program: those of its signal handlers. None is logged, converted or lost. A call that may raise raises them. Any other call keeps them, and the main
-//! thread raises them before its next instruction, as if the signal had arrived a moment later.
+//! Exceptions of the program's signal handlers that interrupt the profiler's calls. They are not logged, converted or lost. A
+//! call that may raise raises them. Any other call keeps them, and the main thread raises them before its next instruction,
+//! as if the signal had arrived a moment later.
 //!
 //! Only the main thread runs signal handlers. Exceptions of other threads are never kept.
 

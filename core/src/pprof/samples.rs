@@ -20,7 +20,7 @@ pub(super) struct GuardSamples {
 }
 
 impl GuardSamples {
-    /// Those that are collected from now on.
+    /// Samples from now on.
     pub fn new(profiler: ProfilerHandle, is_disabled: bool, frequency: i32) -> Self {
         let begun = (SystemTime::now(), Instant::now());
         Self { profiler, is_disabled, frequency, begun, reading: Mutex::new(()) }

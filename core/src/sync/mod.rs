@@ -1,6 +1,6 @@
 //! Locks for Rust programs whose waits appear in the profiles `contentions` and `delay`: [`Mutex`], [`RwLock`] and [`Condvar`]
-//! with the API of `std::sync`. A program replaces `use std::sync::Mutex` by `use spanprof::sync::Mutex`. Each type contains
-//! that of the standard library, and behaves as it does: poisoning, fairness, errors.
+//! with the API of `std::sync`. A program replaces `use std::sync::Mutex` by `use spanprof::sync::Mutex`. Each type wraps
+//! the type of the standard library and behaves the same: poisoning, fairness, errors.
 //!
 //! A lock that is free is acquired without reading a clock or a setting. A wait is measured while the profiler runs with `lock`
 //! ([`LockGuard`] has the rules). `Condvar` waits for a notification: that is idle time, not contention. The time in which

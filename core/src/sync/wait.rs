@@ -33,7 +33,7 @@ pub(super) fn acquire<G>(
     }
 }
 
-/// The result of an attempt, as that of a successful `lock` or `try_lock`.
+/// The result of an attempt, with the guard that `lock` returns.
 #[inline(always)]
 pub(super) fn attempted<G>(attempt: TryLockResult<G>) -> TryLockResult<LockGuard<G>> {
     match attempt {

@@ -47,7 +47,7 @@ pub fn compare(path: &str, list: &str, cycles: &[ImportCycle]) -> TidyReport {
     report
 }
 
-/// The list with the groups that remain of those in `list`.
+/// `list`, reduced to the groups that remain.
 pub fn lowered(list: &str, cycles: &[ImportCycle]) -> String {
     let comments = list.lines().filter(|line| line.starts_with('#')).map(str::to_owned);
     let kept = cycles.iter().filter(|cycle| groups(list).any(|group| cycle.is_within(&group)));

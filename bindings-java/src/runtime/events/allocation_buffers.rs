@@ -4,7 +4,7 @@
 //! # The defect of the VM
 //! To see when a sample is due, the VM ends a thread's allocation buffer (TLAB) early, at the sample point, or counts the rest
 //! of the buffer if the point lies behind it. An object that does not fit may be allocated outside of the buffer instead. The
-//! VM then sets a new point, but adds its distance to that of the former one
+//! VM then sets a new point, but adds its distance to the distance of the old point
 //! (`ThreadLocalAllocBuffer::set_sample_end`, `MemAllocator::Allocation::notify_allocation_jvmti_sampler` in
 //! `hotspot/share/gc/shared`), so that it counts too many bytes with the next object that begins a buffer: that object is
 //! almost always reported. Small objects after large ones thus had up to 2.4 times their bytes.

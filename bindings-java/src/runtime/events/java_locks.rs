@@ -4,8 +4,8 @@
 //! `LockSupport.park(blocker)` stores the object for which a thread waits in `Thread.parkBlocker`. A wait is for a contended
 //! lock if the blocker is a `StampedLock`, the synchronizer of a `ReentrantLock`, a `ReentrantReadWriteLock` or a
 //! `Semaphore`, or any other `AbstractOwnableSynchronizer` that has an owner thread. All other waits are idle: the blocker
-//! of `Condition.await` is the condition, that of `FutureTask.get` is the task, that of an idle worker of a pool is a queue,
-//! a condition or the pool; the synchronizer of a `CountDownLatch` has no owner.
+//! of `Condition.await` is the condition, the blocker of `FutureTask.get` is the task, and an idle pool worker is blocked by
+//! a queue, a condition or the pool. The synchronizer of a `CountDownLatch` has no owner.
 //!
 //! Upstream: `AbstractQueuedSynchronizer.java`, `LockSupport.java`, `Thread.java`, `VirtualThread.java`, JDK 17 to 25.
 

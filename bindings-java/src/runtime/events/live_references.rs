@@ -38,7 +38,7 @@ pub fn choose(now_ns: u64, random: f64) -> Option<f64> {
     BUDGET.lock().unwrap_or_else(PoisonError::into_inner).choose(now_ns, random)
 }
 
-/// The interval with which an object of `size` bytes is selected with `probability` times that of `interval`.
+/// The longer interval at which an object of `size` bytes is `probability` times as likely to be selected as at `interval`.
 pub fn thinned_interval(size: u64, interval: u64, probability: f64) -> u64 {
     if probability >= 1.0 {
         return interval;

@@ -60,8 +60,8 @@ pub fn install() -> Result<(), String> {
     }
 }
 
-/// Calls [`register`] from a method of the boot class loader. The VM prints a warning if the caller's class loader is another
-/// one than that of the class whose native method is registered (`jni_RegisterNatives`, `hotspot/share/prims/jni.cpp`).
+/// Calls [`register`] from a method of the boot class loader. The VM prints a warning if the caller and the class with the
+/// native method have different class loaders (`jni_RegisterNatives`, `hotspot/share/prims/jni.cpp`).
 ///
 /// # Safety
 /// `env` is the calling thread's JNI environment, with a local frame.

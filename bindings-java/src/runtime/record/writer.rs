@@ -97,7 +97,7 @@ impl FixtureWriter {
         resolved.map_or_else(String::new, |resolved| resolved.function.to_string())
     }
 
-    /// Whether the frames are those of the shape, and the words alone lead to them.
+    /// Whether the frames match the shape, and a walk over the recorded words alone finds them.
     fn is_as_requested(&self, stack: &RecordedStack) -> bool {
         let is_replayed = ReplayInputs::of(stack).is_ok_and(|inputs| {
             let replayed = inputs.walk(&stack.memory());

@@ -53,7 +53,7 @@ pub enum WalkFeature {
     FramesInHeap,
 }
 
-/// Memory and state of the process that a walk reads. The defaults are those of a walk without the state of a process.
+/// Memory and state of the process that a walk reads. The default methods are for walks without process state.
 pub trait WalkEnvironment: VmMemory {
     /// Looks a program counter up in the cache of decoded ones; see [`pc_cache::find`].
     #[inline(always)]

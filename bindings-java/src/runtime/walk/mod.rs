@@ -1,5 +1,5 @@
 //! The stack walker: from the registers of an interrupted Java thread to raw frames, leaf first. Generic over the memory that
-//! it reads ([`environment::WalkEnvironment`]): that of this process in handlers, recorded words in tests. Not here:
+//! it reads ([`environment::WalkEnvironment`]): process memory in handlers, recorded words in tests. Not here:
 //! offsets and addresses of the VM (`vm::layout`), and names (`names`).
 //!
 //! This folder and `capture` import only each other, the layout folder `vm`, and code that is safe in handlers. Code that

@@ -407,7 +407,7 @@ impl CodeMap {
         live.filter(|code| code.contains(address, position)).or_else(|| self.retired.find(address, position))
     }
 
-    /// The bytecode of a function at its entry, where the bytecode offset is that of the byte before the first.
+    /// The bytecode of a function at its entry, where the bytecode offset points to the byte before the first one.
     fn at_function_entry(&self, address: usize, position: u64) -> Option<&CodeObject> {
         let first = address.checked_add(1)?;
         self.find(first, position).filter(|code| code.start == first && code.kind == CodeKind::Bytecode)

@@ -132,8 +132,8 @@ pub fn function_of(event: &JitCodeEvent) -> Option<u64> {
     unsafe { event.script.as_ref() }.map(|function| *function as u64)
 }
 
-/// Searches for machine code that V8 did not list. `listed` is the listed machine code; `functions` are those of listed
-/// bytecode with its start, and have not moved since. The memory around the addresses `near` is searched too.
+/// Searches for machine code that V8 did not list. `listed` is the listed machine code; `functions` are the functions with
+/// listed bytecode and its start, and have not moved since. The memory around the addresses `near` is searched too.
 pub fn find_unlisted(
     v8: &V8,
     mut listed: Vec<ListedCode>,
@@ -141,7 +141,7 @@ pub fn find_unlisted(
     near: &[usize],
     emit: &mut dyn FnMut(CodeChange),
 ) {
-    /// The layout is that of the process.
+    /// The layout is the same in the whole process.
     static CODE_LAYOUT: OnceLock<CodeObjectLayout> = OnceLock::new();
     let Some(layout) = layout() else { return };
     let learned = layout.code_layout(&listed).inspect(|learned| {

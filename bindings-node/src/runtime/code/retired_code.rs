@@ -17,7 +17,7 @@ const MAX_KEPT: usize = 65_536;
 pub struct RetiredCode {
     /// By start address and end position.
     codes: BTreeMap<(usize, u64), CodeObject>,
-    /// Those with a known end, in order of arrival.
+    /// Keys of code with a known end, in order of arrival.
     order: VecDeque<(usize, u64)>,
     /// Length of the longest code object inserted since the map was last empty.
     longest: usize,

@@ -93,7 +93,7 @@ impl HeapLayout {
     }
 
     /// Code in `ranges` that is not in the sorted `listed`. `bytecode_of`: the first bytecode of listed functions; `is_bytecode`:
-    /// whether it is that of one of them.
+    /// whether a listed function has this bytecode.
     pub fn find_unlisted(
         &self,
         code_layout: &CodeObjectLayout,

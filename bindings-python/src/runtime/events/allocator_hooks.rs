@@ -172,7 +172,7 @@ unsafe extern "C" fn malloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     if !deduct::<SMALL_ONLY>(bytes) {
         return sampled_malloc::<DOMAIN, SMALL_ONLY>(context, bytes);
     }
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     unsafe { (saved::<DOMAIN>().malloc)(context, bytes) }
 }
 
@@ -186,7 +186,7 @@ unsafe extern "C" fn calloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     if !deduct::<SMALL_ONLY>(bytes) {
         return sampled_calloc::<DOMAIN, SMALL_ONLY>(context, elements, size);
     }
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     unsafe { (saved::<DOMAIN>().calloc)(context, elements, size) }
 }
 
@@ -197,14 +197,14 @@ unsafe extern "C" fn realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     bytes: usize,
 ) -> *mut c_void {
     if DOMAIN == RAW && is_passed_on() {
-        // SAFETY: the arguments are those of the saved allocator, in its domain.
+        // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
         return unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
     }
     let is_counted = deduct::<SMALL_ONLY>(bytes);
     if !is_counted || HEAP.may_be_live(old as usize) {
         return sampled_realloc::<DOMAIN, SMALL_ONLY>(context, old, bytes, is_counted);
     }
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     pass_on(SMALL_ONLY && bytes <= LARGEST_SMALL, || unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) })
 }
 
@@ -232,7 +232,7 @@ unsafe extern "C" fn free<const DOMAIN: usize>(context: *mut c_void, object: *mu
     if HEAP.may_be_live(object as usize) {
         return sampled_free::<DOMAIN>(context, object);
     }
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     unsafe { (saved_domain::<DOMAIN>().free)(context, object) }
 }
 
@@ -240,7 +240,7 @@ unsafe extern "C" fn free_array(context: *mut c_void, data: *mut c_void, bytes: 
     if HEAP.may_be_live(data as usize) {
         HEAP.freed(data as usize);
     }
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     unsafe { (saved_arrays().free)(context, data, bytes) }
 }
 
@@ -254,7 +254,7 @@ extern "C" fn sampled_malloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
     bytes: usize,
 ) -> *mut c_void {
     let interval = select::<DOMAIN>(bytes);
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     let malloc = |bytes| unsafe { (saved::<DOMAIN>().malloc)(context, bytes) };
     let object = allocate::<DOMAIN, SMALL_ONLY>(bytes, interval, malloc);
     if DOMAIN == RAW && is_observer() {
@@ -272,7 +272,7 @@ extern "C" fn sampled_calloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
 ) -> *mut c_void {
     let bytes = elements.wrapping_mul(size);
     let interval = select::<DOMAIN>(bytes);
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     allocate::<DOMAIN, SMALL_ONLY>(bytes, interval, |bytes| unsafe { (saved::<DOMAIN>().calloc)(context, 1, bytes) })
 }
 
@@ -286,7 +286,7 @@ extern "C" fn sampled_realloc<const DOMAIN: usize, const SMALL_ONLY: bool>(
 ) -> *mut c_void {
     let interval = if is_counted { None } else { select::<DOMAIN>(bytes) };
     let was_live = HEAP.freed(old as usize);
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     let resize = |bytes| unsafe { (saved::<DOMAIN>().realloc)(context, old, bytes) };
     let object = allocate::<DOMAIN, SMALL_ONLY>(bytes, interval, resize);
     if object.is_null() && was_live {
@@ -321,7 +321,7 @@ fn allocate<const DOMAIN: usize, const SMALL_ONLY: bool>(
 #[inline(never)]
 extern "C" fn sampled_free<const DOMAIN: usize>(context: *mut c_void, object: *mut c_void) {
     HEAP.freed(object as usize);
-    // SAFETY: the arguments are those of the saved allocator, in its domain.
+    // SAFETY: the hook of a domain passes its arguments to the saved allocator of this domain.
     unsafe { (saved_domain::<DOMAIN>().free)(context, object) }
 }
 

@@ -88,7 +88,7 @@ impl Drain {
         self.tail.as_ref().is_some_and(TailBuffer::has_held)
     }
 
-    /// Moves the samples of idle requests into `window`; without a time, those of all requests.
+    /// Moves the held samples of idle requests into `window`; of all requests if `now_ns` is `None`.
     pub fn release_held(&mut self, now_ns: Option<u64>, window: &mut Window, counters: &Counters) {
         let Some(tail) = &mut self.tail else { return };
         match now_ns {

@@ -84,7 +84,8 @@ pub(crate) fn narrow(filter: &mut Filter, selector: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// Adds a condition on a label. Those that pprof files have for the span link select by it.
+/// Adds a condition on a label. Conditions on `trace_id` and `span_id`, the span link's labels in pprof files, select by the
+/// link.
 fn add_label(filter: &mut Filter, text: &str) -> Result<(), String> {
     let label = LabelMatcher::parse(text)?;
     match (label.key.as_str(), label.operator) {
@@ -163,8 +164,8 @@ fn id<const LENGTH: usize>(name: &str, text: &str) -> Result<[u8; LENGTH], Strin
     Ok(id)
 }
 
-/// The type to show: that of the filter, else the default of the file, else the preferred one of those with samples, or of
-/// those present. "" when there is none.
+/// The type to show: the type of the filter, else the default of the file, else the preferred type among the types with
+/// samples, else among all types. "" when there is none.
 pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
     if let Some(name) = &filter.type_name {
         return name.clone();

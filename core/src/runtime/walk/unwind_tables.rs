@@ -42,8 +42,8 @@ impl UnwindTables {
     }
 }
 
-/// The last function that begins at or before `offset`, all relative to the index. `None` for another encoding than that of
-/// every linker: a count of four bytes, then pairs of differences of four bytes to the start of the index
+/// The last function that begins at or before `offset`, all relative to the index. `None` unless the table has the encoding
+/// that all linkers use: a count of four bytes, then pairs of differences of four bytes to the start of the index
 /// (`DW_EH_PE_datarel | DW_EH_PE_sdata4`; Linux Standard Base, 10.6.2).
 fn function_start(index: &[u8], offset: u64) -> Option<u64> {
     let word = |at: usize| Some(i32::from_le_bytes(*index.get(at..)?.first_chunk()?));

@@ -27,7 +27,7 @@ pub const ALL: &[Benchmark] = &[
 /// Pinned for reproducible figures: name in the programs, and Maven coordinates.
 const PEERS: [(&str, &str); 2] =
     [("async-profiler", "tools.profiler:async-profiler:4.6"), ("pyroscope", "io.pyroscope:agent:2.9.2")];
-/// Those that are the same for every language.
+/// The benchmarks that every language has.
 const OF_PROGRAMS: &[ProgramBenchmark] = &[
     ProgramBenchmark {
         name: "java-service",

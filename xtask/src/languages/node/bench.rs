@@ -25,7 +25,7 @@ pub const ALL: &[Benchmark] = &[
 
 /// Pinned for reproducible figures.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
-/// Those that are the same for every language.
+/// The benchmarks that every language has.
 const OF_PROGRAMS: &[ProgramBenchmark] = &[
     ProgramBenchmark {
         name: "node-service",

@@ -30,7 +30,7 @@ const PEERS: [(&str, &str); 3] = [
     ("ddtrace", "ddtrace==4.16.0 zstandard==0.25.0"),
     ("py-spy", "py-spy==0.4.3"),
 ];
-/// Those that are the same for every language.
+/// The benchmarks that every language has.
 const OF_PROGRAMS: &[ProgramBenchmark] = &[
     ProgramBenchmark {
         name: "service",

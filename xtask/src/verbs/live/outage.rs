@@ -89,7 +89,7 @@ fn node() -> StepResult<BufferedProgram> {
     Ok(BufferedProgram { language: "node", words, modules: Some(node::live::installed()?) })
 }
 
-/// With a heap of constant size: its growth is not that of the buffer.
+/// With a heap of constant size, so that memory growth is due to the buffer.
 fn java() -> StepResult<BufferedProgram> {
     let mut words = java::live::command_of(&source("Buffered.java"), &java::package::for_tests()?, "live-outage-java")?;
     words.splice(1..1, ["-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch"].map(PathBuf::from));

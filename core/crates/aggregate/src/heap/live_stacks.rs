@@ -64,7 +64,7 @@ impl LiveStacks {
         self.indices.clear();
     }
 
-    /// Memory of the stacks, without that of their frames, which the window's tables have too.
+    /// Memory of the stacks in bytes. Excludes their frames, which are shared with the window's tables.
     pub fn bytes(&self) -> usize {
         let of_stack = |stack: &LiveStack| size_of::<LiveStack>() + size_of_val::<[_]>(stack) + 32;
         self.known.iter().map(of_stack).sum()

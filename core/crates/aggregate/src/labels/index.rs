@@ -89,7 +89,7 @@ impl Index {
         self.offsets.get(id as usize).map_or(0, |offset| offset.load(Ordering::Acquire))
     }
 
-    /// The id of the entry for whose offset `equal` returns true.
+    /// The id of the entry with this hash for which `equal(offset)` is true.
     pub fn find(&self, hash: u64, mut equal: impl FnMut(u32) -> bool) -> Option<u32> {
         for bucket in self.probes(hash) {
             // Acquire: pairs with the Release of `insert`; the entry is complete.
@@ -107,8 +107,8 @@ impl Index {
         None
     }
 
-    /// Allocates the next id for an entry that `write` writes and whose offset it returns; `None` when the index or arena is
-    /// full. Only under the writer lock, after `find` failed under it.
+    /// Allocates the next id. `write` writes the entry and returns its offset. `None` when the index or arena is full. Only
+    /// under the writer lock, after `find` failed under it.
     pub fn insert(&self, hash: u64, write: impl FnOnce() -> Option<u32>) -> Option<u32> {
         let id = self.len.load(Ordering::Relaxed);
         let slot = self.offsets.get(id as usize)?;

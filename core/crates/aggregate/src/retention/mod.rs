@@ -189,7 +189,7 @@ impl TailBuffer {
         counters.tail_held_bytes.set(self.held_bytes());
     }
 
-    /// Decides on a request at its end; `keys` are those of its samples.
+    /// Decides on a request at its end. Its samples were held under `keys`.
     pub fn end(&mut self, keys: impl Iterator<Item = RequestKey> + Clone, end: &EndOfRequest, counters: &Counters) {
         counters.tail_requests.add(1);
         let found: Vec<OpenRequest> = keys.clone().filter_map(|key| self.take(&key)).collect();

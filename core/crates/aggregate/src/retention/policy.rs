@@ -3,7 +3,7 @@
 use super::latency::EndpointLatencies;
 use std::time::Duration;
 
-/// The condition that a kept request fulfilled; the first one in this order.
+/// The reason to keep a request; the first that applies, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeepReason {
     /// At least `tail_duration` seconds.
@@ -47,7 +47,7 @@ pub enum SlowLimit {
     AtLeast(Duration),
 }
 
-/// Which requests are kept; a request that fulfils one condition is.
+/// Which requests are kept: all that meet at least one condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailPolicy {
     /// Slow requests; `None`: independent of the duration.
@@ -63,7 +63,7 @@ pub struct TailPolicy {
 }
 
 impl TailPolicy {
-    /// The condition that the samples of an unfinished request already fulfil.
+    /// The condition that the samples of an unfinished request already meet.
     pub(super) fn before_end(&self, totals: &RequestTotals) -> Option<KeepReason> {
         if self.is_long(totals.observed_ns) {
             return Some(KeepReason::Duration);
@@ -71,7 +71,7 @@ impl TailPolicy {
         self.allocates_much(totals).then_some(KeepReason::AllocatedBytes)
     }
 
-    /// The condition that a finished request fulfils. Adds its duration to those of its endpoint.
+    /// The condition that a finished request meets. Records its duration for the percentile of its endpoint.
     pub(super) fn at_end(
         &self,
         end: &EndOfRequest,

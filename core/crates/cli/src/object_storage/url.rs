@@ -31,7 +31,7 @@ pub(crate) struct ObjectUrl {
     pub service: StorageService,
     /// Bucket, or container of Azure.
     pub bucket: String,
-    /// Without a slash at its start; that of a prefix may end in one.
+    /// Without a leading slash. The key of a prefix may end in a slash.
     pub key: String,
 }
 

@@ -84,8 +84,8 @@ pub(super) fn scraped_window(
             (profile.period_type, profile.period) = (profile.sample_type.clone(), 1);
         }
         profile.profile_id = random_id();
-        // Go's mutex profile has the stacks of the holders, the block profile those of the waiting goroutines. The times are
-        // the same ones, so they must not be added up.
+        // Go's mutex profile has the stacks of lock holders, the block profile the stacks of waiting goroutines. Both report the
+        // same waiting time, so they must not be added up.
         if shape.name == "mutex" && kinds::LOCK.has(&profile.sample_type.kind) {
             profile.sample_type.kind.insert_str(0, "mutex_");
         }

@@ -23,7 +23,7 @@ struct StoredSide {
     left_out: usize,
 }
 
-/// The response for a filter of the comparison. The error is that of a parameter.
+/// The response for a filter of the comparison; an error if a parameter is invalid.
 pub(super) fn json(
     state: &ServerState,
     comparison: &Filter,

@@ -76,7 +76,8 @@ impl PushedSeries {
         Ok(())
     }
 
-    /// The type of folded stacks, which have none: the suffix of the service's name, which is removed, else that of `units`.
+    /// The type of folded stacks, which do not state one: taken from the suffix of the service name, else from `units`. Removes
+    /// the suffix.
     /// `rate_hz` is the number of samples per second.
     pub fn take_folded_type(&mut self, units: &str, rate_hz: Option<u32>) -> Result<Profile, String> {
         let of_name = self.service.rsplit_once('.').and_then(|(service, suffix)| {
@@ -128,8 +129,8 @@ impl PushedSeries {
             for profile in &mut resource.profiles {
                 profile.profile_id = profile_id;
                 time.complete(profile);
-                // Go's profile of mutexes has the stacks of their holders, that of blocked goroutines those of the waiting
-                // ones. The times are the same ones, so they must not be added up.
+                // Go's mutex profile has the stacks of lock holders, the block profile the stacks of waiting goroutines. Both
+                // report the same waiting time, so they must not be added up.
                 let is_wait = kinds::LOCK.has(&profile.sample_type.kind);
                 if self.is_mutex && is_wait && !is_complete {
                     profile.sample_type.kind.insert_str(0, "mutex_");

@@ -65,7 +65,7 @@ pub fn line_of_key(path: &Path, key: &str) -> Option<usize> {
     index.map(|index| index + 1)
 }
 
-/// The lines of the file; those of a map around all keys without its indentation.
+/// The lines of the file. If a map encloses all keys, its lines are returned without its indentation.
 fn without_wrapper<'a>(text: &'a str) -> Vec<&'a str> {
     let mut indentation = None;
     let line_of = |line: &'a str| {

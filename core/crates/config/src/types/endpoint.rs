@@ -102,8 +102,8 @@ pub(crate) fn final_url(endpoint: &str, protocol: Protocol, form: EndpointForm) 
     format!("{}{PROFILES_PATH}", endpoint.trim_end_matches('/'))
 }
 
-/// The URL of metrics beside that of profiles at an OTLP/HTTP receiver: `/v1/metrics` instead of `/v1development/profiles` or
-/// `/v1/profiles`. `None` for another path.
+/// The metrics URL of an OTLP/HTTP receiver, derived from its profiles URL: `/v1/metrics` instead of
+/// `/v1development/profiles` or `/v1/profiles`. `None` for another path.
 pub(crate) fn metrics_url(profiles_url: &str) -> Option<String> {
     let path_end = profiles_url.find(['?', '#']).unwrap_or(profiles_url.len());
     let (address, query) = profiles_url.split_at(path_end);

@@ -25,7 +25,7 @@ struct Start {
 /// panics where they need handling.
 ///
 /// # Errors
-/// That of `pthread_create`, also where too little address space is left.
+/// The error of `pthread_create`, also when too little address space is left.
 pub fn start_own_thread(
     name: &'static CStr,
     stack_bytes: usize,

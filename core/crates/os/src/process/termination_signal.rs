@@ -98,7 +98,7 @@ pub fn raise_termination() {
     }
 }
 
-/// The handler blocks every signal, as that of Node.js does, whose action can be restored by this call.
+/// Installs `handler`, which blocks every signal. Node.js's handler does too, so its action can be restored by this call.
 fn set_action(handler: usize, flags: libc::c_int) {
     // SAFETY: an all-zero sigaction is a valid value; the handler is a function of a library that stays loaded.
     unsafe {

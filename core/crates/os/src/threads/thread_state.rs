@@ -38,7 +38,7 @@ pub fn system_call_wait(thread_id: u32) -> Option<SystemCallWait> {
     parse_wait(read(thread_id, "syscall", &mut buffer)?)
 }
 
-/// Whether a thread waits in a system call that returns EINTR after a signal handler, although the handler has SA_RESTART: those of
+/// Whether a thread waits in a system call that returns EINTR after a signal handler, even with SA_RESTART: the calls in
 /// signal(7), "Interruption of system calls and library functions by signal handlers". Programs often take this for the end of the
 /// wait, and a restart would begin the timeout again. Not `epoll_wait`: event loops handle its EINTR. Calls on sockets return it only
 /// if they have a timeout, which the kernel does not show.

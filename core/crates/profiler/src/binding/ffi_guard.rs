@@ -37,7 +37,7 @@ pub fn ffi_guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 /// The guard of calls that may raise into the host.
 ///
 /// # Errors
-/// That of `body`; [`ErrorKind::System`] after a panic.
+/// The error of `body`; [`ErrorKind::System`] after a panic.
 pub fn ffi_guard_result<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     ffi_guard(None, || Some(body())).unwrap_or_else(|| {
         let text = take_panic().unwrap_or_else(|| "failed inside".to_owned());

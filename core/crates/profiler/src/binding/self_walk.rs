@@ -158,8 +158,8 @@ impl SelfWalks {
     }
 
     /// Takes the response of a thread, if `review` accepts it. `None` if no request is pending; `SignalBlocked` until the
-    /// thread responds; another reason if its request is canceled. `identity`: that of the thread which has the id now, or
-    /// `None` if it has ended.
+    /// thread responds; another reason if its request is canceled. `identity`: the identity of the thread with this
+    /// id now, or `None` if it has ended.
     pub fn take_response(
         &mut self,
         thread_id: u32,

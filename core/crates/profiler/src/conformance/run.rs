@@ -63,7 +63,7 @@ fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Lan
     Ok(())
 }
 
-/// The configuration of a case, or its error. The error of this function is that of writing the file.
+/// The configuration of a case, or its configuration error. The outer error: the file could not be written.
 fn loaded(case: &Case, code: &[(String, ConfigValue)]) -> Result<Result<Config, spanprof_config::Error>, String> {
     let Some(text) = &case.file else { return Ok(Config::load(code, &case.environment)) };
     let path = std::env::temp_dir().join(format!("spanprof-{}-{}.yaml", case.name, std::process::id()));

@@ -73,7 +73,7 @@ pub use scripted::report;
 #[cfg(feature = "conformance")]
 pub(crate) use scripted::{script_ends, take_scripted_end};
 
-/// Ends in a case of the conformance suite, which has no profiler: those of the thread that runs it are kept for its engine.
+/// Ends of requests in conformance cases, which run without a profiler: kept per thread, for the engine of the case.
 #[cfg(feature = "conformance")]
 mod scripted {
     use super::{entry, RawSample, RequestEnd};

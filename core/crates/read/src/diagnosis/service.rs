@@ -75,7 +75,7 @@ pub(super) struct InUseSums {
     pub bytes: i64,
     /// Estimated number of samples.
     pub samples: f64,
-    /// Those that are older than the window.
+    /// Bytes and samples of objects that are older than the window.
     pub aged_bytes: i64,
     pub aged_samples: f64,
 }

@@ -7,8 +7,8 @@ use crate::query;
 /// Findings of a service.
 const MAX_REGRESSIONS: usize = 3;
 
-/// Functions whose share of the CPU time grew significantly from the version before to the newest one. The order of versions is that of
-/// their first windows. The test is that of `diff`.
+/// Functions whose share of the CPU time grew significantly from the previous to the newest version. Versions are ordered by
+/// their first windows. The test is the same as in `diff`.
 pub(super) fn regressions(service: &ServiceProfile) -> Vec<Finding> {
     let mut versions: Vec<_> = service.versions.iter().collect();
     versions.sort_by_key(|(name, version)| (version.first_unix_nano, *name));

@@ -2,9 +2,9 @@
 //!
 //! Few windows give a poor estimate of the variance of each row. Most rows of a profile vary alike, relative to the variance of a
 //! count, so the rows inform each other: their dispersions are taken as draws of a scaled inverse χ² distribution, whose scale and
-//! degrees of freedom are fitted to them. The dispersion of a row is then the mean of its own and of that of all rows, weighted by
-//! the degrees of freedom, and at least its own (G. K. Smyth, Linear Models and Empirical Bayes Methods, 2004, sections 3 and 6.2). Rows that vary
-//! unlike each other get no weight from it.
+//! degrees of freedom are fitted to them. The dispersion of a row is then the mean of its own dispersion and the dispersion of
+//! all rows, weighted by the degrees of freedom, and at least its own (G. K. Smyth, Linear Models and Empirical Bayes Methods,
+//! 2004, sections 3 and 6.2). Rows that vary unlike each other get no weight from it.
 
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 use statrs::function::gamma::digamma;

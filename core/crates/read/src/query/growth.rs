@@ -2,9 +2,9 @@
 //!
 //! A side's value is a ratio: the row's weight to the total weight, or to the duration of the windows. With [`MIN_WINDOWS`]
 //! windows or more its variance comes from the windows (the linearized ratio estimator: Cochran, Sampling Techniques, 6.4),
-//! moderated by [`super::dispersion`], but is at least that of the number of samples, where the sampling interval is known. With
-//! fewer windows it is that of the number of samples: Poisson, or binomial for shares. The interval is symmetric for the logarithm of the growth, with Student's t and the
-//! degrees of freedom of Welch and Satterthwaite.
+//! moderated by [`super::dispersion`], but is at least the variance of the number of samples, where the sampling interval is
+//! known. With fewer windows it is the variance of the number of samples: Poisson, or binomial for shares. The interval is
+//! symmetric for the logarithm of the growth, with Student's t and the degrees of freedom of Welch and Satterthwaite.
 //!
 //! Significance holds for all rows together: by Holm's procedure, at most [`FAMILY_ERROR`] of the comparisons of two equal programs
 //! have any significant row.
@@ -65,7 +65,7 @@ pub(super) struct TestedSide<'s> {
 }
 
 /// Whether the processes of both sides are the replicates: each has enough of them. Windows of one process resemble each other
-/// more than those of two: addresses and the order of allocations differ between runs (decision 43).
+/// more than windows of two processes: addresses and the order of allocations differ between runs (decision 43).
 pub(super) fn compares_processes(sums: [&TypeSums; 2]) -> bool {
     sums.iter().all(|side| side.process_groups() >= MIN_WINDOWS)
 }

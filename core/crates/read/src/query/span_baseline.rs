@@ -1,11 +1,12 @@
 //! One span, or one trace, against the mean of the others of its endpoint, by function.
 //!
-//! A span has few samples, so the tests are exact for small counts. Given equal rates, the samples of the span are a binomial part
-//! of those of all spans of the endpoint. The profiler may have sampled them at different intervals (a governor, a change of the
-//! configuration): the expected part is in proportion to the sampling rates. Intervals of one count are those of Garwood (1936), combined to that of a difference by
-//! recovered variances (Zou and Donner 2008). Where the other spans vary more than counts do, the baseline counts as
-//! correspondingly fewer spans. A test shows that chance of sampling is no explanation. It does not show that the span is unusual:
-//! for that, a row has the number of other spans with as much.
+//! A span has few samples, so the tests are exact for small counts. Given equal rates, the samples of the span are a binomial
+//! part of the samples of all spans of the endpoint. The profiler may have sampled them at different intervals (a governor, a
+//! change of the configuration): the expected part is in proportion to the sampling rates. Intervals of one count follow
+//! Garwood (1936); recovered variances combine them to the interval of a difference (Zou and Donner 2008). Where the other spans
+//! vary more than counts do, the baseline counts as correspondingly fewer spans. A test shows that chance of sampling
+//! is no explanation. It does not show that the span is unusual: for that, a row has the number of other spans with as
+//! much.
 
 use std::cmp::Reverse;
 

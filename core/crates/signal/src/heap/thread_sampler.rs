@@ -5,7 +5,7 @@
 //! # Rules
 //! 1. A countdown counts with the mean interval with which it was drawn. When the interval of the process changes, the
 //!    thread draws again at its next allocation. That is unbiased, because the exponential distribution has no memory.
-//! 2. Interval 0 means stopped: each thread notices it at its next allocation, so no sample is taken in vain.
+//! 2. Interval 0 means stopped: each thread notices it at its next allocation, so no sample is taken for nothing.
 //! 3. The frequent case is one load of shared memory that is nearly never written, and one subtraction in the thread's own
 //!    memory. Only this thread writes there: loads and stores need no lock prefix.
 

@@ -271,7 +271,7 @@ impl<'a> DrainThread<'a> {
         }
     }
 
-    /// Ends without the samples and wakeups in the ring, which are those of the later run; false.
+    /// Ends and leaves the samples and wakeups in the ring to the later run. Returns false.
     fn leave_to_later_run(&mut self) -> bool {
         self.session.inbox.wake();
         self.engine.release_all_held();

@@ -86,7 +86,7 @@ fn parameters(query: &str) -> Result<BurstParameters, String> {
     Ok(parameters)
 }
 
-/// Whether the body is that of a webhook about an alert that ended.
+/// Whether the request is a webhook about an alert that ended.
 fn is_resolved_alert(body: &[u8]) -> bool {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     body.get("status").and_then(Value::as_str).is_some_and(|status| status.eq_ignore_ascii_case("resolved"))
