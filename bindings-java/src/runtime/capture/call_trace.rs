@@ -6,6 +6,9 @@
 //! * Only from code in the code cache, or with a frame anchor. A leaf native method has no anchor, and its registers are
 //!   not a Java frame. `AsyncGetCallTrace` crashes when it follows them in the vDSO.
 //! * Not after `VMDeath`.
+//!
+//! The process uses one walk only, chosen at the first start. A choice per thread or stack would make the origin of a profile
+//! unclear and bring the crashes of `AsyncGetCallTrace` to VMs that do not need it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};

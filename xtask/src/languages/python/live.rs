@@ -24,7 +24,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
         ("stray_signals", 10),
         ("heap_peak", 20),
     ]);
-    // The wheel in the profile of the tests: the same code as the release, unoptimized (docs/decisions/0015).
+    // The wheel in the profile of the tests: the same code as the release, unoptimized.
     let wheel = package::build_for_tests()?;
     let mut failed = Vec::new();
     let (installed, missing) = runtimes::chosen_or_missing(&given.runtimes.python)?;

@@ -1,5 +1,6 @@
 //! `cargo xtask wheel`: builds the release wheel, audits its symbol versions, checks its size, and runs it once in a clean
-//! environment.
+//! environment. The suites use another wheel, in the dev profile and with the feature `testing`: one release wheel for both would
+//! compile the dependencies twice, in a cold `cargo xtask test` that has to end within 40 minutes on two cores.
 
 use std::path::{Path, PathBuf};
 

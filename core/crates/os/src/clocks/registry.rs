@@ -1,5 +1,9 @@
 //! Maps threads to slots and clocks. Opens and closes the clocks, and detects new and ended threads. One registry per
 //! process, behind a lock that only normal threads take. The handler accesses slots only.
+//!
+//! The scan also finds clocks that are overdue. If the thread blocks the signal, its CPU time so far becomes an entry without
+//! a stack (`signal_blocked`): the first sample after it would charge all of it to the code that unblocks the signal.
+//! Otherwise the signal was lost, and the clock is opened again.
 
 use super::perf;
 use crate::threads::{listing as threads, own_threads};

@@ -1,6 +1,9 @@
 //! Schedule of scans. The thread count is polled often, since one call reads it. A scan reads the data of each
 //! thread. It runs when the count changed, and periodically, since one thread may have replaced another. All times
 //! are CPU time of the process. Not here: the scan (`registry`) and its timer (`clocks`).
+//!
+//! Polls at the minimum interval at all times would cost half of the profiler's CPU time at 100 Hz. Scans alone, limited by
+//! their cost, missed threads of a pool that started and ended between two scans (900 ms of CPU time in a test).
 
 /// Minimum poll interval, while the thread count changes. A thread with a shorter life is detected only by its CPU
 /// time.

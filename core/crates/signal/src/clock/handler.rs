@@ -11,7 +11,7 @@
 //!    merges the signal of an overflow with one that is already pending.
 //! 4. The weight of a sample is the thread's CPU time now minus the CPU time of earlier samples. It is exact for any
 //!    tick, except that ticks of a free-running perf event may estimate CPU time within a sixteenth of an interval. A
-//!    sample that finds the ring full adds its weight to the loss that the next entry reports, so no weight is lost.
+//!    sample that finds the ring full adds its weight to the loss that the next entry reports, not to the next stack.
 //! 5. A stack gets at most [`MAX_OBSERVED_PERIODS`], or a kernel tick, of CPU time for which it was not observed. CPU time
 //!    before that is an entry without a stack.
 

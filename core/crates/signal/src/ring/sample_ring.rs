@@ -2,6 +2,10 @@
 //! the life of the process. No allocation, no lock, no wait. Not here: waking the reader (`inbox`), the layout of an
 //! entry (`entry`).
 //!
+//! One ring serves the whole process. One ring per thread would take 64 KiB for each, and would have to be handed over when
+//! threads start and end. Positions in one ring also order all samples, so "this code ended at position p" is a comparison.
+//! The price is one contended cache line per sample, about 0.1 µs at 2 kHz × cores.
+//!
 //! # Rules
 //! 1. A position is a word offset since the ring was created. It only grows; its index is `position & mask`.
 //! 2. `tail <= head <= tail + capacity`. Producers move `head` by compare-and-swap (reserve); the reader alone moves `tail`.

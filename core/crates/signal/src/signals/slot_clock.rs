@@ -10,7 +10,7 @@
 //! 2. A perf event never has more than [`MAX_ALLOWED_OVERFLOWS`] further overflows without our handler, and a timer
 //!    expires once. If a program installs its own handler for the signal, this handler is called as often, and no more.
 //! 3. An event that runs free always has one more allowed overflow, so the handler does not stop and start it: that
-//!    costs more than the rest of a tick (decision 20). An event that is armed for each tick is disabled by its own
+//!    costs more than the rest of a tick (decision 62). An event that is armed for each tick is disabled by its own
 //!    overflow while the handler runs, so a thread whose walks are slower than its clock makes progress.
 
 use crate::signals::arm;
