@@ -1,6 +1,9 @@
 'use strict';
 // The API of the package `pprof`: its programs run with only the import changed. The samples are those of this profiler: a profile
 // is collected beside the continuous one, or with a temporary profiler if none runs (`temporary.js`).
+//
+// A profile is a plain object that is encoded on request: programs read and change its samples, labels and types. V8's own CPU profiler
+// is not used: it would be a second sampler with SIGPROF, without native frames, inlined functions and source maps.
 
 const fs = require('node:fs');
 const { isMainThread } = require('node:worker_threads');

@@ -17,7 +17,8 @@
 //!
 //! Differences to the crate `pprof`:
 //! - Stacks need frame pointers (`-C force-frame-pointers=yes`).
-//! - The signal handler does not call an unwinder, so a blocklist has no effect: no sample is left out.
+//! - The signal handler does not call an unwinder, so a blocklist has no effect. No sample is left out, since
+//!   totals would lose its CPU time.
 //! - Frames are resolved while the program runs. `build_unresolved` returns them too, and [`Symbol::addr`] is always `None`.
 //! - Flame graphs have the options of [`flamegraph::Options`] only.
 //! - Not here: the integration into `criterion`, `Collector`, `HashCounter`, `validate`, `MAX_DEPTH` and `Error::NixError`.

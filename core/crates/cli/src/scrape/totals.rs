@@ -1,5 +1,10 @@
 //! Differences of totals. Go's profiles of allocations and contention are totals since the start of the process; the
 //! difference of two successive ones is the profile of the interval between them.
+//!
+//! The receiver cannot subtract: OTLP profiles have no temporality. `?seconds=N` is not requested for totals: Go
+//! subtracts objects in use as well, which gives negative values, and keeps a goroutine and two heap profiles for each
+//! request. A restart is found by the stacks that decreased, since a new process may have allocated more than its
+//! predecessor. It is not found if the new process has more than 99 % of each total before the next pull.
 
 use spanprof_profile::kinds::{self, ProfileKind};
 use spanprof_profile::{transform, Profile, ProfilesData};

@@ -1,6 +1,8 @@
-//! Delivery of the profiler's own metrics, on the export thread: one task per receiver, with its own connection, so that a slow
-//! metrics endpoint never delays a profile. At most one request waits, the newest. Values are cumulative, so a failed request is
-//! not retried: the next one contains its values. Not here: the contents of requests (the profiler).
+//! Delivery of the profiler's own metrics, on the export thread: one task per receiver, with its own connection, so that
+//! a slow metrics endpoint never delays a profile (HTTP/1.1 has one request at a time). At most one request waits, the
+//! newest. Values are cumulative, so a failed request is not retried: the next one contains its values. `metrics_endpoint`
+//! gets `metrics_headers` only, since it may belong to another party than the receiver of profiles. Not here: the
+//! contents of requests (the profiler).
 
 use crate::clock::Clock;
 use crate::deliver::delivery_task::{stop_reached, DeliveryControl};

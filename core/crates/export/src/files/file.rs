@@ -1,5 +1,10 @@
 //! Writes profiles and their side-cars as files. Each file is complete or absent, and private to its owner; the oldest are
 //! removed. Runs on threads that may block; queues and retries belong to `delivery`.
+//!
+//! Each profile has a side-car of its own, since files are copied and removed one by one. The profile is linked first and
+//! its side-car removed first: a process that is killed in between leaves no side-car without its profile, which
+//! retention could not tell from a file of the program. Removal takes no lock: it is idempotent, and the process whose
+//! `unlink` succeeds counts it.
 
 use crate::connect::blocking;
 use crate::connect::owned_descriptor::OwnedDescriptor;

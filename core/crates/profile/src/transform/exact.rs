@@ -1,5 +1,7 @@
-//! Exact values in OTLP, which has one value type per profile: they become a profile of their own behind the one that counts
-//! periods, as in conversions of pprof files by other programs. [`join_exact_values`] is the reverse.
+//! Exact values in OTLP, which has one value type per profile: they become a profile of their own behind the one that
+//! counts periods, as in conversions of pprof files by other programs. [`join_exact_values`] is the reverse. As an
+//! attribute of each sample, nearly every value would be an entry of the dictionary. Conversions only: the profiler's own
+//! requests would have twice the samples.
 
 use hashbrown::HashMap;
 

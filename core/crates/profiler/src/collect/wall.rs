@@ -1,5 +1,9 @@
 //! Profiles that the program collects itself, beside the open window: wall-clock samples of one thread, and the objects in use.
 //! The continuous profile does not change. Not here: pulls over HTTP (`pull`), captures of a scope (`capture`).
+//!
+//! Profiles of time are of the wall clock, as the npm package `pprof` documents: CPU samples would miss `execSync`,
+//! `Atomics.wait` and slow files. `update({ wall: true })` instead of a collection would give the continuous profile
+//! another type.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};

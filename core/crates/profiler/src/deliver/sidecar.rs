@@ -1,5 +1,8 @@
 //! The side-car of a profile file: a JSON object with the version that ran and the time of the window. Its values are
 //! redacted before they reach this module. Pure.
+//!
+//! Commit and branch are here and not in the resource, whose attributes receivers store as series: each deployment would
+//! begin new ones. They are not read by `git`: images have no repository, and a profiler starts no process.
 
 use spanprof_profile::{Attribute, ResourceProfiles};
 

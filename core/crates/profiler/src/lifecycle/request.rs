@@ -1,9 +1,14 @@
 //! The end of a request, which the host's threads report for tail-based retention: by a span processor, or by the middleware of
 //! a web framework. Not here: the decision (`retention`).
 //!
-//! A request that passes both is reported once. Inside of an open local root span, the span's processor reports it. A local root
-//! span that begins inside of a middleware's request belongs to that request, which the middleware reports. Unsampled spans
-//! have no processor: there the middleware reports too.
+//! A request that passes both is reported once. Inside of an open local root span, the span's processor reports it. A
+//! local root span that begins inside of a middleware's request belongs to that request, which the middleware reports.
+//! Unsampled spans have no processor: there the middleware reports too. If only processors reported, a service that
+//! samples 1 % of its traces would lose the detail of 99 % of its slow requests. If both reported one request, the first
+//! report would decide before all samples and errors are known.
+//!
+//! A middleware gives its request a random local root span id, which is never exported: random trace ids would appear in
+//! profiles as traces that no trace store has.
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

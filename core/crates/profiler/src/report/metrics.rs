@@ -1,6 +1,6 @@
-//! The numbers of `stats()` as OpenTelemetry metrics, by the table of `stats`. Remembers the previous values, since a total that
-//! falls begins anew. Not here: the time of a request (`profiler`), its encoding (`spanprof_profile`), its delivery
-//! (`spanprof_export`).
+//! The numbers of `stats()` as OpenTelemetry metrics, by the table of `stats`. Remembers the previous values, since a
+//! total that falls begins anew. The values are totals, since differences would be lost with a request. Not here: the time of
+//! a request (`profiler`), its encoding (`spanprof_profile`), its delivery (`spanprof_export`).
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
-//! Applies changed settings to a running session: clocks, wall sampler, heap hooks, reported events. `enabled=false` ends all
-//! of them and the open window; the threads and destinations of the session stay. Requires the lifecycle lock, which
-//! `profiler` holds.
+//! Applies changed settings to a running session: clocks, wall sampler, heap hooks, reported events. `enabled=false` ends
+//! all of them and the open window; the threads and destinations of the session stay. A stop and a start instead would
+//! wait for deliveries and lose the statistics at each toggle. Requires the lifecycle lock, which `profiler` holds.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

@@ -1,6 +1,10 @@
 //! The configuration file of a running profiler: detects a new version and applies its changed keys. The drain thread reads
 //! the file's metadata at its own wakeups, so an idle process has no additional ones. An invalid file changes nothing. Not
 //! here: the wakeups (`due_changes`).
+//!
+//! inotify needs descriptors, which programs close and whose identity cannot be verified (all have one inode), and it
+//! misses changes on network file systems. A poll every second would wake an idle process ten times as often, in which a
+//! changed rate has no effect.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

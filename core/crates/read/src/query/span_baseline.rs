@@ -7,6 +7,10 @@
 //! vary more than counts do, the baseline counts as correspondingly fewer spans. A test shows that chance of sampling
 //! is no explanation. It does not show that the span is unusual: for that, a row has the number of other spans with as
 //! much.
+//!
+//! The comparison of `diff` is not used: it needs 20 samples of a function. A quantile of the other spans alone is no
+//! test: with 20 of them, each of 20 functions is the largest by chance in one of 21 spans. Simulated spans of 14
+//! samples: 4 of 3,000 equal ones have a significant function, and 963 of 1,000 intervals contain the true difference.
 
 use std::cmp::Reverse;
 
