@@ -1,9 +1,9 @@
 //! Records a walk of the requested shape: walks the interrupted thread a second time and saves the words that the walk
 //! reads. Runs in the signal handler, in builds with the feature `record-stacks` only. `record::writer` writes the fixture.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use spanprof_recorded_stack::Recorder;
+use spanprof_recorded_stack::{Recorder, MAX_FRAMES};
 use spanprof_signal::{ProcessMemory, RawFrame, RawStack};
 
 use crate::runtime::vm::layout::VmLayout;
@@ -13,22 +13,12 @@ use crate::runtime::walk::recorded_shape::{is_osr, StackShape};
 use crate::runtime::walk::registers::JavaRegisters;
 use crate::runtime::walk::walker::walk;
 
-/// Deeper stacks are not recorded.
-const MAX_FRAMES: usize = 64;
-const REGISTERS: usize = 8;
-
 pub static RECORDER: Recorder = Recorder::new();
 static SHAPE: AtomicPtr<StackShape> = AtomicPtr::new(std::ptr::null_mut());
 /// Offset of `nmethod::_entry_bci`.
 static ENTRY_BCI: AtomicUsize = AtomicUsize::new(0);
-/// The recorded walk's registers and frames; the recorder's state orders the accesses.
-static SAVED_REGISTERS: [AtomicU64; REGISTERS] = [const { AtomicU64::new(0) }; REGISTERS];
-static SAVED_FRAMES: [[AtomicU64; 2]; MAX_FRAMES] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_FRAMES];
-static SAVED_LEN: AtomicUsize = AtomicUsize::new(0);
-
 /// Names of the saved registers.
-pub const REGISTER_NAMES: [&str; REGISTERS] =
-    ["pc", "sp", "fp", "bcp", "method", "saved_return", "link", "java_thread"];
+pub const REGISTER_NAMES: [&str; 8] = ["pc", "sp", "fp", "bcp", "method", "saved_return", "link", "java_thread"];
 
 /// Requests walks of this shape. `entry_bci` is the offset of `nmethod::_entry_bci`.
 pub fn request(shape: &'static StackShape, entry_bci: usize) {
@@ -66,24 +56,5 @@ pub fn record(layout: &VmLayout, registers: &JavaRegisters, java_thread: usize) 
         registers.link,
         java_thread,
     ];
-    for (slot, value) in SAVED_REGISTERS.iter().zip(saved) {
-        slot.store(value as u64, Ordering::Relaxed);
-    }
-    for ([code, at], frame) in SAVED_FRAMES.iter().zip(stack.frames()) {
-        code.store(frame.code, Ordering::Relaxed);
-        at.store(frame.at, Ordering::Relaxed);
-    }
-    SAVED_LEN.store(stack.frames().len(), Ordering::Relaxed);
-    recording.keep();
-}
-
-/// The registers of the complete recording.
-pub fn saved_registers() -> [u64; REGISTERS] {
-    std::array::from_fn(|index| SAVED_REGISTERS[index].load(Ordering::Relaxed))
-}
-
-/// The frames of the complete recording.
-pub fn saved_frames() -> impl Iterator<Item = RawFrame> {
-    let saved = SAVED_FRAMES.iter().take(SAVED_LEN.load(Ordering::Relaxed));
-    saved.map(|[code, at]| RawFrame { code: code.load(Ordering::Relaxed), at: at.load(Ordering::Relaxed) })
+    recording.keep(&saved.map(|register| register as u64), stack.frames());
 }

@@ -67,21 +67,20 @@ impl FixtureWriter {
     }
 
     fn take(&self, names: &mut MethodNames) -> Option<RecordedStack> {
-        let words = RECORDER.take()?;
-        let registers = REGISTER_NAMES.into_iter().map(str::to_owned).zip(recording::saved_registers()).collect();
+        let walk = RECORDER.take()?;
+        let registers = REGISTER_NAMES.into_iter().map(str::to_owned).zip(walk.numbers).collect();
         let mut tables = layout_tables::of(self.layout);
         let signal_trampoline = spanprof_signal::ProcessMemory.signal_trampoline().unwrap_or(0);
         for (name, number) in [(SIGNAL_TRAMPOLINE, signal_trampoline), (ENTRY_BCI, self.entry_bci)] {
             tables.insert(name.to_owned(), number as u64);
         }
-        let frames = recording::saved_frames().collect::<Vec<_>>();
-        let frames = frames.into_iter().map(|raw| RecordedFrame { raw, name: self.name_of(names, raw) }).collect();
+        let frames = walk.frames.into_iter().map(|raw| RecordedFrame { raw, name: self.name_of(names, raw) }).collect();
         Some(RecordedStack {
             version: self.version.clone(),
             shape: self.shape.name.to_owned(),
             registers,
             tables,
-            words,
+            words: walk.words,
             frames,
         })
     }

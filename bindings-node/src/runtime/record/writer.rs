@@ -10,7 +10,7 @@ use spanprof_signal::RawFrame;
 
 use super::recorded_shape::{LeafCode, V8StackShape};
 use super::replay::{self, RecordedV8Walk};
-use crate::runtime::capture::recording::{self, RECORDER};
+use crate::runtime::capture::recording::{self, RECORDER, REGISTER_NAMES, TABLE_NAMES};
 use crate::runtime::code::code_map::{CodeMap, OF_PROCESS};
 use crate::runtime::code::code_object::CodeKind;
 use crate::runtime::code::event_queue;
@@ -38,18 +38,22 @@ pub fn request_recording() -> Result<()> {
 #[napi]
 pub fn take_recording(env: &Env, shape: String) -> Result<Option<Recording>> {
     let shape = V8StackShape::named(&shape).ok_or_else(|| failed(format!("unknown shape {shape:?}")))?;
-    let Some(words) = RECORDER.take() else { return Ok(None) };
+    let Some(walk) = RECORDER.take() else { return Ok(None) };
     let version = env.get_node_version()?;
     let map = event_queue::map().lock().map_err(|error| failed(error.to_string()))?;
-    let owned = |(name, number): (&str, u64)| (name.to_owned(), number);
-    let raw_frames: Vec<RawFrame> = recording::saved_frames().collect();
-    let position = recording::saved_position();
+    let raw_frames = walk.frames;
+    let (registers, rest) = walk.numbers.split_at(REGISTER_NAMES.len());
+    let (tables, position) = rest.split_at(TABLE_NAMES.len());
+    let position = position[0];
+    let named = |names: &[&str], numbers: &[u64]| -> BTreeMap<String, u64> {
+        names.iter().map(|name| (*name).to_owned()).zip(numbers.iter().copied()).collect()
+    };
     let mut stack = RecordedStack {
         version: format!("v{}.{}.{}", version.major, version.minor, version.patch),
         shape: shape.name.to_owned(),
-        registers: recording::saved_registers().map(owned).collect(),
-        tables: recording::saved_tables().map(owned).collect(),
-        words,
+        registers: named(&REGISTER_NAMES, registers),
+        tables: named(&TABLE_NAMES, tables),
+        words: walk.words,
         frames: raw_frames.iter().map(|raw| RecordedFrame { raw: *raw, name: name_of(&map, *raw, position) }).collect(),
     };
     let activity = replay::ACTIVITIES.iter().position(|frame| frame.is_some_and(|frame| raw_frames.contains(&frame)));

@@ -2,9 +2,9 @@
 //! that was requested, the handler walks once more and saves each word. Runs in handlers. Not here: reading the
 //! recording (`record`).
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 
-use spanprof_recorded_stack::{Recorder, RecordingMemory};
+use spanprof_recorded_stack::{Recorder, RecordingMemory, MAX_FRAMES};
 use spanprof_signal::{Captured, Context, RawFrame, RawStack};
 
 use crate::runtime::interpreter::Interpreter;
@@ -12,8 +12,9 @@ use crate::runtime::walk::activation::{self, InterruptedRegisters};
 use crate::runtime::walk::frame::FrameReader;
 use crate::runtime::walk::sampled_code::SampledCode;
 
-/// Maximum number of frames of a recorded stack.
-const MAX_FRAMES: usize = 64;
+/// Names of the first numbers of a recording: address and kernel id of the thread (the latter only of another thread), context id,
+/// address of the interrupted instruction (only of [`RecordedWalk::LoopEntry`]). Registers follow.
+pub const NUMBER_NAMES: [&str; 4] = ["thread", "thread_id", "context", "program_counter"];
 /// Maximum number of recorded registers: general and vector registers of x86-64.
 const MAX_REGISTERS: usize = 48;
 
@@ -32,22 +33,13 @@ pub enum RecordedWalk {
 /// The recording of the process.
 pub static RECORDING: StackRecording = StackRecording::new();
 
-/// One recorded walk, and the request for it. Words are atomics, because a handler writes them; the recorder's state orders
-/// them.
+/// The recorder, and the request for a walk.
 pub struct StackRecording {
     pub recorder: Recorder,
     /// Only of the recorded walk, so that it validates every code object.
     sampled_code: SampledCode,
     leaf: AtomicU64,
     walk: AtomicU8,
-    pub thread: AtomicU64,
-    pub thread_id: AtomicU32,
-    pub context: AtomicU64,
-    pub frame_count: AtomicUsize,
-    pub frames: [[AtomicU64; 2]; MAX_FRAMES],
-    pub program_counter: AtomicU64,
-    pub register_count: AtomicUsize,
-    pub registers: [AtomicU64; MAX_REGISTERS],
 }
 
 impl StackRecording {
@@ -57,14 +49,6 @@ impl StackRecording {
             sampled_code: SampledCode::new(),
             leaf: AtomicU64::new(0),
             walk: AtomicU8::new(0),
-            thread: AtomicU64::new(0),
-            thread_id: AtomicU32::new(0),
-            context: AtomicU64::new(0),
-            frame_count: AtomicUsize::new(0),
-            frames: [const { [const { AtomicU64::new(0) }; 2] }; MAX_FRAMES],
-            program_counter: AtomicU64::new(0),
-            register_count: AtomicUsize::new(0),
-            registers: [const { AtomicU64::new(0) }; MAX_REGISTERS],
         }
     }
 
@@ -108,20 +92,6 @@ impl StackRecording {
         }
     }
 
-    fn save_registers(&self, registers: Option<&InterruptedRegisters<'_>>) {
-        let mut count = 0;
-        if let Some(registers) = registers {
-            registers.each(|word| {
-                if let Some(register) = self.registers.get(count) {
-                    register.store(word, Ordering::Relaxed);
-                    count += 1;
-                }
-            });
-        }
-        self.register_count.store(count, Ordering::Relaxed);
-        self.program_counter.store(registers.map_or(0, InterruptedRegisters::program_counter), Ordering::Relaxed);
-    }
-
     fn is_requested(&self, walk: RecordedWalk, captured: Captured, stack: &RawStack<'_>) -> bool {
         captured == Captured::Walked
             && !stack.is_truncated()
@@ -155,16 +125,20 @@ impl StackRecording {
         {
             return;
         }
-        for ([code, at], frame) in self.frames.iter().zip(second.frames()) {
-            code.store(frame.code, Ordering::Relaxed);
-            at.store(frame.at, Ordering::Relaxed);
-        }
-        self.frame_count.store(second.len(), Ordering::Relaxed);
-        self.save_registers(entry);
-        self.thread.store(thread as u64, Ordering::Relaxed);
-        self.thread_id.store(thread_id, Ordering::Relaxed);
         let context = if let Context::Id(id) = second.context { id } else { 0 };
-        self.context.store(context, Ordering::Relaxed);
-        memory.keep();
+        let program_counter = entry.map_or(0, InterruptedRegisters::program_counter);
+        let mut numbers = [0; NUMBER_NAMES.len() + MAX_REGISTERS];
+        let mut count = 0;
+        let mut add = |number: u64| {
+            if let Some(slot) = numbers.get_mut(count) {
+                *slot = number;
+                count += 1;
+            }
+        };
+        [thread as u64, u64::from(thread_id), context, program_counter].into_iter().for_each(&mut add);
+        if let Some(registers) = entry {
+            registers.each(add);
+        }
+        memory.keep(&numbers[..count], second.frames());
     }
 }

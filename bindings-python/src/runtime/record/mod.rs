@@ -2,8 +2,6 @@
 //! return the fixture. Called by `xtask/live/python/record_stacks.py`. Not here: the walk that is recorded
 //! (`capture::recording`).
 
-mod complete_recording;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -12,12 +10,11 @@ use pyo3::prelude::*;
 use spanprof_recorded_stack::{RecordedFrame, RecordedStack};
 use spanprof_signal::RawFrame;
 
-use super::capture::recording::{RecordedWalk, RECORDING};
+use super::capture::recording::{RecordedWalk, NUMBER_NAMES, RECORDING};
 use super::interpreter::{self, Interpreter};
 use super::names::code_info::CodeObjectInfo;
 use super::walk::frame_word::FrameWord;
 use super::PythonRuntime;
-use complete_recording::CompleteRecording;
 
 /// Adds the functions to `module`.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -41,20 +38,13 @@ fn request(walk: &str, leaf: &Bound<'_, PyAny>) -> PyResult<()> {
 /// The fixture of the recording, or `None` while it is incomplete: its content, and the names of its functions, leaf first.
 #[pyfunction]
 fn take(py: Python<'_>, shape: &str) -> PyResult<Option<(String, Vec<String>)>> {
-    let Some(recording) = CompleteRecording::take(&RECORDING) else { return Ok(None) };
+    let Some(recording) = RECORDING.recorder.take() else { return Ok(None) };
     let failed = |message: String| PyRuntimeError::new_err(message);
     let interpreter = interpreter::current().ok_or_else(|| failed("the runtime is not started".into()))?;
     let version = PythonRuntime::new(py).map_err(|error| failed(error.message.clone()))?.version().text.clone();
-    let mut registers: BTreeMap<String, u64> = [
-        ("thread", recording.thread),
-        ("thread_id", u64::from(recording.thread_id)),
-        ("context", recording.context),
-        ("program_counter", recording.program_counter),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into();
-    registers
-        .extend(recording.registers.iter().enumerate().map(|(index, &word)| (format!("register_{index:02}"), word)));
+    let first = NUMBER_NAMES.iter().map(|name| (*name).to_owned());
+    let names = first.chain((0..).map(|index| format!("register_{index:02}")));
+    let registers = names.zip(recording.numbers).collect();
     let frames: Vec<_> = recording.frames.into_iter().map(|raw| named(interpreter, raw)).collect();
     let names = frames.iter().map(|frame| frame.name.clone()).collect();
     let stack = RecordedStack {

@@ -10,4 +10,4 @@ mod recorder;
 
 pub use fixture::{RecordedFrame, RecordedStack};
 pub use memory::{RecordedMemory, RecordedWord};
-pub use recorder::{Recorder, RecordingMemory};
+pub use recorder::{CompleteRecording, Recorder, RecordingMemory, MAX_FRAMES};

@@ -1,8 +1,8 @@
-//! Saves each word that a walker reads. Writing happens inside a signal handler: no allocation, no lock, no panic.
+//! Saves each word that a walker reads, and what the walk began with and found. Writing happens inside a signal handler: no allocation, no lock, no panic.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use spanprof_signal::{Memory, ProcessMemory};
+use spanprof_signal::{Memory, ProcessMemory, RawFrame};
 
 use crate::RecordedWord;
 
@@ -14,6 +14,23 @@ const COMPLETE: u32 = 3;
 /// Maximum number of reads in one walk, repeated ones included.
 const MAX_READS: usize = 1 << 16;
 
+/// Maximum number of frames of a recorded stack; deeper ones are not recorded.
+pub const MAX_FRAMES: usize = 64;
+
+/// Maximum number of registers and other numbers of a walk.
+const MAX_NUMBERS: usize = 64;
+
+/// A complete recording.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CompleteRecording {
+    /// The registers and other numbers of the walk, in the order in which they were kept.
+    pub numbers: Vec<u64>,
+    /// The words that the walk read, in the order of their first read.
+    pub words: Vec<RecordedWord>,
+    /// The frames that it found, leaf first.
+    pub frames: Vec<RawFrame>,
+}
+
 /// A buffer for the reads of one walk at a time; one `static` per binding.
 pub struct Recorder {
     state: AtomicU32,
@@ -21,6 +38,10 @@ pub struct Recorder {
     len: AtomicUsize,
     /// Addresses and values in turns. Atomics, because the handler and the reading thread share them; `state` orders them.
     reads: [AtomicU64; 2 * MAX_READS],
+    number_count: AtomicUsize,
+    numbers: [AtomicU64; MAX_NUMBERS],
+    frame_count: AtomicUsize,
+    frames: [[AtomicU64; 2]; MAX_FRAMES],
 }
 
 impl Recorder {
@@ -31,6 +52,10 @@ impl Recorder {
             state: AtomicU32::new(IDLE),
             len: AtomicUsize::new(0),
             reads: [const { AtomicU64::new(0) }; 2 * MAX_READS],
+            number_count: AtomicUsize::new(0),
+            numbers: [const { AtomicU64::new(0) }; MAX_NUMBERS],
+            frame_count: AtomicUsize::new(0),
+            frames: [const { [const { AtomicU64::new(0) }; 2] }; MAX_FRAMES],
         }
     }
 
@@ -48,22 +73,29 @@ impl Recorder {
         })
     }
 
-    /// The words of the complete recording in the order of their first read; the recorder is idle afterwards.
-    pub fn take(&self) -> Option<Vec<RecordedWord>> {
+    /// The complete recording; the recorder is idle afterwards.
+    pub fn take(&self) -> Option<CompleteRecording> {
         if self.state.load(Ordering::Acquire) != COMPLETE {
             return None;
         }
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let mut seen = std::collections::HashSet::new();
         let reads = self.reads.chunks_exact(2).take(self.len.load(Ordering::Relaxed));
         let words = reads.filter_map(|read| match read {
             [address, value] => {
-                let address = address.load(Ordering::Relaxed);
-                seen.insert(address).then(|| RecordedWord { address, value: value.load(Ordering::Relaxed) })
+                let address = load(address);
+                seen.insert(address).then(|| RecordedWord { address, value: load(value) })
             }
             _ => None,
         });
-        let words = words.collect();
-        self.change(COMPLETE, IDLE).then_some(words)
+        let numbers = self.numbers.iter().take(self.number_count.load(Ordering::Relaxed));
+        let frames = self.frames.iter().take(self.frame_count.load(Ordering::Relaxed));
+        let walk = CompleteRecording {
+            numbers: numbers.map(load).collect(),
+            words: words.collect(),
+            frames: frames.map(|[code, at]| RawFrame { code: load(code), at: load(at) }).collect(),
+        };
+        self.change(COMPLETE, IDLE).then_some(walk)
     }
 
     fn change(&self, from: u32, to: u32) -> bool {
@@ -77,11 +109,24 @@ pub struct RecordingMemory<'a> {
 }
 
 impl RecordingMemory<'_> {
-    /// Completes the recording; a walk that read more than the recorder holds is discarded.
-    pub fn keep(self) {
-        if self.recorder.len.load(Ordering::Relaxed) < MAX_READS {
-            self.recorder.change(WRITING, COMPLETE);
+    /// Completes the recording with the numbers and the frames of the walk. Discards it if one of them, or what the walk read, is
+    /// more than the recorder holds.
+    pub fn keep(self, numbers: &[u64], frames: &[RawFrame]) {
+        let recorder = self.recorder;
+        if numbers.len() > MAX_NUMBERS || frames.len() > MAX_FRAMES || recorder.len.load(Ordering::Relaxed) >= MAX_READS
+        {
+            return;
         }
+        for (slot, number) in recorder.numbers.iter().zip(numbers) {
+            slot.store(*number, Ordering::Relaxed);
+        }
+        for ([code, at], frame) in recorder.frames.iter().zip(frames) {
+            code.store(frame.code, Ordering::Relaxed);
+            at.store(frame.at, Ordering::Relaxed);
+        }
+        recorder.number_count.store(numbers.len(), Ordering::Relaxed);
+        recorder.frame_count.store(frames.len(), Ordering::Relaxed);
+        recorder.change(WRITING, COMPLETE);
     }
 }
 
@@ -126,10 +171,12 @@ mod tests {
         let memory = RECORDER.begin().unwrap();
         read_twice(&memory, &words);
         assert!(RECORDER.take().is_none(), "still written");
-        memory.keep();
+        let frames = [RawFrame { code: 5, at: 6 }];
+        memory.keep(&[3, 4], &frames);
         let at = |index: usize| std::ptr::from_ref(&words[index]) as u64;
         let expected = [RecordedWord { address: at(2), value: 9 }, RecordedWord { address: at(0), value: 7 }];
-        assert_eq!(RECORDER.take().unwrap(), expected);
+        let walk = CompleteRecording { numbers: vec![3, 4], words: expected.into(), frames: frames.into() };
+        assert_eq!(RECORDER.take(), Some(walk));
         assert!(RECORDER.take().is_none() && RECORDER.begin().is_none());
     }
 
@@ -142,8 +189,16 @@ mod tests {
         assert!(RECORDER.take().is_none());
         let memory = RECORDER.begin().unwrap();
         memory.word(std::ptr::from_ref(&words[1]) as usize);
-        memory.keep();
-        assert_eq!(RECORDER.take().unwrap().len(), 1);
+        memory.keep(&[], &[]);
+        assert_eq!(RECORDER.take().unwrap().words.len(), 1);
+    }
+
+    #[test]
+    fn a_stack_that_is_deeper_than_the_recorder_holds_is_discarded() {
+        static RECORDER: Recorder = Recorder::new();
+        assert!(RECORDER.arm());
+        RECORDER.begin().unwrap().keep(&[], &[RawFrame::default(); MAX_FRAMES + 1]);
+        assert!(RECORDER.take().is_none());
     }
 
     #[test]
@@ -155,7 +210,7 @@ mod tests {
         for _ in 0..=MAX_READS {
             memory.word(std::ptr::from_ref(&word) as usize);
         }
-        memory.keep();
+        memory.keep(&[], &[]);
         assert!(RECORDER.take().is_none());
     }
 }
