@@ -115,7 +115,7 @@ fn rust(tally: &mut Tally) -> StepResult {
 fn rust_features(tally: &mut Tally) -> StepResult {
     let before = *tally;
     ProcessStep::cargo("tests in Rust with the feature opentelemetry-sdk")
-        .args(["test", "-p", "spanprof", "--features", "opentelemetry-sdk", "--lib", "--", "tag::", "span_processor::"])
+        .args(["test", "-p", "spanprof", "--features", "opentelemetry-sdk", "--lib", "--", "api::labels::", "otel::"])
         .time_limit(at_most(10))
         .run_with_lines(|line| tally.read(line))?;
     match tally.passed > before.passed {

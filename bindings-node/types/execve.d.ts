@@ -1,2 +1,0 @@
-/** Wraps `process.execve` once, if it exists and the clock requires it. */
-export function install(): void;
