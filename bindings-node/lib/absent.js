@@ -41,8 +41,6 @@
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
  * @property {() => void} delayTermination
- * @property {() => void} suspendCurrentThread
- * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
  * @property {() => void} servePulls called when a handler of `/debug/pprof` is created: totals since the start are kept from then on
  * @property {new () => PullCall} PullCall
@@ -124,8 +122,6 @@ const absent = {
   registerStorage: () => true,
   registerThread: () => false,
   delayTermination: () => {},
-  suspendCurrentThread: () => {},
-  resumeCurrentThread: () => {},
   reportTurnsLongerThan: () => {},
   servePulls: () => {},
   PullCall: class {

@@ -11,7 +11,6 @@ const hostRuntime = require('./host_runtime.js');
 const sampling = require('./sampling.js');
 const scope = require('./scope.js');
 const signals = require('./signals.js');
-const execve = require('./execve.js');
 const opentelemetry = require('./opentelemetry.js');
 const temporary = require('./temporary.js');
 const workers = require('./workers.js');
@@ -29,7 +28,7 @@ const workers = require('./workers.js');
  * @property {Texts | undefined} [resourceAttributes]
  * @property {Texts | undefined} [tags]
  * @property {number | undefined} [sampleRate] Hz
- * @property {'auto' | 'thread_timer' | 'perf' | 'sigtrap' | undefined} [clock]
+ * @property {'auto' | 'thread_timer' | 'perf' | undefined} [clock]
  * @property {boolean | undefined} [cpu]
  * @property {boolean | undefined} [wall]
  * @property {number | undefined} [wallRate] Hz
@@ -158,7 +157,6 @@ function start(options) {
   if (running || native.setting('enabled') !== null) {
     if (!wasRunning) native.reportTurnsLongerThan(Number(eventLoopBlock));
     scope.profilingStarted();
-    execve.install();
     opentelemetry.install();
     if (workerThreads === 'true') workers.install();
     hostLog.flushEvery(Number(native.setting('upload_interval')));

@@ -143,18 +143,6 @@ pub fn register_thread(env: Env) -> bool {
     })
 }
 
-/// Takes the CPU clock from this thread, which is about to execute another program.
-#[napi]
-pub fn suspend_current_thread() {
-    ffi_guard((), || with_running(ProfilerHandle::suspend_current_thread));
-}
-
-/// Restores this thread's CPU clock.
-#[napi]
-pub fn resume_current_thread() {
-    ffi_guard((), || with_running(ProfilerHandle::resume_current_thread));
-}
-
 /// Delays SIGTERM again after the program removed its last listener.
 #[napi]
 pub fn delay_termination() {

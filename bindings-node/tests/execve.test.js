@@ -1,5 +1,5 @@
 'use strict';
-// Programs that call `execve` while sampled with SIGTRAP: the new program ends by its own exit code.
+// Programs that call `execve` while sampled: the new program ends by its own exit code.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -14,12 +14,11 @@ function run(way) {
   return { end: signal ?? status, stderr };
 }
 
-test('a program that calls execve is never ended by SIGTRAP', { skip: missing }, (t) => {
-  if (run('probe').end === 2) return t.skip('no sigtrap clock on this machine');
+test('a program that calls execve is never ended by a sample', { skip: missing }, () => {
   for (let turn = 0; turn < 25; turn++) assert.deepEqual(run('execve'), { end: 7, stderr: '' });
 });
 
 test('a program whose execve fails is sampled further', { skip: missing }, () => {
   const { end, stderr } = run('refused');
-  assert.ok(end === 0 || end === 2, stderr);
+  assert.equal(end, 0, stderr);
 });

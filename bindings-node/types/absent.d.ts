@@ -38,8 +38,6 @@ export = absent;
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
  * @property {() => void} delayTermination
- * @property {() => void} suspendCurrentThread
- * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
  * @property {() => void} servePulls called when a handler of `/debug/pprof` is created: totals since the start are kept from then on
  * @property {new () => PullCall} PullCall
@@ -171,8 +169,6 @@ type Native = {
     registerStorage: (storage: object, probe: number) => boolean;
     registerThread: () => boolean;
     delayTermination: () => void;
-    suspendCurrentThread: () => void;
-    resumeCurrentThread: () => void;
     /**
      * threshold for every event loop; 0 for none
      */

@@ -14,7 +14,7 @@ export type Options = {
      * Hz
      */
     sampleRate?: number | undefined;
-    clock?: "auto" | "thread_timer" | "perf" | "sigtrap" | undefined;
+    clock?: "auto" | "thread_timer" | "perf" | undefined;
     cpu?: boolean | undefined;
     wall?: boolean | undefined;
     /**

@@ -214,18 +214,6 @@ pub fn register_current_thread() {
     ffi_guard((), || with_running(ProfilerHandle::register_current_thread));
 }
 
-/// Disarms the CPU clock of the calling thread, which is about to call `exec`.
-#[pyfunction]
-pub fn suspend_current_thread(py: Python<'_>) {
-    ffi_guard((), || py.detach(|| with_running(ProfilerHandle::suspend_current_thread)));
-}
-
-/// Arms the CPU clock of the calling thread again.
-#[pyfunction]
-pub fn resume_current_thread(py: Python<'_>) {
-    ffi_guard((), || py.detach(|| with_running(ProfilerHandle::resume_current_thread)));
-}
-
 /// Lets the heap profile see numpy's arrays in the calling context, while it runs and numpy is loaded.
 #[pyfunction]
 pub fn hook_arrays(py: Python<'_>) {

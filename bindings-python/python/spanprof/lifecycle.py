@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import arrays, exec_calls, fork, greenlets, host_log, locks, otel_link, spawn, tasks, threads
+from . import arrays, fork, greenlets, host_log, locks, otel_link, spawn, tasks, threads
 from .errors import SpanprofError
 from .native import native
 from .pyroscope_settings import translated
@@ -65,7 +65,6 @@ def _start_and_install(config: dict[str, Any]) -> bool:
         greenlets.install()
         arrays.install()
         fork.install(stop)
-        exec_calls.install()
         spawn.install(config)
         otel_link.install()
         tasks.follow_settings()

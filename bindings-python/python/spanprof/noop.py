@@ -185,14 +185,6 @@ def lock_types(metaclass: type, plain_type: type, new_plain: Callable, plain_rec
     return [plain_type, new_plain, plain_recursive]
 
 
-def suspend_current_thread() -> None:
-    return None
-
-
-def resume_current_thread() -> None:
-    return None
-
-
 def watch_greenlet_switches(function: object) -> bool:
     return False
 

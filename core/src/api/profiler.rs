@@ -82,15 +82,4 @@ impl Profiler {
     pub fn request_ended(&self, end: &RequestEnd<'_>) {
         self.0.request_ended(end);
     }
-
-    /// Removes the CPU clock of the calling thread until [`Profiler::resume_current_thread`]. Only needed before `exec` with
-    /// `clock=sigtrap`: a trap that is pending during `exec` kills the new program. [`Profiler::stop`] does it too.
-    pub fn suspend_current_thread(&self) {
-        self.0.suspend_current_thread();
-    }
-
-    /// Restores the CPU clock of the calling thread, after a failed `exec`.
-    pub fn resume_current_thread(&self) {
-        self.0.resume_current_thread();
-    }
 }

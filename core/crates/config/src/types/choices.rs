@@ -36,8 +36,6 @@ choices! {
         ThreadTimer = "thread_timer",
         /// The perf software task clock, one descriptor per thread.
         Perf = "perf",
-        /// The perf task clock with SIGTRAP. It kills programs that call `exec`, unless the calling thread is suspended.
-        Sigtrap = "sigtrap",
     }
     /// Profiles to take.
     Profiles {

@@ -68,7 +68,7 @@ impl Shape {
     }
 }
 
-/// `auto, perf or sigtrap`.
+/// `auto, thread_timer or perf`.
 fn alternatives(words: &[&str]) -> String {
     match words {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn words_are_listed_as_alternatives() {
-        assert_eq!(Shape::Choice(&["auto", "perf", "sigtrap"]).name(), "auto, perf or sigtrap");
+        assert_eq!(Shape::Choice(&["auto", "thread_timer", "perf"]).name(), "auto, thread_timer or perf");
         assert_eq!(Shape::Choice(&["all", "tail"]).expected(), "all or tail");
         assert_eq!(Shape::NumberOr(&["p99", "none"]).expected(), "number, p99 or none");
         assert_eq!(Shape::Number.expected(), "a number");

@@ -51,7 +51,7 @@ fn cpu_time_with_the_signal_blocked_is_not_charged_to_the_code_that_unblocks_it(
     for (kind, reason) in
         [(ClockChoice::Perf, DropReason::SignalBlocked), (ClockChoice::ThreadTimer, DropReason::LateTick)]
     {
-        if kind == ClockChoice::Perf && super::perf::probe(super::perf::Notify::Signal(libc::SIGURG)).is_err() {
+        if kind == ClockChoice::Perf && super::perf::probe(libc::SIGURG).is_err() {
             continue;
         }
         let clocks = start(settings(kind, 1_000));

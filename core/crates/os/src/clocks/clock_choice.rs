@@ -29,21 +29,20 @@ pub(crate) fn choose(
             hint: "allow timer_create in the container's seccomp profile, or set signals=false and wall=true".into(),
         }),
     };
-    let explicit = |kind, name, notify| match perf::probe(notify) {
-        Ok(()) => Ok((kind, in_use(name, "configured".into()))),
+    let perf_clock = || match perf::probe(signal) {
+        Ok(()) => Ok((TickerKind::Perf, in_use("perf", "configured".into()))),
         Err(refusal) => Err(ClockError {
-            message: format!("clock={name} is configured and the kernel refuses it: {refusal}"),
+            message: format!("clock=perf is configured and the kernel refuses it: {refusal}"),
             hint: "set clock=auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
         }),
     };
     match choice {
         ClockChoice::ThreadTimer => timer("configured".into()),
-        ClockChoice::Perf => explicit(TickerKind::Perf, "perf", perf::Notify::Signal(signal)),
-        ClockChoice::Sigtrap => explicit(TickerKind::Trap, "sigtrap", perf::Notify::Trap),
+        ClockChoice::Perf => perf_clock(),
         ClockChoice::Auto if !perf::restarts_calls() => {
             timer("perf would interrupt system calls on this architecture".into())
         }
-        ClockChoice::Auto => match perf::probe(perf::Notify::Signal(signal)) {
+        ClockChoice::Auto => match perf::probe(signal) {
             Ok(()) => {
                 Ok((TickerKind::Perf, in_use("perf", "allowed by the kernel, and independent of its tick".into())))
             }
@@ -57,10 +56,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auto_prefers_perf_at_every_rate_and_never_chooses_the_trap() {
+    fn auto_prefers_perf_at_every_rate() {
         let _turn = crate::testing::one_at_a_time();
         let name = |choice, rate_hz| choose(choice, rate_hz, libc::SIGURG).expect("timers are allowed").1.name;
-        let allowed = perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok();
+        let allowed = perf::probe(libc::SIGURG).is_ok();
         for rate_hz in [1, 100, 1_000] {
             assert_eq!(name(ClockChoice::Auto, rate_hz), if allowed { "perf" } else { "thread_timer" });
             assert_eq!(name(ClockChoice::ThreadTimer, rate_hz), "thread_timer", "a configured clock stays");

@@ -12,9 +12,6 @@ pub enum ClockChoice {
     ThreadTimer,
     /// A perf task clock for each thread, whose signal is ignored by default.
     Perf,
-    /// A perf task clock with SIGTRAP, which the kernel sends on the return to user mode. A trap that is pending
-    /// during `execve` ends the new program.
-    Sigtrap,
 }
 
 /// Settings of [`start_clocks`](crate::start_clocks).
@@ -37,7 +34,7 @@ pub struct ClockSettings {
 /// The chosen clock and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockInUse {
-    /// `thread_timer`, `perf` or `sigtrap`.
+    /// `thread_timer` or `perf`.
     pub name: &'static str,
     /// The reason for this choice, as text.
     pub reason: String,

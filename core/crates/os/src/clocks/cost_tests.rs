@@ -8,7 +8,7 @@ use spanprof_signal::{counters, Captured, HandlerContext, RawFrame, RawStack};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 fn is_allowed() -> bool {
-    super::perf::probe(super::perf::Notify::Signal(libc::SIGURG)).is_ok()
+    super::perf::probe(libc::SIGURG).is_ok()
 }
 
 /// 50 µs of CPU time: the entry and the exit of an unoptimized handler, which no statistic can contain, take up to 5 µs with cold

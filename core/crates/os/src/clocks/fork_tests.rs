@@ -75,7 +75,7 @@ fn a_hundred_children_of_a_parent_with_timers_work_unprofiled() {
 
 #[test]
 fn children_of_a_parent_with_perf_work_unprofiled() {
-    if super::perf::probe(super::perf::Notify::Signal(libc::SIGURG)).is_ok() {
+    if super::perf::probe(libc::SIGURG).is_ok() {
         assert_children_work_unprofiled(ClockChoice::Perf, 25);
     }
 }

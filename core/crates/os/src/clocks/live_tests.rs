@@ -188,7 +188,7 @@ fn timers_at_the_kernel_tick_use_most_of_its_ticks() {
 
 #[test]
 fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
-    if super::perf::probe(super::perf::Notify::Signal(libc::SIGURG)).is_ok() {
+    if super::perf::probe(libc::SIGURG).is_ok() {
         a_burning_thread_is_sampled_by(ClockChoice::Perf, 1_000, 300);
     }
 }
@@ -196,10 +196,7 @@ fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
 #[test]
 fn a_configured_perf_clock_starts_or_reports_the_kernels_error() {
     let _turn = one_at_a_time();
-    match (
-        crate::start_clocks(settings(ClockChoice::Perf, 100)),
-        super::perf::probe(super::perf::Notify::Signal(libc::SIGURG)),
-    ) {
+    match (crate::start_clocks(settings(ClockChoice::Perf, 100)), super::perf::probe(libc::SIGURG)) {
         (Ok(clocks), Ok(())) => assert_eq!(clocks.in_use().name, "perf"),
         (Err(error), Err(refusal)) => assert!(error.message.contains(&refusal), "{error}"),
         (started, probe) => panic!("started {:?}, probe {probe:?}", started.map(|c| c.in_use())),

@@ -1,23 +1,17 @@
 //! The perf task clock of one thread: a software event that counts the thread's CPU time with the precision of the
 //! high-resolution timers. `spanprof_signal::arm` arms it.
 //!
-//! The event notifies the thread in one of two ways:
-//! - [`Notify::Signal`], the default: the kernel sends an ordinary signal at the overflow, with the descriptor. The
-//!   handler restarts a call that was about to sleep (`spanprof_signal`, module `restart`).
-//! - [`Notify::Trap`]: the kernel sends SIGTRAP when the thread returns to user mode (`perf_event_attr.sigtrap`,
-//!   Linux 6.1 and later; 5.13 to 6.0 sent it at the overflow). The signal carries the slot. A trap that is pending
-//!   during `execve` ends the new program (200 of 200 on Linux 6.18). Therefore only the explicit setting
-//!   `clock=sigtrap` selects it.
+//! At an overflow the kernel sends an ordinary signal, with the descriptor. The handler restarts a call that was about to sleep
+//! (`spanprof_signal`, module `restart`).
 //!
 //! Kernel time is counted: an event that excludes it loses system calls (30 % of a program in long calls shows as 0.4
 //! %). This requires CAP_PERFMON or `kernel.perf_event_paranoid` below 2.
 
-use crate::process::info::kernel_version;
 use crate::system_calls::{self, SystemCall};
 use spanprof_signal::overflow;
 use std::io::Error;
 
-/// The kernel's `perf_event_attr`: the first version, supported by every kernel, plus the fields for traps.
+/// The kernel's `perf_event_attr`: in the size that has `sample_regs_user` and `clockid`.
 #[repr(C)]
 struct Attributes {
     kind: u32,
@@ -34,38 +28,13 @@ struct Attributes {
     sample_regs_user: u64,
     sample_stack_user: u32,
     clock: i32,
-    _unused: [u64; 3],
-    signal_data: u64,
+    _unused: [u64; 4],
 }
 
-/// The size of the version with traps. Older kernels accept it while the fields they lack are zero.
+/// Older kernels accept a larger size while the fields they lack are zero.
 const SIZE: u32 = 128;
 /// `use_clockid`: record times use `clock`. Since Linux 4.1.
 const USE_CLOCK: u64 = 1 << 25;
-const REMOVE_ON_EXEC: u64 = 1 << 36;
-const TRAP: u64 = 1 << 37;
-
-/// The first Linux version that sends a trap from task work.
-const MIN_TRAP_KERNEL: (u32, u32) = (6, 1);
-
-/// How an event notifies its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notify {
-    /// With this signal, at the overflow.
-    Signal(libc::c_int),
-    /// With SIGTRAP, on the return to user mode.
-    Trap,
-}
-
-impl Notify {
-    /// The signal number.
-    pub fn signal(self) -> libc::c_int {
-        match self {
-            Self::Signal(signal) => signal,
-            Self::Trap => libc::SIGTRAP,
-        }
-    }
-}
 
 const TYPE_SOFTWARE: u32 = 1;
 const TASK_CLOCK: u64 = 1;
@@ -87,10 +56,8 @@ pub(crate) struct PerfEvent {
     pub buffer: usize,
 }
 
-/// Opens a disabled task clock of `thread_id` that counts user and kernel time and notifies that thread. A trap
-/// carries `value`.
-pub(crate) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize) -> Result<PerfEvent, Error> {
-    let is_trap = notify == Notify::Trap;
+/// Opens a disabled task clock of `thread_id` that counts user and kernel time and sends `signal` to that thread.
+pub(crate) fn open(thread_id: u32, signal: libc::c_int, period_ns: u64) -> Result<PerfEvent, Error> {
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
         size: SIZE,
@@ -98,7 +65,7 @@ pub(crate) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
         sample_period: period_ns,
         sample_type: overflow::SAMPLE_TYPE,
         read_format: 0,
-        flags: DISABLED | EXCLUDE_HYPERVISOR | USE_CLOCK | if is_trap { REMOVE_ON_EXEC | TRAP } else { 0 },
+        flags: DISABLED | EXCLUDE_HYPERVISOR | USE_CLOCK,
         wakeup_events: 1,
         breakpoint_type: 0,
         config1: 0,
@@ -106,8 +73,7 @@ pub(crate) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
         sample_regs_user: overflow::REGISTERS,
         sample_stack_user: 0,
         clock: libc::CLOCK_MONOTONIC,
-        _unused: [0; 3],
-        signal_data: value as u64,
+        _unused: [0; 4],
     };
     let (any_cpu, no_group) = (-1, -1);
     // SAFETY: the kernel reads `size` bytes of the attributes.
@@ -129,10 +95,9 @@ pub(crate) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
     let mut id = 0u64;
     // SAFETY: the descriptor was just opened; F_SETOWN_EX reads two ints, IOC_ID writes eight bytes.
     let ready = unsafe {
-        (is_trap
-            || libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC) == 0
-                && libc::fcntl(descriptor, F_SETSIG, notify.signal()) == 0
-                && libc::fcntl(descriptor, F_SETOWN_EX, owner.as_ptr()) == 0)
+        libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC) == 0
+            && libc::fcntl(descriptor, F_SETSIG, signal) == 0
+            && libc::fcntl(descriptor, F_SETOWN_EX, owner.as_ptr()) == 0
             && libc::syscall(libc::SYS_ioctl, descriptor, IOC_ID, &raw mut id) == 0
     };
     if let Some(buffer) = ready.then(|| map_buffer(descriptor)).flatten() {
@@ -187,14 +152,11 @@ pub(crate) fn is_still_ours(event: PerfEvent) -> bool {
 }
 
 /// Whether the kernel allows counting user and kernel time of our own threads; the error gives the reason.
-pub(crate) fn probe(notify: Notify) -> Result<(), String> {
+pub(crate) fn probe(signal: libc::c_int) -> Result<(), String> {
     if !system_calls::may_use(SystemCall::PerfEventOpen) {
         return Err("perf_event_open: forbidden by the seccomp filter, which ends the process".into());
     }
-    if notify == Notify::Trap && kernel_version() < MIN_TRAP_KERNEL {
-        return Err("perf_event_open: sigtrap needs Linux 6.1 or later".into());
-    }
-    open(crate::thread_id(), notify, 1_000_000, 0).map(close).map_err(|error| {
+    open(crate::thread_id(), signal, 1_000_000).map(close).map_err(|error| {
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
         match paranoid.trim() {
             "" => format!("perf_event_open: {error}"),

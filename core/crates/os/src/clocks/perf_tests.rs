@@ -9,11 +9,7 @@ use spanprof_signal::{self_walk, Captured, HandlerContext, RawFrame, RawStack};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn is_allowed() -> bool {
-    super::perf::probe(super::perf::Notify::Signal(libc::SIGURG)).is_ok()
-}
-
-fn has_traps() -> bool {
-    super::perf::probe(super::perf::Notify::Trap).is_ok()
+    super::perf::probe(libc::SIGURG).is_ok()
 }
 
 /// Makes short sleeps and polls, 5 µs of CPU time apart. Returns how many returned EINTR, and the number of samples.
@@ -37,8 +33,8 @@ fn interrupted_calls(settings: ClockSettings) -> (usize, u64) {
 #[test]
 fn a_sample_interrupts_no_system_call() {
     let _turn = one_at_a_time();
-    for clock in [ClockChoice::Perf, ClockChoice::Sigtrap, ClockChoice::ThreadTimer] {
-        if clock == ClockChoice::ThreadTimer || is_allowed() && has_traps() {
+    for clock in [ClockChoice::Perf, ClockChoice::ThreadTimer] {
+        if clock == ClockChoice::ThreadTimer || is_allowed() {
             // Without the restart, 1 in 60 of these polls returns EINTR.
             let (interrupted, samples) = interrupted_calls(settings(clock, 10_000));
             assert_eq!(interrupted, 0, "{clock:?}, {samples} samples");
@@ -322,27 +318,4 @@ fn free_running_events_keep_the_configured_rate() {
     // One interval is used for 64 ticks. Simulated: a mean of 2,002 and a standard deviation of 103, of which the upper bound
     // allows six. Fewer samples where a hypervisor steals processors.
     assert!((750..=2_625).contains(&drained.samples), "{drained:?}");
-}
-
-#[test]
-fn a_host_breakpoint_without_a_handler_still_ends_the_process() {
-    let _turn = one_at_a_time();
-    if !has_traps() {
-        return;
-    }
-    let clocks = start(settings(ClockChoice::Sigtrap, 1_000));
-    // SAFETY: the child only raises SIGTRAP and exits.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: sends a signal to the only thread of the child, then exits.
-        unsafe {
-            libc::raise(libc::SIGTRAP);
-            libc::_exit(0);
-        }
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child created above; writes one int to a local.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGTRAP, "status {status:#x}");
-    clocks.stop();
 }

@@ -30,8 +30,6 @@ pub(crate) enum AccountingStart {
 pub(crate) enum TickerKind {
     Timer,
     Perf,
-    /// Perf with [`perf::Notify::Trap`].
-    Trap,
 }
 
 /// Parameters for opening clocks.
@@ -41,16 +39,6 @@ pub(crate) struct ClockSetup {
     pub signal: libc::c_int,
     pub period_ns: u64,
     pub inbox: &'static Inbox,
-}
-
-impl ClockSetup {
-    /// The notification of perf events.
-    fn notify(&self) -> perf::Notify {
-        match self.kind {
-            TickerKind::Trap => perf::Notify::Trap,
-            TickerKind::Timer | TickerKind::Perf => perf::Notify::Signal(self.signal),
-        }
-    }
 }
 
 struct TrackedThread {
@@ -66,8 +54,6 @@ pub(crate) struct Registry {
     tracked: HashMap<u32, TrackedThread>,
     /// Threads without a clock, and their initial accounting once they get one.
     refused: HashMap<u32, AccountingStart>,
-    /// Threads whose clock is suspended, and their CPU time that samples account for.
-    suspended: HashMap<u32, u64>,
     closing: Vec<usize>,
     open_perf_events: usize,
     /// Released slots.
@@ -85,8 +71,7 @@ const LATE_NS: u64 = 100_000_000;
 impl Registry {
     /// Opens a clock for a thread, unless it has one, is ours, or has ended.
     pub fn open(&mut self, thread_id: u32, start: AccountingStart, setup: &ClockSetup) {
-        let is_excluded = own_threads::is_own(thread_id) || self.suspended.contains_key(&thread_id);
-        if is_excluded || self.tracked.contains_key(&thread_id) {
+        if own_threads::is_own(thread_id) || self.tracked.contains_key(&thread_id) {
             return;
         }
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
@@ -135,7 +120,7 @@ impl Registry {
         let thread_id = slot.thread_id();
         let value = slot_table::signal_value(index, generation);
         if setup.kind != TickerKind::Timer && self.open_perf_events < perf::descriptor_budget() {
-            if let Ok(event) = perf::open(thread_id, setup.notify(), setup.period_ns, value) {
+            if let Ok(event) = perf::open(thread_id, setup.signal, setup.period_ns) {
                 if slot_table::set_slot_of_descriptor(event.descriptor, index) {
                     slot.set_ticker(Ticker::Perf(event.descriptor), event.id, event.buffer);
                     self.open_perf_events += 1;
@@ -172,27 +157,12 @@ impl Registry {
         self.reap();
     }
 
-    /// Closes the clock of the calling thread until [`Registry::resume`].
-    pub fn suspend(&mut self, thread_id: u32) {
-        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &slot_table::slots()[tracked.slot]) else { return };
-        self.close(thread_id);
-        self.suspended.insert(thread_id, slot.accounted_cpu_ns());
-    }
-
-    /// Reopens the clock of a suspended thread.
-    pub fn resume(&mut self, thread_id: u32, setup: &ClockSetup) {
-        if let Some(accounted_ns) = self.suspended.remove(&thread_id) {
-            self.open(thread_id, AccountingStart::Accounted(accounted_ns), setup);
-        }
-    }
-
     /// Closes all clocks, and waits up to 10 ms for handlers to leave.
     pub fn close_all(&mut self) {
         for (_, tracked) in std::mem::take(&mut self.tracked) {
             self.retire(tracked.slot);
         }
         self.refused.clear();
-        self.suspended.clear();
         for _ in 0..100 {
             self.reap();
             if self.closing.is_empty() {
@@ -298,11 +268,7 @@ impl Registry {
         if cpu_ns < slot.due_cpu_ns().saturating_add(tolerance_ns) {
             return;
         }
-        let signal = match slot.ticker() {
-            Ticker::Perf(_) => setup.notify().signal(),
-            _ => setup.signal,
-        };
-        if threads::holds_back_signal(thread_id, signal) {
+        if threads::holds_back_signal(thread_id, setup.signal) {
             return handler::account_signal_blocked(setup.inbox, slot, cpu_ns);
         }
         tracked.rearmed += 1;

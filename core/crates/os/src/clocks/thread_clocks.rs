@@ -6,7 +6,7 @@ use super::clock_choice::choose;
 use super::clock_snapshot::RunSnapshot;
 use super::clock_state::{self, shared, ClockRun, ClockState, SharedClocks};
 use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
-use super::registry::{AccountingStart, ClockSetup, TickerKind};
+use super::registry::{AccountingStart, ClockSetup};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
 use crate::memory::inboxes;
 use crate::symbols::loaded_object::pin_library;
@@ -59,9 +59,6 @@ impl Clocks {
             return Err(error(&message, "set signals=false and wall=true for wall-clock samples without signals"));
         };
         let (kind, in_use) = choose(settings.kind, settings.rate_hz, signal)?;
-        if kind == TickerKind::Trap && !handler::install(libc::SIGTRAP) {
-            return Err(error("no handler can be installed for SIGTRAP", "set clock=auto"));
-        }
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
         let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), inbox };
         state.runs += 1;
@@ -167,19 +164,6 @@ impl Clocks {
         }
     }
 
-    /// Closes the clock of the calling thread until [`Clocks::resume_current_thread`], for `exec`: a pending trap
-    /// would end the new program. A trap pending now is handled before this returns.
-    pub fn suspend_current_thread(&self) {
-        let Some((mut state, _)) = self.running() else { return };
-        state.registry.suspend(crate::thread_id());
-    }
-
-    /// Opens a clock for the calling thread again; its samples continue from their last CPU time.
-    pub fn resume_current_thread(&self) {
-        let Some((mut state, run)) = self.running() else { return };
-        state.registry.resume(crate::thread_id(), &run.setup);
-    }
-
     /// Marks the calling thread as one of ours until the value is dropped there, and blocks the host's signals in it.
     pub fn exempt_current_thread() -> OwnThread {
         let own = OwnThread::current();
@@ -199,9 +183,6 @@ impl Clocks {
     /// the signal, neither samples nor the scan timer arrive.
     pub fn check_handlers(&self) -> ClaimStatus {
         let Some((mut state, run)) = self.running() else { return ClaimStatus::Installed };
-        if run.setup.kind == TickerKind::Trap {
-            handler::install(libc::SIGTRAP);
-        }
         let outcome = signal_claim::check();
         if let ClaimStatus::Moved(signal) = outcome {
             change_clock(&mut state, ClockSetup { signal, ..run.setup });
@@ -371,9 +352,6 @@ fn scan(state: &mut ClockState, threads: Option<u64>) {
     let begun = time::current_thread_cpu_ns();
     if !crate::fault_guard_owned() {
         crate::install_fault_guard();
-    }
-    if setup.kind == TickerKind::Trap {
-        handler::install(libc::SIGTRAP);
     }
     state.registry.scan(AccountingStart::AfterStart, &setup);
     let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);

@@ -165,21 +165,6 @@ impl ProfilerHandle {
         }
     }
 
-    /// Removes the CPU clock of the calling thread until [`ProfilerHandle::resume_current_thread`]. Only needed before `exec` with
-    /// `clock=sigtrap`: a trap that is pending during `exec` kills the new program. [`ProfilerHandle::stop`] does it too.
-    pub fn suspend_current_thread(&self) {
-        if let Some(clocks) = self.session().and_then(|session| session.clocks.load_full()) {
-            clocks.suspend_current_thread();
-        }
-    }
-
-    /// Restores the CPU clock of the calling thread, after a failed `exec`.
-    pub fn resume_current_thread(&self) {
-        if let Some(clocks) = self.session().and_then(|session| session.clocks.load_full()) {
-            clocks.resume_current_thread();
-        }
-    }
-
     /// Lets SIGTERM wait for the last window again, after the program restored the default action.
     pub fn delay_termination(&self) {
         if let Some(session) = self.session().filter(|session| session.is_running()) {

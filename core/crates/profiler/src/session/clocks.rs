@@ -45,7 +45,6 @@ pub fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clo
             Clock::Auto => ClockChoice::Auto,
             Clock::ThreadTimer => ClockChoice::ThreadTimer,
             Clock::Perf => ClockChoice::Perf,
-            Clock::Sigtrap => ClockChoice::Sigtrap,
         },
         rate_hz: config.sample_rate,
         max_stack_depth: config.max_stack_depth as usize,

@@ -127,7 +127,6 @@ const MAX_UNVERIFIED_HANDLER_NS: u64 = 30_000;
 
 const POLL_IN: i32 = 1;
 const POLL_HUP: i32 = 6;
-const TRAP_PERF: i32 = 6;
 /// Minimum period of a free-running perf event; shorter periods are armed for each tick.
 const MIN_FREE_RUNNING_PERIOD_NS: u64 = 500_000;
 /// Maximum number of ticks per drawn interval of a free-running clock. Setting an interval costs more than the rest of
@@ -198,12 +197,6 @@ unsafe fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mu
         None => Forwarded::Default,
     };
     if outcome != Forwarded::Handled {
-        // SAFETY: the kernel passes a valid siginfo_t.
-        let sent = unsafe { (*info).si_code } <= 0;
-        // An unhandled breakpoint ends the process, even if SIGTRAP is ignored.
-        if signal == libc::SIGTRAP && (outcome == Forwarded::Default || !sent) {
-            guarded::apply_default_action(signal, true);
-        }
         counters::count_stray();
     }
 }
@@ -216,7 +209,7 @@ fn perf_slot_of(thread_id: u32) -> Option<(usize, &'static Slot)> {
 }
 
 fn classify(info: &SignalInfo) -> SignalSource {
-    if info.code == libc::SI_TIMER || (info.signal == libc::SIGTRAP && info.code == TRAP_PERF) {
+    if info.code == libc::SI_TIMER {
         return match slot_of_value(info.second) {
             None if info.second == restart::END_OF_RESUMED => SignalSource::EndOfResumed,
             None => SignalSource::Foreign,
@@ -224,7 +217,7 @@ fn classify(info: &SignalInfo) -> SignalSource {
             Some((index, generation)) => SignalSource::Slot { index, generation },
         };
     }
-    if info.signal != libc::SIGTRAP && (POLL_IN..=POLL_HUP).contains(&info.code) {
+    if (POLL_IN..=POLL_HUP).contains(&info.code) {
         let index = slot_of_descriptor(info.second as u32);
         return match slots().get(index) {
             Some(slot) if index != 0 && slot.thread_id() == thread_id() => {
@@ -347,8 +340,8 @@ unsafe fn tick(
     }
     // A further overflow may follow the one that interrupted the call, before or in this handler.
     let (first, last) = match &overflows {
-        Some(overflows) if signal != libc::SIGTRAP => (&overflows.first, &overflows.last),
-        _ => (&None, &None),
+        Some(overflows) => (&overflows.first, &overflows.last),
+        None => (&None, &None),
     };
     for overflow in [first, last].into_iter().flatten() {
         // SAFETY: `ucontext` is the kernel's, in the handler.
