@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::code::code_events;
-use super::events::{allocations, gc_pauses};
+use super::events::gc_pauses;
+use super::heap;
 use super::walk::{context, js_thread};
 
 /// Every type of collection (`GCType` in `v8-callbacks.h`).
@@ -15,7 +16,7 @@ const FREEING_TYPES: i32 = 7;
 pub extern "C" fn begin(isolate: usize, gc_type: i32, _flags: i32) {
     if let Some(thread) = js_thread::by_isolate(isolate) {
         if gc_type & FREEING_TYPES != 0 && thread.active_collections.load(Ordering::Relaxed) == 0 {
-            allocations::before_collection();
+            heap::before_collection();
         }
         // Read before the collector moves objects.
         if thread.active_collections.load(Ordering::Relaxed) == 0 {

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::code::code_events;
 use super::collections;
-use super::events::{allocations, block_watch, event_loop};
+use super::events::{block_watch, event_loop};
+use super::heap;
 use super::threads::{signals, stack_bounds, table_entry};
 use super::v8::{self, lookup};
 use super::walk::js_thread;
@@ -51,7 +52,7 @@ pub fn leave_current_thread() {
     let Some(thread) = js_thread::by_thread_id(spanprof_os::thread_id()) else { return };
     block_watch::end(thread);
     event_loop::end(thread);
-    allocations::end(thread);
+    heap::end(thread);
     let isolate = thread.isolate.load(Ordering::Relaxed);
     if let Some(v8) = v8::published() {
         thread.address_epoch.fetch_add(1, Ordering::Relaxed);

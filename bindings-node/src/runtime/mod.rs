@@ -7,6 +7,7 @@ mod code;
 mod collections;
 mod enrollment;
 mod events;
+mod heap;
 mod objects;
 #[cfg(any(test, feature = "record-stacks"))]
 mod record;
@@ -27,7 +28,7 @@ use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
 use crate::positions::builtin_names;
 use code::{code_events, code_map_stats, code_metadata, event_queue, synthetic_names};
-use events::{allocations, block_watch, event_loop};
+use events::{block_watch, event_loop};
 use threads::{kind_symbols, self_walks, signals};
 use v8::{lookup, node_versions, V8};
 use walk::ring_position::{self, RingPosition};
@@ -90,11 +91,11 @@ pub fn watch_event_loop(event_loop: usize) -> bool {
 /// Begins the part of the heap profile in the calling thread, which is enrolled. `env`: the addon's `napi_env`.
 pub fn begin_heap_profile(env: usize, event_loop: usize) {
     if let Some(thread) = js_thread::current() {
-        allocations::begin(thread, env, event_loop);
+        heap::begin(thread, env, event_loop);
     }
 }
 
-pub use allocations::while_waiting;
+pub use heap::while_waiting;
 
 /// Sets the duration above which a turn of an event loop is reported, on every thread; 0 turns this off.
 pub fn report_turns_longer_than(threshold_ns: u64) {
@@ -140,7 +141,7 @@ impl Runtime for NodeRuntime {
             return out.push(synthetic);
         }
         let mut map = event_queue::map().lock().unwrap_or_else(PoisonError::into_inner);
-        if allocations::resolve(frame, &mut map, out) {
+        if heap::resolve(frame, &mut map, out) {
             return;
         }
         let (address, position) = ring_position::address_and_position(frame, position);
@@ -181,7 +182,7 @@ impl Runtime for NodeRuntime {
         out.push(("node.code_listings", code_events::listings().to_string()));
         event_loop::stats(out);
         out.push(("node.self_walks", self_walks_requested().to_string()));
-        allocations::statistics(out);
+        heap::statistics(out);
         // The published copy: this runs on a JavaScript thread, and the map itself is locked by the drain.
         code_map_stats::read(out);
         let inlining = [&code_metadata::INLINING_READ, &code_metadata::INLINING_UNREAD];
@@ -241,15 +242,15 @@ impl WallRuntime for NodeRuntime {
 
 impl HeapRuntime for NodeRuntime {
     fn install_hooks(&self) -> Result<(), String> {
-        allocations::install()
+        heap::install()
     }
 
     fn sampling_changed(&self) {
-        allocations::sampling_changed();
+        heap::sampling_changed();
     }
 
     fn submit_outstanding_samples(&self) {
-        allocations::submit_outstanding();
+        heap::submit_outstanding();
     }
 }
 

@@ -1,7 +1,6 @@
-//! Samples of events that the process reports itself: allocations, pauses for garbage collection, turns of event loops. Runs on
-//! the JavaScript thread of the event.
+//! Samples of events that the process reports itself: pauses for garbage collection, turns of event loops. Runs on the JavaScript
+//! thread of the event.
 
-pub mod allocations;
 pub mod block_watch;
 pub mod event_loop;
 pub mod gc_pauses;
