@@ -2,14 +2,15 @@
 //! under a lock (`thread_info` in its sys/pal/unix/stack_overflow): at their end, and in Rust programs at their
 //! start. A parent's thread may hold that lock at the fork.
 
-use crate::{has_address_space, name_current_thread, Clocks};
+use crate::memory::mapping::ReservedAddresses;
+use crate::{name_current_thread, Clocks};
 use std::ffi::CStr;
 use std::io::Error;
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Least address space for a start: a stack, and the first allocations of the thread. The C library ends a process that has no
-/// memory for the storage of a thread that runs (see [`has_address_space`]).
+/// memory for the storage of a thread that runs (see [`ReservedAddresses`]).
 const LEAST_BYTES: usize = 8 << 20;
 
 /// A started thread. Detached when dropped.
@@ -19,6 +20,8 @@ pub struct StartedThread(libc::pthread_t);
 struct Start {
     name: &'static CStr,
     body: Box<dyn FnOnce() + Send>,
+    /// Held until the thread runs: a program that allocates meanwhile does not take the memory of its storage.
+    reserved: ReservedAddresses,
 }
 
 /// Starts a thread of the profiler: exempt from sampling, and its CPU time is the profiler's. `body` catches its own
@@ -45,10 +48,10 @@ fn start_thread(
     stack_bytes: usize,
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<StartedThread, Error> {
-    if !has_address_space(LEAST_BYTES) {
+    let Some(reserved) = ReservedAddresses::new(LEAST_BYTES) else {
         return Err(Error::from_raw_os_error(libc::ENOMEM));
-    }
-    let start = Box::into_raw(Box::new(Start { name, body }));
+    };
+    let start = Box::into_raw(Box::new(Start { name, body, reserved }));
     let mut outcome = libc::EINVAL;
     for stack_bytes in [Some(stack_bytes), None] {
         let mut thread = 0;
@@ -76,9 +79,14 @@ fn start_thread(
     Err(Error::from_raw_os_error(outcome))
 }
 
+thread_local!(static STORAGE: u8 = const { 0 });
+
 extern "C" fn run_thread(start: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: `start_thread` created it for this thread alone.
-    let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    let Start { name, body, reserved } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    drop(reserved);
+    // The first access allocates this library's part of the thread's storage, before the program can take the memory.
+    STORAGE.with(|storage| std::hint::black_box(std::ptr::from_ref(storage)));
     name_current_thread(name);
     // The payload of a panic may panic again when dropped.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {

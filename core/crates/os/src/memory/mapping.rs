@@ -21,16 +21,38 @@ fn map_as(sharing: libc::c_int, bytes: usize, name: &CStr) -> Option<*mut libc::
     Some(start)
 }
 
-/// Whether the system has this much address space for the process now. Under a limit (`ulimit -v`), a start with less would
+/// Address space that nobody else gets until the value is dropped. Under a limit (`ulimit -v`), a start with too little would
 /// succeed in part, and the C library ends the process when it has no memory for a thread's storage (glibc,
 /// elf/dl-tls.c, "cannot allocate memory for thread-local data").
-pub fn has_address_space(bytes: usize) -> bool {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: maps new anonymous memory, untouched, and unmaps exactly that.
-    unsafe {
-        let start = libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
-        start != libc::MAP_FAILED && libc::munmap(start, bytes) == 0
+pub(crate) struct ReservedAddresses {
+    start: *mut libc::c_void,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and any thread may unmap it.
+unsafe impl Send for ReservedAddresses {}
+
+impl ReservedAddresses {
+    /// Reserves `bytes`; `None` where the system has less for the process.
+    pub fn new(bytes: usize) -> Option<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: maps new anonymous memory, which nothing touches.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        (start != libc::MAP_FAILED).then_some(Self { start, bytes })
     }
+}
+
+impl Drop for ReservedAddresses {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly the mapping of `new`.
+        unsafe { libc::munmap(self.start, self.bytes) };
+    }
+}
+
+/// Whether the system has this much address space for the process now.
+pub fn has_address_space(bytes: usize) -> bool {
+    ReservedAddresses::new(bytes).is_some()
 }
 
 /// Names anonymous memory. Kernels without the feature return an error without effect.
