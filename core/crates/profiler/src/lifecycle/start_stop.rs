@@ -109,6 +109,7 @@ impl Session {
             safe_mode,
             losses_before,
             cpu_before_ns,
+            cpu_quota: spanprof_os::cpu_quota(),
             begun: Instant::now(),
         });
         session.start_threads()?;

@@ -106,6 +106,8 @@ pub(crate) struct Session {
     pub losses_before: Vec<(DropReason, u64)>,
     /// CPU time of the process, and of the profiler's threads, before this run.
     pub cpu_before_ns: [u64; 2],
+    /// CPU quota at the start of this run, in processors, if limited: of the wall sampler, and of the period that its profiles declare.
+    pub cpu_quota: Option<f64>,
     pub begun: Instant,
 }
 

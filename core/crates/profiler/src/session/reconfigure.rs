@@ -234,7 +234,8 @@ impl Session {
             };
             let counters = self.counters.clone();
             let demand = self.wall_demand();
-            *wall = Some(wall_thread::spawn(self.runtime.clone(), capture, self.inbox, counters, demand)?);
+            *wall =
+                Some(wall_thread::spawn(self.runtime.clone(), capture, self.inbox, counters, self.cpu_quota, demand)?);
         } else if let Some(running) = &*wall {
             running.set_demand(self.wall_demand());
         }

@@ -106,6 +106,7 @@ impl WallSampler {
         capture: CaptureOtherFn,
         inbox: &'static Inbox,
         counters: Arc<Counters>,
+        processors: Option<f64>,
     ) -> Self {
         let seed = u64::from_le_bytes(spanprof_os::random::bytes());
         Self {
@@ -116,7 +117,7 @@ impl WallSampler {
             random: Sequence::new(seed),
             pace: Pace::new(spanprof_os::monotonic_ns()),
             process_cpu_ns: spanprof_os::process_cpu_ns,
-            processors: spanprof_os::cpu_quota(),
+            processors,
             has_moved: false,
             threads: Vec::new(),
             pending: BTreeMap::new(),

@@ -98,7 +98,7 @@ impl Ticks {
     fn with(runtime: SelfWalkRuntime) -> Self {
         let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
         let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
-        let mut sampler = WallSampler::new(Arc::new(runtime), walk_when_running, inbox, Arc::default());
+        let mut sampler = WallSampler::new(Arc::new(runtime), walk_when_running, inbox, Arc::default(), None);
         sampler.pace = Pace::new(0);
         // The process uses the CPU, so the interval does not grow.
         sampler.process_cpu_ns = || TICK_CPU_NS.fetch_add(1_000_000_000, Ordering::Relaxed);
@@ -288,6 +288,7 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
         walk_when_running,
         inbox,
         Arc::default(),
+        None,
         WallDemand { config: Arc::new(config), for_collections: false },
     )
     .unwrap();
@@ -463,9 +464,15 @@ fn threads_alone_need_no_ticks() {
         Captured::Walked
     };
     let config = Config { threads: true, wall_rate: Some(1000), ..Config::default() };
-    let thread =
-        spawn(runtime, walk, inbox, Arc::default(), WallDemand { config: Arc::new(config), for_collections: false })
-            .unwrap();
+    let thread = spawn(
+        runtime,
+        walk,
+        inbox,
+        Arc::default(),
+        None,
+        WallDemand { config: Arc::new(config), for_collections: false },
+    )
+    .unwrap();
     let control = thread.control();
     let timeout = Duration::from_secs(20);
     control.release(timeout, false);

@@ -80,13 +80,14 @@ pub(crate) fn spawn(
     capture: CaptureOtherFn,
     inbox: &'static Inbox,
     counters: Arc<Counters>,
+    processors: Option<f64>,
     demand: WallDemand,
 ) -> std::io::Result<WallThread> {
     let requests =
         WallRequests { demand, stop: false, releases: 0, released: 0, live_threads: false, on_demand: false };
     let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
     let own_control = control.clone();
-    let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
+    let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone(), processors);
     let thread = spanprof_os::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
         let mut cpu_ns = 0;
         let sampling = std::panic::AssertUnwindSafe(|| {

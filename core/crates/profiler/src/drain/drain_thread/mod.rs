@@ -119,7 +119,7 @@ struct DrainThread<'a> {
 impl<'a> DrainThread<'a> {
     fn new(session: &'a Session, config: &Config) -> Self {
         let engine = Engine::new(
-            engine_settings(config, spanprof_os::cpu_quota()),
+            engine_settings(config, session.cpu_quota),
             system_access(),
             session.runtime.clone(),
             session.resource.clone(),
@@ -387,7 +387,7 @@ impl<'a> DrainThread<'a> {
     /// Applies a change between the samples before and after its position.
     fn reconfigure(&mut self, change: &ConfigChange) {
         self.drain_up_to(change.position);
-        let settings = engine_settings(&change.config, spanprof_os::cpu_quota());
+        let settings = engine_settings(&change.config, self.session.cpu_quota);
         if let Some((run_number, account)) = change.ended_clocks {
             self.follow_account(run_number);
             self.engine.add_unattributed_at_end(account.unattributed_ns(), spanprof_os::monotonic_ns());
