@@ -84,17 +84,17 @@ const fn plain(name: &'static str, key: Option<&'static str>, types: &'static [K
 }
 
 /// CPU time.
-pub const CPU: ProfileKind = ProfileKind {
+pub static CPU: ProfileKind = ProfileKind {
     counted: Some(("samples", "count")),
     pyroscope: pyroscope("process_cpu", None),
     ..plain("cpu", Some("cpu"), &[value(1, "cpu", NS)])
 };
 
 /// Wall-clock time.
-pub const WALL: ProfileKind = plain("wall", Some("wall"), &[value(0, "wall", NS)]);
+pub static WALL: ProfileKind = plain("wall", Some("wall"), &[value(0, "wall", NS)]);
 
 /// Objects in use.
-pub const IN_USE: ProfileKind = ProfileKind {
+pub static IN_USE: ProfileKind = ProfileKind {
     period_type: ("memory", "bytes"),
     pyroscope: pyroscope("memory", Some(("space", "bytes"))),
     is_gauge: true,
@@ -102,14 +102,14 @@ pub const IN_USE: ProfileKind = ProfileKind {
 };
 
 /// Allocations.
-pub const ALLOCATIONS: ProfileKind = ProfileKind {
+pub static ALLOCATIONS: ProfileKind = ProfileKind {
     period_type: ("memory", "bytes"),
     pyroscope: pyroscope("memory", Some(("space", "bytes"))),
     ..plain("allocs", Some("heap"), &[value(0, "alloc_space", "bytes"), value(1, "alloc_objects", "count")])
 };
 
 /// Waits for locks.
-pub const LOCK: ProfileKind = ProfileKind {
+pub static LOCK: ProfileKind = ProfileKind {
     default_index: 1,
     period_type: ("mutex", "count"),
     pyroscope: pyroscope("mutex", Some(("contentions", "count"))),
@@ -117,16 +117,16 @@ pub const LOCK: ProfileKind = ProfileKind {
 };
 
 /// Time for which an event loop was blocked.
-pub const EVENT_LOOP: ProfileKind = plain("event_loop_lag", None, &[value(0, "event_loop_lag", NS)]);
+pub static EVENT_LOOP: ProfileKind = plain("event_loop_lag", None, &[value(0, "event_loop_lag", NS)]);
 
 /// Time off the CPU.
-pub const OFF_CPU: ProfileKind = plain("off_cpu", Some("off_cpu"), &[value(0, "off_cpu", NS)]);
+pub static OFF_CPU: ProfileKind = plain("off_cpu", Some("off_cpu"), &[value(0, "off_cpu", NS)]);
 
 /// Pauses for garbage collection.
-pub const GC: ProfileKind = plain("gc", Some("gc"), &[value(0, "gc", NS)]);
+pub static GC: ProfileKind = plain("gc", Some("gc"), &[value(0, "gc", NS)]);
 
 /// Threads by their stacks at one moment.
-pub const THREADS: ProfileKind = ProfileKind {
+pub static THREADS: ProfileKind = ProfileKind {
     pyroscope: Some(PyroscopeNames {
         series: "goroutine",
         sample_type: Some(("goroutine", "count")),
@@ -137,7 +137,7 @@ pub const THREADS: ProfileKind = ProfileKind {
 };
 
 /// All kinds. Of several kinds, the first of these is shown by default.
-pub const ALL: [&ProfileKind; 9] = [&CPU, &WALL, &IN_USE, &ALLOCATIONS, &LOCK, &EVENT_LOOP, &OFF_CPU, &GC, &THREADS];
+pub static ALL: [&ProfileKind; 9] = [&CPU, &WALL, &IN_USE, &ALLOCATIONS, &LOCK, &EVENT_LOOP, &OFF_CPU, &GC, &THREADS];
 
 /// The kind of a type; `None` for types of other profilers.
 pub fn of_type(type_name: &str) -> Option<&'static ProfileKind> {
