@@ -4,6 +4,16 @@ use serde_json::Value;
 
 use super::Violation;
 
+/// What a binding for another language uses. Recorded stacks are an optional dependency of builds that record.
+const OF_BINDINGS: [&str; 6] = [
+    "spanprof-signal",
+    "spanprof-os",
+    "spanprof-aggregate",
+    "spanprof-config",
+    "spanprof-profiler",
+    "spanprof-recorded-stack",
+];
+
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
 const MAY_USE: [(&str, &[&str]); 17] = [
     ("spanprof-signal", &[]),
@@ -50,29 +60,9 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "spanprof-recorded-stack",
         ],
     ),
-    (
-        "spanprof-java",
-        &[
-            "spanprof-signal",
-            "spanprof-os",
-            "spanprof-aggregate",
-            "spanprof-config",
-            "spanprof-profiler",
-            "spanprof-recorded-stack",
-        ],
-    ),
+    ("spanprof-java", &OF_BINDINGS),
     ("spanprof-java-opener", &["spanprof-signal"]),
-    (
-        "spanprof-node",
-        &[
-            "spanprof-signal",
-            "spanprof-os",
-            "spanprof-aggregate",
-            "spanprof-config",
-            "spanprof-profiler",
-            "spanprof-recorded-stack",
-        ],
-    ),
+    ("spanprof-node", &OF_BINDINGS),
     ("spanprof-cli", &["spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-os", "spanprof-profile", "spanprof-read", "spanprof-export"]),
