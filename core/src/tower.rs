@@ -20,8 +20,8 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
-use spanprof_profiler::pull::{HttpRequest, HttpResponse, PullTransport, MAX_BODY_BYTES, PULL_PREFIX};
-use spanprof_profiler::ProfilerHandle;
+use spanprof_profiler::binding;
+use spanprof_profiler::pull::{HttpRequest, HttpResponse, MAX_BODY_BYTES, PULL_PREFIX};
 
 /// Stack size of a pull's thread, which encodes profiles.
 const STACK_BYTES: usize = 512 * 1024;
@@ -34,7 +34,7 @@ impl PprofService {
     /// A service. The profiler may be started later: until then it responds with status 503. Profiles since the start begin with
     /// `start`, or with the next window of a profiler that runs.
     pub fn new() -> Self {
-        spanprof_profiler::binding::serve_pulls();
+        binding::serve_pulls();
         Self(())
     }
 }
@@ -148,10 +148,7 @@ impl PendingPull {
         let pull = move || {
             let mut completion = CompleteOnDrop(own, None);
             let has_left = || completion.0.has_left.load(Ordering::Relaxed);
-            completion.1 = Some(match ProfilerHandle::running() {
-                Some(profiler) => profiler.pull(&request, PullTransport::Framework, &has_left),
-                None => HttpResponse::refusal(503, "the profiler is not running"),
-            });
+            completion.1 = Some(binding::pull(&request, &has_left));
         };
         if let Err(error) = spanprof_os::start_own_thread(c"spanprof-pull", STACK_BYTES, pull) {
             state.complete(HttpResponse::refusal(503, &format!("no thread for the pull: {error}")));

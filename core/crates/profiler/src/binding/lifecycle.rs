@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lifecycle::request;
+use crate::pull::answer::answer;
 use crate::pull::{HttpRequest, HttpResponse, PullTransport};
 use crate::{CapturedProfile, ProfilerHandle, RequestEnd};
 use spanprof_aggregate::context::{ContextRow, Link};
@@ -47,12 +48,7 @@ pub fn serve_pulls() {
 /// Answers a request for a profile (`/debug/pprof/…`) that the program's web framework received. Blocks for the duration that it
 /// requests: call it on a thread that may block. `has_left` reports whether the client has left.
 pub fn pull(request: &HttpRequest, has_left: &dyn Fn() -> bool) -> HttpResponse {
-    match ProfilerHandle::running() {
-        Some(profiler) => profiler.pull(request, PullTransport::Framework, has_left),
-        None => {
-            HttpResponse { status: 503, body: b"the profiler is not running\n".to_vec(), ..HttpResponse::default() }
-        }
-    }
+    answer(request, PullTransport::Framework, has_left)
 }
 
 /// Changes keys of the running profiler; false when none runs.

@@ -12,9 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::host_log::{log, LogLevel};
-use crate::http::message::{HttpRequest, HttpResponse};
-use crate::pull::answer::answer;
-use crate::pull::PullTransport;
 use crate::session::current::{current_session, with_lifecycle_lock, CURRENT, LIFECYCLE_LOCK};
 use crate::session::{Inherited, Session};
 use crate::stats::Stats;
@@ -122,16 +119,6 @@ impl ProfilerHandle {
         match self.session() {
             Some(session) => session.replace_running(|running| running.changed(&patch.0, &source)),
             None => self.config.patched(&patch.0, &source).map(drop),
-        }
-    }
-
-    /// Answers a request for a profile; blocks for the duration that it requests. `has_left` reports whether the client has
-    /// left, which ends the collection early.
-    #[doc(hidden)]
-    pub fn pull(&self, request: &HttpRequest, transport: PullTransport, has_left: &dyn Fn() -> bool) -> HttpResponse {
-        match self.session() {
-            Some(_) => answer(request, transport, has_left),
-            None => HttpResponse::refusal(503, "the profiler is not running"),
         }
     }
 
