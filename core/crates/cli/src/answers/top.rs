@@ -1,25 +1,33 @@
 //! The answer of `top`, as text and as JSON.
 
 use serde_json::{Map, Value};
-use spanprof_read::query::{TopRow, TopTable, Weight};
+use spanprof_read::query::{FunctionLine, TopRow, TopTable, Weight};
 
 use super::function::{function_members, function_text};
 use crate::quantity::{format_quantity, format_share};
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
 pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
-    let rows = table.rows.iter().take(limit).map(|row| {
-        let mut members = function_members(&row.at);
-        members.extend([("flat".to_owned(), row.weight.flat.into()), ("cum".to_owned(), row.weight.cum.into())]);
-        Value::Object(members)
-    });
+    let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(&row.at, row.weight)));
+    table_members(table, table.rows.len(), rows.collect())
+}
+
+/// The members of one row.
+pub(crate) fn row_members(at: &FunctionLine, weight: Weight) -> Map<String, Value> {
+    let mut members = function_members(at);
+    members.extend([("flat".to_owned(), weight.flat.into()), ("cum".to_owned(), weight.cum.into())]);
+    members
+}
+
+/// The members of a table with `functions` rows of which `rows` are shown.
+pub(crate) fn table_members(table: &TopTable, functions: usize, rows: Value) -> Map<String, Value> {
     Map::from_iter([
         ("type".to_owned(), table.type_name.as_str().into()),
         ("unit".to_owned(), table.unit.as_str().into()),
         ("total".to_owned(), table.total.into()),
         ("stacks".to_owned(), table.samples.into()),
-        ("functions".to_owned(), table.rows.len().into()),
-        ("rows".to_owned(), rows.collect()),
+        ("functions".to_owned(), functions.into()),
+        ("rows".to_owned(), rows),
     ])
 }
 

@@ -12,22 +12,23 @@ use hyper::{Request, StatusCode};
 use serde_json::{json, Map, Value};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::{is_gauge_type, transform, ProfilesData};
-use spanprof_read::query::{self, Filter, Granularity};
+use spanprof_read::query::{self, Filter, Granularity, TopTable};
 
 use super::comparison;
 use super::directory;
 use super::reply::{self, Reply};
 use super::state::ServerState;
 use super::store::QueryResult;
+use super::top::{self, TopRequest};
 use super::window::StoredWindow;
-use crate::answers::{self, LEFT_OUT_HEADER};
+use crate::answers::LEFT_OUT_HEADER;
 use crate::detail::Detail;
 use crate::gzip::gzip;
 use crate::moment::unix_ns;
 use crate::{query_string, selection};
 
 const JSON: &str = "application/json";
-/// Rows of a top table when the request has no limit.
+/// Rows of a list when the request has no limit.
 const DEFAULT_ROWS: usize = 200;
 const TIMELINE_STEPS: u64 = 120;
 /// Smaller responses are not compressed.
@@ -86,7 +87,7 @@ pub(crate) async fn respond(state: &Arc<ServerState>, path: &str, request: &Requ
 /// Rejects unknown parameters: a misspelt filter would otherwise be ignored.
 fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (StatusCode, String)> {
     let own: &[&str] = match path {
-        "/api/top" => &["limit", "native"],
+        "/api/top" => &top::PARAMETERS,
         "/api/traces" => &["limit"],
         "/api/flamegraph" => &["native"],
         "/api/profile" => &["format", "detail"],
@@ -128,7 +129,19 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/timeline" => timeline(summaries(&windows(state, &filter), &filter), &filter),
         "/api/windows" => window_list(&windows(state, &filter)),
         "/api/stats" => stats(state),
-        "/api/top" => top(&stacks(), &filter, has_native, limit()?),
+        "/api/top" => {
+            let request = TopRequest::parse(|name| parameter(name).map(str::to_owned))
+                .map_err(|message| (StatusCode::BAD_REQUEST, message))?;
+            let result = stacks();
+            let beside = request.beside_filter(&filter).map(|filter| {
+                let result = state.store.query(&filter, Detail::Stacks);
+                top_table(&result, &filter, has_native)
+            });
+            let table = top_table(&result, &filter, has_native);
+            let mut members = request.members(&table, beside.as_ref());
+            members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
+            with_completeness(members, &result)
+        }
         "/api/traces" => traces(&stacks(), &filter, limit()?),
         "/api/flamegraph" => {
             let bytes = flame(&stacks(), &filter, has_native).into_bytes();
@@ -292,12 +305,9 @@ fn shown(result: &QueryResult, has_native: bool) -> Cow<'_, ProfilesData> {
     data
 }
 
-fn top(result: &QueryResult, filter: &Filter, has_native: bool, limit: usize) -> Value {
+fn top_table(result: &QueryResult, filter: &Filter, has_native: bool) -> TopTable {
     let data = shown(result, has_native);
-    let table = query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function);
-    let mut members = answers::top::members(&table, limit);
-    members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
-    with_completeness(members, result)
+    query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
 }
 
 fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Value {

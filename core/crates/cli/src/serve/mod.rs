@@ -7,6 +7,7 @@ mod comparison;
 mod connection;
 mod directory;
 mod intake;
+mod name_search;
 mod otlp_grpc;
 mod otlp_http;
 mod page;
@@ -20,6 +21,7 @@ mod slots;
 mod spans;
 mod state;
 mod store;
+mod top;
 mod window;
 
 use std::future::Future;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use serde_json::Value;
 
 use crate::client::{get, http, post};
 use crate::fixture::{
@@ -71,6 +72,87 @@ fn the_top_table_adds_up_and_keeps_its_order() {
         top.contains(r#""rows":[{"function":"price","file":"/srv/checkout/app.py","frame_type":"cpython","flat":800000000,"cum":800000000},{"function":"render""#),
         "{top}"
     );
+}
+
+#[test]
+fn the_top_table_is_searched_sorted_and_paged_over_all_functions() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    let names: Vec<String> = (0..400).map(|number| format!("step{number:03}")).chain(["Needle".to_owned()]).collect();
+    let stacks: Vec<[&str; 2]> = names.iter().map(|name| ["main", name]).collect();
+    let samples: Vec<_> = stacks
+        .iter()
+        .enumerate()
+        .map(|(nth, stack)| TestSample(stack, (500 - nth as i64) * 10_000_000, &[], 0))
+        .collect();
+    assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", "cpu", &samples))).status, 200);
+    let top = |query: &str| -> Value {
+        let response = get(&serve.http, &format!("/api/top?{query}"));
+        assert_eq!(response.status, 200, "{}", response.text());
+        serde_json::from_str(&response.text()).unwrap()
+    };
+    let rows = |query: &str| {
+        let top = top(query);
+        let rows = top["rows"].as_array().unwrap().iter();
+        let names: Vec<String> = rows.map(|row| row["function"].as_str().unwrap().to_owned()).collect();
+        (top["functions"].as_u64().unwrap(), top["matching"].as_u64().unwrap(), names.join(" "))
+    };
+    let expected = |matching, names: &str| (402, matching, names.to_owned());
+    assert_eq!(rows("limit=2"), expected(402, "step000 step001"));
+    assert_eq!(rows("limit=2&sort=cum"), expected(402, "main step000"));
+    assert_eq!(rows("limit=3&sort=function"), expected(402, "main Needle step000"));
+    assert_eq!(rows("limit=2&offset=399"), expected(402, "step399 Needle"));
+    assert_eq!(rows("limit=2&offset=9999"), expected(402, ""));
+    assert_eq!(rows("search=needle"), expected(1, "Needle"));
+    assert_eq!(rows("search=APP.PY&limit=1"), expected(402, "step000"));
+    assert_eq!(rows("search=/^STEP[0-3]..$/&limit=1&offset=1"), expected(400, "step001"));
+    assert_eq!(rows("search=/(/"), expected(0, ""));
+}
+
+#[test]
+fn the_top_table_has_a_second_type_beside_the_first() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    let old = [("age", "old")];
+    for data in [
+        window(
+            "checkout",
+            "inuse_space",
+            &[
+                TestSample(&["main", "cache"], 3_000, &old, 0),
+                TestSample(&["main", "pool"], 1_000, &[("age", "young")], 0),
+            ],
+        ),
+        window(
+            "checkout",
+            "alloc_space",
+            &[TestSample(&["main", "cache"], 10_000, &[], 0), TestSample(&["main", "parse"], 90_000, &[], 0)],
+        ),
+    ] {
+        assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
+    }
+    let top = |query: &str| -> Value {
+        let path = format!("/api/top?type=inuse_space&label=age%3Dold&beside=alloc_space{query}");
+        serde_json::from_str(&get(&serve.http, &path).text()).unwrap()
+    };
+    let rows = |query: &str| -> Vec<String> {
+        let numbers = ["flat", "cum", "beside_flat", "beside_cum"];
+        let row = |row: &Value| {
+            format!("{} {:?}", row["function"].as_str().unwrap(), numbers.map(|name| row[name].as_i64().unwrap()))
+        };
+        top(query)["rows"].as_array().unwrap().iter().map(row).collect()
+    };
+    let [cache, main, parse] =
+        ["cache [3000, 3000, 10000, 10000]", "main [0, 3000, 0, 100000]", "parse [0, 0, 90000, 90000]"];
+    assert_eq!(rows(""), [cache, main, parse]);
+    assert_eq!(rows("&sort=beside_flat"), [parse, cache, main]);
+    assert_eq!(rows("&sort=beside_cum"), [main, parse, cache]);
+    assert_eq!(rows("&sort=beside_cum&search=parse"), [parse]);
+    let table = top("");
+    assert_eq!(table["beside"].to_string(), r#"{"type":"alloc_space","unit":"nanoseconds","total":100000}"#);
+    assert_eq!((table["total"].as_i64(), table["functions"].as_i64()), (Some(3_000), Some(3)));
+    let refused = get(&serve.http, "/api/top?sort=beside_flat");
+    assert!(refused.status == 400 && refused.text().contains("expected flat, cum or function"), "{}", refused.text());
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! The search of the page: by name and file of functions, without case. `flamegraph.js` has the same rules.
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// Text, or an expression that is written as `/expression/`.
+pub(super) enum NameSearch {
+    Text(String),
+    Expression(Regex),
+}
+
+impl NameSearch {
+    /// `None` for blank text, which selects everything. An invalid expression is searched as text: it may be incomplete.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let inner = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')).filter(|inner| !inner.is_empty());
+        let expression = inner.and_then(|inner| RegexBuilder::new(inner).case_insensitive(true).build().ok());
+        match expression {
+            Some(expression) => Some(Self::Expression(expression)),
+            None => (!text.is_empty()).then(|| Self::Text(text.to_lowercase())),
+        }
+    }
+
+    /// Whether the name or the file of a function matches.
+    pub(super) fn matches(&self, name: &str, file: &str) -> bool {
+        let is_match = |text: &str| match self {
+            Self::Text(searched) => text.to_lowercase().contains(searched),
+            Self::Expression(expression) => expression.is_match(text),
+        };
+        is_match(name) || (!file.is_empty() && is_match(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_expressions_match_names_and_files_without_case() {
+        let matches = |text: &str| NameSearch::parse(text).map(|search| search.matches("Cart.price", "/srv/Shop.java"));
+        for text in ["price", " PRICE ", "shop.JAVA", "/^cart[.]/", "/[.]java$/", "/srv/"] {
+            assert_eq!(matches(text), Some(true), "{text}");
+        }
+        for text in ["prices", "/^price/", "/(/", "//"] {
+            assert_eq!(matches(text), Some(false), "{text}");
+        }
+        assert_eq!((matches(""), matches("  ")), (None, None));
+    }
+}
