@@ -1,88 +1,96 @@
 /* The view Compare: the selection of the page against a baseline, as a table and a flame graph of significant changes. */
 
-const BASELINES = { previous: "Same length before", hour: "One hour before", day: "One day before", week: "One week before", same: "Same time" };
 const SHIFTS_MS = { hour: 3600e3, day: 86400e3, week: 7 * 86400e3 };
-let diffFlamegraph = null;
 
-function readComparison(query) {
-  state.base = Object.hasOwn(BASELINES, query.get("base")) ? query.get("base") : "previous";
-  state.baseLabels = query.get("baseline") || "";
-  state.absolute = query.get("absolute") === "1";
+/** The range that is compared: that of the selected windows. */
+function comparedRange() {
+  return shownWindows() || [state.from ? milliseconds(state.from, now) : now - 3600e3, state.to ? milliseconds(state.to, now) : now];
 }
-function writeComparison(query) {
-  if (state.base !== "previous") query.set("base", state.base);
-  if (state.baseLabels) query.set("baseline", state.baseLabels);
-  if (state.absolute) query.set("absolute", "1");
+/** The chosen baseline, else the time before where it has profiles, else the first half of the range. */
+function baseline() {
+  if (state.base) return state.base;
+  if (state.baseLabels) return "same";
+  const [from, to] = comparedRange();
+  const first = Math.min(...(responses.services?.data?.services || []).map((service) => service.from_ms));
+  return first <= from - (to - from) / 2 ? "previous" : "half";
 }
-
-/** The query of /api/diff. Ranges have ends, so that a baseline of the same length exists. */
 function comparisonQuery() {
-  const query = selection(false);
+  const query = filterOf(state, now);
+  query.set("limit", "500");
   if (state.baseLabels) query.set("baseline", "{" + state.baseLabels + "}");
   if (!state.absolute) query.set("normalize", "1");
-  if (state.base === "same") return query;
-  const from = Math.floor(state.from ? milliseconds(state.from) : shownRange[0]);
-  const to = Math.ceil(state.to ? milliseconds(state.to) : Math.max(now, shownRange[1]));
-  const shift = state.base === "previous" ? to - from : SHIFTS_MS[state.base];
-  for (const [name, value] of [["from", from], ["to", to], ["baseline_from", from - shift], ["baseline_to", to - shift]]) query.set(name, String(value));
+  const base = baseline();
+  if (base === "same") return query;
+  const [from, to] = comparedRange();
+  const middle = Math.round((from + to) / 2);
+  const shift = base === "previous" ? to - from : SHIFTS_MS[base];
+  // Windows that overlap a border would be on both sides; their ends are rounded to milliseconds.
+  const ranges = base === "half" ? { from: middle, to, baseline_from: from, baseline_to: middle }
+    : { from: from + 1, to, baseline_from: from - shift, baseline_to: to - shift };
+  for (const [name, value] of Object.entries(ranges)) query.set(name, String(value));
   return query;
 }
 
-async function compare(mine) {
-  showComparisonForm();
-  const found = await request("diff", comparisonQuery() + "&limit=500");
-  if (mine !== round) return;
-  showComparison(found);
+function Compare() {
+  return h("section", { ...paneAttributes("compare", "compare"), class: paneClass("compare", "") }, h(CompareForm), h(ChangeTable), h(DiffFlamePane));
 }
 
-function showComparisonForm() {
-  byId("base").replaceChildren(...Object.entries(BASELINES).map(([value, words]) => element("option", { value }, words)));
-  byId("base").value = state.base;
-  if (document.activeElement !== byId("base-labels")) byId("base-labels").value = state.baseLabels;
-  byId("shares").checked = !state.absolute;
+function CompareForm() {
+  const { data } = responses.compare || {};
+  const submit = (event) => {
+    event.preventDefault();
+    change({ baseLabels: event.currentTarget.elements["base-labels"].value.trim() });
+  };
+  const check = (id, name, words) => h("label", { class: "field" },
+    h("input", { id, type: "checkbox", checked: name === "absolute" ? !state.absolute : state[name],
+      onChange: () => change({ [name]: !state[name] }, name === "absolute" ? {} : { loads: [] }) }), h("span", {}, words));
+  return h("form", { id: "compare-form", class: "compare-form", onSubmit: submit },
+    h("label", { class: "field" }, h("span", {}, "Baseline"), h("select", { id: "base", value: baseline(), onChange: (event) => change({ base: event.target.value }) },
+      Object.entries(BASELINES).map(([value, words]) => h("option", { value }, words)))),
+    h("label", { class: "field" }, h("span", {}, "with"), h("input", { id: "base-labels", name: "base-labels", list: "suggestions", autocomplete: "off",
+      spellcheck: false, defaultValue: state.baseLabels, placeholder: "service.version=1.2", "aria-label": "Labels of the baseline, separated by commas" })),
+    check("shares", "absolute", "Compare shares"), check("all-changes", "allChanges", "All changes"),
+    data && h("p", { id: "compare-basis" }, h("b", {}, amount(data.baseline_total, data.unit) + " → " + amount(data.comparison_total, data.unit)), "; " + data.basis + "."));
 }
-byId("base").addEventListener("change", (event) => { state.base = event.target.value; load(); });
-byId("shares").addEventListener("change", (event) => { state.absolute = !event.target.checked; load(); });
-byId("all-changes").addEventListener("change", () => { if (lastComparison) showComparison(lastComparison); });
-byId("compare-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  state.baseLabels = byId("base-labels").value.trim();
-  load();
-});
 
-let lastComparison = null;
-function showComparison(found) {
-  lastComparison = found;
-  const signed = (value) => (value > 0 ? "+" : "") + amount(value, found.unit);
-  const percent = (fraction) => (fraction > 0 ? "+" : "") + (100 * fraction).toFixed(1) + "%";
-  const leftOut = found.windows_left_out ? " " + found.windows_left_out + " older windows left out: narrow the range." : "";
-  byId("compare-basis").textContent = amount(found.baseline_total, found.unit) + " → " + amount(found.comparison_total, found.unit) + "; " + found.basis + "." + leftOut;
-  const showsAll = byId("all-changes").checked || found.tested === 0;
-  const rows = found.rows.filter((row) => row.significant || showsAll);
-  const lines = rows.slice(0, 300).map((row) => {
-    const [before, after] = [row.baseline.flat, row.comparison.flat];
-    const change = before === after ? "–" : before === 0 ? "new" : after === 0 ? "gone" : percent(after / before - 1);
-    // The end of an interval is absent where it is infinite.
-    const end = (value) => (value === null ? "∞" : percent(value));
-    const interval = row.growth ? end(row.growth.low) + " … " + end(row.growth.high) : "–";
-    return element("tr", { class: row.significant ? (after > before ? "grew" : "shrank") : null },
-      element("td", { class: "number" }, amount(before, found.unit)), element("td", { class: "number" }, amount(after, found.unit)),
-      element("td", { class: "number change" }, change, element("small", {}, signed(after - before))), element("td", { class: "number" }, interval),
-      element("td", { class: "name", title: row.function + "\n" + row.file }, element("div", {}, row.function || "(no name)"), element("small", {}, "\u200e" + row.file)));
+/** Values of a comparison of shares, back in the amounts of their side. */
+function comparedAmounts(data) {
+  const isScaled = !state.absolute && data.comparison_total > 0 && data.baseline_total > 0;
+  const scale = isScaled ? data.comparison_total / data.baseline_total : 1;
+  return { before: (value) => amount(value, data.unit), after: (value) => amount(value * scale, data.unit) };
+}
+
+function ChangeTable() {
+  const { data, error } = responses.compare || {};
+  if (!data) return h("div", { class: "pane" }, error && h(PaneError, { error }));
+  const showsAll = state.allChanges || data.tested === 0;
+  const { before, after } = comparedAmounts(data);
+  // The end of an interval is absent where it is infinite.
+  const end = (value) => (value === null ? "∞" : Math.abs(value) >= 100 ? (value > 0 ? "+" : "−") + "9,999%" : signed(value));
+  const interval = (growth) => (growth ? end(growth.low) + " … " + end(growth.high) : "–");
+  const functions = data.rows.filter((row) => row.significant || showsAll).slice(0, 300).map((row) => {
+    const { baseline: old, comparison: current } = row;
+    const change = current.flat === old.flat ? "–" : old.cum === 0 ? "new" : current.cum === 0 ? "gone"
+      : old.flat === 0 ? "from 0" : current.flat === 0 ? "to 0" : signed(current.flat / old.flat - 1);
+    return h("tr", { class: (row.significant ? (current.flat > old.flat ? "grew" : "shrank") : "") + (row.function === state.chosen ? " chosen" : ""), ...pressable(() => choose(row.function)) },
+      h("td", { class: "number" }, before(old.flat)), h("td", { class: "number" }, after(current.flat)),
+      h("td", { class: "number change" }, change), h("td", { class: "number interval" }, interval(row.growth)),
+      h(NameCell, { name: row.function, file: row.file, line: row.line }));
   });
-  const paths = [["new", found.new_paths], ["vanished", found.vanished_paths]].flatMap(([kind, paths]) =>
-    paths.filter((path) => path.significant || showsAll).slice(0, 50).map((path) => element("tr", { class: kind === "new" ? "grew" : "shrank" },
-      element("td", { class: "number" }, kind === "new" ? "0" : amount(path.cum, found.unit)),
-      element("td", { class: "number" }, kind === "new" ? amount(path.cum, found.unit) : "0"),
-      element("td", { class: "number change" }, kind), element("td", { class: "number" }, path.samples === null ? "–" : path.samples + " samples"),
-      element("td", { class: "name", title: path.functions.join("\n") }, element("div", {}, "… > " + path.functions.slice(-3).join(" > ")), element("small", {}, "call path")))));
-  lines.push(...paths);
-  if (!lines.length) {
-    const hidden = found.rows.length ? " " + found.rows.length + " differences may be chance." : "";
-    lines.push(element("tr", {}, element("td", { colspan: 5, class: "name" }, "No significant change." + hidden)));
-  }
-  byId("compare-rows").replaceChildren(...lines);
-  if (!diffFlamegraph) diffFlamegraph = new DiffFlamegraph(byId("compare-flame"));
-  diffFlamegraph.show(found.tree);
-  diffFlamegraph.search(state.search);
+  const paths = [["new", data.new_paths], ["vanished", data.vanished_paths]].flatMap(([kind, paths]) =>
+    paths.filter((path) => path.significant || showsAll).slice(0, 50).map((path) => {
+      const name = path.functions[path.functions.length - 1];
+      return h("tr", { class: (kind === "new" ? "grew" : "shrank") + (name === state.chosen ? " chosen" : ""), ...pressable(() => choose(name)) },
+        h("td", { class: "number" }, kind === "new" ? "0" : before(path.cum)), h("td", { class: "number" }, kind === "new" ? after(path.cum) : "0"),
+        h("td", { class: "number change" }, kind), h("td", { class: "number interval" }, path.samples === null ? "–" : counted(path.samples, "sample")),
+        h("td", { class: "name", title: path.functions.join("\n") }, h("div", {}, "… > " + path.functions.slice(-3).join(" > ")), h("small", {}, "call path")));
+    }));
+  const hidden = data.rows.length ? " " + counted(data.rows.length, "difference") + " may be chance." : "";
+  const empty = data.baseline_total === 0 ? "The baseline has no samples: choose another one above."
+    : data.comparison_total === 0 ? "No sample passes the filters." : "No significant change." + hidden;
+  const heads = [["Baseline", "number"], ["Comparison", "number"], [state.absolute ? "Change" : "Change of the share", "number"], ["95 % interval", "number interval"], ["Function", ""]];
+  return h("div", { class: "pane" }, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Changes" },
+    h("table", {}, h("thead", {}, h("tr", {}, heads.map(([words, kind]) => h("th", { class: kind, scope: "col" }, words)))),
+      h("tbody", { id: "compare-rows" }, functions, paths)),
+    !functions.length && !paths.length && h("p", { class: "nothing" }, empty)));
 }

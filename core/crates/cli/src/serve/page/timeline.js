@@ -1,36 +1,45 @@
 /* The timeline, and the selection of a range in it. */
-const SVG = "http://www.w3.org/2000/svg";
-function showTimeline(timeline) {
-  const box = byId("timeline");
-  const highest = Math.max(1, ...timeline.totals);
-  const svg = document.createElementNS(SVG, "svg");
-  const count = Math.max(1, timeline.totals.length);
-  svg.setAttribute("viewBox", "0 0 " + count + " 100");
-  svg.setAttribute("preserveAspectRatio", "none");
-  timeline.totals.forEach((total, at) => {
-    if (total <= 0) return;
+
+function Timeline() {
+  const { data, error } = responses.timeline || {};
+  const attributes = paneAttributes("timeline", "timeline");
+  if (error) return h("section", { ...attributes, "aria-label": "Weight over time" }, h(PaneError, { error }));
+  if (!data) return h("section", { ...attributes, "aria-label": "Weight over time" });
+  const highest = Math.max(1, ...data.totals);
+  const count = Math.max(1, data.totals.length);
+  const end = data.from_ms + count * data.step_ms;
+  const isDated = end - data.from_ms > 43200e3;
+  const bars = data.totals.map((total, at) => {
+    if (total <= 0) return null;
     const height = Math.max(3, (92 * total) / highest);
-    const bar = document.createElementNS(SVG, "rect");
-    for (const [name, value] of [["class", "step"], ["x", at + 0.08], ["y", 100 - height], ["width", 0.84], ["height", height]]) bar.setAttribute(name, value);
-    const title = document.createElementNS(SVG, "title");
-    title.textContent = clock(timeline.from_ms + at * timeline.step_ms, true) + "  " + amount(total, timeline.unit);
-    bar.append(title);
-    svg.append(bar);
+    return h("rect", { key: at, class: "step", x: at + 0.08, y: 100 - height, width: 0.84, height },
+      h("title", {}, clock(data.from_ms + at * data.step_ms, true) + "  " + amount(total, data.unit)));
   });
-  const end = timeline.from_ms + count * timeline.step_ms;
-  const dated = end - timeline.from_ms > 43200e3;
-  const axis = element("div", { class: "axis" }, ...[0, 0.25, 0.5, 0.75, 1].map((part) =>
-    element("span", {}, clock(timeline.from_ms + part * (end - timeline.from_ms), dated || part === 0))));
-  box.replaceChildren(svg, axis);
-  box.hidden = !timeline.totals.length;
-  box.onpointerdown = (event) => brush(event, timeline.from_ms, end);
+  const times = [0, 0.25, 0.5, 0.75, 1].map((part) =>
+    h("span", {}, clock(data.from_ms + part * (end - data.from_ms), isDated || part === 0)));
+  return h("section", { ...attributes, "aria-label": "Weight over time; drag to select a range",
+    onPointerDown: (event) => brush(event, data.from_ms, end) },
+    h("svg", { viewBox: "0 0 " + count + " 100", preserveAspectRatio: "none", "aria-hidden": "true" }, bars),
+    h("div", { class: "axis" }, times));
 }
+
+/** Says which windows a selected range has: their samples without timestamps cannot be divided. */
+function RangeNote() {
+  const windows = shownWindows();
+  const { top } = responses;
+  if (!state.to || !windows || !top?.data || pending.has("top")) return null;
+  const count = top.data.windows ? counted(top.data.windows, "window") + " of " : "";
+  return h("p", { id: "range-note", class: "note" }, count + clock(windows[0], true) + " – " + clock(windows[1]) +
+    ", whole windows: only samples with timestamps can be selected within one.");
+}
+
 function brush(event, from, to) {
-  const box = byId("timeline");
+  const box = event.currentTarget;
   const bounds = box.querySelector("svg").getBoundingClientRect();
-  const fraction = (at) => Math.min(1, Math.max(0, (at - bounds.left) / bounds.width));
+  const fraction = (x) => Math.min(1, Math.max(0, (x - bounds.left) / bounds.width));
   const start = fraction(event.clientX);
-  const mark = element("div", { class: "brush" });
+  const mark = document.createElement("div");
+  mark.className = "brush";
   box.append(mark);
   box.setPointerCapture(event.pointerId);
   let stop = start;
@@ -39,15 +48,14 @@ function brush(event, from, to) {
     mark.style.left = 100 * Math.min(start, stop) + "%";
     mark.style.width = 100 * Math.abs(stop - start) + "%";
   };
-  const end = () => {
+  const end = (isSelected) => {
     box.removeEventListener("pointermove", move);
     mark.remove();
-    if (Math.abs(stop - start) * bounds.width < 5) return;
-    state.from = String(Math.floor(from + Math.min(start, stop) * (to - from)));
-    state.to = String(Math.ceil(from + Math.max(start, stop) * (to - from)));
-    load();
+    if (!isSelected || Math.abs(stop - start) * bounds.width < 5) return;
+    const at = (part) => from + part * (to - from);
+    change({ from: String(Math.floor(at(Math.min(start, stop)))), to: String(Math.ceil(at(Math.max(start, stop)))) });
   };
   box.addEventListener("pointermove", move);
-  box.addEventListener("pointerup", end, { once: true });
-  box.addEventListener("pointercancel", () => { box.removeEventListener("pointermove", move); mark.remove(); }, { once: true });
+  box.addEventListener("pointerup", () => end(true), { once: true });
+  box.addEventListener("pointercancel", () => end(false), { once: true });
 }

@@ -29,15 +29,17 @@ class DiffFlamegraph extends window.Flamegraph {
       box.addEventListener("change", () => { this[name] = box.checked; changed(); });
       label.append(words);
       this.legend.before(label);
+      return label;
     };
-    toggle("All changes", "showsAll", () => this.redraw());
-    toggle("Vanished", "showsVanished", () => this.show(this.source));
+    this.allToggle = toggle("All changes", "showsAll", () => this.redraw());
+    toggle("Vanished", "showsVanished", () => this.show(this.source, this.sideTotals));
   }
 
-  /** Shows another comparison. */
-  show(tree) {
+  /** Shows another comparison. `totals` are those of the two sides where the tree has weights that are scaled to a common total. */
+  show(tree, totals) {
     if (!tree.diff) return super.show(tree);
     this.source = tree;
+    this.sideTotals = totals;
     const { baseline, comparison } = tree.diff;
     const nodes = tree.nodes.slice();
     baseline.forEach((weight, node) => {
@@ -45,8 +47,16 @@ class DiffFlamegraph extends window.Flamegraph {
     });
     super.show({ ...tree, nodes });
     this.sides = [baseline, comparison].map((side) => this.totals(side));
+    this.scales = this.sides.map((side, nth) => (totals && side[0] ? totals[nth] / side[0] : 1));
     this.describe();
     this.showLegend();
+    this.redraw();
+  }
+
+  /** Sets whether all changes are colored; the caller has the control instead of this graph. */
+  showAll(all) {
+    this.allToggle.hidden = true;
+    this.showsAll = all;
     this.redraw();
   }
 
@@ -57,17 +67,23 @@ class DiffFlamegraph extends window.Flamegraph {
     return totals;
   }
 
+  /** The weight of one side as text, as that side measured it. */
+  sideAmount(value, side) { return amount(value * this.scales[side], this.tree.unit); }
+
+  /** Whether shares are compared. */
+  isScaled() { return this.scales[0] !== this.scales[1]; }
+
   describe() {
     super.describe();
     if (!this.sides || this.zoomed >= this.sides[0].length) return;
     const [before, after] = this.sides.map((side) => side[this.zoomed]);
     const name = this.zoomed ? this.name(this.zoomed) : this.tree.type;
-    this.about.textContent = `${name}: ${amount(before, this.tree.unit)} → ${amount(after, this.tree.unit)}, ${this.change(this.zoomed)}`;
+    this.about.textContent = `${name}: ${this.sideAmount(before, 0)} → ${this.sideAmount(after, 1)}${this.zoomed || !this.isScaled() ? ", " + this.change(this.zoomed) : ""}`;
   }
 
   change(node) {
     const [before, after] = this.sides.map((side) => side[node]);
-    if (before === after) return "unchanged";
+    if (before === after) return this.isScaled() ? "same share" : "unchanged";
     return before === 0 ? "new" : after === 0 ? "vanished" : signed(after / before - 1);
   }
 
@@ -85,10 +101,10 @@ class DiffFlamegraph extends window.Flamegraph {
   tipRows(node) {
     const { sides, tree } = this;
     if (!sides) return [];
-    const { diff, unit } = tree;
-    const row = (label, value, side) => [label, amount(value, unit), percent(value, sides[side][0])];
+    const { diff } = tree;
+    const row = (label, value, side) => [label, this.sideAmount(value, side), percent(value, sides[side][0])];
     const rows = [row("baseline", sides[0][node], 0), row("comparison", sides[1][node], 1), ["change", this.change(node), ""],
-      ["self", `${amount(diff.baseline[node], unit)} → ${amount(diff.comparison[node], unit)}`, ""]];
+      ["self", `${this.sideAmount(diff.baseline[node], 0)} → ${this.sideAmount(diff.comparison[node], 1)}`, ""]];
     if (diff.low[node] !== null) rows.push(["95 % interval", signed(diff.low[node]) + " to " + signed(diff.high[node]), ""]);
     if (node) rows.push(["", diff.significant[node] ? "significant" : diff.low[node] === null ? "nothing can be concluded" : "may be chance", ""]);
     return rows;

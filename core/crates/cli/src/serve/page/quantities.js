@@ -1,20 +1,4 @@
-/* Elements of the page, quantities and times. The scripts of this directory are parts of one function, see page.rs. */
-const byId = (id) => document.getElementById(id);
-const root = document.documentElement;
-
-/** Builds an element; text is never parsed as HTML. */
-function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-// ---- quantities and times -------------------------------------------------------------------------------------------
-
+/* Quantities and times as text. The scripts of this directory are parts of one function, see page.rs. */
 const SCALES = {
   nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
   bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
@@ -29,6 +13,9 @@ function amount(value, unit) {
   return scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + "\u00a0" + name;
 }
 const share = (part, whole) => (whole ? ((100 * part) / whole).toFixed(1) + "%" : "–");
+const signed = (fraction) => (fraction > 0 ? "+" : "") + (100 * fraction).toFixed(1) + "%";
+/** `1 window`, `2 windows` */
+const counted = (count, noun) => count.toLocaleString("en") + " " + noun + (count === 1 ? "" : "s");
 function clock(ms, withDate) {
   const date = new Date(ms);
   const day = date.toLocaleDateString(undefined, { month: "short", day: "numeric" });

@@ -1,0 +1,81 @@
+/* The state of the page, and the address that holds it: `readAddress` and `addressOf` are inverse. */
+
+/** Values that the address leaves out. Null is chosen from the profiles: service, type, range, baseline. */
+const DEFAULTS = {
+  /** `service.name`, "" for profiles without it, "*" for all services. */
+  service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "",
+  /** The function selected by a click. */
+  chosen: "", sort: "flat", live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false,
+};
+const VIEWS = { both: "Both", flame: "Flame graph", top: "Table", traces: "Traces", compare: "Compare" };
+const SORTS = ["flat", "cum", "beside_flat", "beside_cum", "function"];
+const BASELINES = {
+  previous: "Same length before", half: "First half of the range", hour: "One hour before", day: "One day before",
+  week: "One week before", same: "Same time",
+};
+/** Names in the address of the texts and the flags of the state. */
+const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", baseline: "baseLabels" };
+const FLAGS = { live: "live", native: "native", absolute: "absolute", all: "allChanges" };
+const CHOICES = { view: Object.keys(VIEWS), sort: SORTS, base: Object.keys(BASELINES) };
+
+function readAddress(search) {
+  const query = new URLSearchParams(search);
+  const state = { ...DEFAULTS, labels: query.getAll("label") };
+  for (const name of ["service", "type", "from"]) state[name] = query.get(name);
+  for (const [name, key] of Object.entries(TEXTS)) state[key] = query.get(name) || "";
+  for (const [name, key] of Object.entries(FLAGS)) state[key] = query.get(name) === "1";
+  for (const [name, values] of Object.entries(CHOICES)) if (values.includes(query.get(name))) state[name] = query.get(name);
+  return state;
+}
+
+function addressOf(state) {
+  const query = new URLSearchParams();
+  for (const name of ["service", "type", "from"]) if (state[name] !== null) query.set(name, state[name]);
+  for (const label of state.labels) query.append("label", label);
+  for (const [name, key] of Object.entries(TEXTS)) if (state[key]) query.set(name, state[key]);
+  for (const [name, key] of Object.entries(FLAGS)) if (state[key]) query.set(name, "1");
+  for (const name of Object.keys(CHOICES)) if (state[name] !== DEFAULTS[name]) query.set(name, state[name]);
+  return "?" + query;
+}
+
+/** The filter of a state as query parameters of the API. Times are absolute, equal in all requests of one load. */
+function filterOf(state, now) {
+  const query = new URLSearchParams();
+  if (state.service !== null && state.service !== "*") query.set("service", state.service);
+  if (state.type) query.set("type", state.type);
+  for (const label of state.labels) query.append("label", label);
+  if (state.trace) query.set("trace_id", state.trace);
+  if (state.span) query.set("span_id", state.span);
+  if (state.from) query.set("from", absoluteTime(state.from, now));
+  if (state.to) query.set("to", absoluteTime(state.to, now));
+  return query;
+}
+
+/** Key, operator and value of a filter such as route!=/cart or route=~/cart/.* */
+const LABEL = /^(.+?)(!=|=~|!~|=)(.*)$/s;
+
+/** The conditions of a state, each with the text that names it and the change that removes it. */
+function filtersOf(state) {
+  const filters = state.labels.map((label, nth) => ({ text: label, without: { labels: state.labels.filter((_, other) => other !== nth) } }));
+  if (state.trace) filters.push({ text: "trace_id=" + state.trace, without: { trace: "" } });
+  if (state.span) filters.push({ text: "span_id=" + state.span, without: { span: "" } });
+  if (state.from || state.to) filters.push({ text: "the time range", isTime: true, without: { from: "", to: "" } });
+  return filters;
+}
+
+const UNITS_MS = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3 };
+/** Length of a range such as -5m in milliseconds; NaN for other times. */
+function rangeMs(text) {
+  const relative = /^-(\d+)([smhd])$/.exec(text || "");
+  return relative ? relative[1] * UNITS_MS[relative[2]] : NaN;
+}
+function absoluteTime(text, now) {
+  const before = rangeMs(text);
+  return Number.isNaN(before) ? text : String(Math.floor(now - before));
+}
+/** Milliseconds of a time in the address: relative, a Unix number of any unit, or a date. */
+function milliseconds(text, now) {
+  const number = Number(absoluteTime(text, now));
+  if (!Number.isFinite(number)) return Date.parse(text);
+  return number < 1e11 ? number * 1e3 : number < 1e14 ? number : number / 1e6;
+}

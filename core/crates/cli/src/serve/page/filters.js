@@ -1,0 +1,55 @@
+/* The filters, and what is shown where they exclude every sample. */
+
+function Chip({ name, value, without }) {
+  return h("span", { class: "chip", title: name + " " + value }, h("span", {}, h("b", {}, name), " " + value),
+    h("button", { type: "button", "aria-label": "Remove filter " + name, onClick: () => change(without) }, "×"));
+}
+
+class Filters extends Component {
+  add(event) {
+    event.preventDefault();
+    const text = this.input.value.trim();
+    const hex = text.toLowerCase().replace(/^(trace|span)_id=/, "");
+    const added = /^[0-9a-f]{32}$/.test(hex) ? { trace: hex } : /^[0-9a-f]{16}$/.test(hex) ? { span: hex }
+      : LABEL.test(text) ? { labels: [...new Set([...state.labels, text])] } : null;
+    this.setState({ error: text && !added ? "Expected label=value (or !=, =~, !~), 32 hex digits of a trace, or 16 of a span; got " + text : "" });
+    if (!added) return;
+    this.input.value = "";
+    change(added);
+  }
+  render() {
+    const chips = filtersOf(state).filter((filter) => !filter.isTime || state.to).map(({ text, without, isTime }) => {
+      if (isTime) {
+        const range = (state.from ? clock(milliseconds(state.from, now), true) : "…") + " – " + clock(milliseconds(state.to, now));
+        return h(Chip, { name: "time", value: range, without: { from: null, to: "" } });
+      }
+      const [, key, operator, value] = LABEL.exec(text) || [, text, "=", ""];
+      return h(Chip, { name: key, value: (operator === "=" ? "" : operator + " ") + (value || "“”"), without });
+    });
+    const labels = responses.labels?.data?.labels || [];
+    const suggestions = labels.flatMap((label) => label.values.map((value) => label.name + "=" + value)).slice(0, 2000);
+    // A selected suggestion is submitted at once.
+    const onInput = (event) => {
+      if (this.state.error) this.setState({ error: "" });
+      if (event.inputType === "insertReplacementText" || event.inputType === undefined) this.add(event);
+    };
+    return h("section", { class: "filters", "aria-label": "Filters" }, h("div", { id: "chips", class: "chips" }, chips),
+      h("form", { id: "filter-form", onSubmit: (event) => this.add(event) },
+        h("input", { id: "filter", list: "suggestions", autocomplete: "off", spellcheck: false, onInput, ref: (input) => { this.input = input; },
+          placeholder: "Filter: label=value (or !=, =~, !~), a trace id or a span id", "aria-label": "Add a filter" }),
+        h("datalist", { id: "suggestions" }, suggestions.map((value) => h("option", { key: value, value })))),
+      h("p", { id: "filter-error", class: "error", role: "alert" }, this.state.error));
+  }
+}
+
+/** Names the filters that exclude every sample, with a button to remove each. */
+function NothingPasses() {
+  const { top } = responses;
+  if (state.view === "compare" || pending.has("top") || !top?.data || top.data.samples > 0) return null;
+  const names = emptyCauses.map((filter) => filter.text);
+  const cause = !names.length ? "There are no samples of the type " + state.type + (state.service === "*" ? "." : " from this service.")
+    : emptyCauses.isSure ? "Without " + names.join(", or without ") + ", some would."
+    : "More than one of these excludes them: " + names.join(", ") + ".";
+  return h("p", { id: "nothing", class: "nothing", role: "status" }, "No sample passes the filters. " + cause + " ",
+    emptyCauses.map(({ text, without }) => h("button", { type: "button", class: "remove-filter", onClick: () => change(without) }, "Remove " + text)));
+}

@@ -1,0 +1,209 @@
+/* The store: the state of the page and the responses that it shows. `change` is the only way to change the state. */
+
+let state = readAddress(location.search);
+/** The last response of each request by name, its query, and its error. */
+const responses = {};
+/** Requests of the current load that have not been answered: what they show belongs to an earlier state. */
+let pending = new Set();
+/** The time of the current load: ranges such as -1h end there. */
+let now = Date.now();
+let loadNumber = 0;
+let aborts = new AbortController();
+/** Set where the server does not answer. */
+let problem = "";
+
+/** Changes the state and loads what it shows. `isStep`: the browser's Back button returns to the earlier state. */
+function change(changes, { isStep = true, loads = undefined } = {}) {
+  state = { ...state, ...changes };
+  writeAddress(isStep);
+  return load(loads);
+}
+function writeAddress(isStep) {
+  const address = addressOf(state);
+  if (address === location.search) return;
+  if (isStep) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
+}
+addEventListener("popstate", () => { state = readAddress(location.search); load(); });
+
+async function request(name, query) {
+  const response = await fetch("/api/" + name + "?" + query, { signal: aborts.signal });
+  const text = await response.text();
+  let answer;
+  try { answer = JSON.parse(text); } catch (error) { throw new Error(name + ": expected JSON, got " + (text.slice(0, 80) || "nothing") + " (status " + response.status + ")"); }
+  if (!response.ok) throw new Error(answer.error || response.statusText);
+  return answer;
+}
+
+/** Requests one part. Its earlier response stays until this one arrives, as stale. */
+async function fetchPart(name, path, query) {
+  const mine = loadNumber;
+  let response;
+  try {
+    response = { query: String(query), data: await request(path, query), error: "" };
+  } catch (error) {
+    if (mine !== loadNumber) return null;
+    if (error instanceof TypeError) problem = "The server does not answer. Is spanprof serve still running?";
+    response = { query: String(query), data: null, error: error.message };
+  }
+  if (mine !== loadNumber) return null;
+  responses[name] = response;
+  pending.delete(name);
+  show();
+  return response.data;
+}
+
+/** The parts that a view shows. */
+const PARTS = { both: ["top", "flame"], flame: ["top", "flame"], top: ["top"], traces: ["top", "traces"], compare: ["compare"] };
+const TABLE_ROWS = 100;
+
+/** Loads all parts of the view, or only `parts` for a change that leaves the filter. */
+async function load(parts) {
+  const mine = ++loadNumber;
+  aborts.abort();
+  aborts = new AbortController();
+  // Parts that the last load did not finish are still due.
+  parts = new Set(parts ? [...parts, ...pending] : ["services", "types", "labels", "timeline", ...PARTS[state.view]]);
+  if (parts.has("types")) now = Date.now();
+  pending = parts;
+  problem = "";
+  root.dataset.ready = "loading";
+  show();
+  const isCurrent = () => mine === loadNumber;
+  const fetches = [];
+  if (parts.has("services")) {
+    const known = await fetchPart("services", "services", "");
+    if (!isCurrent()) return;
+    if (!known) return finish("error");
+    if (!known.services.length) {
+      await fetchPart("stats", "stats", "");
+      pending = new Set();
+      return isCurrent() && finish("empty");
+    }
+    chooseService(known.services);
+  }
+  if (parts.has("types")) {
+    const filter = filterOf({ ...state, type: null }, now);
+    fetches.push(fetchPart("labels", "labels", filter));
+    const known = await fetchPart("types", "types", filter);
+    if (!isCurrent()) return;
+    if (!known) return finish("error");
+    chooseType(known.types);
+    writeAddress(false);
+  }
+  for (const name of ["timeline", "top", "flame", "traces", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
+  await Promise.all(fetches);
+  if (!isCurrent()) return;
+  await explainEmpty();
+  if (isCurrent()) finish(Object.values(responses).some((response) => response.error) ? "error" : "true");
+}
+function finish(ready) {
+  if (ready === "error") pending = new Set();
+  show();
+  const { top } = responses;
+  root.dataset.total = top?.data ? top.data.total : "";
+  root.dataset.samples = top?.data ? top.data.samples : "";
+  root.dataset.ready = ready;
+  // The server completes a partial result in the background.
+  const isPartial = Object.values(responses).some(({ data }) => data && (data.windows_left_out > 0 || data.indexing));
+  const mine = loadNumber;
+  if (isPartial) setTimeout(() => { if (mine === loadNumber) load(); }, 1000);
+}
+
+/** Path and query of the parts of a view. */
+const QUERIES = {
+  timeline: () => ["timeline", timelineQuery()],
+  top: () => {
+    const query = shownFilter();
+    query.set("sort", state.sort);
+    query.set("limit", String(tableLimit));
+    if (state.search) query.set("search", state.search);
+    const beside = besideType();
+    if (beside) query.set("beside", beside);
+    return ["top", query];
+  },
+  flame: () => ["flamegraph", shownFilter()],
+  traces: () => ["traces", filterOf(state, now) + "&limit=200"],
+  compare: () => ["diff", comparisonQuery()],
+};
+function shownFilter() {
+  const query = filterOf(state, now);
+  if (state.native) query.set("native", "1");
+  return query;
+}
+let tableLimit = TABLE_ROWS;
+
+/** A trace can cross services; otherwise the service with most samples. */
+function chooseService(services) {
+  if (state.service === null) {
+    const largest = services.reduce((best, service) => (service.samples > best.samples ? service : best));
+    state.service = state.trace || state.span ? "*" : largest.name;
+  }
+  if (state.from === null) state.from = state.trace || state.span || state.to ? "" : usualRange(services);
+}
+/** The shortest preset that has all profiles, else the last hour, or everything where that hour is empty. */
+function usualRange(services) {
+  const first = Math.min(...services.map((service) => service.from_ms));
+  const last = Math.max(...services.map((service) => service.to_ms));
+  if (last < now - 3600e3) return "";
+  return ["-5m", "-15m"].find((range) => first >= now - rangeMs(range)) || "-1h";
+}
+const USUAL_TYPES = ["cpu", "wall", "alloc_space", "inuse_space"];
+function chooseType(types) {
+  const names = types.map((type) => type.type);
+  if (state.type && (!names.length || names.includes(state.type))) return;
+  state.type = USUAL_TYPES.find((name) => names.includes(name)) || names[0] || "cpu";
+  if (!besideType() && state.sort.startsWith("beside")) state.sort = "flat";
+}
+/** The type whose values stand beside those of another one: allocated and in use, number and duration of waits. */
+const BESIDE = {
+  alloc_space: "inuse_space", inuse_space: "alloc_space", alloc_objects: "inuse_objects", inuse_objects: "alloc_objects",
+  contentions: "delay", delay: "contentions",
+};
+function besideType() {
+  const types = responses.types?.data?.types || [];
+  return types.some((type) => type.type === BESIDE[state.type]) ? BESIDE[state.type] : null;
+}
+
+/** Start and end in milliseconds of the windows that the filter selects, or null. */
+function shownWindows() {
+  const type = (responses.types?.data?.types || []).find((type) => type.type === state.type);
+  return type ? [type.from_ms, type.to_ms] : null;
+}
+/** A timeline of the last hour ends now; one of selected windows has their range. */
+function timelineQuery() {
+  const query = filterOf(state, now);
+  const windows = shownWindows();
+  if (state.to && windows) {
+    query.set("from", String(windows[0]));
+    query.set("to", String(windows[1]));
+  } else if (state.from) query.set("to", String(now));
+  return query;
+}
+
+/** The filters that can be removed where no sample passes: those without which some would, else all. */
+let emptyCauses = [];
+async function explainEmpty() {
+  emptyCauses = [];
+  const { top } = responses;
+  if (state.view === "compare" || !top?.data || top.data.samples > 0) return;
+  const filters = filtersOf(state);
+  const counts = await Promise.all(filters.map(({ without }) => request("top", filterOf({ ...state, ...without }, now) + "&limit=1").catch(() => null)));
+  const excluding = filters.filter((filter, nth) => counts[nth]?.samples > 0);
+  emptyCauses = excluding.length ? excluding : filters;
+  emptyCauses.isSure = excluding.length > 0;
+}
+
+let lastSeen = null;
+setInterval(async () => {
+  if (document.hidden || !(state.live || root.dataset.ready === "empty")) return;
+  try {
+    const stats = await request("stats", "");
+    const seen = stats.windows + ":" + stats.received_requests;
+    if (seen !== lastSeen) { lastSeen = seen; load(); }
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    problem = "The server does not answer. Is spanprof serve still running?";
+    show();
+  }
+}, 2500);

@@ -1,0 +1,61 @@
+/* The table of functions. The server sorts, searches and counts, over all functions. */
+
+/** Sorted by another column, the table begins at its start again. */
+function sortBy(sort) {
+  tableLimit = TABLE_ROWS;
+  change({ sort }, { loads: ["top"] });
+}
+function search(text) {
+  tableLimit = TABLE_ROWS;
+  change({ search: text, chosen: "" }, { isStep: false, loads: ["top"] });
+}
+/** A second click on the same row clears the selection. */
+function choose(name) {
+  change({ chosen: state.chosen === name ? "" : name }, { isStep: false, loads: [] });
+}
+/** Attributes of an element that is used like a button. */
+function pressable(action) {
+  return { tabIndex: 0, onClick: action, onKeyDown: (event) => { if (event.key === "Enter") action(event); } };
+}
+
+/** A cell with a bar relative to the total of its column. */
+function NumberCell({ value, total, unit }) {
+  return h("td", { class: "number", style: { "--share": Math.max(0, Math.min(100, total ? (100 * value) / total : 0)) + "%" } },
+    amount(value, unit), h("small", {}, share(value, total)));
+}
+function NameCell({ name, file, line }) {
+  const place = file + (file && line ? ":" + line : "");
+  return h("td", { class: "name", title: name + "\n" + place }, h("div", {}, name || "(no name)"), h("small", {}, "\u200e" + place));
+}
+
+const BESIDE_WORDS = {
+  alloc_space: "Allocated", inuse_space: "In use", alloc_objects: "Allocated", inuse_objects: "In use", contentions: "Waits", delay: "Delay",
+};
+function TopTable() {
+  const { data, error } = responses.top || {};
+  const attributes = { ...paneAttributes("top", "top"), class: paneClass("top", "pane") };
+  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  const { beside } = data;
+  const word = (type, text) => (beside ? BESIDE_WORDS[type] + ", " + text.toLowerCase() : text);
+  const columns = [["flat", word(data.type, "Self")], ["cum", word(data.type, "Total")]];
+  if (beside) columns.push(["beside_flat", word(beside.type, "Self")], ["beside_cum", word(beside.type, "Total")]);
+  columns.push(["function", "Function"]);
+  const heads = columns.map(([name, words]) => {
+    const direction = name === "function" ? "ascending" : "descending";
+    const isSorted = state.sort === name;
+    return h("th", { class: name === "function" ? "" : "number", "data-sort": name, "aria-sort": isSorted ? direction : null, scope: "col" },
+      h("button", { type: "button", onClick: () => sortBy(name) }, words, isSorted && (name === "function" ? " ↑" : " ↓")));
+  });
+  const rows = data.rows.map((row) => h("tr", { class: row.function === state.chosen ? "chosen" : "", ...pressable(() => choose(row.function)) },
+    h(NumberCell, { value: row.flat, total: data.total, unit: data.unit }), h(NumberCell, { value: row.cum, total: data.total, unit: data.unit }),
+    beside && [h(NumberCell, { value: row.beside_flat, total: beside.total, unit: beside.unit }),
+      h(NumberCell, { value: row.beside_cum, total: beside.total, unit: beside.unit })],
+    h(NameCell, { name: row.function, file: row.file, line: row.line })));
+  const matching = data.matching ?? data.functions;
+  return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Functions" },
+    h("table", {}, h("thead", { id: "top-head" }, h("tr", {}, heads)), h("tbody", { id: "top-rows" }, rows)),
+    state.search && !matching && data.functions > 0 && h("p", { class: "nothing" }, "None of " + counted(data.functions, "function") + " has “" + state.search + "” in its name or file. ",
+      h("button", { type: "button", class: "remove-filter", onClick: () => search("") }, "Remove the search")),
+    matching > data.rows.length && h("p", { class: "more" }, data.rows.length.toLocaleString("en") + " of " + matching.toLocaleString("en") + " functions. ",
+      h("button", { type: "button", id: "more", onClick: () => { tableLimit += 4 * TABLE_ROWS; load(["top"]); } }, "Show more"))));
+}
