@@ -164,10 +164,16 @@ impl SpansReport<'_> {
             {
                 insert(name, self.weight(row, column).into());
             }
-            let of_type = |total: &spanprof_read::query::TypeTotal| json!({"weight": total.weight, "samples": total.samples.round() as i64});
-            let types: Map<String, Value> =
-                row.types.iter().map(|(name, total)| (name.clone(), of_type(total))).collect();
-            insert("types", types.into());
+            // Milliseconds, which JavaScript numbers represent exactly.
+            insert("first_ms", (row.first_unix_nano / 1_000_000).into());
+            let types = row.types.iter().map(|(name, total)| {
+                let mut of_type = json!({"weight": total.weight, "samples": total.samples.round() as i64});
+                if let Some([median, p99]) = row.quantiles.get(name) {
+                    (of_type["p50"], of_type["p99"]) = ((*median).into(), (*p99).into());
+                }
+                (name.clone(), of_type)
+            });
+            insert("types", types.collect::<Map<String, Value>>().into());
             Value::Object(members)
         };
         let table = self.table;

@@ -17,6 +17,7 @@ use spanprof_read::query::{self, Filter, Granularity, TopTable};
 use super::comparison;
 use super::directory;
 use super::reply::{self, Reply};
+use super::requests;
 use super::state::ServerState;
 use super::store::QueryResult;
 use super::top::{self, TopRequest};
@@ -92,6 +93,7 @@ fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (St
         "/api/flamegraph" => &["native"],
         "/api/profile" => &["format", "detail"],
         "/api/diff" => &comparison::PARAMETERS,
+        "/api/requests" => &requests::TABLE_PARAMETERS,
         _ => &[],
     };
     let accepted = || selection::PARAMETERS.iter().chain(own).copied();
@@ -105,10 +107,13 @@ fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (St
     }
 }
 
+fn bad_request(message: String) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, message)
+}
+
 fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> ApiResult {
     refuse_unknown(path, parameters)?;
-    let filter =
-        selection::of_parameters(parameters, unix_ns()).map_err(|message| (StatusCode::BAD_REQUEST, message))?;
+    let filter = selection::of_parameters(parameters, unix_ns()).map_err(bad_request)?;
     let parameter = |name: &str| parameters.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
     let limit = || match parameter("limit") {
         None => Ok(DEFAULT_ROWS),
@@ -129,9 +134,14 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/timeline" => timeline(summaries(&windows(state, &filter), &filter), &filter),
         "/api/windows" => window_list(&windows(state, &filter)),
         "/api/stats" => stats(state),
+        "/api/requests" => {
+            let parameter = |name: &str| parameter(name).map(str::to_owned);
+            requests::table(state, &filter, parameter, limit()?).map_err(bad_request)?
+        }
+        "/api/explain" => requests::findings(state, &filter),
+        "/api/request" => requests::one(state, &filter).map_err(bad_request)?,
         "/api/top" => {
-            let request = TopRequest::parse(|name| parameter(name).map(str::to_owned))
-                .map_err(|message| (StatusCode::BAD_REQUEST, message))?;
+            let request = TopRequest::parse(|name| parameter(name).map(str::to_owned)).map_err(bad_request)?;
             let result = stacks();
             let beside = request.beside_filter(&filter).map(|filter| {
                 let result = state.store.query(&filter, Detail::Stacks);
@@ -150,7 +160,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/diff" => {
             let parameter = |name: &str| parameter(name).map(str::to_owned);
             let text = comparison::json(state, &filter, parameter, limit()?);
-            let bytes = text.map_err(|message| (StatusCode::BAD_REQUEST, message))?.into_bytes();
+            let bytes = text.map_err(bad_request)?.into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
         "/api/profile" => {
@@ -381,6 +391,7 @@ fn stats(state: &ServerState) -> Value {
         "grpc": state.addresses.grpc.to_string(),
         "http": state.addresses.http.to_string(),
         "dir": state.store.directory().to_string_lossy(),
+        "trace_url": state.settings.trace_url,
         "indexing": state.store.is_indexing(),
         "windows": windows.len(),
         "bytes": windows.iter().map(|window| window.bytes).sum::<u64>(),

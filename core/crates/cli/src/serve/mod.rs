@@ -15,6 +15,7 @@ mod pushed_profile;
 mod pyroscope_http;
 mod received;
 mod reply;
+mod requests;
 mod route;
 mod slices;
 mod slots;
@@ -64,6 +65,8 @@ pub struct Settings {
     pub limits: DecodeLimits,
     /// Names under which browsers may reach the page, besides localhost and addresses.
     pub allowed_hosts: Vec<String>,
+    /// Address of a trace in a tracing system, with `{trace_id}` and, where it can show a span, `{span_id}`.
+    pub trace_url: Option<String>,
     /// Applied to each request before it is stored.
     pub redaction: Option<RedactionSettings>,
     /// Receives log lines.

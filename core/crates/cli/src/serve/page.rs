@@ -24,7 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/timeline.js"),
     include_str!("page/table.js"),
     include_str!("page/flame.js"),
-    include_str!("page/traces.js"),
+    include_str!("page/requests.js"),
     include_str!("page/compare.js"),
     include_str!("page/waiting.js"),
     include_str!("page/page.js"),

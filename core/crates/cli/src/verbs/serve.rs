@@ -57,6 +57,9 @@ pub(crate) struct ServeArguments {
     /// YAML
     #[arg(long, value_name = "FILE")]
     pub redaction: Option<String>,
+    /// link of the page to a trace, such as http://localhost:16686/trace/{trace_id}; also with {span_id}
+    #[arg(long, value_name = "TEMPLATE", value_parser = trace_url)]
+    pub trace_url: Option<String>,
     /// print the addresses as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -74,6 +77,14 @@ fn directory(text: &str) -> Result<PathBuf, &'static str> {
 
 fn port(text: &str) -> Result<u16, &'static str> {
     text.parse().map_err(|_| "expected a port from 0 to 65535")
+}
+
+fn trace_url(text: &str) -> Result<String, &'static str> {
+    let is_link = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
+    match is_link && text.contains("{trace_id}") {
+        true => Ok(text.to_owned()),
+        false => Err("expected a link with {trace_id}, such as http://localhost:16686/trace/{trace_id} for Jaeger"),
+    }
 }
 
 fn age(text: &str) -> Result<Duration, &'static str> {
@@ -99,6 +110,7 @@ pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
         max_request_bytes: given.max_request_bytes.0.min(limits.decompressed_bytes as u64) as usize,
         limits,
         allowed_hosts: given.allow_host,
+        trace_url: given.trace_url,
         redaction: given.redaction.as_deref().map(redaction_rules::read).transpose()?,
         report: Arc::new(move |line| {
             if !quiet {

@@ -2,7 +2,7 @@
 
 use spanprof_profile::ProfilesData;
 
-use crate::client::post;
+use crate::client::{get, post};
 use crate::fixture::{encoded, ids, number, spanprof, window, Finished, Serve, TestDirectory, TestSample};
 
 const CART: &[(&str, &str)] = &[("http.request.method", "GET"), ("http.route", "/cart")];
@@ -51,6 +51,11 @@ fn spans_traces_and_endpoints_are_listed_with_every_type() {
     let by_trace = spans(&["--by", "trace", "--json", "--label", "http.route=/cart"]);
     assert_eq!((number(&by_trace.stdout, "cpu_ns"), number(&by_trace.stdout, "count")), (300 * MS, 2), "{by_trace:?}");
     assert_eq!(number(&by_trace.stdout, "wait_ns"), 5 * MS);
+    let quantiles = spans(&["--by", "endpoint", "--json"]).stdout;
+    assert!(
+        quantiles.contains(r#""cpu":{"weight":420000000,"samples":42,"p50":100000000,"p99":320000000}"#),
+        "{quantiles}"
+    );
     let named = spans(&["--by", "endpoint", "--endpoint-label", "http.request.method"]);
     assert!(words(row(&named, "GET")).starts_with("420 ms"), "{named:?}");
     let none = spans(&["--service", "other"]);
@@ -200,4 +205,37 @@ fn a_window_removed_by_the_server_is_left_out_with_a_count() {
     assert!(row(&done, "80 spans").contains("in spans"), "{done:?}");
     let compared = spanprof(&["diff", &serve.url(), &serve.url()]);
     assert_eq!((compared.code, compared.stderr), (0, note.repeat(2)), "{}", compared.stdout);
+}
+
+#[test]
+fn the_server_lists_requests_and_compares_one_with_its_endpoint() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &["--trace-url", "http://localhost:16686/trace/{trace_id}"]);
+    for data in requests().iter().chain(&waiting_requests()) {
+        assert_eq!(post(&serve.http, &[], &encoded(data)).status, 200);
+    }
+    assert!(get(&serve.http, "/api/stats").text().contains(r#""trace_url":"http://localhost:16686/trace/{trace_id}""#));
+    let endpoints = get(&serve.http, "/api/requests?sort=wait").text();
+    assert_eq!((number(&endpoints, "spans"), number(&endpoints, "count")), (40, 3), "{endpoints}");
+    assert!(endpoints.contains(r#""rows":[{"service":"shop","endpoint":"POST /pay""#), "{endpoints}");
+    let spans = get(&serve.http, "/api/requests?by=span&endpoint=POST%20/pay").text();
+    let (trace, span) = [ids(3)].map(|(trace, span)| (hex::encode(trace), hex::encode(span)))[0].clone();
+    assert!(spans.contains(&format!(r#""rows":[{{"trace_id":"{trace}","span_id":"{span}""#)), "{spans}");
+    assert_eq!(number(&spans, "count"), 1, "{spans}");
+    // A link of a tracing system may have the trace only.
+    let slow = ids(7);
+    for query in
+        [format!("span_id={}&type=cpu", hex::encode(slow.1)), format!("trace_id={}&service=shop", hex::encode(slow.0))]
+    {
+        let one = get(&serve.http, &format!("/api/request?{query}")).text();
+        assert_eq!(number(&one, "others"), 38, "{one}");
+        assert!(one.contains(r#""wall":{"unit":"nanoseconds","weight":1860000000,"mean":60000000.0"#), "{one}");
+        assert!(one.contains(r#""endpoint":"GET /cart""#) && one.contains(r#""function":"replica""#), "{one}");
+        assert!(one.contains(r#""significant":true"#), "{one}");
+    }
+    assert!(get(&serve.http, "/api/request?span_id=00000000000000ff").text().contains(r#""found":false"#));
+    assert!(get(&serve.http, "/api/request").text().contains("expected `span_id` or `trace_id`"));
+    assert!(get(&serve.http, "/api/requests?sort=name").text().contains("expected cpu, alloc or wait, got `name`"));
+    let findings = get(&serve.http, "/api/explain?service=shop").text();
+    assert!(findings.contains(&format!("http://{}", serve.http)) && findings.contains(r#""rule":""#), "{findings}");
 }

@@ -53,6 +53,11 @@ pub struct SpanRow {
     pub spans: usize,
     /// By profile type; types without samples are absent.
     pub types: BTreeMap<String, TypeTotal>,
+    /// Of an endpoint: median and 99th percentile of the weights of its spans, by type. Of the spans with samples only, hence
+    /// too high where most spans are shorter than the sampling interval.
+    pub quantiles: BTreeMap<String, [i64; 2]>,
+    /// Unix nanoseconds of the first sample with a timestamp, else the start of the first window; 0 without a span.
+    pub first_unix_nano: u64,
 }
 
 impl SpanRow {
@@ -117,6 +122,8 @@ pub(super) struct SpanSums {
     totals: Vec<TypeTotal>,
     /// Of the tracked type, by index of the function.
     pub functions: HashMap<u32, Weight>,
+    /// Of the first sample with a timestamp, else of the first window.
+    first_unix_nano: Option<u64>,
 }
 
 impl SpanTotals {
@@ -177,6 +184,8 @@ impl SpanTotals {
                 continue;
             };
             add_to(&mut span.totals, at, weight, samples);
+            let time = sample.timestamps_unix_nano.iter().min().copied().unwrap_or(profile.time_unix_nano);
+            span.first_unix_nano = Some(span.first_unix_nano.map_or(time, |first| first.min(time)));
             if (quality, weight) >= span.named_by {
                 (span.endpoint, span.named_by) = (endpoint, (quality, weight));
             }
@@ -276,6 +285,13 @@ impl SpanTotals {
             let group = groups.entry(key).or_default();
             group.spans += 1;
             merge_into(&mut group.totals, &span.totals);
+            group.first_unix_nano = group.first_unix_nano.into_iter().chain(span.first_unix_nano).min();
+            if grouping == SpanGrouping::Endpoint {
+                group.weights.resize(self.types.len(), Vec::new());
+                for (weights, total) in group.weights.iter_mut().zip(&span.totals) {
+                    weights.extend((total.samples != 0.0).then_some(total.weight));
+                }
+            }
             // The smaller index decides between equals, since the order of a map is random.
             let named_by = (span.named_by, Reverse(span.endpoint));
             if group.named_by.is_none_or(|known| named_by > known) {
@@ -292,7 +308,16 @@ impl SpanTotals {
         let row = |((link, _), group): ((Link, u32), GroupSums)| {
             let endpoint = group.named_by.and_then(|(_, Reverse(at))| self.endpoints.get(at as usize));
             let (service, endpoint) = endpoint.cloned().unwrap_or_default();
-            SpanRow { link, service, endpoint, spans: group.spans, types: named(&group.totals) }
+            let with_spans = self.types.iter().zip(group.weights).filter(|(_, weights)| !weights.is_empty());
+            SpanRow {
+                link,
+                service,
+                endpoint,
+                spans: group.spans,
+                types: named(&group.totals),
+                quantiles: with_spans.map(|(name, weights)| (name.clone(), median_and_p99(weights))).collect(),
+                first_unix_nano: group.first_unix_nano.unwrap_or(0),
+            }
         };
         let mut rows: Vec<SpanRow> = groups.into_iter().map(row).collect();
         rows.sort_by_cached_key(|row| (Reverse(order(row)), row.link, row.service.clone(), row.endpoint.clone()));
@@ -366,6 +391,15 @@ struct GroupSums {
     totals: Vec<TypeTotal>,
     /// The best name of an endpoint in it, and that endpoint.
     named_by: Option<((u8, i64), Reverse<u32>)>,
+    /// Of an endpoint: the weights of its spans, by type.
+    weights: Vec<Vec<i64>>,
+    first_unix_nano: Option<u64>,
+}
+
+/// By nearest rank. `weights` is not empty.
+fn median_and_p99(mut weights: Vec<i64>) -> [i64; 2] {
+    weights.sort_unstable();
+    [50, 99].map(|percent| weights[(weights.len() * percent).div_ceil(100) - 1])
 }
 
 fn span_entry(spans: &mut HashMap<Link, SpanSums>, link: Link) -> Option<&mut SpanSums> {

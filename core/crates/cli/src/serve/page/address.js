@@ -1,13 +1,16 @@
 /* The state of the page, and the address that holds it: `readAddress` and `addressOf` are inverse. */
 
-/** Values that the address leaves out. Null is chosen from the profiles: service, type, range, baseline. */
+/** Values that the address leaves out. Null is chosen from the profiles: service, type, range, view, baseline. */
 const DEFAULTS = {
   /** `service.name`, "" for profiles without it, "*" for all services. */
-  service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "",
+  service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: null, search: "",
   /** The function selected by a click. */
-  chosen: "", sort: "flat", live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false,
+  chosen: "", sort: "flat", requestSort: "cpu",
+  /** The endpoint whose spans are listed; null lists the endpoints, and "" is the endpoint of spans without one. */
+  endpoint: null,
+  live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false,
 };
-const VIEWS = { both: "Both", flame: "Flame graph", top: "Table", traces: "Traces", compare: "Compare" };
+const VIEWS = { requests: "Requests", both: "Both", flame: "Flame graph", top: "Table", compare: "Compare" };
 const SORTS = ["flat", "cum", "beside_flat", "beside_cum", "function"];
 const BASELINES = {
   previous: "Same length before", half: "First half of the range", hour: "One hour before", day: "One day before",
@@ -16,25 +19,29 @@ const BASELINES = {
 /** Names in the address of the texts and the flags of the state. */
 const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", baseline: "baseLabels" };
 const FLAGS = { live: "live", native: "native", absolute: "absolute", all: "allChanges" };
-const CHOICES = { view: Object.keys(VIEWS), sort: SORTS, base: Object.keys(BASELINES) };
+const CHOICES = {
+  view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["cpu", "wait", "alloc"]], base: ["base", Object.keys(BASELINES)],
+};
+/** Texts of which null and "" differ. */
+const OPTIONAL = ["service", "type", "from", "endpoint"];
 
 function readAddress(search) {
   const query = new URLSearchParams(search);
   const state = { ...DEFAULTS, labels: query.getAll("label") };
-  for (const name of ["service", "type", "from"]) state[name] = query.get(name);
+  for (const name of OPTIONAL) state[name] = query.get(name);
   for (const [name, key] of Object.entries(TEXTS)) state[key] = query.get(name) || "";
   for (const [name, key] of Object.entries(FLAGS)) state[key] = query.get(name) === "1";
-  for (const [name, values] of Object.entries(CHOICES)) if (values.includes(query.get(name))) state[name] = query.get(name);
+  for (const [name, [key, values]] of Object.entries(CHOICES)) if (values.includes(query.get(name))) state[key] = query.get(name);
   return state;
 }
 
 function addressOf(state) {
   const query = new URLSearchParams();
-  for (const name of ["service", "type", "from"]) if (state[name] !== null) query.set(name, state[name]);
+  for (const name of OPTIONAL) if (state[name] !== null) query.set(name, state[name]);
   for (const label of state.labels) query.append("label", label);
   for (const [name, key] of Object.entries(TEXTS)) if (state[key]) query.set(name, state[key]);
   for (const [name, key] of Object.entries(FLAGS)) if (state[key]) query.set(name, "1");
-  for (const name of Object.keys(CHOICES)) if (state[name] !== DEFAULTS[name]) query.set(name, state[name]);
+  for (const [name, [key]] of Object.entries(CHOICES)) if (state[key] !== DEFAULTS[key]) query.set(name, state[key]);
   return "?" + query;
 }
 

@@ -37,7 +37,7 @@ function Header() {
     root.dataset.ready !== "empty" && [
       h("label", { class: "field" }, h("span", {}, "Service"), h("select", {
         id: "service", value: state.service === null ? undefined : valueOf(state.service),
-        onChange: (event) => change({ service: event.target.value === "/" ? "" : event.target.value, labels: [] }),
+        onChange: (event) => change({ service: event.target.value === "/" ? "" : event.target.value, labels: [], endpoint: null }),
       }, options)),
       h("div", { class: "field" }, h("span", { "aria-hidden": "true" }, "Profile"),
         h(Radios, { id: "types", label: "Profile type", options: typeNames, value: state.type, onChange: (type) => change({ type }) })),

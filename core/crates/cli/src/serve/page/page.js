@@ -47,10 +47,12 @@ document.addEventListener("click", (event) => {
 
 function Panes() {
   const { view } = state;
+  if (view === null) return null;
   const hasBeside = Boolean(responses.top?.data?.beside);
-  return h("div", { id: "panes", "data-view": view, class: hasBeside ? "beside" : "" },
+  const isOne = view === "requests" && isOneRequest();
+  return h("div", { id: "panes", "data-view": isOne ? "request" : view, class: hasBeside ? "beside" : "" },
     (view === "both" || view === "top") && h(TopTable), (view === "both" || view === "flame") && h(FlamePane),
-    view === "traces" && h(Traces), view === "compare" && h(Compare));
+    view === "requests" && h(Requests), view === "compare" && h(Compare));
 }
 
 function Page() {

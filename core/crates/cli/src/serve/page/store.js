@@ -54,7 +54,11 @@ async function fetchPart(name, path, query) {
 }
 
 /** The parts that a view shows. */
-const PARTS = { both: ["top", "flame"], flame: ["top", "flame"], top: ["top"], traces: ["top", "traces"], compare: ["compare"] };
+const PARTS = { both: ["top", "flame"], flame: ["top", "flame"], top: ["top"], compare: ["compare"] };
+function partsOf(view) {
+  if (view !== "requests") return PARTS[view];
+  return isOneRequest() ? ["top", "request", "flame"] : ["top", "requests", "explain"];
+}
 const TABLE_ROWS = 100;
 
 /** Loads all parts of the view, or only `parts` for a change that leaves the filter. */
@@ -63,7 +67,7 @@ async function load(parts) {
   aborts.abort();
   aborts = new AbortController();
   // Parts that the last load did not finish are still due.
-  parts = new Set(parts ? [...parts, ...pending] : ["services", "types", "labels", "timeline", ...PARTS[state.view]]);
+  parts = new Set(parts ? [...parts, ...pending] : ["services", "types", "labels", "timeline", ...partsOf(state.view || "requests")]);
   if (parts.has("types")) now = Date.now();
   pending = parts;
   problem = "";
@@ -72,6 +76,7 @@ async function load(parts) {
   const isCurrent = () => mine === loadNumber;
   const fetches = [];
   if (parts.has("services")) {
+    if (!responses.stats) fetches.push(fetchPart("stats", "stats", ""));
     const known = await fetchPart("services", "services", "");
     if (!isCurrent()) return;
     if (!known) return finish("error");
@@ -89,9 +94,13 @@ async function load(parts) {
     if (!isCurrent()) return;
     if (!known) return finish("error");
     chooseType(known.types);
+    if (state.view === null) {
+      await chooseView(parts);
+      if (!isCurrent()) return;
+    }
     writeAddress(false);
   }
-  for (const name of ["timeline", "top", "flame", "traces", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
+  for (const name of ["timeline", "top", "flame", "requests", "request", "explain", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
   await Promise.all(fetches);
   if (!isCurrent()) return;
   await explainEmpty();
@@ -105,7 +114,7 @@ function finish(ready) {
   root.dataset.samples = top?.data ? top.data.samples : "";
   root.dataset.ready = ready;
   // The server completes a partial result in the background.
-  const isPartial = Object.values(responses).some(({ data }) => data && (data.windows_left_out > 0 || data.indexing));
+  const isPartial = ["top", "flame", "types"].some((name) => responses[name]?.data?.windows_left_out > 0 || responses[name]?.data?.indexing);
   const mine = loadNumber;
   if (isPartial) setTimeout(() => { if (mine === loadNumber) load(); }, 1000);
 }
@@ -123,7 +132,9 @@ const QUERIES = {
     return ["top", query];
   },
   flame: () => ["flamegraph", shownFilter()],
-  traces: () => ["traces", filterOf(state, now) + "&limit=200"],
+  requests: () => ["requests", requestsQuery()],
+  request: () => ["request", filterOf({ ...state, type: null }, now)],
+  explain: () => ["explain", filterOf({ ...state, type: null }, now)],
   compare: () => ["diff", comparisonQuery()],
 };
 function shownFilter() {
@@ -147,6 +158,17 @@ function usualRange(services) {
   const last = Math.max(...services.map((service) => service.to_ms));
   if (last < now - 3600e3) return "";
   return ["-5m", "-15m"].find((range) => first >= now - rangeMs(range)) || "-1h";
+}
+/** Requests where samples are linked to spans; an address with a search or a function is of the flame graph and the table. */
+async function chooseView(parts) {
+  const isOfFunctions = state.search || state.chosen;
+  if (!isOfFunctions && isOneRequest()) state.view = "requests";
+  else {
+    const requests = isOfFunctions ? null : await fetchPart("requests", ...QUERIES.requests());
+    state.view = requests?.spans > 0 ? "requests" : "both";
+  }
+  parts.delete("requests");
+  if (state.view === "both") for (const name of PARTS.both) parts.add(name);
 }
 const USUAL_TYPES = ["cpu", "wall", "alloc_space", "inuse_space"];
 function chooseType(types) {

@@ -1,0 +1,132 @@
+/* The view Requests: endpoints, the spans of one, and one span beside the others of its endpoint. */
+
+const REQUEST_SORTS = { cpu: "CPU", wait: "Waiting", alloc: "Allocated" };
+/** What a profile type says about a request, in the order of the page. */
+const TYPE_WORDS = {
+  cpu: "On the CPU", off_cpu: "Waiting (off CPU)", waiting: "Waiting (wall − CPU)", wall: "Wall time on its threads", delay: "Waiting for locks", alloc_space: "Allocated",
+  gc: "Garbage collection", event_loop_delay: "Event loop blocked",
+};
+
+function requestsQuery() {
+  const query = filterOf({ ...state, type: null, span: "", trace: state.endpoint ? "" : state.trace }, now);
+  query.set("by", state.endpoint !== null ? "span" : "endpoint");
+  query.set("sort", state.requestSort);
+  if (state.endpoint !== null) query.set("endpoint", state.endpoint);
+  query.set("limit", "200");
+  return query;
+}
+const isOneRequest = () => Boolean(state.span || state.trace);
+
+function Requests() {
+  if (isOneRequest()) return [h(OneRequest), h(FlamePane)];
+  const { data, error } = responses.requests || {};
+  const attributes = { ...paneAttributes("requests", "requests"), class: paneClass("requests", "pane") };
+  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  const isSpans = data.by === "span";
+  const has = (type) => Object.hasOwn(data.types, type);
+  const timed = has("wall") ? "wall" : "cpu";
+  const sortable = (name) => h("th", { class: "number", scope: "col", "aria-sort": state.requestSort === name ? "descending" : null },
+    h("button", { type: "button", onClick: () => change({ requestSort: name }, { loads: ["requests"] }) }, REQUEST_SORTS[name], state.requestSort === name && " ↓"));
+  const quantile = (row, at) => h("td", { class: "number" }, row.types[timed]?.[at] === undefined ? "–" : amount(row.types[timed][at], "nanoseconds"));
+  const cell = (value, type, unit) => (has(type) ? h(NumberCell, { value: value ?? 0, total: data.types[type].total, unit }) : h("td", { class: "number" }, "–"));
+  const waitTotal = data.rows.reduce((sum, row) => sum + (row.wait_ns || 0), 0);
+  const rows = data.rows.map((row) => h("tr", { ...pressable(() => (isSpans
+    ? change({ trace: row.trace_id, span: row.span_id })
+    : change({ endpoint: row.endpoint, service: state.service === "*" ? row.service : state.service }))) },
+    isSpans ? h("td", { class: "name" }, h("div", {}, clock(row.first_ms, true)), h("small", {}, "\u200e" + row.trace_id))
+      : h("td", { class: "name" }, h("div", {}, row.endpoint || "(no endpoint)"), h("small", {}, "\u200e" + row.service)),
+    !isSpans && [h("td", { class: "number" }, row.spans.toLocaleString("en")), quantile(row, "p50"), quantile(row, "p99")],
+    cell(row.cpu_ns, "cpu", "nanoseconds"),
+    row.wait_ns === null ? h("td", { class: "number" }, "–") : h(NumberCell, { value: row.wait_ns, total: waitTotal, unit: "nanoseconds" }),
+    cell(row.alloc_bytes, "alloc_space", "bytes"), h("td", { class: "number" }, row.samples.toLocaleString("en"))));
+  const timedWords = timed === "wall" ? " wall" : " CPU";
+  return [h("section", attributes,
+    isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") + " with samples" }),
+    h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": isSpans ? "Spans" : "Endpoints" },
+      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"),
+        !isSpans && [h("th", { class: "number", scope: "col" }, "Spans"), h("th", { class: "number", scope: "col" }, "p50" + timedWords), h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
+        sortable("cpu"), sortable("wait"), sortable("alloc"), h("th", { class: "number", scope: "col" }, "Samples"))),
+      h("tbody", { id: "request-rows" }, rows)),
+      data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
+      h("p", { class: "more" }, (data.wait ? "Waiting is " + data.wait + ". " : "") + (isSpans ? "" : "Quantiles are of the spans that have samples.")))), h(Findings)];
+}
+
+/** The findings of `spanprof explain`. */
+function Findings() {
+  const { data, error } = responses.explain || {};
+  const attributes = { ...paneAttributes("findings", "explain"), class: paneClass("explain", "pane") };
+  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  const items = data.findings.map((finding) => h("li", { class: finding.severity },
+    h("h3", {}, finding.function ? h("button", { type: "button", class: "link", title: "Show it in the flame graph",
+      onClick: () => change({ view: "both", type: finding.type || state.type, chosen: finding.function.function }) }, finding.title) : finding.title),
+    h("p", { class: "soft" }, [finding.severity, state.service === "*" && finding.service, finding.samples > 0 && counted(finding.samples, "sample")].filter(Boolean).join(" · ")),
+    finding.command && h("pre", { tabIndex: 0 }, finding.command)));
+  return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Findings" },
+    h("h2", {}, "Findings"), items.length ? h("ol", {}, items) : h("p", { class: "nothing" }, "Nothing to report: no function, wait or allocation stands out.")));
+}
+
+function Crumbs({ endpoint, rest }) {
+  return h("nav", { class: "crumbs", "aria-label": "Requests" },
+    h("button", { type: "button", class: "link", onClick: () => change({ endpoint: null, trace: "", span: "" }) }, "Endpoints"), " › ",
+    endpoint !== null && [isOneRequest() ? h("button", { type: "button", class: "link", onClick: () => change({ endpoint, trace: "", span: "" }) }, endpoint || "(no endpoint)")
+      : h("b", {}, endpoint || "(no endpoint)"), " › "],
+    rest);
+}
+
+/** One span, or all spans of a trace: where its time went, and what differs from the others of its endpoint. */
+function OneRequest() {
+  const { data, error } = responses.request || {};
+  const attributes = { ...paneAttributes("request", "request"), class: paneClass("request", "pane"), "aria-label": "One request" };
+  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  const subject = state.span ? "span " + state.span : "trace " + state.trace;
+  if (!data.found) return h("section", attributes, h(Crumbs, { endpoint: state.endpoint, rest: subject }),
+    h("p", { class: "nothing" }, "No sample belongs to the " + subject + ". It was shorter than the sampling interval, or the time range excludes it. ",
+      h("button", { type: "button", class: "remove-filter", onClick: () => change({ trace: "", span: "" }) }, "Remove " + subject),
+      state.from && h("button", { type: "button", class: "remove-filter", onClick: () => change({ from: "", to: "" }) }, "Remove the time range")));
+  const known = Object.keys(TYPE_WORDS);
+  const rank = (name) => (known.includes(name) ? known.indexOf(name) : known.length);
+  const all = { ...data.types };
+  // Without a profile of waits, the wall time beside the CPU time is one.
+  if (all.wall && all.cpu && !all.off_cpu) all.waiting = { ...all.wall, weight: Math.max(0, all.wall.weight - all.cpu.weight), mean: Math.max(0, all.wall.mean - all.cpu.mean) };
+  const types = Object.entries(all).sort(([left], [right]) => rank(left) - rank(right) || left.localeCompare(right));
+  const others = data.others === 1 ? "the other span" : "the mean of " + data.others.toLocaleString("en") + " others";
+  return h("section", attributes, h(Crumbs, { endpoint: data.endpoint, rest: subject }),
+    h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
+      h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true)),
+      h("p", { class: "soft" }, data.service + " · trace ", h(TraceLink, { data })),
+      h("table", { class: "types" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Where its time went"), h("th", { class: "number", scope: "col" }, "This"),
+        h("th", { class: "number", scope: "col" }, "Others"), h("th", { class: "number", scope: "col" }, "Ratio"), h("th", { class: "number", scope: "col" }, "Samples"))),
+      h("tbody", { id: "request-types" }, types.map(([name, type]) => h("tr", { class: name === state.type ? "chosen" : "", ...pressable(() => change({ type: name === "waiting" ? "wall" : name })) },
+        h("td", { class: "name" }, TYPE_WORDS[name] || name), h("td", { class: "number" }, amount(type.weight, type.unit)),
+        h("td", { class: "number" }, data.others ? amount(Math.round(type.mean), type.unit) : "–"),
+        h("td", { class: "number" }, data.others && type.mean ? (type.weight / type.mean).toFixed(1) + " ×" : "–"),
+        h("td", { class: "number" }, type.samples.toLocaleString("en")))))),
+      data.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples."),
+      data.differences.map((difference) => h(Differences, { key: difference.type, difference }))));
+}
+
+/** The trace id, as a link into the tracing system if the server knows one. */
+function TraceLink({ data }) {
+  const traceId = state.trace || data.trace_id;
+  const template = responses.stats?.data?.trace_url;
+  const address = template && template.replaceAll("{trace_id}", traceId).replaceAll("{span_id}", data.span_id || "");
+  return [h("code", {}, traceId), address && [" · ", h("a", { id: "trace-link", href: address, target: "_blank", rel: "noopener noreferrer" }, "Open the trace")]];
+}
+
+function Differences({ difference }) {
+  const significant = difference.rows.filter((row) => row.significant);
+  const rows = state.allChanges || !significant.length ? difference.rows : significant;
+  const hidden = difference.rows.length - rows.length;
+  const toggle = h("button", { type: "button", class: "link", onClick: () => change({ allChanges: !state.allChanges }, { loads: [] }) },
+    state.allChanges ? "Only significant" : "All differences");
+  return [
+    h("h3", {}, (TYPE_WORDS[difference.type] || difference.type) + ", by function"),
+    h("p", { class: "soft" }, difference.not_concluded ? "Nothing can be concluded: " + difference.not_concluded + "."
+      : significant.length ? counted(significant.length, "significant difference") + ". " : "No difference is significant: each may be chance. ",
+    (hidden > 0 || state.allChanges) && significant.length > 0 && toggle),
+    h("table", { class: "differences" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Function"), h("th", { class: "number", scope: "col" }, "This"),
+      h("th", { class: "number", scope: "col" }, "Others"))), h("tbody", {}, rows.map((row) => h("tr", { class: (row.significant ? (row.weight > row.mean ? "grew" : "shrank") : "") + (row.function === state.chosen ? " chosen" : ""), ...pressable(() => choose(row.function)) },
+      h(NameCell, { name: row.function, file: row.file, line: row.line }), h("td", { class: "number change" }, amount(row.weight, difference.unit)),
+      h("td", { class: "number" }, amount(Math.round(row.mean), difference.unit)))))),
+  ];
+}

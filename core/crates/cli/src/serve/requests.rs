@@ -1,0 +1,131 @@
+//! `/api/requests` and `/api/request`: endpoints and spans with all profile types, as `spanprof spans` lists them, and one span
+//! against the others of its endpoint. `/api/explain`: the findings of `spanprof explain`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{json, Map, Value};
+use spanprof_profile::Link;
+use spanprof_read::diagnosis::Diagnosis;
+use spanprof_read::query::{
+    span_baseline, Compared, Filter, Granularity, NoSpanBaseline, SpanGrouping, SpanRow, SpanSubject, SpanTotals,
+};
+
+use super::state::ServerState;
+use crate::answers::explain;
+use crate::answers::spans::{baseline_json, SpanOrder, SpansReport, WaitSource};
+
+/// Parameters of `/api/requests` beside those of the filter.
+pub(super) const TABLE_PARAMETERS: [&str; 4] = ["by", "sort", "endpoint", "limit"];
+/// Functions of a difference.
+const MAX_FUNCTIONS: usize = 12;
+/// Types whose functions are compared, most telling first: those that the span has.
+const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc_space"];
+/// Types of a span whose functions are compared.
+const MAX_COMPARED: usize = 3;
+
+/// The endpoints, or the spans of one.
+pub(super) fn table(
+    state: &ServerState,
+    filter: &Filter,
+    parameter: impl Fn(&str) -> Option<String>,
+    limit: usize,
+) -> Result<Value, String> {
+    let grouping = match parameter("by").as_deref() {
+        None | Some("endpoint") => SpanGrouping::Endpoint,
+        Some("span") => SpanGrouping::Span,
+        Some("trace") => SpanGrouping::Trace,
+        Some(other) => return Err(format!("`by`: expected endpoint, span or trace, got `{other}`")),
+    };
+    let sort = match parameter("sort").as_deref() {
+        None | Some("cpu") => SpanOrder::Cpu,
+        Some("alloc") => SpanOrder::Alloc,
+        Some("wait") => SpanOrder::Wait,
+        Some(other) => return Err(format!("`sort`: expected cpu, alloc or wait, got `{other}`")),
+    };
+    let mut totals = SpanTotals::new(None);
+    let left_out = add_windows(state, filter, [&mut totals]);
+    let wait = WaitSource::of(&totals.type_names());
+    let mut table = totals.table(grouping, |row| match sort {
+        SpanOrder::Cpu => row.weight("cpu"),
+        SpanOrder::Alloc => row.weight("alloc_space"),
+        SpanOrder::Wait => wait.map_or(0, |wait| wait.weight(row)),
+    });
+    if let Some(endpoint) = parameter("endpoint") {
+        table.rows.retain(|row| row.endpoint == endpoint);
+    }
+    let mut answer = SpansReport { table: &table, grouping, sort, wait, limit }.json();
+    answer["windows_left_out"] = left_out.into();
+    Ok(answer)
+}
+
+/// One span or trace: its weight and the mean of the others of its endpoint by type, and the functions that differ.
+pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String> {
+    let (subject, grouping) = match (filter.span_id, filter.trace_id) {
+        (Some(span_id), trace_id) => {
+            (SpanSubject::Span(Link { trace_id: trace_id.unwrap_or_default(), span_id }), SpanGrouping::Span)
+        }
+        (None, Some(trace_id)) => (SpanSubject::Trace(trace_id), SpanGrouping::Trace),
+        (None, None) => return Err("expected `span_id` or `trace_id`".to_owned()),
+    };
+    let own = |row: &SpanRow| {
+        filter.trace_id.is_none_or(|id| id == row.link.trace_id)
+            && filter.span_id.is_none_or(|id| id == row.link.span_id)
+    };
+    let everything = Filter { span_id: None, trace_id: None, type_name: None, ..filter.clone() };
+    let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
+    let left_out = add_windows(state, &everything, by_type.each_mut());
+    let table = by_type[0].table(grouping, |row| row.weight("cpu"));
+    let Some(found) = table.rows.iter().find(|row| own(row)) else {
+        return Ok(json!({"found": false, "windows_left_out": left_out}));
+    };
+    let others: Vec<&SpanRow> = table
+        .rows
+        .iter()
+        .filter(|row| !own(row) && row.service == found.service && row.endpoint == found.endpoint)
+        .collect();
+    let mut names: BTreeMap<&str, i64> = BTreeMap::new();
+    for row in others.iter().copied().chain([found]) {
+        for (name, total) in &row.types {
+            *names.entry(name).or_default() += total.weight;
+        }
+    }
+    let types = names.into_iter().map(|(name, sum)| {
+        let weight = found.weight(name);
+        let mean = if others.is_empty() { 0.0 } else { (sum - weight) as f64 / others.len() as f64 };
+        let samples = found.types.get(name).map_or(0.0, |total| total.samples.round());
+        (name.to_owned(), json!({"unit": table.units.get(name), "weight": weight, "mean": mean, "samples": samples}))
+    });
+    let mut differences = Vec::new();
+    for totals in by_type.iter().zip(COMPARED_TYPES).filter(|(_, name)| found.types.contains_key(*name)) {
+        if differences.len() == MAX_COMPARED {
+            break;
+        }
+        match span_baseline(totals.0, subject, Compared::Flat) {
+            Ok(baseline) => differences.push(baseline_json(&baseline, true, MAX_FUNCTIONS)),
+            Err(NoSpanBaseline::NotFound | NoSpanBaseline::NoEndpoint) => {}
+        }
+    }
+    Ok(json!({
+        "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
+        "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
+        "spans": found.spans, "others": others.len(), "types": types.collect::<Map<String, Value>>(),
+        "differences": differences, "windows_left_out": left_out,
+    }))
+}
+
+/// The findings of `spanprof explain`; their commands read from this server.
+pub(super) fn findings(state: &ServerState, filter: &Filter) -> Value {
+    let mut diagnosis = Diagnosis::default();
+    let everything = Filter { type_name: None, ..filter.clone() };
+    let left_out = state.store.for_each_window(&everything, |data| diagnosis.add(&everything.apply(data)));
+    let mut answer = explain::json(&diagnosis, &diagnosis.findings(), &[format!("http://{}", state.addresses.http)]);
+    answer["windows_left_out"] = left_out.into();
+    answer
+}
+
+fn add_windows<const N: usize>(state: &ServerState, filter: &Filter, mut totals: [&mut SpanTotals; N]) -> usize {
+    state.store.for_each_window(filter, |data| {
+        let window = filter.apply(data);
+        totals.iter_mut().for_each(|totals| totals.add(&window));
+    })
+}
