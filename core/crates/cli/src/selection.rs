@@ -10,7 +10,7 @@ use crate::moment;
 /// Flags of the filter, except for the end of the time range: `convert --to` also accepts a format.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct FilterArguments {
-    /// only this service (service.name)
+    /// only this service (service.name); "" for profiles without a name, * for all
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
     /// only this profile type: cpu, wall, alloc_space, …
@@ -100,11 +100,15 @@ fn add_label(filter: &mut Filter, text: &str) -> Result<(), String> {
 /// The query parameters that [`of_parameters`] parses.
 pub(crate) const PARAMETERS: [&str; 7] = ["service", "type", "label", "trace_id", "span_id", "from", "to"];
 
+/// In a link to the page, where an absent service is the largest one.
+const ALL_SERVICES: &str = "*";
+
 /// Parses the query parameters of a request; the caller checks other names.
 pub(crate) fn of_parameters(parameters: &[(String, String)], now_unix_ns: u64) -> Result<Filter, String> {
     let mut filter = Filter::default();
     for (name, value) in parameters {
-        if !value.is_empty() {
+        // An empty field of a form is no condition; a service may have no name.
+        if !value.is_empty() || name == "service" {
             set(&mut filter, name, value, now_unix_ns)?;
         }
     }
@@ -134,7 +138,7 @@ fn set(filter: &mut Filter, name: &str, value: &str, now_unix_ns: u64) -> Result
         moment::parse(value, now_unix_ns).ok_or_else(|| format!("`{name}`: expected {}, got `{value}`", moment::FORMS))
     };
     match name {
-        "service" => filter.service = Some(value.to_owned()),
+        "service" => filter.service = (value != ALL_SERVICES).then(|| value.to_owned()),
         "type" => filter.type_name = Some(value.to_owned()),
         "label" => add_label(filter, value).map_err(|message| format!("`label`: {message}"))?,
         "trace_id" => filter.trace_id = Some(id(name, value)?),
@@ -219,6 +223,15 @@ mod tests {
         assert!(written.contains(&("trace_id", "0af7651916cd43dd8448eb211c80319c".to_owned())));
         let pairs: Vec<_> = written.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert_eq!(read(&pairs).unwrap(), filter);
+    }
+
+    #[test]
+    fn an_empty_service_selects_profiles_without_a_name_and_an_absent_one_all() {
+        let service = |pairs: &[(&str, &str)]| read(pairs).unwrap().service;
+        assert_eq!(service(&[("service", "")]), Some(String::new()));
+        assert_eq!((service(&[]), service(&[("service", "*")])), (None, None));
+        assert_eq!(to_parameters(&read(&[("service", "")]).unwrap()), [("service", String::new())]);
+        assert_eq!(read(&[("type", ""), ("label", ""), ("from", "")]).unwrap(), Filter::default());
     }
 
     #[test]

@@ -64,6 +64,21 @@ fn filters_by_service_type_label_trace_and_span_select_their_samples() {
 }
 
 #[test]
+fn profiles_without_a_service_name_are_selected_by_an_empty_one() {
+    let (home, serve) = with_two_services();
+    let mut nameless = window("", "cpu", &[TestSample(&["main"], 40_000_000, &[], 0)]);
+    nameless.resources[0].resource.retain(|attribute| attribute.key != "service.name");
+    assert_eq!(post(&serve.http, &[], &encoded(&nameless)).status, 200);
+    let total = |query: &str| number(&get(&serve.http, &format!("/api/top?type=cpu&{query}")).text(), "total");
+    assert_eq!([total(""), total("service=*"), total("service=")], [1_110_000_000, 1_110_000_000, 40_000_000]);
+    assert_eq!(number(&get(&serve.http, "/api/types?service=").text(), "total"), 40_000_000);
+    for source in [serve.url(), home.path().to_str().unwrap().to_owned()] {
+        let top = spanprof(&["top", &source, "--type", "cpu", "--service", "", "--json"]);
+        assert_eq!(number(&top.stdout, "total"), 40_000_000, "{source}: {top:?}");
+    }
+}
+
+#[test]
 fn the_top_table_adds_up_and_keeps_its_order() {
     let (_home, serve) = with_two_services();
     let top = get(&serve.http, "/api/top?service=checkout&type=cpu&limit=2").text();
