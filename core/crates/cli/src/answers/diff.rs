@@ -134,7 +134,7 @@ impl<'t> DiffReport<'t> {
     /// Names of a path, root first.
     fn path_names(&self, path: &OneSidedPath) -> Vec<&'t str> {
         let functions = self.tree.path(path.node).into_iter();
-        functions.map(|function| self.tree.functions[function as usize].0.as_str()).collect()
+        functions.map(|function| self.tree.functions[function as usize].name.as_str()).collect()
     }
 
     /// `… > serve > cart > price`: the last functions of a path.

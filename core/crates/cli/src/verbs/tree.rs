@@ -103,6 +103,5 @@ fn members(tree: &StackTree, rows: &[CallRow]) -> Value {
 }
 
 fn function(tree: &StackTree, row: &CallRow) -> FunctionLine {
-    let (function, file, frame_type) = tree.functions[row.function as usize].clone();
-    FunctionLine { function, file, line: 0, frame_type }
+    tree.functions[row.function as usize].clone().into()
 }

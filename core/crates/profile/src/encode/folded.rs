@@ -7,7 +7,7 @@ use crate::transform::StackTree;
 
 /// The lines of a stack tree. The unit is [`StackTree::unit`].
 pub fn encode(tree: &StackTree) -> String {
-    let names: Vec<String> = tree.functions.iter().map(|(name, _, _)| escape(name)).collect();
+    let names: Vec<String> = tree.functions.iter().map(|function| escape(&function.name)).collect();
     // The nodes from the root to the current node; parents come before children.
     let mut lines = Vec::new();
     let mut path: Vec<u32> = Vec::new();

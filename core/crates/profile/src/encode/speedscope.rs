@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::flamegraph::{write_numbers, write_text};
-use crate::transform::StackTree;
+use crate::transform::{FunctionKey, StackTree};
 
 /// One file with all `trees`, whose types become its profiles.
 pub fn encode(trees: &[StackTree], name: &str) -> String {
@@ -18,7 +18,7 @@ pub fn encode(trees: &[StackTree], name: &str) -> String {
     let mut frames = 0;
     for tree in trees {
         first_frame.push(frames);
-        for (name, file, _) in tree.functions.iter().skip(1) {
+        for FunctionKey { name, file, .. } in tree.functions.iter().skip(1) {
             out.push_str(if frames > 0 { ",{\"name\":" } else { "{\"name\":" });
             write_text(&mut out, name);
             if !file.is_empty() {
@@ -80,13 +80,16 @@ fn write_profile(out: &mut String, tree: &StackTree, first_frame: usize) {
 mod tests {
     use super::*;
     use crate::transform::StackNode;
-    use crate::FrameType;
 
     #[test]
     fn samples_are_stacks_of_shared_frames_with_weights() {
         let node =
             |parent, function, self_weight, total_weight| StackNode { parent, function, self_weight, total_weight };
-        let function = |name: &str, file: &str| (name.to_owned(), file.to_owned(), FrameType::Cpython);
+        let function = |name: &str, file: &str| FunctionKey {
+            name: name.to_owned(),
+            file: file.to_owned(),
+            ..FunctionKey::default()
+        };
         let tree = |type_name: &str, unit: &str| StackTree {
             type_name: type_name.to_owned(),
             unit: unit.to_owned(),

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::flamegraph::escape_markup;
-use crate::transform::StackTree;
+use crate::transform::{FunctionKey, StackTree};
 
 /// Width of the image without another one, px.
 pub const DEFAULT_WIDTH: usize = 1200;
@@ -39,7 +39,7 @@ pub fn encode(tree: &StackTree, title: &str, width: usize, quantity: impl Fn(i64
             continue;
         }
         max_depth = max_depth.max(depths[at]);
-        let (name, file, _) = &tree.functions[node.function as usize];
+        let FunctionKey { name, file, .. } = &tree.functions[node.function as usize];
         let share = node.total_weight as f64 * 100.0 / total as f64;
         let file = if file.is_empty() { String::new() } else { format!("  {file}") };
         let tooltip = format!("{name}{file}  {}  {share:.1}%", quantity(node.total_weight));
@@ -110,7 +110,12 @@ mod tests {
     fn image(name: &str) -> String {
         let node =
             |parent, function, self_weight, total_weight| StackNode { parent, function, self_weight, total_weight };
-        let function = |name: &str| (name.to_owned(), "app.py".to_owned(), FrameType::Cpython);
+        let function = |name: &str| FunctionKey {
+            name: name.to_owned(),
+            file: "app.py".to_owned(),
+            frame_type: FrameType::Cpython,
+            ..FunctionKey::default()
+        };
         let tree = StackTree {
             type_name: "cpu".to_owned(),
             unit: "nanoseconds".to_owned(),

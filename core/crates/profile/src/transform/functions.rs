@@ -1,5 +1,4 @@
-//! Identity of functions in tables and graphs: name, file and frame type. Locations without a name have their address as
-//! name and their mapping as file.
+//! Identity of functions in tables and graphs. Locations without a name have their address as name and their mapping as file.
 
 use std::iter::Copied;
 use std::slice::Iter;
@@ -8,28 +7,47 @@ use hashbrown::HashMap;
 
 use crate::{Dictionary, FrameType, Function, LocationId};
 
+/// Identity of a function. The start line distinguishes functions of one name in one file, such as anonymous functions
+/// and lambdas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionKey {
+    /// Name of the function.
+    pub name: String,
+    /// Path of its source file, "" when unknown.
+    pub file: String,
+    /// Line where the function starts, from 1; 0 when unknown, and in tables of [`FunctionTable::folded`].
+    pub start_line: i64,
+    /// Frame type.
+    pub frame_type: FrameType,
+}
+
 /// Functions in order of first use; 0 is the root of trees.
 pub struct FunctionTable<'d> {
     dictionary: &'d Dictionary,
-    rows: Vec<(String, String, FrameType)>,
-    known: HashMap<(String, String, FrameType), u32>,
+    rows: Vec<FunctionKey>,
+    known: HashMap<FunctionKey, u32>,
     /// Functions of each location, innermost first.
     by_location: Vec<Option<Box<[u32]>>>,
-    rename: fn(String) -> String,
+    fold: Option<fn(String) -> String>,
 }
 
 impl<'d> FunctionTable<'d> {
     /// A table with only the root.
     pub fn new(dictionary: &'d Dictionary) -> Self {
-        Self::renamed(dictionary, |name| name)
+        Self::with_fold(dictionary, None)
     }
 
-    /// As [`Self::new`]; functions of one file that `rename` gives the same name are one function.
-    pub fn renamed(dictionary: &'d Dictionary, rename: fn(String) -> String) -> Self {
+    /// A table in which functions of one file are one function if `fold` gives them the same name, wherever they start: their
+    /// lines differ between versions of a program.
+    pub fn folded(dictionary: &'d Dictionary, fold: fn(String) -> String) -> Self {
+        Self::with_fold(dictionary, Some(fold))
+    }
+
+    pub(super) fn with_fold(dictionary: &'d Dictionary, fold: Option<fn(String) -> String>) -> Self {
         Self {
             dictionary,
-            rename,
-            rows: vec![("root".to_owned(), String::new(), FrameType::Unspecified)],
+            fold,
+            rows: vec![FunctionKey { name: "root".to_owned(), ..FunctionKey::default() }],
             known: HashMap::new(),
             by_location: vec![None; dictionary.lens().locations],
         }
@@ -52,18 +70,23 @@ impl<'d> FunctionTable<'d> {
         let mapping = self.dictionary.get_mapping(location.mapping);
         let nameless = || format!("0x{:x}", location.address);
         let rows: Vec<_> = if location.lines.is_empty() {
-            vec![(nameless(), text(mapping.filename), frame_type)]
+            vec![FunctionKey { name: nameless(), file: text(mapping.filename), start_line: 0, frame_type }]
         } else {
             let of_line = |function: Function| {
                 let name = [function.name, function.system_name].map(text).into_iter().find(|name| !name.is_empty());
-                ((self.rename)(name.unwrap_or_else(nameless)), text(function.filename), frame_type)
+                let name = name.unwrap_or_else(nameless);
+                let (name, start_line) = match self.fold {
+                    Some(fold) => (fold(name), 0),
+                    None => (name, function.start_line.max(0)),
+                };
+                FunctionKey { name, file: text(function.filename), start_line, frame_type }
             };
             location.lines.iter().map(|line| of_line(self.dictionary.get_function(line.function))).collect()
         };
         rows.into_iter().map(|row| self.row(row)).collect()
     }
 
-    fn row(&mut self, row: (String, String, FrameType)) -> u32 {
+    fn row(&mut self, row: FunctionKey) -> u32 {
         let rows = &mut self.rows;
         *self.known.entry(row).or_insert_with_key(|row| {
             rows.push(row.clone());
@@ -71,13 +94,13 @@ impl<'d> FunctionTable<'d> {
         })
     }
 
-    /// (name, file, frame type) of every function so far.
-    pub fn rows(&self) -> &[(String, String, FrameType)] {
+    /// Every function so far.
+    pub fn rows(&self) -> &[FunctionKey] {
         &self.rows
     }
 
     /// As [`Self::rows`].
-    pub fn into_rows(self) -> Vec<(String, String, FrameType)> {
+    pub fn into_rows(self) -> Vec<FunctionKey> {
         self.rows
     }
 }

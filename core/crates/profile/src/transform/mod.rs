@@ -9,7 +9,7 @@ mod reduce;
 mod tree;
 
 pub use exact::{join_exact_values, separate_exact_values};
-pub use functions::FunctionTable;
+pub use functions::{FunctionKey, FunctionTable};
 pub use label_names::{is_accepted_label_name, refused_label_names};
 pub use merge::merge;
 pub(crate) use merge::Merged;

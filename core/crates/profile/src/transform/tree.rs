@@ -2,8 +2,8 @@
 
 use hashbrown::HashMap;
 
-use super::functions::FunctionTable;
-use crate::{Dictionary, FrameType, Profile, ProfilesData};
+use super::functions::{FunctionKey, FunctionTable};
+use crate::{Dictionary, Profile, ProfilesData};
 
 /// The last function of a call path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub struct StackTree {
     pub type_name: String,
     /// Unit of all weights.
     pub unit: String,
-    /// (function, file, frame type); entry 0 is the root's.
-    pub functions: Vec<(String, String, FrameType)>,
+    /// The functions; entry 0 is the root's.
+    pub functions: Vec<FunctionKey>,
     /// The nodes.
     pub nodes: Vec<StackNode>,
 }
@@ -35,19 +35,18 @@ pub struct StackTree {
 pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
     let of_type = |profile: &&Profile| profile.type_name() == type_name;
     let profiles = data.profiles().map(|(_, profile)| profile).filter(of_type);
-    let tree = tree_of(&data.dictionary, profiles, |name| name, false);
+    let tree = tree_of(&data.dictionary, profiles, None, false);
     StackTree { type_name: type_name.to_owned(), ..tree }
 }
 
-/// The tree of profiles of one type. Functions of one file that `rename` gives the same name are one function; with
-/// `folds_recursion`, a function that calls itself directly is one node.
+/// The tree of profiles of one type. `fold` as in [`FunctionTable::folded`]; with `folds_recursion`, a function that calls itself directly is one node.
 pub fn tree_of<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,
-    rename: fn(String) -> String,
+    fold: Option<fn(String) -> String>,
     folds_recursion: bool,
 ) -> StackTree {
-    let mut functions = FunctionTable::renamed(dictionary, rename);
+    let mut functions = FunctionTable::with_fold(dictionary, fold);
     let mut nodes = vec![StackNode { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();
     // Last node of each stack, by stack id: a stack is inserted once for samples that differ only in labels.
@@ -95,9 +94,9 @@ pub fn tree_of<'d>(
     StackTree { type_name: type_name.to_owned(), unit, nodes, functions }
 }
 
-/// Nodes in depth-first order, siblings by name, file and type: the node's old number, and the new number of its parent. `nodes` are
+/// Nodes in depth-first order, siblings by name, file, start line and type: the node's old number, and the new number of its parent. `nodes` are
 /// parents and functions; node 0 is the root. Iterative, since stacks may be deep.
-pub fn depth_first(nodes: &[(u32, u32)], functions: &[(String, String, FrameType)]) -> Vec<(u32, u32)> {
+pub fn depth_first(nodes: &[(u32, u32)], functions: &[FunctionKey]) -> Vec<(u32, u32)> {
     let mut rank = vec![0u32; functions.len()];
     let mut by_name: Vec<u32> = (0..functions.len() as u32).collect();
     by_name.sort_by_key(|at| &functions[*at as usize]);

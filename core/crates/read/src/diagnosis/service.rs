@@ -109,13 +109,9 @@ impl ServiceProfile {
         let process = process_identity(resource).unwrap_or_default();
         let end = profile.end_unix_nano();
         let mut samples: Vec<(&Sample, Box<[usize]>)> = Vec::with_capacity(profile.samples.len());
-        let rows = visit_samples(
-            dictionary,
-            std::iter::once(profile),
-            Granularity::Line,
-            |name| name,
-            |_, sample, rows| samples.push((sample, rows.into())),
-        );
+        let rows = visit_samples(dictionary, std::iter::once(profile), Granularity::Line, None, |_, sample, rows| {
+            samples.push((sample, rows.into()))
+        });
         let lines: Vec<u32> = rows.into_iter().map(|row| self.line(row)).collect();
         let samples = samples.into_iter().map(|(sample, rows)| {
             let weight = profile.weight(sample);

@@ -220,7 +220,7 @@ pub(crate) fn regressions(sides: [&WindowSums; 2], type_name: &str) -> Vec<DiffR
 
 fn folded_weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
     let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
-    weights_of(&data.dictionary, profiles, by, generated_names::fold)
+    weights_of(&data.dictionary, profiles, by, Some(generated_names::fold))
 }
 
 /// Marks the significant rows; returns the number of rows that were tested.

@@ -7,7 +7,8 @@
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
-use spanprof_profile::{transform, FrameType, Profile};
+use spanprof_profile::transform::{self, FunctionKey};
+use spanprof_profile::Profile;
 
 use super::diff::DiffSide;
 use super::generated_names;
@@ -38,8 +39,8 @@ pub struct DiffTree {
     pub type_name: String,
     /// Unit of all weights.
     pub unit: String,
-    /// (function, file, frame type); entry 0 is the root's.
-    pub functions: Vec<(String, String, FrameType)>,
+    /// The functions; entry 0 is the root's.
+    pub functions: Vec<FunctionKey>,
     /// The nodes.
     pub nodes: Vec<DiffNode>,
     /// Paths on one side only whose callers are on both, heaviest first.
@@ -77,15 +78,15 @@ pub fn diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, norm
     let trees = sides.map(|side| {
         let of_type = |profile: &&Profile| profile.type_name() == type_name;
         let profiles = side.data.profiles().map(|(_, profile)| profile).filter(of_type);
-        transform::tree_of(&side.data.dictionary, profiles, generated_names::fold, true)
+        transform::tree_of(&side.data.dictionary, profiles, Some(generated_names::fold), true)
     });
     let totals = trees.each_ref().map(|tree| tree.nodes[0].total_weight);
     let scale = match normalize && totals[1] != 0 {
         true => totals[0] as f64 / totals[1] as f64,
         false => 1.0,
     };
-    let mut functions: Vec<(String, String, FrameType)> = Vec::new();
-    let mut known: HashMap<(String, String, FrameType), u32> = HashMap::new();
+    let mut functions: Vec<FunctionKey> = Vec::new();
+    let mut known: HashMap<FunctionKey, u32> = HashMap::new();
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();
     let mut nodes: Vec<DiffNode> = Vec::new();
     for (side, tree) in trees.iter().enumerate() {

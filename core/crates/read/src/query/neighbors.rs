@@ -26,7 +26,7 @@ pub struct Neighbors {
 pub fn neighbors(tree: &StackTree, matches: impl Fn(&FunctionLine) -> bool) -> Vec<Neighbors> {
     let mut found: HashMap<u32, CallSums> = HashMap::new();
     for (function, row) in tree.functions.iter().enumerate().skip(1) {
-        if matches(&identity(row)) {
+        if matches(&row.clone().into()) {
             found.insert(function as u32, CallSums::default());
         }
     }
@@ -72,13 +72,13 @@ struct CallSums {
 impl CallSums {
     fn into_row(self, tree: &StackTree, function: u32) -> Neighbors {
         let sorted = |weights: HashMap<u32, i64>| {
-            let of = |(function, weight): (u32, i64)| (identity(&tree.functions[function as usize]), weight);
-            let mut rows: Vec<_> = weights.into_iter().map(of).collect();
+            let of = |(function, weight): (u32, i64)| (tree.functions[function as usize].clone().into(), weight);
+            let mut rows: Vec<(FunctionLine, i64)> = weights.into_iter().map(of).collect();
             rows.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
             rows
         };
         Neighbors {
-            at: identity(&tree.functions[function as usize]),
+            at: tree.functions[function as usize].clone().into(),
             weight: self.weight,
             callers: sorted(self.callers),
             callees: sorted(self.callees),
@@ -89,8 +89,4 @@ impl CallSums {
 fn add(sums: &mut HashMap<u32, i64>, function: u32, weight: i64) {
     let sum = sums.entry(function).or_default();
     *sum = sum.saturating_add(weight);
-}
-
-fn identity((function, file, frame_type): &(String, String, spanprof_profile::FrameType)) -> FunctionLine {
-    FunctionLine { function: function.clone(), file: file.clone(), line: 0, frame_type: *frame_type }
 }

@@ -199,7 +199,7 @@ impl SpanTotals {
             &data.dictionary,
             std::iter::once(profile),
             tracked.by,
-            generated_names::fold,
+            Some(generated_names::fold),
             |profile, sample, rows| {
                 if sample.link.is_empty() {
                     return;

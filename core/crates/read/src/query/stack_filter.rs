@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use regex_lite::Regex;
-use spanprof_profile::transform::FunctionTable;
+use spanprof_profile::transform::{FunctionKey, FunctionTable};
 use spanprof_profile::{ProfilesData, StackId};
 
 /// Conditions on stacks; the default selects everything. A pattern matches a function's name or file.
@@ -30,7 +30,7 @@ impl StackFilter {
             for location in dictionary.get_stack(stack) {
                 for function in functions.of_location(*location).collect::<Vec<_>>() {
                     let [focus, ignore] = *matches.entry(function).or_insert_with(|| {
-                        let (name, file, _) = &functions.rows()[function as usize];
+                        let FunctionKey { name, file, .. } = &functions.rows()[function as usize];
                         let is_match = |pattern: &Regex| pattern.is_match(name) || pattern.is_match(file);
                         [&self.focus, &self.ignore].map(|pattern| pattern.as_ref().is_some_and(is_match))
                     });

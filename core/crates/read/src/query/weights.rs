@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use spanprof_profile::transform::FunctionTable;
+use spanprof_profile::transform::{FunctionKey, FunctionTable};
 use spanprof_profile::{Dictionary, FrameType, LocationId, Profile, ProfilesData, Sample};
 
 /// The rows of a table.
@@ -22,10 +22,16 @@ pub struct FunctionLine {
     pub function: String,
     /// Path of its source file, "" when unknown.
     pub file: String,
-    /// Line in the file, from 1; 0 when unknown, and for whole functions.
+    /// Line in the file, from 1; 0 when unknown. Of a whole function the line where it starts, 0 in a comparison.
     pub line: i64,
     /// Frame type.
     pub frame_type: FrameType,
+}
+
+impl From<FunctionKey> for FunctionLine {
+    fn from(FunctionKey { name, file, start_line, frame_type }: FunctionKey) -> Self {
+        Self { function: name, file, line: start_line, frame_type }
+    }
 }
 
 /// Weight of one row.
@@ -79,19 +85,19 @@ impl LocationRows<'_> {
 /// Adds up the samples of one type.
 pub(super) fn weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
     let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
-    weights_of(&data.dictionary, profiles, by, |name| name)
+    weights_of(&data.dictionary, profiles, by, None)
 }
 
-/// Adds up the samples of profiles of one type. Functions of one file that `rename` gives the same name are one row.
+/// Adds up the samples of profiles of one type. `fold` as in [`FunctionTable::folded`].
 pub(super) fn weights_of<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,
     by: Granularity,
-    rename: fn(String) -> String,
+    fold: Option<fn(String) -> String>,
 ) -> Weights {
     let mut sums: Vec<Weight> = Vec::new();
     let mut result = Weights::default();
-    let rows = visit_samples(dictionary, profiles, by, rename, |profile, sample, rows| {
+    let rows = visit_samples(dictionary, profiles, by, fold, |profile, sample, rows| {
         if result.unit.is_empty() {
             profile.unit().clone_into(&mut result.unit);
         }
@@ -120,13 +126,19 @@ pub(crate) fn visit_samples<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,
     by: Granularity,
-    rename: fn(String) -> String,
+    fold: Option<fn(String) -> String>,
     mut visit: impl FnMut(&'d Profile, &'d Sample, &[usize]),
 ) -> Vec<FunctionLine> {
+    let functions = match (by, fold) {
+        (Granularity::Function, None) => FunctionTable::new(dictionary),
+        // A line has no start line beside it: functions that overlap would be equal rows.
+        (Granularity::Line, None) => FunctionTable::folded(dictionary, |name| name),
+        (_, Some(fold)) => FunctionTable::folded(dictionary, fold),
+    };
     let mut table = LocationRows {
         dictionary,
         by,
-        functions: FunctionTable::renamed(dictionary, rename),
+        functions,
         rows: Vec::new(),
         known: HashMap::new(),
         by_location: HashMap::new(),
@@ -156,8 +168,11 @@ pub(crate) fn visit_samples<'d>(
     let LocationRows { functions, rows, .. } = table;
     let functions = functions.into_rows();
     let identity = |(function, line): (u32, i64)| {
-        let (function, file, frame_type) = functions[function as usize].clone();
-        FunctionLine { function, file, line, frame_type }
+        let of_function = FunctionLine::from(functions[function as usize].clone());
+        match by {
+            Granularity::Function => of_function,
+            Granularity::Line => FunctionLine { line, ..of_function },
+        }
     };
     rows.into_iter().map(identity).collect()
 }

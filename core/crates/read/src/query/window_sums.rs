@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
 use spanprof_profile::{
-    transform, Attribute, AttributeSetId, Dictionary, FrameType, Profile, ProfilesData, ResourceProfiles,
-    PROCESS_IDENTITY,
+    transform::{self, FunctionKey},
+    Attribute, AttributeSetId, Dictionary, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY,
 };
 
 use super::generated_names;
@@ -154,13 +154,13 @@ impl WindowSums {
         let window = sums.add_window(profile, resource);
         let rows = match &self.label {
             Some(key) => label_weights(dictionary, resource, profile, key),
-            None => weights_of(dictionary, std::iter::once(profile), self.by, generated_names::fold).rows,
+            None => weights_of(dictionary, std::iter::once(profile), self.by, Some(generated_names::fold)).rows,
         };
         for (at, weight) in rows {
             sums.rows.entry(at).or_default().add(self.compared.of(weight), window);
         }
         if self.has_paths {
-            let tree = transform::tree_of(dictionary, std::iter::once(profile), generated_names::fold, true);
+            let tree = transform::tree_of(dictionary, std::iter::once(profile), Some(generated_names::fold), true);
             let edges = tree.nodes.iter().map(|node| (node.parent, node.function));
             for (key, node) in path_keys(&tree.functions, edges).into_iter().zip(&tree.nodes) {
                 sums.paths.entry(key).or_default().add(node.total_weight, window);
@@ -308,10 +308,7 @@ pub(crate) fn process_identity(resource: &ResourceProfiles) -> Option<u64> {
 }
 
 /// A number per call path, equal in all windows: a hash of its functions. Nodes are parents and functions, parents first.
-pub(super) fn path_keys(
-    functions: &[(String, String, FrameType)],
-    nodes: impl Iterator<Item = (u32, u32)>,
-) -> Vec<u64> {
+pub(super) fn path_keys(functions: &[FunctionKey], nodes: impl Iterator<Item = (u32, u32)>) -> Vec<u64> {
     let hash_of = |value: &dyn Fn(&mut DefaultHasher)| {
         // Fixed keys, unlike those of maps.
         let mut hasher = DefaultHasher::new();

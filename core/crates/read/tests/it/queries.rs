@@ -7,7 +7,8 @@ use spanprof_profile::encode::text;
 use spanprof_profile::transform::{merge, tree, FunctionTable};
 use spanprof_profile::*;
 use spanprof_read::query::{
-    call_tree, labels, neighbors, top, types, Filter, FunctionLine, Granularity, LabelMatcher, StackFilter, TopRow,
+    call_tree, diff, diff_tree, labels, neighbors, top, types, Compared, DiffSide, Filter, FunctionLine, Granularity,
+    LabelMatcher, StackFilter, TopRow, WindowSums,
 };
 
 use crate::random::{profiles_data, ALL};
@@ -20,10 +21,7 @@ fn stacks(data: &ProfilesData, type_name: &str) -> Vec<(i64, Vec<FunctionLine>)>
         for sample in &profile.samples {
             let locations = data.dictionary.get_stack(sample.stack).iter();
             let functions: Vec<u32> = locations.flat_map(|at| table.of_location(*at).collect::<Vec<_>>()).collect();
-            let row = |function: u32| {
-                let (function, file, frame_type) = table.rows()[function as usize].clone();
-                FunctionLine { function, file, line: 0, frame_type }
-            };
+            let row = |function: u32| FunctionLine::from(table.rows()[function as usize].clone());
             found.push((profile.weight(sample), functions.into_iter().map(row).collect()));
         }
     }
@@ -269,7 +267,7 @@ fn recursion_counts_once_in_cum_and_only_the_leaf_in_flat() {
     assert_eq!(rows(Granularity::Line), lines);
     let names: Vec<String> = {
         let tree = tree(&data, "wall");
-        tree.nodes.iter().map(|node| tree.functions[node.function as usize].0.clone()).collect()
+        tree.nodes.iter().map(|node| tree.functions[node.function as usize].name.clone()).collect()
     };
     assert_eq!(names, ["root", "main", "fib", "fib", "fib"]);
 }
@@ -297,6 +295,53 @@ fn window_of(pid: Option<i64>, type_name: &str, end_s: u64, weights: &[(&str, i6
     let resource = pid.map(|pid| Attribute::int("process.pid", pid)).into_iter().collect();
     data.resources.push(ResourceProfiles { resource, profiles: vec![profile], ..ResourceProfiles::default() });
     data
+}
+
+/// A window of anonymous functions of one file: start line, line and weight of each.
+fn anonymous(functions: &[(i64, i64, i64)]) -> ProfilesData {
+    let mut data = ProfilesData::default();
+    let d = &mut data.dictionary;
+    let of_function = |(start_line, line, weight): &(i64, i64, i64)| {
+        let (name, filename) = (d.string("(anonymous)"), d.string("app.js"));
+        let function = d.function(Function { name, filename, start_line: *start_line, ..Function::default() });
+        let lines = [Line { function, line: *line, column: 0 }];
+        let location = d.location(Location { lines: &lines, ..Location::default() });
+        Sample { stack: d.stack(&[location]), values: vec![*weight], ..Sample::default() }
+    };
+    let samples = functions.iter().map(of_function).collect();
+    let profile = Profile { sample_type: ValueType::new("cpu", "nanoseconds"), samples, ..Profile::default() };
+    data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+    data
+}
+
+#[test]
+fn functions_of_one_name_and_file_are_distinct_by_their_start_line() {
+    let data = anonymous(&[(10, 11, 5), (20, 21, 3), (10, 12, 1), (0, 30, 2)]);
+    let rows = |by| -> Vec<(i64, i64)> {
+        top(&data, "cpu", by).rows.into_iter().map(|row| (row.at.line, row.weight.flat)).collect()
+    };
+    assert_eq!(rows(Granularity::Function), [(10, 6), (20, 3), (0, 2)]);
+    assert_eq!(rows(Granularity::Line), [(11, 5), (21, 3), (30, 2), (12, 1)]);
+    let tree = tree(&data, "cpu");
+    let nodes = tree.nodes.iter().skip(1);
+    let nodes: Vec<_> =
+        nodes.map(|node| (tree.functions[node.function as usize].start_line, node.self_weight)).collect();
+    assert_eq!(nodes, [(0, 2), (10, 6), (20, 3)]);
+    let found = neighbors(&tree, |at| at.line == 20);
+    assert_eq!((found.len(), found[0].weight.flat), (1, 3));
+}
+
+#[test]
+fn versions_are_compared_without_the_start_lines_of_their_functions() {
+    let sides = [anonymous(&[(10, 11, 5), (20, 21, 3)]), anonymous(&[(14, 15, 5), (24, 25, 3)])].map(|data| {
+        let mut windows = WindowSums::with_paths(Granularity::Function, Compared::Flat);
+        windows.add(&data);
+        (data, windows)
+    });
+    let [baseline, comparison] = sides.each_ref().map(|(data, windows)| DiffSide { data, windows });
+    let table = diff(baseline, comparison, "cpu", Granularity::Function, false);
+    assert_eq!((table.rows.len(), table.equal), (0, 1));
+    assert_eq!(diff_tree(baseline, comparison, "cpu", false).nodes.len(), 2);
 }
 
 #[test]

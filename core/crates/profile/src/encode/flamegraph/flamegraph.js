@@ -105,7 +105,7 @@ class Flamegraph {
     this.announcement.setAttribute("aria-live", "polite");
     this.query = "";
     this.colors = new Map();
-    this.show({ type: "", unit: "", names: ["root"], files: [""], file: [0], kinds: [""], kind: [0], nodes: [0, 0, 0] });
+    this.show({ type: "", unit: "", names: ["root"], files: [""], file: [0], lines: [0], kinds: [""], kind: [0], nodes: [0, 0, 0] });
 
     this.view.addEventListener("scroll", () => { if (this.selected < 0) this.hover(-1); this.redraw(); });
     this.canvas.addEventListener("blur", () => { this.selected = -1; this.hover(-1); this.redraw(); });
@@ -244,7 +244,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     const heading = element("b", "");
     heading.textContent = this.name(node);
     const source = element("small", "");
-    source.textContent = [this.file(node), this.kind(node)].filter(Boolean).join(" · ");
+    source.textContent = [this.place(node), this.kind(node)].filter(Boolean).join(" · ");
     const table = element("table", "");
     for (const cells of this.tipRows(node)) {
       const added = table.insertRow();
@@ -274,6 +274,11 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
 
   name(node) { return this.tree.names[this.nodes.fn[node]]; }
   file(node) { return this.tree.files[this.tree.file[this.nodes.fn[node]]]; }
+  /** file:line of a function, as far as they are known. */
+  place(node) {
+    const line = this.tree.lines[this.nodes.fn[node]];
+    return this.file(node) + (line ? ":" + line : "");
+  }
   kind(node) { return this.tree.kinds[this.tree.kind[this.nodes.fn[node]]]; }
 
   pathTo(node) {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
-use crate::transform::StackTree;
+use crate::transform::{FunctionKey, StackTree};
 
 /// The renderer's style sheet; every rule is below `.flamegraph`.
 pub const STYLE: &str = include_str!("flamegraph.css");
@@ -60,8 +60,8 @@ fn page_of(tree: &StackTree, diff: Option<&DiffColumns>, title: &str) -> String 
     page
 }
 
-/// The tree as compact JSON for the renderer. `names`, `file` (index into `files`) and `kind` (index into `kinds`) are per
-/// function; `nodes` has level, function and self weight of each node, depth first.
+/// The tree as compact JSON for the renderer. `names`, `file` (index into `files`), `lines` (where the function starts, 0 when
+/// unknown) and `kind` (index into `kinds`) are per function; `nodes` has level, function and self weight of each node, depth first.
 pub fn json(tree: &StackTree) -> String {
     let mut out = String::with_capacity(tree.nodes.len() * 12);
     write_json(&mut out, tree, None);
@@ -81,7 +81,7 @@ fn write_json(out: &mut String, tree: &StackTree, diff: Option<&DiffColumns>) {
     let mut known = HashMap::new();
     let mut file_of = Vec::with_capacity(tree.functions.len());
     let mut kind_of = Vec::with_capacity(tree.functions.len());
-    for (_, file, frame_type) in &tree.functions {
+    for FunctionKey { file, frame_type, .. } in &tree.functions {
         file_of.push(*known.entry(file.as_str()).or_insert_with(|| {
             files.push(file);
             files.len() - 1
@@ -96,9 +96,10 @@ fn write_json(out: &mut String, tree: &StackTree, diff: Option<&DiffColumns>) {
     write_text(out, &tree.type_name);
     out.push_str(",\"unit\":");
     write_text(out, &tree.unit);
-    write_texts(out, "names", tree.functions.iter().map(|(name, _, _)| name.as_str()));
+    write_texts(out, "names", tree.functions.iter().map(|function| function.name.as_str()));
     write_texts(out, "files", files.into_iter());
     write_numbers(out, "file", file_of.into_iter().map(|at| at as i64));
+    write_numbers(out, "lines", tree.functions.iter().map(|function| function.start_line));
     write_texts(out, "kinds", kinds.into_iter());
     write_numbers(out, "kind", kind_of.into_iter().map(|at| at as i64));
     let mut levels: Vec<i64> = Vec::with_capacity(tree.nodes.len());
@@ -197,14 +198,19 @@ mod tests {
     fn tree() -> StackTree {
         let node =
             |parent, function, self_weight, total_weight| StackNode { parent, function, self_weight, total_weight };
-        let function = |name: &str, file: &str, frame_type| (name.to_owned(), file.to_owned(), frame_type);
+        let function = |name: &str, file: &str, start_line, frame_type| FunctionKey {
+            name: name.to_owned(),
+            file: file.to_owned(),
+            start_line,
+            frame_type,
+        };
         StackTree {
             type_name: "cpu".to_owned(),
             unit: "nanoseconds".to_owned(),
             functions: vec![
-                function("root", "", FrameType::Unspecified),
-                function("main", "app.py", FrameType::Cpython),
-                function("a \"<b>\" \\ \u{1}", "app.py", FrameType::Cpython),
+                function("root", "", 0, FrameType::Unspecified),
+                function("main", "app.py", 7, FrameType::Cpython),
+                function("a \"<b>\" \\ \u{1}", "app.py", 0, FrameType::Cpython),
             ],
             nodes: vec![node(0, 0, 0, 30), node(0, 1, 10, 30), node(1, 2, 20, 20)],
         }
@@ -214,7 +220,7 @@ mod tests {
     fn the_tree_is_compact_json() {
         let expected = concat!(
             r#"{"type":"cpu","unit":"nanoseconds","names":["root","main","a \"\u003cb\u003e\" \\ \u0001"],"#,
-            r#""files":["","app.py"],"file":[0,1,1],"kinds":["","cpython"],"kind":[0,1,1],"#,
+            r#""files":["","app.py"],"file":[0,1,1],"lines":[0,7,0],"kinds":["","cpython"],"kind":[0,1,1],"#,
             r#""nodes":[0,0,0,1,1,10,2,2,20]}"#
         );
         assert_eq!(json(&tree()), expected);
@@ -242,7 +248,7 @@ mod tests {
     #[test]
     fn text_of_a_profile_becomes_neither_markup_nor_script() {
         let mut tree = tree();
-        tree.functions[1].0 = "</script><script>alert(1)</script><!--{{script}}".to_owned();
+        tree.functions[1].name = "</script><script>alert(1)</script><!--{{script}}".to_owned();
         let page = html(&tree, "<img src=x onerror=alert(1)> {{tree}}");
         assert!(!page.contains("<img") && !page.contains("alert(1)</script>") && !page.contains("<!--"));
         assert!(page.contains("&lt;img src=x onerror=alert(1)&gt; {{tree}}"));
