@@ -16,10 +16,10 @@ use spanprof_read::query::{self, Filter, Granularity, TopTable};
 
 use super::comparison;
 use super::directory;
+use super::queries::QueryResult;
 use super::reply::{self, Reply};
 use super::requests;
 use super::state::ServerState;
-use super::store::QueryResult;
 use super::top::{self, TopRequest};
 use super::window::StoredWindow;
 use crate::answers::LEFT_OUT_HEADER;
@@ -327,6 +327,13 @@ fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Value {
 fn with_completeness(mut members: Map<String, Value>, result: &QueryResult) -> Value {
     members.insert("windows".to_owned(), result.windows.into());
     members.insert("windows_left_out".to_owned(), result.windows_left_out.into());
+    if let Some((from, to)) = result.left_out_range {
+        members.insert("left_out_from_ms".to_owned(), ms(from).into());
+        members.insert("left_out_to_ms".to_owned(), ms(to).into());
+    }
+    if result.is_indexing {
+        members.insert("indexing".to_owned(), true.into());
+    }
     Value::Object(members)
 }
 
@@ -334,12 +341,10 @@ fn flame(result: &QueryResult, filter: &Filter, has_native: bool) -> String {
     let data = shown(result, has_native);
     let tree = transform::tree(&data, &selection::type_to_show(&data, filter));
     let [type_name, unit] = [&tree.type_name, &tree.unit].map(|text| Value::from(text.as_str()));
-    let (windows, left_out) = (result.windows, result.windows_left_out);
+    let members = Map::from_iter([("type".to_owned(), type_name), ("unit".to_owned(), unit)]);
+    let members = with_completeness(members, result).to_string();
     // The tree is JSON already, and large.
-    format!(
-        r#"{{"type":{type_name},"unit":{unit},"windows":{windows},"windows_left_out":{left_out},"tree":{}}}"#,
-        flamegraph::json(&tree)
-    )
+    format!(r#"{},"tree":{}}}"#, members.trim_end_matches('}'), flamegraph::json(&tree))
 }
 
 fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {

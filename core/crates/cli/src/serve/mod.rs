@@ -7,12 +7,14 @@ mod comparison;
 mod connection;
 mod directory;
 mod intake;
+mod locks;
 mod name_search;
 mod otlp_grpc;
 mod otlp_http;
 mod page;
 mod pushed_profile;
 mod pyroscope_http;
+mod queries;
 mod received;
 mod reply;
 mod requests;
@@ -150,6 +152,14 @@ impl Server {
                 tokio::time::sleep(RETENTION_INTERVAL).await;
                 let state = retained.clone();
                 let _ = tokio::task::spawn_blocking(move || state.store.retain(store::unix_ms())).await;
+            }
+        });
+        let completed = state.clone();
+        tokio::spawn(async move {
+            loop {
+                completed.store.has_unfinished_query().await;
+                let state = completed.clone();
+                let _ = tokio::task::spawn_blocking(move || state.store.complete_queries()).await;
             }
         });
         // Polled once, so that the signal handlers exist before `ready`.

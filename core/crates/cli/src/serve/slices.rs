@@ -105,7 +105,8 @@ impl Slices {
     }
 }
 
-fn timeless(filter: &Filter) -> Filter {
+/// The filter without its time range.
+pub(crate) fn timeless(filter: &Filter) -> Filter {
     Filter { from_unix_nano: None, to_unix_nano: None, ..filter.clone() }
 }
 

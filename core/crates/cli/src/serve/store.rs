@@ -1,34 +1,20 @@
-//! The store of `serve`: an in-memory index of the files in its directory, retention, and queries. The files are in
-//! `directory`, HTTP in `api`. Methods may read and decode files: called from blocking threads only.
+//! The store of `serve`: an in-memory index of the files in its directory, and retention. The files are in `directory`, queries
+//! in `queries`, HTTP in `api`. Methods may read and decode files: called from blocking threads only.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
-use spanprof_read::decode::{self, DecodeLimits};
-use spanprof_read::query::{self, Filter, TypeSummary};
+use spanprof_read::query::Filter;
 
 use super::directory::{self, WindowDirectory};
+use super::locks::lock;
+use super::queries::{Queries, QueryResult, StoreView};
 use super::received::ReceivedProfiles;
-use super::slices::{self, memory_bytes, MergedWindows, Slices};
-use super::spans::Spans;
-use super::window::StoredWindow;
+use super::window::{self, StoredWindow};
 use crate::detail::Detail;
-
-/// Memory of the cache of decoded windows.
-const DECODED_CACHE_BYTES: usize = 48 << 20;
-/// Cached results, so that the table and the flame graph of one view share a merge.
-const CACHED_RESULTS: usize = 4;
-/// Windows merged at once: bounds memory, without a merge of the large result for each window.
-const MERGE_BATCH: usize = 24;
-/// Samples of one result, about 250 MB; only results with labels and links reach it.
-const MAX_RESULT_SAMPLES: usize = 1_500_000;
-/// A query stops at this deadline and reports the number of windows left out.
-const QUERY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Limits of the stored requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,26 +33,6 @@ pub(crate) struct StoreCounters {
     pub unreadable_files: AtomicU64,
 }
 
-/// Result of a query: merged samples, and the number of their windows.
-#[derive(Debug)]
-pub(crate) struct QueryResult {
-    pub data: ProfilesData,
-    /// Summaries of the samples of each window that passed the filter, for a timeline.
-    pub summaries: Vec<TypeSummary>,
-    pub spans: Spans,
-    pub windows: usize,
-    /// Matching windows that were not read: the deadline had passed, or the result was too large.
-    pub windows_left_out: usize,
-}
-
-#[derive(Debug)]
-struct CachedResult {
-    generation: u64,
-    filter: Filter,
-    detail: Detail,
-    result: Arc<QueryResult>,
-}
-
 /// The stored windows.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -77,9 +43,7 @@ pub(crate) struct Store {
     generation: AtomicU64,
     indexing: AtomicBool,
     stopping: AtomicBool,
-    decoded: Mutex<VecDeque<(PathBuf, Arc<ProfilesData>)>>,
-    results: Mutex<VecDeque<CachedResult>>,
-    slices: Slices,
+    queries: Queries,
     pub received: ReceivedProfiles,
     pub counters: StoreCounters,
 }
@@ -93,9 +57,7 @@ impl Store {
             generation: AtomicU64::new(0),
             indexing: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
-            decoded: Mutex::default(),
-            results: Mutex::default(),
-            slices: Slices::default(),
+            queries: Queries::default(),
             received: ReceivedProfiles::default(),
             counters: StoreCounters::default(),
         }
@@ -110,7 +72,11 @@ impl Store {
         self.indexing.load(Ordering::Relaxed)
     }
 
-    /// Ends [`Store::index`] early.
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Ends [`Store::index`] and [`Store::complete_queries`] early.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
@@ -120,14 +86,14 @@ impl Store {
         match self.directory.list() {
             Ok(files) => {
                 for file in files {
-                    if self.stopping.load(Ordering::Relaxed) {
+                    if self.is_stopping() {
                         break;
                     }
                     // Received since the start, hence indexed already.
                     if self.windows().iter().any(|window| window.path == file.path) {
                         continue;
                     }
-                    match read_window(&file.path) {
+                    match window::read(&file.path) {
                         Ok(data) => {
                             let directory::DirectoryFile { path, bytes, received_unix_ms, is_owned } = file;
                             self.insert(StoredWindow::new(&data, path, bytes, received_unix_ms, is_owned));
@@ -142,6 +108,8 @@ impl Store {
             Err(error) => report(format!("cannot list {}: {error}", self.directory.path().display())),
         }
         self.indexing.store(false, Ordering::Relaxed);
+        // Cached results say that files are being indexed.
+        self.generation.fetch_add(1, Ordering::Relaxed);
         self.retain(unix_ms());
     }
 
@@ -196,146 +164,122 @@ impl Store {
         }
     }
 
-    /// Merges the samples that pass `filter`, newest windows first until the deadline.
-    pub(crate) fn query(&self, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
+    fn view(&self) -> StoreView {
+        // The generation first: a window that arrives in between belongs to the next one.
         let generation = self.generation.load(Ordering::Relaxed);
-        let is_same = |of: &&CachedResult| of.generation == generation && of.filter == *filter && of.detail == detail;
-        if let Some(cached) = lock(&self.results).iter().find(is_same) {
-            return cached.result.clone();
-        }
-        let started = Instant::now();
-        let mut sum = BatchedMerge::default();
-        let mut windows_left_out = 0;
-        let windows: Vec<_> = self.windows().into_iter().rev().filter(|window| window.may_hold(filter)).collect();
-        for slice in slices::cut(&windows) {
-            let is_cacheable = detail == Detail::Stacks && slices::is_whole(slice, filter);
-            if let Some(part) = is_cacheable.then(|| self.slices.find(slice, filter)).flatten() {
-                sum.add(part);
-                continue;
-            }
-            let mut part = BatchedMerge::default();
-            let mut skipped = 0;
-            for window in slice {
-                if started.elapsed() > QUERY_DEADLINE || sum.samples + part.samples > MAX_RESULT_SAMPLES {
-                    skipped += 1;
-                    continue;
-                }
-                // Removed by retention or replaced meanwhile: nothing to add.
-                let Ok(data) = self.decoded(&window.path) else { continue };
-                part.add(Arc::new(passing(filter, detail, &data)));
-            }
-            let part = Arc::new(part.finish());
-            if is_cacheable && skipped == 0 {
-                self.slices.insert(slice, filter, &part);
-            }
-            windows_left_out += skipped;
-            sum.add(part);
-        }
-        let MergedWindows { data, summaries, spans, windows } = sum.finish();
-        let result = Arc::new(QueryResult { data, summaries, spans, windows, windows_left_out });
-        let mut results = lock(&self.results);
-        results.truncate(CACHED_RESULTS - 1);
-        results.push_front(CachedResult { generation, filter: filter.clone(), detail, result: result.clone() });
-        result
+        StoreView { generation, is_indexing: self.is_indexing(), windows: self.windows() }
     }
 
-    /// Visits the windows that may hold samples of the filter, newest first until the deadline; returns how many were left out.
-    pub(crate) fn for_each_window(&self, filter: &Filter, mut visit: impl FnMut(&ProfilesData)) -> usize {
-        let started = Instant::now();
-        let mut left_out = 0;
-        for window in self.windows().iter().rev().filter(|window| window.may_hold(filter)) {
-            if started.elapsed() > QUERY_DEADLINE {
-                left_out += 1;
-            } else if let Ok(data) = self.decoded(&window.path) {
-                visit(&data);
-            }
-        }
-        left_out
+    /// As [`Queries::query`].
+    pub(crate) fn query(&self, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
+        self.queries.query(&self.view(), filter, detail)
     }
 
-    fn decoded(&self, path: &Path) -> Result<Arc<ProfilesData>, String> {
-        {
-            let mut decoded = lock(&self.decoded);
-            if let Some(at) = decoded.iter().position(|(of, _)| of == path) {
-                if let Some(entry) = decoded.remove(at) {
-                    let data = entry.1.clone();
-                    decoded.push_front(entry);
-                    return Ok(data);
-                }
-            }
-        }
-        let data = Arc::new(read_window(path)?);
-        let mut decoded = lock(&self.decoded);
-        decoded.push_front((path.to_owned(), data.clone()));
-        let mut total = 0;
-        decoded.retain(|(_, data)| {
-            total += memory_bytes(data);
-            total <= DECODED_CACHE_BYTES
-        });
-        Ok(data)
-    }
-}
-
-/// Merges windows in batches of [`MERGE_BATCH`].
-#[derive(Default)]
-struct BatchedMerge {
-    merged: MergedWindows,
-    batch: Vec<Arc<MergedWindows>>,
-    samples: usize,
-}
-
-impl BatchedMerge {
-    fn add(&mut self, part: Arc<MergedWindows>) {
-        // An empty gauge replaces an older one.
-        if part.data.resources.is_empty() {
-            return;
-        }
-        self.merged.windows += part.windows;
-        self.merged.summaries.extend_from_slice(&part.summaries);
-        self.merged.spans.merge(&part.spans);
-        self.samples += part.data.sample_count();
-        self.batch.push(part);
-        if self.batch.len() == MERGE_BATCH {
-            self.merge();
-        }
+    /// Resolves when [`Store::complete_queries`] has work.
+    pub(crate) async fn has_unfinished_query(&self) {
+        self.queries.has_unfinished().await;
     }
 
-    fn merge(&mut self) {
-        let merged = &self.merged.data;
-        self.merged.data = transform::merge(std::iter::once(merged).chain(self.batch.iter().map(|part| &part.data)));
-        self.samples = self.merged.data.sample_count();
-        self.batch.clear();
+    /// As [`Queries::complete`].
+    pub(crate) fn complete_queries(&self) {
+        self.queries.complete(|| self.view(), || self.is_stopping());
     }
 
-    fn finish(mut self) -> MergedWindows {
-        if !self.batch.is_empty() {
-            self.merge();
-        }
-        self.merged
+    /// As [`Queries::for_each_window`].
+    pub(crate) fn for_each_window(&self, filter: &Filter, visit: impl FnMut(&ProfilesData)) -> usize {
+        self.queries.for_each_window(&self.view(), filter, visit)
     }
-}
-
-/// The samples of one window that pass the filter.
-fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindows {
-    let mut data = filter.apply(data);
-    let mut spans = Spans::default();
-    spans.add(&data);
-    let (summaries, windows) = (query::types(&data), usize::from(data.sample_count() > 0));
-    detail.reduce(&mut data);
-    MergedWindows { data, summaries, spans, windows }
-}
-
-/// Requests were accepted within stricter limits; other files are the user's.
-fn read_window(path: &Path) -> Result<ProfilesData, String> {
-    let bytes = directory::read(path).map_err(|error| error.to_string())?;
-    decode::any(&bytes, &DecodeLimits::of_files()).map(|(_, data)| data).map_err(|error| error.to_string())
-}
-
-/// Ignores poisoning: every change under these locks is a push, a removal or a swap, so that values stay consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use spanprof_profile::encode::otlp::{self, Revision};
+    use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, ValueType};
+
+    use super::*;
+    use crate::gzip::gzip;
+    use crate::temp_directory_testing::TempDirectory;
+
+    fn window(start_s: u64, total: i64) -> ProfilesData {
+        let profile = Profile {
+            sample_type: ValueType::new("wall", "nanoseconds"),
+            time_unix_nano: start_s * 1_000_000_000,
+            duration_nano: 10_000_000_000,
+            samples: vec![Sample { values: vec![total], ..Sample::default() }],
+            ..Profile::default()
+        };
+        let resource = vec![Attribute::string("service.name", "shop")];
+        let resources = vec![ResourceProfiles { resource, profiles: vec![profile], ..ResourceProfiles::default() }];
+        ProfilesData { resources, ..ProfilesData::default() }
+    }
+
+    fn store_of(home: &TempDirectory, windows: u64) -> Store {
+        let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
+        let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
+        for nth in 0..windows {
+            let data = window(1_700_000_000 + 10 * nth, 1);
+            store.keep(&gzip(&otlp::encode(&data, Revision::One)), &data).unwrap();
+        }
+        store.index(|line| panic!("{line}"));
+        store
+    }
+
+    fn with_deadline(deadline: Duration, mut store: Store) -> Store {
+        store.queries.deadline = deadline;
+        store
+    }
+
+    fn total(result: &QueryResult) -> i64 {
+        result.data.profiles().flat_map(|(_, profile)| &profile.samples).map(Sample::total).sum()
+    }
+
+    #[test]
+    fn a_partial_result_is_completed_by_the_next_query() {
+        let home = TempDirectory::new("partial");
+        let store = with_deadline(Duration::ZERO, store_of(&home, 5));
+        let partial = store.query(&Filter::default(), Detail::Stacks);
+        assert_eq!((total(&partial), partial.windows_left_out), (0, 5));
+        assert_eq!(partial.left_out_range, Some((1_700_000_000_000_000_000, 1_700_000_050_000_000_000)));
+        store.complete_queries();
+        let complete = store.query(&Filter::default(), Detail::Stacks);
+        assert_eq!((total(&complete), complete.windows_left_out, complete.left_out_range), (5, 0, None));
+    }
+
+    #[test]
+    fn a_repeated_query_continues_from_the_windows_merged_so_far() {
+        let home = TempDirectory::new("continued");
+        let store = store_of(&home, 5);
+        store.query(&Filter::default(), Detail::Stacks);
+        // An arrival outdates the result but not the merge of the earlier windows.
+        let later = |from| Filter { from_unix_nano: Some(from), ..Filter::default() };
+        let store = with_deadline(Duration::ZERO, store);
+        let repeated = store.query(&later(1), Detail::Stacks);
+        assert_eq!((total(&repeated), repeated.windows_left_out), (5, 0));
+    }
+
+    #[test]
+    fn an_unfinished_query_of_another_view_replaces_the_earlier_one() {
+        let home = TempDirectory::new("replaced");
+        let store = with_deadline(Duration::ZERO, store_of(&home, 2));
+        let shop = Filter { service: Some("shop".to_owned()), ..Filter::default() };
+        store.query(&Filter::default(), Detail::Everything);
+        store.query(&shop, Detail::Everything);
+        store.complete_queries();
+        assert_eq!(store.query(&shop, Detail::Everything).windows_left_out, 0);
+        assert_eq!(store.query(&Filter::default(), Detail::Everything).windows_left_out, 2);
+    }
+
+    #[test]
+    fn a_result_says_that_files_are_still_being_indexed_until_they_are() {
+        let home = TempDirectory::new("indexing");
+        let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
+        let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
+        assert!(store.query(&Filter::default(), Detail::Stacks).is_indexing);
+        store.index(|line| panic!("{line}"));
+        assert!(!store.query(&Filter::default(), Detail::Stacks).is_indexing);
+    }
 }

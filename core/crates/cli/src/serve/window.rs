@@ -1,18 +1,25 @@
-//! Index entry of one stored request: enough to decide whether a query must read the file. Pure. Built by the store for each
+//! Index entry of one stored request: enough to decide whether a query must read the file. Built by the store for each
 //! received request and each file found at start.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::received;
+use super::{directory, received};
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
+use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Filter, TypeSummary};
 
 /// Label names indexed per window and service.
 const MAX_LABEL_NAMES: usize = 64;
 /// Values indexed per label name; filters accept further values, which are only not suggested.
 const MAX_LABEL_VALUES: usize = 100;
+
+/// Reads and decodes a file. Requests were accepted within stricter limits; other files are the user's.
+pub(crate) fn read(path: &Path) -> Result<ProfilesData, String> {
+    let bytes = directory::read(path).map_err(|error| error.to_string())?;
+    decode::any(&bytes, &DecodeLimits::of_files()).map(|(_, data)| data).map_err(|error| error.to_string())
+}
 
 /// One stored request.
 #[derive(Debug)]
