@@ -4,7 +4,7 @@ const REQUEST_SORTS = { cpu: "CPU", wait: "Waiting", alloc: "Allocated" };
 /** What a profile type says about a request, in the order of the page. */
 const TYPE_WORDS = {
   cpu: "On the CPU", off_cpu: "Waiting (off CPU)", waiting: "Waiting (wall − CPU)", wall: "Wall time on its threads", delay: "Waiting for locks", alloc_space: "Allocated",
-  gc: "Garbage collection", event_loop_delay: "Event loop blocked",
+  gc: "Garbage collection", event_loop_lag: "Event loop blocked",
 };
 
 function requestsQuery() {
