@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::deadline::at_most;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
@@ -96,6 +97,17 @@ pub fn install(package: &Path, beside: &[&str], directory: &str) -> StepResult<P
         .time_limit(Duration::from_secs(600))
         .run()?;
     Ok(directory.join("node_modules"))
+}
+
+/// Installs what the `package-lock.json` of a directory names, unless the last installation was of an equal file.
+pub fn install_locked(name: &str, directory: &Path) -> StepResult {
+    let stamp = directory.join("node_modules/.made-from");
+    let lock = scratch::read(&directory.join("package-lock.json"))?;
+    if scratch::read(&stamp).is_ok_and(|made_from| made_from == lock) {
+        return Ok(());
+    }
+    npm(name).args(["ci", "--ignore-scripts"]).in_directory(directory).time_limit(at_most(10)).run()?;
+    scratch::write(&stamp, &lock)
 }
 
 /// npm with brief output.

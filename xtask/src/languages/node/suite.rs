@@ -41,16 +41,7 @@ pub fn files(is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) -> StepResul
 /// The package in the work tree, with its module and the dependencies of its tests.
 pub fn prepared() -> StepResult<PathBuf> {
     let package = package::build_for_tests()?;
-    let stamp = package.join("node_modules/.made-from");
-    let lock = scratch::read(&package.join("package-lock.json"))?;
-    if !scratch::read(&stamp).is_ok_and(|made_from| made_from == lock) {
-        runtimes::npm("dependencies of the tests in Node.js")
-            .args(["ci", "--ignore-scripts"])
-            .in_directory(&package)
-            .time_limit(at_most(10))
-            .run()?;
-        scratch::write(&stamp, &lock)?;
-    }
+    runtimes::install_locked("dependencies of the tests in Node.js", &package)?;
     Ok(package)
 }
 
