@@ -1,0 +1,58 @@
+// The view Compare. In the later half of the windows of `shop` one function has grown, and one that was only a caller has self
+// time.
+
+import assert from 'node:assert/strict';
+import { amount, fixture, pageTest, todo } from './session.mjs';
+import { eventually } from './browser.mjs';
+import { FORMER_CALLER, GROWN, WINDOWS } from './fixture.mjs';
+
+const COMPARE = '?service=shop&type=cpu&view=compare';
+/** The later half; its default baseline is the range of the same length before it. */
+const HALVES = `${COMPARE}&${fixture.range(WINDOWS / 2, WINDOWS - 1)}`;
+const AMOUNT = /\d[\d.,]* (?:ns|µs|ms|s|min|h)\b/g;
+
+const halves = () => [0, 1].map((half) =>
+  fixture.weight({ service: 'shop', type: 'cpu' }, ({ window }) => Math.floor(window / (WINDOWS / 2)) === half));
+
+/** The text of the row of a function. */
+async function row(page, name) {
+  const found = (await page.texts('#compare-rows tr')).filter((text) => text.includes(name) && !text.includes('>'));
+  assert.equal(found.length, 1, `rows of ${name}: ${found}`);
+  return found[0];
+}
+
+pageTest('without a range, the comparison has a baseline with samples', todo, async ({ open }) => {
+  const page = await open(COMPARE);
+  const totals = (await page.text('#compare-basis')).match(AMOUNT) ?? [];
+  assert.equal(totals.length, 2, `a total of each side that is not 0: ${totals}`);
+  await row(page, GROWN);
+});
+
+pageTest('the later half of the windows is compared with the earlier half', async ({ open }) => {
+  const page = await open(HALVES);
+  assert.match(await row(page, GROWN), /\+\d{2,3}(\.\d)?%/);
+});
+
+pageTest('the comparison states one total of each side, the same in the flame graph and the headline', todo, async ({ open }) => {
+  const page = await open(HALVES);
+  const basis = await page.text('#compare-basis');
+  const totals = halves().map((weight) => amount(weight));
+  assert.deepEqual(basis.match(AMOUNT), totals, basis);
+  const bar = await page.text('#compare-flame .flamegraph-about');
+  assert.deepEqual(bar.match(AMOUNT), totals, bar);
+  const headline = await page.text('#figures');
+  assert.ok(headline.includes(totals[1]), `${totals[1]} is in the headline: ${headline}`);
+});
+
+pageTest('a function that had no self time before, and was a caller, is not called new', todo, async ({ open }) => {
+  const page = await open(HALVES);
+  const text = await row(page, FORMER_CALLER);
+  assert.doesNotMatch(text, /\bnew\b/);
+});
+
+pageTest('a click on a changed function marks it in the flame graph', todo, async ({ open }) => {
+  const page = await open(HALVES);
+  await page.clickText('#compare-rows tr', GROWN);
+  await eventually(async () => assert.match(await page.text('#compare-flame .flamegraph-match'), /^Matched \d/));
+  assert.equal(page.query().get('search'), GROWN);
+});

@@ -1,0 +1,96 @@
+// One export request of profiles in OTLP/JSON (opentelemetry-proto 1.10): the tables of the dictionary, each entry once.
+// Entry 0 of each table is the empty one.
+
+const PERIOD_NS = 10_000_000;
+
+/** Entries by their JSON text. */
+class Table {
+  entries = [];
+  #indices = new Map();
+
+  constructor(empty) {
+    this.index(empty);
+  }
+
+  index(entry) {
+    const key = JSON.stringify(entry);
+    if (!this.#indices.has(key)) this.#indices.set(key, this.entries.push(entry) - 1);
+    return this.#indices.get(key);
+  }
+}
+
+class Dictionary {
+  #strings = new Table('');
+  #functions = new Table({});
+  #locations = new Table({});
+  #stacks = new Table({});
+  #attributes = new Table({});
+  #links = new Table({});
+
+  string(text) {
+    return this.#strings.index(text);
+  }
+
+  attribute(key, value) {
+    return this.#attributes.index({ keyStrindex: this.string(key), value: { stringValue: value } });
+  }
+
+  /** `functions` are root first, stacks leaf first. */
+  stack(functions, { frameType, fileOf }) {
+    const attributeIndices = [this.attribute('profile.frame.type', frameType)];
+    const location = (name) => {
+      const functionIndex = this.#functions.index({ nameStrindex: this.string(name), filenameStrindex: this.string(fileOf(name)) });
+      return this.#locations.index({ lines: [{ functionIndex, line: 12 }], attributeIndices });
+    };
+    return this.#stacks.index({ locationIndices: functions.map(location).reverse() });
+  }
+
+  link(link) {
+    return link ? this.#links.index({ traceId: link.traceId, spanId: link.spanId }) : 0;
+  }
+
+  tables() {
+    return {
+      stringTable: this.#strings.entries,
+      functionTable: this.#functions.entries,
+      locationTable: this.#locations.entries,
+      stackTable: this.#stacks.entries,
+      attributeTable: this.#attributes.entries,
+      linkTable: this.#links.entries,
+    };
+  }
+}
+
+/** Sample type, period type and period. Times are counted samples of a period; amounts of memory are bytes. */
+function valueTypes(dictionary, type) {
+  const valueType = (kind, unit) => ({ typeStrindex: dictionary.string(kind), unitStrindex: dictionary.string(unit) });
+  return type.endsWith('_space')
+    ? { sampleType: valueType(type, 'bytes'), periodType: valueType('space', 'bytes'), period: 524_288 }
+    : { sampleType: valueType('samples', 'count'), periodType: valueType(type, 'nanoseconds'), period: PERIOD_NS };
+}
+
+/**
+ * The request of one service and window. A sample has `type`, `functions` (root first), `weight` (nanoseconds or bytes),
+ * `labels` and `link` ({ traceId, spanId }).
+ */
+export function exportRequest({ name, pid, frames }, { fromMs, toMs }, samples) {
+  const dictionary = new Dictionary();
+  const profiles = [...new Set(samples.map((sample) => sample.type))].map((type) => ({
+    ...valueTypes(dictionary, type),
+    timeUnixNano: `${fromMs}000000`,
+    durationNano: `${toMs - fromMs}000000`,
+    samples: samples.filter((sample) => sample.type === type).map((sample) => ({
+      stackIndex: dictionary.stack(sample.functions, frames),
+      attributeIndices: Object.entries(sample.labels ?? {}).map(([key, value]) => dictionary.attribute(key, value)),
+      linkIndex: dictionary.link(sample.link),
+      values: [String(type.endsWith('_space') ? sample.weight : sample.weight / PERIOD_NS)],
+    })),
+  }));
+  const attributes = [{ key: 'process.pid', value: { intValue: String(pid) } }];
+  if (name) attributes.push({ key: 'service.name', value: { stringValue: name } });
+  const scope = { name: 'page-tests', version: '1' };
+  return {
+    resourceProfiles: [{ resource: { attributes }, scopeProfiles: [{ scope, profiles }] }],
+    dictionary: dictionary.tables(),
+  };
+}

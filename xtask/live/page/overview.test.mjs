@@ -1,0 +1,55 @@
+// Services, profile types and the headline.
+
+import assert from 'node:assert/strict';
+import { amount, assertTotal, fixture, pageTest, tableFunctions, todo } from './session.mjs';
+import { eventually } from './browser.mjs';
+import { WINDOWS } from './fixture.mjs';
+
+const checkedType = (page) => page.text('#types [aria-checked="true"]');
+const chosenService = (page) => page.evaluate(() => document.querySelector('#service').selectedOptions[0].textContent);
+
+pageTest('the page opens with the CPU time of the service that has the most samples', async ({ open }) => {
+  const page = await open();
+  assert.equal(await chosenService(page), 'shop');
+  assert.equal(await checkedType(page), 'cpu');
+  await assertTotal(page, fixture.weight({ service: 'shop', type: 'cpu' }));
+});
+
+pageTest('all services together have the sum of their CPU time', async ({ open }) => {
+  const page = await open('?service=shop');
+  await page.choose('#service', await page.evaluate(() => document.querySelector('#service option[value="*"]').textContent));
+  await assertTotal(page, fixture.weight({ type: 'cpu' }));
+});
+
+pageTest('the service without a name can be selected alone', todo, async ({ open }) => {
+  const page = await open('?service=shop');
+  await page.choose('#service', '(no service.name)');
+  await assertTotal(page, fixture.weight({ service: '', type: 'cpu' }));
+  assert.deepEqual(await tableFunctions(page), ['work', 'main']);
+  assert.equal(await chosenService(page), '(no service.name)');
+});
+
+pageTest('a click on a profile type shows that type', async ({ open }) => {
+  const page = await open('?service=api');
+  await page.clickText('#types [role="radio"]', 'wall');
+  await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
+  assert.equal(await checkedType(page), 'wall');
+});
+
+pageTest('arrow keys move between the profile types', todo, async ({ open }) => {
+  const page = await open('?service=api');
+  await page.focus('#types [aria-checked="true"]');
+  await page.press('ArrowRight');
+  await eventually(async () => assert.equal(await checkedType(page), 'wall'));
+  await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
+  assert.ok(await page.evaluate(() => document.activeElement?.textContent.includes('wall')), 'the focus moves to the type');
+  await page.press('ArrowLeft');
+  await eventually(async () => assert.equal(await checkedType(page), 'cpu'));
+});
+
+pageTest('memory in use is that of the newest window, beside the allocated memory of all windows', async ({ open }) => {
+  const page = await open('?service=shop&type=inuse_space');
+  await assertTotal(page, fixture.weight({ service: 'shop', type: 'inuse_space', window: WINDOWS - 1 }), 'bytes');
+  const allocated = amount(fixture.weight({ service: 'shop', type: 'alloc_space' }), 'bytes');
+  assert.ok((await page.text('#figures')).includes(allocated), `the headline has ${allocated}`);
+});

@@ -1,0 +1,49 @@
+// A `spanprof serve` on free ports with an empty directory.
+
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { tmpdir } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import path from 'node:path';
+
+/** The program in the environment variable SPANPROF, or the debug build of the work tree. */
+const PROGRAM = process.env.SPANPROF || fileURLToPath(new URL('../../../target/debug/spanprof', import.meta.url));
+
+export class Server {
+  #child;
+  #directory;
+  #kill = () => this.#child.kill('SIGKILL');
+
+  constructor(child, directory) {
+    this.#child = child;
+    this.#directory = directory;
+    process.once('exit', this.#kill);
+  }
+
+  static async start() {
+    const directory = mkdtempSync(path.join(tmpdir(), 'spanprof-page-'));
+    const words = ['serve', '--grpc', '0', '--http', '0', '--json', '--dir', directory];
+    const child = spawn(PROGRAM, words, { stdio: ['ignore', 'pipe', 'pipe'] });
+    const server = new Server(child, directory);
+    let log = '';
+    child.stderr.setEncoding('utf8').on('data', (part) => { log += part; });
+    const failed = once(child, 'exit').then(([code]) => { throw new Error(`${PROGRAM} serve ended with ${code}: ${log}`); });
+    // The first line of standard output has the addresses.
+    const [line] = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), failed]);
+    failed.catch(() => {});
+    server.url = JSON.parse(line).url.replace(/\/$/, '');
+    return server;
+  }
+
+  async stop() {
+    process.off('exit', this.#kill);
+    if (this.#child.exitCode === null) {
+      const ended = once(this.#child, 'exit');
+      process.kill(this.#child.pid, 'SIGTERM');
+      await ended;
+    }
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,66 @@
+// What the page shows while it loads, after an error, without profiles, and on a narrow screen.
+
+import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { amount, assertTotal, fixture, pageTest, todo } from './session.mjs';
+import { eventually } from './browser.mjs';
+
+const WIDTH = 400;
+
+pageTest('while another type loads, the numbers of the former type are marked as stale', todo, async ({ open }) => {
+  const page = await open('?service=shop&type=cpu');
+  const former = amount(fixture.weight({ service: 'shop', type: 'cpu' }));
+  const end = await page.intercept('/api/top', () => sleep(1500));
+  await page.clickText('#types [role="radio"]', 'wall');
+  await eventually(async () => {
+    const top = await page.evaluate(() => {
+      const { ariaBusy, classList } = document.querySelector('#top');
+      return { ariaBusy, isStale: classList.contains('stale'), ready: document.documentElement.dataset.ready };
+    });
+    assert.deepEqual(top, { ariaBusy: 'true', isStale: true, ready: 'loading' });
+  }, 1000);
+  const headline = await page.text('#figures');
+  assert.ok(!(headline.includes(former) && headline.includes('wall')), `the CPU time is not shown as wall time: ${headline}`);
+  await assertTotal(page, fixture.weight({ service: 'shop', type: 'wall' }));
+  assert.equal(await page.count('.stale'), 0);
+  await end();
+});
+
+pageTest('a late response of an earlier selection does not replace the newer one', async ({ open }) => {
+  const page = await open('?service=api&type=cpu');
+  const end = await page.intercept('/api/top', (request) => (request.url().includes('type=wall') ? sleep(800) : undefined));
+  await page.clickText('#types [role="radio"]', 'wall');
+  await sleep(200);
+  await page.clickText('#types [role="radio"]', 'cpu');
+  await sleep(1000);
+  await assertTotal(page, fixture.weight({ service: 'api', type: 'cpu' }));
+  await end();
+});
+
+pageTest('a failed request shows its message, and Retry loads again', todo, async ({ open }) => {
+  const page = await open('?service=api&type=cpu');
+  const failure = { status: 500, contentType: 'application/json', body: JSON.stringify({ error: 'the index is damaged' }) };
+  const end = await page.intercept('/api/top', () => failure);
+  await page.clickText('#types [role="radio"]', 'wall');
+  await eventually(async () => assert.equal(await page.settled(), 'error'));
+  assert.match(await page.text('.problem'), /the index is damaged/);
+  await end();
+  await page.clickText('.problem button', 'Retry');
+  await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
+  assert.equal(await page.text('.problem'), '');
+});
+
+pageTest('without profiles, the page states where to send them', async ({ openEmpty }) => {
+  const page = await openEmpty();
+  assert.equal(await page.settled(), 'empty');
+  const address = await page.evaluate(() => location.host);
+  assert.ok((await page.text('body')).includes(address), `the page has the address ${address}`);
+});
+
+for (const [view, options] of [['both', {}], ['top', {}], ['traces', {}], ['compare', todo]]) {
+  pageTest(`the view ${view} fits into a screen of ${WIDTH} px`, options, async ({ open }) => {
+    const page = await open(`?service=shop&type=cpu&view=${view}`, { width: WIDTH, height: 800 });
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(width <= WIDTH, `the document is ${width} px wide`);
+  });
+}

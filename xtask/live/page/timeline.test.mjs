@@ -1,0 +1,41 @@
+// The timeline, and the selection of a range in it.
+
+import assert from 'node:assert/strict';
+import { assertTotal, clock, fixture, pageTest, todo } from './session.mjs';
+import { WINDOWS } from './fixture.mjs';
+
+const CPU = { service: 'api', type: 'cpu' };
+
+/** Drags from within the window `first` to within the window `last`. The bars of all windows are beside each other. */
+async function brush(page, first, last) {
+  const bars = await page.evaluate(() => {
+    const boxes = [...document.querySelectorAll('#timeline rect.step')].map((bar) => bar.getBoundingClientRect());
+    const { top, height } = document.querySelector('#timeline svg').getBoundingClientRect();
+    const [left, right] = [Math.min(...boxes.map((box) => box.left)), Math.max(...boxes.map((box) => box.right))];
+    return { left, right, y: top + height / 2 };
+  });
+  const point = (windows) => ({ x: bars.left + (windows / WINDOWS) * (bars.right - bars.left), y: bars.y });
+  await page.drag(point(first + 0.4), point(last + 0.6));
+}
+
+pageTest('a brush selects whole windows and states which', todo, async ({ open }) => {
+  const page = await open(`?service=api&type=cpu&${fixture.range(0, WINDOWS - 1)}`);
+  await brush(page, 3, 5);
+  await assertTotal(page, fixture.weight(CPU, ({ window }) => window >= 3 && window <= 5));
+  const expected = `${clock(fixture.window(3).fromMs)} – ${clock(fixture.window(5).toMs)}, whole windows`;
+  assert.ok((await page.text('#range-note')).includes(expected), `${expected}: ${await page.text('#range-note')}`);
+});
+
+pageTest('a brush within one window selects that window', todo, async ({ open }) => {
+  const page = await open(`?service=api&type=cpu&${fixture.range(0, WINDOWS - 1)}`);
+  await brush(page, 7, 7);
+  await assertTotal(page, fixture.weight({ ...CPU, window: 7 }));
+  const expected = `${clock(fixture.window(7).fromMs)} – ${clock(fixture.window(7).toMs)}`;
+  assert.ok((await page.text('#range-note')).includes(expected), `${expected}: ${await page.text('#range-note')}`);
+});
+
+pageTest('a click on the timeline selects nothing', async ({ open }) => {
+  const page = await open(`?service=api&type=cpu&${fixture.range(2, 9)}`);
+  await page.click('#timeline svg');
+  await assertTotal(page, fixture.weight(CPU, ({ window }) => window >= 2 && window <= 9));
+});
