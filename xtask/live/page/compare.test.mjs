@@ -2,7 +2,7 @@
 // time.
 
 import assert from 'node:assert/strict';
-import { amount, fixture, pageTest, todo } from './session.mjs';
+import { amount, fixture, pageTest } from './session.mjs';
 import { eventually } from './browser.mjs';
 import { FORMER_CALLER, GROWN, WINDOWS } from './fixture.mjs';
 
@@ -21,7 +21,7 @@ async function row(page, name) {
   return found[0];
 }
 
-pageTest('without a range, the comparison has a baseline with samples', todo, async ({ open }) => {
+pageTest('without a range, the comparison has a baseline with samples', async ({ open }) => {
   const page = await open(COMPARE);
   const totals = (await page.text('#compare-basis')).match(AMOUNT) ?? [];
   assert.equal(totals.length, 2, `a total of each side that is not 0: ${totals}`);
@@ -33,7 +33,7 @@ pageTest('the later half of the windows is compared with the earlier half', asyn
   assert.match(await row(page, GROWN), /\+\d{2,3}(\.\d)?%/);
 });
 
-pageTest('the comparison states one total of each side, the same in the flame graph and the headline', todo, async ({ open }) => {
+pageTest('the comparison states one total of each side, the same in the flame graph and the headline', async ({ open }) => {
   const page = await open(HALVES);
   const basis = await page.text('#compare-basis');
   const totals = halves().map((weight) => amount(weight));
@@ -44,15 +44,15 @@ pageTest('the comparison states one total of each side, the same in the flame gr
   assert.ok(headline.includes(totals[1]), `${totals[1]} is in the headline: ${headline}`);
 });
 
-pageTest('a function that had no self time before, and was a caller, is not called new', todo, async ({ open }) => {
+pageTest('a function that had no self time before, and was a caller, is not called new', async ({ open }) => {
   const page = await open(HALVES);
   const text = await row(page, FORMER_CALLER);
   assert.doesNotMatch(text, /\bnew\b/);
 });
 
-pageTest('a click on a changed function marks it in the flame graph', todo, async ({ open }) => {
+pageTest('a click on a changed function marks it in the flame graph', async ({ open }) => {
   const page = await open(HALVES);
   await page.clickText('#compare-rows tr', GROWN);
   await eventually(async () => assert.match(await page.text('#compare-flame .flamegraph-match'), /^Matched \d/));
-  assert.equal(page.query().get('search'), GROWN);
+  assert.equal(page.query().get('function'), GROWN);
 });

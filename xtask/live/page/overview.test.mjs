@@ -1,7 +1,7 @@
 // Services, profile types and the headline.
 
 import assert from 'node:assert/strict';
-import { amount, assertTotal, fixture, pageTest, tableFunctions, todo } from './session.mjs';
+import { amount, assertTotal, fixture, pageTest, tableFunctions } from './session.mjs';
 import { eventually } from './browser.mjs';
 import { WINDOWS } from './fixture.mjs';
 
@@ -16,13 +16,13 @@ pageTest('the page opens with the CPU time of the service that has the most samp
 });
 
 pageTest('all services together have the sum of their CPU time', async ({ open }) => {
-  const page = await open('?service=shop');
+  const page = await open('?view=both&service=shop');
   await page.choose('#service', await page.evaluate(() => document.querySelector('#service option[value="*"]').textContent));
   await assertTotal(page, fixture.weight({ type: 'cpu' }));
 });
 
-pageTest('the service without a name can be selected alone', todo, async ({ open }) => {
-  const page = await open('?service=shop');
+pageTest('the service without a name can be selected alone', async ({ open }) => {
+  const page = await open('?view=both&service=shop');
   await page.choose('#service', '(no service.name)');
   await assertTotal(page, fixture.weight({ service: '', type: 'cpu' }));
   assert.deepEqual(await tableFunctions(page), ['work', 'main']);
@@ -30,14 +30,14 @@ pageTest('the service without a name can be selected alone', todo, async ({ open
 });
 
 pageTest('a click on a profile type shows that type', async ({ open }) => {
-  const page = await open('?service=api');
+  const page = await open('?view=both&service=api');
   await page.clickText('#types [role="radio"]', 'wall');
   await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
   assert.equal(await checkedType(page), 'wall');
 });
 
-pageTest('arrow keys move between the profile types', todo, async ({ open }) => {
-  const page = await open('?service=api');
+pageTest('arrow keys move between the profile types', async ({ open }) => {
+  const page = await open('?view=both&service=api');
   await page.focus('#types [aria-checked="true"]');
   await page.press('ArrowRight');
   await eventually(async () => assert.equal(await checkedType(page), 'wall'));
@@ -48,7 +48,7 @@ pageTest('arrow keys move between the profile types', todo, async ({ open }) => 
 });
 
 pageTest('memory in use is that of the newest window, beside the allocated memory of all windows', async ({ open }) => {
-  const page = await open('?service=shop&type=inuse_space');
+  const page = await open('?view=both&service=shop&type=inuse_space');
   await assertTotal(page, fixture.weight({ service: 'shop', type: 'inuse_space', window: WINDOWS - 1 }), 'bytes');
   const allocated = amount(fixture.weight({ service: 'shop', type: 'alloc_space' }), 'bytes');
   assert.ok((await page.text('#figures')).includes(allocated), `the headline has ${allocated}`);

@@ -11,6 +11,9 @@ import path from 'node:path';
 /** The program in the environment variable SPANPROF, or the debug build of the work tree. */
 const PROGRAM = process.env.SPANPROF || fileURLToPath(new URL('../../../target/debug/spanprof', import.meta.url));
 
+/** Address of a trace in a tracing system. */
+export const TRACE_URL = 'http://localhost:16686/trace/{trace_id}';
+
 export class Server {
   #child;
   #directory;
@@ -24,7 +27,7 @@ export class Server {
 
   static async start() {
     const directory = mkdtempSync(path.join(tmpdir(), 'spanprof-page-'));
-    const words = ['serve', '--grpc', '0', '--http', '0', '--json', '--dir', directory];
+    const words = ['serve', '--grpc', '0', '--http', '0', '--json', '--dir', directory, '--trace-url', TRACE_URL];
     const child = spawn(PROGRAM, words, { stdio: ['ignore', 'pipe', 'pipe'] });
     const server = new Server(child, directory);
     let log = '';

@@ -31,9 +31,6 @@ const server = () => once('server', async () => {
 const emptyServer = () => once('empty server', () => Server.start());
 const browser = () => once('browser', () => Browser.start());
 
-/** Options of a test of a behavior that the page does not have yet: its failure fails no run. */
-export const todo = { todo: true };
-
 /**
  * A test of the page. `open(query, viewport)` opens the page of the server with the fixture, `openEmpty` that of a server
  * without profiles. The final state of the tab becomes a screenshot with the name of the test.

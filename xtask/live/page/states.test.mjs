@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { amount, assertTotal, fixture, pageTest, todo } from './session.mjs';
+import { amount, assertTotal, fixture, pageTest } from './session.mjs';
 import { eventually } from './browser.mjs';
 
 const WIDTH = 400;
 
-pageTest('while another type loads, the numbers of the former type are marked as stale', todo, async ({ open }) => {
-  const page = await open('?service=shop&type=cpu');
+pageTest('while another type loads, the numbers of the former type are marked as stale', async ({ open }) => {
+  const page = await open('?view=both&service=shop&type=cpu');
   const former = amount(fixture.weight({ service: 'shop', type: 'cpu' }));
   const end = await page.intercept('/api/top', () => sleep(1500));
   await page.clickText('#types [role="radio"]', 'wall');
@@ -27,7 +27,7 @@ pageTest('while another type loads, the numbers of the former type are marked as
 });
 
 pageTest('a late response of an earlier selection does not replace the newer one', async ({ open }) => {
-  const page = await open('?service=api&type=cpu');
+  const page = await open('?view=both&service=api&type=cpu');
   const end = await page.intercept('/api/top', (request) => (request.url().includes('type=wall') ? sleep(800) : undefined));
   await page.clickText('#types [role="radio"]', 'wall');
   await sleep(200);
@@ -37,8 +37,8 @@ pageTest('a late response of an earlier selection does not replace the newer one
   await end();
 });
 
-pageTest('a failed request shows its message, and Retry loads again', todo, async ({ open }) => {
-  const page = await open('?service=api&type=cpu');
+pageTest('a failed request shows its message, and Retry loads again', async ({ open }) => {
+  const page = await open('?view=both&service=api&type=cpu');
   const failure = { status: 500, contentType: 'application/json', body: JSON.stringify({ error: 'the index is damaged' }) };
   const end = await page.intercept('/api/top', () => failure);
   await page.clickText('#types [role="radio"]', 'wall');
@@ -57,8 +57,8 @@ pageTest('without profiles, the page states where to send them', async ({ openEm
   assert.ok((await page.text('body')).includes(address), `the page has the address ${address}`);
 });
 
-for (const [view, options] of [['both', {}], ['top', {}], ['traces', {}], ['compare', todo]]) {
-  pageTest(`the view ${view} fits into a screen of ${WIDTH} px`, options, async ({ open }) => {
+for (const view of ['requests', 'both', 'top', 'compare']) {
+  pageTest(`the view ${view} fits into a screen of ${WIDTH} px`, async ({ open }) => {
     const page = await open(`?service=shop&type=cpu&view=${view}`, { width: WIDTH, height: 800 });
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(width <= WIDTH, `the document is ${width} px wide`);

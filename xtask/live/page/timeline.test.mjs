@@ -1,7 +1,7 @@
 // The timeline, and the selection of a range in it.
 
 import assert from 'node:assert/strict';
-import { assertTotal, clock, fixture, pageTest, todo } from './session.mjs';
+import { assertTotal, clock, fixture, pageTest } from './session.mjs';
 import { WINDOWS } from './fixture.mjs';
 
 const CPU = { service: 'api', type: 'cpu' };
@@ -18,16 +18,16 @@ async function brush(page, first, last) {
   await page.drag(point(first + 0.4), point(last + 0.6));
 }
 
-pageTest('a brush selects whole windows and states which', todo, async ({ open }) => {
-  const page = await open(`?service=api&type=cpu&${fixture.range(0, WINDOWS - 1)}`);
+pageTest('a brush selects whole windows and states which', async ({ open }) => {
+  const page = await open(`?view=both&service=api&type=cpu&${fixture.range(0, WINDOWS - 1)}`);
   await brush(page, 3, 5);
   await assertTotal(page, fixture.weight(CPU, ({ window }) => window >= 3 && window <= 5));
   const expected = `${clock(fixture.window(3).fromMs)} – ${clock(fixture.window(5).toMs)}, whole windows`;
   assert.ok((await page.text('#range-note')).includes(expected), `${expected}: ${await page.text('#range-note')}`);
 });
 
-pageTest('a brush within one window selects that window', todo, async ({ open }) => {
-  const page = await open(`?service=api&type=cpu&${fixture.range(0, WINDOWS - 1)}`);
+pageTest('a brush within one window selects that window', async ({ open }) => {
+  const page = await open(`?view=both&service=api&type=cpu&${fixture.range(0, WINDOWS - 1)}`);
   await brush(page, 7, 7);
   await assertTotal(page, fixture.weight({ ...CPU, window: 7 }));
   const expected = `${clock(fixture.window(7).fromMs)} – ${clock(fixture.window(7).toMs)}`;
@@ -35,7 +35,7 @@ pageTest('a brush within one window selects that window', todo, async ({ open })
 });
 
 pageTest('a click on the timeline selects nothing', async ({ open }) => {
-  const page = await open(`?service=api&type=cpu&${fixture.range(2, 9)}`);
+  const page = await open(`?view=both&service=api&type=cpu&${fixture.range(2, 9)}`);
   await page.click('#timeline svg');
   await assertTotal(page, fixture.weight(CPU, ({ window }) => window >= 2 && window <= 9));
 });

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde_json::{json, Map, Value};
+use spanprof_profile::is_gauge_type;
 use spanprof_read::query::{Filter, FunctionLine, TopRow, TopTable, Weight};
 
 use super::name_search::NameSearch;
@@ -93,6 +94,7 @@ impl TopRequest {
         });
         let mut members = answers::top::table_members(table, functions, shown.collect());
         members.insert("matching".to_owned(), rows.len().into());
+        members.insert("gauge".to_owned(), is_gauge_type(&table.type_name).into());
         if let Some(beside) = beside {
             let summary = json!({"type": beside.type_name, "unit": beside.unit, "total": beside.total});
             members.insert("beside".to_owned(), summary);

@@ -34,7 +34,7 @@ function Header() {
     h("button", { id: name, type: "button", class: "quiet", "aria-pressed": String(state[name]), title, onClick: () => change({ [name]: !state[name] }) }, words);
   return h("header", { class: "bar" },
     h("h1", { class: "brand", title: "spanprof " + root.dataset.version }, h("span", { class: "logo", "aria-hidden": "true" }), "spanprof"),
-    root.dataset.ready !== "empty" && [
+    !isEmpty() && [
       h("label", { class: "field" }, h("span", {}, "Service"), h("select", {
         id: "service", value: state.service === null ? undefined : valueOf(state.service),
         onChange: (event) => change({ service: event.target.value === "/" ? "" : event.target.value, labels: [], endpoint: null }),
@@ -48,7 +48,7 @@ function Header() {
     ],
     h("div", { class: "grow" }),
     toggle("native", "Show the native code of V8 below JSON.parse and other built-in functions", "Native"),
-    root.dataset.ready !== "empty" && toggle("live", "Refresh when new profiles arrive", h("i", { class: "dot" }), "Live"),
+    !isEmpty() && toggle("live", "Refresh when new profiles arrive", h("i", { class: "dot" }), "Live"),
     h("button", { id: "refresh", type: "button", class: "quiet", title: "Refresh now", onClick: () => load() }, "Refresh"),
     h("button", { id: "theme", type: "button", class: "quiet", title: "Light or dark", "aria-label": "Light or dark", onClick: switchTheme }, "◐"));
 }

@@ -13,15 +13,21 @@ function PaneError({ error }) {
 
 function Figures() {
   const { top, types } = responses;
-  if (state.view === "compare" || !top?.data) return h("div", { class: "figures" });
-  const { data } = top;
   const figure = (value, words, kind) => h("span", {}, h("b", { class: kind }, value), " " + words);
+  if (state.view === "compare") {
+    const compared = responses.compare?.data;
+    return h("div", { id: "figures", class: paneClass("compare", "figures") },
+      compared && figure(amount(compared.comparison_total, compared.unit), compared.type + " in the comparison", "total"));
+  }
+  if (!top?.data) return h("div", { id: "figures", class: "figures" });
+  const { data } = top;
   // The figures are of the response that is on the screen, also while another one is due.
   return h("div", { id: "figures", class: paneClass("top", "figures") },
     figure(amount(data.total, data.unit), data.type, "total"),
     data.beside && figure(amount(data.beside.total, data.beside.unit), data.beside.type),
-    figure(data.samples.toLocaleString("en"), data.samples === 1 ? "sample" : "samples"),
-    figure(data.windows.toLocaleString("en"), data.windows === 1 ? "window" : "windows"),
+    !data.gauge && figure(data.samples.toLocaleString("en"), data.samples === 1 ? "sample" : "samples"),
+    data.gauge ? h("span", {}, "in the newest of ", h("b", {}, counted(data.windows, "window")))
+      : figure(data.windows.toLocaleString("en"), data.windows === 1 ? "window" : "windows"),
     types?.data?.indexing && h("span", { class: "warn" }, "still reading the profiles of earlier runs"));
 }
 /** What a partial result lacks; it is completed in the background. */
@@ -56,14 +62,13 @@ function Panes() {
 }
 
 function Page() {
-  const isEmpty = root.dataset.ready === "empty";
   document.title = (state.service === "*" ? "all services" : state.service || "(no service.name)") + " · spanprof";
   const failure = problem || responses.services?.error || responses.types?.error;
   return [
     h(Header),
     h("main", {},
       failure && h("p", { id: "problem", class: "problem", role: "alert" }, failure + " ", h("button", { type: "button", onClick: () => load() }, "Retry")),
-      isEmpty ? h(Waiting) : responses.services?.data && [
+      isEmpty() ? h(Waiting) : responses.services?.data && [
         h(Filters), h(Timeline), h(RangeNote), h(Partial),
         h("section", { id: "content" },
           h("div", { class: "bar summary" }, h(Figures), h("div", { class: "grow" }),

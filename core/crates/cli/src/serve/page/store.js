@@ -76,7 +76,7 @@ async function load(parts) {
   const isCurrent = () => mine === loadNumber;
   const fetches = [];
   if (parts.has("services")) {
-    if (!responses.stats) fetches.push(fetchPart("stats", "stats", ""));
+    if (!responses.stats?.data) fetches.push(fetchPart("stats", "stats", ""));
     const known = await fetchPart("services", "services", "");
     if (!isCurrent()) return;
     if (!known) return finish("error");
@@ -216,9 +216,12 @@ async function explainEmpty() {
   emptyCauses.isSure = excluding.length > 0;
 }
 
+/** Whether the server has no profile. */
+const isEmpty = () => responses.services?.data?.services.length === 0;
+
 let lastSeen = null;
 setInterval(async () => {
-  if (document.hidden || !(state.live || root.dataset.ready === "empty")) return;
+  if (document.hidden || !(state.live || isEmpty())) return;
   try {
     const stats = await request("stats", "");
     const seen = stats.windows + ":" + stats.received_requests;
