@@ -7,12 +7,13 @@ use std::time::Instant;
 use super::live::contention;
 use super::{check, demo, docs, tidy};
 use crate::deadline::at_most;
-use crate::languages::{self, python, Packages, Tool};
+use crate::languages::{self, node, python, Packages, Tool};
+use crate::scratch;
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
-/// checks of CI: lints, tidy, tests in Rust, Python, Node.js and Java, the demo; 40 minutes on 2 cores
+/// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
 ///
 /// The documents' Python blocks and the CPU cells of `live contention` beside busy processes run too. Python tests run on the
 /// oldest and the newest CPython found, Java tests on every JDK from 17 on, and those of the VM on Java 21 from PyPI. Ends
@@ -49,6 +50,7 @@ pub fn run(given: &TestArguments) -> StepResult {
         step(language.title(), &mut |tally| language.test(tally));
         step(&format!("{}, documents", language.title()), &mut |_| language.document_blocks());
     }
+    step("page of serve", &mut |tally| node::suite::page(&scratch::empty("page-screenshots")?, tally));
     step("contention", &mut |_| contention::short());
     step("first results", &mut |_| docs::first_results());
     step("demo", &mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));

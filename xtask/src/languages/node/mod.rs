@@ -5,7 +5,7 @@ pub mod live;
 pub mod package;
 mod record;
 pub mod runtimes;
-mod suite;
+pub mod suite;
 
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,10 @@ use crate::deadline::at_most;
 use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{git, scratch};
+use crate::{artifact, git, scratch, workspace};
+
+/// Node.js of the page's tests: puppeteer-core 25 needs 22.12 or later.
+const PAGE_NODE_MAJOR: u32 = 24;
 
 /// Runs everything; continues after a failure, so that one run shows every failure.
 pub fn run(tally: &mut Tally) -> StepResult {
@@ -93,9 +96,40 @@ fn suite(node: &NodeJs, package: &Path, is_selected: &dyn Fn(&str) -> bool, tall
             .in_directory(package)
             .time_limit(at_most(10))
     };
-    let name = format!("tests on Node.js {}", node.version);
+    counted(&format!("tests on Node.js {}", node.version), tests, &files, tally)
+}
+
+/// The tests of the page of `serve` in a browser, in one process, so that they share a server and a browser. Each leaves a
+/// screenshot.
+pub fn page(screenshots: &Path, tally: &mut Tally) -> StepResult {
+    let directory = workspace::root().join("xtask/live/page");
+    runtimes::install_locked("dependencies of the page's tests", &directory)?;
+    let program = artifact::command_line()?;
+    println!("each test of the page leaves a screenshot in {}", screenshots.display());
+    for node in runtimes::chosen(&[PAGE_NODE_MAJOR])? {
+        let tests = |name: String, files: &[String]| {
+            ProcessStep::new(name, &node.program)
+                .args(["--test", "--test-isolation=none", "--test-reporter=tap"])
+                .args(files)
+                .env("SPANPROF", &program)
+                .env("SCREENSHOTS", screenshots)
+                .in_directory(&directory)
+                .time_limit(at_most(10))
+        };
+        counted("tests of the page", tests, &[], tally)?;
+    }
+    Ok(())
+}
+
+/// Counts the tests of `files`, or all of the directory; those that fail get a second attempt.
+fn counted(
+    name: &str,
+    tests: impl Fn(String, &[String]) -> ProcessStep,
+    files: &[String],
+    tally: &mut Tally,
+) -> StepResult {
     let (before, mut suite) = (*tally, TapOutput::default());
-    let outcome = tests(name.clone(), &files).run_with_lines(|line| suite.read(line));
+    let outcome = tests(name.to_owned(), files).run_with_lines(|line| suite.read(line));
     tally.passed += suite.passed;
     tally.failed += suite.failed;
     second_attempt::of_failed(&suite.failed_files, before, tally, outcome, |files, second| {
@@ -106,7 +140,7 @@ fn suite(node: &NodeJs, package: &Path, is_selected: &dyn Fn(&str) -> bool, tall
     })?;
     match tally.passed > before.passed {
         true => Ok(()),
-        false => Err(StepFailure::new("tests in Node.js", "no test ran")),
+        false => Err(StepFailure::new(name, "no test ran")),
     }
 }
 

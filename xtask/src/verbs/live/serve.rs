@@ -2,23 +2,17 @@
 //! table must show the sent profiles, without samples that a filter excludes. Then the tests of `xtask/live/page`, which use the
 //! page with mouse and keyboard.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use crate::arguments::LiveArguments;
 use crate::artifact;
 use crate::languages::{node, python};
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::tally::Tally;
 use crate::verbs::demo::{self, DemoServer};
-use crate::workspace;
 
 const SERVICE: &str = "live-page";
-/// Node.js of the page's tests: puppeteer-core 25 needs 22.12 or later.
-const NODE_MAJOR: u32 = 24;
-/// They take less than a minute on two cores.
-const PAGE_TESTS_LIMIT: Duration = Duration::from_secs(600);
-
 /// Query of the address bar, and whether the page must show the program's function inside the span and the one outside.
 const VIEWS: [(&str, bool, bool); 6] = [
     ("", true, true),
@@ -72,24 +66,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
         "the page shows the sent profiles, also filtered; screenshot: {}",
         browser.directory.join("page.png").display()
     );
-    page_tests(&browser.directory.join("screenshots"))
-}
-
-/// The tests of `xtask/live/page`, in one process, so that they share a server and a browser.
-fn page_tests(screenshots: &Path) -> StepResult {
-    let tests = workspace::root().join("xtask/live/page");
-    node::runtimes::install_locked("dependencies of the page's tests", &tests)?;
-    for node in node::runtimes::chosen(&[NODE_MAJOR])? {
-        println!("each test leaves a screenshot in {}", screenshots.display());
-        ProcessStep::new("tests of the page", node.program)
-            .args(["--test", "--test-isolation=none"])
-            .env("SPANPROF", artifact::command_line()?)
-            .env("SCREENSHOTS", screenshots)
-            .in_directory(&tests)
-            .time_limit(PAGE_TESTS_LIMIT)
-            .run()?;
-    }
-    Ok(())
+    node::suite::page(&browser.directory.join("screenshots"), &mut Tally::default())
 }
 
 /// Where no sample passes, the page names the filter that excludes all of them.
