@@ -9,13 +9,14 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, VARY};
 use hyper::{Request, StatusCode};
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::{is_gauge_type, transform, ProfilesData};
 use spanprof_read::query::{self, Filter, Granularity, TopTable};
 
 use super::comparison;
 use super::directory;
+use super::flame::{self, FlameRequest};
 use super::queries::QueryResult;
 use super::reply::{self, Reply};
 use super::requests;
@@ -90,7 +91,7 @@ fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (St
     let own: &[&str] = match path {
         "/api/top" => &top::PARAMETERS,
         "/api/traces" => &["limit"],
-        "/api/flamegraph" => &["native"],
+        "/api/flamegraph" => &flame::PARAMETERS,
         "/api/profile" => &["format", "detail"],
         "/api/diff" => &comparison::PARAMETERS,
         "/api/requests" => &requests::TABLE_PARAMETERS,
@@ -115,6 +116,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
     refuse_unknown(path, parameters)?;
     let filter = selection::of_parameters(parameters, unix_ns()).map_err(bad_request)?;
     let parameter = |name: &str| parameters.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
+    let owned_parameter = |name: &str| parameter(name).map(str::to_owned);
     let limit = || match parameter("limit") {
         None => Ok(DEFAULT_ROWS),
         Some(text) => {
@@ -134,32 +136,34 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/timeline" => timeline(summaries(&windows(state, &filter), &filter), &filter),
         "/api/windows" => window_list(&windows(state, &filter)),
         "/api/stats" => stats(state),
-        "/api/requests" => {
-            let parameter = |name: &str| parameter(name).map(str::to_owned);
-            requests::table(state, &filter, parameter, limit()?).map_err(bad_request)?
-        }
+        "/api/requests" => requests::table(state, &filter, owned_parameter, limit()?).map_err(bad_request)?,
         "/api/explain" => requests::findings(state, &filter),
         "/api/request" => requests::one(state, &filter).map_err(bad_request)?,
         "/api/top" => {
-            let request = TopRequest::parse(|name| parameter(name).map(str::to_owned)).map_err(bad_request)?;
+            let request = TopRequest::parse(owned_parameter).map_err(bad_request)?;
             let result = stacks();
             let beside = request.beside_filter(&filter).map(|filter| {
                 let result = state.store.query(&filter, Detail::Stacks);
-                top_table(&result, &filter, has_native)
+                top_table(state, &result, &filter, has_native)
             });
-            let table = top_table(&result, &filter, has_native);
-            let mut members = request.members(&table, beside.as_ref());
+            let table = top_table(state, &result, &filter, has_native);
+            let mut members = request.members(&table, beside.as_deref());
             members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
-            with_completeness(members, &result)
+            result.with_completeness(members)
         }
         "/api/traces" => traces(&stacks(), &filter, limit()?),
         "/api/flamegraph" => {
-            let bytes = flame(&stacks(), &filter, has_native).into_bytes();
+            let request = FlameRequest::parse(owned_parameter).map_err(bad_request)?;
+            let result = stacks();
+            let tree = state.trees.get(&result, filter.type_name.as_deref(), has_native, || {
+                let data = shown(&result, has_native);
+                transform::tree(&data, &selection::type_to_show(&data, &filter))
+            });
+            let bytes = request.response(&result, &tree).into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
         "/api/diff" => {
-            let parameter = |name: &str| parameter(name).map(str::to_owned);
-            let text = comparison::json(state, &filter, parameter, limit()?);
+            let text = comparison::json(state, &filter, owned_parameter, limit()?);
             let bytes = text.map_err(bad_request)?.into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
@@ -315,36 +319,15 @@ fn shown(result: &QueryResult, has_native: bool) -> Cow<'_, ProfilesData> {
     data
 }
 
-fn top_table(result: &QueryResult, filter: &Filter, has_native: bool) -> TopTable {
-    let data = shown(result, has_native);
-    query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
+fn top_table(state: &ServerState, result: &Arc<QueryResult>, filter: &Filter, has_native: bool) -> Arc<TopTable> {
+    state.tables.get(result, filter.type_name.as_deref(), has_native, || {
+        let data = shown(result, has_native);
+        query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
+    })
 }
 
 fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Value {
-    with_completeness(result.spans.members(&selection::type_to_show(&result.data, filter), limit), result)
-}
-
-fn with_completeness(mut members: Map<String, Value>, result: &QueryResult) -> Value {
-    members.insert("windows".to_owned(), result.windows.into());
-    members.insert("windows_left_out".to_owned(), result.windows_left_out.into());
-    if let Some((from, to)) = result.left_out_range {
-        members.insert("left_out_from_ms".to_owned(), ms(from).into());
-        members.insert("left_out_to_ms".to_owned(), ms(to).into());
-    }
-    if result.is_indexing {
-        members.insert("indexing".to_owned(), true.into());
-    }
-    Value::Object(members)
-}
-
-fn flame(result: &QueryResult, filter: &Filter, has_native: bool) -> String {
-    let data = shown(result, has_native);
-    let tree = transform::tree(&data, &selection::type_to_show(&data, filter));
-    let [type_name, unit] = [&tree.type_name, &tree.unit].map(|text| Value::from(text.as_str()));
-    let members = Map::from_iter([("type".to_owned(), type_name), ("unit".to_owned(), unit)]);
-    let members = with_completeness(members, result).to_string();
-    // The tree is JSON already, and large.
-    format!(r#"{},"tree":{}}}"#, members.trim_end_matches('}'), flamegraph::json(&tree))
+    result.with_completeness(result.spans.members(&selection::type_to_show(&result.data, filter), limit))
 }
 
 fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {

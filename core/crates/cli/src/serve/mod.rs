@@ -5,7 +5,9 @@
 mod api;
 mod comparison;
 mod connection;
+mod derived;
 mod directory;
+mod flame;
 mod intake;
 mod locks;
 mod name_search;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::query::{self, Filter, TypeSummary};
 use tokio::sync::Notify;
@@ -43,6 +44,22 @@ pub(crate) struct QueryResult {
     pub left_out_range: Option<(u64, u64)>,
     /// Whether files of earlier runs were still being indexed, so that their windows may be missing.
     pub is_indexing: bool,
+}
+
+impl QueryResult {
+    /// The members of a response, with what the result lacks. Times are milliseconds, which JavaScript numbers represent exactly.
+    pub(crate) fn with_completeness(&self, mut members: Map<String, Value>) -> Value {
+        members.insert("windows".to_owned(), self.windows.into());
+        members.insert("windows_left_out".to_owned(), self.windows_left_out.into());
+        if let Some((from, to)) = self.left_out_range {
+            members.insert("left_out_from_ms".to_owned(), (from / 1_000_000).into());
+            members.insert("left_out_to_ms".to_owned(), (to / 1_000_000).into());
+        }
+        if self.is_indexing {
+            members.insert("indexing".to_owned(), true.into());
+        }
+        Value::Object(members)
+    }
 }
 
 /// A query whose deadline passed before all windows were merged.

@@ -6,7 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use spanprof_profile::redact::ProfileRedactor;
+use spanprof_profile::transform::StackTree;
+use spanprof_read::query::TopTable;
 
+use super::derived::DerivedCache;
 use super::slots::{ConnectionSlots, WorkerSlots};
 use super::store::Store;
 use super::{Addresses, Settings};
@@ -18,6 +21,9 @@ pub(crate) struct ServerState {
     pub settings: Settings,
     pub addresses: Addresses,
     pub store: Store,
+    /// Of the last results of `store`.
+    pub trees: DerivedCache<StackTree>,
+    pub tables: DerivedCache<TopTable>,
     pub counters: IntakeCounters,
     pub started: Instant,
     /// Bytes of requests in memory, see `intake`.
@@ -40,6 +46,8 @@ impl ServerState {
             settings,
             addresses,
             store,
+            trees: DerivedCache::new(StackTree::memory_bytes),
+            tables: DerivedCache::new(TopTable::memory_bytes),
             counters: IntakeCounters::default(),
             started: Instant::now(),
             held_bytes: AtomicUsize::new(0),

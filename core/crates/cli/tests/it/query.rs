@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use serde_json::Value;
+use spanprof_profile::transform::FunctionKey;
 
 use crate::client::{get, http, post};
 use crate::fixture::{
@@ -168,6 +169,51 @@ fn the_top_table_has_a_second_type_beside_the_first() {
     assert_eq!((table["total"].as_i64(), table["functions"].as_i64()), (Some(3_000), Some(3)));
     let refused = get(&serve.http, "/api/top?sort=beside_flat");
     assert!(refused.status == 400 && refused.text().contains("expected flat, cum or function"), "{}", refused.text());
+}
+
+#[test]
+fn the_flame_graph_has_the_nodes_that_are_visible_at_a_width() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    let names: Vec<String> = (0..3000).map(|number| format!("step{number:04}")).collect();
+    let stacks: Vec<[&str; 3]> = names.iter().map(|name| ["main", "narrow", name]).collect();
+    let mut samples: Vec<_> = stacks.iter().map(|stack| TestSample(stack, 10_000_000, &[], 0)).collect();
+    samples.push(TestSample(&["main", "wide", "step0000"], 70_000_000_000, &[], 0));
+    assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", "cpu", &samples))).status, 200);
+    let flame = |query: &str| -> Value {
+        let response = get(&serve.http, &format!("/api/flamegraph?type=cpu{query}"));
+        assert_eq!(response.status, 200, "{}", response.text());
+        serde_json::from_str(&response.text()).unwrap()
+    };
+    let key = |name: &str| {
+        let file = "/srv/checkout/app.py".to_owned();
+        let key = FunctionKey { name: name.to_owned(), file, ..FunctionKey::default() };
+        format!("{:08x}", key.path_key())
+    };
+    let names = |flame: &Value| {
+        let nodes = flame["tree"]["nodes"].as_array().unwrap().chunks(3);
+        nodes
+            .map(|node| flame["tree"]["names"][node[1].as_u64().unwrap() as usize].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let whole = flame("");
+    assert_eq!((names(&whole).len(), &whole["tree"]["elided"], &whole["matched"]), (3005, &Value::Null, &Value::Null));
+    let visible = flame("&width=100&search=STEP0000");
+    assert_eq!(names(&visible), ["root", "main", "narrow", "wide", "step0000"]);
+    assert_eq!(visible["tree"]["elided"].to_string(), "[0,0,30000000000,0,0]");
+    assert_eq!([&visible["matched"], &visible["tree"]["matched"]], [70_010_000_000_i64, 70_010_000_000]);
+    assert_eq!(visible["tree"]["search"], "STEP0000");
+    let zoomed = flame(&format!("&width=1000&path={}.{}&search=step0000", key("main"), key("narrow")));
+    assert_eq!((names(&zoomed).len(), &zoomed["matched"]), (3003, &10_000_000.into()));
+    assert_eq!(zoomed["tree"]["elided"][1], 70_000_000_000_i64, "the other callees of a caller");
+    let vanished = flame(&format!("&width=100&path={}.{}", key("main"), key("gone")));
+    assert_eq!(names(&vanished), names(&visible), "the path as far as it exists");
+    for (query, words) in
+        [("width=wide", "number of pixels"), ("width=0", "number of pixels"), ("path=main", "`path`: expected keys")]
+    {
+        let refused = get(&serve.http, &format!("/api/flamegraph?{query}"));
+        assert!(refused.status == 400 && refused.text().contains(words), "{}", refused.text());
+    }
 }
 
 #[test]

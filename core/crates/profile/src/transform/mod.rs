@@ -5,6 +5,7 @@ mod exact;
 mod functions;
 mod label_names;
 mod merge;
+mod prune;
 mod reduce;
 mod tree;
 
@@ -13,5 +14,6 @@ pub use functions::{FunctionKey, FunctionTable};
 pub use label_names::{is_accepted_label_name, refused_label_names};
 pub use merge::merge;
 pub(crate) use merge::Merged;
+pub use prune::PrunedTree;
 pub use reduce::Reduction;
 pub use tree::{depth_first, tree, tree_of, StackNode, StackTree};

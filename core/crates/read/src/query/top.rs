@@ -30,6 +30,14 @@ pub struct TopTable {
     pub rows: Vec<TopRow>,
 }
 
+impl TopTable {
+    /// Approximate memory, to bound a cache.
+    pub fn memory_bytes(&self) -> usize {
+        let texts: usize = self.rows.iter().map(|row| row.at.function.len() + row.at.file.len()).sum();
+        std::mem::size_of_val(&*self.rows) + texts
+    }
+}
+
 /// The table of one profile type.
 pub fn top(data: &ProfilesData, type_name: &str, by: Granularity) -> TopTable {
     let sums = weights(data, type_name, by);

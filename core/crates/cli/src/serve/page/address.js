@@ -5,7 +5,10 @@ const DEFAULTS = {
   /** `service.name`, "" for profiles without it, "*" for all services. */
   service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: null, search: "",
   /** The function selected by a click. */
-  chosen: "", sort: "flat", requestSort: "cpu",
+  chosen: "",
+  /** The call path to which the flame graph is zoomed: keys of functions, separated by dots. */
+  zoom: "",
+  sort: "flat", requestSort: "cpu",
   /** The endpoint whose spans are listed; null lists the endpoints, and "" is the endpoint of spans without one. */
   endpoint: null,
   live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false,
@@ -17,7 +20,7 @@ const BASELINES = {
   week: "One week before", same: "Same time",
 };
 /** Names in the address of the texts and the flags of the state. */
-const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", baseline: "baseLabels" };
+const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", zoom: "zoom", baseline: "baseLabels" };
 const FLAGS = { live: "live", native: "native", absolute: "absolute", all: "allChanges" };
 const CHOICES = {
   view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["cpu", "wait", "alloc"]], base: ["base", Object.keys(BASELINES)],

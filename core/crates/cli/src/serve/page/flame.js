@@ -5,9 +5,15 @@ function markedText() {
   return state.chosen ? "/^" + state.chosen.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&") + "$/" : state.search;
 }
 
+/** The parts that a change of the search or of the selected function loads: matches that are not shown are known to the server only. */
+function partsOfSearch(parts) {
+  return responses.flame?.data?.tree.elided?.some((weight) => weight > 0) ? [...parts, "flame"] : parts;
+}
+
 class FlamePane extends Component {
   componentDidMount() {
     this.graph = new Flamegraph(this.host);
+    this.graph.onzoom = (path, isElided) => change({ zoom: path.join(".") }, { loads: isElided ? ["flame"] : [] });
     this.update();
   }
   componentDidUpdate() { this.update(); }
@@ -15,7 +21,7 @@ class FlamePane extends Component {
     const { data } = responses.flame || {};
     if (data && data !== this.drawn) {
       this.drawn = data;
-      this.graph.show(data.tree);
+      this.graph.show(data.tree, { path: state.zoom ? state.zoom.split(".") : [] });
     }
     if (this.marked !== markedText()) this.graph.search((this.marked = markedText()));
   }

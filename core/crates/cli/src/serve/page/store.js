@@ -131,12 +131,20 @@ const QUERIES = {
     if (beside) query.set("beside", beside);
     return ["top", query];
   },
-  flame: () => ["flamegraph", shownFilter()],
+  flame: () => ["flamegraph", flameQuery()],
   requests: () => ["requests", requestsQuery()],
   request: () => ["request", filterOf({ ...state, type: null }, now)],
   explain: () => ["explain", filterOf({ ...state, type: null }, now)],
   compare: () => ["diff", comparisonQuery()],
 };
+/** The server sends the nodes that are visible at the width of the flame graph, below the zoomed one. */
+function flameQuery() {
+  const query = shownFilter();
+  query.set("width", String(document.querySelector("#flame .flamegraph-view")?.clientWidth || innerWidth));
+  if (state.zoom) query.set("path", state.zoom);
+  if (markedText()) query.set("search", markedText());
+  return query;
+}
 function shownFilter() {
   const query = filterOf(state, now);
   if (state.native) query.set("native", "1");

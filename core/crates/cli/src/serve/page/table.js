@@ -7,11 +7,11 @@ function sortBy(sort) {
 }
 function search(text) {
   tableLimit = TABLE_ROWS;
-  change({ search: text, chosen: "" }, { isStep: false, loads: ["top"] });
+  change({ search: text, chosen: "" }, { isStep: false, loads: partsOfSearch(["top"]) });
 }
 /** A second click on the same row clears the selection. */
 function choose(name) {
-  change({ chosen: state.chosen === name ? "" : name }, { isStep: false, loads: [] });
+  change({ chosen: state.chosen === name ? "" : name }, { isStep: false, loads: partsOfSearch([]) });
 }
 /** Attributes of an element that is used like a button. */
 function pressable(action) {

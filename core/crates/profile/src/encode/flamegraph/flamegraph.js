@@ -2,9 +2,11 @@
  * Draws a stack tree on a canvas, root at the top. `new Flamegraph(element)`, then `.show(tree)` with the value of the
  * encoder's json(); `.search(text)`, `.reset()`, `.resize()`. Visits only nodes of visible width, so that the cost of
  * drawing depends on the screen, not on the profile.
+ *
+ * A server may leave out narrow nodes: their weight is in `elided` of the tree. Then set `.onzoom = (path, isElided) => {}`, which
+ * is called with the keys of the functions down to the zoomed node, and whether callees are missing below it. Request the tree of
+ * this path, and pass it to `.show(tree, { path })`. `.path()` is the current one.
  */
-window.Flamegraph = (() => {
-"use strict";
 
 const ROW = 19;
 const FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
@@ -36,48 +38,6 @@ function element(name, className, parent) {
   created.className = className;
   if (parent) parent.append(created);
   return created;
-}
-
-function hash(text) {
-  let value = 2166136261;
-  for (let at = 0; at < text.length; at++) value = Math.imul(value ^ text.charCodeAt(at), 16777619);
-  return value >>> 0;
-}
-
-/** The tree as typed arrays, in depth-first preorder: a node's subtree is [node, end[node]). */
-function unpack(tree) {
-  const flat = tree.nodes;
-  const count = flat.length / 3;
-  const nodes = {
-    count,
-    level: new Uint32Array(count), fn: new Uint32Array(count), parent: new Uint32Array(count), end: new Uint32Array(count),
-    self: new Float64Array(count), total: new Float64Array(count), start: new Float64Array(count), depth: 0,
-  };
-  const path = [];
-  for (let node = 0; node < count; node++) {
-    const level = flat[node * 3];
-    nodes.level[node] = level;
-    nodes.fn[node] = flat[node * 3 + 1];
-    nodes.self[node] = nodes.total[node] = Math.max(0, flat[node * 3 + 2]);
-    nodes.parent[node] = level ? path[level - 1] : 0;
-    path[level] = node;
-    nodes.depth = Math.max(nodes.depth, level);
-  }
-  for (let node = count - 1; node >= 0; node--) {
-    if (!nodes.end[node]) nodes.end[node] = node + 1;
-    if (node) {
-      const parent = nodes.parent[node];
-      nodes.total[parent] += nodes.total[node];
-      nodes.end[parent] = Math.max(nodes.end[parent], nodes.end[node]);
-    }
-  }
-  const next = new Float64Array(count);
-  for (let node = 1; node < count; node++) {
-    const parent = nodes.parent[node];
-    nodes.start[node] = next[node] = next[parent];
-    next[parent] += nodes.total[node];
-  }
-  return nodes;
 }
 
 class Flamegraph {
@@ -122,13 +82,12 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
   }
 
-  /** Shows another tree. Keeps the zoom if the same call path still exists. */
-  show(tree) {
-    const path = this.tree ? this.pathTo(this.zoomed).map((node) => this.name(node)) : [];
+  /** Shows another tree, zoomed to a path: by default the current one, as far as it still exists. */
+  show(tree, { path = this.tree ? this.path() : [] } = {}) {
     this.tree = tree;
     this.nodes = unpack(tree);
     this.colors.clear();
-    this.zoomed = this.find(path.slice(1));
+    this.zoomed = this.searched = this.find(path);
     this.selected = -1;
     this.hovered = -1;
     this.tip.hidden = true;
@@ -182,20 +141,29 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
   }
 
   zoom(node) {
+    const isOther = node !== this.zoomed;
     this.zoomed = node;
     this.count();
     this.describe();
     this.reveal(node);
     this.redraw();
+    if (isOther && this.onzoom) this.onzoom(this.path(), this.isElided());
   }
+
+  /** Keys of the functions from the root's callee to the zoomed node. */
+  path() { return this.pathTo(this.zoomed).slice(1).map((node) => this.pathKey(node)); }
+
+  /** Whether the tree lacks callees below the zoomed node. */
+  isElided() { return this.nodes.elided.subarray(this.zoomed, this.nodes.end[this.zoomed]).some((weight) => weight > 0); }
 
   // ---- bar, legend and tooltip ----
 
-  /** Shows the weight of the topmost matches within the zoom: nested matches count once. */
+  /** Shows the weight of the topmost matches within the zoom: nested matches count once. Elided ones are known to the server only. */
   count() {
-    const { nodes, matched } = this;
-    let weight = 0;
-    if (matched) {
+    const { nodes, matched, tree } = this;
+    const isKnown = tree.matched !== undefined && tree.search === this.query && this.zoomed === this.searched;
+    let weight = isKnown ? tree.matched : 0;
+    if (matched && !isKnown) {
       for (let node = this.zoomed; node < nodes.end[this.zoomed];) {
         if (matched[nodes.fn[node]]) {
           weight += nodes.total[node];
@@ -203,7 +171,8 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
         } else node++;
       }
     }
-    this.match.textContent = matched ? `Matched ${percent(weight, nodes.total[this.zoomed])} (${amount(weight, this.tree.unit)})` : "";
+    const atLeast = isKnown || !this.isElided() ? "" : "at least ";
+    this.match.textContent = matched ? `Matched ${atLeast}${percent(weight, nodes.total[this.zoomed])} (${amount(weight, this.tree.unit)})` : "";
     this.root.dataset.matched = matched ? weight : "";
   }
 
@@ -256,7 +225,9 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
   /** Cells of the rows of the tooltip. */
   tipRows(node) {
     const { nodes, tree, zoomed } = this;
-    return [["total", nodes.total[node]], ["self", nodes.self[node]]].map(([label, value]) => {
+    const values = [["total", nodes.total[node]], ["self", nodes.self[node]]];
+    if (nodes.elided[node]) values.push(["not shown", nodes.elided[node]]);
+    return values.map(([label, value]) => {
       const cells = [label, amount(value, tree.unit), percent(value, nodes.total[0])];
       if (zoomed && nodes.level[node] >= nodes.level[zoomed]) cells.push(percent(value, nodes.total[zoomed]) + " of zoom");
       return cells;
@@ -281,6 +252,12 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
   }
   kind(node) { return this.tree.kinds[this.tree.kind[this.nodes.fn[node]]]; }
 
+  /** Key of a function in call paths, as of the server's FunctionKey::path_key. */
+  pathKey(node) {
+    const text = `${this.name(node)}\0${this.file(node)}:${this.tree.lines[this.nodes.fn[node]]}`;
+    return hash(text).toString(16).padStart(8, "0");
+  }
+
   pathTo(node) {
     const path = [node];
     while (node) path.unshift(node = this.nodes.parent[node]);
@@ -293,12 +270,12 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     return all;
   }
 
-  /** The node at the end of a path of names, or the root. */
-  find(names) {
+  /** The last node of a path that exists. */
+  find(keys) {
     let node = 0;
-    for (const name of names) {
-      const child = this.children(node).find((child) => this.name(child) === name);
-      if (child === undefined) return 0;
+    for (const key of keys) {
+      const child = this.children(node).find((child) => this.pathKey(child) === key);
+      if (child === undefined) break;
       node = child;
     }
     return node;
@@ -443,6 +420,14 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
         pen.fillText(name.length > letters ? name.slice(0, letters - 1) + "…" : name, x + 4, y + ROW / 2);
       }
     };
+    /** A thin line below a node where callees are elided, right of the others. */
+    const elision = (node, x) => {
+      const wide = nodes.elided[node] * scale;
+      if (wide < MIN_VISIBLE_WIDTH) return;
+      pen.globalAlpha = 1;
+      pen.fillStyle = dark ? "#3a424d" : "#dce0e5";
+      pen.fillRect(x + (nodes.total[node] - nodes.self[node]) * scale - wide, (nodes.level[node] + 1) * ROW - top, wide, 3);
+    };
     for (const node of this.pathTo(zoomed).slice(0, -1)) if (nodes.level[node] >= first) box(node, 0, width, true);
     // Rightmost edge drawn in each row: narrow nodes within the same pixel are drawn once.
     const edges = new Float64Array(nodes.depth + 2).fill(-1);
@@ -458,6 +443,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
       edges[level] = x + wide;
       if (level >= first) {
         box(node, x, wide, false);
+        elision(node, x);
         drawn++;
       }
       node = wide < MIN_VISIBLE_WIDTH ? nodes.end[node] : node + 1;
@@ -471,5 +457,3 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
 Flamegraph.amount = amount;
 Flamegraph.percent = percent;
 Flamegraph.element = element;
-return Flamegraph;
-})();

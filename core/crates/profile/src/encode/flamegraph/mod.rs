@@ -5,15 +5,21 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
-use crate::transform::{FunctionKey, StackTree};
+use crate::transform::{FunctionKey, PrunedTree, StackTree};
 
 /// The renderer's style sheet; every rule is below `.flamegraph`.
 pub const STYLE: &str = include_str!("flamegraph.css");
 
 /// The renderer: `new Flamegraph(element)` has `.show(tree)` with the value of [`json`], `.search(text)`, `.reset()` and
-/// `.resize()`. It follows `data-theme` of the document's root, else the system's color scheme. `DiffFlamegraph` is the same for the
+/// `.resize()`. With the value of [`pruned_json`], `.onzoom` is called with the path to request. It follows `data-theme` of the document's root, else the system's color scheme. `DiffFlamegraph` is the same for the
 /// value of [`diff_json`].
-pub const SCRIPT: &str = concat!(include_str!("flamegraph.js"), include_str!("diff.js"));
+pub const SCRIPT: &str = concat!(
+    "window.Flamegraph = (() => {\n\"use strict\";\n",
+    include_str!("nodes.js"),
+    include_str!("flamegraph.js"),
+    "return Flamegraph;\n})();\n",
+    include_str!("diff.js")
+);
 
 const PAGE: &str = include_str!("page.html");
 
@@ -52,7 +58,10 @@ fn page_of(tree: &StackTree, diff: Option<&DiffColumns>, title: &str) -> String 
             "title" => page.push_str(&title),
             "style" => page.push_str(STYLE),
             "script" => page.push_str(SCRIPT),
-            "tree" => write_json(&mut page, tree, diff),
+            "tree" => match diff {
+                None => page.push_str(&json(tree)),
+                Some(diff) => page.push_str(&diff_json(tree, diff)),
+            },
             _ => {}
         }
         page.push_str(rest);
@@ -64,18 +73,40 @@ fn page_of(tree: &StackTree, diff: Option<&DiffColumns>, title: &str) -> String 
 /// unknown) and `kind` (index into `kinds`) are per function; `nodes` has level, function and self weight of each node, depth first.
 pub fn json(tree: &StackTree) -> String {
     let mut out = String::with_capacity(tree.nodes.len() * 12);
-    write_json(&mut out, tree, None);
+    write_tree(&mut out, tree);
+    out.push('}');
+    out
+}
+
+/// As [`json()`] for the kept nodes. The member `elided` has the weight of the dropped callees by node; it is absent if nothing
+/// was dropped. With the text and the matched weight of a search in the whole tree as the members `search` and `matched`.
+pub fn pruned_json(PrunedTree { tree, elided }: &PrunedTree, search: Option<(&str, i64)>) -> String {
+    let mut out = String::with_capacity(tree.nodes.len() * 16);
+    write_tree(&mut out, tree);
+    if elided.iter().any(|weight| *weight != 0) {
+        write_numbers(&mut out, "elided", elided.iter().copied());
+    }
+    if let Some((text, matched)) = search {
+        out.push_str(",\"search\":");
+        write_text(&mut out, text);
+        // Writing to a String cannot fail.
+        let _ = write!(out, ",\"matched\":{matched}");
+    }
+    out.push('}');
     out
 }
 
 /// As [`json`], with the member `diff`: the columns of a comparison by node. The self weights of `nodes` are those of `tree`.
 pub fn diff_json(tree: &StackTree, diff: &DiffColumns) -> String {
     let mut out = String::with_capacity(tree.nodes.len() * 40);
-    write_json(&mut out, tree, Some(diff));
+    write_tree(&mut out, tree);
+    write_diff(&mut out, diff);
+    out.push('}');
     out
 }
 
-fn write_json(out: &mut String, tree: &StackTree, diff: Option<&DiffColumns>) {
+/// The members of a tree, without the final brace.
+fn write_tree(out: &mut String, tree: &StackTree) {
     let mut files: Vec<&str> = Vec::new();
     let mut kinds: Vec<&str> = Vec::new();
     let mut known = HashMap::new();
@@ -110,10 +141,6 @@ fn write_json(out: &mut String, tree: &StackTree, diff: Option<&DiffColumns>) {
     let nodes = tree.nodes.iter().zip(levels);
     let triples = nodes.flat_map(|(node, level)| [level, i64::from(node.function), node.self_weight]);
     write_numbers(out, "nodes", triples);
-    if let Some(diff) = diff {
-        write_diff(out, diff);
-    }
-    out.push('}');
 }
 
 fn write_diff(out: &mut String, diff: &DiffColumns) {
@@ -226,6 +253,21 @@ mod tests {
         assert_eq!(json(&tree()), expected);
         let read: serde_json::Value = serde_json::from_str(expected).expect("valid JSON");
         assert_eq!(read["names"][2], "a \"<b>\" \\ \u{1}");
+    }
+
+    #[test]
+    fn a_pruned_tree_has_the_elided_weight_of_each_node() {
+        let read = |pruned: &PrunedTree, search| -> serde_json::Value {
+            serde_json::from_str(&pruned_json(pruned, search)).expect("valid JSON")
+        };
+        let pruned = read(&tree().pruned(0, 25, 100), Some(("a \"", 20)));
+        assert_eq!((&pruned["nodes"], &pruned["elided"]), (&[0, 0, 0, 1, 1, 10][..].into(), &[0, 20][..].into()));
+        assert_eq!(
+            (&pruned["names"], &pruned["search"], &pruned["matched"]),
+            (&["root", "main"][..].into(), &"a \"".into(), &20.into())
+        );
+        let whole = read(&tree().pruned(0, 1, 100), None);
+        assert_eq!(whole, serde_json::from_str::<serde_json::Value>(&json(&tree())).expect("valid JSON"));
     }
 
     #[test]

@@ -1,0 +1,118 @@
+//! Trees and tables of the last query results. A zoom, a search or another page of rows computes none again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::queries::QueryResult;
+
+/// Cached values of one kind.
+const CACHED_VALUES: usize = 4;
+/// Memory of the cached values of one kind, except for the newest: a tree of a million stacks takes some 100 MB.
+const CACHE_BYTES: usize = 128 << 20;
+
+/// A value that is computed from a result.
+struct DerivedValue<T> {
+    /// Weak: the store decides how long a result is kept.
+    result: Weak<QueryResult>,
+    type_name: Option<String>,
+    has_native: bool,
+    value: Arc<T>,
+    bytes: usize,
+}
+
+/// A cache of values, last used first.
+pub(crate) struct DerivedCache<T> {
+    values: Mutex<VecDeque<DerivedValue<T>>>,
+    memory_bytes: fn(&T) -> usize,
+}
+
+impl<T> DerivedCache<T> {
+    pub(crate) fn new(memory_bytes: fn(&T) -> usize) -> Self {
+        Self { values: Mutex::default(), memory_bytes }
+    }
+
+    /// The value of a result, a type and the choice of native frames; computed by `derive` unless it is cached.
+    pub(crate) fn get(
+        &self,
+        result: &Arc<QueryResult>,
+        type_name: Option<&str>,
+        has_native: bool,
+        derive: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        let lock = || self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |value: &DerivedValue<T>| {
+            std::ptr::eq(value.result.as_ptr(), Arc::as_ptr(result))
+                && value.type_name.as_deref() == type_name
+                && value.has_native == has_native
+        };
+        let cached = {
+            let mut values = lock();
+            let at = values.iter().position(is_same);
+            at.and_then(|at| values.remove(at))
+        };
+        let newest = cached.unwrap_or_else(|| {
+            let value = Arc::new(derive());
+            let bytes = (self.memory_bytes)(&value);
+            let type_name = type_name.map(str::to_owned);
+            DerivedValue { result: Arc::downgrade(result), type_name, has_native, value, bytes }
+        });
+        let value = newest.value.clone();
+        let mut values = lock();
+        values.push_front(newest);
+        let (mut count, mut total) = (0, 0);
+        values.retain(|value| {
+            count += 1;
+            total += value.bytes;
+            count == 1 || (count <= CACHED_VALUES && total <= CACHE_BYTES && value.result.strong_count() > 0)
+        });
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::spans::Spans;
+    use spanprof_profile::ProfilesData;
+
+    fn result() -> Arc<QueryResult> {
+        Arc::new(QueryResult {
+            data: ProfilesData::default(),
+            summaries: Vec::new(),
+            spans: Spans::default(),
+            windows: 0,
+            windows_left_out: 0,
+            left_out_range: None,
+            is_indexing: false,
+        })
+    }
+
+    #[test]
+    fn a_value_is_computed_once_per_result_type_and_choice_of_frames() {
+        let cache = DerivedCache::new(|_: &u32| 1);
+        let [one, other] = [result(), result()];
+        let get =
+            |result: &Arc<QueryResult>, type_name, has_native, new| *cache.get(result, type_name, has_native, || new);
+        assert_eq!([get(&one, Some("cpu"), false, 1), get(&one, Some("cpu"), false, 9)], [1, 1]);
+        assert_eq!(
+            [get(&one, Some("cpu"), true, 2), get(&one, None, false, 3), get(&other, None, false, 4)],
+            [2, 3, 4]
+        );
+        assert_eq!([get(&one, Some("cpu"), false, 9), get(&other, None, false, 9)], [1, 4]);
+        // A fifth replaces the one that was not used longest.
+        assert_eq!([get(&other, None, true, 5), get(&one, Some("cpu"), true, 6)], [5, 6]);
+    }
+
+    #[test]
+    fn values_of_dropped_results_and_beyond_the_memory_limit_are_removed() {
+        let cache = DerivedCache::new(|bytes: &usize| *bytes);
+        let [one, other] = [result(), result()];
+        cache.get(&one, None, false, || CACHE_BYTES + 1);
+        assert_eq!(*cache.get(&one, None, false, || 0), CACHE_BYTES + 1, "the newest is always kept");
+        cache.get(&other, None, false, || 1);
+        assert_eq!(*cache.get(&one, None, false, || 2), 2);
+        drop(other);
+        cache.get(&one, None, true, || 3);
+        assert_eq!(cache.values.lock().unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,69 @@
+//! `/api/flamegraph`: the call tree, whole or as far as it is visible at a width.
+
+use serde_json::{Map, Value};
+use spanprof_profile::encode::flamegraph;
+use spanprof_profile::transform::StackTree;
+
+use super::name_search::NameSearch;
+use super::queries::QueryResult;
+
+/// Parameters beside those of the filter.
+pub(super) const PARAMETERS: [&str; 4] = ["native", "path", "search", "width"];
+/// A node is at least a quarter of a pixel wide. The renderer draws nodes from 0.35 pixels on.
+const NODES_PER_PIXEL_OF_A_ROW: i64 = 4;
+/// The heaviest nodes of all rows, about half a megabyte at 1,500 pixels.
+const NODES_PER_PIXEL: usize = 16;
+/// Wider canvases do not exist.
+const MAX_WIDTH: usize = 20_000;
+
+/// The part of the tree that a request asks for.
+pub(super) struct FlameRequest {
+    /// Width of the canvas in CSS pixels; `None` for the whole tree.
+    width: Option<usize>,
+    /// Keys of the functions from the root to the zoomed node.
+    path: Vec<u32>,
+    search: String,
+}
+
+impl FlameRequest {
+    pub(super) fn parse(parameter: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let parameter = |name: &str| parameter(name).filter(|value| !value.is_empty());
+        let width = parameter("width").map(|text| match text.parse() {
+            Ok(width) if width > 0 => Ok(usize::min(width, MAX_WIDTH)),
+            _ => Err(format!("`width`: expected a number of pixels, got `{text}`")),
+        });
+        let path = parameter("path").map(|text| {
+            let keys = text.split('.').map(|key| u32::from_str_radix(key, 16));
+            keys.collect::<Result<Vec<u32>, _>>()
+                .map_err(|_| format!("`path`: expected keys such as 1a2b3c4d.00c0ffee, got `{text:.100}`"))
+        });
+        Ok(Self {
+            width: width.transpose()?,
+            path: path.transpose()?.unwrap_or_default(),
+            search: parameter("search").unwrap_or_default().trim().to_owned(),
+        })
+    }
+
+    /// The response. The tree is JSON already, and large.
+    pub(super) fn response(&self, result: &QueryResult, tree: &StackTree) -> String {
+        let [type_name, unit] = [&tree.type_name, &tree.unit].map(|text| Value::from(text.as_str()));
+        let mut members = Map::from_iter([("type".to_owned(), type_name), ("unit".to_owned(), unit)]);
+        let node = tree.node_at(&self.path);
+        let matched = NameSearch::parse(&self.search)
+            .map(|search| tree.matched_weight(node, |function| search.matches(&function.name, &function.file)));
+        let json = match self.width {
+            None => flamegraph::json(tree),
+            Some(width) => {
+                let total = tree.nodes[node as usize].total_weight;
+                let min_weight = total / (NODES_PER_PIXEL_OF_A_ROW * width as i64);
+                let pruned = tree.pruned(node, min_weight, NODES_PER_PIXEL * width);
+                flamegraph::pruned_json(&pruned, matched.map(|weight| (self.search.as_str(), weight)))
+            }
+        };
+        if let Some(weight) = matched {
+            members.insert("matched".to_owned(), weight.into());
+        }
+        let members = result.with_completeness(members).to_string();
+        format!(r#"{},"tree":{json}}}"#, members.trim_end_matches('}'))
+    }
+}
