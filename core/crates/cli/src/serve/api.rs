@@ -263,7 +263,7 @@ fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for service in windows.iter().flat_map(|window| &window.services) {
         if filter.service.as_ref().is_none_or(|name| *name == service.name) {
-            for (name, values) in &service.labels {
+            for (name, values) in service.labels.iter() {
                 labels.entry(name).or_default().extend(values.iter().map(String::as_str));
             }
         }

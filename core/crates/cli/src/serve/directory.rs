@@ -1,7 +1,7 @@
 //! The files of `serve`: one per received request, written atomically. The index is in `store`.
 //!
 //! Files of requests need no storage format: the other commands read the same directory, retention deletes files, and nothing
-//! is migrated. They are not synced (`fsync`): after a power failure the last ones may be empty, and the next start skips and
+//! is migrated. Names with a leading dot are temporary files and the log of `index_log`; the other commands skip them. They are not synced (`fsync`): after a power failure the last ones may be empty, and the next start skips and
 //! reports them.
 //!
 //! Invariants: a file is created with mode 0600 under a temporary name and renamed; symbolic links are followed neither for
@@ -34,11 +34,12 @@ pub(crate) struct WindowDirectory {
     _lock: fs::File,
 }
 
-/// A file found at start.
+/// A file of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryFile {
     pub path: PathBuf,
     pub bytes: u64,
+    pub modified_unix_nano: u64,
     pub received_unix_ms: u64,
     /// Whether `serve` wrote the file, hence may remove it.
     pub is_owned: bool,
@@ -72,7 +73,7 @@ impl WindowDirectory {
 
     /// Writes one request atomically. Without fsync: after a power failure the last files may be empty, which the next
     /// start reports and skips.
-    pub(crate) fn write(&self, gzipped: &[u8], received_unix_ms: u64) -> io::Result<PathBuf> {
+    pub(crate) fn write(&self, gzipped: &[u8], received_unix_ms: u64) -> io::Result<DirectoryFile> {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let name = format!("{received_unix_ms:013}-{}-{number:06}{SUFFIX}", std::process::id());
         let temporary = self.path.join(format!(".{name}.tmp"));
@@ -84,7 +85,10 @@ impl WindowDirectory {
             let _ = fs::remove_file(&temporary);
             return Err(error);
         }
-        Ok(path)
+        // Without the time the next start reads the file again.
+        let modified_unix_nano = fs::symlink_metadata(&path).map_or(0, |meta| modified_unix_nano(&meta));
+        let bytes = gzipped.len() as u64;
+        Ok(DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned: true })
     }
 
     /// Every file that may be a window, newest first. Removes temporary files of dead processes.
@@ -99,9 +103,8 @@ impl WindowDirectory {
             if !meta.is_file() {
                 continue;
             }
-            let modified = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             if name.starts_with('.') {
-                if name.ends_with(".tmp") && modified.elapsed().is_ok_and(|age| age > STALE_AFTER) {
+                if name.ends_with(".tmp") && meta.modified().is_ok_and(is_stale) {
                     let _ = fs::remove_file(&path);
                 }
                 continue;
@@ -110,12 +113,12 @@ impl WindowDirectory {
             if own_received_ms.is_none() && !looks_like_a_profile(&path) {
                 continue;
             }
-            let modified_ms =
-                || modified.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-            let received_unix_ms = own_received_ms.unwrap_or_else(modified_ms);
+            let modified_unix_nano = modified_unix_nano(&meta);
+            let received_unix_ms = own_received_ms.unwrap_or(modified_unix_nano / 1_000_000);
             found.push(DirectoryFile {
                 path,
                 bytes: meta.len(),
+                modified_unix_nano,
                 received_unix_ms,
                 is_owned: own_received_ms.is_some(),
             });
@@ -151,6 +154,15 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
+fn is_stale(modified: SystemTime) -> bool {
+    modified.elapsed().is_ok_and(|age| age > STALE_AFTER)
+}
+
+fn modified_unix_nano(meta: &fs::Metadata) -> u64 {
+    let since = meta.modified().ok().and_then(|modified| modified.duration_since(SystemTime::UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
 fn create_new(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
@@ -175,12 +187,12 @@ mod tests {
         let directory = WindowDirectory::open(&home.path().join("deep/down")).unwrap();
         let old = directory.write(b"one", 1_700_000_000_000).unwrap();
         let new = directory.write(b"two", 1_700_000_000_001).unwrap();
-        assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&old.path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(directory.path()).unwrap().mode() & 0o777, 0o700);
         let listed = directory.list().unwrap();
-        assert_eq!(listed.iter().map(|found| &found.path).collect::<Vec<_>>(), [&new, &old]);
-        assert!(listed.iter().all(|found| found.is_owned && found.bytes == 3));
-        assert_eq!(read(&new).unwrap(), b"two");
+        assert_eq!(listed.iter().map(|found| &found.path).collect::<Vec<_>>(), [&new.path, &old.path]);
+        assert_eq!(listed, [new.clone(), old]);
+        assert_eq!(read(&new.path).unwrap(), b"two");
     }
 
     #[test]

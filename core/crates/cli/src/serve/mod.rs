@@ -8,6 +8,7 @@ mod connection;
 mod derived;
 mod directory;
 mod flame;
+mod index_log;
 mod intake;
 mod locks;
 mod name_search;
@@ -28,6 +29,7 @@ mod state;
 mod store;
 mod top;
 mod window;
+mod window_record;
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener as StdListener};

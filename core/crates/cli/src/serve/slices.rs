@@ -113,9 +113,13 @@ pub(crate) fn timeless(filter: &Filter) -> Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::directory::DirectoryFile;
 
     fn window(received_unix_ms: u64) -> Arc<StoredWindow> {
-        let mut window = StoredWindow::new(&ProfilesData::default(), "w".into(), 1, received_unix_ms, true);
+        let mut window = StoredWindow::new(
+            &ProfilesData::default(),
+            DirectoryFile { path: "w".into(), bytes: 1, modified_unix_nano: 0, received_unix_ms, is_owned: true },
+        );
         window.from_unix_nano = (received_unix_ms - 10_000) * 1_000_000;
         window.to_unix_nano = received_unix_ms * 1_000_000;
         Arc::new(window)

@@ -1,6 +1,7 @@
 //! The store of `serve`: an in-memory index of the files in its directory, and retention. The files are in `directory`, queries
 //! in `queries`, HTTP in `api`. Methods may read and decode files: called from blocking threads only.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,12 +10,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::Filter;
 
-use super::directory::{self, WindowDirectory};
+use super::directory::{DirectoryFile, WindowDirectory};
+use super::index_log::IndexLog;
 use super::locks::lock;
 use super::queries::{Queries, QueryResult, StoreView};
 use super::received::ReceivedProfiles;
-use super::window::{self, StoredWindow};
+use super::window::{self, LabelValues, StoredWindow};
 use crate::detail::Detail;
+
+/// Files read at once at start, so that requests get processors too.
+const INDEX_THREADS: usize = 2;
 
 /// Limits of the stored requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +43,10 @@ pub(crate) struct StoreCounters {
 pub(crate) struct Store {
     directory: WindowDirectory,
     retention: Retention,
+    log: IndexLog,
     windows: Mutex<Vec<Arc<StoredWindow>>>,
+    /// The labels of all windows, for [`StoredWindow::share_labels`].
+    labels: Mutex<HashSet<Arc<LabelValues>>>,
     /// Incremented when the windows change.
     generation: AtomicU64,
     indexing: AtomicBool,
@@ -51,9 +59,11 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(directory: WindowDirectory, retention: Retention) -> Self {
         Store {
+            log: IndexLog::of(directory.path()),
             directory,
             retention,
             windows: Mutex::default(),
+            labels: Mutex::default(),
             generation: AtomicU64::new(0),
             indexing: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
@@ -81,29 +91,21 @@ impl Store {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Reads the directory, newest file first; unreadable files are reported through `report` and skipped.
-    pub(crate) fn index(&self, mut report: impl FnMut(String)) {
+    /// Restores the index from its log, and reads the files without an entry, newest first; unreadable files are reported through
+    /// `report` and skipped.
+    pub(crate) fn index(&self, mut report: impl FnMut(String) + Send) {
         match self.directory.list() {
             Ok(files) => {
-                for file in files {
-                    if self.is_stopping() {
-                        break;
-                    }
-                    // Received since the start, hence indexed already.
-                    if self.windows().iter().any(|window| window.path == file.path) {
-                        continue;
-                    }
-                    match window::read(&file.path) {
-                        Ok(data) => {
-                            let directory::DirectoryFile { path, bytes, received_unix_ms, is_owned } = file;
-                            self.insert(StoredWindow::new(&data, path, bytes, received_unix_ms, is_owned));
-                        }
-                        Err(reason) => {
-                            self.counters.unreadable_files.fetch_add(1, Ordering::Relaxed);
-                            report(format!("skipped {}: {reason}", file.path.display()));
-                        }
-                    }
-                }
+                let mut logged = self.log.load();
+                let (known, unknown): (Vec<_>, Vec<_>) = files
+                    .into_iter()
+                    .map(|file| match logged.remove(&file.path) {
+                        Some(window) if window.is_of(&file) => (file, Some(window)),
+                        _ => (file, None),
+                    })
+                    .partition(|(_, window)| window.is_some());
+                self.insert(known.into_iter().filter_map(|(_, window)| window));
+                self.read_files(unknown.into_iter().map(|(file, _)| file), &mut report);
             }
             Err(error) => report(format!("cannot list {}: {error}", self.directory.path().display())),
         }
@@ -113,11 +115,48 @@ impl Store {
         self.retain(unix_ms());
     }
 
+    /// Reads files without an entry on [`INDEX_THREADS`] threads.
+    fn read_files(&self, files: impl Iterator<Item = DirectoryFile> + Send, report: impl FnMut(String) + Send) {
+        let (files, report) = (Mutex::new(files), Mutex::new(report));
+        let work = || loop {
+            let Some(file) = lock(&files).next().filter(|_| !self.is_stopping()) else { break };
+            // Received since the start, hence indexed already.
+            if self.has(&file) {
+                continue;
+            }
+            match window::read(&file.path) {
+                Ok(data) => {
+                    let window = StoredWindow::new(&data, file);
+                    self.log.append(&window);
+                    self.insert([window]);
+                }
+                Err(reason) => {
+                    self.counters.unreadable_files.fetch_add(1, Ordering::Relaxed);
+                    lock(&report)(format!("skipped {}: {reason}", file.path.display()));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..INDEX_THREADS {
+                scope.spawn(work);
+            }
+            work();
+        });
+    }
+
+    fn has(&self, file: &DirectoryFile) -> bool {
+        let windows = lock(&self.windows);
+        let from = windows.partition_point(|window| window.received_unix_ms < file.received_unix_ms);
+        let mut equal = windows[from..].iter().take_while(|window| window.received_unix_ms == file.received_unix_ms);
+        equal.any(|window| window.path == file.path)
+    }
+
     /// Stores one received request. `data` is decoded from `gzipped`.
     pub(crate) fn keep(&self, gzipped: &[u8], data: &ProfilesData) -> std::io::Result<()> {
         let received_unix_ms = unix_ms();
-        let path = self.directory.write(gzipped, received_unix_ms)?;
-        self.insert(StoredWindow::new(data, path, gzipped.len() as u64, received_unix_ms, true));
+        let window = StoredWindow::new(data, self.directory.write(gzipped, received_unix_ms)?);
+        self.log.append(&window);
+        self.insert([window]);
         self.retain(received_unix_ms);
         Ok(())
     }
@@ -127,11 +166,21 @@ impl Store {
         lock(&self.windows).clone()
     }
 
-    fn insert(&self, window: StoredWindow) {
-        self.received.add(&window.identities);
+    fn insert(&self, new: impl IntoIterator<Item = StoredWindow>) {
+        let mut labels = lock(&self.labels);
         let mut windows = lock(&self.windows);
-        let at = windows.partition_point(|other| other.received_unix_ms <= window.received_unix_ms);
-        windows.insert(at, Arc::new(window));
+        for mut window in new {
+            self.received.add(&window.identities);
+            window.share_labels(&mut labels);
+            windows.push(Arc::new(window));
+        }
+        // Stable and fast for sorted parts.
+        windows.sort_by_key(|window| window.received_unix_ms);
+        // Labels that no window has any more.
+        if labels.len() > 2 * windows.len() {
+            labels.retain(|labels| Arc::strong_count(labels) > 1);
+        }
+        drop(windows);
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -154,7 +203,11 @@ impl Store {
             removed.push(window.clone());
             false
         });
+        let is_sparse = !self.is_indexing() && self.log.is_sparse(windows.len());
         drop(windows);
+        if is_sparse {
+            self.log.compact(&self.windows());
+        }
         if !removed.is_empty() {
             self.generation.fetch_add(1, Ordering::Relaxed);
         }

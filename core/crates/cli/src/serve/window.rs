@@ -2,10 +2,12 @@
 //! received request and each file found at start.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{directory, received};
+use super::directory::{self, DirectoryFile};
+use super::received;
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Filter, TypeSummary};
@@ -26,6 +28,7 @@ pub(crate) fn read(path: &Path) -> Result<ProfilesData, String> {
 pub(crate) struct StoredWindow {
     pub path: PathBuf,
     pub bytes: u64,
+    pub modified_unix_nano: u64,
     pub received_unix_ms: u64,
     /// Whether `serve` wrote the file, hence may remove it.
     pub is_owned: bool,
@@ -34,20 +37,23 @@ pub(crate) struct StoredWindow {
     pub services: Vec<ServiceSummary>,
     /// Identities of its profiles, see `received`.
     pub identities: Vec<u64>,
-    links: LinkFilter,
+    pub(super) links: LinkFilter,
 }
+
+/// Label name → values, of samples and of the resource.
+pub(crate) type LabelValues = BTreeMap<String, BTreeSet<String>>;
 
 /// Profiles of one service in a window.
 #[derive(Debug)]
 pub(crate) struct ServiceSummary {
     pub name: String,
     pub types: Vec<TypeSummary>,
-    /// Name → values, of samples and of the resource.
-    pub labels: BTreeMap<String, BTreeSet<String>>,
+    /// Shared by windows with equal labels, see [`StoredWindow::share_labels`].
+    pub labels: Arc<LabelValues>,
 }
 
 impl StoredWindow {
-    pub(crate) fn new(data: &ProfilesData, path: PathBuf, bytes: u64, received_unix_ms: u64, is_owned: bool) -> Self {
+    pub(crate) fn new(data: &ProfilesData, file: DirectoryFile) -> Self {
         let types = query::types(data);
         let mut services: Vec<ServiceSummary> = Vec::new();
         for resource in &data.resources {
@@ -56,12 +62,12 @@ impl StoredWindow {
                 Some(at) => &mut services[at],
                 None => {
                     let types = types.iter().filter(|summary| summary.service == name).cloned().collect();
-                    services.push(ServiceSummary { name: name.to_owned(), types, labels: BTreeMap::new() });
+                    services.push(ServiceSummary { name: name.to_owned(), types, labels: Arc::default() });
                     let last = services.len() - 1;
                     &mut services[last]
                 }
             };
-            index_labels(&mut service.labels, data, resource);
+            index_labels(Arc::make_mut(&mut service.labels), data, resource);
         }
         let mut links = LinkFilter::default();
         for (_, profile) in data.profiles() {
@@ -69,16 +75,44 @@ impl StoredWindow {
                 links.insert(data.dictionary.get_link(sample.link));
             }
         }
+        Self::from_parts(file, services, received::identities(data), links)
+    }
+
+    pub(super) fn from_parts(
+        file: DirectoryFile,
+        services: Vec<ServiceSummary>,
+        identities: Vec<u64>,
+        links: LinkFilter,
+    ) -> Self {
+        let DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned } = file;
+        let types = || services.iter().flat_map(|service| &service.types);
         StoredWindow {
             path,
             bytes,
+            modified_unix_nano,
             received_unix_ms,
             is_owned,
-            from_unix_nano: types.iter().map(|summary| summary.from_unix_nano).min().unwrap_or(0),
-            to_unix_nano: types.iter().map(|summary| summary.to_unix_nano).max().unwrap_or(0),
+            from_unix_nano: types().map(|summary| summary.from_unix_nano).min().unwrap_or(0),
+            to_unix_nano: types().map(|summary| summary.to_unix_nano).max().unwrap_or(0),
             services,
-            identities: received::identities(data),
+            identities,
             links,
+        }
+    }
+
+    /// Whether the entry is of this version of the file.
+    pub(crate) fn is_of(&self, file: &DirectoryFile) -> bool {
+        (&self.path, self.bytes, self.modified_unix_nano) == (&file.path, file.bytes, file.modified_unix_nano)
+    }
+
+    /// Replaces labels by equal ones of other windows: consecutive windows mostly have equal labels, which would take more
+    /// memory than the rest of their entries.
+    pub(crate) fn share_labels(&mut self, known: &mut HashSet<Arc<LabelValues>>) {
+        for service in &mut self.services {
+            match known.get(&service.labels) {
+                Some(labels) => service.labels = labels.clone(),
+                None => drop(known.insert(service.labels.clone())),
+            }
         }
     }
 
@@ -103,7 +137,7 @@ impl StoredWindow {
     }
 }
 
-fn index_labels(labels: &mut BTreeMap<String, BTreeSet<String>>, data: &ProfilesData, resource: &ResourceProfiles) {
+fn index_labels(labels: &mut LabelValues, data: &ProfilesData, resource: &ResourceProfiles) {
     let mut insert = |key: &str, value: String| {
         if !labels.contains_key(key) {
             if labels.len() >= MAX_LABEL_NAMES {
@@ -132,7 +166,7 @@ fn index_labels(labels: &mut BTreeMap<String, BTreeSet<String>>, data: &Profiles
 }
 
 /// Bloom filter of trace and span ids: 8,192 bits, four hashes per id.
-struct LinkFilter(Box<[u64; 128]>);
+pub(crate) struct LinkFilter(Box<[u64; 128]>);
 
 impl Default for LinkFilter {
     fn default() -> Self {
@@ -151,6 +185,24 @@ impl LinkFilter {
         for bit in Self::bits(&link.trace_id).into_iter().chain(Self::bits(&link.span_id)) {
             self.0[bit / 64] |= 1 << (bit % 64);
         }
+    }
+
+    /// Hex digits; empty for a filter without ids.
+    pub(super) fn to_hex(&self) -> String {
+        match self.0.iter().all(|word| *word == 0) {
+            true => String::new(),
+            false => hex::encode(self.0.map(u64::to_be_bytes).as_flattened()),
+        }
+    }
+
+    pub(super) fn from_hex(text: &str) -> Option<Self> {
+        let mut filter = LinkFilter::default();
+        if !text.is_empty() {
+            let mut words = [[0; 8]; 128];
+            hex::decode_to_slice(text, words.as_flattened_mut()).ok()?;
+            *filter.0 = words.map(u64::from_be_bytes);
+        }
+        Some(filter)
     }
 
     fn may_hold(&self, id: &[u8]) -> bool {

@@ -7,13 +7,20 @@ use spanprof_profile::Profile;
 use crate::client::{get, post};
 use crate::fixture::{encoded, gzip, number, shop, window, Serve, TestDirectory, TestSample};
 
+impl TestDirectory {
+    /// Names of the files that other commands read.
+    fn profiles(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| !name.starts_with('.')).collect()
+    }
+}
+
 #[test]
 fn a_request_becomes_one_private_file_with_the_bytes_received() {
     let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let zipped = gzip(&encoded(&shop("checkout")));
     assert_eq!(post(&serve.http, &[("content-encoding", "gzip")], &zipped).status, 200);
-    let names = home.names();
+    let names = home.profiles();
     assert_eq!(names.len(), 1, "{names:?}");
     let path = home.path().join(&names[0]);
     assert_eq!(std::fs::read(&path).unwrap(), zipped);
@@ -41,6 +48,28 @@ fn a_restart_keeps_the_profiles_and_skips_corrupt_files() {
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stderr.contains("skipped") && stderr.contains("1700000000000-1-000000.otlp.pb.gz"), "{stderr}");
     assert!(!stderr.contains("notes.txt"), "{stderr}");
+}
+
+#[test]
+fn a_restart_reads_the_index_instead_of_the_files_that_have_not_changed() {
+    let home = TestDirectory::new();
+    let mut first = Serve::start(home.path(), &[]);
+    for service in ["checkout", "search"] {
+        assert_eq!(post(&first.http, &[], &encoded(&shop(service))).status, 200);
+    }
+    first.end("-KILL");
+    let paths = home.profiles().into_iter().map(|name| home.path().join(name));
+    let [kept, changed] = &paths.collect::<Vec<_>>()[..] else { panic!("two files") };
+    // Both files are unreadable now. One of them has its earlier size and time, by which its entry is found.
+    let before = std::fs::metadata(kept).unwrap();
+    std::fs::write(kept, vec![0; before.len() as usize]).unwrap();
+    std::fs::File::options().write(true).open(kept).unwrap().set_modified(before.modified().unwrap()).unwrap();
+    std::fs::write(changed, b"not a profile").unwrap();
+    let second = Serve::start(home.path(), &[]);
+    let stats = get(&second.http, "/api/stats").text();
+    assert_eq!((number(&stats, "windows"), number(&stats, "unreadable_files")), (1, 1), "{stats}");
+    let services = get(&second.http, "/api/services").text();
+    assert!(services.contains("checkout") && !services.contains("search"), "{services}");
 }
 
 #[test]
@@ -80,7 +109,7 @@ fn the_oldest_windows_are_removed_beyond_the_size_limit() {
     }
     let stats = get(&serve.http, "/api/stats").text();
     assert_eq!((number(&stats, "windows"), number(&stats, "removed_by_size")), (3, 2), "{stats}");
-    assert_eq!(home.names().len(), 3);
+    assert_eq!(home.profiles().len(), 3);
     assert_eq!(number(&get(&serve.http, "/api/top?type=cpu").text(), "total"), 3 * 1_000_000_000);
 }
 
@@ -93,7 +122,7 @@ fn windows_beyond_the_age_limit_are_removed_at_start_and_other_files_stay() {
     let serve = Serve::start(home.path(), &["--max-age", "1h"]);
     let stats = get(&serve.http, "/api/stats").text();
     assert_eq!((number(&stats, "windows"), number(&stats, "removed_by_age")), (1, 1), "{stats}");
-    assert_eq!(home.names(), ["cpu-1600000000000.pb.gz"]);
+    assert_eq!(home.profiles(), ["cpu-1600000000000.pb.gz"]);
 }
 
 #[test]
@@ -103,7 +132,7 @@ fn a_request_without_samples_is_accepted_and_not_kept() {
     let empty: &[TestSample<'_>] = &[];
     assert_eq!(post(&serve.http, &[], &encoded(&window("idle", "cpu", empty))).status, 200);
     assert_eq!(post(&serve.http, &[], b"").status, 200);
-    assert!(home.names().is_empty());
+    assert!(home.profiles().is_empty());
 }
 
 #[test]
