@@ -47,10 +47,11 @@ pub fn tree_of<'d>(
     folds_recursion: bool,
 ) -> StackTree {
     let mut functions = FunctionTable::with_fold(dictionary, fold);
-    let mut nodes = vec![StackNode { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
-    let mut children: HashMap<(u32, u32), u32> = HashMap::new();
-    // Last node of each stack, by stack id: a stack is inserted once for samples that differ only in labels.
-    let mut ends: HashMap<u32, u32> = HashMap::new();
+    // Functions of all stacks, root first, one stack after the other.
+    let mut calls: Vec<u32> = Vec::new();
+    let mut stacks: Vec<StackCalls> = Vec::new();
+    // By stack id: samples that differ only in labels have one.
+    let mut known: HashMap<u32, usize> = HashMap::new();
     let mut type_name = "";
     let mut unit = String::new();
     for profile in profiles {
@@ -59,48 +60,85 @@ pub fn tree_of<'d>(
             profile.unit().clone_into(&mut unit);
         }
         for sample in &profile.samples {
-            let end = *ends.entry(sample.stack.0).or_insert_with(|| {
-                let mut at = 0;
+            let at = *known.entry(sample.stack.0).or_insert_with(|| {
+                let start = calls.len();
                 for location in dictionary.get_stack(sample.stack).iter().rev() {
                     for function in functions.of_location(*location).rev() {
-                        if folds_recursion && at != 0 && nodes[at as usize].function == function {
-                            continue;
+                        if !folds_recursion || calls[start..].last() != Some(&function) {
+                            calls.push(function);
                         }
-                        at = *children.entry((at, function)).or_insert_with(|| {
-                            nodes.push(StackNode { parent: at, function, self_weight: 0, total_weight: 0 });
-                            nodes.len() as u32 - 1
-                        });
                     }
                 }
-                at
+                stacks.push(StackCalls { start, end: calls.len(), weight: 0 });
+                stacks.len() - 1
             });
-            let node = &mut nodes[end as usize];
-            node.self_weight = node.self_weight.saturating_add(profile.weight(sample));
+            let stack = &mut stacks[at];
+            stack.weight = stack.weight.saturating_add(profile.weight(sample));
         }
     }
+    drop(known);
+    let functions = functions.into_rows();
+    let ranks = ranks(&functions);
+    calls.iter_mut().for_each(|function| *function = ranks[*function as usize]);
+    let mut nodes = nodes_of(stacks, &calls);
+    let mut of_rank = vec![0; ranks.len()];
+    ranks.iter().enumerate().for_each(|(function, rank)| of_rank[*rank as usize] = function as u32);
     for at in (0..nodes.len()).rev() {
-        let StackNode { parent, self_weight, .. } = nodes[at];
-        nodes[at].total_weight = nodes[at].total_weight.saturating_add(self_weight);
+        let StackNode { parent, function, self_weight, .. } = nodes[at];
+        let total = nodes[at].total_weight.saturating_add(self_weight);
+        nodes[at].total_weight = total;
         if at > 0 {
-            let total = nodes[at].total_weight;
+            nodes[at].function = of_rank[function as usize];
             let parent = &mut nodes[parent as usize];
             parent.total_weight = parent.total_weight.saturating_add(total);
         }
     }
-    let functions = functions.into_rows();
-    let parents: Vec<(u32, u32)> = nodes.iter().map(|node| (node.parent, node.function)).collect();
-    let order = depth_first(&parents, &functions);
-    let nodes = order.into_iter().map(|(at, parent)| StackNode { parent, ..nodes[at as usize] }).collect();
     StackTree { type_name: type_name.to_owned(), unit, nodes, functions }
+}
+
+/// The functions of one stack as a range of all, and its weight.
+struct StackCalls {
+    start: usize,
+    end: usize,
+    weight: i64,
+}
+
+/// The nodes of all stacks, with the ranks of their functions. In sorted order a stack shares its first nodes with the one before
+/// it: no node is looked up, which would be a cache miss each in a tree of millions.
+fn nodes_of(mut stacks: Vec<StackCalls>, calls: &[u32]) -> Vec<StackNode> {
+    stacks.sort_unstable_by(|one, other| calls[one.start..one.end].cmp(&calls[other.start..other.end]));
+    let mut nodes = vec![StackNode { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
+    // The nodes below the root of the last stack.
+    let mut path: Vec<u32> = Vec::new();
+    for StackCalls { start, end, weight } in stacks {
+        let functions = &calls[start..end];
+        let is_same = |(node, function): &(&u32, &u32)| nodes[**node as usize].function == **function;
+        let shared = path.iter().zip(functions).take_while(is_same).count();
+        path.truncate(shared);
+        for function in &functions[shared..] {
+            let parent = path.last().copied().unwrap_or(0);
+            path.push(nodes.len() as u32);
+            nodes.push(StackNode { parent, function: *function, self_weight: 0, total_weight: 0 });
+        }
+        let last = &mut nodes[path.last().copied().unwrap_or(0) as usize];
+        last.self_weight = last.self_weight.saturating_add(weight);
+    }
+    nodes
+}
+
+/// The position of each function by name, file, start line and type.
+fn ranks(functions: &[FunctionKey]) -> Vec<u32> {
+    let mut ranks = vec![0u32; functions.len()];
+    let mut by_name: Vec<u32> = (0..functions.len() as u32).collect();
+    by_name.sort_by_key(|at| &functions[*at as usize]);
+    by_name.iter().enumerate().for_each(|(nth, at)| ranks[*at as usize] = nth as u32);
+    ranks
 }
 
 /// Nodes in depth-first order, siblings by name, file, start line and type: the node's old number, and the new number of its parent. `nodes` are
 /// parents and functions; node 0 is the root. Iterative, since stacks may be deep.
 pub fn depth_first(nodes: &[(u32, u32)], functions: &[FunctionKey]) -> Vec<(u32, u32)> {
-    let mut rank = vec![0u32; functions.len()];
-    let mut by_name: Vec<u32> = (0..functions.len() as u32).collect();
-    by_name.sort_by_key(|at| &functions[*at as usize]);
-    by_name.iter().enumerate().for_each(|(nth, at)| rank[*at as usize] = nth as u32);
+    let rank = ranks(functions);
     let mut order: Vec<u32> = (1..nodes.len() as u32).collect();
     let key = |at: &u32| {
         let (parent, function) = nodes[*at as usize];
