@@ -16,7 +16,9 @@ use crate::output;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Longer than the deadline of a query in `serve`, and the merge and encoding of a million stacks on a busy machine.
 const RESPONSE_DEADLINE: Duration = Duration::from_secs(120);
-const MAX_RESPONSE_BYTES: usize = 256 << 20;
+/// Larger than a file: the samples of many requests, uncompressed. `serve` bounds their number (1.5 million in `store`), each of
+/// which may have a stack of its own.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 1 << 30;
 
 /// Address of a running server, and the query of a link to its page.
 #[derive(Debug)]

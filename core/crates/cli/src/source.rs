@@ -14,7 +14,7 @@ use spanprof_read::query::Filter;
 
 use crate::detail::Detail;
 use crate::failure::Failure;
-use crate::fetch::ServerUrl;
+use crate::fetch::{ServerUrl, MAX_RESPONSE_BYTES};
 use crate::object_storage::{self, path_of_file_url, ListedObject, ObjectStorage, ObjectUrl};
 use crate::profile_name::looks_like_a_profile;
 use crate::{output, query_string, selection};
@@ -91,7 +91,7 @@ impl Source {
         if bytes.is_empty() {
             return Ok(ProfilesData::default());
         }
-        decoded(&NamedBytes { name: "the server's response".to_owned(), bytes })
+        decoded_within(&NamedBytes { name: "the server's response".to_owned(), bytes }, &response_limits())
     }
 
     /// As [`Self::read`]; shows the windows to `observe` before they are merged.
@@ -230,7 +230,16 @@ impl Source {
 }
 
 fn decoded(named: &NamedBytes) -> Result<ProfilesData, Failure> {
-    decode::any(&named.bytes, &DecodeLimits::of_files())
+    decoded_within(named, &DecodeLimits::of_files())
+}
+
+/// Every response that is received is decoded.
+fn response_limits() -> DecodeLimits {
+    DecodeLimits { decompressed_bytes: MAX_RESPONSE_BYTES, ..DecodeLimits::of_files() }
+}
+
+fn decoded_within(named: &NamedBytes, limits: &DecodeLimits) -> Result<ProfilesData, Failure> {
+    decode::any(&named.bytes, limits)
         .map(|(_, data)| data)
         .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
 }
@@ -329,6 +338,13 @@ fn read_all(name: String, reader: impl Read) -> Result<NamedBytes, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_has_room_for_as_many_deep_stacks_as_a_result_of_the_server() {
+        let (samples, frames, bytes_per_frame) = (1_500_000, 150, 4);
+        assert!(response_limits().decompressed_bytes > samples * frames * bytes_per_frame);
+        assert!(response_limits().memory_bytes > samples * frames * std::mem::size_of::<u32>());
+    }
 
     #[test]
     fn flags_override_the_query_of_a_link() {
