@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod code_origin;
 pub mod encode;
 pub mod heap_peak;
 pub mod kinds;

@@ -3,7 +3,6 @@
 
 mod cpu;
 mod memory;
-mod own_code;
 mod quality;
 mod service;
 mod versions;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::own_code;
+use spanprof_profile::code_origin::is_activity;
+
 use super::service::ServiceProfile;
 use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
 
@@ -51,7 +52,7 @@ pub(super) fn rules(service: &ServiceProfile) -> Vec<Finding> {
         for ((stack, _), sums) in &stacks.stacks {
             let is_reason = |id: &u32| {
                 let at = service.function(*id);
-                own_code::is_synthetic(at) && REASONS.contains(&at.function.as_str())
+                is_activity(&at.function, &at.file) && REASONS.contains(&at.function.as_str())
             };
             if let Some(reason) = service.functions_of(stack).find(is_reason) {
                 missing = missing.saturating_add(sums.weight);

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::encode::pprof::names::{COMMENT, LONGEST_BLOCK};
 use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourceProfiles, Sample};
 
-use super::own_code;
 use crate::query::{
     estimated_samples, process_identity, visit_samples, Compared, FunctionLine, Granularity, WindowSums,
     ENDPOINT_LABELS,
@@ -195,7 +195,8 @@ impl ServiceProfile {
         *known_lines.entry(row).or_insert_with_key(|row| {
             let function = FunctionLine { line: 0, ..row.clone() };
             let function = *known_functions.entry(function).or_insert_with_key(|function| {
-                functions.push((function.clone(), own_code::is_own(function)));
+                let origin = CodeOrigin::of(&function.function, &function.file, function.frame_type);
+                functions.push((function.clone(), origin == CodeOrigin::Own));
                 functions.len() as u32 - 1
             });
             lines.push((function, row.line));

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use spanprof_profile::code_origin::is_activity;
+
 use super::cpu::{heaviest_line, LISTED};
-use super::own_code;
 use super::service::{Charged, ServiceProfile, StackSum};
 use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
 
@@ -54,7 +55,8 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
     if let Some(lag) = service.of_type("event_loop_lag") {
         // Without a stack it is unknown whether the code waited or the machine had no processor.
         let has_code = |((stack, _), _): &(&(Box<[u32]>, bool), &StackSum)| {
-            service.functions_of(stack).any(|id| !own_code::is_synthetic(service.function(id)))
+            let mut functions = service.functions_of(stack).map(|id| service.function(id));
+            functions.any(|at| !is_activity(&at.function, &at.file))
         };
         let rows = service.charge(lag.stacks.iter().filter(has_code));
         let blocked: i64 = rows.iter().fold(0, |sum, row| row.weight.saturating_add(sum));

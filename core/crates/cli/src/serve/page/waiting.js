@@ -11,11 +11,12 @@ function Waiting() {
   const words = stats.indexing ? "Reading the profiles of earlier runs…" : "Waiting for the first profiles";
   return h("section", { id: "empty", class: "empty" }, h("h2", {}, words),
     h("p", {}, "This page updates as soon as a service sends."),
-    h(Snippet, { title: "Any Python program, without a change:", text: "spanprof run --endpoint " + url + " app.py" }),
-    h(Snippet, { title: "In a Python service:", text: 'import spanprof\nspanprof.start(service_name="my-service", endpoint="' + url + '")' }),
-    h(Snippet, { title: "In a Node.js service:", text: "require('spanprof').start({\n  serviceName: 'my-service',\n  endpoint: '" + url + "',\n})" }),
-    h(Snippet, { title: "In a Java service:", text: "java -javaagent:spanprof.jar=service_name=my-service,endpoint=" + url + " -jar app.jar" }),
-    h(Snippet, { title: "In a Rust service:", text: 'let profiler = spanprof::Profiler::builder()\n    .service_name("my-service")\n    .endpoint("' + url + '")\n    .start()?;' }),
-    h(Snippet, { title: "Or point any OTLP profiles exporter here (http/protobuf; for grpc, http://" + stats.grpc + "):", text: "OTEL_EXPORTER_OTLP_ENDPOINT=" + url }),
+    h(Snippet, { title: "A Python or Node.js program, without a change:",
+      text: "export OTEL_EXPORTER_OTLP_ENDPOINT=" + url + "\nspanprof run app.py\nnode --import spanprof/register app.mjs" }),
+    h(Snippet, { title: "A Java program, without a change:", text: "java -javaagent:spanprof.jar=serviceName=my-service,endpoint=" + url + " -jar app.jar" }),
+    h(Snippet, { title: "In Python:", text: 'import spanprof\nspanprof.start(service_name="my-service", endpoint="' + url + '")' }),
+    h(Snippet, { title: "In Node.js:", text: "require('spanprof').start({ serviceName: 'my-service', endpoint: '" + url + "' })" }),
+    h(Snippet, { title: "In Rust:", text: 'let config = spanprof::Config::builder().service_name("my-service").endpoint("' + url + '").load()?;\nlet profiler = spanprof::Profiler::start(config)?;' }),
+    h(Snippet, { title: "Any other OTLP profiles exporter (http/protobuf; for grpc, http://" + stats.grpc + "):", text: "OTEL_EXPORTER_OTLP_ENDPOINT=" + url }),
     h("p", {}, "Profiles are kept in ", h("code", {}, stats.dir)));
 }

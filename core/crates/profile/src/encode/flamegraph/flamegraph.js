@@ -16,6 +16,8 @@ const KINDS = {
   "": ["other", 220, 9], cpython: ["cpython", 44, 72], v8js: ["v8js", 88, 44], jvm: ["jvm", 162, 40],
   native: ["native", 212, 52], kernel: ["kernel", 354, 54], rust: ["rust", 20, 66],
 };
+/** Members of the tree's `origin`, as of the encoder's CodeOrigin. */
+const [OWN, LIBRARY, RUNTIME] = [0, 1, 2];
 const SCALES = {
   nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
   bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
@@ -65,7 +67,7 @@ class Flamegraph {
     this.announcement.setAttribute("aria-live", "polite");
     this.query = "";
     this.colors = new Map();
-    this.show({ type: "", unit: "", names: ["root"], files: [""], file: [0], lines: [0], kinds: [""], kind: [0], nodes: [0, 0, 0] });
+    this.show({ type: "", unit: "", names: ["root"], files: [""], file: [0], origin: [3], lines: [0], kinds: [""], kind: [0], nodes: [0, 0, 0] });
 
     this.view.addEventListener("scroll", () => { if (this.selected < 0) this.hover(-1); this.redraw(); });
     this.canvas.addEventListener("blur", () => { this.selected = -1; this.hover(-1); this.redraw(); });
@@ -187,12 +189,17 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
 
   showLegend() {
     this.root.classList.toggle("flamegraph-dark", this.isDark());
-    const used = new Set(this.tree.kind.slice(1));
-    this.legend.replaceChildren(...[...used].sort().map((kind) => {
-      const [name, hue, saturation] = KINDS[this.tree.kinds[kind]] || KINDS[""];
+    const { kind, kinds, origin } = this.tree;
+    const swatches = new Map();
+    for (let fn = 1; fn < kind.length; fn++) {
+      const [name, hue, saturation] = KINDS[kinds[kind[fn]]] || KINDS[""];
+      const words = origin[fn] === OWN ? "own " + name : origin[fn] === LIBRARY ? "libraries" : origin[fn] === RUNTIME ? "runtime and kernel" : name;
+      if (!swatches.has(words)) swatches.set(words, this.shade(hue, saturation, 0, origin[fn]));
+    }
+    this.legend.replaceChildren(...[...swatches].sort().map(([words, color]) => {
       const entry = element("span", "");
-      element("i", "", entry).style.background = this.tint(hue, saturation, 0);
-      entry.append(this.tree.kinds[kind] ? name : "other");
+      element("i", "", entry).style.background = color;
+      entry.append(words);
       return entry;
     }));
     this.describe();
@@ -359,16 +366,26 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     return this.isDark() ? `hsl(${hue} ${saturation * 0.62}% ${36 + vary}%)` : `hsl(${hue} ${saturation}% ${74 + vary}%)`;
   }
 
-  /** Color of a function: that of its frame type, varied by package (the directory of its file, else the first part of its name). */
+  /** Own code is saturated, libraries are pale, the runtime is gray. */
+  shade(hue, saturation, vary, origin) {
+    if (origin === LIBRARY) return this.tint(hue, saturation * 0.5, this.isDark() ? vary - 10 : vary / 2 + 13);
+    if (origin === RUNTIME) return this.tint(220, 6, vary / 2);
+    return this.tint(hue, origin === OWN ? Math.max(saturation, 62) : saturation, vary);
+  }
+
+  /**
+   * Color of a function: the hue of its frame type and the shade of its origin, varied by package (the directory of its file, else
+   * the first part of its name).
+   */
   color(fn) {
     let color = this.colors.get(fn);
     if (!color) {
-      const { names, files, file, kinds, kind } = this.tree;
+      const { names, files, file, kinds, kind, origin } = this.tree;
       const [, hue, saturation] = KINDS[kinds[kind[fn]]] || KINDS[""];
       const path = files[file[fn]];
       const separator = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\"));
       const seed = hash(separator > 0 ? path.slice(0, separator) : path || names[fn].split(/[.:]/)[0]);
-      color = fn === 0 ? this.tint(220, 6, 8) : this.tint(hue + (seed % 19) - 9, saturation, ((seed >> 8) % 11) - 5);
+      color = fn === 0 ? this.tint(220, 6, 8) : this.shade(hue + (seed % 19) - 9, saturation, ((seed >> 8) % 11) - 5, origin[fn]);
       this.colors.set(fn, color);
     }
     return color;
@@ -399,7 +416,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     const [first, last] = [Math.floor(top / ROW), Math.ceil((top + height) / ROW)];
     const base = nodes.start[zoomed];
     const scale = nodes.total[zoomed] > 0 ? width / nodes.total[zoomed] : 0;
-    const [ink, faded] = dark ? ["#f1f3f5", "#8b95a1"] : ["#16191d", "#868e96"];
+    const [ink, faded] = dark ? ["#f1f3f5", "#aab3bd"] : ["#16191d", "#5c636b"];
     const box = (node, x, wide, isAbove) => {
       const fn = nodes.fn[node];
       const y = nodes.level[node] * ROW - top;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
+use crate::code_origin::CodeOrigin;
 use crate::transform::{FunctionKey, PrunedTree, StackTree};
 
 /// The renderer's style sheet; every rule is below `.flamegraph`.
@@ -133,6 +134,8 @@ fn write_tree(out: &mut String, tree: &StackTree) {
     write_numbers(out, "lines", tree.functions.iter().map(|function| function.start_line));
     write_texts(out, "kinds", kinds.into_iter());
     write_numbers(out, "kind", kind_of.into_iter().map(|at| at as i64));
+    let origin = |function: &FunctionKey| CodeOrigin::of(&function.name, &function.file, function.frame_type) as i64;
+    write_numbers(out, "origin", tree.functions.iter().map(origin));
     let mut levels: Vec<i64> = Vec::with_capacity(tree.nodes.len());
     for (at, node) in tree.nodes.iter().enumerate() {
         let level = if at == 0 { 0 } else { levels[node.parent as usize] + 1 };
@@ -247,7 +250,7 @@ mod tests {
     fn the_tree_is_compact_json() {
         let expected = concat!(
             r#"{"type":"cpu","unit":"nanoseconds","names":["root","main","a \"\u003cb\u003e\" \\ \u0001"],"#,
-            r#""files":["","app.py"],"file":[0,1,1],"lines":[0,7,0],"kinds":["","cpython"],"kind":[0,1,1],"#,
+            r#""files":["","app.py"],"file":[0,1,1],"lines":[0,7,0],"kinds":["","cpython"],"kind":[0,1,1],"origin":[3,0,0],"#,
             r#""nodes":[0,0,0,1,1,10,2,2,20]}"#
         );
         assert_eq!(json(&tree()), expected);

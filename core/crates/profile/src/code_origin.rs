@@ -1,0 +1,161 @@
+//! Separates a program's own code from libraries, the standard library and the runtime, by the paths and names of each language. pprof
+//! files have no frame types, so the extension of the file names the language. Pure. Called by the diagnosis and by the encoders of
+//! flame graphs.
+
+use crate::FrameType;
+
+/// Extensions of source files in which a program's own code is known.
+const SOURCES: [&str; 14] =
+    ["py", "js", "mjs", "cjs", "jsx", "ts", "mts", "tsx", "java", "kt", "scala", "groovy", "rs", "go"];
+
+/// Parts of paths of libraries and standard libraries.
+const LIBRARY_PATHS: [&str; 13] = [
+    // CPython: the standard library, Debian's and pip's packages, frozen modules.
+    "/lib/python3",
+    "/lib64/python3",
+    "/site-packages/",
+    "/dist-packages/",
+    "<frozen",
+    "/node_modules/",
+    // Rust: the standard library as built, and as installed sources; crates.
+    "/rustc/",
+    "/rustlib/src/",
+    "/.cargo/",
+    // Go: modules and the standard library.
+    "/pkg/mod/",
+    "/vendor/",
+    "/local/go/src/",
+    "/lib/go-",
+];
+
+/// Packages of the JDK, of its languages and of widespread frameworks. A class file does not name its origin.
+const LIBRARY_PACKAGES: [&str; 37] = [
+    "java.",
+    "javax.",
+    "jakarta.",
+    "jdk.",
+    "sun.",
+    "com.sun.",
+    "com.oracle.",
+    "kotlin.",
+    "kotlinx.",
+    "scala.",
+    "groovy.",
+    "akka.",
+    "android.",
+    "ch.qos.",
+    "com.fasterxml.",
+    "com.google.",
+    "com.mysql.",
+    "com.zaxxer.",
+    "io.grpc.",
+    "io.micrometer.",
+    "io.micronaut.",
+    "io.netty.",
+    "io.opentelemetry.",
+    "io.projectreactor.",
+    "io.quarkus.",
+    "io.spanprof.",
+    "io.vertx.",
+    "net.bytebuddy.",
+    "okhttp3.",
+    "oracle.",
+    "org.apache.",
+    "org.eclipse.",
+    "org.hibernate.",
+    "org.postgresql.",
+    "org.slf4j.",
+    "org.springframework.",
+    "reactor.",
+];
+
+/// Where the code of a function comes from. The numbers are those of the flame graph's script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeOrigin {
+    /// The program.
+    Own = 0,
+    /// A library, or the standard library of the language.
+    Library = 1,
+    /// The language runtime, native code, the kernel, or an activity such as garbage collection instead of a function.
+    Runtime = 2,
+    /// A function without file and frame type, as in folded stacks: nothing tells.
+    Unknown = 3,
+}
+
+impl CodeOrigin {
+    /// The origin of a function. A name without a source file is not own code: it is a class, a reason, or native code.
+    pub fn of(function: &str, file: &str, frame_type: FrameType) -> Self {
+        if matches!(frame_type, FrameType::Native | FrameType::Kernel) || is_activity(function, file) {
+            return Self::Runtime;
+        }
+        let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let is_own = match extension {
+            "java" | "kt" | "scala" | "groovy" => !LIBRARY_PACKAGES.iter().any(|package| function.starts_with(package)),
+            _ => {
+                SOURCES.contains(&extension)
+                    && !file.starts_with("node:")
+                    && !LIBRARY_PATHS.iter().any(|part| file.contains(part))
+            }
+        };
+        match (is_own, frame_type) {
+            (true, _) => Self::Own,
+            (false, FrameType::Unspecified) if file.is_empty() => Self::Unknown,
+            (false, _) => Self::Library,
+        }
+    }
+}
+
+/// Whether a frame names an activity, a reason or a kind of thread instead of a function.
+pub fn is_activity(function: &str, file: &str) -> bool {
+    file.is_empty() && function.starts_with(['[', '('])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_code_of_each_language_is_separated_from_its_libraries() {
+        use FrameType::{Cpython, Jvm, Native, Rust, Unspecified, V8js};
+        for (own, library) in [
+            (("price", "/srv/shop/app.py", Cpython), ("get", "/usr/lib/python3.11/queue.py", Cpython)),
+            (("price", "shop/app.py", Unspecified), ("get", "/venv/lib64/python3.9/site-packages/a.py", Cpython)),
+            (("main", "app.py", Cpython), ("_find_spec", "<frozen importlib._bootstrap>", Cpython)),
+            (("(anonymous)", "file:///srv/a.mjs", V8js), ("emit", "node:events", V8js)),
+            (("serve", "/srv/shop.ts", V8js), ("next", "/srv/node_modules/express/lib/router.js", V8js)),
+            (("Shop.price", "Shop.java", Jvm), ("java.util.HashMap.put", "HashMap.java", Jvm)),
+            (("shop.Cart.sum", "Cart.kt", Jvm), ("org.springframework.web.Filter.run", "Filter.java", Unspecified)),
+            (("shop::price", "src/main.rs", Rust), ("alloc::vec::push", "/rustc/4d9/library/alloc/src/v.rs", Rust)),
+            (("shop::price", "src/main.rs", Unspecified), ("h2::poll", "/crates/.cargo/registry/src/h2/a.rs", Rust)),
+            (
+                ("main.price", "/srv/main.go", Unspecified),
+                ("runtime.gcBgMark", "/usr/local/go/src/runtime/mgc.go", Rust),
+            ),
+            (("price", "/srv/a.js", V8js), ("v8::internal::Heap", "/usr/bin/node", Native)),
+            (("price", "/srv/a.py", Cpython), ("[lock]", "", Unspecified)),
+            (("Leak.run", "Leak.java", Jvm), ("byte[]", "", Jvm)),
+            (("Leak.run", "Leak.java", Jvm), ("shop.Cart", "", Jvm)),
+            (("price", "/srv/a.js", V8js), ("(garbage collector)", "", V8js)),
+        ] {
+            let [of_own, of_library] =
+                [own, library].map(|(function, file, kind)| CodeOrigin::of(function, file, kind));
+            assert_eq!(of_own, CodeOrigin::Own, "{own:?}");
+            assert_ne!(of_library, CodeOrigin::Own, "{library:?}");
+        }
+    }
+
+    #[test]
+    fn native_code_and_activities_are_the_runtime_and_plain_names_are_unknown() {
+        use FrameType::{Kernel, Native, Unspecified, V8js};
+        for (function, file, frame_type, origin) in [
+            ("v8::internal::Heap", "/usr/bin/node", Native, CodeOrigin::Runtime),
+            ("do_syscall_64", "", Kernel, CodeOrigin::Runtime),
+            ("(garbage collector)", "", V8js, CodeOrigin::Runtime),
+            ("[lock]", "", Unspecified, CodeOrigin::Runtime),
+            ("parse", "", V8js, CodeOrigin::Library),
+            ("main", "", Unspecified, CodeOrigin::Unknown),
+        ] {
+            assert_eq!(CodeOrigin::of(function, file, frame_type), origin, "{function}");
+        }
+    }
+}
