@@ -131,7 +131,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/labels" => labels(&windows(state, &filter), &filter),
         // Labels and links are not in the index.
         "/api/timeline" if !filter.labels.is_empty() || filter.trace_id.is_some() || filter.span_id.is_some() => {
-            timeline(stacks().summaries.iter(), &filter)
+            timeline(state.store.query_in_steps(&filter, step_ms(state, &filter)).summaries.iter(), &filter)
         }
         "/api/timeline" => timeline(summaries(&windows(state, &filter), &filter), &filter),
         "/api/windows" => window_list(&windows(state, &filter)),
@@ -259,6 +259,14 @@ fn types(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     json!({"types": types.collect::<Value>()})
 }
 
+/// Length of a step of the timeline.
+fn step_ms(state: &ServerState, filter: &Filter) -> u64 {
+    let windows = windows(state, filter);
+    let from = filter.from_unix_nano.or(windows.iter().map(|window| window.from_unix_nano).min()).unwrap_or(0);
+    let to = filter.to_unix_nano.or(windows.iter().map(|window| window.to_unix_nano).max()).unwrap_or(from);
+    ms(to.saturating_sub(from) / TIMELINE_STEPS)
+}
+
 fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for service in windows.iter().flat_map(|window| &window.services) {
@@ -383,6 +391,8 @@ fn stats(state: &ServerState) -> Value {
         "indexing": state.store.is_indexing(),
         "windows": windows.len(),
         "bytes": windows.iter().map(|window| window.bytes).sum::<u64>(),
+        "rollups": state.store.rollups().0,
+        "rollup_bytes": state.store.rollups().1,
         "received_requests": count(&intake.requests),
         "received_bytes": count(&intake.bytes),
         "received_samples": count(&intake.samples),

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::failure::Failure;
 
-const SUFFIX: &str = ".otlp.pb.gz";
+pub(super) const SUFFIX: &str = ".otlp.pb.gz";
 /// A temporary file of this age was left by a process that died while writing.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 /// Larger files were not written by `serve` and are not read.
@@ -76,15 +76,7 @@ impl WindowDirectory {
     pub(crate) fn write(&self, gzipped: &[u8], received_unix_ms: u64) -> io::Result<DirectoryFile> {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let name = format!("{received_unix_ms:013}-{}-{number:06}{SUFFIX}", std::process::id());
-        let temporary = self.path.join(format!(".{name}.tmp"));
-        let path = self.path.join(name);
-        let outcome = create_new(&temporary)
-            .and_then(|mut file| file.write_all(gzipped))
-            .and_then(|()| fs::rename(&temporary, &path));
-        if let Err(error) = outcome {
-            let _ = fs::remove_file(&temporary);
-            return Err(error);
-        }
+        let path = write_file(&self.path, &name, gzipped)?;
         // Without the time the next start reads the file again.
         let modified_unix_nano = fs::symlink_metadata(&path).map_or(0, |meta| modified_unix_nano(&meta));
         let bytes = gzipped.len() as u64;
@@ -126,6 +118,19 @@ impl WindowDirectory {
         found.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
         Ok(found)
     }
+}
+
+/// Writes a new file atomically.
+pub(super) fn write_file(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    let temporary = directory.join(format!(".{name}.tmp"));
+    let path = directory.join(name);
+    let outcome =
+        create_new(&temporary).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&temporary, &path));
+    if let Err(error) = outcome {
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
+    Ok(path)
 }
 
 /// Locks the directory itself, which leaves no lock file. Errors of file systems without locks are ignored.

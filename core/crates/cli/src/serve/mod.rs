@@ -15,14 +15,16 @@ mod name_search;
 mod otlp_grpc;
 mod otlp_http;
 mod page;
+mod parts;
 mod pushed_profile;
 mod pyroscope_http;
 mod queries;
 mod received;
 mod reply;
 mod requests;
+mod rollup;
+mod rollups;
 mod route;
-mod slices;
 mod slots;
 mod spans;
 mod state;
@@ -52,6 +54,8 @@ use store::Store;
 
 /// Interval of retention when no request arrives.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval at which roll-ups of complete minutes are built.
+const ROLLUP_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for which a start waits for the index of earlier files before requests are served.
 const INDEX_WAIT: Duration = Duration::from_secs(1);
 
@@ -156,6 +160,14 @@ impl Server {
                 tokio::time::sleep(RETENTION_INTERVAL).await;
                 let state = retained.clone();
                 let _ = tokio::task::spawn_blocking(move || state.store.retain(store::unix_ms())).await;
+            }
+        });
+        let rolled_up = state.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(ROLLUP_INTERVAL).await;
+                let state = rolled_up.clone();
+                let _ = tokio::task::spawn_blocking(move || state.store.build_rollups(store::unix_ms())).await;
             }
         });
         let completed = state.clone();

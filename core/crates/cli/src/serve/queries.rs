@@ -1,7 +1,7 @@
 //! Queries of the store: merge the samples of the matching windows within a deadline, complete interrupted merges in the
 //! background, and cache what was merged. Called by `api` and `comparison`, from blocking threads only.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,13 +12,15 @@ use spanprof_read::query::{self, Filter, TypeSummary};
 use tokio::sync::Notify;
 
 use super::locks::lock;
-use super::slices::{self, memory_bytes, MergedWindows, Slices};
+use super::parts::{self, memory_bytes, MergedWindows, PartCache};
+use super::rollup::{self, CountsByType, Rollup, SampleCounts};
+use super::rollups::{self, Rollups, LEVELS};
 use super::spans::Spans;
 use super::window::{self, StoredWindow};
 use crate::detail::Detail;
 
 /// Memory of the cache of decoded windows.
-const DECODED_CACHE_BYTES: usize = 48 << 20;
+const DECODED_CACHE_BYTES: usize = 32 << 20;
 /// Cached results, so that the table and the flame graph of one view share a merge.
 const CACHED_RESULTS: usize = 4;
 /// Windows merged at once: bounds memory, without a merge of the large result for each window.
@@ -62,26 +64,28 @@ impl QueryResult {
     }
 }
 
-/// A query whose deadline passed before all windows were merged.
-#[derive(Clone, Debug)]
-struct UnfinishedQuery {
-    filter: Filter,
-    detail: Detail,
-}
-
-impl UnfinishedQuery {
-    /// Whether both read the same windows, except at the ends of their time ranges, which move with relative times.
-    fn is_same_view(&self, other: &UnfinishedQuery) -> bool {
-        self.detail == other.detail && slices::timeless(&self.filter) == slices::timeless(&other.filter)
-    }
-}
-
 #[derive(Debug)]
 struct CachedResult {
     generation: u64,
+    query: Query,
+    result: Arc<QueryResult>,
+}
+
+/// A selection of samples, and the detail of the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Query {
     filter: Filter,
     detail: Detail,
-    result: Arc<QueryResult>,
+    /// Levels of roll-ups that may be used: a timeline needs windows that are shorter than its steps.
+    levels: usize,
+}
+
+impl Query {
+    /// Whether both read the same windows, except at the ends of their time ranges, which move with relative times.
+    fn is_same_view(&self, other: &Query) -> bool {
+        (self.detail, self.levels) == (other.detail, other.levels)
+            && parts::timeless(&self.filter) == parts::timeless(&other.filter)
+    }
 }
 
 /// Caches of queries, and the query to complete.
@@ -89,19 +93,21 @@ struct CachedResult {
 pub(crate) struct Queries {
     decoded: Mutex<VecDeque<(PathBuf, Arc<ProfilesData>)>>,
     results: Mutex<VecDeque<CachedResult>>,
-    slices: Slices,
+    parts: PartCache,
+    pub(super) rollups: Arc<Rollups>,
     /// The last query that its deadline interrupted.
-    unfinished: Mutex<Option<UnfinishedQuery>>,
+    unfinished: Mutex<Option<Query>>,
     unfinished_added: Notify,
     pub(super) deadline: Duration,
 }
 
-impl Default for Queries {
-    fn default() -> Self {
+impl Queries {
+    pub(crate) fn new(rollups: Arc<Rollups>) -> Self {
         Queries {
             decoded: Mutex::default(),
             results: Mutex::default(),
-            slices: Slices::default(),
+            parts: PartCache::default(),
+            rollups,
             unfinished: Mutex::default(),
             unfinished_added: Notify::new(),
             deadline: QUERY_DEADLINE,
@@ -124,15 +130,24 @@ impl Queries {
     /// Merges the samples that pass `filter`, newest windows first until the deadline. Windows left out because of the deadline
     /// are merged by [`Queries::complete`], so that a later query returns them too.
     pub(crate) fn query(&self, view: &StoreView, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        let generation = view.generation;
-        let is_same = |of: &&CachedResult| of.generation == generation && of.filter == *filter && of.detail == detail;
+        self.answer(view, Query { filter: filter.clone(), detail, levels: LEVELS })
+    }
+
+    /// As [`Queries::query`], with summaries of windows of at most `width_ms`, or of single ones.
+    pub(crate) fn query_in_steps(&self, view: &StoreView, filter: &Filter, width_ms: u64) -> Arc<QueryResult> {
+        let levels = rollups::levels_within(width_ms);
+        self.answer(view, Query { filter: filter.clone(), detail: Detail::Stacks, levels })
+    }
+
+    fn answer(&self, view: &StoreView, query: Query) -> Arc<QueryResult> {
+        let is_same = |of: &&CachedResult| of.generation == view.generation && of.query == query;
         if let Some(cached) = lock(&self.results).iter().find(is_same) {
             return cached.result.clone();
         }
         let started = Instant::now();
-        let (result, is_interrupted) = self.merge(view, filter, detail, || started.elapsed() >= self.deadline);
+        let (result, is_interrupted) = self.merge(view, &query, || started.elapsed() >= self.deadline);
         if is_interrupted {
-            *lock(&self.unfinished) = Some(UnfinishedQuery { filter: filter.clone(), detail });
+            *lock(&self.unfinished) = Some(query);
             self.unfinished_added.notify_one();
         }
         result
@@ -151,7 +166,7 @@ impl Queries {
                 let last = lock(&self.unfinished);
                 is_stopping() || !last.as_ref().is_some_and(|last| last.is_same_view(&query))
             };
-            let (_, is_interrupted) = self.merge(&view(), &query.filter, query.detail, is_replaced);
+            let (_, is_interrupted) = self.merge(&view(), &query, is_replaced);
             if is_stopping() {
                 return;
             }
@@ -162,56 +177,36 @@ impl Queries {
     }
 
     /// The merged samples of the matching windows, newest first until `is_interrupted`; whether windows are left out for that
-    /// reason. Other results are cached: they would be the same the next time.
-    fn merge(
-        &self,
-        view: &StoreView,
-        filter: &Filter,
-        detail: Detail,
-        is_interrupted: impl Fn() -> bool,
-    ) -> (Arc<QueryResult>, bool) {
-        let &StoreView { generation, is_indexing, .. } = view;
+    /// reason. Other results are cached: they would be the same the next time. `levels`: of roll-ups that may be used.
+    fn merge(&self, view: &StoreView, query: &Query, is_interrupted: impl Fn() -> bool) -> (Arc<QueryResult>, bool) {
+        let (owned, others): (Vec<_>, Vec<_>) = view.windows.iter().rev().cloned().partition(|window| window.is_owned);
+        let mut run = MergeRun {
+            queries: self,
+            query,
+            is_interrupted: &is_interrupted,
+            newest_unix_ms: view.windows.last().map_or(0, |window| window.received_unix_ms),
+            left_out: Vec::new(),
+            was_interrupted: false,
+        };
         let mut sum = BatchedMerge::default();
-        let mut left_out: Vec<&StoredWindow> = Vec::new();
-        let mut was_interrupted = false;
-        let windows: Vec<_> = view.windows.iter().rev().filter(|window| window.may_hold(filter)).cloned().collect();
-        for slice in slices::cut(&windows) {
-            let is_cacheable = detail == Detail::Stacks && slices::is_whole(slice, filter);
-            if let Some(part) = is_cacheable.then(|| self.slices.find(slice, filter)).flatten() {
-                sum.add(part);
-                continue;
-            }
-            let mut part = BatchedMerge::default();
-            let left_out_before = left_out.len();
-            for window in slice {
-                let is_too_large = sum.samples + part.samples > MAX_RESULT_SAMPLES;
-                was_interrupted = was_interrupted || (!is_too_large && is_interrupted());
-                if is_too_large || was_interrupted {
-                    left_out.push(window);
-                    continue;
-                }
-                // Removed by retention or replaced meanwhile: nothing to add.
-                let Ok(data) = self.decoded(&window.path) else { continue };
-                part.add(Arc::new(passing(filter, detail, &data)));
-            }
-            let part = Arc::new(part.finish());
-            if is_cacheable && left_out.len() == left_out_before {
-                self.slices.insert(slice, filter, &part);
-            }
-            sum.add(part);
+        for windows in [&owned, &others] {
+            run.add(windows, query.levels, true, &mut sum);
         }
+        let MergeRun { left_out, was_interrupted, .. } = run;
         let MergedWindows { data, summaries, spans, windows } = sum.finish();
         let left_out_range = left_out
             .iter()
             .map(|window| (window.from_unix_nano, window.to_unix_nano))
             .reduce(|(from, to), next| (from.min(next.0), to.max(next.1)));
         let windows_left_out = left_out.len();
+        let is_indexing = view.is_indexing;
         let result =
             Arc::new(QueryResult { data, summaries, spans, windows, windows_left_out, left_out_range, is_indexing });
         if !was_interrupted {
             let mut results = lock(&self.results);
             results.truncate(CACHED_RESULTS - 1);
-            results.push_front(CachedResult { generation, filter: filter.clone(), detail, result: result.clone() });
+            let generation = view.generation;
+            results.push_front(CachedResult { generation, query: query.clone(), result: result.clone() });
         }
         (result, was_interrupted)
     }
@@ -258,15 +253,136 @@ impl Queries {
     }
 }
 
+/// One merge of [`Queries::merge`].
+struct MergeRun<'q> {
+    queries: &'q Queries,
+    query: &'q Query,
+    is_interrupted: &'q dyn Fn() -> bool,
+    /// Arrival of the newest window.
+    newest_unix_ms: u64,
+    left_out: Vec<Arc<StoredWindow>>,
+    was_interrupted: bool,
+}
+
+impl MergeRun<'_> {
+    /// Adds the samples of `windows` to `sum`, by cached parts and by roll-ups of the lowest `levels` levels where they are of
+    /// exactly these windows. Caches parts as large as possible if `is_cached`.
+    fn add(&mut self, windows: &[Arc<StoredWindow>], levels: usize, is_cached: bool, sum: &mut BatchedMerge) {
+        let Query { filter, detail, .. } = self.query;
+        let Some(level) = levels.checked_sub(1) else {
+            return windows.iter().for_each(|window| self.add_window(window, is_cached, sum));
+        };
+        for bucket in rollups::buckets(windows, level) {
+            if !bucket.iter().any(|window| window.may_hold(filter)) {
+                continue;
+            }
+            if *detail != Detail::Stacks || !parts::is_whole(bucket, filter) {
+                self.add(bucket, level, is_cached, sum);
+                continue;
+            }
+            let part = self.queries.parts.find(bucket, filter).or_else(|| {
+                let part = Arc::new(self.rollup_part(bucket, level, sum)?);
+                self.queries.parts.insert(bucket, filter, &part);
+                Some(part)
+            });
+            if let Some(part) = part {
+                sum.add(part);
+            } else if is_cached && rollups::end_ms(bucket, level) <= self.newest_unix_ms {
+                let mut own = BatchedMerge { samples_before: sum.total_samples(), ..BatchedMerge::default() };
+                let left_out = self.left_out.len();
+                self.add(bucket, level, false, &mut own);
+                let part = Arc::new(own.finish());
+                if self.left_out.len() == left_out {
+                    self.queries.parts.insert(bucket, filter, &part);
+                }
+                sum.add(part);
+            } else {
+                self.add(bucket, level, is_cached, sum);
+            }
+        }
+    }
+
+    /// The samples of the roll-up of these windows; `None` if there is none that has what the filter needs.
+    fn rollup_part(
+        &mut self,
+        windows: &[Arc<StoredWindow>],
+        level: usize,
+        sum: &BatchedMerge,
+    ) -> Option<MergedWindows> {
+        let filter = &self.query.filter;
+        if filter.trace_id.is_some() || filter.span_id.is_some() {
+            return None;
+        }
+        let rollup = self.queries.rollups.find(windows, level).filter(|_| self.may_read(sum))?;
+        let keys: Vec<&str> = filter.labels.iter().map(|label| label.key.as_str()).collect();
+        let Rollup { data, counts, .. } = rollup.read(&keys)?;
+        let mut part = passing(filter, self.query.detail, &data);
+        let read = rollup::counts(&data);
+        let sum_of = |counts: &CountsByType, type_name: &str| {
+            let mut sum = SampleCounts::default();
+            for ((service, name), counts) in counts {
+                if name == type_name && filter.service.as_ref().is_none_or(|only| only == service) {
+                    sum.add(*counts);
+                }
+            }
+            sum
+        };
+        // Once for each type: several services have it.
+        let type_names: BTreeSet<&str> = read.keys().map(|(_, type_name)| type_name.as_str()).collect();
+        for type_name in type_names {
+            part.spans.scale(type_name, sum_of(&read, type_name), sum_of(&counts, type_name));
+        }
+        if part.windows > 0 {
+            part.windows = windows.iter().filter(|window| window.may_hold(filter)).count();
+        }
+        Some(part)
+    }
+
+    fn add_window(&mut self, window: &Arc<StoredWindow>, is_cached: bool, sum: &mut BatchedMerge) {
+        let Query { filter, detail, .. } = self.query;
+        if !window.may_hold(filter) {
+            return;
+        }
+        let own = std::slice::from_ref(window);
+        let is_cacheable = is_cached && *detail == Detail::Stacks && parts::is_whole(own, filter);
+        if let Some(part) = is_cacheable.then(|| self.queries.parts.find(own, filter)).flatten() {
+            return sum.add(part);
+        }
+        if !self.may_read(sum) {
+            return self.left_out.push(window.clone());
+        }
+        // Removed by retention or replaced meanwhile: nothing to add.
+        let Ok(data) = self.queries.decoded(&window.path) else { return };
+        let part = Arc::new(passing(filter, *detail, &data));
+        if is_cacheable {
+            self.queries.parts.insert(own, filter, &part);
+        }
+        sum.add(part);
+    }
+
+    /// Whether neither the deadline has passed nor the result is too large.
+    fn may_read(&mut self, sum: &BatchedMerge) -> bool {
+        let is_too_large = sum.total_samples() > MAX_RESULT_SAMPLES;
+        self.was_interrupted = self.was_interrupted || (!is_too_large && (self.is_interrupted)());
+        !is_too_large && !self.was_interrupted
+    }
+}
+
 /// Merges windows in batches of [`MERGE_BATCH`].
 #[derive(Default)]
 struct BatchedMerge {
     merged: MergedWindows,
     batch: Vec<Arc<MergedWindows>>,
     samples: usize,
+    /// Samples of the result to which this one will be added.
+    samples_before: usize,
 }
 
 impl BatchedMerge {
+    fn total_samples(&self) -> usize {
+        self.samples_before + self.samples
+    }
+
     fn add(&mut self, part: Arc<MergedWindows>) {
         // An empty gauge replaces an older one.
         if part.data.resources.is_empty() {

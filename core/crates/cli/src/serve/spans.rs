@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{json, Map, Value};
 use spanprof_profile::{AttributeSetId, Link, LinkId, ProfilesData};
 
+use super::rollup::SampleCounts;
+
 /// Spans per profile type and result. Windows are added newest first; further spans count in the sums only.
 const MAX_SPANS: usize = 100_000;
 
@@ -74,6 +76,20 @@ impl Spans {
                 }
             }
         }
+    }
+
+    /// Corrects sums over a roll-up, which has the links of few spans, by those of the windows that it merges: `all` instead of
+    /// `read`, both before the filter. With a filter that selects a part of the samples, the result is an estimate.
+    pub(crate) fn scale(&mut self, type_name: &str, read: SampleCounts, all: SampleCounts) {
+        let Some(type_spans) = self.0.get_mut(type_name) else { return };
+        let scaled = |part: i64, read: i64, all: i64| match read {
+            0 => part,
+            _ => (i128::from(part) * i128::from(all) / i128::from(read)) as i64,
+        };
+        type_spans.samples = scaled(type_spans.samples as i64, read.samples, all.samples) as usize;
+        type_spans.linked_samples =
+            scaled(type_spans.linked_samples as i64, read.linked_samples, all.linked_samples) as usize;
+        type_spans.linked_total = scaled(type_spans.linked_total, read.linked_weight, all.linked_weight);
     }
 
     /// Adds the spans of older windows.

@@ -15,6 +15,7 @@ use super::index_log::IndexLog;
 use super::locks::lock;
 use super::queries::{Queries, QueryResult, StoreView};
 use super::received::ReceivedProfiles;
+use super::rollups::Rollups;
 use super::window::{self, LabelValues, StoredWindow};
 use crate::detail::Detail;
 
@@ -52,12 +53,14 @@ pub(crate) struct Store {
     indexing: AtomicBool,
     stopping: AtomicBool,
     queries: Queries,
+    rollups: Arc<Rollups>,
     pub received: ReceivedProfiles,
     pub counters: StoreCounters,
 }
 
 impl Store {
     pub(crate) fn new(directory: WindowDirectory, retention: Retention) -> Self {
+        let rollups = Arc::new(Rollups::of(directory.path()));
         Store {
             log: IndexLog::of(directory.path()),
             directory,
@@ -67,7 +70,8 @@ impl Store {
             generation: AtomicU64::new(0),
             indexing: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
-            queries: Queries::default(),
+            queries: Queries::new(rollups.clone()),
+            rollups,
             received: ReceivedProfiles::default(),
             counters: StoreCounters::default(),
         }
@@ -94,6 +98,7 @@ impl Store {
     /// Restores the index from its log, and reads the files without an entry, newest first; unreadable files are reported through
     /// `report` and skipped.
     pub(crate) fn index(&self, mut report: impl FnMut(String) + Send) {
+        self.rollups.load();
         match self.directory.list() {
             Ok(files) => {
                 let mut logged = self.log.load();
@@ -190,6 +195,7 @@ impl Store {
         let mut windows = lock(&self.windows);
         let newest = windows.last().map(|window| window.path.clone());
         let mut bytes: u64 = windows.iter().filter(|window| window.is_owned).map(|window| window.bytes).sum();
+        bytes += self.rollups.size().1;
         let mut removed = Vec::new();
         windows.retain(|window| {
             let is_old = window.received_unix_ms.saturating_add(max_age_ms) < now_unix_ms;
@@ -197,7 +203,7 @@ impl Store {
             if !window.is_owned || !(is_old || is_too_much) {
                 return true;
             }
-            bytes -= window.bytes;
+            bytes = bytes.saturating_sub(window.bytes + self.rollups.remove_containing(window));
             let counter = if is_old { &self.counters.removed_by_age } else { &self.counters.removed_by_size };
             counter.fetch_add(1, Ordering::Relaxed);
             removed.push(window.clone());
@@ -221,6 +227,34 @@ impl Store {
         // The generation first: a window that arrives in between belongs to the next one.
         let generation = self.generation.load(Ordering::Relaxed);
         StoreView { generation, is_indexing: self.is_indexing(), windows: self.windows() }
+    }
+
+    /// Builds the roll-ups that complete minutes lack, and removes those that are not needed any more.
+    pub(crate) fn build_rollups(&self, now_unix_ms: u64) {
+        if self.is_indexing() {
+            return;
+        }
+        let mut windows = self.windows();
+        windows.retain(|window| window.is_owned);
+        windows.reverse();
+        self.rollups.retain(&windows, now_unix_ms);
+        // While retention removes the oldest windows, the roll-ups of their hour would be built again and again.
+        let removed = [&self.counters.removed_by_size, &self.counters.removed_by_age];
+        if removed.iter().any(|counter| counter.load(Ordering::Relaxed) > 0) {
+            let oldest_hour_ms = windows.last().map_or(0, |window| window.received_unix_ms / 3_600_000);
+            windows.retain(|window| window.received_unix_ms / 3_600_000 > oldest_hour_ms);
+        }
+        self.rollups.build(&windows, now_unix_ms, &|| self.is_stopping());
+    }
+
+    /// Number and bytes of the roll-ups.
+    pub(crate) fn rollups(&self) -> (usize, u64) {
+        self.rollups.size()
+    }
+
+    /// As [`Queries::query_in_steps`].
+    pub(crate) fn query_in_steps(&self, filter: &Filter, width_ms: u64) -> Arc<QueryResult> {
+        self.queries.query_in_steps(&self.view(), filter, width_ms)
     }
 
     /// As [`Queries::query`].
@@ -249,90 +283,5 @@ pub(crate) fn unix_ms() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use spanprof_profile::encode::otlp::{self, Revision};
-    use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, ValueType};
-
-    use super::*;
-    use crate::gzip::gzip;
-    use crate::temp_directory_testing::TempDirectory;
-
-    fn window(start_s: u64, total: i64) -> ProfilesData {
-        let profile = Profile {
-            sample_type: ValueType::new("wall", "nanoseconds"),
-            time_unix_nano: start_s * 1_000_000_000,
-            duration_nano: 10_000_000_000,
-            samples: vec![Sample { values: vec![total], ..Sample::default() }],
-            ..Profile::default()
-        };
-        let resource = vec![Attribute::string("service.name", "shop")];
-        let resources = vec![ResourceProfiles { resource, profiles: vec![profile], ..ResourceProfiles::default() }];
-        ProfilesData { resources, ..ProfilesData::default() }
-    }
-
-    fn store_of(home: &TempDirectory, windows: u64) -> Store {
-        let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
-        let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
-        for nth in 0..windows {
-            let data = window(1_700_000_000 + 10 * nth, 1);
-            store.keep(&gzip(&otlp::encode(&data, Revision::One)), &data).unwrap();
-        }
-        store.index(|line| panic!("{line}"));
-        store
-    }
-
-    fn with_deadline(deadline: Duration, mut store: Store) -> Store {
-        store.queries.deadline = deadline;
-        store
-    }
-
-    fn total(result: &QueryResult) -> i64 {
-        result.data.profiles().flat_map(|(_, profile)| &profile.samples).map(Sample::total).sum()
-    }
-
-    #[test]
-    fn a_partial_result_is_completed_by_the_next_query() {
-        let home = TempDirectory::new("partial");
-        let store = with_deadline(Duration::ZERO, store_of(&home, 5));
-        let partial = store.query(&Filter::default(), Detail::Stacks);
-        assert_eq!((total(&partial), partial.windows_left_out), (0, 5));
-        assert_eq!(partial.left_out_range, Some((1_700_000_000_000_000_000, 1_700_000_050_000_000_000)));
-        store.complete_queries();
-        let complete = store.query(&Filter::default(), Detail::Stacks);
-        assert_eq!((total(&complete), complete.windows_left_out, complete.left_out_range), (5, 0, None));
-    }
-
-    #[test]
-    fn a_repeated_query_continues_from_the_windows_merged_so_far() {
-        let home = TempDirectory::new("continued");
-        let store = store_of(&home, 5);
-        store.query(&Filter::default(), Detail::Stacks);
-        // An arrival outdates the result but not the merge of the earlier windows.
-        let later = |from| Filter { from_unix_nano: Some(from), ..Filter::default() };
-        let store = with_deadline(Duration::ZERO, store);
-        let repeated = store.query(&later(1), Detail::Stacks);
-        assert_eq!((total(&repeated), repeated.windows_left_out), (5, 0));
-    }
-
-    #[test]
-    fn an_unfinished_query_of_another_view_replaces_the_earlier_one() {
-        let home = TempDirectory::new("replaced");
-        let store = with_deadline(Duration::ZERO, store_of(&home, 2));
-        let shop = Filter { service: Some("shop".to_owned()), ..Filter::default() };
-        store.query(&Filter::default(), Detail::Everything);
-        store.query(&shop, Detail::Everything);
-        store.complete_queries();
-        assert_eq!(store.query(&shop, Detail::Everything).windows_left_out, 0);
-        assert_eq!(store.query(&Filter::default(), Detail::Everything).windows_left_out, 2);
-    }
-
-    #[test]
-    fn a_result_says_that_files_are_still_being_indexed_until_they_are() {
-        let home = TempDirectory::new("indexing");
-        let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
-        let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
-        assert!(store.query(&Filter::default(), Detail::Stacks).is_indexing);
-        store.index(|line| panic!("{line}"));
-        assert!(!store.query(&Filter::default(), Detail::Stacks).is_indexing);
-    }
-}
+#[path = "store_tests.rs"]
+mod tests;

@@ -121,6 +121,13 @@ impl StoredWindow {
         self.path.file_name().unwrap_or_default().to_string_lossy()
     }
 
+    /// Hash of the file's name and size; the same in every process and version.
+    pub(crate) fn digest(&self) -> u64 {
+        let hash = fnv(self.name().as_bytes()) ^ self.bytes;
+        let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+
     /// `false` when the window certainly contains no sample that passes the filter.
     pub(crate) fn may_hold(&self, filter: &Filter) -> bool {
         filter.from_unix_nano.is_none_or(|from| self.to_unix_nano > from || self.from_unix_nano >= from)
@@ -163,6 +170,11 @@ fn index_labels(labels: &mut LabelValues, data: &ProfilesData, resource: &Resour
     for attribute in &resource.resource {
         insert(&attribute.key, attribute.value.as_ref().to_string());
     }
+}
+
+/// FNV-1a.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// Bloom filter of trace and span ids: 8,192 bits, four hashes per id.
@@ -210,9 +222,7 @@ impl LinkFilter {
     }
 
     fn bits(id: &[u8]) -> [usize; 4] {
-        let hash = id.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let hash = fnv(id);
         let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         [0, 13, 26, 39].map(|shift| (mixed >> shift) as usize & 8191)
     }

@@ -1,11 +1,14 @@
 //! Storage: files, restarts, duplicates, retention.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use spanprof_profile::Profile;
 
 use crate::client::{get, post};
-use crate::fixture::{encoded, gzip, number, shop, window, Serve, TestDirectory, TestSample};
+use crate::fixture::{
+    encoded, gzip, now_ns, number, shop, spanprof, window, window_at, Serve, TestDirectory, TestSample,
+};
 
 impl TestDirectory {
     /// Names of the files that other commands read.
@@ -70,6 +73,34 @@ fn a_restart_reads_the_index_instead_of_the_files_that_have_not_changed() {
     assert_eq!((number(&stats, "windows"), number(&stats, "unreadable_files")), (1, 1), "{stats}");
     let services = get(&second.http, "/api/services").text();
     assert!(services.contains("checkout") && !services.contains("search"), "{services}");
+}
+
+#[test]
+fn the_verbs_and_the_server_count_windows_once_beside_their_rollups() {
+    let home = TestDirectory::new();
+    let hour_ago_ms = now_ns() / 1_000_000 - 3_600_000;
+    for nth in 0..6 {
+        let received_ms = hour_ago_ms + nth * 10_000;
+        let start_ns = (received_ms - 10_000) * 1_000_000;
+        let samples = [TestSample(&["main"], 100_000_000, &[("endpoint", "/cart")], nth + 1)];
+        let data = window_at("checkout", "cpu", start_ns, &samples);
+        home.file(&format!("{received_ms:013}-1-000000.otlp.pb.gz"), &gzip(&encoded(&data)));
+    }
+    let mut serve = Serve::start(home.path(), &[]);
+    let until = Instant::now() + Duration::from_secs(60);
+    while number(&get(&serve.http, "/api/stats").text(), "rollups") < 2 {
+        assert!(Instant::now() < until, "no roll-ups");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    serve.end("-KILL");
+    let serve = Serve::start(home.path(), &[]);
+    let label = ["--label", "endpoint=/cart"];
+    for source in [serve.url(), home.path().to_str().unwrap().to_owned()] {
+        let top = spanprof(&[&["top", &source, "--type", "cpu", "--json"][..], &label].concat());
+        assert_eq!(number(&top.stdout, "total"), 600_000_000, "{top:?}");
+    }
+    let traces = get(&serve.http, "/api/traces?type=cpu").text();
+    assert_eq!((number(&traces, "spans"), number(&traces, "linked_total")), (6, 600_000_000), "{traces}");
 }
 
 #[test]

@@ -1,0 +1,201 @@
+//! A cache of the parts of query results: the merged samples of one window or of the windows of an hour, so that a repeated
+//! query reads new files only. Pure except for its lock. Called by `queries` for results without labels and links of single
+//! samples.
+//!
+//! Invariant: a part is found only for exactly the windows that it merges, by [`digest`], so that neither an arrival nor
+//! retention invalidates it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use spanprof_profile::ProfilesData;
+use spanprof_read::query::{Filter, TypeSummary};
+
+use super::locks::lock;
+use super::spans::Spans;
+use super::window::StoredWindow;
+
+/// Memory for parts. An hour of one service and type takes about a megabyte.
+const CACHE_BYTES: usize = 48 << 20;
+
+/// The merged samples of several windows.
+#[derive(Debug, Default)]
+pub(crate) struct MergedWindows {
+    pub data: ProfilesData,
+    /// Summaries of the samples of each file that passed the filter.
+    pub summaries: Vec<TypeSummary>,
+    pub spans: Spans,
+    pub windows: usize,
+}
+
+impl MergedWindows {
+    /// Approximate memory, to bound a cache.
+    fn memory_bytes(&self) -> usize {
+        memory_bytes(&self.data)
+            + self.spans.memory_bytes()
+            + self.summaries.len() * (std::mem::size_of::<TypeSummary>() + 48)
+    }
+}
+
+/// Approximate memory of decoded windows, to bound a cache.
+pub(crate) fn memory_bytes(data: &ProfilesData) -> usize {
+    data.dictionary.memory_bytes() + data.sample_count() * (std::mem::size_of::<spanprof_profile::Sample>() + 32)
+}
+
+/// Identifies a set of windows: a sum, hence independent of their order.
+pub(crate) fn digest(windows: &[Arc<StoredWindow>]) -> u64 {
+    windows.iter().fold(0, |sum, window| sum.wrapping_add(window.digest()))
+}
+
+/// Whether the filter's time range includes all of these windows.
+pub(crate) fn is_whole(windows: &[Arc<StoredWindow>], filter: &Filter) -> bool {
+    windows.iter().all(|window| {
+        filter.from_unix_nano.is_none_or(|from| window.from_unix_nano >= from)
+            && filter.to_unix_nano.is_none_or(|to| window.to_unix_nano <= to)
+    })
+}
+
+/// The filter without its time range.
+pub(crate) fn timeless(filter: &Filter) -> Filter {
+    Filter { from_unix_nano: None, to_unix_nano: None, ..filter.clone() }
+}
+
+#[derive(Debug)]
+struct CachedPart {
+    part: Arc<MergedWindows>,
+    bytes: usize,
+    last_used: u64,
+}
+
+#[derive(Debug, Default)]
+struct CachedParts {
+    by_windows: HashMap<(u64, String), CachedPart>,
+    bytes: usize,
+    uses: u64,
+}
+
+/// The cached parts, by the digest of their windows and their filter.
+#[derive(Debug, Default)]
+pub(crate) struct PartCache(Mutex<CachedParts>);
+
+impl PartCache {
+    pub(crate) fn find(&self, windows: &[Arc<StoredWindow>], filter: &Filter) -> Option<Arc<MergedWindows>> {
+        let mut cache = lock(&self.0);
+        cache.uses += 1;
+        let last_used = cache.uses;
+        let cached = cache.by_windows.get_mut(&key(windows, filter))?;
+        cached.last_used = last_used;
+        Some(cached.part.clone())
+    }
+
+    pub(crate) fn insert(&self, windows: &[Arc<StoredWindow>], filter: &Filter, part: &Arc<MergedWindows>) {
+        let mut cache = lock(&self.0);
+        cache.uses += 1;
+        let bytes = part.memory_bytes() + 256;
+        let cached = CachedPart { part: part.clone(), bytes, last_used: cache.uses };
+        cache.bytes += bytes;
+        if let Some(replaced) = cache.by_windows.insert(key(windows, filter), cached) {
+            cache.bytes -= replaced.bytes;
+        }
+        if cache.bytes > CACHE_BYTES {
+            cache.evict();
+        }
+    }
+}
+
+impl CachedParts {
+    /// Removes the least recently used parts until a quarter is free, so that few insertions evict.
+    fn evict(&mut self) {
+        let mut ages: Vec<(u64, usize)> =
+            self.by_windows.values().map(|cached| (cached.last_used, cached.bytes)).collect();
+        ages.sort_unstable();
+        let mut excess = self.bytes - CACHE_BYTES / 4 * 3;
+        let mut oldest_kept = u64::MAX;
+        for (last_used, bytes) in ages {
+            oldest_kept = last_used;
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(bytes);
+        }
+        self.by_windows.retain(|_, cached| cached.last_used >= oldest_kept);
+        self.bytes = self.by_windows.values().map(|cached| cached.bytes).sum();
+    }
+}
+
+fn key(windows: &[Arc<StoredWindow>], filter: &Filter) -> (u64, String) {
+    (digest(windows), format!("{:?}", timeless(filter)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::directory::DirectoryFile;
+
+    fn window(received_unix_ms: u64) -> Arc<StoredWindow> {
+        let file = DirectoryFile {
+            path: received_unix_ms.to_string().into(),
+            bytes: 1,
+            modified_unix_nano: 0,
+            received_unix_ms,
+            is_owned: true,
+        };
+        let mut window = StoredWindow::new(&ProfilesData::default(), file);
+        window.from_unix_nano = (received_unix_ms - 10_000) * 1_000_000;
+        window.to_unix_nano = received_unix_ms * 1_000_000;
+        Arc::new(window)
+    }
+
+    fn minute() -> Vec<Arc<StoredWindow>> {
+        (0..6).rev().map(|nth| window(1_700_000_000_000 + nth * 10_000)).collect()
+    }
+
+    #[test]
+    fn a_part_is_found_for_its_windows_and_filter_only() {
+        let windows = minute();
+        let parts = PartCache::default();
+        let cart = Filter { service: Some("cart".to_owned()), ..Filter::default() };
+        parts.insert(&windows[..5], &cart, &Arc::default());
+        assert!(parts.find(&windows[..5], &cart).is_some());
+        let timed = Filter { from_unix_nano: Some(1), ..cart.clone() };
+        assert!(parts.find(&windows[..5], &timed).is_some());
+        assert!(parts.find(&windows[..4], &cart).is_none());
+        assert!(parts.find(&windows[1..6], &cart).is_none());
+        assert!(parts.find(&windows[..5], &Filter::default()).is_none());
+    }
+
+    #[test]
+    fn windows_that_exceed_the_time_range_are_not_whole() {
+        let windows = minute();
+        let from = |window: &Arc<StoredWindow>, more| Filter {
+            from_unix_nano: Some(window.from_unix_nano + more),
+            ..Filter::default()
+        };
+        assert!(is_whole(&windows[..5], &from(&windows[4], 0)));
+        assert!(!is_whole(&windows[..5], &from(&windows[4], 1)));
+    }
+
+    #[test]
+    fn the_least_recently_used_parts_are_evicted() {
+        let windows = minute();
+        let parts = PartCache::default();
+        let row = TypeSummary {
+            service: String::new(),
+            type_name: String::new(),
+            unit: String::new(),
+            samples: 0,
+            total: 0,
+            from_unix_nano: 0,
+            to_unix_nano: 0,
+        };
+        let rows = CACHE_BYTES / 4 / (std::mem::size_of::<TypeSummary>() + 48);
+        let part = Arc::new(MergedWindows { summaries: vec![row; rows], ..MergedWindows::default() });
+        let filter = Filter::default();
+        for nth in 0..4 {
+            parts.insert(&windows[nth..=nth], &filter, &part);
+            assert!(parts.find(&windows[..1], &filter).is_some());
+        }
+        assert!(parts.find(&windows[1..2], &filter).is_none());
+        assert!(parts.find(&windows[3..4], &filter).is_some());
+    }
+}

@@ -1,0 +1,290 @@
+//! Roll-ups: files that each merge the windows of a minute, ten minutes or an hour, by arrival, so that a query of a day reads
+//! some fifty files. They are OTLP files in the subdirectory `rollups`, which the other commands do not read; `rollup` states
+//! what they lack. Built in the background, the newest hour first, each level from the one below.
+//!
+//! Invariant: a roll-up is used only for exactly the windows that it merges. Its name has the digest of their names and sizes,
+//! so that a late arrival and retention outdate it. Files are written under a temporary name and renamed; all may be deleted
+//! at any time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::transform::separate_exact_values;
+
+use super::directory;
+use super::locks::lock;
+use super::parts::digest;
+use super::rollup::Rollup;
+use super::window::{self, StoredWindow};
+use crate::gzip::gzip;
+
+const DIRECTORY: &str = "rollups";
+/// Width of the levels.
+const LEVELS_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
+/// The levels in names of files.
+const LEVEL_NAMES: [&str; 3] = ["1m", "10m", "1h"];
+pub(crate) const LEVELS: usize = LEVELS_MS.len();
+/// A minute is complete this long after its end: requests in progress were stored.
+const COMPLETE_AFTER_MS: u64 = 2_000;
+/// Minutes and ten minutes serve the ends of time ranges; for older ends the windows are read.
+const FINE_LEVELS_KEPT_MS: u64 = 24 * 3_600_000;
+/// Windows merged at once, to bound memory.
+const MERGE_BATCH: usize = 24;
+
+/// A file of this directory.
+#[derive(Debug)]
+pub(crate) struct StoredRollup {
+    path: PathBuf,
+    bytes: u64,
+    /// [`digest`] of its windows.
+    digest: u64,
+    /// Keys of labels that it lacks, once it was read.
+    omitted_labels: OnceLock<BTreeSet<String>>,
+}
+
+/// The roll-ups by level and start.
+#[derive(Debug)]
+pub(crate) struct Rollups {
+    directory: PathBuf,
+    files: Mutex<BTreeMap<(usize, u64), Arc<StoredRollup>>>,
+}
+
+/// Number of levels whose roll-ups are at most this long.
+pub(crate) fn levels_within(width_ms: u64) -> usize {
+    LEVELS_MS.iter().filter(|level| **level <= width_ms).count()
+}
+
+/// Splits windows, sorted by arrival in either direction, at the borders of a level.
+pub(crate) fn buckets(windows: &[Arc<StoredWindow>], level: usize) -> impl Iterator<Item = &[Arc<StoredWindow>]> {
+    windows.chunk_by(move |left, right| start_ms(left, level) == start_ms(right, level))
+}
+
+fn start_ms(window: &StoredWindow, level: usize) -> u64 {
+    window.received_unix_ms / LEVELS_MS[level] * LEVELS_MS[level]
+}
+
+/// End of the bucket of these windows.
+pub(crate) fn end_ms(windows: &[Arc<StoredWindow>], level: usize) -> u64 {
+    windows.first().map_or(0, |window| start_ms(window, level) + LEVELS_MS[level])
+}
+
+impl StoredRollup {
+    /// Its samples, unless a label of `keys` is not in them.
+    pub(crate) fn read(&self, keys: &[&str]) -> Option<Rollup> {
+        let lacks = |omitted: &BTreeSet<String>| keys.iter().any(|key| omitted.contains(*key));
+        if self.omitted_labels.get().is_some_and(lacks) {
+            return None;
+        }
+        let rollup = Rollup::of(window::read(&self.path).ok()?);
+        let omitted = self.omitted_labels.get_or_init(|| rollup.omitted_labels.clone());
+        (!lacks(omitted)).then_some(rollup)
+    }
+}
+
+impl Rollups {
+    /// The roll-ups of a directory of windows, to be loaded.
+    pub(crate) fn of(directory: &Path) -> Self {
+        Rollups { directory: directory.join(DIRECTORY), files: Mutex::default() }
+    }
+
+    /// Lists the files of earlier runs.
+    pub(crate) fn load(&self) {
+        let Some(entries) = self.is_directory().then(|| fs::read_dir(&self.directory).ok()).flatten() else { return };
+        let mut files = lock(&self.files);
+        for entry in entries.flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let Some(meta) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
+            match name.to_str().and_then(key_of_name) {
+                Some((key, digest)) => {
+                    let omitted_labels = OnceLock::new();
+                    let rollup = StoredRollup { path, bytes: meta.len(), digest, omitted_labels };
+                    if let Some(other) = files.insert(key, Arc::new(rollup)) {
+                        let _ = fs::remove_file(&other.path);
+                    }
+                }
+                None if name.to_str().is_some_and(|name| name.starts_with('.')) => drop(fs::remove_file(&path)),
+                None => {}
+            }
+        }
+    }
+
+    /// Not a symbolic link, which may lead out of the store.
+    fn is_directory(&self) -> bool {
+        fs::symlink_metadata(&self.directory).is_ok_and(|meta| meta.is_dir())
+    }
+
+    /// The roll-up of exactly these windows, which are all of one bucket of the level.
+    pub(crate) fn find(&self, windows: &[Arc<StoredWindow>], level: usize) -> Option<Arc<StoredRollup>> {
+        let key = (level, start_ms(windows.first()?, level));
+        let rollup = lock(&self.files).get(&key)?.clone();
+        (rollup.digest == digest(windows)).then_some(rollup)
+    }
+
+    /// Number and bytes of the files.
+    pub(crate) fn size(&self) -> (usize, u64) {
+        let files = lock(&self.files);
+        (files.len(), files.values().map(|rollup| rollup.bytes).sum())
+    }
+
+    /// Removes the roll-ups of a removed window, and returns their bytes.
+    pub(crate) fn remove_containing(&self, window: &StoredWindow) -> u64 {
+        let mut files = lock(&self.files);
+        let removed = (0..LEVELS).filter_map(|level| files.remove(&(level, start_ms(window, level))));
+        removed.map(remove_file).sum()
+    }
+
+    /// Removes fine levels that are too old, and roll-ups of windows that are not stored.
+    pub(crate) fn retain(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64) {
+        let starts: BTreeSet<_> =
+            windows.iter().flat_map(|window| (0..LEVELS).map(|level| (level, start_ms(window, level)))).collect();
+        lock(&self.files).retain(|key, rollup| {
+            let is_old = key.0 + 1 < LEVELS && key.1 + LEVELS_MS[key.0] + FINE_LEVELS_KEPT_MS < now_unix_ms;
+            let is_kept = !is_old && starts.contains(key);
+            if !is_kept {
+                remove_file(rollup.clone());
+            }
+            is_kept
+        });
+    }
+
+    /// Builds what is missing of complete buckets, the newest hour first. `windows`: those that `serve` wrote, newest first.
+    pub(crate) fn build(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64, is_stopping: &impl Fn() -> bool) {
+        self.build_level(windows, LEVELS - 1, now_unix_ms, is_stopping);
+    }
+
+    fn build_level(&self, windows: &[Arc<StoredWindow>], level: usize, now: u64, is_stopping: &impl Fn() -> bool) {
+        for bucket in buckets(windows, level) {
+            let end = end_ms(bucket, level);
+            let is_old = level + 1 < LEVELS && end + FINE_LEVELS_KEPT_MS < now;
+            if is_old || self.find(bucket, level).is_some() {
+                continue;
+            }
+            if level > 0 {
+                self.build_level(bucket, level - 1, now, is_stopping);
+            }
+            if is_stopping() {
+                return;
+            }
+            if end + COMPLETE_AFTER_MS <= now {
+                // Without space or permission queries read the windows.
+                let _ = self.write(bucket, level);
+            }
+        }
+    }
+
+    fn write(&self, windows: &[Arc<StoredWindow>], level: usize) -> std::io::Result<()> {
+        let mut sources = Vec::new();
+        self.add_sources(windows, level, &mut sources);
+        let mut rollup = Rollup::default();
+        for batch in sources.chunks(MERGE_BATCH) {
+            // A file removed meanwhile outdates this roll-up, and an unreadable one adds nothing to a query either.
+            let parts = batch.iter().filter_map(|path| window::read(path).ok());
+            rollup.add(&parts.map(Rollup::of).collect::<Vec<_>>());
+        }
+        let gzipped = gzip(&otlp::encode(&separate_exact_values(rollup.into_profiles()), Revision::One));
+        let (digest, start) = (digest(windows), end_ms(windows, level) - LEVELS_MS[level]);
+        if !self.is_directory() {
+            fs::DirBuilder::new().mode(0o700).create(&self.directory)?;
+        }
+        let name = format!("{start:013}-{}-{digest:016x}{}", LEVEL_NAMES[level], directory::SUFFIX);
+        let path = directory::write_file(&self.directory, &name, &gzipped)?;
+        let bytes = gzipped.len() as u64;
+        let new = Arc::new(StoredRollup { path: path.clone(), bytes, digest, omitted_labels: OnceLock::new() });
+        if let Some(outdated) = lock(&self.files).insert((level, start), new).filter(|other| other.path != path) {
+            remove_file(outdated);
+        }
+        Ok(())
+    }
+
+    /// The files whose merge is that of the windows of a bucket: roll-ups of lower levels where there are some.
+    fn add_sources(&self, windows: &[Arc<StoredWindow>], level: usize, sources: &mut Vec<PathBuf>) {
+        if level == 0 {
+            return sources.extend(windows.iter().map(|window| window.path.clone()));
+        }
+        for bucket in buckets(windows, level - 1) {
+            match self.find(bucket, level - 1) {
+                Some(rollup) => sources.push(rollup.path.clone()),
+                None => self.add_sources(bucket, level - 1, sources),
+            }
+        }
+    }
+}
+
+fn remove_file(rollup: Arc<StoredRollup>) -> u64 {
+    let _ = fs::remove_file(&rollup.path);
+    rollup.bytes
+}
+
+/// Level, start and digest of a name.
+fn key_of_name(name: &str) -> Option<((usize, u64), u64)> {
+    let mut parts = name.strip_suffix(directory::SUFFIX)?.splitn(3, '-');
+    let start = parts.next().filter(|start| start.len() == 13)?.parse().ok()?;
+    let level_name = parts.next()?;
+    let level = LEVEL_NAMES.iter().position(|level| *level == level_name)?;
+    let digest = parts.next().filter(|digest| digest.len() == 16)?;
+    Some(((level, start), u64::from_str_radix(digest, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::directory::DirectoryFile;
+    use crate::temp_directory_testing::TempDirectory;
+    use spanprof_profile::ProfilesData;
+
+    fn window(home: &Path) -> Arc<StoredWindow> {
+        let file = DirectoryFile {
+            path: home.join("a"),
+            bytes: 1,
+            modified_unix_nano: 0,
+            received_unix_ms: 1_700_000_000_000,
+            is_owned: true,
+        };
+        Arc::new(StoredWindow::new(&ProfilesData::default(), file))
+    }
+
+    #[test]
+    fn a_rollup_of_an_incomplete_minute_is_not_built() {
+        let home = TempDirectory::new("incomplete");
+        let rollups = Rollups::of(home.path());
+        let end = 1_700_000_040_000;
+        for (now, count) in [(end, 0), (end + COMPLETE_AFTER_MS, 1)] {
+            rollups.build(&[window(home.path())], now, &|| false);
+            assert_eq!(rollups.size().0, count);
+        }
+    }
+
+    #[test]
+    fn a_file_that_a_killed_server_was_writing_is_removed_and_others_stay() {
+        let home = TempDirectory::new("killed");
+        let directory = home.path().join(DIRECTORY);
+        fs::create_dir(&directory).unwrap();
+        let name = "1700000000000-1h-0123456789abcdef.otlp.pb.gz";
+        fs::write(directory.join(name), "rollup").unwrap();
+        fs::write(directory.join(format!(".{name}.tmp")), "half").unwrap();
+        fs::write(directory.join("notes.txt"), "notes").unwrap();
+        let rollups = Rollups::of(home.path());
+        rollups.load();
+        assert_eq!(rollups.size(), (1, 6));
+        let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [name, "notes.txt"]);
+    }
+
+    #[test]
+    fn a_symbolic_link_to_another_directory_is_not_followed() {
+        let home = TempDirectory::new("linked-rollups");
+        let other = home.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("1700000000000-1h-0123456789abcdef.otlp.pb.gz"), "secret").unwrap();
+        std::os::unix::fs::symlink(&other, home.path().join(DIRECTORY)).unwrap();
+        let rollups = Rollups::of(home.path());
+        rollups.load();
+        rollups.build(&[window(home.path())], 1_800_000_000_000, &|| false);
+        assert_eq!((rollups.size(), fs::read_dir(other).unwrap().count()), ((0, 0), 1));
+    }
+}

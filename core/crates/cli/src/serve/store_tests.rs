@@ -1,0 +1,230 @@
+//! Tests of the store: partial results, roll-ups and the index.
+
+use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, ValueType};
+
+use super::*;
+use crate::gzip::gzip;
+use crate::temp_directory_testing::TempDirectory;
+
+fn window(start_s: u64, total: i64) -> ProfilesData {
+    let profile = Profile {
+        sample_type: ValueType::new("wall", "nanoseconds"),
+        time_unix_nano: start_s * 1_000_000_000,
+        duration_nano: 10_000_000_000,
+        samples: vec![Sample { values: vec![total], ..Sample::default() }],
+        ..Profile::default()
+    };
+    let resource = vec![Attribute::string("service.name", "shop")];
+    let resources = vec![ResourceProfiles { resource, profiles: vec![profile], ..ResourceProfiles::default() }];
+    ProfilesData { resources, ..ProfilesData::default() }
+}
+
+fn store_of(home: &TempDirectory, windows: u64) -> Store {
+    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
+    let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
+    for nth in 0..windows {
+        let data = window(1_700_000_000 + 10 * nth, 1);
+        store.keep(&gzip(&otlp::encode(&data, Revision::One)), &data).unwrap();
+    }
+    store.index(|line| panic!("{line}"));
+    store
+}
+
+fn with_deadline(deadline: Duration, mut store: Store) -> Store {
+    store.queries.deadline = deadline;
+    store
+}
+
+fn total(result: &QueryResult) -> i64 {
+    result.data.profiles().flat_map(|(_, profile)| &profile.samples).map(Sample::total).sum()
+}
+
+#[test]
+fn a_partial_result_is_completed_by_the_next_query() {
+    let home = TempDirectory::new("partial");
+    let store = with_deadline(Duration::ZERO, store_of(&home, 5));
+    let partial = store.query(&Filter::default(), Detail::Stacks);
+    assert_eq!((total(&partial), partial.windows_left_out), (0, 5));
+    assert_eq!(partial.left_out_range, Some((1_700_000_000_000_000_000, 1_700_000_050_000_000_000)));
+    store.complete_queries();
+    let complete = store.query(&Filter::default(), Detail::Stacks);
+    assert_eq!((total(&complete), complete.windows_left_out, complete.left_out_range), (5, 0, None));
+}
+
+#[test]
+fn a_repeated_query_continues_from_the_windows_merged_so_far() {
+    let home = TempDirectory::new("continued");
+    let store = store_of(&home, 5);
+    store.query(&Filter::default(), Detail::Stacks);
+    // An arrival outdates the result but not the merge of the earlier windows.
+    let later = |from| Filter { from_unix_nano: Some(from), ..Filter::default() };
+    let store = with_deadline(Duration::ZERO, store);
+    let repeated = store.query(&later(1), Detail::Stacks);
+    assert_eq!((total(&repeated), repeated.windows_left_out), (5, 0));
+}
+
+/// A window of one minute's sample and span, stored at `received_ms`.
+fn place(home: &TempDirectory, received_ms: u64, label: u64) {
+    let mut data = window(received_ms / 1000 - 10, 1);
+    let label = data.dictionary.attribute("request", spanprof_profile::Value::Int(label as i64), "");
+    let sample = &mut data.resources[0].profiles[0].samples[0];
+    sample.attributes = data.dictionary.attribute_set(&[label]);
+    sample.link =
+        data.dictionary.link(spanprof_profile::Link { trace_id: [1; 16], span_id: received_ms.to_be_bytes() });
+    let name = format!("{received_ms:013}-1-000000.otlp.pb.gz");
+    std::fs::write(home.path().join(name), gzip(&otlp::encode(&data, Revision::One))).unwrap();
+}
+
+const HOUR_MS: u64 = 3_600_000;
+/// A full hour, within the age limit of fine levels at [`NOW_MS`].
+const START_MS: u64 = 1_699_999_200_000;
+const NOW_MS: u64 = START_MS + 3 * HOUR_MS;
+
+fn opened(home: &TempDirectory) -> Store {
+    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::from_secs(u64::MAX / 1000) };
+    let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
+    store.index(|line| panic!("{line}"));
+    store
+}
+
+/// Two hours of one window in 20 s; each has another value of the label.
+fn two_hours(home: &TempDirectory) -> Store {
+    (0..360).for_each(|nth| place(home, START_MS + nth * 20_000 + 15_000, nth));
+    opened(home)
+}
+
+/// Total, windows, linked weight and samples of a query.
+fn answer(store: &Store, filter: &Filter) -> (i64, usize, i64, i64) {
+    let result = store.query(filter, Detail::Stacks);
+    let traces = result.spans.members("wall", 1);
+    let member = |name: &str| traces[name].as_i64().unwrap();
+    (total(&result), result.windows, member("linked_total"), member("samples"))
+}
+
+#[test]
+fn a_query_by_rollups_returns_what_it_returns_by_windows() {
+    let home = TempDirectory::new("rolled-up");
+    let by_windows = two_hours(&home);
+    let label = spanprof_read::query::LabelMatcher::parse("request=7").unwrap();
+    let at = |minutes: u64| Some((START_MS + minutes * 60_000 + 5_000) * 1_000_000);
+    let filters = [
+        Filter::default(),
+        Filter { from_unix_nano: at(0), ..Filter::default() },
+        Filter { from_unix_nano: at(17), to_unix_nano: at(95), ..Filter::default() },
+        Filter { service: Some("shop".to_owned()), type_name: Some("wall".to_owned()), ..Filter::default() },
+        Filter { service: Some("cart".to_owned()), ..Filter::default() },
+        Filter { labels: vec![label], ..Filter::default() },
+        Filter { span_id: Some((START_MS + 15_000).to_be_bytes()), ..Filter::default() },
+    ];
+    let mut expected = filters.each_ref().map(|filter| answer(&by_windows, filter));
+    assert_eq!([expected[0], expected[5]], [(360, 360, 360, 360), (1, 1, 1, 1)]);
+    // The windows of a ten-minute roll-up, one of which has the label.
+    expected[5].1 = 30;
+    by_windows.build_rollups(NOW_MS);
+    assert_eq!(by_windows.rollups().0, 2 + 12 + 120);
+    drop(by_windows);
+    let by_rollups = opened(&home);
+    assert_eq!(by_rollups.rollups().0, 2 + 12 + 120, "files of earlier runs");
+    assert_eq!(filters.each_ref().map(|filter| answer(&by_rollups, filter)), expected);
+}
+
+#[test]
+fn rollups_count_the_samples_of_a_type_that_several_services_have_once() {
+    let home = TempDirectory::new("two-services");
+    for nth in 0..360 {
+        let received_ms = START_MS + nth * 20_000 + 15_000;
+        let mut data = window(received_ms / 1000 - 10, 1);
+        let mut cart = window(received_ms / 1000 - 10, 2).resources.remove(0);
+        cart.resource = vec![Attribute::string("service.name", "cart")];
+        data.resources.push(cart);
+        let name = format!("{received_ms}-1-{nth:06}.otlp.pb.gz");
+        std::fs::write(home.path().join(name), gzip(&otlp::encode(&data, Revision::One))).unwrap();
+    }
+    let store = opened(&home);
+    let shop = Filter { service: Some("shop".to_owned()), ..Filter::default() };
+    let expected = [&Filter::default(), &shop].map(|filter| answer(&store, filter));
+    assert_eq!(expected, [(1080, 360, 0, 720), (360, 360, 0, 360)]);
+    store.build_rollups(NOW_MS);
+    drop(store);
+    let by_rollups = opened(&home);
+    assert_eq!([&Filter::default(), &shop].map(|filter| answer(&by_rollups, filter)), expected);
+}
+
+#[test]
+fn a_query_reads_the_largest_rollups_instead_of_their_windows() {
+    let home = TempDirectory::new("largest");
+    let store = two_hours(&home);
+    store.build_rollups(NOW_MS);
+    // Neither windows nor smaller roll-ups are readable.
+    for directory in [home.path().to_owned(), home.path().join("rollups")] {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            if entry.path().is_file() && !entry.path().to_string_lossy().contains("-1h-") {
+                std::fs::write(entry.path(), "").unwrap();
+            }
+        }
+    }
+    assert_eq!(total(&store.query(&Filter::default(), Detail::Stacks)), 360);
+    let steps = store.query_in_steps(&Filter::default(), 600_000);
+    assert_eq!(total(&steps), 0, "a timeline reads windows that are shorter than its steps");
+}
+
+#[test]
+fn a_late_window_and_a_removed_one_outdate_their_rollups_until_these_are_built_again() {
+    let home = TempDirectory::new("outdated");
+    let store = two_hours(&home);
+    store.build_rollups(NOW_MS);
+    drop(store);
+    place(&home, START_MS + 16_000, 1);
+    std::fs::remove_file(home.path().join(format!("{:013}-1-000000.otlp.pb.gz", START_MS + HOUR_MS + 15_000))).unwrap();
+    std::fs::remove_file(home.path().join(format!("{:013}-1-000000.otlp.pb.gz", START_MS + HOUR_MS + 35_000))).unwrap();
+    let store = opened(&home);
+    assert_eq!(answer(&store, &Filter::default()).0, 359);
+    store.build_rollups(NOW_MS);
+    assert_eq!(store.rollups().0, 2 + 12 + 120);
+    drop(store);
+    assert_eq!(answer(&opened(&home), &Filter::default()), (359, 359, 359, 359));
+}
+
+#[test]
+fn fine_rollups_are_removed_after_a_day_and_hours_stay() {
+    let home = TempDirectory::new("fine");
+    let store = two_hours(&home);
+    store.build_rollups(NOW_MS);
+    store.build_rollups(NOW_MS + 24 * HOUR_MS);
+    assert_eq!(store.rollups().0, 2);
+    assert_eq!(std::fs::read_dir(home.path().join("rollups")).unwrap().count(), 2);
+}
+
+#[test]
+fn a_removed_window_takes_its_rollups_with_it() {
+    let home = TempDirectory::new("retained");
+    let store = two_hours(&home);
+    store.build_rollups(NOW_MS);
+    let store = Store { retention: Retention { max_age: Duration::from_secs(3600), ..store.retention }, ..store };
+    store.retain(START_MS + 2 * HOUR_MS + 5_000);
+    assert_eq!((store.windows().len(), store.rollups().0), (180, 1 + 6 + 60));
+    assert_eq!(answer(&store, &Filter::default()).0, 180);
+}
+
+#[test]
+fn an_unfinished_query_of_another_view_replaces_the_earlier_one() {
+    let home = TempDirectory::new("replaced");
+    let store = with_deadline(Duration::ZERO, store_of(&home, 2));
+    let shop = Filter { service: Some("shop".to_owned()), ..Filter::default() };
+    store.query(&Filter::default(), Detail::Everything);
+    store.query(&shop, Detail::Everything);
+    store.complete_queries();
+    assert_eq!(store.query(&shop, Detail::Everything).windows_left_out, 0);
+    assert_eq!(store.query(&Filter::default(), Detail::Everything).windows_left_out, 2);
+}
+
+#[test]
+fn a_result_says_that_files_are_still_being_indexed_until_they_are() {
+    let home = TempDirectory::new("indexing");
+    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
+    let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
+    assert!(store.query(&Filter::default(), Detail::Stacks).is_indexing);
+    store.index(|line| panic!("{line}"));
+    assert!(!store.query(&Filter::default(), Detail::Stacks).is_indexing);
+}
