@@ -89,10 +89,25 @@ impl ServerUrl {
             .enable_time()
             .build()
             .map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-        runtime.block_on(self.exchange(path_and_query))
+        // The server answers after some seconds and reads on in the background: each answer has fewer windows left out, unless
+        // the result is too large.
+        let mut windows = u64::MAX;
+        loop {
+            let (status, body, left_out) = runtime.block_on(self.exchange(path_and_query))?;
+            if left_out == 0 || left_out >= windows {
+                if left_out > 0 {
+                    output::note(&format!(
+                        "{left_out} older windows are left out; narrow the query with --from or --service"
+                    ));
+                }
+                return Ok((status, body));
+            }
+            windows = left_out;
+        }
     }
 
-    async fn exchange(&self, path_and_query: &str) -> Result<(StatusCode, Bytes), Failure> {
+    /// Status, body, and the number of windows that the server left out.
+    async fn exchange(&self, path_and_query: &str) -> Result<(StatusCode, Bytes, u64), Failure> {
         let failed = |reason: String| self.failed(reason);
         let stream = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((self.host.as_str(), self.port)))
             .await
@@ -111,11 +126,7 @@ impl ServerUrl {
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
             let status = response.status();
-            if let Some(windows) = response.headers().get(LEFT_OUT_HEADER).and_then(|value| value.to_str().ok()) {
-                output::note(&format!(
-                    "{windows} older windows are left out; narrow the query with --from or --service"
-                ));
-            }
+            let left_out = response.headers().get(LEFT_OUT_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
             let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await.map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     failed("the response is too large; narrow the query with --from, --service or --label".to_owned())
@@ -123,7 +134,7 @@ impl ServerUrl {
                     failed(error.to_string())
                 }
             })?;
-            Ok((status, body.to_bytes()))
+            Ok((status, body.to_bytes(), left_out.unwrap_or(0)))
         };
         let outcome = tokio::time::timeout(RESPONSE_DEADLINE, exchange)
             .await
