@@ -30,13 +30,14 @@ function Figures() {
       : figure(data.windows.toLocaleString("en"), data.windows === 1 ? "window" : "windows"),
     types?.data?.indexing && h("span", { class: "warn" }, "still reading the profiles of earlier runs"));
 }
-/** What a partial result lacks; it is completed in the background. */
+/** What a partial result lacks. The server completes table and flame graph in the background; the others need a shorter range. */
 function Partial() {
-  const data = Object.values(responses).map((response) => response.data).find((data) => data?.windows_left_out > 0);
-  if (!data) return null;
+  const lacking = Object.entries(responses).find(([, response]) => response.data?.windows_left_out > 0);
+  if (!lacking) return null;
+  const [name, { data }] = lacking;
   const range = data.left_out_from_ms ? " (" + clock(data.left_out_from_ms, true) + " – " + clock(data.left_out_to_ms, true) + ")" : "";
-  return h("p", { id: "partial", class: "note warn", role: "status" },
-    counted(data.windows_left_out, "older window") + " are not included yet" + range + "; they are being read.");
+  return h("p", { id: "partial", class: "note warn", role: "status" }, counted(data.windows_left_out, "older window") + " not included" + range +
+    (COMPLETED.includes(name) ? " yet: the server is reading." : ": narrow the range."));
 }
 
 function Downloads() {

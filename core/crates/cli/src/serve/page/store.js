@@ -68,7 +68,11 @@ async function load(parts) {
   aborts = new AbortController();
   // Parts that the last load did not finish are still due.
   parts = new Set(parts ? [...parts, ...pending] : ["services", "types", "labels", "timeline", ...partsOf(state.view || "requests")]);
-  if (parts.has("types")) now = Date.now();
+  if (parts.has("types")) {
+    now = Date.now();
+    // Responses of another view are neither shown nor current.
+    for (const name of Object.keys(responses)) if (name !== "stats" && !parts.has(name)) delete responses[name];
+  }
   pending = parts;
   problem = "";
   root.dataset.ready = "loading";
@@ -114,10 +118,13 @@ function finish(ready) {
   root.dataset.samples = top?.data ? top.data.samples : "";
   root.dataset.ready = ready;
   // The server completes a partial result in the background.
-  const isPartial = ["top", "flame", "types"].some((name) => responses[name]?.data?.windows_left_out > 0 || responses[name]?.data?.indexing);
+  const isPartial = COMPLETED.some((name) => responses[name]?.data?.windows_left_out > 0 || responses[name]?.data?.indexing);
   const mine = loadNumber;
   if (isPartial) setTimeout(() => { if (mine === loadNumber) load(); }, 1000);
 }
+
+/** Parts whose results the server completes. */
+const COMPLETED = ["top", "flame", "timeline"];
 
 /** Path and query of the parts of a view. */
 const QUERIES = {
