@@ -37,6 +37,17 @@ pageTest('a late response of an earlier selection does not replace the newer one
   await end();
 });
 
+pageTest('a click on a row while another type loads keeps the rest of the page', async ({ open }) => {
+  const page = await open('?view=both&service=api&type=cpu');
+  const end = await page.intercept('/api/types', () => sleep(800));
+  await page.clickText('#types [role="radio"]', 'wall');
+  await sleep(300);
+  await page.clickText('#top-rows tr', 'charge');
+  await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
+  assert.equal(page.query().get('function'), 'charge');
+  await end();
+});
+
 pageTest('a failed request shows its message, and Retry loads again', async ({ open }) => {
   const page = await open('?view=both&service=api&type=cpu');
   const failure = { status: 500, contentType: 'application/json', body: JSON.stringify({ error: 'the index is damaged' }) };

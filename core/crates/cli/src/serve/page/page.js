@@ -1,18 +1,18 @@
 /* The page: its panes and the figures above them. Last of the scripts, since it loads the page. */
 
 /** Attributes of a pane whose content is the response of a request: busy while another one is due. */
-function paneAttributes(id, part) {
-  return { id, "aria-busy": String(pending.has(part)), class: paneClass(part, id) };
+function paneAttributes(id, part, name = "pane") {
+  return { id, "aria-busy": String(pending.has(part)), class: paneClass(part, name) };
 }
 function paneClass(part, name) {
   return name + (pending.has(part) ? " stale" : "");
 }
-function PaneError({ error }) {
-  return h("p", { class: "problem", role: "alert" }, error + " ", h("button", { type: "button", onClick: () => load() }, "Retry"));
+function PaneError({ id, error }) {
+  return h("p", { id, class: "problem", role: "alert" }, error + " ", h("button", { type: "button", onClick: () => load() }, "Retry"));
 }
 
 function Figures() {
-  const { top, types } = responses;
+  const { top } = responses;
   const figure = (value, words, kind) => h("span", {}, h("b", { class: kind }, value), " " + words);
   if (state.view === "compare") {
     const compared = responses.compare?.data;
@@ -28,7 +28,7 @@ function Figures() {
     !data.gauge && figure(data.samples.toLocaleString("en"), data.samples === 1 ? "sample" : "samples"),
     data.gauge ? h("span", {}, "in the newest of ", h("b", {}, counted(data.windows, "window")))
       : figure(data.windows.toLocaleString("en"), data.windows === 1 ? "window" : "windows"),
-    types?.data?.indexing && h("span", { class: "warn" }, "still reading the profiles of earlier runs"));
+    data.indexing && h("span", { class: "warn" }, "still reading the profiles of earlier runs"));
 }
 /** What a partial result lacks. The server completes table and flame graph in the background; the others need a shorter range. */
 function Partial() {
@@ -68,7 +68,7 @@ function Page() {
   return [
     h(Header),
     h("main", {},
-      failure && h("p", { id: "problem", class: "problem", role: "alert" }, failure + " ", h("button", { type: "button", onClick: () => load() }, "Retry")),
+      failure && h(PaneError, { id: "problem", error: failure }),
       isEmpty() ? h(Waiting) : responses.services?.data && [
         h(Filters), h(Timeline), h(RangeNote), h(Partial),
         h("section", { id: "content" },

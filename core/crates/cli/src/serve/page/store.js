@@ -1,7 +1,7 @@
-/* The store: the state of the page and the responses that it shows. `change` is the only way to change the state. */
+/* The store: the state of the page and the responses that it shows. `change` changes the state; a load fills what is null. */
 
 let state = readAddress(location.search);
-/** The last response of each request by name, its query, and its error. */
+/** The last response of each request by name, or its error. */
 const responses = {};
 /** Requests of the current load that have not been answered: what they show belongs to an earlier state. */
 let pending = new Set();
@@ -40,11 +40,11 @@ async function fetchPart(name, path, query) {
   const mine = loadNumber;
   let response;
   try {
-    response = { query: String(query), data: await request(path, query), error: "" };
+    response = { data: await request(path, query), error: "" };
   } catch (error) {
     if (mine !== loadNumber) return null;
     if (error instanceof TypeError) problem = "The server does not answer. Is spanprof serve still running?";
-    response = { query: String(query), data: null, error: error.message };
+    response = { data: null, error: error.message };
   }
   if (mine !== loadNumber) return null;
   responses[name] = response;
@@ -66,9 +66,10 @@ async function load(parts) {
   const mine = ++loadNumber;
   aborts.abort();
   aborts = new AbortController();
+  const isWhole = !parts;
   // Parts that the last load did not finish are still due.
   parts = new Set(parts ? [...parts, ...pending] : ["services", "types", "labels", "timeline", ...partsOf(state.view || "requests")]);
-  if (parts.has("types")) {
+  if (isWhole) {
     now = Date.now();
     // Responses of another view are neither shown nor current.
     for (const name of Object.keys(responses)) if (name !== "stats" && !parts.has(name)) delete responses[name];
@@ -124,7 +125,7 @@ function finish(ready) {
 }
 
 /** Parts whose results the server completes. */
-const COMPLETED = ["top", "flame", "timeline"];
+const COMPLETED = ["top", "flame"];
 
 /** Path and query of the parts of a view. */
 const QUERIES = {
