@@ -16,6 +16,17 @@ pub(crate) enum SpanOrder {
     Wait,
 }
 
+impl SpanOrder {
+    /// The weight by which rows are ordered.
+    pub fn weight(self, row: &SpanRow, wait: Option<WaitSource>) -> i64 {
+        match self {
+            Self::Cpu => row.weight("cpu"),
+            Self::Alloc => row.weight("alloc_space"),
+            Self::Wait => wait.map_or(0, |wait| wait.weight(row)),
+        }
+    }
+}
+
 /// The types from which the wait of a row is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitSource {

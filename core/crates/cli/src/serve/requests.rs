@@ -45,11 +45,7 @@ pub(super) fn table(
     let mut totals = SpanTotals::new(None);
     let left_out = add_windows(state, filter, [&mut totals]);
     let wait = WaitSource::of(&totals.type_names());
-    let mut table = totals.table(grouping, |row| match sort {
-        SpanOrder::Cpu => row.weight("cpu"),
-        SpanOrder::Alloc => row.weight("alloc_space"),
-        SpanOrder::Wait => wait.map_or(0, |wait| wait.weight(row)),
-    });
+    let mut table = totals.table(grouping, |row| sort.weight(row, wait));
     if let Some(endpoint) = parameter("endpoint") {
         table.rows.retain(|row| row.endpoint == endpoint);
     }
@@ -72,9 +68,10 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
             && filter.span_id.is_none_or(|id| id == row.link.span_id)
     };
     let everything = Filter { span_id: None, trace_id: None, type_name: None, ..filter.clone() };
+    let mut totals = SpanTotals::new(None);
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
-    let left_out = add_windows(state, &everything, by_type.each_mut());
-    let table = by_type[0].table(grouping, |row| row.weight("cpu"));
+    let left_out = add_windows(state, &everything, by_type.iter_mut().chain([&mut totals]));
+    let table = totals.table(grouping, |row| row.weight("cpu"));
     let Some(found) = table.rows.iter().find(|row| own(row)) else {
         return Ok(json!({"found": false, "windows_left_out": left_out}));
     };
@@ -123,7 +120,12 @@ pub(super) fn findings(state: &ServerState, filter: &Filter) -> Value {
     answer
 }
 
-fn add_windows<const N: usize>(state: &ServerState, filter: &Filter, mut totals: [&mut SpanTotals; N]) -> usize {
+fn add_windows<'t>(
+    state: &ServerState,
+    filter: &Filter,
+    totals: impl IntoIterator<Item = &'t mut SpanTotals>,
+) -> usize {
+    let mut totals: Vec<_> = totals.into_iter().collect();
     state.store.for_each_window(filter, |data| {
         let window = filter.apply(data);
         totals.iter_mut().for_each(|totals| totals.add(&window));

@@ -1,8 +1,6 @@
 //! `spanprof spans`: traces, spans and endpoints by CPU time, allocation and wait; one span against the others of its endpoint.
 
-use spanprof_read::query::{
-    span_baseline, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanRow, SpanSubject, SpanTotals,
-};
+use spanprof_read::query::{span_baseline, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTotals};
 
 use super::table::{row_limit, Rows, SortColumn};
 use super::{missing, nothing_passes, read_all, sources, ReadArguments};
@@ -103,17 +101,12 @@ fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<
     let mut totals = SpanTotals::new(given.endpoint_label.clone());
     add_all(&mut totals, sources, filter)?;
     let wait = WaitSource::of(&totals.type_names());
-    let order = |row: &SpanRow| match given.sort {
-        SpanOrder::Cpu => row.weight("cpu"),
-        SpanOrder::Alloc => row.weight("alloc_space"),
-        SpanOrder::Wait => wait.map_or(0, |wait| wait.weight(row)),
-    };
     let grouping = match given.by {
         SpanRows::Span => SpanGrouping::Span,
         SpanRows::Trace => SpanGrouping::Trace,
         SpanRows::Endpoint => SpanGrouping::Endpoint,
     };
-    let table = totals.table(grouping, order);
+    let table = totals.table(grouping, |row| given.sort.weight(row, wait));
     if table.totals.is_empty() {
         return Err(nothing_passes(&given.read.sources.join(", "), sources, filter));
     }

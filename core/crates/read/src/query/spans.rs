@@ -132,7 +132,7 @@ impl SpanTotals {
         Self { endpoint_label, ..Self::default() }
     }
 
-    /// As [`Self::new`]; also sums the functions of each span, of one profile type.
+    /// As [`Self::new`], of one profile type; also sums the functions of each span.
     pub fn with_functions(endpoint_label: Option<String>, type_name: &str, by: Granularity) -> Self {
         let tracked = TrackedFunctions {
             type_name: type_name.to_owned(),
@@ -149,7 +149,10 @@ impl SpanTotals {
         for resource in &data.resources {
             // Endpoint of each label set, with the quality of its label.
             let mut endpoints: HashMap<AttributeSetId, (u32, u8)> = HashMap::new();
-            for profile in resource.profiles.iter().filter(|profile| !profile.is_gauge()) {
+            let is_summed = |name: &str| self.tracked.as_ref().is_none_or(|tracked| tracked.type_name == name);
+            let summed =
+                resource.profiles.iter().filter(|profile| !profile.is_gauge() && is_summed(profile.type_name()));
+            for profile in summed.collect::<Vec<_>>() {
                 self.add_profile(data, resource, profile, &mut endpoints);
             }
         }
@@ -190,9 +193,7 @@ impl SpanTotals {
                 (span.endpoint, span.named_by) = (endpoint, (quality, weight));
             }
         }
-        let Some(tracked) = self.tracked.as_mut().filter(|tracked| tracked.type_name == profile.type_name()) else {
-            return;
-        };
+        let Some(tracked) = self.tracked.as_mut() else { return };
         tracked.has_counts &= has_counts;
         let mut by_link: HashMap<Link, HashMap<usize, Weight>> = HashMap::new();
         let rows = visit_samples(
