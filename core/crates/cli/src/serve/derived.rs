@@ -1,8 +1,9 @@
 //! Trees and tables of the last query results. A zoom, a search or another page of rows computes none again.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use super::locks::lock;
 use super::queries::QueryResult;
 
 /// Cached values of one kind.
@@ -39,14 +40,13 @@ impl<T> DerivedCache<T> {
         has_native: bool,
         derive: impl FnOnce() -> T,
     ) -> Arc<T> {
-        let lock = || self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |value: &DerivedValue<T>| {
             std::ptr::eq(value.result.as_ptr(), Arc::as_ptr(result))
                 && value.type_name.as_deref() == type_name
                 && value.has_native == has_native
         };
         let cached = {
-            let mut values = lock();
+            let mut values = lock(&self.values);
             let at = values.iter().position(is_same);
             at.and_then(|at| values.remove(at))
         };
@@ -57,7 +57,7 @@ impl<T> DerivedCache<T> {
             DerivedValue { result: Arc::downgrade(result), type_name, has_native, value, bytes }
         });
         let value = newest.value.clone();
-        let mut values = lock();
+        let mut values = lock(&self.values);
         values.push_front(newest);
         let (mut count, mut total) = (0, 0);
         values.retain(|value| {

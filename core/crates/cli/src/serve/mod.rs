@@ -154,22 +154,8 @@ impl Server {
             indexing.store.index(|line| indexing.report(&line));
         });
         let _ = tokio::time::timeout(INDEX_WAIT, index).await;
-        let retained = state.clone();
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(RETENTION_INTERVAL).await;
-                let state = retained.clone();
-                let _ = tokio::task::spawn_blocking(move || state.store.retain(store::unix_ms())).await;
-            }
-        });
-        let rolled_up = state.clone();
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(ROLLUP_INTERVAL).await;
-                let state = rolled_up.clone();
-                let _ = tokio::task::spawn_blocking(move || state.store.build_rollups(store::unix_ms())).await;
-            }
-        });
+        tokio::spawn(repeat(state.clone(), RETENTION_INTERVAL, |state| state.store.retain(store::unix_ms())));
+        tokio::spawn(repeat(state.clone(), ROLLUP_INTERVAL, |state| state.store.build_rollups(store::unix_ms())));
         let completed = state.clone();
         tokio::spawn(async move {
             loop {
@@ -192,6 +178,15 @@ impl Server {
         // Requests in progress finish or are aborted with their connections; slightly longer than [`connection`]'s close deadline.
         let _ = tokio::time::timeout(Duration::from_millis(2500), state.connection_slots.all_free()).await;
         Ok(())
+    }
+}
+
+/// Does `work` on a blocking thread, each time an interval after the last one ended.
+async fn repeat(state: Arc<ServerState>, interval: Duration, work: fn(&ServerState)) {
+    loop {
+        tokio::time::sleep(interval).await;
+        let state = state.clone();
+        let _ = tokio::task::spawn_blocking(move || work(&state)).await;
     }
 }
 

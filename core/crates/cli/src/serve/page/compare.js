@@ -32,7 +32,7 @@ function comparisonQuery() {
 }
 
 function Compare() {
-  return h("section", { ...paneAttributes("compare", "compare"), class: paneClass("compare", "") }, h(CompareForm), h(ChangeTable), h(DiffFlamePane));
+  return h("section", { ...paneAttributes("compare", "compare", "") }, h(CompareForm), h(ChangeTable), h(DiffFlamePane));
 }
 
 function CompareForm() {

@@ -10,46 +10,45 @@ function partsOfSearch(parts) {
   return responses.flame?.data?.tree.elided?.some((weight) => weight > 0) ? [...parts, "flame"] : parts;
 }
 
-class FlamePane extends Component {
+/** A graph on the response of `part`. Subclasses create and draw it. */
+class GraphPane extends Component {
   componentDidMount() {
-    this.graph = new Flamegraph(this.host);
-    this.graph.onzoom = (path, isElided) => change({ zoom: path.join(".") }, { loads: isElided ? ["flame"] : [] });
+    this.graph = this.create();
     this.update();
   }
   componentDidUpdate() { this.update(); }
   update() {
-    const { data } = responses.flame || {};
-    if (data && data !== this.drawn) {
-      this.drawn = data;
-      this.graph.show(data.tree, { path: state.zoom ? state.zoom.split(".") : [] });
-    }
+    const { data } = responses[this.part] || {};
+    if (data && data !== this.drawn) this.draw((this.drawn = data));
     if (this.marked !== markedText()) this.graph.search((this.marked = markedText()));
   }
+  host() { return h(Host, { set: (host) => { this.element = host; } }); }
+}
+
+class FlamePane extends GraphPane {
+  part = "flame";
+  create() {
+    const graph = new Flamegraph(this.element);
+    graph.onzoom = (path, isElided) => change({ zoom: path.join(".") }, { loads: isElided ? ["flame"] : [] });
+    return graph;
+  }
+  draw({ tree }) { this.graph.show(tree, { path: state.zoom ? state.zoom.split(".") : [] }); }
   render() {
     const { error } = responses.flame || {};
-    return h("section", { ...paneAttributes("flame", "flame"), class: paneClass("flame", "pane"), "aria-label": "Flame graph" },
-      error && h(PaneError, { error }), h(Host, { set: (host) => { this.host = host; } }));
+    return h("section", { ...paneAttributes("flame", "flame"), "aria-label": "Flame graph" }, error && h(PaneError, { error }), this.host());
   }
 }
 
-class DiffFlamePane extends Component {
-  componentDidMount() {
-    this.graph = new DiffFlamegraph(this.host);
-    this.update();
-  }
-  componentDidUpdate() { this.update(); }
+class DiffFlamePane extends GraphPane {
+  part = "compare";
+  create() { return new DiffFlamegraph(this.element); }
+  draw(data) { this.graph.show(data.tree, [data.baseline_total, data.comparison_total]); }
   update() {
-    const { data } = responses.compare || {};
-    if (data && data !== this.drawn) {
-      this.drawn = data;
-      this.graph.show(data.tree, [data.baseline_total, data.comparison_total]);
-    }
+    super.update();
     this.graph.showAll(state.allChanges);
-    if (this.marked !== markedText()) this.graph.search((this.marked = markedText()));
   }
   render() {
-    return h("section", { id: "compare-flame", class: paneClass("compare", "pane"), "aria-label": "Flame graph of the comparison" },
-      h(Host, { set: (host) => { this.host = host; } }));
+    return h("section", { id: "compare-flame", class: paneClass("compare", "pane"), "aria-label": "Flame graph of the comparison" }, this.host());
   }
 }
 

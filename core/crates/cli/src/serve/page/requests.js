@@ -20,7 +20,7 @@ const isOneRequest = () => Boolean(state.span || state.trace);
 function Requests() {
   if (isOneRequest()) return [h(OneRequest), h(FlamePane)];
   const { data, error } = responses.requests || {};
-  const attributes = { ...paneAttributes("requests", "requests"), class: paneClass("requests", "pane") };
+  const attributes = paneAttributes("requests", "requests");
   if (!data) return h("section", attributes, error && h(PaneError, { error }));
   const isSpans = data.by === "span";
   const has = (type) => Object.hasOwn(data.types, type);
@@ -54,7 +54,7 @@ function Requests() {
 /** The findings of `spanprof explain`. */
 function Findings() {
   const { data, error } = responses.explain || {};
-  const attributes = { ...paneAttributes("findings", "explain"), class: paneClass("explain", "pane") };
+  const attributes = paneAttributes("findings", "explain");
   if (!data) return h("section", attributes, error && h(PaneError, { error }));
   const items = data.findings.map((finding) => h("li", { class: finding.severity },
     h("h3", {}, finding.function ? h("button", { type: "button", class: "link", title: "Show it in the flame graph",
@@ -76,7 +76,7 @@ function Crumbs({ endpoint, rest }) {
 /** One span, or all spans of a trace: where its time went, and what differs from the others of its endpoint. */
 function OneRequest() {
   const { data, error } = responses.request || {};
-  const attributes = { ...paneAttributes("request", "request"), class: paneClass("request", "pane"), "aria-label": "One request" };
+  const attributes = { ...paneAttributes("request", "request"), "aria-label": "One request" };
   if (!data) return h("section", attributes, error && h(PaneError, { error }));
   const subject = state.span ? "span " + state.span : "trace " + state.trace;
   if (!data.found) return h("section", attributes, h(Crumbs, { endpoint: state.endpoint, rest: subject }),

@@ -33,7 +33,7 @@ const BESIDE_WORDS = {
 };
 function TopTable() {
   const { data, error } = responses.top || {};
-  const attributes = { ...paneAttributes("top", "top"), class: paneClass("top", "pane") };
+  const attributes = paneAttributes("top", "top");
   if (!data) return h("section", attributes, error && h(PaneError, { error }));
   const { beside } = data;
   const word = (type, text) => (beside ? BESIDE_WORDS[type] + ", " + text.toLowerCase() : text);

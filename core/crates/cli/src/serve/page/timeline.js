@@ -2,7 +2,7 @@
 
 function Timeline() {
   const { data, error } = responses.timeline || {};
-  const attributes = paneAttributes("timeline", "timeline");
+  const attributes = paneAttributes("timeline", "timeline", "timeline");
   if (error) return h("section", { ...attributes, "aria-label": "Weight over time" }, h(PaneError, { error }));
   if (!data) return h("section", { ...attributes, "aria-label": "Weight over time" });
   const highest = Math.max(1, ...data.totals);
