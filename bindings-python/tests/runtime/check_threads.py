@@ -4,6 +4,7 @@ import collections
 import contextvars
 import os
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -14,10 +15,12 @@ from native_testing import runtime, stack_of, variable, without_columns
 
 #: Timeout of a wait, far above its duration on any machine.
 TIMEOUT_S = 30
-#: Stacks of running threads to check, and the time limit. The number depends on how often the thread is preempted, which is
-#: rare on an idle processor. Before callers had to have the same instruction in all reads, 1 of 20,000 was torn.
+#: Stacks of running threads to check, and the time limit. Before callers had to have the same instruction in all reads, 1 of
+#: 20,000 was torn.
 TARGET_STACKS, MIN_STACKS = 20_000, 500
 MAX_CHECK_S = 8
+#: A process that is always busy on the processor of its argument.
+BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
 class WaitingThread:
@@ -187,8 +190,20 @@ class Threads(unittest.TestCase):
         self.check_running(scope["root"], lambda: scope.update(stopping=True), successors, threads=1)
 
     def check_running(self, root, stop, successors, threads):
-        """Walks running threads until there are enough stacks: each pair of caller and callee must be possible."""
-        running = [threading.Thread(target=contextvars.Context().run, args=(root,)) for _ in range(threads)]
+        """Walks running threads until there are enough stacks: each pair of caller and callee must be possible.
+
+        A stack is complete if the thread does not move during the walk. The threads share a processor with a busy process so
+        that they are often preempted, on an idle machine too, and not always by the walk.
+        """
+        processor = min(os.sched_getaffinity(0))
+
+        def run_beside_busy_process():
+            os.sched_setaffinity(0, {processor})
+            root()
+
+        busy = subprocess.Popen([sys.executable, "-c", BUSY, str(processor)])
+        contexts = [contextvars.Context() for _ in range(threads)]
+        running = [threading.Thread(target=context.run, args=(run_beside_busy_process,)) for context in contexts]
         for thread in running:
             thread.start()
         walked, torn, outcomes = 0, collections.Counter(), collections.Counter()
@@ -222,6 +237,8 @@ class Threads(unittest.TestCase):
             sys.setswitchinterval(before)
             for thread in running:
                 thread.join()
+            busy.kill()
+            busy.wait()
         if "SPANPROF_SHOW" in os.environ:
             print(threads, "threads", dict(outcomes), dict(torn))
         self.assertEqual(torn, {}, outcomes)
