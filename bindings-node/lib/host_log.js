@@ -1,6 +1,10 @@
 'use strict';
-// Writes the profiler's log lines: warnings as process warnings, others to the program's logger, if any. Not here: the text of
-// the lines (native core). An exception of the logger loses only that line.
+// Writes the profiler's log lines to the program's logger; without one, warnings as process warnings, and the outcome of a run
+// of the main thread on standard error. Not here: the text of the lines (native core). An exception of the logger loses only
+// that line.
+
+const fs = require('node:fs');
+const { isMainThread } = require('node:worker_threads');
 
 const { native } = require('./native.js');
 
@@ -8,6 +12,9 @@ const { native } = require('./native.js');
 
 /** A window's line is queued after its encoding and delivery. */
 const DELIVERY_MS = 1_500;
+/** The line at the end of each run with a destination. Without one, the program takes the profiles itself. */
+const isOutcome = (/** @type {string} */ line) => line.startsWith('spanprof: stopped') && !line.endsWith('no destination');
+const STANDARD_ERROR = 2;
 
 /** @type {Logger | undefined} */
 let logger;
@@ -29,11 +36,11 @@ function setLogger(newLogger) {
  */
 function log(level, line) {
   try {
-    if (level !== 'warning') logger?.info?.(line);
-    else if (logger !== undefined) logger.warn?.(line);
-    else warn(line);
+    if (logger !== undefined) (level === 'warning' ? logger.warn : logger.info)?.call(logger, line);
+    else if (level === 'warning') warn(line);
+    else if (isMainThread && isOutcome(line)) fs.writeSync(STANDARD_ERROR, `${line}\n`);
   } catch {
-    // An exception of the program's logger is ignored.
+    // An exception of the program's logger is ignored, and so is a closed standard error.
   }
 }
 

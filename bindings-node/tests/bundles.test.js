@@ -44,12 +44,15 @@ function source(t) {
   return folder;
 }
 
+/** Standard error without the line at the end of a run. */
+const withoutOutcome = (stderr) => stderr.replace(/^spanprof: stopped after [^\n]*\n/gm, '');
+
 /** Runs a bundle; returns its output and its warnings. */
 function run(folder, ...flags) {
   const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: path.join(folder, 'out'), SPANPROF_STOP_TIMEOUT: '60' };
   const done = spawnSync(process.execPath, [...flags, path.join(folder, 'bundle', 'program.js')], { cwd: folder, env, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
-  return { output: JSON.parse(done.stdout), warnings: done.stderr };
+  return { output: JSON.parse(done.stdout), warnings: withoutOutcome(done.stderr) };
 }
 
 const BUNDLERS = {

@@ -1,5 +1,5 @@
 'use strict';
-// Every run, however short, reports its outcome at exit: a warning when nothing was delivered, otherwise no output.
+// Every run, however short, reports its outcome at exit: a warning when nothing was delivered, otherwise a line on standard error.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -48,8 +48,23 @@ test('a warning of start survives an immediate exit', (t) => {
   assert.match(stderr, /unknown key `servicename`/);
 });
 
-test('output writes a flame graph at exit, without a receiver and without a message', (t) => {
+test('output writes a flame graph at exit, without a receiver, and one line names it', (t) => {
   const { stderr, folder } = run(t, `spanprof.start(); ${BURN}`, { SPANPROF_OUTPUT: 'flame.html' });
+  assert.match(stderr, /^spanprof: stopped after [^\n]*flame\.html[^\n]*\n$/);
+  assert.match(fs.readFileSync(path.join(folder, 'flame.html'), 'utf8'), /burn/);
+});
+
+test('the outcome goes to the logger of the program, and an empty logger discards it', (t) => {
+  const output = { SPANPROF_OUTPUT: 'flame.html' };
+  const logger = 'spanprof.setLogger({ info: (line) => console.log(`logged ${line}`) });';
+  const { stdout, stderr } = run(t, `${logger} spanprof.start(); ${BURN}`, output);
+  assert.match(stdout, /logged spanprof: stopped after/);
   assert.equal(stderr, '');
+  assert.equal(run(t, `spanprof.setLogger({}); spanprof.start(); ${BURN}`, output).stderr, '');
+});
+
+test('a closed standard error changes neither the program nor its exit code', (t) => {
+  const { status, folder } = run(t, `require('node:fs').closeSync(2); spanprof.start(); ${BURN} process.exitCode = 3;`, { SPANPROF_OUTPUT: 'flame.html' });
+  assert.equal(status, 3);
   assert.match(fs.readFileSync(path.join(folder, 'flame.html'), 'utf8'), /burn/);
 });

@@ -5,6 +5,9 @@ Not here: the messages (native core). A logger that raises loses the line, with 
 ``logging`` is never imported here. If a process forks while another thread imports a module, that module's lock stays held in
 the child, which then deadlocks on it (CPython's importlib/_bootstrap.py, ``_ModuleLock``). Where the program has not imported
 ``logging``, there are no handlers, and a warning goes to standard error, as ``logging.lastResort`` would write it.
+
+The line at the end of a run goes to standard error if the program's logging neither shows it nor has a level or a handler for
+the logger.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ from .native import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
-    from typing import Callable
+    from typing import Any, Callable
 
-#: ``logging.WARNING``.
-_WARNING = 30
-#: Id of the process that prints its outcome: that of ``spanprof run``, so that forked children print none.
+#: ``logging.INFO`` and ``logging.WARNING``.
+_INFO, _WARNING = 20, 30
+#: Id of the process that prints its outcome: that of the call of ``start``, so that forked and spawned children print none.
 _prints_outcome: int | None = None
+#: Whether the outcome is printed whatever the program's logging does.
+_is_run = False
 #: The process whose fork hooks have run, that is: whose ``threading`` can start threads.
 _process = os.getpid()
 #: Number of running native calls that log their lines themselves.
@@ -33,9 +38,21 @@ _logging_calls = 0
 
 
 def print_outcome() -> None:
-    """Prints the line at the end of the run on standard error, independently of the program's logging."""
+    """Prints the line at the end of this process's runs on standard error, unless the program's logging decides."""
     global _prints_outcome
     _prints_outcome = os.getpid()
+
+
+def print_outcome_of_run() -> None:
+    """For ``spanprof run``: prints the line independently of the program's logging."""
+    global _is_run
+    _is_run = True
+
+
+def _decides(logging: Any) -> bool:
+    """Whether the program's logging shows information of the profiler, or has a level or a handler for it."""
+    logger = logging.getLogger("spanprof")
+    return bool(logger.level or logger.handlers) or (logger.isEnabledFor(_INFO) and logger.hasHandlers())
 
 
 def log_queued_lines() -> None:
@@ -45,11 +62,13 @@ def log_queued_lines() -> None:
         if line is None:
             return
         try:
-            if _prints_outcome == os.getpid() and line[1].startswith(native.outcome_prefix):
-                print(line[1], file=sys.__stderr__, flush=True)
-                continue
             logging = imports.loaded("logging")
-            if logging is not None:
+            is_outcome = _prints_outcome == os.getpid() and line[1].startswith(native.outcome_prefix)
+            # Without a destination, the program takes the profiles itself.
+            is_shown = line[0] < _WARNING and not line[1].endswith("no destination") and (logging is None or not _decides(logging))
+            if is_outcome and (_is_run or is_shown):
+                print(line[1], file=sys.__stderr__, flush=True)
+            elif logging is not None:
                 logging.getLogger("spanprof").log(line[0], "%s", line[1])
             elif line[0] >= _WARNING:
                 sys.stderr.write(f"{line[1]}\n")

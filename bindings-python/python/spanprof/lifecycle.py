@@ -28,6 +28,7 @@ def start(**config: Unpack[PyroscopeOptions]) -> bool:
     changes nothing. Raises :class:`SpanprofError` for an invalid configuration or an interpreter that cannot be profiled. An
     exception of a signal handler passes unchanged. After an exception the profiler does not run, unless it ran before.
     """
+    host_log.print_outcome()
     return _start(translated(dict(config)))
 
 

@@ -3,12 +3,13 @@
     spanprof run [-o FILE] [--KEY=VALUE ...] app.py [ARGUMENTS ...]
     spanprof run [-o FILE] [--KEY=VALUE ...] -m module [ARGUMENTS ...]
 
-The keys are those of the configuration, with ``-`` or ``_``; ``-o`` is ``--output``. One line on standard error reports the
+``--open`` shows the file of ``-o`` in a browser at the end. The keys are those of the configuration, with ``-`` or ``_``; ``-o`` is ``--output``. One line on standard error reports the
 outcome. Not here: the keys (native core).
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import io
 import os
@@ -25,7 +26,7 @@ usage: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|- [ARGUMENTS ...]
        spanprof run [-o FILE] [--KEY=VALUE ...] -m MODULE [ARGUMENTS ...]
 
 Runs a Python program and profiles it. -o FILE (--output) writes a flame graph (.html), pprof (.pb.gz) or folded stacks
-(.folded) at the end; without it profiles go to a receiver (--endpoint). Keys (also as SPANPROF_* variables):
+(.folded) at the end; without it profiles go to a receiver (--endpoint). --open shows the file in a browser. Keys (also as SPANPROF_* variables):
 """
 
 
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     """Runs the program that the arguments name; returns the exit code if the program does not end the process itself."""
     config: dict[str, Any] = {}
     rest = list(arguments)
+    opens = False
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m"):
         option = rest.pop(0)
         if option in ("-h", "--help"):
@@ -45,6 +47,9 @@ def main(arguments: list[str]) -> int:
                 return _refuse("`-o` needs a file: `-o flame.html`")
             config["output"] = option[2:] or rest.pop(0)
             continue
+        if option == "--open":
+            opens = True
+            continue
         key, equals, value = option[2:].partition("=")
         if not option.startswith("--") or not key:
             return _refuse(f"unknown option `{option}`")
@@ -53,6 +58,11 @@ def main(arguments: list[str]) -> int:
         config[key.replace("-", "_")] = value
     if not rest or rest == ["-m"]:
         return _refuse("no program was named")
+    if opens:
+        if not str(config.get("output", "")).endswith((".html", ".svg")):
+            return _refuse("`--open` needs `-o flame.html`: a browser shows HTML and SVG")
+        # Before the profiler's own function, which therefore writes the file first.
+        atexit.register(_open, os.path.abspath(config["output"]), os.getpid())
 
     if rest[0] == "-m":
         sys.argv = [rest[1], *rest[2:]]
@@ -81,13 +91,26 @@ def _start(config: dict[str, Any]) -> None:
     from . import host_log, lifecycle
     from .errors import SpanprofError
 
-    host_log.print_outcome()
+    host_log.print_outcome_of_run()
     try:
         reason = "" if lifecycle.start(**config) else _disabled_reason()
     except SpanprofError as error:
         reason = str(error)
     if reason:
         print(f"spanprof run: not profiled: {reason}", file=sys.stderr)
+
+
+def _open(path: str, process: int) -> None:
+    if os.getpid() != process or not os.path.exists(path):
+        return
+    import pathlib
+    import webbrowser
+
+    address = pathlib.Path(path).as_uri()
+    # Without a display, a browser of the terminal would take it from the program that comes next.
+    has_display = sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if not (has_display and webbrowser.open(address)):
+        print(f"spanprof run: no browser was found; open {address}", file=sys.stderr)
 
 
 def _disabled_reason() -> str:

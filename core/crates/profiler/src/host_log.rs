@@ -1,5 +1,6 @@
 //! The profiler's log lines, passed to the host's logger. Never called from a signal handler or with a lock of the engine
-//! held. Until a callback is set, warnings go to standard error, so that a program without a logger reports losses.
+//! held. Until a callback is set, warnings and the outcome of a run with a destination go to standard error, so that a program
+//! without a logger reports losses, and what became of its profiles.
 
 use arc_swap::ArcSwapOption;
 use std::io::Write;
@@ -8,6 +9,9 @@ use std::sync::Arc;
 
 /// Beginning of the outcome line at the end of each run.
 pub const OUTCOME_PREFIX: &str = "spanprof: stopped";
+
+/// End of the outcome line of a run whose profiles the program takes itself.
+pub const NO_DESTINATION: &str = "no destination";
 
 /// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,16 +55,29 @@ pub fn take_panic() -> Option<String> {
 pub fn log(level: LogLevel, line: &str) {
     if let Some(callback) = CALLBACK.load_full() {
         callback(level, line);
-    } else if level == LogLevel::Warning && !IS_CALLBACK_SET.load(Ordering::Acquire) {
+    } else if is_printed(level, line) && !IS_CALLBACK_SET.load(Ordering::Acquire) {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
+}
+
+/// Whether a line is printed without a callback.
+fn is_printed(level: LogLevel, line: &str) -> bool {
+    level == LogLevel::Warning || (line.starts_with(OUTCOME_PREFIX) && !line.ends_with(NO_DESTINATION))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use spanprof_os::testing::in_child;
+
+    #[test]
+    fn without_a_callback_warnings_and_the_outcome_are_printed() {
+        assert!(is_printed(LogLevel::Warning, "spanprof: 3 samples lost"));
+        assert!(is_printed(LogLevel::Info, "spanprof: stopped after 1.2 s: 118 samples"));
+        assert!(!is_printed(LogLevel::Info, "spanprof: stopped after 1.2 s: 118 samples; no destination"));
+        assert!(!is_printed(LogLevel::Info, "spanprof: first window: 118 samples"));
+    }
 
     #[test]
     fn a_panic_is_kept_as_one_line_and_taken_once() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::delivery_log::{counted, lost, reason};
 use super::health;
-use crate::host_log::{log, LogLevel, OUTCOME_PREFIX};
+use crate::host_log::{log, LogLevel, NO_DESTINATION, OUTCOME_PREFIX};
 use crate::session::Session;
 use spanprof_export::DestinationStats;
 
@@ -105,7 +105,7 @@ impl RunOutcome {
                 level = LogLevel::Warning;
                 parts.push(problem.clone());
             }
-            None if self.destinations.is_empty() => parts.push("no destination".to_owned()),
+            None if self.destinations.is_empty() => parts.push(NO_DESTINATION.to_owned()),
             None => {}
         }
         if self.is_default_receiver && self.destinations.iter().any(|it| it.enqueued > 0 && it.sent == 0) {
