@@ -1,6 +1,6 @@
 """A small shop: a FastAPI service under the OpenTelemetry SDK, profiled by spanprof.
 
-The profiler needs two lines: the import and `start()`. OpenTelemetry's FastAPI instrumentation traces the requests, and every
+The profiler needs the import, `start()`, and the middleware for routes. OpenTelemetry's FastAPI instrumentation traces the requests, and every
 sample is linked to the active span. OTEL_* variables select the destination.
 """
 
@@ -15,11 +15,14 @@ from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 
 import spanprof
+import spanprof.asgi
 
 spanprof.start()
 
 trace.set_tracer_provider(TracerProvider())
 app = FastAPI()
+# Samples of a request carry its method and its route.
+app.add_middleware(spanprof.asgi.Middleware)
 FastAPIInstrumentor.instrument_app(app, excluded_urls="health,profiler")
 
 CATALOGUE = {number: {"name": f"article {number}", "price": number * 17 % 90 + 1} for number in range(400)}

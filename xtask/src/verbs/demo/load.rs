@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// A completed request.
 pub struct SlowRequest {
     /// Path and query.
-    pub path: &'static str,
+    pub path: String,
     /// Its trace, in hexadecimal digits.
     pub trace_id: String,
     /// Time until the response was complete.
@@ -51,12 +51,12 @@ impl Load {
         Self { port, state, clients }
     }
 
-    /// Sends one request with enough CPU time for a profile of its own.
-    pub fn one_slow_request(&self) -> StepResult<SlowRequest> {
-        let path = "/report?rows=60000";
+    /// Sends one request whose report has `rows`, hundreds of times those of the other requests.
+    pub fn slow_request(&self, rows: u64) -> StepResult<SlowRequest> {
+        let path = format!("/report?rows={rows}");
         let trace_id = format!("{:016x}{:016x}", random(), random());
         let begun = Instant::now();
-        match request(self.port, path, &trace_id) {
+        match request(self.port, &path, &trace_id) {
             Ok(200) => Ok(SlowRequest { path, trace_id, took: begun.elapsed() }),
             other => Err(StepFailure::new("one slow request", format!("the service returned {other:?}"))),
         }

@@ -8,7 +8,7 @@ mod services;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -20,15 +20,15 @@ use crate::{http, progress, scratch, workspace};
 ///
 /// Builds the command line and the packages, optimized (output: target/demo-build.log), starts `spanprof
 /// serve` (ports 4317 and 4318 where free) and services of examples/ under the OpenTelemetry SDK, drives load with trace
-/// context, and prints for each its own top functions, the share of samples linked to spans, the profile of one slow
-/// request and the profiler's own cost; then a memory leak of a Python program, and the page's address.
+/// context, and after a warm-up prints for each its own top functions, the share of samples linked to spans, the profile
+/// of one slow request and the profiler's own cost; then a memory leak of a Python program, and the page's addresses.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct DemoArguments {
     /// without it one of each language with installed tools
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     service: Vec<Example>,
-    /// ends after N seconds of load, with a non-zero status if any of these is missing; until Ctrl-C by default
+    /// ends after N seconds of load behind the warm-up, with a non-zero status if any of these is missing; until Ctrl-C by default
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
 }
@@ -41,8 +41,18 @@ pub fn run(given: &DemoArguments) -> StepResult {
     show(&examples, given.seconds, &Ports::usual()?, Packages::Optimized)
 }
 
-/// Load before the first query without `--seconds`.
-const DEFAULT_LOAD_SECONDS: u64 = 6;
+/// Load before the measured range: the start of the services and the first compilations are not in the report.
+const WARM_UP: Duration = Duration::from_secs(5);
+/// Length of the measured range without `--seconds`.
+const DEFAULT_LOAD_SECONDS: u64 = 10;
+/// Length of a window of the services.
+const UPLOAD_INTERVAL: Duration = Duration::from_secs(2);
+/// CPU time of the slow request, so that its profile has 50 samples at the default rate of 100 per second.
+const SLOW_CPU_NS: f64 = 0.5e9;
+/// Rows of the first attempt at it: half of this time in Python.
+const SLOW_ROWS: u64 = 60_000;
+/// Attempts at it, each with more rows.
+const SLOW_ATTEMPTS: u32 = 4;
 
 /// Ports of `spanprof serve`.
 pub struct Ports {
@@ -97,7 +107,7 @@ impl DemoServer {
 struct LoadedService {
     example: Example,
     port: u16,
-    /// Statistics of its profiler before the load.
+    /// Statistics of its profiler at the begin of the measured range.
     before: Value,
     load: load::Load,
     running: Running,
@@ -124,26 +134,28 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
         started.push((*example, running, port));
     }
     println!("built and started in {} s; the load begins", began.elapsed().as_secs());
+    let loads: Vec<_> = started.iter().map(|(_, _, port)| load::Load::start(*port)).collect();
+    std::thread::sleep(WARM_UP);
+    let from_ms = unix_ms();
     let mut services = Vec::new();
-    for (example, running, port) in started {
-        services.push(LoadedService {
-            example,
-            port,
-            before: own_stats(port)?,
-            load: load::Load::start(port),
-            running,
-        });
+    for ((example, running, port), load) in started.into_iter().zip(loads) {
+        services.push(LoadedService { example, port, before: own_stats(port)?, load, running });
     }
     std::thread::sleep(Duration::from_secs(seconds.unwrap_or(DEFAULT_LOAD_SECONDS)));
+    let mut slow_requests = Vec::new();
     for service in &services {
         println!("\n══ {}", service.example.service_name());
-        service.show(&command, &server)?;
+        slow_requests.push(service.show(&command, &server, from_ms)?);
     }
     if let Some(program) = programs.iter().find(|program| program.example() == Example::FastApi) {
         leak::show(&command, program.executable())?;
     }
     check_page(&server)?;
-    println!("\nflame graphs of all services: {}", server.page);
+    println!("\none slow request, beside the others of its endpoint:");
+    for (service, slow) in services.iter().zip(&slow_requests) {
+        println!("  {:<18} {}?trace_id={}", service.example.service_name(), server.page, slow.trace_id);
+    }
+    println!("all services: {}", server.page);
     if seconds.is_none() {
         println!("The load continues. Press Ctrl-C to end the demo.");
         wait_for_interrupt(services)?;
@@ -158,11 +170,11 @@ fn emptied_log() -> StepResult<PathBuf> {
 }
 
 impl LoadedService {
-    fn show(&self, command: &Path, server: &DemoServer) -> StepResult {
-        let slow = self.load.one_slow_request()?;
+    fn show(&self, command: &Path, server: &DemoServer, from_ms: u128) -> StepResult<SlowRequest> {
         let address = format!("http://127.0.0.1:{}", server.http_port);
-        let query = ProfileQuery { command: command.to_owned(), example: self.example, address };
-        query.wait_for(&["--trace-id", &slow.trace_id])?;
+        let query =
+            ProfileQuery { command: command.to_owned(), example: self.example, address, from: from_ms.to_string() };
+        let slow = self.slow_request(&query)?;
         let stats = own_stats(self.port)?;
         query.own_functions()?;
         query.print("most expensive functions, with libraries and the runtime", &["-n", "8"])?;
@@ -176,8 +188,28 @@ impl LoadedService {
                 "requests failed; the profiler must not change the responses of the service",
             ));
         }
-        Ok(())
+        Ok(slow)
     }
+
+    /// A request with enough samples for a profile of its own, however fast the language and the machine are.
+    fn slow_request(&self, query: &ProfileQuery) -> StepResult<SlowRequest> {
+        let mut rows = SLOW_ROWS;
+        for _ in 1..SLOW_ATTEMPTS {
+            let slow = self.load.slow_request(rows)?;
+            let cpu_ns = query.wait_for(&["--trace-id", &slow.trace_id])?;
+            if cpu_ns >= SLOW_CPU_NS {
+                return Ok(slow);
+            }
+            rows = (rows as f64 * (1.2 * SLOW_CPU_NS / cpu_ns).clamp(1.5, 20.0)) as u64;
+        }
+        let slow = self.load.slow_request(rows)?;
+        query.wait_for(&["--trace-id", &slow.trace_id])?;
+        Ok(slow)
+    }
+}
+
+fn unix_ms() -> u128 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
 /// Statistics of the service's profiler.
@@ -212,13 +244,13 @@ fn print_own_cost(stats: &Value) -> StepResult {
     Ok(())
 }
 
-/// Share of the samples since the load began; the start of the service is no request.
+/// Share of the samples since the warm-up.
 fn print_linked_share(example: Example, before: &Value, stats: &Value) -> StepResult {
     let since = |name: &str| stats[name].as_f64().unwrap_or_default() - before[name].as_f64().unwrap_or_default();
     let (linked, all) = (since("samples.linked"), since("samples.cpu"));
     let share = linked / all.max(1.0);
     println!("\n── samples linked to spans: {:.1} % of {all}", share * 100.0);
-    println!("the others ran outside requests: compiler, garbage collector, event loop, start-up");
+    println!("the others ran outside requests: compiler, garbage collector, event loop");
     if share < example.least_linked_share() {
         let message = format!("expected at least {:.0} %", example.least_linked_share() * 100.0);
         return Err(StepFailure::new("link to spans", message));
@@ -238,6 +270,8 @@ struct ProfileQuery {
     command: PathBuf,
     example: Example,
     address: String,
+    /// Begin of the range, in Unix milliseconds.
+    from: String,
 }
 
 impl ProfileQuery {
@@ -246,7 +280,7 @@ impl ProfileQuery {
         command
             .arg("top")
             .arg(&self.address)
-            .args(["--service", &self.example.service_name(), "--type", "cpu"])
+            .args(["--service", &self.example.service_name(), "--type", "cpu", "--from", &self.from])
             .args(words);
         command
     }
@@ -256,11 +290,14 @@ impl ProfileQuery {
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    fn wait_for(&self, words: &[&str]) -> StepResult {
+    /// Waits until the samples of a completed request are received; their sum. It may be in two windows.
+    fn wait_for(&self, words: &[&str]) -> StepResult<f64> {
+        std::thread::sleep(UPLOAD_INTERVAL);
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
-            if self.json(words).is_some_and(|table| table["total"].as_i64() > Some(0)) {
-                return Ok(());
+            match self.json(words).and_then(|table| table["total"].as_f64()) {
+                Some(total) if total > 0.0 => return Ok(total),
+                _ => {}
             }
             std::thread::sleep(Duration::from_millis(250));
         }
@@ -321,7 +358,7 @@ impl ProfileQuery {
             slow.trace_id
         );
         println!(
-            "{:.0} ms on the CPU, {:.0} % of it in {report} and its callees; {:.0} ms waiting",
+            "{:.0} ms on the CPU, {:.0} % of it in {report} and its callees; {:.0} ms not on a CPU",
             cpu_ns / 1e6,
             100.0 * report_ns / cpu_ns,
             (took_ns - cpu_ns).max(0.0) / 1e6

@@ -233,7 +233,7 @@ impl ServiceProgram {
             .env("PORT", &text)
             .env("OTEL_SERVICE_NAME", &name)
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", server.http_port))
-            .env("SPANPROF_UPLOAD_INTERVAL", "2")
+            .env("SPANPROF_UPLOAD_INTERVAL", super::UPLOAD_INTERVAL.as_secs().to_string())
             .env("SPANPROF_HEAP_AGE", "true")
             .in_directory(&self.inside)
             .start(&directory.join(format!("{name}.log")))?;
