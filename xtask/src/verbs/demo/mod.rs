@@ -307,22 +307,17 @@ impl ProfileQuery {
         ))
     }
 
-    /// Functions of the service, callees included, so that time in libraries is attributed to their callers.
+    /// Functions of the service, charged with the libraries and the runtime that they call.
     fn own_functions(&self) -> StepResult {
         const SHOWN: usize = 6;
-        println!("\n── functions of the service, with the CPU time of their callees");
-        let table = self.json(&["-n", "0"]).unwrap_or_default();
+        println!("\n── functions of the service, with the CPU time of the libraries and the runtime that they call");
+        let table = self.json(&["-n", "0", "--sort", "own"]).unwrap_or_default();
         let total = table["total"].as_f64().unwrap_or_default().max(1.0);
         let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
-        let mut own: Vec<_> = table["rows"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|row| self.example.is_own(&text(row, "function"), &text(row, "file")))
-            .map(|row| (row["cum"].as_f64().unwrap_or_default(), text(row, "function"), text(row, "file")))
-            .collect();
-        own.sort_by(|left, right| right.0.total_cmp(&left.0));
-        for (ns, function, file) in own.iter().take(SHOWN) {
+        let rows = table["rows"].as_array().into_iter().flatten();
+        let own = rows.map(|row| (row["own"].as_f64().unwrap_or_default(), text(row, "function"), text(row, "file")));
+        let own: Vec<_> = own.take(SHOWN).filter(|(ns, ..)| *ns > 0.0).collect();
+        for (ns, function, file) in &own {
             let file = file.rsplit('/').next().unwrap_or_default();
             println!("{:>7.2} s {:>5.1} %  {function}  {file}", ns / 1e9, 100.0 * ns / total);
         }
@@ -363,7 +358,7 @@ impl ProfileQuery {
             100.0 * report_ns / cpu_ns,
             (took_ns - cpu_ns).max(0.0) / 1e6
         );
-        self.print("functions of this request", &["-n", "5", "--trace-id", &slow.trace_id])
+        self.print("functions of this request", &["-n", "5", "--sort", "own", "--trace-id", &slow.trace_id])
     }
 
     fn print(&self, title: &str, words: &[&str]) -> StepResult {

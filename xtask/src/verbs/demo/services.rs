@@ -103,17 +103,6 @@ impl Example {
         workspace::root().join("examples").join(name)
     }
 
-    /// Whether a row of `spanprof top --json` is a function of the service, not of a library, a runtime or the profiler.
-    pub fn is_own(self, function: &str, file: &str) -> bool {
-        match self {
-            Self::FastApi => file.ends_with("examples/python-fastapi/app.py"),
-            Self::Express | Self::Fastify => {
-                (file.ends_with("/app.js") || file.ends_with("/shop.js")) && !file.contains("node_modules")
-            }
-            Self::Spring => function.starts_with("shop."),
-        }
-    }
-
     /// The function of the slow request, and one of other requests.
     pub fn functions(self) -> (&'static str, &'static str) {
         match self {

@@ -8,14 +8,15 @@ use crate::quantity::{format_quantity, format_share};
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
 pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
-    let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(&row.at, row.weight)));
+    let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(&row.at, row.weight, row.own)));
     table_members(table, table.rows.len(), rows.collect())
 }
 
 /// The members of one row.
-pub(crate) fn row_members(at: &FunctionLine, weight: Weight) -> Map<String, Value> {
+pub(crate) fn row_members(at: &FunctionLine, weight: Weight, own: i64) -> Map<String, Value> {
     let mut members = function_members(at);
-    members.extend([("flat".to_owned(), weight.flat.into()), ("cum".to_owned(), weight.cum.into())]);
+    let weights = [("flat", weight.flat), ("own", own), ("cum", weight.cum)];
+    members.extend(weights.map(|(name, weight)| (name.to_owned(), weight.into())));
     members
 }
 
@@ -25,6 +26,7 @@ pub(crate) fn table_members(table: &TopTable, functions: usize, rows: Value) -> 
         ("type".to_owned(), table.type_name.as_str().into()),
         ("unit".to_owned(), table.unit.as_str().into()),
         ("total".to_owned(), table.total.into()),
+        ("own".to_owned(), table.own.into()),
         ("stacks".to_owned(), table.samples.into()),
         ("functions".to_owned(), functions.into()),
         ("rows".to_owned(), rows),
@@ -34,18 +36,26 @@ pub(crate) fn table_members(table: &TopTable, functions: usize, rows: Value) -> 
 /// A top table as text.
 pub(crate) fn table_text(table: &TopTable, limit: usize) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
+    let without_own = match table.total - table.own {
+        0 => String::new(),
+        weight => format!(", {} without own code", format_share(weight, table.total)),
+    };
     let mut text = format!(
-        "{}: {} in {} stacks, {} functions\n",
+        "{}: {} in {} stacks, {} functions{without_own}\n",
         table.type_name,
         quantity(table.total),
         table.samples,
         table.rows.len()
     );
-    text += &format!("{:>10} {:>6} {:>10} {:>6}  {}\n", "flat", "flat%", "cum", "cum%", "function");
-    for TopRow { at, weight: Weight { flat, cum } } in table.rows.iter().take(limit) {
-        let (flat_share, cum_share) = (format_share(*flat, table.total), format_share(*cum, table.total));
-        let (flat, cum) = (quantity(*flat), quantity(*cum));
-        text += &format!("{flat:>10} {flat_share:>6} {cum:>10} {cum_share:>6}  {}\n", function_text(at));
+    let mut row = |cells: [&str; 6], function: &str| {
+        let [flat, flat_share, own, own_share, cum, cum_share] = cells;
+        let line = format!("{flat:>8} {flat_share:>6} {own:>8} {own_share:>6} {cum:>8} {cum_share:>6}  {function}\n");
+        text.push_str(&line);
+    };
+    row(["flat", "flat%", "own", "own%", "cum", "cum%"], "function");
+    for TopRow { at, weight: Weight { flat, cum }, own } in table.rows.iter().take(limit) {
+        let [flat, own, cum] = [flat, own, cum].map(|weight| (quantity(*weight), format_share(*weight, table.total)));
+        row([&flat.0, &flat.1, &own.0, &own.1, &cum.0, &cum.1], &function_text(at));
     }
     if table.rows.len() > limit {
         text += &format!("… and {} more (--limit 0 prints all)\n", table.rows.len() - limit);

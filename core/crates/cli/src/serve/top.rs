@@ -18,6 +18,7 @@ const DEFAULT_ROWS: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TopOrder {
     Flat,
+    Own,
     Cum,
     Function,
     BesideFlat,
@@ -37,6 +38,7 @@ pub(super) struct TopRequest {
 struct PairedRow {
     at: FunctionLine,
     weight: Weight,
+    own: i64,
     beside: Weight,
 }
 
@@ -50,13 +52,15 @@ impl TopRequest {
         let beside = parameter("beside");
         let sort = match (parameter("sort").as_deref(), &beside) {
             (None | Some("flat"), _) => TopOrder::Flat,
+            (Some("own"), _) => TopOrder::Own,
             (Some("cum"), _) => TopOrder::Cum,
             (Some("function"), _) => TopOrder::Function,
             (Some("beside_flat"), Some(_)) => TopOrder::BesideFlat,
             (Some("beside_cum"), Some(_)) => TopOrder::BesideCum,
-            (Some(other), None) => return Err(format!("`sort`: expected flat, cum or function, got `{other}`")),
+            (Some(other), None) => return Err(format!("`sort`: expected flat, own, cum or function, got `{other}`")),
             (Some(other), Some(_)) => {
-                return Err(format!("`sort`: expected flat, cum, function, beside_flat or beside_cum, got `{other}`"))
+                let expected = "flat, own, cum, function, beside_flat or beside_cum";
+                return Err(format!("`sort`: expected {expected}, got `{other}`"));
             }
         };
         Ok(Self {
@@ -85,7 +89,7 @@ impl TopRequest {
         }
         self.sort(&mut rows);
         let shown = rows.iter().skip(self.offset).take(self.limit).map(|row| {
-            let mut members = answers::top::row_members(&row.at, row.weight);
+            let mut members = answers::top::row_members(&row.at, row.weight, row.own);
             if beside.is_some() {
                 members.insert("beside_flat".to_owned(), row.beside.flat.into());
                 members.insert("beside_cum".to_owned(), row.beside.cum.into());
@@ -103,13 +107,13 @@ impl TopRequest {
     }
 
     fn sort(&self, rows: &mut [PairedRow]) {
-        type Key = (i64, i64, i64, i64);
-        let by: fn(&PairedRow) -> Key = match self.sort {
+        let by: fn(&PairedRow) -> [i64; 5] = match self.sort {
             // The rows of a table are in this order, but those of the second type only are at the end.
-            TopOrder::Flat => |row| (row.weight.flat, row.weight.cum, row.beside.flat, row.beside.cum),
-            TopOrder::Cum => |row| (row.weight.cum, row.weight.flat, row.beside.cum, row.beside.flat),
-            TopOrder::BesideFlat => |row| (row.beside.flat, row.beside.cum, row.weight.flat, row.weight.cum),
-            TopOrder::BesideCum => |row| (row.beside.cum, row.beside.flat, row.weight.cum, row.weight.flat),
+            TopOrder::Flat => |row| [row.weight.flat, row.weight.cum, row.own, row.beside.flat, row.beside.cum],
+            TopOrder::Own => |row| [row.own, row.weight.flat, row.weight.cum, row.beside.flat, row.beside.cum],
+            TopOrder::Cum => |row| [row.weight.cum, row.weight.flat, row.own, row.beside.cum, row.beside.flat],
+            TopOrder::BesideFlat => |row| [row.beside.flat, row.beside.cum, row.weight.flat, row.weight.cum, row.own],
+            TopOrder::BesideCum => |row| [row.beside.cum, row.beside.flat, row.weight.cum, row.weight.flat, row.own],
             TopOrder::Function => {
                 rows.sort_by_cached_key(|row| (row.at.function.to_lowercase(), row.at.clone()));
                 return;
@@ -122,17 +126,18 @@ impl TopRequest {
 /// The functions of both tables.
 fn paired(table: &TopTable, beside: Option<&TopTable>) -> Vec<PairedRow> {
     let mut of_beside: HashMap<&FunctionLine, Weight> =
-        beside.into_iter().flat_map(|table| &table.rows).map(|TopRow { at, weight }| (at, *weight)).collect();
+        beside.into_iter().flat_map(|table| &table.rows).map(|TopRow { at, weight, .. }| (at, *weight)).collect();
     let mut rows: Vec<PairedRow> = table
         .rows
         .iter()
-        .map(|TopRow { at, weight }| PairedRow {
+        .map(|TopRow { at, weight, own }| PairedRow {
             at: at.clone(),
             weight: *weight,
+            own: *own,
             beside: of_beside.remove(at).unwrap_or_default(),
         })
         .collect();
     let others = of_beside.into_iter();
-    rows.extend(others.map(|(at, beside)| PairedRow { at: at.clone(), weight: Weight::default(), beside }));
+    rows.extend(others.map(|(at, beside)| PairedRow { at: at.clone(), weight: Weight::default(), own: 0, beside }));
     rows
 }

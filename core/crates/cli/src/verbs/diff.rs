@@ -83,6 +83,9 @@ pub(crate) struct DiffArguments {
     /// as Markdown, for a comment on a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+    /// flat: the function itself, cum: with its callees
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
+    pub sort: SortColumn,
     #[command(flatten)]
     pub table: TableArguments,
     #[command(flatten)]
@@ -122,7 +125,7 @@ pub(crate) fn answer(given: &DiffArguments) -> Result<Value, Failure> {
 fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     let named = sides(given)?;
     let by: Granularity = given.table.by.into();
-    let compared = match given.table.sort {
+    let compared = match given.sort {
         SortColumn::Cum if given.fail_over.is_some() => {
             return Err(Failure::usage("--fail-over compares functions without their callees: not with --sort cum"))
         }

@@ -8,9 +8,6 @@ pub(crate) struct TableArguments {
     /// rows to print, 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value = "30", value_parser = row_limit)]
     pub limit: usize,
-    /// flat: the function itself, cum: with its callees
-    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
-    pub sort: SortColumn,
     /// rows: functions or their lines
     #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Function)]
     pub by: Rows,

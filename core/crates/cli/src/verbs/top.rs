@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde_json::Value;
 use spanprof_read::query::{self, TopRow, TopTable};
 
-use super::table::{SortColumn, TableArguments};
+use super::table::TableArguments;
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
 use crate::answers::top::{members, table_text};
 use crate::detail::Detail;
@@ -26,6 +26,9 @@ Examples:
   spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json"
 )]
 pub(crate) struct TopArguments {
+    /// flat: the function itself, own: with the libraries and the runtime that it calls, cum: with all its callees
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = TopColumn::Flat)]
+    pub sort: TopColumn,
     #[command(flatten)]
     pub table: TableArguments,
     #[command(flatten)]
@@ -34,6 +37,13 @@ pub(crate) struct TopArguments {
     pub builtins: BuiltinArguments,
     #[command(flatten)]
     pub end: EndArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TopColumn {
+    Flat,
+    Own,
+    Cum,
 }
 
 pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
@@ -56,9 +66,12 @@ fn table(given: &TopArguments) -> Result<TopTable, Failure> {
     let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
     given.builtins.apply(&mut data);
     let mut table = query::top(&data, &one_type(&data, &filter), given.table.by.into());
-    if given.table.sort == SortColumn::Cum {
-        let by_cum = |row: &TopRow| Reverse((row.weight.cum, row.weight.flat));
-        table.rows.sort_by(|left, right| by_cum(left).cmp(&by_cum(right)).then_with(|| left.at.cmp(&right.at)));
-    }
+    let by: fn(&TopRow) -> [i64; 3] = match given.sort {
+        // The order of the query.
+        TopColumn::Flat => return Ok(table),
+        TopColumn::Own => |row| [row.own, row.weight.flat, row.weight.cum],
+        TopColumn::Cum => |row| [row.weight.cum, row.weight.flat, row.own],
+    };
+    table.rows.sort_by(|one, other| Reverse(by(one)).cmp(&Reverse(by(other))).then_with(|| one.at.cmp(&other.at)));
     Ok(table)
 }

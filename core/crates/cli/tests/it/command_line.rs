@@ -56,7 +56,7 @@ fn folded_stacks_are_read_as_counted_samples() {
 }
 
 #[test]
-fn the_text_table_has_flat_and_cum_and_the_number_of_rows_left_out() {
+fn the_text_table_has_flat_own_and_cum_and_the_number_of_rows_left_out() {
     let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
     let top = spanprof(&["top", &file, "--limit", "2", "--sort", "cum"]);
@@ -65,7 +65,7 @@ fn the_text_table_has_flat_and_cum_and_the_number_of_rows_left_out() {
     assert_eq!(lines[0], "cpu: 1.00 s in 3 stacks, 6 functions");
     assert_eq!(
         lines[2].split_whitespace().collect::<Vec<_>>(),
-        ["0", "0.0%", "1.00", "s", "100.0%", "main", "/srv/checkout/app.py"]
+        ["0", "0.0%", "0", "0.0%", "1.00", "s", "100.0%", "main", "/srv/checkout/app.py"]
     );
     assert!(lines[4].contains("4 more"), "{top:?}");
 }

@@ -226,3 +226,33 @@ fn completions_and_the_man_page_name_every_verb() {
     assert!(spanprof(&["man", "top"]).stdout.contains("service"));
     assert_eq!(spanprof(&["man", "absent"]).code, 2);
 }
+
+#[test]
+fn top_charges_libraries_to_their_own_callers_and_sorts_by_it() {
+    let home = TestDirectory::new();
+    let file = home.file(
+        "own.speedscope.json",
+        br#"{"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{"frames":[
+            {"name":"handle","file":"/srv/shop/app.js"},{"name":"price","file":"/srv/shop/price.js"},
+            {"name":"next","file":"/srv/shop/node_modules/express/router.js"},{"name":"(garbage collector)"}]},
+            "profiles":[{"type":"sampled","name":"t","unit":"milliseconds","samples":[[0,2],[0,2,1],[0,1,2],[3]],
+            "weights":[50,10,20,20],"startValue":0,"endValue":100}]}"#,
+    );
+    let table = spanprof(&["top", &file, "--sort", "own"]).stdout;
+    let lines: Vec<&str> = table.lines().map(|line| line.split("  /").next().unwrap_or_default()).collect();
+    assert_eq!(
+        lines,
+        [
+            "time: 100 ms in 4 stacks, 4 functions, 20.0% without own code",
+            "    flat  flat%      own   own%      cum   cum%  function",
+            "       0   0.0%  50.0 ms  50.0%  80.0 ms  80.0%  handle",
+            " 10.0 ms  10.0%  30.0 ms  30.0%  30.0 ms  30.0%  price",
+            " 70.0 ms  70.0%        0   0.0%  80.0 ms  80.0%  next",
+            " 20.0 ms  20.0%        0   0.0%  20.0 ms  20.0%  (garbage collector)",
+        ],
+        "{table}"
+    );
+    let json = json(&["top", &file, "--json"]);
+    assert_eq!((json["own"].as_i64(), json["total"].as_i64()), (Some(80_000_000), Some(100_000_000)));
+    assert_eq!((&json["rows"][0]["function"], &json["rows"][0]["own"]), (&"next".into(), &0.into()));
+}

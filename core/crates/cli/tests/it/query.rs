@@ -85,7 +85,7 @@ fn the_top_table_adds_up_and_keeps_its_order() {
     let top = get(&serve.http, "/api/top?service=checkout&type=cpu&limit=2").text();
     assert_eq!((number(&top, "samples"), number(&top, "functions"), number(&top, "windows")), (3, 6, 1), "{top}");
     assert!(
-        top.contains(r#""rows":[{"function":"price","file":"/srv/checkout/app.py","frame_type":"cpython","flat":800000000,"cum":800000000},{"function":"render""#),
+        top.contains(r#""rows":[{"function":"price","file":"/srv/checkout/app.py","frame_type":"cpython","flat":800000000,"own":800000000,"cum":800000000},{"function":"render""#),
         "{top}"
     );
 }
@@ -116,6 +116,7 @@ fn the_top_table_is_searched_sorted_and_paged_over_all_functions() {
     let expected = |matching, names: &str| (402, matching, names.to_owned());
     assert_eq!(rows("limit=2"), expected(402, "step000 step001"));
     assert_eq!(rows("limit=2&sort=cum"), expected(402, "main step000"));
+    assert_eq!(rows("limit=2&sort=own"), expected(402, "step000 step001"));
     assert_eq!(rows("limit=3&sort=function"), expected(402, "main Needle step000"));
     assert_eq!(rows("limit=2&offset=399"), expected(402, "step399 Needle"));
     assert_eq!(rows("limit=2&offset=9999"), expected(402, ""));
@@ -168,7 +169,7 @@ fn the_top_table_has_a_second_type_beside_the_first() {
     assert_eq!(table["beside"].to_string(), r#"{"type":"alloc_space","unit":"nanoseconds","total":100000}"#);
     assert_eq!((table["total"].as_i64(), table["functions"].as_i64()), (Some(3_000), Some(3)));
     let refused = get(&serve.http, "/api/top?sort=beside_flat");
-    assert!(refused.status == 400 && refused.text().contains("expected flat, cum or function"), "{}", refused.text());
+    assert!(refused.status == 400 && refused.text().contains("expected flat, own, cum or function"), "{}", refused.text());
 }
 
 #[test]

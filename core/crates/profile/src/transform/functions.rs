@@ -5,6 +5,7 @@ use std::slice::Iter;
 
 use hashbrown::HashMap;
 
+use crate::code_origin::CodeOrigin;
 use crate::{Dictionary, FrameType, Function, LocationId};
 
 /// Identity of a function. The start line distinguishes functions of one name in one file, such as anonymous functions
@@ -19,6 +20,13 @@ pub struct FunctionKey {
     pub start_line: i64,
     /// Frame type.
     pub frame_type: FrameType,
+}
+
+impl FunctionKey {
+    /// Where the code of the function comes from.
+    pub fn origin(&self) -> CodeOrigin {
+        CodeOrigin::of(&self.name, &self.file, self.frame_type)
+    }
 }
 
 /// Functions in order of first use; 0 is the root of trees.

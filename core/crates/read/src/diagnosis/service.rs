@@ -109,8 +109,8 @@ impl ServiceProfile {
         let process = process_identity(resource).unwrap_or_default();
         let end = profile.end_unix_nano();
         let mut samples: Vec<(&Sample, Box<[usize]>)> = Vec::with_capacity(profile.samples.len());
-        let rows = visit_samples(dictionary, std::iter::once(profile), Granularity::Line, None, |_, sample, rows| {
-            samples.push((sample, rows.into()))
+        let rows = visit_samples(dictionary, std::iter::once(profile), Granularity::Line, None, |_, sample, stack| {
+            samples.push((sample, stack.rows.into()))
         });
         let lines: Vec<u32> = rows.into_iter().map(|row| self.line(row)).collect();
         let samples = samples.into_iter().map(|(sample, rows)| {
@@ -195,8 +195,7 @@ impl ServiceProfile {
         *known_lines.entry(row).or_insert_with_key(|row| {
             let function = FunctionLine { line: 0, ..row.clone() };
             let function = *known_functions.entry(function).or_insert_with_key(|function| {
-                let origin = CodeOrigin::of(&function.function, &function.file, function.frame_type);
-                functions.push((function.clone(), origin == CodeOrigin::Own));
+                functions.push((function.clone(), function.origin() == CodeOrigin::Own));
                 functions.len() as u32 - 1
             });
             lines.push((function, row.line));

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use spanprof_profile::{AttributeSetId, Link, Profile, ProfilesData, ResourceProfiles};
 
 use super::generated_names;
-use super::weights::{visit_samples, FunctionLine, Granularity, Weight};
+use super::weights::{visit_samples, FunctionLine, Granularity, StackRows, Weight};
 use super::window_sums::estimated_samples;
 
 /// Spans in memory; samples of further ones are counted as left out. About 200 bytes each.
@@ -201,7 +201,7 @@ impl SpanTotals {
             std::iter::once(profile),
             tracked.by,
             Some(generated_names::fold),
-            |profile, sample, rows| {
+            |profile, sample, StackRows { rows, .. }| {
                 if sample.link.is_empty() {
                     return;
                 }

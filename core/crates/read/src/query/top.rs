@@ -1,4 +1,4 @@
-//! The top table: flat and cumulative weight per function or line.
+//! The top table: flat, own and cumulative weight per function or line.
 
 use std::cmp::Reverse;
 
@@ -13,6 +13,8 @@ pub struct TopRow {
     pub at: FunctionLine,
     /// Its weight.
     pub weight: Weight,
+    /// Weight of samples that are charged to the row: it is the innermost one of own code. 0 for other code.
+    pub own: i64,
 }
 
 /// Rows by descending `flat`, then descending `cum`, then name.
@@ -24,6 +26,8 @@ pub struct TopTable {
     pub unit: String,
     /// Weight of all samples, the base of shares.
     pub total: i64,
+    /// Weight of the samples with a function of own code.
+    pub own: i64,
     /// Number of samples.
     pub samples: usize,
     /// One per function and file, and per line if `by` was [`Granularity::Line`].
@@ -41,10 +45,12 @@ impl TopTable {
 /// The table of one profile type.
 pub fn top(data: &ProfilesData, type_name: &str, by: Granularity) -> TopTable {
     let sums = weights(data, type_name, by);
-    let mut rows: Vec<TopRow> = sums.rows.into_iter().map(|(at, weight)| TopRow { at, weight }).collect();
+    let mut rows: Vec<TopRow> =
+        sums.rows.into_iter().zip(sums.own).map(|((at, weight), own)| TopRow { at, weight, own }).collect();
+    let own = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.own));
     rows.sort_by(|one, other| {
         let key = |row: &TopRow| Reverse((row.weight.flat, row.weight.cum));
         key(one).cmp(&key(other)).then_with(|| one.at.cmp(&other.at))
     });
-    TopTable { type_name: type_name.to_owned(), unit: sums.unit, total: sums.total, samples: sums.samples, rows }
+    TopTable { type_name: type_name.to_owned(), unit: sums.unit, total: sums.total, own, samples: sums.samples, rows }
 }

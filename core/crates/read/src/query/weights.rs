@@ -1,7 +1,8 @@
-//! Flat and cumulative weight per function or line: the sums of the top table and of the comparison.
+//! Flat, own and cumulative weight per function or line: the sums of the top table and of the comparison.
 
 use hashbrown::HashMap;
 
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::transform::{FunctionKey, FunctionTable};
 use spanprof_profile::{Dictionary, FrameType, LocationId, Profile, ProfilesData, Sample};
 
@@ -34,6 +35,13 @@ impl From<FunctionKey> for FunctionLine {
     }
 }
 
+impl FunctionLine {
+    /// Where the code of the function comes from.
+    pub fn origin(&self) -> CodeOrigin {
+        CodeOrigin::of(&self.function, &self.file, self.frame_type)
+    }
+}
+
 /// Weight of one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
@@ -51,6 +59,16 @@ pub(super) struct Weights {
     pub samples: usize,
     /// In order of first use.
     pub rows: Vec<(FunctionLine, Weight)>,
+    /// By row: weight of the samples in which it is the innermost row of own code.
+    pub own: Vec<i64>,
+}
+
+/// The rows of a stack.
+pub(crate) struct StackRows<'r> {
+    /// Leaf first, each once: recursion counts once.
+    pub rows: &'r [usize],
+    /// The row to which libraries and the runtime are charged: the innermost one of own code.
+    pub own: Option<usize>,
 }
 
 /// Row indices of each location, innermost first.
@@ -60,24 +78,28 @@ struct LocationRows<'d> {
     functions: FunctionTable<'d>,
     /// (function, line) of each row.
     rows: Vec<(u32, i64)>,
+    /// Whether each row is own code.
+    is_own: Vec<bool>,
     known: HashMap<(u32, i64), usize>,
     by_location: HashMap<LocationId, Box<[usize]>>,
 }
 
 impl LocationRows<'_> {
     fn of_location(&mut self, id: LocationId) -> &[usize] {
-        let Self { dictionary, by, functions, rows, known, by_location } = self;
+        let Self { dictionary, by, functions, rows, is_own, known, by_location } = self;
         by_location.entry(id).or_insert_with(|| {
+            let of_location: Vec<u32> = functions.of_location(id).collect();
             let lines = dictionary.get_location(id).lines.iter().map(|line| line.line);
             let lines = lines.chain(std::iter::repeat(0));
             let of_line = |(function, line): (u32, i64)| {
                 let row = (function, if *by == Granularity::Line { line } else { 0 });
                 *known.entry(row).or_insert_with(|| {
                     rows.push(row);
+                    is_own.push(functions.rows()[function as usize].origin() == CodeOrigin::Own);
                     rows.len() - 1
                 })
             };
-            functions.of_location(id).zip(lines).map(of_line).collect()
+            of_location.into_iter().zip(lines).map(of_line).collect()
         })
     }
 }
@@ -96,8 +118,9 @@ pub(super) fn weights_of<'d>(
     fold: Option<fn(String) -> String>,
 ) -> Weights {
     let mut sums: Vec<Weight> = Vec::new();
+    let mut own_sums: Vec<i64> = Vec::new();
     let mut result = Weights::default();
-    let rows = visit_samples(dictionary, profiles, by, fold, |profile, sample, rows| {
+    let rows = visit_samples(dictionary, profiles, by, fold, |profile, sample, StackRows { rows, own }| {
         if result.unit.is_empty() {
             profile.unit().clone_into(&mut result.unit);
         }
@@ -107,6 +130,7 @@ pub(super) fn weights_of<'d>(
         for (nth, row) in rows.iter().copied().enumerate() {
             if row >= sums.len() {
                 sums.resize(row + 1, Weight::default());
+                own_sums.resize(row + 1, 0);
             }
             let sum = &mut sums[row];
             if nth == 0 {
@@ -114,20 +138,24 @@ pub(super) fn weights_of<'d>(
             }
             sum.cum = sum.cum.saturating_add(weight);
         }
+        if let Some(own) = own {
+            own_sums[own] = own_sums[own].saturating_add(weight);
+        }
     });
     sums.resize(rows.len(), Weight::default());
+    own_sums.resize(rows.len(), 0);
+    result.own = own_sums;
     result.rows = rows.into_iter().zip(sums).collect();
     result
 }
 
-/// Calls `visit` with each sample and the numbers of its rows, leaf first, each once: recursion counts once. Returns the rows by
-/// number, in order of first use.
+/// Calls `visit` with each sample and the numbers of its rows. Returns the rows by number, in order of first use.
 pub(crate) fn visit_samples<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,
     by: Granularity,
     fold: Option<fn(String) -> String>,
-    mut visit: impl FnMut(&'d Profile, &'d Sample, &[usize]),
+    mut visit: impl FnMut(&'d Profile, &'d Sample, StackRows<'_>),
 ) -> Vec<FunctionLine> {
     let functions = match (by, fold) {
         (Granularity::Function, None) => FunctionTable::new(dictionary),
@@ -140,6 +168,7 @@ pub(crate) fn visit_samples<'d>(
         by,
         functions,
         rows: Vec::new(),
+        is_own: Vec::new(),
         known: HashMap::new(),
         by_location: HashMap::new(),
     };
@@ -162,7 +191,8 @@ pub(crate) fn visit_samples<'d>(
                     }
                 }
             }
-            visit(profile, sample, &distinct);
+            let own = distinct.iter().copied().find(|row| table.is_own[*row]);
+            visit(profile, sample, StackRows { rows: &distinct, own });
         }
     }
     let LocationRows { functions, rows, .. } = table;

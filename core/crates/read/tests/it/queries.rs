@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::encode::text;
 use spanprof_profile::transform::{merge, tree, FunctionTable};
 use spanprof_profile::*;
@@ -73,6 +74,30 @@ proptest! {
             }
             for row in &table.rows {
                 prop_assert!(row.weight.flat <= row.weight.cum && row.weight.cum <= total);
+            }
+        }
+    }
+
+    #[test]
+    fn own_weights_and_samples_without_own_code_add_up_to_the_total(data in profiles_data(ALL)) {
+        let is_own = |at: &FunctionLine| at.origin() == CodeOrigin::Own;
+        for name in ["cpu", "wall", "alloc_space"] {
+            let stacks = stacks(&data, name);
+            let of = |own: Option<&FunctionLine>| {
+                let charged = stacks.iter().filter(|(_, stack)| stack.iter().find(|at| is_own(at)) == own);
+                charged.map(|(weight, _)| weight).sum::<i64>()
+            };
+            for by in [Granularity::Function, Granularity::Line] {
+                let table = top(&data, name, by);
+                prop_assert_eq!(table.rows.iter().map(|row| row.own).sum::<i64>(), table.own);
+                prop_assert_eq!(table.own + of(None), table.total);
+                for row in &table.rows {
+                    prop_assert!(row.own <= row.weight.cum);
+                    prop_assert!(!is_own(&row.at) || row.own >= row.weight.flat);
+                    if by == Granularity::Function {
+                        prop_assert_eq!(row.own, of(Some(&row.at)));
+                    }
+                }
             }
         }
     }
@@ -240,6 +265,47 @@ fn each_condition_of_a_filter_applies() {
     assert_eq!(total(Filter { from_unix_nano: Some(150), to_unix_nano: Some(300), ..Filter::default() }), 2);
     assert_eq!(total(Filter { from_unix_nano: Some(400), ..Filter::default() }), 0);
     assert_eq!(total(Filter { to_unix_nano: Some(100), ..Filter::default() }), 0);
+}
+
+/// One sample for each stack, leaf first, of names and files.
+fn stacks_of(stacks: &[(&[(&str, &str)], i64)]) -> ProfilesData {
+    let mut data = ProfilesData::default();
+    let d = &mut data.dictionary;
+    let of_stack = |(frames, weight): &(&[(&str, &str)], i64)| {
+        let locations = frames.iter().map(|(name, file)| {
+            let function = Function { name: d.string(name), filename: d.string(file), ..Function::default() };
+            let lines = [Line { function: d.function(function), line: 1, column: 0 }];
+            d.location(Location { lines: &lines, ..Location::default() })
+        });
+        let locations: Vec<_> = locations.collect();
+        Sample { stack: d.stack(&locations), values: vec![*weight], ..Sample::default() }
+    };
+    let samples = stacks.iter().map(of_stack).collect();
+    let profile = Profile { sample_type: ValueType::new("cpu", "nanoseconds"), samples, ..Profile::default() };
+    data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+    data
+}
+
+#[test]
+fn libraries_and_the_runtime_are_charged_to_the_nearest_own_caller() {
+    let handle = ("handle", "/srv/shop/app.py");
+    let price = ("price", "/srv/shop/price.py");
+    let loads = ("loads", "/usr/lib/python3.11/json/decoder.py");
+    let data = stacks_of(&[
+        (&[("[gc]", ""), loads, price, handle], 5),
+        (&[price, loads, handle], 3),
+        (&[handle], 2),
+        (&[loads, handle, handle], 7),
+        (&[("[gc]", ""), loads], 11),
+    ]);
+    let table = top(&data, "cpu", Granularity::Function);
+    let own = |name: &str| {
+        let row = table.rows.iter().find(|row| row.at.function == name).expect("a row");
+        (row.weight.flat, row.own, row.weight.cum)
+    };
+    assert_eq!((table.own, table.total), (17, 28));
+    assert_eq!([own("price"), own("handle")], [(3, 8, 8), (2, 9, 17)]);
+    assert_eq!([own("loads"), own("[gc]")], [(7, 0, 26), (16, 0, 16)]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ const DEFAULTS = {
   live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false,
 };
 const VIEWS = { requests: "Requests", both: "Both", flame: "Flame graph", top: "Table", compare: "Compare" };
-const SORTS = ["flat", "cum", "beside_flat", "beside_cum", "function"];
+const SORTS = ["flat", "own", "cum", "beside_flat", "beside_cum", "function"];
 const BASELINES = {
   previous: "Same length before", half: "First half of the range", hour: "One hour before", day: "One day before",
   week: "One week before", same: "Same time",

@@ -19,8 +19,8 @@ function pressable(action) {
 }
 
 /** A cell with a bar relative to the total of its column. */
-function NumberCell({ value, total, unit }) {
-  return h("td", { class: "number", style: { "--share": Math.max(0, Math.min(100, total ? (100 * value) / total : 0)) + "%" } },
+function NumberCell({ value, total, unit, name = "" }) {
+  return h("td", { class: "number " + name, style: { "--share": Math.max(0, Math.min(100, total ? (100 * value) / total : 0)) + "%" } },
     amount(value, unit), h("small", {}, share(value, total)));
 }
 function NameCell({ name, file, line }) {
@@ -31,23 +31,24 @@ function NameCell({ name, file, line }) {
 const BESIDE_WORDS = {
   alloc_space: "Allocated", inuse_space: "In use", alloc_objects: "Allocated", inuse_objects: "In use", contentions: "Waits", delay: "Delay",
 };
+const OWN_TITLE = "Samples in which this is the innermost function of own code: with the libraries and the runtime that it calls";
 function TopTable() {
   const { data, error } = responses.top || {};
   const attributes = paneAttributes("top", "top");
   if (!data) return h("section", attributes, error && h(PaneError, { error }));
   const { beside } = data;
   const word = (type, text) => (beside ? BESIDE_WORDS[type] + ", " + text.toLowerCase() : text);
-  const columns = [["flat", word(data.type, "Self")], ["cum", word(data.type, "Total")]];
+  const columns = [["flat", word(data.type, "Self")], ["own", word(data.type, "Own"), OWN_TITLE], ["cum", word(data.type, "Total")]];
   if (beside) columns.push(["beside_flat", word(beside.type, "Self")], ["beside_cum", word(beside.type, "Total")]);
   columns.push(["function", "Function"]);
-  const heads = columns.map(([name, words]) => {
+  const heads = columns.map(([name, words, title]) => {
     const direction = name === "function" ? "ascending" : "descending";
     const isSorted = state.sort === name;
     return h("th", { class: name === "function" ? "" : "number", "data-sort": name, "aria-sort": isSorted ? direction : null, scope: "col" },
-      h("button", { type: "button", onClick: () => sortBy(name) }, words, isSorted && (name === "function" ? " ↑" : " ↓")));
+      h("button", { type: "button", title, onClick: () => sortBy(name) }, words, isSorted && (name === "function" ? " ↑" : " ↓")));
   });
   const rows = data.rows.map((row) => h("tr", { class: row.function === state.chosen ? "chosen" : "", ...pressable(() => choose(row.function)) },
-    h(NumberCell, { value: row.flat, total: data.total, unit: data.unit }), h(NumberCell, { value: row.cum, total: data.total, unit: data.unit }),
+    ["flat", "own", "cum"].map((name) => h(NumberCell, { value: row[name], total: data.total, unit: data.unit, name })),
     beside && [h(NumberCell, { value: row.beside_flat, total: beside.total, unit: beside.unit }),
       h(NumberCell, { value: row.beside_cum, total: beside.total, unit: beside.unit })],
     h(NameCell, { name: row.function, file: row.file, line: row.line })));

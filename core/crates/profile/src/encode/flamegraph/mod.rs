@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
-use crate::code_origin::CodeOrigin;
 use crate::transform::{FunctionKey, PrunedTree, StackTree};
 
 /// The renderer's style sheet; every rule is below `.flamegraph`.
@@ -134,8 +133,7 @@ fn write_tree(out: &mut String, tree: &StackTree) {
     write_numbers(out, "lines", tree.functions.iter().map(|function| function.start_line));
     write_texts(out, "kinds", kinds.into_iter());
     write_numbers(out, "kind", kind_of.into_iter().map(|at| at as i64));
-    let origin = |function: &FunctionKey| CodeOrigin::of(&function.name, &function.file, function.frame_type) as i64;
-    write_numbers(out, "origin", tree.functions.iter().map(origin));
+    write_numbers(out, "origin", tree.functions.iter().map(|function| function.origin() as i64));
     let mut levels: Vec<i64> = Vec::with_capacity(tree.nodes.len());
     for (at, node) in tree.nodes.iter().enumerate() {
         let level = if at == 0 { 0 } else { levels[node.parent as usize] + 1 };
