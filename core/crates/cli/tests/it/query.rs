@@ -169,7 +169,11 @@ fn the_top_table_has_a_second_type_beside_the_first() {
     assert_eq!(table["beside"].to_string(), r#"{"type":"alloc_space","unit":"nanoseconds","total":100000}"#);
     assert_eq!((table["total"].as_i64(), table["functions"].as_i64()), (Some(3_000), Some(3)));
     let refused = get(&serve.http, "/api/top?sort=beside_flat");
-    assert!(refused.status == 400 && refused.text().contains("expected flat, own, cum or function"), "{}", refused.text());
+    assert!(
+        refused.status == 400 && refused.text().contains("expected flat, own, cum or function"),
+        "{}",
+        refused.text()
+    );
 }
 
 #[test]

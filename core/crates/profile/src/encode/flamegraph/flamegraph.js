@@ -17,7 +17,7 @@ const KINDS = {
   native: ["native", 212, 52], kernel: ["kernel", 354, 54], rust: ["rust", 20, 66],
 };
 /** Members of the tree's `origin`, as of the encoder's CodeOrigin. */
-const [OWN, LIBRARY, RUNTIME] = [0, 1, 2];
+const [OWN, LIBRARY, RUNTIME, PROFILER] = [0, 1, 2, 4];
 const SCALES = {
   nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
   bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
@@ -193,7 +193,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     const swatches = new Map();
     for (let fn = 1; fn < kind.length; fn++) {
       const [name, hue, saturation] = KINDS[kinds[kind[fn]]] || KINDS[""];
-      const words = origin[fn] === OWN ? "own " + name : origin[fn] === LIBRARY ? "libraries" : origin[fn] === RUNTIME ? "runtime and kernel" : name;
+      const words = origin[fn] === OWN ? "own " + name : origin[fn] === LIBRARY ? "libraries" : origin[fn] === RUNTIME ? "runtime and kernel" : origin[fn] === PROFILER ? "profiler" : name;
       if (!swatches.has(words)) swatches.set(words, this.shade(hue, saturation, 0, origin[fn]));
     }
     this.legend.replaceChildren(...[...swatches].sort().map(([words, color]) => {
@@ -366,10 +366,10 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     return this.isDark() ? `hsl(${hue} ${saturation * 0.62}% ${36 + vary}%)` : `hsl(${hue} ${saturation}% ${74 + vary}%)`;
   }
 
-  /** Own code is saturated, libraries are pale, the runtime is gray. */
+  /** Own code is saturated, libraries are pale, runtime and profiler are gray. */
   shade(hue, saturation, vary, origin) {
     if (origin === LIBRARY) return this.tint(hue, saturation * 0.5, this.isDark() ? vary - 10 : vary / 2 + 13);
-    if (origin === RUNTIME) return this.tint(220, 6, vary / 2);
+    if (origin === RUNTIME || origin === PROFILER) return this.tint(220, 6, vary / 2);
     return this.tint(hue, origin === OWN ? Math.max(saturation, 62) : saturation, vary);
   }
 

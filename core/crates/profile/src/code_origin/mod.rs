@@ -1,6 +1,12 @@
 //! Separates a program's own code from libraries, the standard library and the runtime, by the paths and names of each language. pprof
-//! files have no frame types, so the extension of the file names the language. Pure. Called by the diagnosis and by the encoders of
-//! flame graphs.
+//! files have no frame types, so the extension of the file names the language. Names libraries and the parts of runtimes too, for
+//! folded stacks. Pure. Called by the queries, the diagnosis, the transformations and the encoders of flame graphs.
+
+mod library_name;
+mod runtime_bucket;
+
+pub use library_name::library_name;
+pub use runtime_bucket::RuntimeBucket;
 
 use crate::FrameType;
 
@@ -28,8 +34,11 @@ const LIBRARY_PATHS: [&str; 13] = [
     "/lib/go-",
 ];
 
+/// Directories of packages, whose native code is of a library too.
+const PACKAGE_DIRECTORIES: [&str; 3] = ["/site-packages/", "/dist-packages/", "/node_modules/"];
+
 /// Packages of the JDK, of its languages and of widespread frameworks. A class file does not name its origin.
-const LIBRARY_PACKAGES: [&str; 37] = [
+const LIBRARY_PACKAGES: [&str; 36] = [
     "java.",
     "javax.",
     "jakarta.",
@@ -55,7 +64,6 @@ const LIBRARY_PACKAGES: [&str; 37] = [
     "io.opentelemetry.",
     "io.projectreactor.",
     "io.quarkus.",
-    "io.spanprof.",
     "io.vertx.",
     "net.bytebuddy.",
     "okhttp3.",
@@ -80,12 +88,23 @@ pub enum CodeOrigin {
     Runtime = 2,
     /// A function without file and frame type, as in folded stacks: nothing tells.
     Unknown = 3,
+    /// This profiler: its libraries, its packages and its activities.
+    Profiler = 4,
 }
 
 impl CodeOrigin {
     /// The origin of a function. A name without a source file is not own code: it is a class, a reason, or native code.
     pub fn of(function: &str, file: &str, frame_type: FrameType) -> Self {
-        if matches!(frame_type, FrameType::Native | FrameType::Kernel) || is_activity(function, file) {
+        if is_of_profiler(function, file, frame_type) {
+            return Self::Profiler;
+        }
+        let is_native = frame_type == FrameType::Native || is_shared_object(file);
+        if is_native && PACKAGE_DIRECTORIES.iter().any(|part| file.contains(part)) {
+            return Self::Library;
+        }
+        // Threads of HotSpot, as the Java package names them.
+        let is_group = || file.is_empty() && matches!(function, "GC" | "JIT compiler");
+        if is_native || frame_type == FrameType::Kernel || is_activity(function, file) || is_group() {
             return Self::Runtime;
         }
         let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -103,6 +122,39 @@ impl CodeOrigin {
             (false, _) => Self::Library,
         }
     }
+}
+
+/// Whether a frame is of this profiler. Its native code has one name.
+fn is_of_profiler(function: &str, file: &str, frame_type: FrameType) -> bool {
+    let program = file_name(file);
+    let is_library = || {
+        program.starts_with("libspanprof_") && is_shared_object(program)
+            || program.starts_with("_spanprof.") && is_shared_object(program)
+            || program == "spanprof.node"
+    };
+    let is_package = || {
+        PACKAGE_DIRECTORIES.iter().filter_map(|part| file.rsplit_once(part)).any(|(_, path)| {
+            path.strip_prefix("spanprof")
+                .or_else(|| path.strip_prefix("@spanprof"))
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
+    };
+    match frame_type {
+        FrameType::Native if function == "spanprof" => true,
+        _ if file.is_empty() && !function.starts_with("io.spanprof.") => {
+            ["(profiler ", "[spanprof", "[thread spanprof"].iter().any(|start| function.starts_with(start))
+        }
+        _ => function.starts_with("io.spanprof.") || is_library() || is_package(),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+fn is_shared_object(path: &str) -> bool {
+    let name = file_name(path);
+    name.ends_with(".so") || name.contains(".so.") || name.ends_with(".node")
 }
 
 /// Whether a frame names an activity, a reason or a kind of thread instead of a function.
@@ -152,10 +204,37 @@ mod tests {
             ("do_syscall_64", "", Kernel, CodeOrigin::Runtime),
             ("(garbage collector)", "", V8js, CodeOrigin::Runtime),
             ("[lock]", "", Unspecified, CodeOrigin::Runtime),
+            ("GC", "", Unspecified, CodeOrigin::Runtime),
             ("parse", "", V8js, CodeOrigin::Library),
             ("main", "", Unspecified, CodeOrigin::Unknown),
+            ("malloc", "/lib/x86_64-linux-gnu/libc.so.6", Unspecified, CodeOrigin::Runtime),
+            ("add", "/venv/lib/python3.11/site-packages/numpy/_core.so", Native, CodeOrigin::Library),
         ] {
             assert_eq!(CodeOrigin::of(function, file, frame_type), origin, "{function}");
+        }
+    }
+
+    #[test]
+    fn the_profiler_is_recognized_by_its_libraries_packages_and_activities() {
+        use FrameType::{Cpython, Jvm, Native, Unspecified, V8js};
+        for (function, file, frame_type) in [
+            ("spanprof", "/venv/lib/python3.11/site-packages/spanprof/_spanprof.abi3.so", Native),
+            ("drain", "/tmp/libspanprof_java.so", Unspecified),
+            ("spanprof", "/app/spanprof", Native),
+            ("__call__", "/venv/lib/python3.11/site-packages/spanprof/asgi.py", Cpython),
+            ("onRequest", "/srv/node_modules/spanprof/lib/express.js", V8js),
+            ("io.spanprof.servlet.Filter.doFilter", "Filter.java", Jvm),
+            ("(profiler lists code)", "", Native),
+            ("[spanprof-names]", "", Native),
+        ] {
+            assert_eq!(CodeOrigin::of(function, file, frame_type), CodeOrigin::Profiler, "{function} {file}");
+        }
+        for (function, file, frame_type) in [
+            ("spanprof", "/srv/spanprof.py", Cpython),
+            ("run", "/venv/lib/python3.11/site-packages/spanprofiler/a.py", Cpython),
+            ("io.spanprofile.Main.main", "Main.java", Jvm),
+        ] {
+            assert_ne!(CodeOrigin::of(function, file, frame_type), CodeOrigin::Profiler, "{function} {file}");
         }
     }
 }
