@@ -31,3 +31,52 @@ pageTest('a function of a library has no own weight', async ({ open }) => {
   assert.match(self, /^[1-9]/);
   assert.match(own, /^0 ?0\.0%$/);
 });
+
+const FLAME = '?service=shop&type=wall';
+/** Names of the heaviest path of the flame graph, root first, as the keys read them. */
+async function heaviestPath(page, levels) {
+  await page.focus('#flame canvas');
+  await page.press('Home');
+  const names = [];
+  for (let level = 0; level < levels; level++) {
+    await page.press('ArrowDown');
+    names.push((await page.text('#flame .flamegraph-announcement')).split(', total ')[0]);
+  }
+  return names;
+}
+
+pageTest('libraries are folded until the button or the key l unfolds them', async ({ open }) => {
+  const page = await open(`${FLAME}&view=flame`);
+  const isPressed = () => page.evaluate(() => document.querySelector('#libraries').ariaPressed);
+  assert.equal(await isPressed(), 'false');
+  assert.deepEqual(await heaviestPath(page, 2), ['java.lang', 'com.acme.shop.http.Worker.run']);
+  await page.press('l');
+  await page.settled();
+  assert.deepEqual([await isPressed(), page.query().get('libraries')], ['true', '1']);
+  assert.deepEqual(await heaviestPath(page, 2), ['java.lang.Thread.run', 'com.acme.shop.http.Worker.run']);
+  await page.click('#libraries');
+  await page.settled();
+  assert.deepEqual([await isPressed(), page.query().get('libraries')], ['false', null]);
+  assert.deepEqual(await heaviestPath(page, 1), ['java.lang']);
+});
+
+pageTest('a click on the row of a folded function shows and marks it', async ({ open }) => {
+  const page = await open(`${FLAME}&view=both&sort=flat`);
+  const name = 'sun.nio.ch.EPoll.wait';
+  const weight = fixture.weight({ service: 'shop', type: 'wall' }, (sample) => sample.functions.includes(name));
+  await page.clickText('#top-rows tr', name);
+  const matched = () => page.text('#flame .flamegraph-match');
+  await eventually(async () => assert.ok((await matched()).includes(amount(weight)), await matched()));
+  await page.clickText('#top-rows tr', name);
+  await eventually(async () => assert.equal(await matched(), ''));
+});
+
+pageTest('a search finds folded functions, and the table alone has no button', async ({ open }) => {
+  const page = await open(`${FLAME}&view=flame`);
+  await page.type('#search', 'selectorimpl');
+  const weight = fixture.weight({ service: 'shop', type: 'wall' }, (sample) => sample.functions.includes('sun.nio.ch.SelectorImpl.select'));
+  const matched = () => page.text('#flame .flamegraph-match');
+  await eventually(async () => assert.ok((await matched()).includes(amount(weight)), await matched()));
+  const table = await open(`${FLAME}&view=top`);
+  assert.equal(await table.count('#libraries'), 0, 'the table has no flame graph');
+});

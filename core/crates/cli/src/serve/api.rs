@@ -15,6 +15,7 @@ use spanprof_profile::{is_gauge_type, transform, ProfilesData};
 use spanprof_read::query::{self, Filter, Granularity, TopTable};
 
 use super::comparison;
+use super::derived::ShownFrames;
 use super::directory;
 use super::flame::{self, FlameRequest};
 use super::queries::QueryResult;
@@ -155,10 +156,17 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/flamegraph" => {
             let request = FlameRequest::parse(owned_parameter).map_err(bad_request)?;
             let result = stacks();
-            let tree = state.trees.get(&result, filter.type_name.as_deref(), has_native, || {
+            let frames = ShownFrames { has_native, ..ShownFrames::default() };
+            let whole = state.trees.get(&result, filter.type_name.as_deref(), &frames, || {
                 let data = shown(&result, has_native);
                 transform::tree(&data, &selection::type_to_show(&data, &filter))
             });
+            let tree = match request.folding(&whole, frames) {
+                None => whole,
+                Some((frames, is_kept)) => {
+                    state.trees.get(&result, filter.type_name.as_deref(), &frames, || whole.folded(is_kept))
+                }
+            };
             let bytes = request.response(&result, &tree).into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
@@ -328,7 +336,8 @@ fn shown(result: &QueryResult, has_native: bool) -> Cow<'_, ProfilesData> {
 }
 
 fn top_table(state: &ServerState, result: &Arc<QueryResult>, filter: &Filter, has_native: bool) -> Arc<TopTable> {
-    state.tables.get(result, filter.type_name.as_deref(), has_native, || {
+    let frames = ShownFrames { has_native, ..ShownFrames::default() };
+    state.tables.get(result, filter.type_name.as_deref(), &frames, || {
         let data = shown(result, has_native);
         query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
     })

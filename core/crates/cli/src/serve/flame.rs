@@ -1,14 +1,16 @@
 //! `/api/flamegraph`: the call tree, whole or as far as it is visible at a width.
 
 use serde_json::{Map, Value};
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::encode::flamegraph;
-use spanprof_profile::transform::StackTree;
+use spanprof_profile::transform::{FunctionKey, StackTree};
 
+use super::derived::ShownFrames;
 use super::name_search::NameSearch;
 use super::queries::QueryResult;
 
 /// Parameters beside those of the filter.
-pub(super) const PARAMETERS: [&str; 4] = ["native", "path", "search", "width"];
+pub(super) const PARAMETERS: [&str; 5] = ["fold", "native", "path", "search", "width"];
 /// A node is at least a quarter of a pixel wide. The renderer draws nodes from 0.35 pixels on.
 const NODES_PER_PIXEL_OF_A_ROW: i64 = 4;
 /// The heaviest nodes of all rows, about half a megabyte at 1,500 pixels.
@@ -23,6 +25,8 @@ pub(super) struct FlameRequest {
     /// Keys of the functions from the root to the zoomed node.
     path: Vec<u32>,
     search: String,
+    /// Whether libraries and the runtime are folded.
+    is_folded: bool,
 }
 
 impl FlameRequest {
@@ -41,7 +45,29 @@ impl FlameRequest {
             width: width.transpose()?,
             path: path.transpose()?.unwrap_or_default(),
             search: parameter("search").unwrap_or_default().trim().to_owned(),
+            is_folded: match parameter("fold").as_deref() {
+                None => false,
+                Some("libraries") => true,
+                Some(other) => return Err(format!("`fold`: expected libraries, got `{other}`")),
+            },
         })
+    }
+
+    /// Which frames of `whole` are shown, and which functions are not folded: those that the search matches, since a match within
+    /// a folded frame would not be seen. `None` if nothing is folded.
+    pub(super) fn folding(
+        &self,
+        whole: &StackTree,
+        frames: ShownFrames,
+    ) -> Option<(ShownFrames, impl Fn(&FunctionKey) -> bool)> {
+        let search = NameSearch::parse(&self.search);
+        let is_match = move |function: &FunctionKey| {
+            search.as_ref().is_some_and(|search| search.matches(&function.name, &function.file))
+        };
+        let is_hidden = |function: &FunctionKey| function.origin() != CodeOrigin::Own && is_match(function);
+        let has_hidden = self.is_folded && whole.functions.iter().skip(1).any(is_hidden);
+        let unfolded_matches = if has_hidden { self.search.clone() } else { String::new() };
+        self.is_folded.then_some((ShownFrames { is_folded: true, unfolded_matches, ..frames }, is_match))
     }
 
     /// The response. The tree is JSON already, and large.

@@ -21,6 +21,9 @@ Examples:
 pub(crate) struct FlamegraphArguments {
     #[command(flatten)]
     pub output: OutputArguments,
+    /// libraries and parts of the runtime as one frame each
+    #[arg(long)]
+    pub fold: bool,
     /// the tree as JSON instead of a page
     #[arg(long)]
     pub json: bool,
@@ -32,7 +35,10 @@ pub(crate) struct FlamegraphArguments {
 
 pub(crate) fn run(given: &FlamegraphArguments) -> Result<i32, Failure> {
     let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    let tree = transform::tree(&data, &one_type(&data, &filter));
+    let mut tree = transform::tree(&data, &one_type(&data, &filter));
+    if given.fold {
+        tree = tree.folded(|_| false);
+    }
     let text = if given.json {
         flamegraph::json(&tree) + "\n"
     } else {

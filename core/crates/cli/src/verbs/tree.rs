@@ -29,6 +29,9 @@ pub(crate) struct TreeArguments {
     /// maximum depth, 0 for all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub depth: u32,
+    /// libraries and parts of the runtime as one frame each
+    #[arg(long)]
+    pub fold: bool,
     /// as JSON
     #[arg(long)]
     pub json: bool,
@@ -55,7 +58,10 @@ pub(crate) fn answer(given: &TreeArguments) -> Result<Value, Failure> {
 fn calls(given: &TreeArguments) -> Result<(StackTree, Vec<CallRow>), Failure> {
     let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
     given.builtins.apply(&mut data);
-    let tree = transform::tree(&data, &one_type(&data, &filter));
+    let mut tree = transform::tree(&data, &one_type(&data, &filter));
+    if given.fold {
+        tree = tree.folded(|_| false);
+    }
     let depth = if given.depth == 0 { u32::MAX } else { given.depth };
     let total = tree.nodes.first().map_or(0, |root| root.total_weight);
     let rows = query::call_tree(&tree, min_weight(total, given.min_share), depth);

@@ -177,6 +177,51 @@ fn the_top_table_has_a_second_type_beside_the_first() {
 }
 
 #[test]
+fn the_flame_graph_folds_libraries_except_for_functions_that_the_search_matches() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    let otlp = {
+        let file = home.file(
+            "a.speedscope.json",
+            br#"{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"spanprof","shared":{"frames":[
+                {"name":"main","file":"/srv/main.js"},{"name":"next","file":"/srv/node_modules/express/router.js"},
+                {"name":"handle","file":"/srv/node_modules/express/layer.js"},{"name":"price","file":"/srv/price.js"},
+                {"name":"emit","file":"node:events"},{"name":"write","file":"/usr/bin/libuv.so.1"}]},
+                "profiles":[{"type":"sampled","name":"cpu","unit":"nanoseconds","samples":[[0,1,2,3],[0,1,2,3,4,5],[0,1]],
+                "weights":[50,30,20],"startValue":0,"endValue":100}]}"#,
+        );
+        let otlp = home.path().join("a.otlp.pb").to_string_lossy().into_owned();
+        let converted = spanprof(&["convert", "--to", "otlp", &file, "-o", &otlp]);
+        assert_eq!(converted.code, 0, "{converted:?}");
+        std::fs::read(otlp).unwrap()
+    };
+    assert_eq!(post(&serve.http, &[], &otlp).status, 200);
+    let names = |query: &str| {
+        let response = get(&serve.http, &format!("/api/flamegraph?type=cpu{query}"));
+        assert_eq!(response.status, 200, "{}", response.text());
+        let json: Value = serde_json::from_str(&response.text()).unwrap();
+        let nodes = json["tree"]["nodes"].as_array().unwrap().chunks(3);
+        let names =
+            nodes.skip(1).map(|node| json["tree"]["names"][node[1].as_u64().unwrap() as usize].as_str().unwrap());
+        (names.collect::<Vec<_>>().join(" "), json["matched"].as_i64(), json["tree"]["origin"].to_string())
+    };
+    let (whole, folded) = ("main next handle price emit write", "main express price node native");
+    assert_eq!(names("").0, whole);
+    assert_eq!(names("&fold=libraries"), (folded.to_owned(), None, "[3,0,1,0,1,2]".to_owned()));
+    let matches = |query: &str| (names(query).0, names(query).1);
+    let split = "main express handle price node native";
+    assert_eq!(matches("&fold=libraries&search=handle"), (split.to_owned(), Some(80)));
+    assert_eq!(matches("&fold=libraries&search=price&width=800"), (folded.to_owned(), Some(80)));
+    assert_eq!(names("&fold=libraries").0, folded, "the search before is not kept");
+    let refused = get(&serve.http, "/api/flamegraph?fold=all");
+    assert!(refused.status == 400 && refused.text().contains("`fold`: expected libraries, got `all`"));
+    let tree = spanprof(&["tree", "--fold", &serve.url(), "--type", "cpu"]).stdout;
+    let rows: Vec<&str> =
+        tree.lines().skip(2).filter_map(|line| line.split_whitespace().rfind(|word| !word.starts_with('/'))).collect();
+    assert_eq!(rows.join(" "), folded, "{tree}");
+}
+
+#[test]
 fn the_flame_graph_has_the_nodes_that_are_visible_at_a_width() {
     let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);

@@ -6,42 +6,70 @@ use crate::FrameType;
 /// The parts of a Java package that name a library: `org.springframework.web`.
 const PACKAGE_PARTS: usize = 3;
 
-/// The name of a library, such as `fastapi`, `express`, `org.springframework.web`, `std`; `None` where none can be told.
-pub fn library_name(function: &str, file: &str, frame_type: FrameType) -> Option<String> {
-    let after_last = |part: &str| file.rsplit_once(part).map(|(_, rest)| rest);
-    let name = if file == "v8:builtin" {
-        "V8 builtins"
-    } else if file.starts_with("node:") {
-        "node"
-    } else if let Some(module) = file.strip_prefix("<frozen ") {
-        module.split(['.', '>']).next()?
-    } else if let Some(path) = after_last("/site-packages/").or_else(|| after_last("/dist-packages/")) {
-        return Some(python_module(path).to_owned()).filter(|name| !name.is_empty());
-    } else if let Some(path) = after_last("/node_modules/") {
+/// The name of a library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibraryName {
+    /// Such as `fastapi`, `express`, `org.springframework.web`, `std`.
+    pub name: String,
+    /// Whether it comes with the language.
+    pub is_standard: bool,
+}
+
+/// The library of a function; `None` where none can be told.
+pub fn library_name(function: &str, file: &str, frame_type: FrameType) -> Option<LibraryName> {
+    let after_last = |parts: &[&str]| parts.iter().find_map(|part| Some(file.rsplit_once(part)?.1));
+    let standard = |name: &str| named(name, true);
+    let package = |name: &str| named(name, false);
+    if file == "v8:builtin" {
+        return standard("V8 builtins");
+    }
+    if file.starts_with("node:") {
+        return standard("node");
+    }
+    if let Some(module) = file.strip_prefix("<frozen ") {
+        return standard(module.split(['.', '>']).next()?);
+    }
+    if let Some(path) = after_last(&["/site-packages/", "/dist-packages/"]) {
+        return package(python_module(path));
+    }
+    if let Some(path) = after_last(&["/node_modules/"]) {
         let parts = if path.starts_with('@') { 2 } else { 1 };
-        path.match_indices('/').nth(parts - 1).map_or(path, |(end, _)| &path[..end])
-    } else if let Some(path) = after_last("/lib/python3").or_else(|| after_last("/lib64/python3")) {
+        return package(path.match_indices('/').nth(parts - 1).map_or(path, |(end, _)| &path[..end]));
+    }
+    if let Some(path) = after_last(&["/lib/python3", "/lib64/python3"]) {
         // Behind the rest of the version.
-        python_module(path.split_once('/')?.1)
-    } else if let Some(path) = after_last("/.cargo/registry/src/") {
+        return standard(python_module(path.split_once('/')?.1));
+    }
+    if let Some(path) = after_last(&["/.cargo/registry/src/"]) {
         // The index, then the crate with its version.
         let directory = path.split('/').nth(1)?;
-        directory.rsplit_once('-').map_or(directory, |(name, _)| name)
-    } else if let Some(path) = after_last("/pkg/mod/").or_else(|| after_last("/vendor/")) {
-        path.split_once('@')
-            .map_or_else(|| path.rsplit_once('/').map_or(path, |(directory, _)| directory), |(name, _)| name)
-    } else if let Some(path) =
-        after_last("/local/go/src/").or_else(|| after_last("/lib/go-")?.split_once("/src/").map(|(_, path)| path))
+        return package(directory.rsplit_once('-').map_or(directory, |(name, _)| name));
+    }
+    if let Some(path) = after_last(&["/pkg/mod/", "/vendor/"]) {
+        return package(path.split_once('@').map_or_else(|| directory(path), |(name, _)| name));
+    }
+    if let Some(path) =
+        after_last(&["/local/go/src/"]).or_else(|| Some(after_last(&["/lib/go-"])?.split_once("/src/")?.1))
     {
-        path.rsplit_once('/').map_or(path, |(directory, _)| directory)
-    } else if frame_type == FrameType::Jvm || is_java(file) {
-        return java_package(function);
-    } else if frame_type == FrameType::Rust || file.ends_with(".rs") {
-        rust_crate(function)?
-    } else {
-        return None;
-    };
-    Some(name.to_owned()).filter(|name| !name.is_empty())
+        return standard(directory(path));
+    }
+    if frame_type == FrameType::Jvm || is_java(file) {
+        let is_standard = ["java.", "javax.", "jdk.", "sun."].iter().any(|start| function.starts_with(start));
+        return named(&java_package(function), is_standard);
+    }
+    if frame_type == FrameType::Rust || file.ends_with(".rs") {
+        let name = rust_crate(function)?;
+        return named(name, name == "std");
+    }
+    None
+}
+
+fn named(name: &str, is_standard: bool) -> Option<LibraryName> {
+    (!name.is_empty()).then(|| LibraryName { name: name.to_owned(), is_standard })
+}
+
+fn directory(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(directory, _)| directory)
 }
 
 fn is_java(file: &str) -> bool {
@@ -55,13 +83,12 @@ fn python_module(path: &str) -> &str {
 }
 
 /// The package of a method, at most [`PACKAGE_PARTS`] of its parts.
-fn java_package(function: &str) -> Option<String> {
+fn java_package(function: &str) -> String {
     let is_package = |part: &&str| part.starts_with(|letter: char| letter.is_ascii_lowercase());
     let parts: Vec<&str> = function.split('.').collect();
     // The last part is the method.
     let package = parts[..parts.len() - 1].iter().copied().take_while(is_package);
-    let name = package.take(PACKAGE_PARTS).collect::<Vec<_>>().join(".");
-    Some(name).filter(|name| !name.is_empty())
+    package.take(PACKAGE_PARTS).collect::<Vec<_>>().join(".")
 }
 
 /// The crate in a path such as `<alloc::vec::Vec<T> as Drop>::drop`; the crates of the standard library are `std`.
@@ -108,12 +135,22 @@ mod tests {
             ("net/http.serve", "/usr/local/go/src/net/http/server.go", Unspecified, "net/http"),
             ("runtime.main", "/usr/lib/go-1.19/src/runtime/proc.go", Unspecified, "runtime"),
         ] {
-            assert_eq!(library_name(function, file, frame_type).as_deref(), Some(name), "{file}");
+            assert_eq!(library_name(function, file, frame_type).expect(file).name, name);
         }
         for (function, file, frame_type) in
             [("parse", "", V8js), ("Main.run", "", Jvm), ("f", "/opt/x.lua", Unspecified)]
         {
             assert_eq!(library_name(function, file, frame_type), None, "{function}");
         }
+    }
+
+    #[test]
+    fn the_standard_library_of_a_language_is_known_as_such() {
+        let is_standard =
+            |function, file, frame_type| library_name(function, file, frame_type).expect(file).is_standard;
+        assert!(is_standard("loads", "/usr/lib/python3.11/json/decoder.py", Cpython));
+        assert!(is_standard("java.util.HashMap.get", "HashMap.java", Jvm));
+        assert!(!is_standard("loads", "/usr/lib/python3.11/site-packages/orjson/a.py", Cpython));
+        assert!(!is_standard("org.apache.catalina.core.A.run", "A.java", Jvm));
     }
 }

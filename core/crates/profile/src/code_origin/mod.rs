@@ -5,8 +5,11 @@
 mod library_name;
 mod runtime_bucket;
 
-pub use library_name::library_name;
+pub use library_name::{library_name, LibraryName};
 pub use runtime_bucket::RuntimeBucket;
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 
 use crate::FrameType;
 
@@ -90,6 +93,41 @@ pub enum CodeOrigin {
     Unknown = 3,
     /// This profiler: its libraries, its packages and its activities.
     Profiler = 4,
+}
+
+/// An origin that is stated, not derived. It is no part of the identity of a function: all values are equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordedOrigin(pub Option<CodeOrigin>);
+
+impl RecordedOrigin {
+    /// The stated origin, else the derived one.
+    pub fn or(self, derive: impl FnOnce() -> CodeOrigin) -> CodeOrigin {
+        self.0.unwrap_or_else(derive)
+    }
+}
+
+impl PartialEq for RecordedOrigin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RecordedOrigin {}
+
+impl PartialOrd for RecordedOrigin {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for RecordedOrigin {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
+}
+
+impl Hash for RecordedOrigin {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl CodeOrigin {

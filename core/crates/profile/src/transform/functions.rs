@@ -5,7 +5,7 @@ use std::slice::Iter;
 
 use hashbrown::HashMap;
 
-use crate::code_origin::CodeOrigin;
+use crate::code_origin::{CodeOrigin, RecordedOrigin};
 use crate::{Dictionary, FrameType, Function, LocationId};
 
 /// Identity of a function. The start line distinguishes functions of one name in one file, such as anonymous functions
@@ -20,12 +20,14 @@ pub struct FunctionKey {
     pub start_line: i64,
     /// Frame type.
     pub frame_type: FrameType,
+    /// Origin that is stated instead of following from the other members.
+    pub recorded: RecordedOrigin,
 }
 
 impl FunctionKey {
     /// Where the code of the function comes from.
     pub fn origin(&self) -> CodeOrigin {
-        CodeOrigin::of(&self.name, &self.file, self.frame_type)
+        self.recorded.or(|| CodeOrigin::of(&self.name, &self.file, self.frame_type))
     }
 }
 
@@ -78,7 +80,7 @@ impl<'d> FunctionTable<'d> {
         let mapping = self.dictionary.get_mapping(location.mapping);
         let nameless = || format!("0x{:x}", location.address);
         let rows: Vec<_> = if location.lines.is_empty() {
-            vec![FunctionKey { name: nameless(), file: text(mapping.filename), start_line: 0, frame_type }]
+            vec![FunctionKey { name: nameless(), file: text(mapping.filename), frame_type, ..FunctionKey::default() }]
         } else {
             let of_line = |function: Function| {
                 let name = [function.name, function.system_name].map(text).into_iter().find(|name| !name.is_empty());
@@ -87,7 +89,7 @@ impl<'d> FunctionTable<'d> {
                     Some(fold) => (fold(name), 0),
                     None => (name, function.start_line.max(0)),
                 };
-                FunctionKey { name, file: text(function.filename), start_line, frame_type }
+                FunctionKey { name, file: text(function.filename), start_line, frame_type, ..FunctionKey::default() }
             };
             location.lines.iter().map(|line| of_line(self.dictionary.get_function(line.function))).collect()
         };

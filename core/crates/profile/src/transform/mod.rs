@@ -2,6 +2,7 @@
 //! encoders and the command line format them. Selections and summaries are in `spanprof-read`.
 
 mod exact;
+mod fold;
 mod functions;
 mod label_names;
 mod merge;

@@ -77,7 +77,17 @@ pub fn tree_of<'d>(
         }
     }
     drop(known);
-    let functions = functions.into_rows();
+    assembled(type_name.to_owned(), unit, functions.into_rows(), calls, stacks)
+}
+
+/// The tree of stacks whose functions are `calls`.
+pub(super) fn assembled(
+    type_name: String,
+    unit: String,
+    functions: Vec<FunctionKey>,
+    mut calls: Vec<u32>,
+    stacks: Vec<StackCalls>,
+) -> StackTree {
     let ranks = ranks(&functions);
     calls.iter_mut().for_each(|function| *function = ranks[*function as usize]);
     let mut nodes = nodes_of(stacks, &calls);
@@ -93,14 +103,14 @@ pub fn tree_of<'d>(
             parent.total_weight = parent.total_weight.saturating_add(total);
         }
     }
-    StackTree { type_name: type_name.to_owned(), unit, nodes, functions }
+    StackTree { type_name, unit, nodes, functions }
 }
 
 /// The functions of one stack as a range of all, and its weight.
-struct StackCalls {
-    start: usize,
-    end: usize,
-    weight: i64,
+pub(super) struct StackCalls {
+    pub start: usize,
+    pub end: usize,
+    pub weight: i64,
 }
 
 /// The nodes of all stacks, with the ranks of their functions. In sorted order a stack shares its first nodes with the one before

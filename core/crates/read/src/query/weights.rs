@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use spanprof_profile::code_origin::CodeOrigin;
+use spanprof_profile::code_origin::{CodeOrigin, RecordedOrigin};
 use spanprof_profile::transform::{FunctionKey, FunctionTable};
 use spanprof_profile::{Dictionary, FrameType, LocationId, Profile, ProfilesData, Sample};
 
@@ -27,18 +27,20 @@ pub struct FunctionLine {
     pub line: i64,
     /// Frame type.
     pub frame_type: FrameType,
+    /// As of [`FunctionKey`].
+    pub recorded: RecordedOrigin,
 }
 
 impl From<FunctionKey> for FunctionLine {
-    fn from(FunctionKey { name, file, start_line, frame_type }: FunctionKey) -> Self {
-        Self { function: name, file, line: start_line, frame_type }
+    fn from(FunctionKey { name, file, start_line, frame_type, recorded }: FunctionKey) -> Self {
+        Self { function: name, file, line: start_line, frame_type, recorded }
     }
 }
 
 impl FunctionLine {
     /// Where the code of the function comes from.
     pub fn origin(&self) -> CodeOrigin {
-        CodeOrigin::of(&self.function, &self.file, self.frame_type)
+        self.recorded.or(|| CodeOrigin::of(&self.function, &self.file, self.frame_type))
     }
 }
 

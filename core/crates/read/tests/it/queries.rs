@@ -66,6 +66,13 @@ proptest! {
             prop_assert_eq!(table.total, total);
             prop_assert_eq!(tree.nodes[0].total_weight, total);
             prop_assert_eq!(tree.nodes.iter().map(|node| node.self_weight).sum::<i64>(), total);
+            let (folded, is_own) = (tree.folded(|_| false), |at: &FunctionLine| at.origin() == CodeOrigin::Own);
+            prop_assert_eq!(folded.nodes[0].total_weight, total);
+            prop_assert_eq!(neighbors(&folded, is_own).len(), neighbors(&tree, is_own).iter().filter(|row| row.weight.cum > 0).count());
+            for function in neighbors(&folded, is_own) {
+                let row = table.rows.iter().find(|row| row.at == function.at).expect("a row of the table");
+                prop_assert_eq!(row.weight, function.weight);
+            }
             let stackless: i64 = tree.nodes[0].self_weight;
             prop_assert_eq!(table.rows.iter().map(|row| row.weight.flat).sum::<i64>(), total - stackless);
             for (at, node) in tree.nodes.iter().enumerate().skip(1) {

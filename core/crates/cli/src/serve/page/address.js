@@ -11,6 +11,8 @@ const DEFAULTS = {
   sort: "flat", requestSort: "cpu",
   /** The endpoint whose spans are listed; null lists the endpoints, and "" is the endpoint of spans without one. */
   endpoint: null,
+  /** Whether the flame graph shows each function of libraries and the runtime, instead of one frame for each run. */
+  libraries: false,
   live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false,
 };
 const VIEWS = { requests: "Requests", both: "Both", flame: "Flame graph", top: "Table", compare: "Compare" };
@@ -21,7 +23,7 @@ const BASELINES = {
 };
 /** Names in the address of the texts and the flags of the state. */
 const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", zoom: "zoom", baseline: "baseLabels" };
-const FLAGS = { live: "live", native: "native", absolute: "absolute", all: "allChanges" };
+const FLAGS = { live: "live", native: "native", libraries: "libraries", absolute: "absolute", all: "allChanges" };
 const CHOICES = {
   view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["cpu", "wait", "alloc"]], base: ["base", Object.keys(BASELINES)],
 };

@@ -5,9 +5,23 @@ function markedText() {
   return state.chosen ? "/^" + state.chosen.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&") + "$/" : state.search;
 }
 
-/** The parts that a change of the search or of the selected function loads: matches that are not shown are known to the server only. */
+/**
+ * The parts that a change of the search or of the selected function loads: the server does not fold functions that match, and knows
+ * the weight of matches that are not shown.
+ */
 function partsOfSearch(parts) {
-  return responses.flame?.data?.tree.elided?.some((weight) => weight > 0) ? [...parts, "flame"] : parts;
+  const { data } = responses.flame || {};
+  return data && (!state.libraries || data.tree.elided?.some((weight) => weight > 0)) ? [...parts, "flame"] : parts;
+}
+
+/** Folds or unfolds libraries and the runtime. Call paths differ, so the zoom ends. */
+function toggleLibraries() {
+  change({ libraries: !state.libraries, zoom: "" }, { loads: ["flame"] });
+}
+function LibrariesButton() {
+  if (!partsOf(state.view)?.includes("flame")) return null;
+  return h("button", { id: "libraries", type: "button", class: "quiet", "aria-pressed": String(state.libraries), "aria-keyshortcuts": "l",
+    title: "Show each function of libraries and of the runtime, instead of one frame for each library ( l )", onClick: toggleLibraries }, "Libraries");
 }
 
 /** A graph on the response of `part`. Subclasses create and draw it. */

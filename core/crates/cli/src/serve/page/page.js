@@ -75,6 +75,7 @@ function Page() {
           h("div", { class: "bar summary" }, h(Figures), h("div", { class: "grow" }),
             h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,
               onInput: (event) => search(event.target.value) }),
+            h(LibrariesButton),
             h(Radios, { id: "views", label: "View", options: Object.entries(VIEWS), value: state.view, onChange: (view) => change({ view }) }),
             h(Downloads)),
           h(NothingPasses), h(Panes)),
@@ -86,7 +87,9 @@ function Page() {
 function show() { render(h(Page), root.querySelector("#page")); }
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+  if (event.key === "l") document.querySelector("#libraries")?.click();
+  if (event.key !== "/") return;
   event.preventDefault();
   document.querySelector("#search")?.focus();
 });

@@ -149,6 +149,7 @@ const QUERIES = {
 function flameQuery() {
   const query = shownFilter();
   query.set("width", String(document.querySelector("#flame .flamegraph-view")?.clientWidth || innerWidth));
+  if (!state.libraries) query.set("fold", "libraries");
   if (state.zoom) query.set("path", state.zoom);
   if (markedText()) query.set("search", markedText());
   return query;

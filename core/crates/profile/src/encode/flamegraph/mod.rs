@@ -231,6 +231,7 @@ mod tests {
             file: file.to_owned(),
             start_line,
             frame_type,
+            ..FunctionKey::default()
         };
         StackTree {
             type_name: "cpu".to_owned(),

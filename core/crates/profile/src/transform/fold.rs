@@ -1,0 +1,268 @@
+//! Folds libraries and runtimes: each run of consecutive library frames becomes one frame with the name of the library, each run of
+//! runtime frames one with the name of its part, so that a stack shows own code and what it uses. Pure. Called for flame graphs and
+//! trees.
+
+use hashbrown::HashMap;
+
+use super::functions::FunctionKey;
+use super::tree::{assembled, StackCalls, StackTree};
+use crate::code_origin::{library_name, CodeOrigin, LibraryName, RecordedOrigin, RuntimeBucket};
+use crate::FrameType;
+
+/// Name of a library that cannot be told.
+const UNNAMED: &str = "library";
+
+/// How a function is folded.
+enum Folding {
+    /// Stays a frame.
+    Kept,
+    Library(Option<LibraryName>),
+    Runtime(RuntimeBucket),
+}
+
+impl Folding {
+    fn of(function: &FunctionKey) -> Self {
+        let FunctionKey { name, file, frame_type, .. } = function;
+        match function.origin() {
+            CodeOrigin::Own | CodeOrigin::Unknown => Self::Kept,
+            CodeOrigin::Library => Self::Library(library_name(name, file, *frame_type)),
+            // Reasons and kinds of threads are names already.
+            CodeOrigin::Runtime | CodeOrigin::Profiler => {
+                RuntimeBucket::of(name, file, *frame_type).map_or(Self::Kept, Self::Runtime)
+            }
+        }
+    }
+
+    /// Whether a frame continues the run of its caller. The kernel is apart, since a system call is what other code did.
+    fn continues(&self, caller: &Self) -> bool {
+        match (caller, self) {
+            (Self::Library(_), Self::Library(_)) => true,
+            (Self::Runtime(caller), Self::Runtime(bucket)) => {
+                (*caller == RuntimeBucket::Kernel) == (*bucket == RuntimeBucket::Kernel)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl StackTree {
+    /// The tree with folded libraries and runtimes. Functions for which `is_kept` is true stay frames, and so does the class of
+    /// allocated objects.
+    pub fn folded(&self, is_kept: impl Fn(&FunctionKey) -> bool) -> StackTree {
+        let foldings: Vec<Folding> = self
+            .functions
+            .iter()
+            .map(|function| if is_kept(function) { Folding::Kept } else { Folding::of(function) })
+            .collect();
+        let has_classes = ["alloc_", "inuse_"].iter().any(|prefix| self.type_name.starts_with(prefix));
+        let is_class = |function: u32| has_classes && self.functions[function as usize].file.is_empty();
+        let mut folded = FoldedFunctions { rows: vec![self.functions[0].clone()], known: HashMap::new() };
+        let mut calls = Vec::new();
+        let mut stacks = Vec::new();
+        // Nodes and functions from the root's callee to the current node.
+        let mut path: Vec<(u32, u32)> = Vec::new();
+        let mut functions: Vec<u32> = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if at > 0 {
+                while path.last().is_some_and(|(last, _)| *last != node.parent) {
+                    path.pop();
+                }
+                path.push((at as u32, node.function));
+            }
+            if node.self_weight == 0 {
+                continue;
+            }
+            functions.clear();
+            functions.extend(path.iter().map(|(_, function)| *function));
+            let class = functions.pop_if(|function| is_class(*function));
+            let start = calls.len();
+            let mut rest = &functions[..];
+            while let [first, ..] = rest {
+                let folding = |function: &u32| &foldings[*function as usize];
+                let continued = rest.windows(2).take_while(|pair| folding(&pair[1]).continues(folding(&pair[0])));
+                let (run, after) = rest.split_at(1 + continued.count());
+                let key = match folding(first) {
+                    Folding::Kept => self.functions[*first as usize].clone(),
+                    Folding::Library(_) => {
+                        let is_caller = after.first().is_some_and(|next| matches!(folding(next), Folding::Kept));
+                        self.library(run, &foldings, is_caller)
+                    }
+                    Folding::Runtime(_) => runtime(run.iter().map(folding)),
+                };
+                calls.push(folded.number(key));
+                rest = after;
+            }
+            calls.extend(class.map(|class| folded.number(self.functions[class as usize].clone())));
+            stacks.push(StackCalls { start, end: calls.len(), weight: node.self_weight });
+        }
+        assembled(self.type_name.clone(), self.unit.clone(), folded.rows, calls, stacks)
+    }
+
+    /// The frame of a run of libraries. A framework that calls own code has the name of the library next to it, other runs that
+    /// of the library that was called. The standard library names a run only without another one.
+    fn library(&self, run: &[u32], foldings: &[Folding], is_caller: bool) -> FunctionKey {
+        let named = run.iter().filter_map(|function| match &foldings[*function as usize] {
+            Folding::Library(Some(library)) => Some((*function, library)),
+            _ => None,
+        });
+        let mut named: Vec<(u32, &LibraryName)> = named.collect();
+        if is_caller {
+            named.reverse();
+        }
+        let best = named.iter().find(|(_, library)| !library.is_standard).or(named.first());
+        let (function, name) = best.map_or((run[0], UNNAMED), |(function, library)| (*function, &library.name));
+        folded_key(name, self.functions[function as usize].frame_type, CodeOrigin::Library)
+    }
+}
+
+fn runtime<'f>(run: impl Iterator<Item = &'f Folding>) -> FunctionKey {
+    let buckets = run.filter_map(|folding| match folding {
+        Folding::Runtime(bucket) => Some(*bucket),
+        _ => None,
+    });
+    let bucket = buckets.max().unwrap_or(RuntimeBucket::Native);
+    folded_key(bucket.name(), bucket.frame_type(), bucket.origin())
+}
+
+fn folded_key(name: &str, frame_type: FrameType, origin: CodeOrigin) -> FunctionKey {
+    FunctionKey { name: name.to_owned(), frame_type, recorded: RecordedOrigin(Some(origin)), ..FunctionKey::default() }
+}
+
+/// Functions of the folded tree in order of first use; 0 is the root.
+struct FoldedFunctions {
+    rows: Vec<FunctionKey>,
+    known: HashMap<FunctionKey, u32>,
+}
+
+impl FoldedFunctions {
+    fn number(&mut self, key: FunctionKey) -> u32 {
+        let rows = &mut self.rows;
+        *self.known.entry(key).or_insert_with_key(|key| {
+            rows.push(key.clone());
+            rows.len() as u32 - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::StackNode;
+    use FrameType::{Cpython, Jvm, Kernel, Native, Unspecified, V8js};
+
+    type Frame<'t> = (&'t str, &'t str, FrameType);
+
+    /// A tree with one path, of which each frame has the self weight 1.
+    fn path(type_name: &str, frames: &[Frame<'_>]) -> StackTree {
+        let key = |(name, file, frame_type): &Frame<'_>| FunctionKey {
+            name: (*name).to_owned(),
+            file: (*file).to_owned(),
+            frame_type: *frame_type,
+            ..FunctionKey::default()
+        };
+        let root = ("root", "", Unspecified);
+        let node = |depth: usize| StackNode {
+            parent: depth.saturating_sub(1) as u32,
+            function: depth as u32,
+            self_weight: i64::from(depth > 0),
+            total_weight: (frames.len() - depth.max(1) + 1) as i64,
+        };
+        StackTree {
+            type_name: type_name.to_owned(),
+            unit: "nanoseconds".to_owned(),
+            functions: std::iter::once(&root).chain(frames).map(key).collect(),
+            nodes: (0..=frames.len()).map(node).collect(),
+        }
+    }
+
+    /// The names on the path of the heaviest nodes.
+    fn names(tree: &StackTree) -> Vec<String> {
+        let mut at = 0;
+        let mut names = Vec::new();
+        loop {
+            let callees = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| node.parent == at);
+            let Some((next, node)) = callees.max_by_key(|(_, node)| node.total_weight) else { return names };
+            names.push(tree.functions[node.function as usize].name.clone());
+            at = next as u32;
+        }
+    }
+
+    const APP: Frame<'_> = ("handle", "/srv/shop/app.py", Cpython);
+    const PRICE: Frame<'_> = ("price", "/srv/shop/price.py", Cpython);
+
+    #[test]
+    fn runs_of_libraries_and_of_the_runtime_become_one_frame_each_and_own_code_stays() {
+        let site = "/venv/lib/python3.11/site-packages";
+        let [uvicorn, fastapi] = [format!("{site}/uvicorn/server.py"), format!("{site}/fastapi/routing.py")];
+        let stack = [
+            ("_start", "/usr/bin/python3.11", Native),
+            ("run", "/usr/lib/python3.11/asyncio/runners.py", Cpython),
+            ("serve", &uvicorn, Cpython),
+            ("run_endpoint", &fastapi, Cpython),
+            ("wrapper", "/usr/lib/python3.11/functools.py", Cpython),
+            APP,
+            PRICE,
+            ("loads", "/usr/lib/python3.11/json/__init__.py", Cpython),
+            ("raw_decode", "/usr/lib/python3.11/json/decoder.py", Cpython),
+            ("scan_once", "/usr/bin/python3.11", Native),
+            ("gc_collect_main", "/usr/bin/python3.11", Native),
+            ("madvise", "/lib/libc.so.6", Native),
+            ("do_syscall_64", "", Kernel),
+            ("zap_pte", "", Kernel),
+        ];
+        let leaf_only = |depth: usize| {
+            let mut tree = path("cpu", &stack[..depth]);
+            let total = tree.nodes[0].total_weight;
+            tree.nodes.iter_mut().for_each(|node| (node.self_weight, node.total_weight) = (0, total));
+            tree.nodes[depth].self_weight = total;
+            names(&tree.folded(|_| false))
+        };
+        let callers = ["interpreter", "fastapi", "handle", "price"];
+        assert_eq!(leaf_only(14), [&callers[..], &["json", "garbage collector", "kernel"]].concat());
+        assert_eq!(leaf_only(10), [&callers[..], &["json", "interpreter"]].concat());
+        assert_eq!(leaf_only(7), callers);
+        assert_eq!(leaf_only(4), ["interpreter", "uvicorn"], "nothing of it is called by own code");
+    }
+
+    #[test]
+    fn folding_keeps_the_total_and_the_weight_of_own_functions() {
+        let tree =
+            path("cpu", &[APP, ("loads", "/usr/lib/python3.11/json/a.py", Cpython), PRICE, ("[lock]", "", Native)]);
+        let folded = tree.folded(|_| false);
+        let weight = |tree: &StackTree, name: &str| {
+            let is_named = |node: &&StackNode| tree.functions[node.function as usize].name == name;
+            let nodes = tree.nodes.iter().filter(is_named);
+            nodes.fold((0, 0), |sum, node| (sum.0 + node.self_weight, sum.1 + node.total_weight))
+        };
+        for name in ["root", "handle", "price", "[lock]"] {
+            assert_eq!(weight(&folded, name), weight(&tree, name), "{name}");
+        }
+        assert_eq!(weight(&folded, "json"), (1, 3));
+    }
+
+    #[test]
+    fn folded_frames_have_no_file_and_the_origin_of_their_run() {
+        let folded = path("cpu", &[("a", "/x/node_modules/pg/a.js", Unspecified), ("f", "/usr/bin/node", Native)]);
+        let folded = folded.folded(|_| false);
+        let frame = |name: &str| folded.functions.iter().find(|function| function.name == name).expect("a function");
+        let [library, runtime] = [frame("pg"), frame(RuntimeBucket::V8Runtime.name())];
+        assert_eq!((library.origin(), runtime.origin()), (CodeOrigin::Library, CodeOrigin::Runtime));
+        assert_eq!((&*library.file, library.frame_type, runtime.frame_type), ("", Unspecified, Native));
+    }
+
+    #[test]
+    fn functions_that_are_asked_for_stay_frames_within_their_run() {
+        let file = "/srv/node_modules/express/router.js";
+        let stack = [("next", file, V8js), ("match", file, V8js), ("step", file, V8js)];
+        let tree = path("cpu", &stack);
+        assert_eq!(names(&tree.folded(|_| false)), ["express"]);
+        assert_eq!(names(&tree.folded(|function| function.name == "match")), ["express", "match", "express"]);
+    }
+
+    #[test]
+    fn the_class_of_allocated_objects_stays() {
+        let stack = [("java.util.HashMap.resize", "HashMap.java", Jvm), ("java.util.HashMap$Node[]", "", Jvm)];
+        assert_eq!(names(&path("alloc_space", &stack).folded(|_| false)), ["java.util", "java.util.HashMap$Node[]"]);
+        assert_eq!(names(&path("cpu", &stack).folded(|_| false)), ["java.util"]);
+    }
+}
