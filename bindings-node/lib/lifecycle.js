@@ -34,6 +34,7 @@ const workers = require('./workers.js');
  * @property {number | undefined} [wallRate] Hz
  * @property {number | undefined} [wallMaxThreads]
  * @property {'default' | 'all' | undefined} [profiles]
+ * @property {readonly string[] | undefined} [ownCode] prefixes of paths of own code
  * @property {boolean | undefined} [gc]
  * @property {boolean | undefined} [heap]
  * @property {number | undefined} [heapInterval] bytes

@@ -23,6 +23,10 @@ export type Options = {
     wallRate?: number | undefined;
     wallMaxThreads?: number | undefined;
     profiles?: "default" | "all" | undefined;
+    /**
+     * prefixes of paths of own code
+     */
+    ownCode?: readonly string[] | undefined;
     gc?: boolean | undefined;
     heap?: boolean | undefined;
     /**

@@ -24,6 +24,7 @@ class Options(TypedDict, total=False):
     wall_rate: int | None
     wall_max_threads: int
     profiles: Literal["default", "all"]
+    own_code: Sequence[str]
     gc: bool
     heap: bool
     heap_interval: int

@@ -385,6 +385,7 @@ mod tests {
     use crate::testing::FakeRuntime;
     use crate::window::{CloseInput, ClosedWindow};
     use spanprof_os::new_live_set;
+    use spanprof_profile::code_origin::OwnCode;
     use spanprof_signal::{AddressFilter, InlineContext, LiveSet};
 
     fn drain_of(runtime: Arc<FakeRuntime>, heap: HeapEstimator) -> Drain {
@@ -406,6 +407,7 @@ mod tests {
                 unix_offset_ns: 0,
                 profile_id: || [1; 16],
                 duty_cycles: &[],
+                own_code: &OwnCode::default(),
                 only: None,
             })
             .unwrap()

@@ -13,7 +13,8 @@ use crate::resource::Resource;
 use crate::retention::TailPolicy;
 use crate::runtime::Runtime;
 use crate::window::{CloseInput, ClosedWindow, SampleCollection, SampleSelection, Window, WindowSettings};
-use spanprof_profile::redact::ProfileRedactor;
+use spanprof_profile::code_origin::OwnCode;
+use spanprof_profile::redact::{ProfileRedactor, RedactionTarget};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_signal::heap::HeapSampling;
 use spanprof_signal::{DropReason, Ring, SampleKind};
@@ -39,6 +40,8 @@ pub struct EngineSettings {
     pub service_name_attribute: bool,
     /// Text of the duty cycle of each kind that has one.
     pub duty_cycles: Vec<(SampleKind, String)>,
+    /// Own code by configuration.
+    pub own_code: OwnCode,
     /// Whether samples are summed up from the start, for pulls without a duration.
     pub sums_since_start: bool,
 }
@@ -76,6 +79,15 @@ struct Identity {
     comment: String,
     /// Text of the duty cycle of each kind that has one.
     duty_cycles: Vec<(SampleKind, String)>,
+    own_code: OwnCode,
+}
+
+/// Own code whose prefixes are redacted as paths and names of functions are.
+fn redacted_prefixes(own_code: OwnCode, redactor: &mut ProfileRedactor) -> OwnCode {
+    own_code.shown_as(|prefix| {
+        let (_, path) = redactor.pair(RedactionTarget::File, "", prefix)?;
+        redactor.pair(RedactionTarget::Function, "", &path).map(|(_, name)| name)
+    })
 }
 
 /// The input for closing a window; `times` are the monotonic time and the offset of Unix time.
@@ -96,6 +108,7 @@ fn close_input<'a>(
         unix_offset_ns: times.1,
         comment: &identity.comment,
         duty_cycles: &identity.duty_cycles,
+        own_code: &identity.own_code,
         profile_id,
         only: None,
     }
@@ -141,7 +154,7 @@ impl Engine {
         system: SystemAccess,
         runtime: Arc<dyn Runtime>,
         resource: Resource,
-        redactor: ProfileRedactor,
+        mut redactor: ProfileRedactor,
         counters: Arc<Counters>,
         now_ns: u64,
     ) -> Self {
@@ -164,6 +177,7 @@ impl Engine {
                 service_name_attribute: settings.service_name_attribute,
                 comment: String::new(),
                 duty_cycles: settings.duty_cycles,
+                own_code: redacted_prefixes(settings.own_code, &mut redactor),
             },
             profile_id: system.profile_id,
             redactor,
@@ -202,7 +216,8 @@ impl Engine {
         let totals = self.drain.heap.in_use(false);
         let objects = totals.iter().map(|total| total.values[1]).sum();
         let interval_bytes = self.drain.heap.interval();
-        let input = PeakProfileInput { resource: &self.identity.resource, time_unix_ns, interval_bytes, max_bytes };
+        let Identity { resource, own_code, .. } = &self.identity;
+        let input = PeakProfileInput { resource, time_unix_ns, interval_bytes, own_code, max_bytes };
         let (profile, omitted_stacks) = encode_peak(totals, &input, &mut self.redactor)?;
         Some(HeapAtPeak { profile, objects, omitted_stacks })
     }
@@ -340,6 +355,7 @@ impl Engine {
                 labels: &labels,
                 time_unix_ns: (i128::from(at.now_monotonic_ns) + at.unix_offset_ns).max(0) as u64,
                 interval_bytes: self.drain.heap.interval(),
+                own_code: &self.identity.own_code,
             };
             data = transform::merge([&data, &in_use_profiles(&self.drain.in_use(), &input, &mut self.redactor)]);
         }
@@ -414,6 +430,7 @@ impl Engine {
         self.identity.service_name_attribute = settings.service_name_attribute;
         self.drain.set_retention(settings.retention, &mut self.window, &self.counters);
         self.identity.duty_cycles = settings.duty_cycles;
+        self.identity.own_code = redacted_prefixes(settings.own_code, &mut self.redactor);
     }
 }
 

@@ -7,7 +7,8 @@ use crate::retention::{SlowLimit, TailPolicy};
 use crate::testing::FakeRuntime;
 use crate::window::WindowSettings;
 use crate::{Counters, Engine, EngineSettings, Resource, SystemAccess};
-use spanprof_profile::redact::{ProfileRedactor, RedactionSettings};
+use spanprof_profile::code_origin::OwnCode;
+use spanprof_profile::redact::{ProfileRedactor, RedactionRule, RedactionSettings};
 use spanprof_signal::heap::HeapSampling;
 
 /// Addresses of functions in the program.
@@ -59,6 +60,7 @@ pub fn settings() -> EngineSettings {
         tags: Vec::new(),
         service_name_attribute: true,
         duty_cycles: Vec::new(),
+        own_code: OwnCode::default(),
         sums_since_start: false,
     }
 }
@@ -80,14 +82,28 @@ pub fn with_retention(policy: TailPolicy) -> EngineSettings {
 }
 
 pub fn redactor() -> ProfileRedactor {
-    ProfileRedactor::new(RedactionSettings { default_patterns: true, rules: Vec::new(), hash_key: Vec::new() })
+    redactor_of(Vec::new())
+}
+
+fn redactor_of(rules: Vec<RedactionRule>) -> ProfileRedactor {
+    ProfileRedactor::new(RedactionSettings { default_patterns: true, rules, hash_key: Vec::new() })
 }
 
 pub fn engine(settings: EngineSettings, runtime: &Arc<FakeRuntime>, counters: &Arc<Counters>) -> Engine {
+    redacting_engine(settings, runtime, counters, Vec::new())
+}
+
+/// An engine with rules of redaction beside the default patterns.
+pub fn redacting_engine(
+    settings: EngineSettings,
+    runtime: &Arc<FakeRuntime>,
+    counters: &Arc<Counters>,
+    rules: Vec<RedactionRule>,
+) -> Engine {
     let heap: &'static HeapSampling = Box::leak(Box::new(HeapSampling::new()));
     let native_symbols = Box::new(ScriptedSymbols);
     let system = SystemAccess { profile_id: || [1; 16], seed: 7, heap, native_symbols };
-    Engine::new(settings, system, runtime.clone(), Resource::default(), redactor(), counters.clone(), 0)
+    Engine::new(settings, system, runtime.clone(), Resource::default(), redactor_of(rules), counters.clone(), 0)
 }
 
 /// The counter of a name.

@@ -6,8 +6,9 @@ use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::resource::Resource;
 use crate::runtime::Frame;
-use crate::window::frame_line;
-use spanprof_profile::encode::pprof;
+use crate::window::{frame_line, own_code_comment};
+use spanprof_profile::code_origin::OwnCode;
+use spanprof_profile::encode::pprof::{self, names};
 use spanprof_profile::kinds::{self, KindType};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
@@ -23,6 +24,7 @@ pub(crate) struct PeakProfileInput<'a> {
     pub resource: &'a Resource,
     pub time_unix_ns: u64,
     pub interval_bytes: u64,
+    pub own_code: &'a OwnCode,
     pub max_bytes: usize,
 }
 
@@ -33,6 +35,7 @@ pub(crate) struct InUseProfileInput<'a> {
     pub labels: &'a [(String, String)],
     pub time_unix_ns: u64,
     pub interval_bytes: u64,
+    pub own_code: &'a OwnCode,
 }
 
 /// The encoded profile and the number of stacks that did not fit. Their bytes and objects have the stack `[too_many_stacks]`.
@@ -50,6 +53,7 @@ pub(crate) fn encode_peak(
             labels: &[],
             time_unix_ns: input.time_unix_ns,
             interval_bytes: input.interval_bytes,
+            own_code: input.own_code,
         };
         let bytes = pprof::encode_uncompressed(&profile(&totals, keep, &input_of_profile).redacted(redactor));
         if bytes.len() <= input.max_bytes {
@@ -72,7 +76,8 @@ pub(crate) fn in_use_profiles(
 
 fn profile(totals: &[InUseTotals], keep: usize, input: &InUseProfileInput<'_>) -> UnredactedProfiles {
     let (kept, omitted) = totals.split_at(keep.min(totals.len()));
-    let mut builder = PeakBuilder { labels: input.labels.to_vec(), ..PeakBuilder::default() };
+    let mut builder =
+        PeakBuilder { labels: input.labels.to_vec(), own_code: input.own_code.clone(), ..PeakBuilder::default() };
     let mut rows: Vec<_> = kept
         .iter()
         .map(|total| (builder.stack(&total.stack), builder.attributes(total.label_set, total.age), total.values))
@@ -85,6 +90,11 @@ fn profile(totals: &[InUseTotals], keep: usize, input: &InUseProfileInput<'_>) -
         let stack: LiveStack = [std::sync::Arc::from([frame])].into();
         rows.push((builder.stack(&stack), AttributeSetId::default(), rest));
     }
+    let comment = own_code_comment(input.own_code).map(|comment| {
+        let comment = builder.dictionary.attribute(names::COMMENT, Value::String(&comment), "");
+        builder.dictionary.attribute_set(&[comment])
+    });
+    let attributes = comment.unwrap_or_default();
     let (period_name, period_unit) = kinds::IN_USE.period_type;
     let of_type = |of_kind: &KindType| Profile {
         sample_type: ValueType::new(of_kind.name, of_kind.unit),
@@ -92,6 +102,7 @@ fn profile(totals: &[InUseTotals], keep: usize, input: &InUseProfileInput<'_>) -
         period: input.interval_bytes as i64,
         time_unix_nano: input.time_unix_ns,
         duration_nano: 1,
+        attributes,
         samples: rows
             .iter()
             .map(|(stack, attributes, values)| Sample {
@@ -117,6 +128,7 @@ struct PeakBuilder {
     attributes: WordMap<(LabelSetId, Option<HeapAge>), AttributeSetId>,
     /// Labels of every sample.
     labels: Vec<(String, String)>,
+    own_code: OwnCode,
 }
 
 impl PeakBuilder {
@@ -131,7 +143,8 @@ impl PeakBuilder {
             return *known;
         }
         let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
-        let attributes = self.dictionary.frame_type(frames.first().map(|frame| frame.frame_type).unwrap_or_default());
+        let frame_type = frames.first().map(|frame| frame.frame_type).unwrap_or_default();
+        let attributes = self.own_code.attributes(&mut self.dictionary, &lines, frame_type);
         let id = self.dictionary.location(Location { lines: &lines, attributes, ..Location::default() });
         self.locations.insert(address, id);
         id
@@ -178,8 +191,13 @@ mod tests {
     }
 
     fn encoded(stacks: u64, max_bytes: usize) -> (ProfilesData, usize, u64) {
-        let input =
-            PeakProfileInput { resource: &Resource::default(), time_unix_ns: 5, interval_bytes: 512, max_bytes };
+        let input = PeakProfileInput {
+            resource: &Resource::default(),
+            time_unix_ns: 5,
+            interval_bytes: 512,
+            own_code: &OwnCode::default(),
+            max_bytes,
+        };
         let (bytes, omitted) = encode_peak(totals(stacks), &input, &mut redactor()).unwrap();
         (decode::pprof::decode(&bytes, &DecodeLimits::default()).unwrap(), bytes.len(), omitted)
     }
@@ -211,9 +229,36 @@ mod tests {
     }
 
     #[test]
+    fn own_code_by_configuration_is_own_code_for_the_reader() {
+        let frame = |function: &str, file: &str| {
+            Arc::from([Frame { function: function.into(), file: file.into(), ..Frame::default() }])
+        };
+        let stack = [frame("cache", "/srv/shop/cache.so"), frame("main", "/srv/app.py")].into();
+        let totals = vec![InUseTotals { stack, label_set: LabelSetId::EMPTY, age: None, values: [1000, 2] }];
+        let own_code = OwnCode::new(["shop/"]);
+        let input = PeakProfileInput {
+            resource: &Resource::default(),
+            time_unix_ns: 5,
+            interval_bytes: 512,
+            own_code: &own_code,
+            max_bytes: 1 << 20,
+        };
+        let (bytes, _) = encode_peak(totals, &input, &mut redactor()).unwrap();
+        let data = decode::pprof::decode(&bytes, &DecodeLimits::default()).unwrap();
+        let rows = query::top(&data, "inuse_space", Granularity::Function).rows;
+        let own: Vec<_> = rows.iter().map(|row| (&*row.at.function, row.own)).collect();
+        assert_eq!(own, [("cache", 1000), ("main", 0)]);
+    }
+
+    #[test]
     fn no_stack_is_encoded_into_no_space() {
-        let input =
-            PeakProfileInput { resource: &Resource::default(), time_unix_ns: 5, interval_bytes: 512, max_bytes: 10 };
+        let input = PeakProfileInput {
+            resource: &Resource::default(),
+            time_unix_ns: 5,
+            interval_bytes: 512,
+            own_code: &OwnCode::default(),
+            max_bytes: 10,
+        };
         assert!(encode_peak(totals(3), &input, &mut redactor()).is_none());
     }
 }

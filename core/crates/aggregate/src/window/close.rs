@@ -8,6 +8,7 @@ use crate::resolve::locations::{LocationIndex, LocationTable};
 use crate::resolve::stacks::{StackIndex, StackTable};
 use crate::resource::ResourceAttribute;
 use crate::runtime::Frame;
+use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::encode::pprof::names;
 use spanprof_profile::kinds::{self, ProfileKind, TypeShape};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
@@ -35,6 +36,8 @@ pub(crate) struct CloseInput<'a> {
     pub profile_id: fn() -> [u8; 16],
     /// Text of the duty cycle of each kind that has one.
     pub duty_cycles: &'a [(SampleKind, String)],
+    /// Own code by configuration.
+    pub own_code: &'a OwnCode,
     /// Closes this kind only; `None`: all kinds.
     pub only: Option<SampleKind>,
 }
@@ -195,9 +198,11 @@ impl ProfileBuilder<'_, '_> {
         let duty_cycle = self.input.duty_cycles.iter().find(|(known, _)| *known == kind);
         let duty_cycle = duty_cycle.map(|(_, text)| format!("duty_cycle={text}"));
         let longest = (longest_block_ns > 0).then(|| format!("{}{longest_block_ns}", names::LONGEST_BLOCK));
-        let comments =
-            [self.input.comment, duty_cycle.as_deref().unwrap_or_default(), longest.as_deref().unwrap_or_default()];
-        match comments.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join("; ").as_str() {
+        let own_code = own_code_comment(self.input.own_code);
+        // The prefixes end with their line.
+        let others = [duty_cycle, longest, own_code].into_iter().flatten();
+        let comments = [self.input.comment.to_owned()].into_iter().chain(others).filter(|text| !text.is_empty());
+        match comments.collect::<Vec<_>>().join("; ").as_str() {
             "" => AttributeSetId::default(),
             comment => {
                 let comment = self.dictionary.attribute(names::COMMENT, Value::String(comment), "");
@@ -277,7 +282,8 @@ impl ProfileBuilder<'_, '_> {
         }
         let frames = self.input.locations.frames(location);
         let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
-        let attributes = self.dictionary.frame_type(frames.first().map(|frame| frame.frame_type).unwrap_or_default());
+        let frame_type = frames.first().map(|frame| frame.frame_type).unwrap_or_default();
+        let attributes = self.input.own_code.attributes(&mut self.dictionary, &lines, frame_type);
         let id = self.dictionary.location(Location { lines: &lines, attributes, ..Location::default() });
         self.location_ids.insert(location, id);
         id
@@ -321,6 +327,12 @@ impl ProfileBuilder<'_, '_> {
         self.attribute_ids.insert((label_set, thread_id, age), id);
         id
     }
+}
+
+/// The comment with the prefixes of own code, from which readers of pprof files separate it.
+pub(crate) fn own_code_comment(own_code: &OwnCode) -> Option<String> {
+    let prefixes = own_code.to_text();
+    (!prefixes.is_empty()).then(|| format!("{}{prefixes}", names::OWN_CODE))
 }
 
 /// A frame as a line of a location.

@@ -6,6 +6,8 @@ mod close;
 mod collection;
 #[cfg(test)]
 mod collection_tests;
+#[cfg(test)]
+mod own_code_tests;
 mod periods;
 pub mod sum;
 #[cfg(test)]
@@ -19,7 +21,7 @@ use spanprof_profile::HeapAge;
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
 pub use close::ClosedWindow;
-pub(crate) use close::{frame_line, CloseInput};
+pub(crate) use close::{frame_line, own_code_comment, CloseInput};
 pub use collection::SampleSelection;
 pub(crate) use collection::{SampleCollection, SampleCollections};
 use periods::Periods;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::resolve::locations::LocationTable;
 use crate::resolve::stacks::StackTable;
+use spanprof_profile::code_origin::OwnCode;
 use spanprof_signal::{Context, DropReason, SampleFlags};
 
 use crate::scripted_engine_testing::{redactor, ScriptedSymbols, WINDOW as SETTINGS};
@@ -35,6 +36,7 @@ impl StackTables {
                 unix_offset_ns: 0,
                 profile_id: || [1; 16],
                 duty_cycles: &[],
+                own_code: &OwnCode::default(),
                 only,
             })
             .map(|closed| closed.redacted(&mut redactor))

@@ -275,6 +275,9 @@ config_keys! {
     wall_max_threads: u32 = 64, "threads", between(1.0, 10_000.0), true;
     /// `all` turns on every profile that this runtime supports, except those that are switched off by their own key.
     profiles: Profiles = Profiles::Default, "", None, false;
+    /// Prefixes of paths and packages of own code, such as `/srv/shop`, `shop/` or `com.example.`; a relative path begins at any
+    /// directory. Other code is then a library. When not set, own code is known by the paths and packages of libraries.
+    own_code: Vec<String> = Vec::new(), "", None, true;
     /// Whether to report pauses for garbage collection, where the runtime supports it.
     gc: bool = true, "", None, true;
     /// Whether to take allocation samples and to show the objects in use. Only where the runtime

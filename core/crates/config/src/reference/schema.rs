@@ -101,6 +101,7 @@ fn of_shape(shape: Shape, bounds: Option<Bounds>) -> Value {
             let duration = NUMBER.trim_start_matches('^').trim_end_matches('$');
             vec![text(&format!("^{duration}/{duration}$"))]
         }
+        Shape::TextList => vec![json!({ "type": "array", "items": scalar() }), json!({ "type": "string" })],
         Shape::TextMap => {
             vec![json!({ "type": "object", "additionalProperties": scalar() }), json!({ "type": "string" })]
         }

@@ -11,5 +11,6 @@ pub mod retention;
 pub mod setting;
 pub mod shape;
 pub mod share;
+mod text_list;
 pub mod value;
 pub mod yaml;

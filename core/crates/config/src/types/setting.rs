@@ -54,6 +54,12 @@ from_literals! {
     Vec<RedactionRule> => RedactionRules: RedactionRules::from;
 }
 
+impl<T: Into<String>, const N: usize> From<[T; N]> for SettingValue<Vec<String>> {
+    fn from(texts: [T; N]) -> Self {
+        Self(texts.into_iter().map(Into::into).collect())
+    }
+}
+
 macro_rules! from_pairs {
     ($([$($generic:tt)*] $pairs:ty;)+) => {
         $(impl<K: Into<String>, V: Into<String>, $($generic)*> From<$pairs> for SettingValue<BTreeMap<String, String>> {
@@ -103,12 +109,14 @@ mod tests {
                 .cpu_budget(0)
                 .file_max_age(Duration::from_secs(60))
                 .tags([("region", "eu")])
+                .own_code(["/srv/shop", "com.example."])
                 .headers(HashMap::from([("X-Scope-OrgID", "shop")])),
         );
         assert_eq!(config.output.as_deref(), Some("flame.html"));
         assert_eq!((config.sample_rate, config.wall_rate, config.heap_interval), (250, Some(50), 65_536));
         assert_eq!((config.cpu_budget, config.file_max_age), (0.0, Some(Duration::from_secs(60))));
         assert_eq!(config.tags["region"], "eu");
+        assert_eq!(config.own_code, ["/srv/shop", "com.example."]);
         assert_eq!(config.headers.names().collect::<Vec<_>>(), ["x-scope-orgid"]);
     }
 

@@ -18,6 +18,8 @@ pub enum Shape {
     Text,
     /// A duty cycle such as 15s/5m.
     DutyCycle,
+    /// Texts.
+    TextList,
     /// Names with texts.
     TextMap,
     /// One of these words.
@@ -40,6 +42,7 @@ impl Shape {
             Self::Share => "number or percentage",
             Self::Text => "text",
             Self::DutyCycle => "text such as 15s/5m",
+            Self::TextList => "list of text",
             Self::TextMap => "map of text",
             Self::Destinations | Self::RedactionRules => "list of maps",
             Self::Choice(words) => return Cow::Owned(alternatives(words)),
@@ -56,6 +59,7 @@ impl Shape {
             Self::WholeNumber
             | Self::Number
             | Self::Share
+            | Self::TextList
             | Self::TextMap
             | Self::Destinations
             | Self::RedactionRules => {

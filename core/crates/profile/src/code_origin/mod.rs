@@ -3,9 +3,11 @@
 //! folded stacks. Pure. Called by the queries, the diagnosis, the transformations and the encoders of flame graphs.
 
 mod library_name;
+mod own_code;
 mod runtime_bucket;
 
 pub use library_name::{library_name, LibraryName};
+pub use own_code::{recorded_origins, OwnCode};
 pub use runtime_bucket::RuntimeBucket;
 
 use std::cmp::Ordering;
@@ -131,6 +133,24 @@ impl Hash for RecordedOrigin {
 }
 
 impl CodeOrigin {
+    /// Its word in a profile.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Library => "library",
+            Self::Runtime => "runtime",
+            Self::Unknown => "unknown",
+            Self::Profiler => "profiler",
+        }
+    }
+
+    /// The origin of a word in a profile.
+    pub fn from_wire(word: &str) -> Option<Self> {
+        [Self::Own, Self::Library, Self::Runtime, Self::Unknown, Self::Profiler]
+            .into_iter()
+            .find(|origin| origin.as_str() == word)
+    }
+
     /// The origin of a function. A name without a source file is not own code: it is a class, a reason, or native code.
     pub fn of(function: &str, file: &str, frame_type: FrameType) -> Self {
         if is_of_profiler(function, file, frame_type) {

@@ -314,9 +314,9 @@ impl Dictionary {
             .unwrap_or_default()
     }
 
-    /// Whether an attribute marks the frame type of a location.
-    pub(crate) fn is_frame_type(&self, id: AttributeId) -> bool {
-        self.get_string(self.attributes.get(id.index()).key) == FrameType::KEY
+    /// Whether an attribute is the frame type or the origin of a location.
+    pub(crate) fn is_of_frame(&self, id: AttributeId) -> bool {
+        [FrameType::KEY, FrameType::ORIGIN_KEY].contains(&self.get_string(self.attributes.get(id.index()).key))
     }
 
     /// All strings with their ids, ascending.

@@ -26,6 +26,9 @@ impl FrameType {
     /// Key of the attribute.
     pub const KEY: &'static str = "profile.frame.type";
 
+    /// Key of the attribute that states the origin of a frame, see [`crate::code_origin::OwnCode`].
+    pub const ORIGIN_KEY: &'static str = "spanprof.frame.origin";
+
     /// Value of the attribute; `None` for [`FrameType::Unspecified`], which is not written.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {

@@ -249,7 +249,7 @@ impl RedactedIds<'_> {
         let mut is_unchanged = true;
         for index in 0..self.before.attributes {
             let id = AttributeId(index as u32);
-            if !dictionary.is_frame_type(id) {
+            if !dictionary.is_of_frame(id) {
                 is_unchanged &= self.attribute(dictionary, id) == Some(id);
             }
         }

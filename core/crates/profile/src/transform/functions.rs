@@ -5,7 +5,7 @@ use std::slice::Iter;
 
 use hashbrown::HashMap;
 
-use crate::code_origin::{CodeOrigin, RecordedOrigin};
+use crate::code_origin::{recorded_origins, CodeOrigin, RecordedOrigin};
 use crate::{Dictionary, FrameType, Function, LocationId};
 
 /// Identity of a function. The start line distinguishes functions of one name in one file, such as anonymous functions
@@ -82,26 +82,32 @@ impl<'d> FunctionTable<'d> {
         let rows: Vec<_> = if location.lines.is_empty() {
             vec![FunctionKey { name: nameless(), file: text(mapping.filename), frame_type, ..FunctionKey::default() }]
         } else {
-            let of_line = |function: Function| {
+            let of_line = |(function, recorded): (Function, RecordedOrigin)| {
                 let name = [function.name, function.system_name].map(text).into_iter().find(|name| !name.is_empty());
                 let name = name.unwrap_or_else(nameless);
                 let (name, start_line) = match self.fold {
                     Some(fold) => (fold(name), 0),
                     None => (name, function.start_line.max(0)),
                 };
-                FunctionKey { name, file: text(function.filename), start_line, frame_type, ..FunctionKey::default() }
+                FunctionKey { name, file: text(function.filename), start_line, frame_type, recorded }
             };
-            location.lines.iter().map(|line| of_line(self.dictionary.get_function(line.function))).collect()
+            let functions = location.lines.iter().map(|line| self.dictionary.get_function(line.function));
+            functions.zip(recorded_origins(self.dictionary, id)).map(of_line).collect()
         };
         rows.into_iter().map(|row| self.row(row)).collect()
     }
 
     fn row(&mut self, row: FunctionKey) -> u32 {
         let rows = &mut self.rows;
-        *self.known.entry(row).or_insert_with_key(|row| {
+        let recorded = row.recorded;
+        let at = *self.known.entry(row).or_insert_with_key(|row| {
             rows.push(row.clone());
             rows.len() as u32 - 1
-        })
+        });
+        // Another location of the function, in a profile of another process, may state nothing.
+        let known = &mut rows[at as usize].recorded;
+        known.0 = known.0.or(recorded.0);
+        at
     }
 
     /// Every function so far.

@@ -6,6 +6,7 @@ use spanprof_aggregate::{
 };
 use spanprof_config::{Config, SampleRetention, TailDuration};
 use spanprof_os::FileSymbols;
+use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
 
@@ -24,6 +25,7 @@ pub(crate) fn engine_settings(config: &Config, processors: Option<f64>) -> Engin
         tags: config.tags.clone().into_iter().collect(),
         service_name_attribute: config.service_name_attribute,
         duty_cycles: config.duty_cycles().into_iter().map(|(kind, cycle)| (kind, cycle.text())).collect(),
+        own_code: OwnCode::new(&config.own_code),
         sums_since_start: config.pull.is_some() || crate::session::pull_handlers::has_handler(),
     }
 }

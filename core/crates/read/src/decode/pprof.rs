@@ -12,6 +12,7 @@ use prost::Message;
 use super::{decompress, DecodeError, DecodeLimits};
 use crate::wire::messages::HasSchema;
 use crate::wire::{pprof as wire, scan};
+use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::encode::pprof::{self, names};
 use spanprof_profile::*;
 use spanprof_profile::{StoredAttribute, StoredValue};
@@ -69,7 +70,8 @@ impl PprofDecoder<'_> {
     fn convert(&self, mut dictionary: Dictionary, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
         let functions = self.functions(&mut dictionary)?;
         let mappings = self.mappings(&mut dictionary)?;
-        let locations = self.locations(&functions, &mappings, &mut dictionary)?;
+        let own_code = self.own_code(&dictionary);
+        let locations = self.locations(&functions, &mappings, &own_code, &mut dictionary)?;
         let (mut profiles, types) = self.profiles(&dictionary)?;
         self.samples(&locations, &types, &mut profiles, &mut dictionary)?;
         let (resource, mut attributes) = self.metadata(&mut dictionary, limits)?;
@@ -127,10 +129,29 @@ impl PprofDecoder<'_> {
         Ok(ids)
     }
 
+    /// The prefixes of own code in the comments. Those that match no function are ignored: redaction may have changed the paths.
+    fn own_code(&self, dictionary: &Dictionary) -> OwnCode {
+        let comments = self.wire.comment.iter().filter_map(|index| self.string(*index, String::new).ok());
+        let prefixes = comments.filter_map(|comment| {
+            let comment = dictionary.get_string(comment);
+            let (_, prefixes) = comment.rsplit_once(names::OWN_CODE)?;
+            (comment.len() <= MAX_OWN_CODE_BYTES).then_some(prefixes)
+        });
+        let own_code = OwnCode::new(prefixes);
+        let text = |id| dictionary.get_string(id);
+        let is_match = |function: &Function| own_code.matches(text(function.name), text(function.filename));
+        if dictionary.functions().iter().any(is_match) {
+            own_code
+        } else {
+            OwnCode::default()
+        }
+    }
+
     fn locations(
         &self,
         functions: &HashMap<u64, FunctionId>,
         mappings: &HashMap<u64, MappingId>,
+        own_code: &OwnCode,
         dictionary: &mut Dictionary,
     ) -> Result<HashMap<u64, LocationId>, DecodeError> {
         let mut lines = Vec::new();
@@ -142,16 +163,14 @@ impl PprofDecoder<'_> {
                 let function = find(functions, line.function_id, || at(&format!("line[{nth}].function_id")))?;
                 lines.push(Line { function, line: line.line, column: line.column });
             }
-            let mut attributes = AttributeSetId::EMPTY;
-            if location.is_folded {
-                let folded = dictionary.attribute(names::IS_FOLDED, Value::Bool(true), "");
-                attributes = dictionary.attribute_set(&[folded]);
-            }
+            let folded = location.is_folded.then(|| dictionary.attribute(names::IS_FOLDED, Value::Bool(true), ""));
+            let origin = own_code.attribute(dictionary, &lines, FrameType::Unspecified);
+            let attributes: Vec<AttributeId> = folded.into_iter().chain(origin).collect();
             let entry = Location {
                 mapping: find(mappings, location.mapping_id, || at("mapping_id"))?,
                 address: location.address,
                 lines: &lines,
-                attributes,
+                attributes: dictionary.attribute_set(&attributes),
             };
             add(&mut ids, location.id, dictionary.location(entry), || at("id"))?;
         }
@@ -371,6 +390,8 @@ const MAX_VALUE_TYPES: usize = 64;
 /// Names of value types are copied into every profile.
 const MAX_TYPE_NAME_BYTES: usize = 1024;
 const MAX_LABELS: usize = 256;
+/// Every function is compared with the prefixes of own code.
+const MAX_OWN_CODE_BYTES: usize = 2048;
 
 /// The value types of a file, and the columns of each profile.
 struct SampleTypes {

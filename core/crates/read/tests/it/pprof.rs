@@ -1,9 +1,11 @@
 //! pprof: encoded profiles decode to equal ones, and a round trip through OTLP is lossless.
 
 use proptest::prelude::*;
+use spanprof_profile::encode::pprof::names::{COMMENT, OWN_CODE};
 use spanprof_profile::encode::{otlp, pprof, text};
 use spanprof_profile::*;
 use spanprof_read::decode::{self, DecodeLimits, Format};
+use spanprof_read::query::{top, Granularity};
 
 use crate::random::{profiles_data, ALL, PPROF};
 
@@ -138,4 +140,29 @@ fn samples_with_one_timestamp_keep_it_and_are_not_merged() {
     let found: Vec<_> =
         profile.samples.iter().map(|sample| (sample.total(), &sample.timestamps_unix_nano[..])).collect();
     assert_eq!(found, [(7, &times[..1]), (7, &times[1..]), (10, &[][..])]);
+}
+
+#[test]
+fn prefixes_of_own_code_that_match_no_function_are_ignored() {
+    let own_functions = |prefixes: &str| {
+        let mut data = ProfilesData::default();
+        let d = &mut data.dictionary;
+        let locations = [("loads", "/opt/lib/json.rb"), ("main", "/srv/app.py")].map(|(name, file)| {
+            let function = Function { name: d.string(name), filename: d.string(file), ..Function::default() };
+            let lines = [Line { function: d.function(function), line: 1, column: 0 }];
+            d.location(Location { lines: &lines, ..Location::default() })
+        });
+        let comment = d.attribute(COMMENT, Value::String(&format!("duty_cycle=1s/2s; {OWN_CODE}{prefixes}")), "");
+        let attributes = d.attribute_set(&[comment]);
+        let samples = vec![Sample { stack: d.stack(&locations), values: vec![5], ..Sample::default() }];
+        let profile =
+            Profile { sample_type: ValueType::new("wall", "count"), samples, attributes, ..Profile::default() };
+        data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+        let rows = top(&decoded(&pprof::encode(&data)), "wall", Granularity::Function).rows;
+        rows.into_iter().filter(|row| row.own > 0).map(|row| row.at.function).collect::<Vec<_>>()
+    };
+    assert_eq!(own_functions("/opt/lib"), ["loads"]);
+    assert_eq!(own_functions("/srv,shop/"), ["main"]);
+    // Redaction may have changed the paths.
+    assert_eq!(own_functions("/opt/shop"), ["main"], "by the rules");
 }

@@ -320,6 +320,11 @@ public final class SpanprofConfig {
             return set("fileSidecar", enabled);
         }
 
+        /** Prefixes of packages of own code, such as {@code com.example.}. */
+        public Builder ownCode(List<String> prefixes) {
+            return set("ownCode", prefixes == null ? null : new ArrayList<>(prefixes));
+        }
+
         public Builder pull(String address) {
             return set("pull", address);
         }

@@ -3,7 +3,7 @@
 //!
 //! The resource becomes comments (`service.name=…`), the span link the labels `trace_id` and `span_id`. A sample
 //! with one timestamp has the numeric label `end_timestamp_ns`. The format has no field for several timestamps of a sample and
-//! for frame types.
+//! for frame types. Own code by configuration is a comment with its prefixes (`own_code=…`).
 
 mod columns;
 mod file;

@@ -17,6 +17,8 @@ pub const IS_FOLDED: &str = "pprof.location.is_folded";
 pub const COMMENT: &str = "pprof.profile.comment";
 /// Start of the comment on the longest block of an event loop, in nanoseconds: a block can have several samples.
 pub const LONGEST_BLOCK: &str = "longest_block_ns=";
+/// Start of the comment with the prefixes of own code, the last one of its line.
+pub const OWN_CODE: &str = "own_code=";
 /// Attribute of `Profile.doc_url`.
 pub const DOC_URL: &str = "pprof.profile.doc_url";
 /// Attribute of `Profile.drop_frames`.
