@@ -37,6 +37,15 @@ const TIMELINE_STEPS: u64 = 120;
 /// Smaller responses are not compressed.
 const MIN_GZIP_BYTES: usize = 2048;
 
+/// What is discarded when an hour replaces its windows.
+const HOURS_LACK: [&str; 5] = [
+    "timestamps of samples: totals are per minute, stacks per hour",
+    "labels of single windows: a label is of the hour",
+    "labels with more than 100 values",
+    "spans, except for the 200 heaviest of each profile type",
+    "states within the hour, such as memory in use: its last one and the totals of each minute stay",
+];
+
 struct ResponseContent {
     content_type: &'static str,
     bytes: Vec<u8>,
@@ -390,6 +399,7 @@ fn stats(state: &ServerState) -> Value {
     let windows = state.store.windows();
     let (intake, store) = (&state.counters, &state.store.counters);
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let hours = || windows.iter().filter(|window| window.is_rollup);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": state.started.elapsed().as_secs(),
@@ -402,6 +412,10 @@ fn stats(state: &ServerState) -> Value {
         "bytes": windows.iter().map(|window| window.bytes).sum::<u64>(),
         "rollups": state.store.rollups().0,
         "rollup_bytes": state.store.rollups().1,
+        "hours": hours().count(),
+        "hours_to_ms": hours().map(|hour| ms(hour.to_unix_nano)).max(),
+        "hours_lack": HOURS_LACK,
+        "replaced_windows": count(&store.replaced),
         "received_requests": count(&intake.requests),
         "received_bytes": count(&intake.bytes),
         "received_samples": count(&intake.samples),

@@ -95,6 +95,8 @@ mod tests {
             windows_left_out: 0,
             left_out_range: None,
             is_indexing: false,
+            has_missing_files: false,
+            hours: Default::default(),
         })
     }
 

@@ -17,10 +17,12 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
+use spanprof_profile::ProfilesData;
+use spanprof_read::decode::{self, DecodeLimits};
 
+use super::file_names::{facts_path, received_of_name, RollupName, SUFFIX};
 use crate::failure::Failure;
 
-pub(super) const SUFFIX: &str = ".otlp.pb.gz";
 /// A temporary file of this age was left by a process that died while writing.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 /// Larger files were not written by `serve` and are not read.
@@ -43,6 +45,17 @@ pub(crate) struct DirectoryFile {
     pub received_unix_ms: u64,
     /// Whether `serve` wrote the file, hence may remove it.
     pub is_owned: bool,
+    /// Whether it is an hour that replaced its windows.
+    pub is_rollup: bool,
+}
+
+impl DirectoryFile {
+    /// The file of an hour that replaces its windows. `bytes`: with its facts.
+    pub(super) fn of_rollup(path: PathBuf, name: RollupName, bytes: u64) -> io::Result<Self> {
+        let modified_unix_nano = modified_unix_nano(&fs::symlink_metadata(&path)?);
+        let received_unix_ms = name.received_unix_ms().unwrap_or(name.start_ms);
+        Ok(DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned: true, is_rollup: true })
+    }
 }
 
 impl WindowDirectory {
@@ -80,7 +93,7 @@ impl WindowDirectory {
         // Without the time the next start reads the file again.
         let modified_unix_nano = fs::symlink_metadata(&path).map_or(0, |meta| modified_unix_nano(&meta));
         let bytes = gzipped.len() as u64;
-        Ok(DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned: true })
+        Ok(DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned: true, is_rollup: false })
     }
 
     /// Every file that may be a window, newest first. Removes temporary files of dead processes.
@@ -101,18 +114,21 @@ impl WindowDirectory {
                 }
                 continue;
             }
-            let own_received_ms = received_of_name(name);
+            let rollup_received_ms = RollupName::parse(name).and_then(RollupName::received_unix_ms);
+            let own_received_ms = received_of_name(name).or(rollup_received_ms);
             if own_received_ms.is_none() && !looks_like_a_profile(&path) {
                 continue;
             }
             let modified_unix_nano = modified_unix_nano(&meta);
             let received_unix_ms = own_received_ms.unwrap_or(modified_unix_nano / 1_000_000);
+            let facts = rollup_received_ms.and_then(|_| fs::symlink_metadata(facts_path(&path)?).ok());
             found.push(DirectoryFile {
                 path,
-                bytes: meta.len(),
+                bytes: meta.len() + facts.map_or(0, |meta| meta.len()),
                 modified_unix_nano,
                 received_unix_ms,
                 is_owned: own_received_ms.is_some(),
+                is_rollup: rollup_received_ms.is_some(),
             });
         }
         found.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
@@ -122,10 +138,30 @@ impl WindowDirectory {
 
 /// Writes a new file atomically.
 pub(super) fn write_file(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-    let temporary = directory.join(format!(".{name}.tmp"));
+    write_with(directory, name, |file| file.write_all(bytes))
+}
+
+/// As [`write_file`]; the file also exists after a power failure.
+pub(super) fn write_synced_file(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    // Left by a server that was killed.
+    let _ = fs::remove_file(temporary_path(directory, name));
+    write_with(directory, name, |file| file.write_all(bytes).and_then(|()| file.sync_all()))?;
+    fs::File::open(directory)?.sync_all()
+}
+
+fn temporary_path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!(".{}.tmp", name.trim_start_matches('.')))
+}
+
+fn write_with(
+    directory: &Path,
+    name: &str,
+    write: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> io::Result<PathBuf> {
+    let temporary = temporary_path(directory, name);
     let path = directory.join(name);
     let outcome =
-        create_new(&temporary).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&temporary, &path));
+        create_new(&temporary).and_then(|mut file| write(&mut file)).and_then(|()| fs::rename(&temporary, &path));
     if let Err(error) = outcome {
         let _ = fs::remove_file(&temporary);
         return Err(error);
@@ -159,6 +195,12 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
+/// Reads and decodes a file. Requests were accepted within stricter limits; other files are the user's.
+pub(crate) fn read_profiles(path: &Path) -> Result<ProfilesData, String> {
+    let bytes = read(path).map_err(|error| error.to_string())?;
+    decode::any(&bytes, &DecodeLimits::of_files()).map(|(_, data)| data).map_err(|error| error.to_string())
+}
+
 fn is_stale(modified: SystemTime) -> bool {
     modified.elapsed().is_ok_and(|age| age > STALE_AFTER)
 }
@@ -170,15 +212,6 @@ fn modified_unix_nano(meta: &fs::Metadata) -> u64 {
 
 fn create_new(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// `<13 digits>-<pid>-<number>.otlp.pb.gz`, the name [`WindowDirectory::write`] gives.
-fn received_of_name(name: &str) -> Option<u64> {
-    let mut parts = name.strip_suffix(SUFFIX)?.split('-');
-    let (received, pid, number) = (parts.next()?, parts.next()?, parts.next()?);
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (parts.next().is_none() && received.len() == 13 && digits(received) && digits(pid) && digits(number))
-        .then(|| received.parse().ok())?
 }
 
 #[cfg(test)]

@@ -118,9 +118,14 @@ impl IndexLog {
             *state = OpenLog::create(&self.path).map_or(LogState::Unusable, LogState::Open);
         }
         let LogState::Open(log) = &mut *state else { return };
+        let record = record(window);
+        // One that a start would take for corrupt.
+        if record.len() > MAX_RECORD_BYTES as usize {
+            return;
+        }
         log.records += 1;
         // A partial record would hide those after it.
-        if log.append(&record(window)).is_err() && log.cut().is_err() {
+        if log.append(&record).is_err() && log.cut().is_err() {
             *state = LogState::Unusable;
         }
     }
@@ -139,9 +144,11 @@ impl IndexLog {
         let temporary = self.path.with_extension("tmp");
         let _ = fs::remove_file(&temporary);
         let rewritten = OpenLog::create(&temporary).and_then(|mut log| {
-            log.records = windows.len();
-            for window in windows {
-                log.append(&record(window))?;
+            for record in windows.iter().map(|window| record(window)) {
+                if record.len() <= MAX_RECORD_BYTES as usize {
+                    log.append(&record)?;
+                    log.records += 1;
+                }
             }
             fs::rename(&temporary, &self.path)?;
             Ok(log)
@@ -234,6 +241,7 @@ mod tests {
             modified_unix_nano: u64::MAX,
             received_unix_ms: 1_700_000_000_000,
             is_owned: true,
+            is_rollup: false,
         };
         StoredWindow::new(&data, file)
     }

@@ -7,6 +7,7 @@ mod comparison;
 mod connection;
 mod derived;
 mod directory;
+mod file_names;
 mod flame;
 mod index_log;
 mod intake;
@@ -20,9 +21,12 @@ mod pushed_profile;
 mod pyroscope_http;
 mod queries;
 mod received;
+mod replacement;
 mod reply;
 mod requests;
 mod rollup;
+mod rollup_facts;
+
 mod rollups;
 mod route;
 mod slots;
@@ -44,6 +48,7 @@ use spanprof_read::decode::DecodeLimits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+pub(crate) use file_names::{received_of_name, replaced_range_ms};
 pub use store::Retention;
 
 use crate::failure::Failure;

@@ -139,6 +139,7 @@ mod tests {
             modified_unix_nano: 0,
             received_unix_ms,
             is_owned: true,
+            is_rollup: false,
         };
         let mut window = StoredWindow::new(&ProfilesData::default(), file);
         window.from_unix_nano = (received_unix_ms - 10_000) * 1_000_000;

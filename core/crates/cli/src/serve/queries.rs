@@ -11,12 +11,15 @@ use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::query::{self, Filter, TypeSummary};
 use tokio::sync::Notify;
 
+use super::directory;
+use super::file_names::{HOURS, LEVELS, LEVELS_MS};
 use super::locks::lock;
 use super::parts::{self, memory_bytes, MergedWindows, PartCache};
-use super::rollup::{self, CountsByType, Rollup, SampleCounts};
-use super::rollups::{self, Rollups, LEVELS};
+use super::rollup::{self, Rollup};
+use super::rollup_facts::{self, CountsByType, RollupFacts, SampleCounts};
+use super::rollups::{self, Rollups};
 use super::spans::Spans;
-use super::window::{self, StoredWindow};
+use super::window::StoredWindow;
 use crate::detail::Detail;
 
 /// Memory of the cache of decoded windows.
@@ -46,6 +49,31 @@ pub(crate) struct QueryResult {
     pub left_out_range: Option<(u64, u64)>,
     /// Whether files of earlier runs were still being indexed, so that their windows may be missing.
     pub is_indexing: bool,
+    /// Whether files could not be read: retention removed their windows, or an hour replaced them.
+    pub has_missing_files: bool,
+    /// What the hours among the windows lack for this query.
+    pub hours: HourLimits,
+}
+
+/// What a query asked for that hours do not have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HourLimits {
+    /// Whether an hour exceeds the time range, so that the result does too.
+    exceed_range: bool,
+    /// Labels of the filter that hours lack: none of their samples passes.
+    omitted_labels: BTreeSet<String>,
+}
+
+impl HourLimits {
+    fn of(windows: &[Arc<StoredWindow>], filter: &Filter) -> Self {
+        let mut limits = HourLimits::default();
+        for hour in windows.iter().filter(|window| window.is_rollup && window.may_hold(filter)) {
+            limits.exceed_range |= !parts::is_whole(std::slice::from_ref(hour), filter);
+            let keys = filter.labels.iter().map(|label| &label.key);
+            limits.omitted_labels.extend(keys.filter(|key| hour.omitted_labels.contains(*key)).cloned());
+        }
+        limits
+    }
 }
 
 impl QueryResult {
@@ -56,6 +84,12 @@ impl QueryResult {
         if let Some((from, to)) = self.left_out_range {
             members.insert("left_out_from_ms".to_owned(), (from / 1_000_000).into());
             members.insert("left_out_to_ms".to_owned(), (to / 1_000_000).into());
+        }
+        if self.hours.exceed_range {
+            members.insert("resolution_ms".to_owned(), LEVELS_MS[HOURS].into());
+        }
+        if !self.hours.omitted_labels.is_empty() {
+            members.insert("omitted_labels".to_owned(), self.hours.omitted_labels.iter().cloned().collect());
         }
         if self.is_indexing {
             members.insert("indexing".to_owned(), true.into());
@@ -187,12 +221,13 @@ impl Queries {
             newest_unix_ms: view.windows.last().map_or(0, |window| window.received_unix_ms),
             left_out: Vec::new(),
             was_interrupted: false,
+            has_missing_files: false,
         };
         let mut sum = BatchedMerge::default();
         for windows in [&owned, &others] {
             run.add(windows, query.levels, true, &mut sum);
         }
-        let MergeRun { left_out, was_interrupted, .. } = run;
+        let MergeRun { left_out, was_interrupted, has_missing_files, .. } = run;
         let MergedWindows { data, summaries, spans, windows } = sum.finish();
         let left_out_range = left_out
             .iter()
@@ -200,8 +235,17 @@ impl Queries {
             .reduce(|(from, to), next| (from.min(next.0), to.max(next.1)));
         let windows_left_out = left_out.len();
         let is_indexing = view.is_indexing;
-        let result =
-            Arc::new(QueryResult { data, summaries, spans, windows, windows_left_out, left_out_range, is_indexing });
+        let result = Arc::new(QueryResult {
+            data,
+            summaries,
+            spans,
+            windows,
+            windows_left_out,
+            left_out_range,
+            is_indexing,
+            has_missing_files,
+            hours: HourLimits::of(&view.windows, &query.filter),
+        });
         if !was_interrupted {
             let mut results = lock(&self.results);
             results.truncate(CACHED_RESULTS - 1);
@@ -241,7 +285,7 @@ impl Queries {
                 }
             }
         }
-        let data = Arc::new(window::read(path)?);
+        let data = Arc::new(directory::read_profiles(path)?);
         let mut decoded = lock(&self.decoded);
         decoded.push_front((path.to_owned(), data.clone()));
         let mut total = 0;
@@ -262,6 +306,7 @@ struct MergeRun<'q> {
     newest_unix_ms: u64,
     left_out: Vec<Arc<StoredWindow>>,
     was_interrupted: bool,
+    has_missing_files: bool,
 }
 
 impl MergeRun<'_> {
@@ -315,23 +360,8 @@ impl MergeRun<'_> {
         }
         let rollup = self.queries.rollups.find(windows, level).filter(|_| self.may_read(sum))?;
         let keys: Vec<&str> = filter.labels.iter().map(|label| label.key.as_str()).collect();
-        let Rollup { data, counts, .. } = rollup.read(&keys)?;
-        let mut part = passing(filter, self.query.detail, &data);
-        let read = rollup::counts(&data);
-        let sum_of = |counts: &CountsByType, type_name: &str| {
-            let mut sum = SampleCounts::default();
-            for ((service, name), counts) in counts {
-                if name == type_name && filter.service.as_ref().is_none_or(|only| only == service) {
-                    sum.add(*counts);
-                }
-            }
-            sum
-        };
-        // Once for each type: several services have it.
-        let type_names: BTreeSet<&str> = read.keys().map(|(_, type_name)| type_name.as_str()).collect();
-        for type_name in type_names {
-            part.spans.scale(type_name, sum_of(&read, type_name), sum_of(&counts, type_name));
-        }
+        let Rollup { data, facts } = rollup.read(&keys)?;
+        let mut part = passing_rollup(filter, self.query.detail, &data, &facts);
         if part.windows > 0 {
             part.windows = windows.iter().filter(|window| window.may_hold(filter)).count();
         }
@@ -351,9 +381,15 @@ impl MergeRun<'_> {
         if !self.may_read(sum) {
             return self.left_out.push(window.clone());
         }
-        // Removed by retention or replaced meanwhile: nothing to add.
-        let Ok(data) = self.queries.decoded(&window.path) else { return };
-        let part = Arc::new(passing(filter, *detail, &data));
+        // Removed by retention: nothing to add. Replaced: the store asks again.
+        let Ok(data) = self.queries.decoded(&window.path) else {
+            self.has_missing_files = true;
+            return;
+        };
+        let part = Arc::new(match rollup::read_facts(&window.path) {
+            Some(facts) => passing_rollup(filter, *detail, &data, &facts),
+            None => passing(filter, *detail, &data),
+        });
         if is_cacheable {
             self.queries.parts.insert(own, filter, &part);
         }
@@ -421,4 +457,26 @@ fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindow
     let (summaries, windows) = (query::types(&data), usize::from(data.sample_count() > 0));
     detail.reduce(&mut data);
     MergedWindows { data, summaries, spans, windows }
+}
+
+/// The samples of a roll-up that pass the filter, with the counts of its windows.
+fn passing_rollup(filter: &Filter, detail: Detail, data: &ProfilesData, facts: &RollupFacts) -> MergedWindows {
+    let mut part = passing(filter, detail, data);
+    let read = rollup_facts::counts(data);
+    let sum_of = |counts: &CountsByType, type_name: &str| {
+        let mut sum = SampleCounts::default();
+        for ((service, name), counts) in counts {
+            if name == type_name && filter.service.as_ref().is_none_or(|only| only == service) {
+                sum.add(*counts);
+            }
+        }
+        sum
+    };
+    // Once for each type: several services have it.
+    let type_names: BTreeSet<&str> = read.keys().map(|(_, type_name)| type_name.as_str()).collect();
+    for type_name in type_names {
+        part.spans.scale(type_name, sum_of(&read, type_name), sum_of(&facts.counts, type_name));
+    }
+    part.windows *= facts.windows;
+    part
 }

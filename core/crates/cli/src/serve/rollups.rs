@@ -4,9 +4,9 @@
 //!
 //! Invariant: a roll-up is used only for exactly the windows that it merges. Its name has the digest of their names and sizes,
 //! so that a late arrival and retention outdate it. Files are written under a temporary name and renamed; all may be deleted
-//! at any time.
+//! at any time. An hour that replaces its windows leaves this directory: see `replacement`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,14 @@ use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::transform::separate_exact_values;
 
 use super::directory;
+use super::file_names::{facts_path, RollupName, FACTS_SUFFIX, HOURS, LEVELS, LEVELS_MS};
 use super::locks::lock;
 use super::parts::digest;
 use super::rollup::Rollup;
-use super::window::{self, StoredWindow};
+use super::window::StoredWindow;
 use crate::gzip::gzip;
 
 const DIRECTORY: &str = "rollups";
-/// Width of the levels.
-const LEVELS_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
-/// The levels in names of files.
-const LEVEL_NAMES: [&str; 3] = ["1m", "10m", "1h"];
-pub(crate) const LEVELS: usize = LEVELS_MS.len();
 /// A minute is complete this long after its end: requests in progress were stored.
 const COMPLETE_AFTER_MS: u64 = 2_000;
 /// Minutes and ten minutes serve the ends of time ranges; for older ends the windows are read.
@@ -35,13 +31,13 @@ const FINE_LEVELS_KEPT_MS: u64 = 24 * 3_600_000;
 /// Windows merged at once, to bound memory.
 const MERGE_BATCH: usize = 24;
 
-/// A file of this directory.
+/// A roll-up of this directory.
 #[derive(Debug)]
 pub(crate) struct StoredRollup {
-    path: PathBuf,
-    bytes: u64,
-    /// [`digest`] of its windows.
-    digest: u64,
+    pub path: PathBuf,
+    pub name: RollupName,
+    /// Of both files.
+    pub bytes: u64,
     /// Keys of labels that it lacks, once it was read.
     omitted_labels: OnceLock<BTreeSet<String>>,
 }
@@ -79,9 +75,14 @@ impl StoredRollup {
         if self.omitted_labels.get().is_some_and(lacks) {
             return None;
         }
-        let rollup = Rollup::of(window::read(&self.path).ok()?);
-        let omitted = self.omitted_labels.get_or_init(|| rollup.omitted_labels.clone());
+        let rollup = Rollup::read(&self.path).ok()?;
+        let omitted = self.omitted_labels.get_or_init(|| rollup.facts.omitted_labels.clone());
         (!lacks(omitted)).then_some(rollup)
+    }
+
+    pub(crate) fn remove_files(&self) {
+        let _ = fs::remove_file(&self.path);
+        let _ = facts_path(&self.path).map(fs::remove_file);
     }
 }
 
@@ -91,24 +92,36 @@ impl Rollups {
         Rollups { directory: directory.join(DIRECTORY), files: Mutex::default() }
     }
 
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Lists the files of earlier runs.
     pub(crate) fn load(&self) {
         let Some(entries) = self.is_directory().then(|| fs::read_dir(&self.directory).ok()).flatten() else { return };
         let mut files = lock(&self.files);
+        let mut facts = Vec::new();
         for entry in entries.flatten() {
             let (path, name) = (entry.path(), entry.file_name());
             let Some(meta) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
-            match name.to_str().and_then(key_of_name) {
-                Some((key, digest)) => {
-                    let omitted_labels = OnceLock::new();
-                    let rollup = StoredRollup { path, bytes: meta.len(), digest, omitted_labels };
-                    if let Some(other) = files.insert(key, Arc::new(rollup)) {
-                        let _ = fs::remove_file(&other.path);
+            let Some(name) = name.to_str() else { continue };
+            match RollupName::parse(name) {
+                Some(name) => {
+                    let facts = facts_path(&path).and_then(|facts| fs::symlink_metadata(facts).ok());
+                    let bytes = meta.len() + facts.map_or(0, |meta| meta.len());
+                    let rollup = StoredRollup { path, name, bytes, omitted_labels: OnceLock::new() };
+                    if let Some(other) = files.insert((name.level, name.start_ms), Arc::new(rollup)) {
+                        other.remove_files();
                     }
                 }
-                None if name.to_str().is_some_and(|name| name.starts_with('.')) => drop(fs::remove_file(&path)),
+                None if name.starts_with('.') => drop(fs::remove_file(&path)),
+                None if name.ends_with(FACTS_SUFFIX) => facts.push(path),
                 None => {}
             }
+        }
+        let paths: HashSet<_> = files.values().filter_map(|rollup| facts_path(&rollup.path)).collect();
+        for path in facts.into_iter().filter(|path| !paths.contains(path)) {
+            let _ = fs::remove_file(path);
         }
     }
 
@@ -121,7 +134,7 @@ impl Rollups {
     pub(crate) fn find(&self, windows: &[Arc<StoredWindow>], level: usize) -> Option<Arc<StoredRollup>> {
         let key = (level, start_ms(windows.first()?, level));
         let rollup = lock(&self.files).get(&key)?.clone();
-        (rollup.digest == digest(windows)).then_some(rollup)
+        (rollup.name.digest == digest(windows)).then_some(rollup)
     }
 
     /// Number and bytes of the files.
@@ -130,37 +143,43 @@ impl Rollups {
         (files.len(), files.values().map(|rollup| rollup.bytes).sum())
     }
 
-    /// Removes the roll-ups of a removed window, and returns their bytes.
-    pub(crate) fn remove_containing(&self, window: &StoredWindow) -> u64 {
+    /// The roll-ups of a removed window, which are not found any more. The caller removes or moves their files.
+    pub(crate) fn take_containing(&self, window: &StoredWindow) -> Vec<Arc<StoredRollup>> {
         let mut files = lock(&self.files);
-        let removed = (0..LEVELS).filter_map(|level| files.remove(&(level, start_ms(window, level))));
-        removed.map(remove_file).sum()
+        (0..LEVELS).filter_map(|level| files.remove(&(level, start_ms(window, level)))).collect()
     }
 
     /// Removes fine levels that are too old, and roll-ups of windows that are not stored.
     pub(crate) fn retain(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64) {
-        let starts: BTreeSet<_> =
-            windows.iter().flat_map(|window| (0..LEVELS).map(|level| (level, start_ms(window, level)))).collect();
+        let starts: BTreeSet<_> = windows
+            .iter()
+            .filter(|window| !window.is_rollup)
+            .flat_map(|window| (0..LEVELS).map(|level| (level, start_ms(window, level))))
+            .collect();
+        let mut removed = Vec::new();
         lock(&self.files).retain(|key, rollup| {
-            let is_old = key.0 + 1 < LEVELS && key.1 + LEVELS_MS[key.0] + FINE_LEVELS_KEPT_MS < now_unix_ms;
+            let is_old = key.0 < HOURS && key.1 + LEVELS_MS[key.0] + FINE_LEVELS_KEPT_MS < now_unix_ms;
             let is_kept = !is_old && starts.contains(key);
             if !is_kept {
-                remove_file(rollup.clone());
+                removed.push(rollup.clone());
             }
             is_kept
         });
+        // Without the lock, for which queries wait.
+        removed.iter().for_each(|rollup| rollup.remove_files());
     }
 
     /// Builds what is missing of complete buckets, the newest hour first. `windows`: those that `serve` wrote, newest first.
     pub(crate) fn build(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64, is_stopping: &impl Fn() -> bool) {
-        self.build_level(windows, LEVELS - 1, now_unix_ms, is_stopping);
+        self.build_level(windows, HOURS, now_unix_ms, is_stopping);
     }
 
     fn build_level(&self, windows: &[Arc<StoredWindow>], level: usize, now: u64, is_stopping: &impl Fn() -> bool) {
         for bucket in buckets(windows, level) {
             let end = end_ms(bucket, level);
-            let is_old = level + 1 < LEVELS && end + FINE_LEVELS_KEPT_MS < now;
-            if is_old || self.find(bucket, level).is_some() {
+            let is_old = level < HOURS && end + FINE_LEVELS_KEPT_MS < now;
+            let is_replaced = matches!(bucket, [hour] if hour.is_rollup);
+            if is_old || is_replaced || self.find(bucket, level).is_some() {
                 continue;
             }
             if level > 0 {
@@ -181,21 +200,27 @@ impl Rollups {
         self.add_sources(windows, level, &mut sources);
         let mut rollup = Rollup::default();
         for batch in sources.chunks(MERGE_BATCH) {
-            // A file removed meanwhile outdates this roll-up, and an unreadable one adds nothing to a query either.
-            let parts = batch.iter().filter_map(|path| window::read(path).ok());
-            rollup.add(&parts.map(Rollup::of).collect::<Vec<_>>());
+            // A file that retention removed meanwhile outdates this roll-up. Of one that cannot be read, nothing may be lost.
+            let parts = batch.iter().map(|path| Rollup::read(path)).collect::<Result<Vec<_>, _>>();
+            rollup.add(parts.map_err(std::io::Error::other)?);
         }
-        let gzipped = gzip(&otlp::encode(&separate_exact_values(rollup.into_profiles()), Revision::One));
-        let (digest, start) = (digest(windows), end_ms(windows, level) - LEVELS_MS[level]);
+        let Rollup { data, facts } = rollup.reduced();
+        let gzipped = gzip(&otlp::encode(&separate_exact_values(data), Revision::One));
+        let facts = gzip(facts.to_json().to_string().as_bytes());
+        let name = RollupName { level, start_ms: end_ms(windows, level) - LEVELS_MS[level], digest: digest(windows) };
         if !self.is_directory() {
             fs::DirBuilder::new().mode(0o700).create(&self.directory)?;
         }
-        let name = format!("{start:013}-{}-{digest:016x}{}", LEVEL_NAMES[level], directory::SUFFIX);
-        let path = directory::write_file(&self.directory, &name, &gzipped)?;
-        let bytes = gzipped.len() as u64;
-        let new = Arc::new(StoredRollup { path: path.clone(), bytes, digest, omitted_labels: OnceLock::new() });
-        if let Some(outdated) = lock(&self.files).insert((level, start), new).filter(|other| other.path != path) {
-            remove_file(outdated);
+        let file_name = name.file_name();
+        let path = self.directory.join(&file_name);
+        let facts_path = facts_path(&path).unwrap_or_default();
+        directory::write_file(&self.directory, &facts_path.file_name().unwrap_or_default().to_string_lossy(), &facts)?;
+        directory::write_file(&self.directory, &file_name, &gzipped)?;
+        let bytes = (gzipped.len() + facts.len()) as u64;
+        let new = Arc::new(StoredRollup { path, name, bytes, omitted_labels: OnceLock::new() });
+        let outdated = lock(&self.files).insert((level, name.start_ms), new);
+        if let Some(outdated) = outdated.filter(|other| other.name != name) {
+            outdated.remove_files();
         }
         Ok(())
     }
@@ -214,21 +239,6 @@ impl Rollups {
     }
 }
 
-fn remove_file(rollup: Arc<StoredRollup>) -> u64 {
-    let _ = fs::remove_file(&rollup.path);
-    rollup.bytes
-}
-
-/// Level, start and digest of a name.
-fn key_of_name(name: &str) -> Option<((usize, u64), u64)> {
-    let mut parts = name.strip_suffix(directory::SUFFIX)?.splitn(3, '-');
-    let start = parts.next().filter(|start| start.len() == 13)?.parse().ok()?;
-    let level_name = parts.next()?;
-    let level = LEVEL_NAMES.iter().position(|level| *level == level_name)?;
-    let digest = parts.next().filter(|digest| digest.len() == 16)?;
-    Some(((level, start), u64::from_str_radix(digest, 16).ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,12 +247,14 @@ mod tests {
     use spanprof_profile::ProfilesData;
 
     fn window(home: &Path) -> Arc<StoredWindow> {
+        fs::write(home.join("a"), otlp::encode(&ProfilesData::default(), Revision::One)).unwrap();
         let file = DirectoryFile {
             path: home.join("a"),
             bytes: 1,
             modified_unix_nano: 0,
             received_unix_ms: 1_700_000_000_000,
             is_owned: true,
+            is_rollup: false,
         };
         Arc::new(StoredWindow::new(&ProfilesData::default(), file))
     }
@@ -266,13 +278,16 @@ mod tests {
         let name = "1700000000000-1h-0123456789abcdef.otlp.pb.gz";
         fs::write(directory.join(name), "rollup").unwrap();
         fs::write(directory.join(format!(".{name}.tmp")), "half").unwrap();
+        let facts = "1700000000000-1h-0123456789abcdef.facts.gz";
+        fs::write(directory.join(facts), "facts").unwrap();
+        fs::write(directory.join("1700000060000-1m-0123456789abcdef.facts.gz"), "of a removed roll-up").unwrap();
         fs::write(directory.join("notes.txt"), "notes").unwrap();
         let rollups = Rollups::of(home.path());
         rollups.load();
-        assert_eq!(rollups.size(), (1, 6));
+        assert_eq!(rollups.size(), (1, 6 + 5));
         let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, [name, "notes.txt"]);
+        assert_eq!(names, [facts, name, "notes.txt"]);
     }
 
     #[test]

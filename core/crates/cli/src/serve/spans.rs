@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{json, Map, Value};
 use spanprof_profile::{AttributeSetId, Link, LinkId, ProfilesData};
 
-use super::rollup::SampleCounts;
+use super::rollup_facts::SampleCounts;
 
 /// Spans per profile type and result. Windows are added newest first; further spans count in the sums only.
 const MAX_SPANS: usize = 100_000;

@@ -11,12 +11,15 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::query::Filter;
 
 use super::directory::{DirectoryFile, WindowDirectory};
+use super::file_names::HOURS;
 use super::index_log::IndexLog;
 use super::locks::lock;
 use super::queries::{Queries, QueryResult, StoreView};
 use super::received::ReceivedProfiles;
-use super::rollups::Rollups;
-use super::window::{self, LabelValues, StoredWindow};
+use super::replacement::{self, Replacement};
+use super::rollup::Rollup;
+use super::rollups::{self, Rollups, StoredRollup};
+use super::window::{LabelValues, StoredWindow};
 use crate::detail::Detail;
 
 /// Files read at once at start, so that requests get processors too.
@@ -29,6 +32,8 @@ pub struct Retention {
     pub max_bytes: u64,
     /// Time since arrival after which a request is removed.
     pub max_age: Duration,
+    /// Time since arrival after which the requests of an hour are merged into one file.
+    pub keep_windows: Duration,
 }
 
 /// Counters of the store, for `/api/stats`.
@@ -37,6 +42,8 @@ pub(crate) struct StoreCounters {
     pub removed_by_size: AtomicU64,
     pub removed_by_age: AtomicU64,
     pub unreadable_files: AtomicU64,
+    /// Windows that an hour replaced.
+    pub replaced: AtomicU64,
 }
 
 /// The stored windows.
@@ -98,6 +105,7 @@ impl Store {
     /// Restores the index from its log, and reads the files without an entry, newest first; unreadable files are reported through
     /// `report` and skipped.
     pub(crate) fn index(&self, mut report: impl FnMut(String) + Send) {
+        replacement::resume_all(self.directory.path(), self.rollups.directory()).into_iter().for_each(&mut report);
         self.rollups.load();
         match self.directory.list() {
             Ok(files) => {
@@ -129,15 +137,15 @@ impl Store {
             if self.has(&file) {
                 continue;
             }
-            match window::read(&file.path) {
-                Ok(data) => {
-                    let window = StoredWindow::new(&data, file);
+            let path = file.path.clone();
+            match StoredWindow::read(file) {
+                Ok(window) => {
                     self.log.append(&window);
                     self.insert([window]);
                 }
                 Err(reason) => {
                     self.counters.unreadable_files.fetch_add(1, Ordering::Relaxed);
-                    lock(&report)(format!("skipped {}: {reason}", file.path.display()));
+                    lock(&report)(format!("skipped {}: {reason}", path.display()));
                 }
             }
         };
@@ -191,22 +199,24 @@ impl Store {
 
     /// Removes windows older than the maximum age, and the oldest until the size is within its limit. The newest is kept.
     pub(crate) fn retain(&self, now_unix_ms: u64) {
-        let max_age_ms = u64::try_from(self.retention.max_age.as_millis()).unwrap_or(u64::MAX);
+        let max_age_ms = milliseconds(self.retention.max_age);
         let mut windows = lock(&self.windows);
         let newest = windows.last().map(|window| window.path.clone());
         let mut bytes: u64 = windows.iter().filter(|window| window.is_owned).map(|window| window.bytes).sum();
         bytes += self.rollups.size().1;
-        let mut removed = Vec::new();
+        let (mut removed, mut rollups) = (Vec::new(), Vec::new());
         windows.retain(|window| {
             let is_old = window.received_unix_ms.saturating_add(max_age_ms) < now_unix_ms;
             let is_too_much = bytes > self.retention.max_bytes && Some(&window.path) != newest.as_ref();
             if !window.is_owned || !(is_old || is_too_much) {
                 return true;
             }
-            bytes = bytes.saturating_sub(window.bytes + self.rollups.remove_containing(window));
+            let of_window = self.rollups.take_containing(window);
+            bytes = bytes.saturating_sub(window.bytes + of_window.iter().map(|rollup| rollup.bytes).sum::<u64>());
             let counter = if is_old { &self.counters.removed_by_age } else { &self.counters.removed_by_size };
             counter.fetch_add(1, Ordering::Relaxed);
             removed.push(window.clone());
+            rollups.extend(of_window);
             false
         });
         let is_sparse = !self.is_indexing() && self.log.is_sparse(windows.len());
@@ -217,10 +227,54 @@ impl Store {
         if !removed.is_empty() {
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
+        // Without the lock, for which queries and requests wait.
+        rollups.iter().for_each(|rollup| rollup.remove_files());
         for window in removed {
             self.received.remove(&window.identities);
-            let _ = std::fs::remove_file(&window.path);
+            window.remove_files();
         }
+    }
+
+    /// Replaces the windows of each hour that ended before the time for which they are kept by the hour's roll-up.
+    fn replace_old_windows(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64) {
+        let keep_ms = milliseconds(self.retention.keep_windows);
+        for bucket in rollups::buckets(windows, HOURS) {
+            let is_kept = rollups::end_ms(bucket, HOURS).saturating_add(keep_ms) > now_unix_ms;
+            let is_replaced = matches!(bucket, [hour] if hour.is_rollup);
+            if is_kept || is_replaced || self.is_stopping() {
+                continue;
+            }
+            // Without space or permission the windows stay.
+            if let Some(rollup) = self.rollups.find(bucket, HOURS) {
+                let _ = self.replace(bucket, &rollup);
+            }
+        }
+    }
+
+    fn replace(&self, windows: &[Arc<StoredWindow>], rollup: &StoredRollup) -> Result<(), String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let hour = Rollup::read(&rollup.path)?;
+        let names = windows.iter().map(|window| window.name().into_owned()).collect();
+        let replacement = Replacement::new(self.directory.path(), self.rollups.directory(), rollup.name, names);
+        replacement.commit().map_err(failed)?;
+        let path = replacement.move_rollup().map_err(failed)?;
+        let file = DirectoryFile::of_rollup(path, rollup.name, rollup.bytes).map_err(failed)?;
+        let mut new = StoredWindow::of_rollup(&hour, file);
+        // Senders that repeat a request of a replaced window are still recognized.
+        new.identities = windows.iter().flat_map(|window| window.identities.iter().copied()).collect();
+        self.log.append(&new);
+        new.share_labels(&mut lock(&self.labels));
+        let replaced: HashSet<&Path> = windows.iter().map(|window| window.path.as_path()).collect();
+        let mut all = lock(&self.windows);
+        all.retain(|window| !replaced.contains(window.path.as_path()));
+        all.push(Arc::new(new));
+        all.sort_by_key(|window| window.received_unix_ms);
+        let fine = windows.iter().flat_map(|window| self.rollups.take_containing(window)).collect::<Vec<_>>();
+        drop(all);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.counters.replaced.fetch_add(windows.len() as u64, Ordering::Relaxed);
+        fine.iter().filter(|other| other.name != rollup.name).for_each(|other| other.remove_files());
+        replacement.remove_windows().map_err(failed)
     }
 
     fn view(&self) -> StoreView {
@@ -245,6 +299,7 @@ impl Store {
             windows.retain(|window| window.received_unix_ms / 3_600_000 > oldest_hour_ms);
         }
         self.rollups.build(&windows, now_unix_ms, &|| self.is_stopping());
+        self.replace_old_windows(&windows, now_unix_ms);
     }
 
     /// Number and bytes of the roll-ups.
@@ -254,12 +309,24 @@ impl Store {
 
     /// As [`Queries::query_in_steps`].
     pub(crate) fn query_in_steps(&self, filter: &Filter, width_ms: u64) -> Arc<QueryResult> {
-        self.queries.query_in_steps(&self.view(), filter, width_ms)
+        self.answer(|view| self.queries.query_in_steps(view, filter, width_ms))
     }
 
     /// As [`Queries::query`].
     pub(crate) fn query(&self, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        self.queries.query(&self.view(), filter, detail)
+        self.answer(|view| self.queries.query(view, filter, detail))
+    }
+
+    /// The result of a query; asks again if windows were replaced before they were read.
+    fn answer(&self, query: impl Fn(&StoreView) -> Arc<QueryResult>) -> Arc<QueryResult> {
+        let view = self.view();
+        let result = query(&view);
+        let is_outdated = result.has_missing_files && self.generation.load(Ordering::Relaxed) != view.generation;
+        if is_outdated {
+            query(&self.view())
+        } else {
+            result
+        }
     }
 
     /// Resolves when [`Store::complete_queries`] has work.
@@ -276,6 +343,10 @@ impl Store {
     pub(crate) fn for_each_window(&self, filter: &Filter, visit: impl FnMut(&ProfilesData)) -> usize {
         self.queries.for_each_window(&self.view(), filter, visit)
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn unix_ms() -> u64 {

@@ -21,7 +21,7 @@ fn window(start_s: u64, total: i64) -> ProfilesData {
 }
 
 fn store_of(home: &TempDirectory, windows: u64) -> Store {
-    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
+    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX, keep_windows: Duration::MAX };
     let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
     for nth in 0..windows {
         let data = window(1_700_000_000 + 10 * nth, 1);
@@ -82,7 +82,8 @@ const START_MS: u64 = 1_699_999_200_000;
 const NOW_MS: u64 = START_MS + 3 * HOUR_MS;
 
 fn opened(home: &TempDirectory) -> Store {
-    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::from_secs(u64::MAX / 1000) };
+    let retention =
+        Retention { max_bytes: u64::MAX, max_age: Duration::from_secs(u64::MAX / 1000), keep_windows: Duration::MAX };
     let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
     store.index(|line| panic!("{line}"));
     store
@@ -193,7 +194,7 @@ fn fine_rollups_are_removed_after_a_day_and_hours_stay() {
     store.build_rollups(NOW_MS);
     store.build_rollups(NOW_MS + 24 * HOUR_MS);
     assert_eq!(store.rollups().0, 2);
-    assert_eq!(std::fs::read_dir(home.path().join("rollups")).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(home.path().join("rollups")).unwrap().count(), 2 + 2, "with their facts");
 }
 
 #[test]
@@ -222,9 +223,142 @@ fn an_unfinished_query_of_another_view_replaces_the_earlier_one() {
 #[test]
 fn a_result_says_that_files_are_still_being_indexed_until_they_are() {
     let home = TempDirectory::new("indexing");
-    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX };
+    let retention = Retention { max_bytes: u64::MAX, max_age: Duration::MAX, keep_windows: Duration::MAX };
     let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
     assert!(store.query(&Filter::default(), Detail::Stacks).is_indexing);
     store.index(|line| panic!("{line}"));
     assert!(!store.query(&Filter::default(), Detail::Stacks).is_indexing);
+}
+
+/// Two hours of one window in 100 s; each has another value of the label.
+fn few_windows(home: &TempDirectory) -> Store {
+    (0..72).for_each(|nth| place(home, START_MS + nth * 100_000 + 15_000, nth * 10));
+    opened(home)
+}
+
+/// The store after windows older than `hours` were replaced.
+fn replaced(store: Store, hours: u64) -> Store {
+    let keep_windows = Duration::from_secs(3600 * hours);
+    let store = Store { retention: Retention { keep_windows, ..store.retention }, ..store };
+    store.build_rollups(NOW_MS);
+    store
+}
+
+fn file_names(home: &TempDirectory) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(home.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.retain(|name| name.ends_with(".otlp.pb.gz"));
+    names.sort();
+    names
+}
+
+#[test]
+fn hours_replace_old_windows_and_queries_return_the_same_totals_before_and_after_a_restart() {
+    let home = TempDirectory::new("replaced-hours");
+    let store = few_windows(&home);
+    let shop = Filter { service: Some("shop".to_owned()), ..Filter::default() };
+    let late = Filter { from_unix_nano: Some((START_MS + HOUR_MS + 1_800_000) * 1_000_000), ..Filter::default() };
+    let filters = [Filter::default(), shop, late];
+    let expected = filters.each_ref().map(|filter| answer(&store, filter));
+    let timeline = |store: &Store| -> i64 {
+        let windows = store.windows();
+        windows.iter().flat_map(|window| &window.services).flat_map(|service| &service.types).map(|it| it.total).sum()
+    };
+    // The first hour ended two hours before, the second one hour before.
+    let store = replaced(store, 2);
+    assert_eq!((store.windows().len(), store.counters.replaced.load(Ordering::Relaxed)), (37, 36));
+    assert_eq!(filters.each_ref().map(|filter| answer(&store, filter)), expected);
+    assert_eq!(store.rollups().0, 1 + 6 + 36, "those of the other hour");
+    drop(store);
+    for index in ["kept", "removed"] {
+        let store = opened(&home);
+        assert_eq!(filters.each_ref().map(|filter| answer(&store, filter)), expected, "index {index}");
+        let hour = store.windows()[0].clone();
+        assert_eq!((hour.is_rollup, hour.services[0].types.len(), timeline(&store)), (true, 36, 72));
+        std::fs::remove_file(home.path().join(".index")).unwrap();
+    }
+    assert_eq!(file_names(&home).len(), 37);
+}
+
+#[test]
+fn an_hour_says_what_it_lacks_for_a_query() {
+    let home = TempDirectory::new("hour-limits");
+    (0..101).for_each(|nth| place(&home, START_MS + nth * 20_000 + 15_000, nth));
+    let store = replaced(opened(&home), 1);
+    assert_eq!(store.windows().len(), 1);
+    let members = |filter: &Filter| store.query(filter, Detail::Stacks).with_completeness(Default::default());
+    let whole = members(&Filter::default());
+    assert_eq!(
+        (whole.get("resolution_ms"), whole.get("omitted_labels"), whole["windows"].as_u64()),
+        (None, None, Some(101))
+    );
+    let from = Some((START_MS + 1_800_000) * 1_000_000);
+    assert_eq!(members(&Filter { from_unix_nano: from, ..Filter::default() })["resolution_ms"], 3_600_000);
+    let label = spanprof_read::query::LabelMatcher::parse("request=70").unwrap();
+    assert_eq!(members(&Filter { labels: vec![label], ..Filter::default() })["omitted_labels"][0], "request");
+    // One of the 200 heaviest spans.
+    let span = Filter { span_id: Some((START_MS + 15_000).to_be_bytes()), ..Filter::default() };
+    assert_eq!(answer(&store, &span).0, 1);
+}
+
+#[test]
+fn a_window_that_arrives_late_is_merged_into_the_hour_that_replaced_its_windows() {
+    let home = TempDirectory::new("late");
+    drop(replaced(few_windows(&home), 2));
+    place(&home, START_MS + 16_000, 1);
+    let store = replaced(opened(&home), 2);
+    assert_eq!((store.windows().len(), answer(&store, &Filter::default())), (37, (73, 73, 73, 73)));
+    drop(store);
+    assert_eq!(answer(&opened(&home), &Filter::default()), (73, 73, 73, 73));
+    assert_eq!(file_names(&home).len(), 37);
+}
+
+#[test]
+fn a_server_that_was_killed_during_a_replacement_has_each_sample_once_after_its_next_start() {
+    let home = TempDirectory::new("killed-replacement");
+    let store = few_windows(&home);
+    store.build_rollups(NOW_MS);
+    let names = file_names(&home);
+    let hour = std::fs::read_dir(home.path().join("rollups")).unwrap().flatten().map(|entry| entry.file_name());
+    let hour = hour
+        .into_iter()
+        .filter_map(|name| name.into_string().ok())
+        .find(|name| name.starts_with(&format!("{START_MS}-1h-")) && name.ends_with(".otlp.pb.gz"));
+    let hour = hour.unwrap();
+    drop(store);
+    let record = [&[hour.clone()][..], &names[..36]].concat().join("\n");
+    std::fs::write(home.path().join(format!(".replace-{START_MS}")), record).unwrap();
+    std::fs::rename(home.path().join("rollups").join(&hour), home.path().join(&hour)).unwrap();
+    names[..20].iter().for_each(|name| std::fs::remove_file(home.path().join(name)).unwrap());
+    let store = opened(&home);
+    assert_eq!((store.windows().len(), answer(&store, &Filter::default()).0), (37, 72));
+}
+
+#[test]
+fn an_hour_is_not_replaced_while_one_of_its_windows_cannot_be_read() {
+    let home = TempDirectory::new("unreadable");
+    let store = few_windows(&home);
+    let damaged = home.path().join(&file_names(&home)[7]);
+    let bytes = std::fs::read(&damaged).unwrap();
+    std::fs::write(&damaged, "damaged").unwrap();
+    let store = replaced(store, 2);
+    assert_eq!(store.windows().len(), 72);
+    std::fs::write(&damaged, bytes).unwrap();
+    let store = replaced(store, 2);
+    assert_eq!((store.windows().len(), answer(&store, &Filter::default()).0), (37, 72));
+}
+
+#[test]
+fn replaced_windows_are_removed_with_their_hour_and_their_profiles_are_still_recognized() {
+    let home = TempDirectory::new("removed-hour");
+    let store = replaced(few_windows(&home), 1);
+    let identities = store.windows()[0].identities.clone();
+    let store = Store { retention: Retention { max_age: Duration::from_secs(3600), ..store.retention }, ..store };
+    assert_eq!(identities.len(), 0, "profiles without an id");
+    store.retain(START_MS + 2 * HOUR_MS + 5_000);
+    assert_eq!((store.windows().len(), answer(&store, &Filter::default()).0), (1, 36));
+    let facts = std::fs::read_dir(home.path()).unwrap().flatten().map(|entry| entry.file_name());
+    assert_eq!(facts.filter(|name| name.to_string_lossy().ends_with(".facts.gz")).count(), 1);
 }

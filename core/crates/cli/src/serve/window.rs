@@ -3,25 +3,21 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::directory::{self, DirectoryFile};
+use super::file_names::facts_path;
 use super::received;
+use super::rollup::Rollup;
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
-use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Filter, TypeSummary};
 
 /// Label names indexed per window and service.
 const MAX_LABEL_NAMES: usize = 64;
 /// Values indexed per label name; filters accept further values, which are only not suggested.
 const MAX_LABEL_VALUES: usize = 100;
-
-/// Reads and decodes a file. Requests were accepted within stricter limits; other files are the user's.
-pub(crate) fn read(path: &Path) -> Result<ProfilesData, String> {
-    let bytes = directory::read(path).map_err(|error| error.to_string())?;
-    decode::any(&bytes, &DecodeLimits::of_files()).map(|(_, data)| data).map_err(|error| error.to_string())
-}
 
 /// One stored request.
 #[derive(Debug)]
@@ -32,12 +28,16 @@ pub(crate) struct StoredWindow {
     pub received_unix_ms: u64,
     /// Whether `serve` wrote the file, hence may remove it.
     pub is_owned: bool,
+    /// Whether it is an hour that replaced its windows.
+    pub is_rollup: bool,
     pub from_unix_nano: u64,
     pub to_unix_nano: u64,
     pub services: Vec<ServiceSummary>,
-    /// Identities of its profiles, see `received`.
+    /// Identities of its profiles, see `received`; of an hour, those of the replaced windows.
     pub identities: Vec<u64>,
     pub(super) links: LinkFilter,
+    /// Labels that the samples of an hour lack.
+    pub omitted_labels: BTreeSet<String>,
 }
 
 /// Label name → values, of samples and of the resource.
@@ -54,7 +54,24 @@ pub(crate) struct ServiceSummary {
 
 impl StoredWindow {
     pub(crate) fn new(data: &ProfilesData, file: DirectoryFile) -> Self {
-        let types = query::types(data);
+        Self::with_summaries(data, &query::types(data), file)
+    }
+
+    /// The entry of an hour, with the totals of its minutes.
+    pub(crate) fn of_rollup(rollup: &Rollup, file: DirectoryFile) -> Self {
+        let window = Self::with_summaries(&rollup.data, &rollup.facts.minutes, file);
+        StoredWindow { omitted_labels: rollup.facts.omitted_labels.clone(), ..window }
+    }
+
+    /// Reads the file.
+    pub(crate) fn read(file: DirectoryFile) -> Result<Self, String> {
+        match file.is_rollup {
+            true => Ok(Self::of_rollup(&Rollup::read(&file.path)?, file)),
+            false => Ok(Self::new(&directory::read_profiles(&file.path)?, file)),
+        }
+    }
+
+    fn with_summaries(data: &ProfilesData, types: &[TypeSummary], file: DirectoryFile) -> Self {
         let mut services: Vec<ServiceSummary> = Vec::new();
         for resource in &data.resources {
             let name = resource.service_name();
@@ -84,7 +101,7 @@ impl StoredWindow {
         identities: Vec<u64>,
         links: LinkFilter,
     ) -> Self {
-        let DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned } = file;
+        let DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned, is_rollup } = file;
         let types = || services.iter().flat_map(|service| &service.types);
         StoredWindow {
             path,
@@ -92,11 +109,20 @@ impl StoredWindow {
             modified_unix_nano,
             received_unix_ms,
             is_owned,
+            is_rollup,
             from_unix_nano: types().map(|summary| summary.from_unix_nano).min().unwrap_or(0),
             to_unix_nano: types().map(|summary| summary.to_unix_nano).max().unwrap_or(0),
             services,
             identities,
             links,
+            omitted_labels: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn remove_files(&self) {
+        let _ = fs::remove_file(&self.path);
+        if self.is_rollup {
+            let _ = facts_path(&self.path).map(fs::remove_file);
         }
     }
 

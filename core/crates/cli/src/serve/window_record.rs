@@ -8,6 +8,7 @@ use serde_json::{json, Value};
 use spanprof_read::query::TypeSummary;
 
 use super::directory::DirectoryFile;
+use super::file_names::RollupName;
 use super::window::{LinkFilter, ServiceSummary, StoredWindow};
 
 /// One record: everything but the directory of the file.
@@ -24,7 +25,7 @@ pub(crate) fn encode(window: &StoredWindow) -> Vec<u8> {
     json!({
         "file": window.name(), "bytes": window.bytes, "modified": window.modified_unix_nano,
         "received": window.received_unix_ms, "owned": window.is_owned, "services": services.collect::<Value>(),
-        "identities": window.identities, "links": window.links.to_hex(),
+        "identities": window.identities, "links": window.links.to_hex(), "omitted_labels": window.omitted_labels,
     })
     .to_string()
     .into_bytes()
@@ -34,17 +35,21 @@ pub(crate) fn encode(window: &StoredWindow) -> Vec<u8> {
 pub(crate) fn decode(record: &[u8], directory: &Path) -> Option<StoredWindow> {
     let record: Value = serde_json::from_slice(record).ok()?;
     let number = |name: &str| record[name].as_u64();
+    let name = record["file"].as_str()?;
     let file = DirectoryFile {
-        path: directory.join(record["file"].as_str()?),
+        path: directory.join(name),
         bytes: number("bytes")?,
         modified_unix_nano: number("modified")?,
         received_unix_ms: number("received")?,
         is_owned: record["owned"].as_bool()?,
+        is_rollup: RollupName::parse(name).is_some(),
     };
     let services = record["services"].as_array()?.iter().map(service).collect::<Option<Vec<_>>>()?;
     let identities = record["identities"].as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<_>>>()?;
     let links = LinkFilter::from_hex(record["links"].as_str()?)?;
-    Some(StoredWindow::from_parts(file, services, identities, links))
+    let omitted_labels = record["omitted_labels"].as_array()?.iter().map(|key| key.as_str().map(str::to_owned));
+    let omitted_labels = omitted_labels.collect::<Option<_>>()?;
+    Some(StoredWindow { omitted_labels, ..StoredWindow::from_parts(file, services, identities, links) })
 }
 
 fn service(value: &Value) -> Option<ServiceSummary> {

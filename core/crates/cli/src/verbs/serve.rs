@@ -44,6 +44,11 @@ pub(crate) struct ServeArguments {
     /// keep at most this long: 90m, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = age)]
     pub max_age: Duration,
+    /// keep the windows of exporters at least this long; the windows of an older hour become one file of sums. It has stacks,
+    /// labels and totals per minute, but neither timestamps, nor labels with more than 100 values, nor single requests except
+    /// for the 200 heaviest of each profile type
+    #[arg(long, value_name = "TIME", default_value = "2h", value_parser = age)]
+    pub keep_windows: Duration,
     /// largest request accepted
     #[arg(long, value_name = "SIZE", default_value = "20MiB")]
     pub max_request_bytes: ByteCount,
@@ -106,7 +111,7 @@ pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
         grpc: SocketAddr::new(listen, given.grpc),
         http: SocketAddr::new(listen, given.http),
         directory: given.dir.map_or_else(default_directory, Ok)?,
-        retention: Retention { max_bytes: given.max_bytes.0, max_age: given.max_age },
+        retention: Retention { max_bytes: given.max_bytes.0, max_age: given.max_age, keep_windows: given.keep_windows },
         max_request_bytes: given.max_request_bytes.0.min(limits.decompressed_bytes as u64) as usize,
         limits,
         allowed_hosts: given.allow_host,

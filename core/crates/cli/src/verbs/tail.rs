@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::moment::unix_ns;
 use crate::quantity::{format_quantity, format_share};
 use crate::selection::FilterArguments;
+use crate::serve::replaced_range_ms;
 use crate::source::Source;
 use crate::{moment, output};
 
@@ -58,7 +59,9 @@ pub(crate) fn run(given: &TailArguments) -> Result<i32, Failure> {
         match source.window_names(&filter) {
             Ok(names) => {
                 is_failing = false;
-                for name in names.iter().filter(|name| !known.contains(*name)) {
+                // An hour of `serve` has the samples of windows that were printed.
+                let is_hour = |name: &str| replaced_range_ms(name.rsplit('/').next().unwrap_or(name)).is_some();
+                for name in names.iter().filter(|name| !known.contains(*name) && (given.once || !is_hour(name))) {
                     if !print(&source, name, &filter, given.json) {
                         return Ok(0);
                     }

@@ -1,6 +1,6 @@
 //! `spanprof upload`: copies the profiles and side-cars of a directory to object storage.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use crate::failure::{Failure, EXIT_FAILED};
 use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
 use crate::output;
 use crate::profile_name::has_profile_suffix;
+use crate::serve::{received_of_name, replaced_range_ms};
 
 /// Files in memory at once.
 const BATCH: usize = 16;
@@ -56,6 +57,7 @@ pub(crate) fn run(given: &UploadArguments) -> Result<i32, Failure> {
     let storage = ObjectStorage::open(&prefix)?;
     let mut counts = UploadCounts::default();
     let known: HashMap<String, u64> = storage.list()?.into_iter().map(|object| (object.key, object.bytes)).collect();
+    let files = without_stored_hours(files, &known);
     for batch in files.chunks(BATCH) {
         upload(&storage, batch, &known, &mut counts);
     }
@@ -69,6 +71,17 @@ pub(crate) fn run(given: &UploadArguments) -> Result<i32, Failure> {
     };
     output::print(format!("{text}\n").as_bytes())?;
     Ok(if failed == 0 { 0 } else { EXIT_FAILED })
+}
+
+/// Without the hours that replaced windows of `serve` which the storage has: their samples would count twice.
+fn without_stored_hours(mut files: Vec<PathBuf>, known: &HashMap<String, u64>) -> Vec<PathBuf> {
+    let name_of = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
+    let windows: BTreeSet<u64> = known.keys().filter_map(|key| received_of_name(&name_of(key))).collect();
+    files.retain(|path| {
+        let hour = path.file_name().and_then(|name| replaced_range_ms(name.to_str()?));
+        hour.is_none_or(|hour| windows.range(hour).next().is_none())
+    });
+    files
 }
 
 /// Uploads the files that the storage does not have.
@@ -134,5 +147,21 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         true => Err(Failure::new(format!("no profiles in {}", directory.display()))
             .hint("expected files such as *.pb.gz, *.pb, *.pprof, *.json")),
         false => Ok(paths),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_hour_of_serve_is_not_uploaded_if_the_storage_has_windows_of_it() {
+        let hours =
+            [1_700_002_800_000u64, 1_700_006_400_000].map(|start| format!("{start}-1h-00000000000000ab.otlp.pb.gz"));
+        let files = || hours.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let stored = |name: &str| HashMap::from([(format!("host/{name}"), 1)]);
+        assert_eq!(without_stored_hours(files(), &stored("1700002900000-1-000001.otlp.pb.gz")), files()[1..]);
+        assert_eq!(without_stored_hours(files(), &stored("1700010000000-1-000001.otlp.pb.gz")), files());
+        assert_eq!(without_stored_hours(files(), &stored(&hours[0])), files(), "present already");
     }
 }
