@@ -186,12 +186,12 @@ impl Server {
     }
 }
 
-/// Does `work` on a blocking thread, each time an interval after the last one ended.
+/// Does `work` on a blocking thread, at once and each time an interval after the last one ended.
 async fn repeat(state: Arc<ServerState>, interval: Duration, work: fn(&ServerState)) {
     loop {
-        tokio::time::sleep(interval).await;
         let state = state.clone();
         let _ = tokio::task::spawn_blocking(move || work(&state)).await;
+        tokio::time::sleep(interval).await;
     }
 }
 

@@ -10,6 +10,7 @@ mod exploring;
 mod fixture;
 mod heap;
 mod hostile;
+mod kill;
 mod mcp;
 #[cfg(feature = "object-storage")]
 mod objects;
