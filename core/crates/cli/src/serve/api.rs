@@ -42,7 +42,7 @@ const HOURS_LACK: [&str; 5] = [
     "timestamps of samples: totals are per minute, stacks per hour",
     "labels of single windows: a label is of the hour",
     "labels with more than 100 values",
-    "spans, except for the 200 heaviest of each profile type",
+    "samples of single spans, except for the 200 heaviest of each profile type; sums of at most 8,000 spans stay",
     "states within the hour, such as memory in use: its last one and the totals of each minute stay",
 ];
 

@@ -69,8 +69,7 @@ fn read(state: &ServerState, filter: &Filter) -> StoredSide {
     let mut side =
         StoredSide { windows: WindowSums::with_paths(Granularity::Function, Compared::Flat), ..StoredSide::default() };
     let mut batch = Vec::new();
-    side.left_out = state.store.for_each_window(filter, |data| {
-        let mut part = filter.apply(data);
+    side.left_out = state.store.for_each_part(filter, |mut part| {
         side.windows.add(&part);
         Detail::Stacks.reduce(&mut part);
         batch.push(part);

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use spanprof_profile::ProfilesData;
 use spanprof_read::decode::{self, DecodeLimits};
 
-use super::file_names::{facts_path, received_of_name, RollupName, SUFFIX};
+use super::file_names::{received_of_name, side_files, RollupName, SUFFIX};
 use crate::failure::Failure;
 
 /// A temporary file of this age was left by a process that died while writing.
@@ -121,10 +121,10 @@ impl WindowDirectory {
             }
             let modified_unix_nano = modified_unix_nano(&meta);
             let received_unix_ms = own_received_ms.unwrap_or(modified_unix_nano / 1_000_000);
-            let facts = rollup_received_ms.and_then(|_| fs::symlink_metadata(facts_path(&path)?).ok());
+            let beside = rollup_received_ms.map_or(0, |_| bytes_beside(&path));
             found.push(DirectoryFile {
                 path,
-                bytes: meta.len() + facts.map_or(0, |meta| meta.len()),
+                bytes: meta.len() + beside,
                 modified_unix_nano,
                 received_unix_ms,
                 is_owned: own_received_ms.is_some(),
@@ -133,6 +133,19 @@ impl WindowDirectory {
         }
         found.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
         Ok(found)
+    }
+}
+
+/// Bytes of the files beside a roll-up.
+pub(super) fn bytes_beside(path: &Path) -> u64 {
+    side_files(path).iter().filter_map(|path| fs::symlink_metadata(path).ok()).map(|meta| meta.len()).sum()
+}
+
+/// Removes a roll-up and the files beside it.
+pub(super) fn remove_rollup(path: &Path) {
+    let _ = fs::remove_file(path);
+    for path in side_files(path) {
+        let _ = fs::remove_file(path);
     }
 }
 

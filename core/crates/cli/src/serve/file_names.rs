@@ -1,11 +1,12 @@
 //! Names of the files of `serve`. Windows: `<arrival>-<pid>-<number>.otlp.pb.gz`, with the arrival in 13 digits. Roll-ups:
-//! `<start>-<level>-<digest>.otlp.pb.gz`, with 13 and 16 digits, and the same with the suffix `.facts.gz`. Pure.
+//! `<start>-<level>-<digest>.otlp.pb.gz`, with 13 and 16 digits, and the same with the suffixes `.facts.gz` and `.spans.gz`. Pure.
 
 use std::path::{Path, PathBuf};
 
 pub(super) const SUFFIX: &str = ".otlp.pb.gz";
-/// Suffix of the second file of a roll-up.
+/// Suffixes of the files beside a roll-up: what it knows of its windows, and the sums of their spans.
 pub(super) const FACTS_SUFFIX: &str = ".facts.gz";
+pub(super) const SPANS_SUFFIX: &str = ".spans.gz";
 /// Width of the levels.
 pub(super) const LEVELS_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
 /// The levels in names.
@@ -49,10 +50,15 @@ impl RollupName {
     }
 }
 
-/// The second file of a roll-up.
-pub(super) fn facts_path(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
-    Some(path.with_file_name(format!("{name}{FACTS_SUFFIX}")))
+/// The file beside a roll-up with another suffix.
+pub(super) fn side_file(path: &Path, suffix: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{}{suffix}", name.strip_suffix(SUFFIX).unwrap_or(&name)))
+}
+
+/// The files beside a roll-up, which may be absent.
+pub(super) fn side_files(path: &Path) -> [PathBuf; 2] {
+    [FACTS_SUFFIX, SPANS_SUFFIX].map(|suffix| side_file(path, suffix))
 }
 
 /// The arrival in `<13 digits>-<pid>-<number>.otlp.pb.gz`, the name a directory gives; Unix milliseconds.

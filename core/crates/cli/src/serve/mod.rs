@@ -30,10 +30,12 @@ mod rollup_facts;
 mod rollups;
 mod route;
 mod slots;
+mod span_file;
 mod spans;
 mod state;
 mod store;
 mod top;
+mod visits;
 mod window;
 mod window_record;
 

@@ -32,9 +32,6 @@ const MERGE_BATCH: usize = 24;
 const MAX_RESULT_SAMPLES: usize = 1_500_000;
 /// A query responds after this time with the windows merged so far; [`Queries::complete`] merges the rest.
 const QUERY_DEADLINE: Duration = Duration::from_secs(2);
-/// A comparison stops after this time. It needs each single window, so there is nothing to complete in the background.
-const VISIT_DEADLINE: Duration = Duration::from_secs(10);
-
 /// Result of a query: merged samples, and the number of their windows.
 #[derive(Debug)]
 pub(crate) struct QueryResult {
@@ -255,26 +252,7 @@ impl Queries {
         (result, was_interrupted)
     }
 
-    /// Visits the windows that may hold samples of the filter, newest first until the deadline; returns how many were left out.
-    pub(crate) fn for_each_window(
-        &self,
-        view: &StoreView,
-        filter: &Filter,
-        mut visit: impl FnMut(&ProfilesData),
-    ) -> usize {
-        let started = Instant::now();
-        let mut left_out = 0;
-        for window in view.windows.iter().rev().filter(|window| window.may_hold(filter)) {
-            if started.elapsed() > VISIT_DEADLINE {
-                left_out += 1;
-            } else if let Ok(data) = self.decoded(&window.path) {
-                visit(&data);
-            }
-        }
-        left_out
-    }
-
-    fn decoded(&self, path: &Path) -> Result<Arc<ProfilesData>, String> {
+    pub(super) fn decoded(&self, path: &Path) -> Result<Arc<ProfilesData>, String> {
         {
             let mut decoded = lock(&self.decoded);
             if let Some(at) = decoded.iter().position(|(of, _)| of == path) {
@@ -360,7 +338,7 @@ impl MergeRun<'_> {
         }
         let rollup = self.queries.rollups.find(windows, level).filter(|_| self.may_read(sum))?;
         let keys: Vec<&str> = filter.labels.iter().map(|label| label.key.as_str()).collect();
-        let Rollup { data, facts } = rollup.read(&keys)?;
+        let Rollup { data, facts, .. } = rollup.read(&keys)?;
         let mut part = passing_rollup(filter, self.query.detail, &data, &facts);
         if part.windows > 0 {
             part.windows = windows.iter().filter(|window| window.may_hold(filter)).count();

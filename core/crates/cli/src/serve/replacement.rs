@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::directory;
-use super::file_names::{facts_path, received_of_name, RollupName};
+use super::file_names::{received_of_name, side_files, RollupName};
 
 const RECORD: &str = ".replace-";
 
@@ -34,8 +34,8 @@ impl Replacement {
     pub fn commit(&self) -> io::Result<()> {
         let source = self.rollups.join(self.hour.file_name());
         File::open(&source)?.sync_all()?;
-        if let Some(facts) = facts_path(&source).filter(|facts| facts.exists()) {
-            File::open(facts)?.sync_all()?;
+        for beside in side_files(&source).iter().filter(|path| path.exists()) {
+            File::open(beside)?.sync_all()?;
         }
         let text = std::iter::once(self.hour.file_name()).chain(self.windows.iter().cloned()).collect::<Vec<_>>();
         directory::write_synced_file(&self.directory, &self.record_name(), text.join("\n").as_bytes())
@@ -45,8 +45,8 @@ impl Replacement {
     pub fn move_rollup(&self) -> io::Result<PathBuf> {
         let name = self.hour.file_name();
         let (source, target) = (self.rollups.join(&name), self.directory.join(&name));
-        // The facts first: a reader of the roll-up finds them.
-        if let (Some(source), Some(target)) = (facts_path(&source), facts_path(&target)) {
+        // The roll-up last: its reader finds the files beside it.
+        for (source, target) in side_files(&source).into_iter().zip(side_files(&target)) {
             if source.exists() {
                 fs::rename(source, target)?;
             }
@@ -64,7 +64,7 @@ impl Replacement {
         for name in &self.windows {
             let path = self.directory.join(name);
             if RollupName::parse(name).is_some() {
-                facts_path(&path).map(remove_if_present).transpose()?;
+                side_files(&path).into_iter().try_for_each(remove_if_present)?;
             }
             remove_if_present(path)?;
         }
@@ -140,7 +140,7 @@ mod tests {
         fs::create_dir(&rollups).unwrap();
         let hour = RollupName { level: 2, start_ms: 1_700_000_000_000, digest: 7 };
         fs::write(rollups.join(hour.file_name()), "hour").unwrap();
-        fs::write(facts_path(&rollups.join(hour.file_name())).unwrap(), "facts").unwrap();
+        side_files(&rollups.join(hour.file_name())).iter().for_each(|path| fs::write(path, "beside").unwrap());
         WINDOWS.iter().for_each(|name| fs::write(home.path().join(name), "window").unwrap());
         let windows = WINDOWS.map(str::to_owned).to_vec();
         let replacement = Replacement::new(home.path(), &rollups, hour, windows);
@@ -174,8 +174,8 @@ mod tests {
             }
             assert_eq!(resume_all(home.path(), &home.path().join("rollups")), [""; 0]);
             let hour = replacement.hour.file_name();
-            let facts = facts_path(Path::new(&hour)).unwrap().to_string_lossy().into_owned();
-            assert_eq!(names(&home), [facts, hour.clone()], "after {steps} steps");
+            let [facts, spans] = side_files(Path::new(&hour)).map(|path| path.to_string_lossy().into_owned());
+            assert_eq!(names(&home), [facts, hour.clone(), spans], "after {steps} steps");
             assert_eq!(fs::read_to_string(home.path().join(hour)).unwrap(), "hour");
         }
     }
@@ -185,7 +185,7 @@ mod tests {
         let (home, replacement) = prepared("no-record");
         fs::write(home.path().join(".replace-1700000000000.tmp"), "half").unwrap();
         assert_eq!(resume_all(home.path(), &home.path().join("rollups")), [""; 0]);
-        assert_eq!(names(&home).len(), 5);
+        assert_eq!(names(&home).len(), 6);
         replacement.commit().unwrap();
         fs::remove_file(home.path().join("rollups").join(replacement.hour.file_name())).unwrap();
         assert_eq!(resume_all(home.path(), &home.path().join("rollups")), [""; 0]);

@@ -42,8 +42,7 @@ pub(super) fn table(
         Some("wait") => SpanOrder::Wait,
         Some(other) => return Err(format!("`sort`: expected cpu, alloc or wait, got `{other}`")),
     };
-    let mut totals = SpanTotals::new(None);
-    let left_out = add_windows(state, filter, [&mut totals]);
+    let (totals, left_out) = state.store.span_totals(filter);
     let wait = WaitSource::of(&totals.type_names());
     let mut table = totals.table(grouping, |row| sort.weight(row, wait));
     if let Some(endpoint) = parameter("endpoint") {
@@ -114,7 +113,7 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
 pub(super) fn findings(state: &ServerState, filter: &Filter) -> Value {
     let mut diagnosis = Diagnosis::default();
     let everything = Filter { type_name: None, ..filter.clone() };
-    let left_out = state.store.for_each_window(&everything, |data| diagnosis.add(&everything.apply(data)));
+    let left_out = state.store.for_each_part(&everything, |data| diagnosis.add(&data));
     let mut answer = explain::json(&diagnosis, &diagnosis.findings(), &[format!("http://{}", state.addresses.http)]);
     answer["windows_left_out"] = left_out.into();
     answer
@@ -127,7 +126,6 @@ fn add_windows<'t>(
 ) -> usize {
     let mut totals: Vec<_> = totals.into_iter().collect();
     state.store.for_each_window(filter, |data| {
-        let window = filter.apply(data);
-        totals.iter_mut().for_each(|totals| totals.add(&window));
+        totals.iter_mut().for_each(|totals| totals.add(&data));
     })
 }

@@ -5,17 +5,20 @@
 //! newest window of a process is kept, as in every merge.
 //!
 //! The samples are ordinary OTLP, which any reader merges with windows. What they lack is in a second file beside it, the
-//! [`RollupFacts`]; without that file, they are those of the samples.
+//! [`RollupFacts`]; without that file, they are those of the samples. A third file has the sums of the spans.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
 use spanprof_profile::{transform, AttributeId, AttributeSetId, Link, LinkId, Profile, ProfilesData};
+use spanprof_read::query::{SpanParts, SpanTotals};
 
 use super::directory;
-use super::file_names::{facts_path, RollupName};
+use super::file_names::{side_file, RollupName, FACTS_SUFFIX, SPANS_SUFFIX};
 use super::rollup_facts::RollupFacts;
+use super::span_file;
 
 /// Spans per type whose links are kept, heaviest first, so that slow requests can be explained.
 const MAX_SPANS: usize = 200;
@@ -26,20 +29,35 @@ const MAX_LABEL_VALUES: usize = 100;
 pub(crate) struct Rollup {
     pub data: ProfilesData,
     pub facts: RollupFacts,
+    /// Sums of the spans; empty after [`Rollup::read`].
+    pub spans: SpanTotals,
 }
 
 impl Rollup {
+    /// Reads a window or a roll-up, to be merged into another.
+    pub(crate) fn read_with_spans(path: &Path) -> Result<Self, String> {
+        let mut rollup = Self::read(path)?;
+        match read_spans(path) {
+            Some(parts) => rollup.spans.add_parts(&parts, None, None),
+            None => rollup.spans.add(&rollup.data),
+        }
+        Ok(rollup)
+    }
+
     /// Reads a window or a roll-up.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let data = directory::read_profiles(path)?;
         let facts = read_facts(path).unwrap_or_else(|| RollupFacts::of_window(&data));
-        Ok(Rollup { data, facts })
+        Ok(Rollup { data, facts, spans: SpanTotals::new(None) })
     }
 
     /// Adds later or earlier windows.
     pub(crate) fn add(&mut self, parts: Vec<Rollup>) {
         self.data = transform::merge(std::iter::once(&self.data).chain(parts.iter().map(|part| &part.data)));
-        parts.into_iter().for_each(|part| self.facts.add(part.facts));
+        for part in parts {
+            self.facts.add(part.facts);
+            self.spans.add_parts(&part.spans.parts(usize::MAX), None, None);
+        }
     }
 
     /// With the detail of a roll-up.
@@ -74,8 +92,19 @@ impl Rollup {
 /// The facts of a roll-up; `None` for a window, and if the file is missing or corrupt.
 pub(super) fn read_facts(path: &Path) -> Option<RollupFacts> {
     RollupName::of_path(path)?;
-    let zipped = directory::read(&facts_path(path)?).ok()?;
-    RollupFacts::from_json(&serde_json::from_reader(GzDecoder::new(&zipped[..])).ok()?)
+    RollupFacts::from_json(&read_json(&side_file(path, FACTS_SUFFIX))?)
+}
+
+/// The sums of the spans of a roll-up; `None` as for [`read_facts`].
+pub(super) fn read_spans(path: &Path) -> Option<SpanParts> {
+    RollupName::of_path(path)?;
+    span_file::from_json(&read_json(&side_file(path, SPANS_SUFFIX))?)
+}
+
+fn read_json(path: &Path) -> Option<serde_json::Value> {
+    let mut text = Vec::new();
+    GzDecoder::new(&directory::read(path).ok()?[..]).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 fn heaviest_spans(data: &ProfilesData) -> HashMap<String, HashSet<LinkId>> {
@@ -145,7 +174,7 @@ mod tests {
     }
 
     fn of_window(data: ProfilesData) -> Rollup {
-        Rollup { facts: RollupFacts::of_window(&data), data }
+        Rollup { facts: RollupFacts::of_window(&data), data, ..Rollup::default() }
     }
 
     fn rolled_up(parts: Vec<Rollup>) -> Rollup {

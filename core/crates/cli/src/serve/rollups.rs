@@ -16,10 +16,11 @@ use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::transform::separate_exact_values;
 
 use super::directory;
-use super::file_names::{facts_path, RollupName, FACTS_SUFFIX, HOURS, LEVELS, LEVELS_MS};
+use super::file_names::{side_file, side_files, RollupName, FACTS_SUFFIX, HOURS, LEVELS, LEVELS_MS, SPANS_SUFFIX};
 use super::locks::lock;
 use super::parts::digest;
 use super::rollup::Rollup;
+use super::span_file;
 use super::window::StoredWindow;
 use crate::gzip::gzip;
 
@@ -28,6 +29,8 @@ const DIRECTORY: &str = "rollups";
 const COMPLETE_AFTER_MS: u64 = 2_000;
 /// Minutes and ten minutes serve the ends of time ranges; for older ends the windows are read.
 const FINE_LEVELS_KEPT_MS: u64 = 24 * 3_600_000;
+/// Spans in the sums of a roll-up, by level. A day of hours has 192,000, as many as a query keeps.
+const MAX_STORED_SPANS: [usize; LEVELS] = [2_000, 4_000, 8_000];
 /// Windows merged at once, to bound memory.
 const MERGE_BATCH: usize = 24;
 
@@ -81,8 +84,7 @@ impl StoredRollup {
     }
 
     pub(crate) fn remove_files(&self) {
-        let _ = fs::remove_file(&self.path);
-        let _ = facts_path(&self.path).map(fs::remove_file);
+        directory::remove_rollup(&self.path);
     }
 }
 
@@ -100,27 +102,26 @@ impl Rollups {
     pub(crate) fn load(&self) {
         let Some(entries) = self.is_directory().then(|| fs::read_dir(&self.directory).ok()).flatten() else { return };
         let mut files = lock(&self.files);
-        let mut facts = Vec::new();
+        let mut beside = Vec::new();
         for entry in entries.flatten() {
             let (path, name) = (entry.path(), entry.file_name());
             let Some(meta) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
             let Some(name) = name.to_str() else { continue };
             match RollupName::parse(name) {
                 Some(name) => {
-                    let facts = facts_path(&path).and_then(|facts| fs::symlink_metadata(facts).ok());
-                    let bytes = meta.len() + facts.map_or(0, |meta| meta.len());
+                    let bytes = meta.len() + directory::bytes_beside(&path);
                     let rollup = StoredRollup { path, name, bytes, omitted_labels: OnceLock::new() };
                     if let Some(other) = files.insert((name.level, name.start_ms), Arc::new(rollup)) {
                         other.remove_files();
                     }
                 }
                 None if name.starts_with('.') => drop(fs::remove_file(&path)),
-                None if name.ends_with(FACTS_SUFFIX) => facts.push(path),
+                None if [FACTS_SUFFIX, SPANS_SUFFIX].iter().any(|suffix| name.ends_with(suffix)) => beside.push(path),
                 None => {}
             }
         }
-        let paths: HashSet<_> = files.values().filter_map(|rollup| facts_path(&rollup.path)).collect();
-        for path in facts.into_iter().filter(|path| !paths.contains(path)) {
+        let paths: HashSet<_> = files.values().flat_map(|rollup| side_files(&rollup.path)).collect();
+        for path in beside.into_iter().filter(|path| !paths.contains(path)) {
             let _ = fs::remove_file(path);
         }
     }
@@ -201,22 +202,25 @@ impl Rollups {
         let mut rollup = Rollup::default();
         for batch in sources.chunks(MERGE_BATCH) {
             // A file that retention removed meanwhile outdates this roll-up. Of one that cannot be read, nothing may be lost.
-            let parts = batch.iter().map(|path| Rollup::read(path)).collect::<Result<Vec<_>, _>>();
+            let parts = batch.iter().map(|path| Rollup::read_with_spans(path)).collect::<Result<Vec<_>, _>>();
             rollup.add(parts.map_err(std::io::Error::other)?);
         }
-        let Rollup { data, facts } = rollup.reduced();
+        let Rollup { data, facts, spans } = rollup.reduced();
         let gzipped = gzip(&otlp::encode(&separate_exact_values(data), Revision::One));
         let facts = gzip(facts.to_json().to_string().as_bytes());
+        let spans = gzip(span_file::to_json(&spans.parts(MAX_STORED_SPANS[level])).to_string().as_bytes());
         let name = RollupName { level, start_ms: end_ms(windows, level) - LEVELS_MS[level], digest: digest(windows) };
         if !self.is_directory() {
             fs::DirBuilder::new().mode(0o700).create(&self.directory)?;
         }
         let file_name = name.file_name();
         let path = self.directory.join(&file_name);
-        let facts_path = facts_path(&path).unwrap_or_default();
-        directory::write_file(&self.directory, &facts_path.file_name().unwrap_or_default().to_string_lossy(), &facts)?;
+        for (suffix, bytes) in [(FACTS_SUFFIX, &facts), (SPANS_SUFFIX, &spans)] {
+            let path = side_file(&path, suffix);
+            directory::write_file(&self.directory, &path.file_name().unwrap_or_default().to_string_lossy(), bytes)?;
+        }
         directory::write_file(&self.directory, &file_name, &gzipped)?;
-        let bytes = (gzipped.len() + facts.len()) as u64;
+        let bytes = (gzipped.len() + facts.len() + spans.len()) as u64;
         let new = Arc::new(StoredRollup { path, name, bytes, omitted_labels: OnceLock::new() });
         let outdated = lock(&self.files).insert((level, name.start_ms), new);
         if let Some(outdated) = outdated.filter(|other| other.name != name) {

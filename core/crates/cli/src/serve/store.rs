@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use spanprof_profile::ProfilesData;
-use spanprof_read::query::Filter;
+use spanprof_read::query::{Filter, SpanTotals};
 
 use super::directory::{DirectoryFile, WindowDirectory};
 use super::file_names::HOURS;
@@ -339,8 +339,18 @@ impl Store {
         self.queries.complete(|| self.view(), || self.is_stopping());
     }
 
+    /// As [`Queries::for_each_part`].
+    pub(crate) fn for_each_part(&self, filter: &Filter, visit: impl FnMut(ProfilesData)) -> usize {
+        self.queries.for_each_part(&self.view(), filter, visit)
+    }
+
+    /// As [`Queries::span_totals`].
+    pub(crate) fn span_totals(&self, filter: &Filter) -> (SpanTotals, usize) {
+        self.queries.span_totals(&self.view(), filter)
+    }
+
     /// As [`Queries::for_each_window`].
-    pub(crate) fn for_each_window(&self, filter: &Filter, visit: impl FnMut(&ProfilesData)) -> usize {
+    pub(crate) fn for_each_window(&self, filter: &Filter, visit: impl FnMut(ProfilesData)) -> usize {
         self.queries.for_each_window(&self.view(), filter, visit)
     }
 }

@@ -194,7 +194,7 @@ fn fine_rollups_are_removed_after_a_day_and_hours_stay() {
     store.build_rollups(NOW_MS);
     store.build_rollups(NOW_MS + 24 * HOUR_MS);
     assert_eq!(store.rollups().0, 2);
-    assert_eq!(std::fs::read_dir(home.path().join("rollups")).unwrap().count(), 2 + 2, "with their facts");
+    assert_eq!(std::fs::read_dir(home.path().join("rollups")).unwrap().count(), 2 * 3, "with the files beside them");
 }
 
 #[test]
@@ -361,4 +361,60 @@ fn replaced_windows_are_removed_with_their_hour_and_their_profiles_are_still_rec
     assert_eq!((store.windows().len(), answer(&store, &Filter::default()).0), (1, 36));
     let facts = std::fs::read_dir(home.path()).unwrap().flatten().map(|entry| entry.file_name());
     assert_eq!(facts.filter(|name| name.to_string_lossy().ends_with(".facts.gz")).count(), 1);
+}
+
+#[test]
+fn sums_of_spans_are_those_of_the_windows_by_rollups_and_by_hours() {
+    use spanprof_read::query::{SpanGrouping, SpanTable};
+    let home = TempDirectory::new("span-sums");
+    let store = few_windows(&home);
+    let at = |minutes: u64| Some((START_MS + minutes * 60_000 + 5_000) * 1_000_000);
+    let filters = [
+        Filter::default(),
+        Filter { from_unix_nano: at(17), to_unix_nano: at(95), ..Filter::default() },
+        Filter { service: Some("shop".to_owned()), type_name: Some("wall".to_owned()), ..Filter::default() },
+        Filter { service: Some("cart".to_owned()), ..Filter::default() },
+    ];
+    let tables = |store: &Store| -> Vec<SpanTable> {
+        let table = |filter: &Filter| store.span_totals(filter).0.table(SpanGrouping::Span, |row| row.weight("wall"));
+        filters.iter().map(table).collect()
+    };
+    let expected = tables(&store);
+    assert_eq!((expected[0].rows.len(), expected[1].rows.len(), expected[3].rows.len()), (72, 46, 0));
+    store.build_rollups(NOW_MS);
+    // Samples are not read any more, except for the ends of the second range.
+    for path in std::fs::read_dir(home.path().join("rollups")).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.to_string_lossy().ends_with(".otlp.pb.gz") {
+            std::fs::write(path, "").unwrap();
+        }
+    }
+    assert_eq!(tables(&store), expected);
+    drop(store);
+    std::fs::remove_dir_all(home.path().join("rollups")).unwrap();
+    let store = replaced(opened(&home), 1);
+    let by_hours = tables(&store);
+    assert_eq!([&by_hours[0], &by_hours[2], &by_hours[3]], [&expected[0], &expected[2], &expected[3]]);
+    assert_eq!(by_hours[1].rows.len(), 72, "all of the hours that the range cuts");
+}
+
+#[test]
+fn a_visit_of_a_long_range_reads_rollups_and_one_of_a_single_span_reads_windows() {
+    let home = TempDirectory::new("visited");
+    let store = few_windows(&home);
+    store.build_rollups(NOW_MS);
+    let visit = |filter: &Filter| {
+        let (mut parts, mut weight) = (0, 0);
+        let left_out = store.for_each_part(filter, |data| {
+            parts += 1;
+            weight += data.profiles().flat_map(|(_, profile)| &profile.samples).map(Sample::total).sum::<i64>();
+        });
+        (parts, weight, left_out)
+    };
+    let span = Filter { span_id: Some((START_MS + 15_000).to_be_bytes()), ..Filter::default() };
+    assert_eq!(
+        [visit(&Filter::default()), visit(&span)].map(|(_, weight, left_out)| (weight, left_out)),
+        [(72, 0), (1, 0)]
+    );
+    file_names(&home).iter().for_each(|name| std::fs::write(home.path().join(name), "").unwrap());
+    assert_eq!(visit(&Filter::default()), (72, 72, 0), "by minutes, of which each has one window");
 }

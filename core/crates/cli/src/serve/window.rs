@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::directory::{self, DirectoryFile};
-use super::file_names::facts_path;
 use super::received;
 use super::rollup::Rollup;
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
@@ -120,10 +119,10 @@ impl StoredWindow {
     }
 
     pub(crate) fn remove_files(&self) {
-        let _ = fs::remove_file(&self.path);
         if self.is_rollup {
-            let _ = facts_path(&self.path).map(fs::remove_file);
+            return directory::remove_rollup(&self.path);
         }
+        let _ = fs::remove_file(&self.path);
     }
 
     /// Whether the entry is of this version of the file.

@@ -45,8 +45,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = age)]
     pub max_age: Duration,
     /// keep the windows of exporters at least this long; the windows of an older hour become one file of sums. It has stacks,
-    /// labels and totals per minute, but neither timestamps, nor labels with more than 100 values, nor single requests except
-    /// for the 200 heaviest of each profile type
+    /// labels, sums of requests and totals per minute, but neither timestamps, nor labels with more than 100 values, nor the
+    /// samples of single requests except for the 200 heaviest of each profile type
     #[arg(long, value_name = "TIME", default_value = "2h", value_parser = age)]
     pub keep_windows: Duration,
     /// largest request accepted

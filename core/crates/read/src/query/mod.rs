@@ -13,6 +13,7 @@ mod label_matcher;
 mod label_values;
 mod neighbors;
 mod span_baseline;
+mod span_parts;
 mod spans;
 mod stack_filter;
 mod top;
@@ -31,6 +32,7 @@ pub use neighbors::{neighbors, Neighbors};
 pub use span_baseline::{
     span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, SpanSubject, MIN_SPAN_SAMPLES,
 };
+pub use span_parts::{SpanPart, SpanParts};
 pub use spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 pub use stack_filter::StackFilter;
 pub use top::{top, TopRow, TopTable};

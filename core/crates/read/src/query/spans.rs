@@ -100,16 +100,16 @@ struct TrackedFunctions {
 pub struct SpanTotals {
     endpoint_label: Option<String>,
     tracked: Option<TrackedFunctions>,
-    types: Vec<String>,
-    units: Vec<String>,
-    totals: Vec<TypeTotal>,
+    pub(super) types: Vec<String>,
+    pub(super) units: Vec<String>,
+    pub(super) totals: Vec<TypeTotal>,
     /// Services and endpoints; the names of a span's are stored once.
-    endpoints: Vec<(String, String)>,
-    known_endpoints: HashMap<(String, String), u32>,
-    spans: HashMap<Link, SpanSums>,
+    pub(super) endpoints: Vec<(String, String)>,
+    pub(super) known_endpoints: HashMap<(String, String), u32>,
+    pub(super) spans: HashMap<Link, SpanSums>,
     /// Samples without a span, by endpoint.
-    unlinked: HashMap<u32, Vec<TypeTotal>>,
-    left_out: usize,
+    pub(super) unlinked: HashMap<u32, Vec<TypeTotal>>,
+    pub(super) left_out: usize,
 }
 
 /// The sums of one span.
@@ -118,12 +118,12 @@ pub(super) struct SpanSums {
     /// Index of its endpoint.
     pub endpoint: u32,
     /// Quality of the label that named the endpoint, then the weight of that sample.
-    named_by: (u8, i64),
-    totals: Vec<TypeTotal>,
+    pub(super) named_by: (u8, i64),
+    pub(super) totals: Vec<TypeTotal>,
     /// Of the tracked type, by index of the function.
     pub functions: HashMap<u32, Weight>,
     /// Of the first sample with a timestamp, else of the first window.
-    first_unix_nano: Option<u64>,
+    pub(super) first_unix_nano: Option<u64>,
 }
 
 impl SpanTotals {
@@ -165,7 +165,7 @@ impl SpanTotals {
         profile: &Profile,
         endpoints: &mut HashMap<AttributeSetId, (u32, u8)>,
     ) {
-        let at = self.type_index(profile);
+        let at = self.type_index(profile.type_name(), profile.unit());
         let mut has_counts = true;
         for sample in &profile.samples {
             let weight = profile.weight(sample);
@@ -227,15 +227,23 @@ impl SpanTotals {
         }
     }
 
-    fn type_index(&mut self, profile: &Profile) -> usize {
-        match self.types.iter().position(|known| known == profile.type_name()) {
+    pub(super) fn type_index(&mut self, name: &str, unit: &str) -> usize {
+        match self.types.iter().position(|known| known == name) {
             Some(at) => at,
             None => {
-                self.types.push(profile.type_name().to_owned());
-                self.units.push(profile.unit().to_owned());
+                self.types.push(name.to_owned());
+                self.units.push(unit.to_owned());
                 self.types.len() - 1
             }
         }
+    }
+
+    pub(super) fn endpoint_index(&mut self, service: String, endpoint: String) -> u32 {
+        let endpoints = &mut self.endpoints;
+        *self.known_endpoints.entry((service, endpoint)).or_insert_with_key(|names| {
+            endpoints.push(names.clone());
+            endpoints.len() as u32 - 1
+        })
     }
 
     /// Index of the endpoint that a label set names, and the quality of its label: 0 for none.
@@ -255,12 +263,7 @@ impl SpanTotals {
             },
             Some((quality, _, name)) => (quality, name),
         };
-        let endpoints = &mut self.endpoints;
-        let index = *self.known_endpoints.entry((service, endpoint)).or_insert_with_key(|names| {
-            endpoints.push(names.clone());
-            endpoints.len() as u32 - 1
-        });
-        (index, quality)
+        (self.endpoint_index(service, endpoint), quality)
     }
 
     /// The profile types of all windows.
@@ -403,14 +406,14 @@ fn median_and_p99(mut weights: Vec<i64>) -> [i64; 2] {
     [50, 99].map(|percent| weights[(weights.len() * percent).div_ceil(100) - 1])
 }
 
-fn span_entry(spans: &mut HashMap<Link, SpanSums>, link: Link) -> Option<&mut SpanSums> {
+pub(super) fn span_entry(spans: &mut HashMap<Link, SpanSums>, link: Link) -> Option<&mut SpanSums> {
     if spans.len() >= MAX_SPANS && !spans.contains_key(&link) {
         return None;
     }
     Some(spans.entry(link).or_default())
 }
 
-fn add_to(totals: &mut Vec<TypeTotal>, at: usize, weight: i64, samples: f64) {
+pub(super) fn add_to(totals: &mut Vec<TypeTotal>, at: usize, weight: i64, samples: f64) {
     if totals.len() <= at {
         totals.resize(at + 1, TypeTotal::default());
     }
@@ -418,7 +421,7 @@ fn add_to(totals: &mut Vec<TypeTotal>, at: usize, weight: i64, samples: f64) {
     totals[at].samples += samples;
 }
 
-fn merge_into(totals: &mut Vec<TypeTotal>, more: &[TypeTotal]) {
+pub(super) fn merge_into(totals: &mut Vec<TypeTotal>, more: &[TypeTotal]) {
     for (at, total) in more.iter().enumerate() {
         add_to(totals, at, total.weight, total.samples);
     }
