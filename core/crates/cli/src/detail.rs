@@ -16,11 +16,16 @@ impl Detail {
     /// Drops the other attributes; merging adds the samples that become equal. Gauges keep the identity of their process,
     /// since merging replaces the older gauges of a process.
     pub(crate) fn reduce(self, data: &mut ProfilesData) {
+        self.reduce_profiles(&mut data.resources);
+    }
+
+    /// As [`Detail::reduce`], of profiles of any dictionary.
+    pub(crate) fn reduce_profiles(self, resources: &mut Vec<ResourceProfiles>) {
         if self == Detail::Everything {
             return;
         }
         let mut of_gauges = Vec::new();
-        for resource in &mut data.resources {
+        for resource in resources.iter_mut() {
             let (gauges, sums) = std::mem::take(&mut resource.profiles).into_iter().partition(Profile::is_gauge);
             resource.profiles = sums;
             let keep = |kept: &[&str]| {
@@ -37,9 +42,9 @@ impl Detail {
             }
             resource.resource = name_only;
         }
-        data.resources.retain(|resource| !resource.profiles.is_empty());
-        data.resources.append(&mut of_gauges);
-        for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        resources.retain(|resource| !resource.profiles.is_empty());
+        resources.append(&mut of_gauges);
+        for profile in resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
             profile.attributes = AttributeSetId::EMPTY;
             for sample in &mut profile.samples {
                 let total = sample.total();

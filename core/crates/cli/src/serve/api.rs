@@ -337,7 +337,7 @@ fn ms(nanos: u64) -> u64 {
 
 /// The samples, `has_native` with the native frames below V8's builtins.
 fn shown(result: &QueryResult, has_native: bool) -> Cow<'_, ProfilesData> {
-    let mut data = Cow::Borrowed(&result.data);
+    let mut data = Cow::Borrowed(&*result.data);
     if !has_native && query::has_builtins(&data) {
         query::fold_builtins(data.to_mut());
     }
@@ -361,7 +361,7 @@ fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {
     let (content_type, bytes) = match format {
         "otlp" => (
             "application/x-protobuf",
-            otlp::encode(&transform::separate_exact_values(result.data.clone()), otlp::Revision::One),
+            otlp::encode(&transform::separate_exact_values(ProfilesData::clone(&result.data)), otlp::Revision::One),
         ),
         "pprof" => ("application/octet-stream", pprof::encode(&result.data)),
         "folded" => ("text/plain; charset=utf-8", folded::encode(&tree()).into_bytes()),

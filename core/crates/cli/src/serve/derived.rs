@@ -84,11 +84,10 @@ impl<T> DerivedCache<T> {
 mod tests {
     use super::*;
     use crate::serve::spans::Spans;
-    use spanprof_profile::ProfilesData;
 
     fn result() -> Arc<QueryResult> {
         Arc::new(QueryResult {
-            data: ProfilesData::default(),
+            data: Arc::default(),
             summaries: Vec::new(),
             spans: Spans::default(),
             windows: 0,

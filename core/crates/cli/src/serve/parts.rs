@@ -21,7 +21,9 @@ const CACHE_BYTES: usize = 48 << 20;
 /// The merged samples of several windows.
 #[derive(Debug, Default)]
 pub(crate) struct MergedWindows {
-    pub data: ProfilesData,
+    pub data: Arc<ProfilesData>,
+    /// Whether equal samples are merged already, so that alone they need no merge.
+    pub is_merged: bool,
     /// Summaries of the samples of each file that passed the filter.
     pub summaries: Vec<TypeSummary>,
     pub spans: Spans,

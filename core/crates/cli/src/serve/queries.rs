@@ -35,7 +35,7 @@ const QUERY_DEADLINE: Duration = Duration::from_secs(2);
 /// Result of a query: merged samples, and the number of their windows.
 #[derive(Debug)]
 pub(crate) struct QueryResult {
-    pub data: ProfilesData,
+    pub data: Arc<ProfilesData>,
     /// Summaries of the samples of each window that passed the filter, for a timeline.
     pub summaries: Vec<TypeSummary>,
     pub spans: Spans,
@@ -225,7 +225,7 @@ impl Queries {
             run.add(windows, query.levels, true, &mut sum);
         }
         let MergeRun { left_out, was_interrupted, has_missing_files, .. } = run;
-        let MergedWindows { data, summaries, spans, windows } = sum.finish();
+        let MergedWindows { data, summaries, spans, windows, .. } = sum.finish();
         let left_out_range = left_out
             .iter()
             .map(|window| (window.from_unix_nano, window.to_unix_nano))
@@ -414,7 +414,12 @@ impl BatchedMerge {
 
     fn merge(&mut self) {
         let merged = &self.merged.data;
-        self.merged.data = transform::merge(std::iter::once(merged).chain(self.batch.iter().map(|part| &part.data)));
+        self.merged.data = match &self.batch[..] {
+            // Interning a million stacks again takes a second.
+            [part] if part.is_merged && merged.resources.is_empty() => part.data.clone(),
+            batch => Arc::new(transform::merge(std::iter::once(&**merged).chain(batch.iter().map(|part| &*part.data)))),
+        };
+        self.merged.is_merged = true;
         self.samples = self.merged.data.sample_count();
         self.batch.clear();
     }
@@ -429,12 +434,24 @@ impl BatchedMerge {
 
 /// The samples of one window that pass the filter.
 fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindows {
-    let mut data = filter.apply(data);
     let mut spans = Spans::default();
-    spans.add(&data);
-    let (summaries, windows) = (query::types(&data), usize::from(data.sample_count() > 0));
-    detail.reduce(&mut data);
-    MergedWindows { data, summaries, spans, windows }
+    let mut part = MergedWindows::default();
+    if detail == Detail::Stacks {
+        // Stacks are interned once, by the merge.
+        let mut resources = filter.select(data);
+        spans.add(&data.dictionary, &resources);
+        part.summaries = query::types_of(&resources);
+        detail.reduce_profiles(&mut resources);
+        part.data = Arc::new(transform::merge_profiles([(&data.dictionary, &resources[..])]));
+        part.is_merged = true;
+    } else {
+        let selected = filter.apply(data);
+        spans.add(&selected.dictionary, &selected.resources);
+        part.summaries = query::types(&selected);
+        part.data = Arc::new(selected);
+    }
+    part.windows = usize::from(part.data.sample_count() > 0);
+    MergedWindows { spans, ..part }
 }
 
 /// The samples of a roll-up that pass the filter, with the counts of its windows.

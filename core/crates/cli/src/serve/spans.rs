@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{json, Map, Value};
-use spanprof_profile::{AttributeSetId, Link, LinkId, ProfilesData};
+use spanprof_profile::{AttributeSetId, Dictionary, Link, LinkId, ResourceProfiles};
 
 use super::rollup_facts::SampleCounts;
 
@@ -38,8 +38,8 @@ struct SpanWeight {
 
 impl Spans {
     /// Adds the samples of one window that passed the filter.
-    pub(crate) fn add(&mut self, data: &ProfilesData) {
-        for (_, profile) in data.profiles() {
+    pub(crate) fn add(&mut self, dictionary: &Dictionary, resources: &[ResourceProfiles]) {
+        for profile in resources.iter().flat_map(|resource| &resource.profiles) {
             let type_spans = self.0.entry(profile.type_name().to_owned()).or_default();
             profile.unit().clone_into(&mut type_spans.unit);
             // Grouped by id within a window, so that names are resolved once per span.
@@ -61,7 +61,7 @@ impl Spans {
                 }
             }
             for (link, (weight, samples, labels, heaviest)) in by_id {
-                let link = data.dictionary.get_link(link);
+                let link = dictionary.get_link(link);
                 if type_spans.by_link.len() >= MAX_SPANS && !type_spans.by_link.contains_key(&link) {
                     continue;
                 }
@@ -70,7 +70,7 @@ impl Spans {
                 span.samples += samples;
                 if heaviest >= span.heaviest {
                     span.heaviest = heaviest;
-                    let attributes = data.dictionary.attributes_of(labels);
+                    let attributes = dictionary.attributes_of(labels);
                     span.labels =
                         attributes.map(|attribute| (attribute.key.to_owned(), attribute.value.to_string())).collect();
                 }

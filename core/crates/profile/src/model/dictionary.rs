@@ -191,6 +191,11 @@ impl Dictionary {
         StackId(self.stacks.intern(locations))
     }
 
+    /// Allocates memory for further stacks at once.
+    pub fn reserve_stacks(&mut self, count: usize) {
+        self.stacks.reserve(count);
+    }
+
     /// Interns a link.
     pub fn link(&mut self, link: Link) -> LinkId {
         LinkId(self.links.intern(link))

@@ -114,6 +114,13 @@ impl<T: Copy + Eq + Hash> SequenceTable<T> {
         new
     }
 
+    /// Sequences are hashed again each time the index grows.
+    pub fn reserve(&mut self, count: usize) {
+        let Self { items, ends, index, hasher } = self;
+        ends.reserve(count);
+        index.reserve(count, |&at| hasher.hash_one(slice_at(items, ends, at as usize)));
+    }
+
     pub fn get(&self, at: usize) -> &[T] {
         slice_at(&self.items, &self.ends, at)
     }

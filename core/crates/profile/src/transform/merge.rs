@@ -42,13 +42,22 @@ struct ResourceGroup {
 
 /// One request with the samples of all parts. The result is equivalent for every order of the parts.
 pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesData {
+    merge_profiles(parts.into_iter().map(|part| (&part.dictionary, &part.resources[..])))
+}
+
+/// As [`merge`], of profiles and the dictionary of each part, which may have further entries.
+pub fn merge_profiles<'a>(parts: impl IntoIterator<Item = (&'a Dictionary, &'a [ResourceProfiles])>) -> ProfilesData {
     let mut merged = ProfilesData::default();
     let mut groups: Vec<ResourceGroup> = Vec::new();
     let mut known: HashMap<(Vec<Attribute>, Scope), usize> = HashMap::new();
-    for part in parts {
-        let mut transfer = Transfer::new(&part.dictionary, &mut merged.dictionary);
+    for (dictionary, resources) in parts {
+        if merged.dictionary.lens().stacks == 1 {
+            let samples = resources.iter().flat_map(|resource| &resource.profiles).map(|profile| profile.samples.len());
+            merged.dictionary.reserve_stacks(dictionary.lens().stacks.min(samples.sum()));
+        }
+        let mut transfer = Transfer::new(dictionary, &mut merged.dictionary);
         transfer.mappings();
-        for resource in &part.resources {
+        for resource in resources {
             // Resource attributes are unordered.
             let mut attributes = resource.resource.clone();
             attributes.sort();
@@ -102,6 +111,9 @@ impl ResourceGroup {
                 &mut self.kinds[at]
             }
         };
+        if merged.samples.is_empty() {
+            merged.samples.reserve(profile.samples.len());
+        }
         for sample in &profile.samples {
             merged.add(transfer.sample(sample));
         }

@@ -31,16 +31,25 @@ impl Filter {
         let mut passed = ProfilesData::default();
         let mut transfer = Transfer::new(&data.dictionary, &mut passed.dictionary);
         transfer.mappings();
+        passed.resources =
+            self.select_into(data, &mut OwnDictionary { transfer, is_one_type: self.type_name.is_some() });
+        passed
+    }
+
+    /// The selected samples as [`Self::apply`], with ids of the dictionary of `data`. For a merge, which copies the entries.
+    pub fn select(&self, data: &ProfilesData) -> Vec<ResourceProfiles> {
+        self.select_into(data, &mut SameDictionary)
+    }
+
+    fn select_into(&self, data: &ProfilesData, target: &mut impl SelectionTarget) -> Vec<ResourceProfiles> {
+        let mut passed = Vec::new();
         let links: Vec<bool> = data.dictionary.links().iter().map(|link| self.matches_link(link)).collect();
         for resource in &data.resources {
             // Each attribute set is evaluated once per resource.
             let mut sets: Vec<Option<bool>> = vec![None; data.dictionary.lens().attribute_sets];
             let mut profiles = Vec::new();
             for profile in resource.profiles.iter().filter(|profile| self.matches_profile(profile)) {
-                let mut kept = transfer.empty_profile(profile);
-                if self.type_name.is_some() {
-                    kept.attributes = without_sample_types(transfer.to, kept.attributes);
-                }
+                let mut kept = target.empty_profile(profile);
                 for sample in &profile.samples {
                     if !links.get(sample.link.index()).copied().unwrap_or_else(|| self.matches_link(&Link::default())) {
                         continue;
@@ -51,7 +60,7 @@ impl Filter {
                         None => evaluate(),
                     };
                     if let Some(part) = is_match.then(|| self.within_range(profile, sample)).flatten() {
-                        kept.samples.push(transfer.sample(&part));
+                        kept.samples.push(target.sample(part));
                     }
                 }
                 if !kept.samples.is_empty() || (profile.is_gauge() && self.matches_service_of(resource)) {
@@ -60,7 +69,7 @@ impl Filter {
             }
             if !profiles.is_empty() {
                 let (resource, scope) = (resource.resource.clone(), resource.scope.clone());
-                passed.resources.push(ResourceProfiles { resource, scope, profiles });
+                passed.push(ResourceProfiles { resource, scope, profiles });
             }
         }
         passed
@@ -116,6 +125,51 @@ impl Filter {
             part.exact_value = i64::try_from(share).unwrap_or(i64::MAX);
         }
         Some(part)
+    }
+}
+
+/// The dictionary of selected samples.
+trait SelectionTarget {
+    fn empty_profile(&mut self, profile: &Profile) -> Profile;
+    fn sample(&mut self, sample: Sample) -> Sample;
+}
+
+/// A dictionary of the selected entries.
+struct OwnDictionary<'f, 't> {
+    transfer: Transfer<'f, 't>,
+    is_one_type: bool,
+}
+
+impl SelectionTarget for OwnDictionary<'_, '_> {
+    fn empty_profile(&mut self, profile: &Profile) -> Profile {
+        let mut empty = self.transfer.empty_profile(profile);
+        if self.is_one_type {
+            empty.attributes = without_sample_types(self.transfer.to, empty.attributes);
+        }
+        empty
+    }
+
+    fn sample(&mut self, sample: Sample) -> Sample {
+        self.transfer.sample(&sample)
+    }
+}
+
+/// The dictionary of the selection's source.
+struct SameDictionary;
+
+impl SelectionTarget for SameDictionary {
+    fn empty_profile(&mut self, profile: &Profile) -> Profile {
+        Profile {
+            sample_type: profile.sample_type.clone(),
+            period_type: profile.period_type.clone(),
+            exact_type: profile.exact_type.clone(),
+            samples: Vec::new(),
+            ..*profile
+        }
+    }
+
+    fn sample(&mut self, sample: Sample) -> Sample {
+        sample
     }
 }
 

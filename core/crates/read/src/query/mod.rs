@@ -47,7 +47,7 @@ pub(crate) use window_sums::{estimated_samples, process_identity};
 use std::collections::BTreeMap;
 
 use spanprof_profile::encode::pprof::names::DEFAULT_SAMPLE_TYPE;
-use spanprof_profile::{Profile, ProfilesData};
+use spanprof_profile::{Profile, ProfilesData, ResourceProfiles};
 
 /// One service's profiles of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +82,14 @@ pub fn default_type(data: &ProfilesData) -> Option<String> {
 
 /// The profile types of each service, sorted by service and type.
 pub fn types(data: &ProfilesData) -> Vec<TypeSummary> {
+    types_of(&data.resources)
+}
+
+/// As [`types`], of profiles without their dictionary.
+pub fn types_of(resources: &[ResourceProfiles]) -> Vec<TypeSummary> {
     let mut summaries: BTreeMap<(&str, &str), TypeSummary> = BTreeMap::new();
-    for (resource, profile) in data.profiles() {
+    let profiles = resources.iter().flat_map(|resource| resource.profiles.iter().map(move |it| (resource, it)));
+    for (resource, profile) in profiles {
         let (service, type_name) = (resource.service_name(), profile.type_name());
         let summary = summaries.entry((service, type_name)).or_insert_with(|| TypeSummary {
             service: service.to_owned(),

@@ -115,6 +115,7 @@ fn tables<'w>(
         Ok(dictionary.location(Location { mapping, address: location.address, lines: &lines, attributes }))
     })?;
     let mut stack_locations = Vec::new();
+    dictionary.reserve_stacks(wire.stack_table.len());
     tables.stacks = each(&wire.stack_table, |nth, stack| {
         let at = || format!("dictionary.stack_table[{nth}].location_indices");
         if stack.location_indices.len() > limits.stack_depth {
