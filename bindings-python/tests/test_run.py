@@ -9,6 +9,9 @@ import sys
 
 import pytest
 
+from spanprof import run
+from spanprof.native import native
+
 RUN = [sys.executable, "-m", "spanprof", "run"]
 
 PROGRAM = """
@@ -192,6 +195,18 @@ def test_every_other_command_is_the_native_command_line(tmp_path):
     assert "--key=value" in command("run", "--help").stdout.lower()
     assert command("--version").stdout.startswith("spanprof ")
     assert command("nonsense").returncode == 2
+
+
+def test_the_help_has_each_key_under_one_heading_and_wraps_to_the_terminal():
+    keys = native.config_keys()
+    plain = run._help(keys, 0)
+    assert [plain.count(f"  --{name.replace('_', '-')}=") for name, _, _ in keys] == [1] * len(keys)
+    assert all(f"\n{heading}:\n  --" in plain for heading in run._GROUPS)
+    assert plain.index("CPU and wall-clock samples:") < plain.index("--cpu=") < plain.index("Limits of the cost:")
+    assert plain.index("Limits of the cost:") < plain.index("--cpu-budget=")
+    wrapped = run._help(keys, 80)
+    assert max(len(line) for line in wrapped.splitlines()) <= 80
+    assert wrapped.split() == plain.split()
 
 
 @pytest.mark.parametrize("arguments", [["run", "--help"], ["--help"]])

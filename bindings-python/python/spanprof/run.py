@@ -14,8 +14,10 @@ import functools
 import io
 import os
 import runpy
+import shutil
 import signal
 import sys
+import textwrap
 import types
 from typing import Any, Callable
 
@@ -25,9 +27,31 @@ _USAGE = """\
 usage: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|- [ARGUMENTS ...]
        spanprof run [-o FILE] [--KEY=VALUE ...] -m MODULE [ARGUMENTS ...]
 
-Runs a Python program and profiles it. -o FILE (--output) writes a flame graph (.html), pprof (.pb.gz) or folded stacks
-(.folded) at the end; without it profiles go to a receiver (--endpoint). --open shows the file in a browser. Keys (also as SPANPROF_* variables):
+Runs a Python program and profiles it. -o FILE (--output) writes a flame graph (.html), pprof (.pb.gz) or folded stacks \
+(.folded) at the end; without it profiles go to a receiver (--endpoint). --open shows the file in a browser. Keys (also as \
+SPANPROF_* variables):
 """
+
+# Headings of the help, each with its keys. A name also stands for the keys that begin with it; the longest name wins.
+_GROUPS = {
+    "Program": "enabled service_name resource_attributes tags profiles config_file config_watch",
+    "CPU and wall-clock samples": "sample_rate clock cpu wall",
+    "Memory": "heap gc",
+    "Waits and threads": "lock off_cpu threads",
+    "Output and receiver": "output endpoint protocol headers compression timeout certificate client insecure destinations"
+    " instance_attributes link",
+    "Files": "file",
+    "Retention of slow requests": "retention tail",
+    "Windows": "upload_interval keep_timestamps label_names max_stack_depth max_stacks max_label_sets max_contexts"
+    " max_label_value_bytes",
+    "Limits of the cost": "cpu_budget sample_rate_max adaptive load_shedding cpu_duty_cycle wall_duty_cycle"
+    " off_cpu_duty_cycle heap_duty_cycle lock_duty_cycle",
+    "Delivery": "queue buffer max_profile_size stop_timeout",
+    "Metrics": "metrics",
+    "Redaction": "redaction",
+    "Pull": "pull",
+}
+_OTHER = "Integration"
 
 
 def main(arguments: list[str]) -> int:
@@ -136,8 +160,30 @@ def _hide_launcher() -> None:
 
 
 def _usage() -> str:
-    lines = [f"  --{name.replace('_', '-')}={type_name}: {doc}" for name, type_name, doc in native.config_keys()]
-    return _USAGE + "\n".join(lines)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    return _help(native.config_keys(), columns)
+
+
+def _help(keys: list[tuple[str, str, str]], columns: int) -> str:
+    """The usage with the keys under their headings, wrapped to ``columns``; 0 for one line per key."""
+    groups: dict[str, list[str]] = {heading: [] for heading in (*_GROUPS, _OTHER)}
+    for name, type_name, doc in keys:
+        line = f"  --{name.replace('_', '-')}={type_name}: {doc}"
+        groups[_heading(name)].append(_wrapped(line, columns, "      "))
+    usage = "\n".join(_wrapped(line, columns, "") for line in _USAGE.split("\n"))
+    return usage + "\n".join("\n".join([f"\n{heading}:", *lines]) for heading, lines in groups.items() if lines)
+
+
+def _heading(key: str) -> str:
+    names = [(name, heading) for heading, names in _GROUPS.items() for name in names.split()]
+    matching = [found for found in names if f"{key}_".startswith(f"{found[0]}_")]
+    return max(matching, key=lambda found: len(found[0]), default=("", _OTHER))[1]
+
+
+def _wrapped(line: str, columns: int, indent: str) -> str:
+    if columns <= len(indent) + 20:
+        return line
+    return textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _refuse(message: str) -> int:

@@ -5,6 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::terminal::{self, ColorWhen};
 use crate::verbs::check::CheckArguments;
 use crate::verbs::completions::{CompletionsArguments, ManArguments};
 use crate::verbs::convert::ConvertArguments;
@@ -29,6 +30,9 @@ use crate::verbs::upload::UploadArguments;
 const OVERVIEW: &str = "{name} {version}: {about}\n\nUsage: {usage}\n\nVerbs:\n{subcommands}{after-help}";
 const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{options}{after-help}";
 
+/// Wider help is hard to read.
+const MAX_HELP_COLUMNS: usize = 110;
+
 // Not a doc comment: clap would print it.
 #[derive(Debug, Parser)]
 #[command(
@@ -40,6 +44,9 @@ const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{o
     after_help = "`spanprof VERB --help` shows the flags of a verb. Profiles are read from a file, a directory, stdin (-), object storage (s3://…) or a running `serve` (http://…)."
 )]
 struct CommandLine {
+    /// color own code and libraries on a terminal: auto, always, never
+    #[arg(long, global = true, value_name = "WHEN", value_enum, hide_possible_values = true, default_value_t = ColorWhen::Auto)]
+    color: ColorWhen,
     #[command(subcommand)]
     verb: CliVerb,
 }
@@ -105,8 +112,11 @@ pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
     let words = std::iter::once("spanprof").chain(arguments.iter().map(String::as_str));
     let matches = command().try_get_matches_from(words);
     match matches.and_then(|mut matches| CommandLine::from_arg_matches_mut(&mut matches)) {
-        Ok(CommandLine { verb: CliVerb::Version }) => Ok(ParsedCommand::Text(command().render_version())),
-        Ok(CommandLine { verb }) => Ok(ParsedCommand::Verb(Box::new(verb))),
+        Ok(CommandLine { verb: CliVerb::Version, .. }) => Ok(ParsedCommand::Text(command().render_version())),
+        Ok(CommandLine { verb, color }) => {
+            terminal::set_color(color);
+            Ok(ParsedCommand::Verb(Box::new(verb)))
+        }
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(ParsedCommand::Text(error.to_string())),
             _ => Err(failure_of(&error, arguments)),
@@ -115,10 +125,16 @@ pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
 }
 
 pub(crate) fn command() -> Command {
-    // A width of 0 turns wrapping off: each flag is one line.
-    CommandLine::command().term_width(0).mut_subcommands(|verb| {
+    // A width of 0 turns wrapping off: in a pipe each flag is one line.
+    let columns = terminal::columns().map_or(0, |columns| columns.min(MAX_HELP_COLUMNS));
+    CommandLine::command().term_width(columns).mut_subcommands(|verb| {
+        let about = verb.get_before_help().map(ToString::to_string).filter(|_| columns > 0);
+        let verb = match about {
+            Some(about) => verb.before_help(unwrapped(&about)),
+            None => verb,
+        };
         verb.help_template(HELP_OF_VERB)
-            .term_width(0)
+            .term_width(columns)
             .disable_help_flag(true)
             .arg(Arg::new("help").short('h').long("help").action(ArgAction::Help).help("this text"))
             // `--from -5m`
@@ -127,6 +143,11 @@ pub(crate) fn command() -> Command {
                 arg.allow_hyphen_values(takes_value)
             })
     })
+}
+
+/// Paragraphs as lines, which clap wraps to the terminal.
+fn unwrapped(text: &str) -> String {
+    text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")
 }
 
 fn failure_of(error: &clap::Error, arguments: &[String]) -> Failure {

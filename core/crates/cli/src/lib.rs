@@ -25,6 +25,7 @@ pub mod serve;
 mod source;
 #[cfg(test)]
 mod temp_directory_testing;
+mod terminal;
 mod verbs;
 
 use arguments::{CliVerb, ParsedCommand};

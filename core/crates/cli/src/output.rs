@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
+use crate::quantity::format_quantity;
+use crate::terminal;
 
 /// Writes the result of a verb to stdout.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
@@ -75,11 +77,28 @@ impl Drop for Progress {
     }
 }
 
-/// Writes the result of a verb to `path`, to an object, or to stdout for `-`. The file is replaced atomically.
+/// An error if the result would be written to a terminal, and is not for people. `example` names a file instead.
+pub(crate) fn refuse_on_terminal(path: &str, content: &str, example: &str) -> Result<(), Failure> {
+    match path == "-" && terminal::is_terminal() {
+        true => Err(Failure::usage(format!("{content} is not written to a terminal"))
+            .hint(format!("name a file with {example}, or pipe it to another program"))),
+        false => Ok(()),
+    }
+}
+
+/// Writes the result of a verb to `path`, to an object, or to stdout for `-`. The file is replaced atomically. A line on
+/// stderr has its name and size.
 pub(crate) fn write(path: &str, bytes: &[u8]) -> Result<(), Failure> {
     if path == "-" {
         return print(bytes);
     }
+    write_file(path, bytes)?;
+    let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+    note(&format!("wrote {path} ({})", format_quantity(size, "bytes")));
+    Ok(())
+}
+
+fn write_file(path: &str, bytes: &[u8]) -> Result<(), Failure> {
     if let Some(url) = ObjectUrl::parse(path) {
         return write_object(&url?, bytes);
     }

@@ -9,6 +9,7 @@ use spanprof_read::query::{DiffRow, DiffTable, DiffTree, Growth, OneSidedPath, M
 use super::cost_unit::CostUnit;
 use super::diff_graph;
 use super::function::{escaped, function_members, function_text, printable};
+use super::layout::{FittingTable, TerminalLayout};
 use crate::quantity::format_quantity;
 
 /// Functions of a call path in text output.
@@ -268,29 +269,29 @@ pub(crate) fn text(report: &DiffReport) -> String {
     if report.is_normalized {
         text += "values of the comparison are scaled to the total of the baseline\n";
     }
-    text += &format!(
-        "{:>10} {:>10} {:>10} {:>7} {:>19} {:>10}  {}\n",
-        "baseline",
-        "comparison",
-        "diff",
-        "diff%",
-        "95% interval",
-        "cum diff",
-        report.row_name()
+    let layout = TerminalLayout::of_stdout();
+    let mut lines = FittingTable::new(layout);
+    lines.heading(
+        format!(
+            "{:>10} {:>10} {:>10} {:>7} {:>19} {:>10}  ",
+            "baseline", "comparison", "diff", "diff%", "95% interval", "cum diff"
+        ),
+        report.row_name(),
     );
     for row in report.listed() {
         let difference = row.difference();
-        text += &format!(
-            "{:>10} {:>10} {:>10} {:>7} {:>19} {:>10}  {}\n",
+        let numbers = format!(
+            "{:>10} {:>10} {:>10} {:>7} {:>19} {:>10}  ",
             report.quantity(row.baseline.flat),
             report.quantity(row.comparison.flat),
             report.signed(difference.flat),
             relative(row.baseline.flat, row.comparison.flat),
             row.growth.map_or("-".to_owned(), interval),
             if report.per.is_some() { "-".to_owned() } else { report.signed(difference.cum) },
-            function_text(&row.at),
         );
+        lines.function(numbers, 0, &row.at, "");
     }
+    text += &lines.text();
     if report.rows.len() > report.limit {
         text += &format!("… and {} more (--limit 0 prints all)\n", report.rows.len() - report.limit);
     }
@@ -299,15 +300,15 @@ pub(crate) fn text(report: &DiffReport) -> String {
         if paths.is_empty() {
             continue;
         }
-        text += &format!("{heading}, with their callees:\n{:>10} {:>10}\n", "weight", "samples");
+        text += &format!("{heading}, with their callees:\n");
+        let mut lines = FittingTable::new(layout);
+        lines.heading(format!("{:>10} {:>10}", "weight", "samples"), "");
         for path in paths.iter().take(report.limit) {
             let samples = path.samples.map_or("-".to_owned(), |samples| format!("{samples:.0}"));
-            text += &format!(
-                "{:>10} {samples:>10}  {}\n",
-                report.quantity(report.path_weight(path)),
-                report.path_text(path)
-            );
+            let numbers = format!("{:>10} {samples:>10}  ", report.quantity(report.path_weight(path)));
+            lines.row(numbers, "", report.path_text(path));
         }
+        text += &lines.text();
         if paths.len() > report.limit {
             text += &format!("… and {} more (--limit 0 prints all)\n", paths.len() - report.limit);
         }

@@ -5,10 +5,13 @@ pub(crate) mod diff;
 pub(crate) mod diff_graph;
 pub(crate) mod explain;
 mod function;
+mod layout;
+mod short_path;
 pub(crate) mod spans;
 pub(crate) mod top;
 
-pub(crate) use function::{function_members, function_text, printable};
+pub(crate) use function::{function_members, printable};
+pub(crate) use layout::{cut_end, FittingTable, TerminalLayout};
 
 /// Header of an answer of `serve`: the number of windows that were left out, because they could not be read.
 pub(crate) const LEFT_OUT_HEADER: &str = "x-spanprof-windows-left-out";

@@ -5,7 +5,8 @@ use spanprof_read::query::{
     SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, MIN_SPAN_SAMPLES,
 };
 
-use super::function::{function_members, function_text, printable};
+use super::function::{function_members, printable};
+use super::layout::{FittingTable, TerminalLayout};
 use crate::quantity::{format_quantity, format_share};
 
 /// Columns by which the rows can be ordered: the flag `--sort`.
@@ -121,17 +122,22 @@ impl SpansReport<'_> {
             text += "no sample belongs to a span: link them with an OpenTelemetry SDK or a middleware\n";
         }
         let wait = self.wait.map_or(String::new(), |wait| format!(" ({})", wait.name()));
-        text += &format!("{:>10} {:>6} {:>10} {:>10} {:>8}  ", "cpu", "cpu%", "alloc", "wait", "samples");
-        text += match self.grouping {
-            SpanGrouping::Span => "trace                             span              endpoint\n",
-            SpanGrouping::Trace => "  spans  trace                             endpoint\n",
-            SpanGrouping::Endpoint => "  spans  endpoint\n",
-        };
+        let mut lines = FittingTable::new(TerminalLayout::of_stdout());
+        let numbers = format!("{:>10} {:>6} {:>10} {:>10} {:>8}  ", "cpu", "cpu%", "alloc", "wait", "samples");
+        match self.grouping {
+            SpanGrouping::Span => {
+                lines.heading(numbers, "trace                             span              endpoint");
+            }
+            SpanGrouping::Trace => {
+                lines.heading(numbers + "  spans  ", "trace                             endpoint");
+            }
+            SpanGrouping::Endpoint => lines.heading(numbers + "  spans  ", "endpoint"),
+        }
         let cpu_total = self.table.totals.get("cpu").map_or(0, |total| total.weight);
         for row in rows.iter().take(self.limit) {
             let quantity =
                 |column, unit| self.weight(row, column).map_or("-".to_owned(), |weight| format_quantity(weight, unit));
-            text += &format!(
+            let numbers = format!(
                 "{:>10} {:>6} {:>10} {:>10} {:>8}  ",
                 quantity(SpanOrder::Cpu, "nanoseconds"),
                 format_share(row.weight("cpu"), cpu_total),
@@ -141,12 +147,14 @@ impl SpansReport<'_> {
             );
             let [trace, span] = [hex::encode(row.link.trace_id), hex::encode(row.link.span_id)];
             let endpoint = endpoint_text(&row.service, &row.endpoint);
-            text += &match self.grouping {
-                SpanGrouping::Span => format!("{trace}  {span}  {endpoint}\n"),
-                SpanGrouping::Trace => format!("{:>7}  {trace}  {endpoint}\n", row.spans),
-                SpanGrouping::Endpoint => format!("{:>7}  {endpoint}\n", row.spans),
-            };
+            let spans = format!("{:>7}  ", row.spans);
+            match self.grouping {
+                SpanGrouping::Span => lines.row(numbers, format!("{trace}  {span}  "), endpoint),
+                SpanGrouping::Trace => lines.row(numbers + &spans, format!("{trace}  "), endpoint),
+                SpanGrouping::Endpoint => lines.row(numbers + &spans, "", endpoint),
+            }
         }
+        text += &lines.text();
         if rows.len() > self.limit {
             text += &format!("… and {} more (--limit 0 prints all)\n", rows.len() - self.limit);
         }
@@ -259,21 +267,23 @@ pub(crate) fn baseline_text(baseline: &SpanBaseline, subject: &str, all: bool, l
         text += &format!(" (95 % interval {})", interval(total));
     }
     text += &format!("; {} of {} have as much\n", total.as_much, baseline.others);
-    text +=
-        &format!("{:>10} {:>10} {:>10} {:>23} {:>12}  function\n", "this", "mean", "diff", "95% interval", "as much");
+    let mut lines = FittingTable::new(TerminalLayout::of_stdout());
+    let numbers = format!("{:>10} {:>10} {:>10} {:>23} {:>12}  ", "this", "mean", "diff", "95% interval", "as much");
+    lines.heading(numbers, "function");
     let rows = listed(baseline, all || baseline.tested == 0);
     for row in rows.iter().take(limit) {
         let difference = &row.difference;
-        text += &format!(
-            "{:>10} {:>10} {:>10} {:>23} {:>12}  {}\n",
+        let numbers = format!(
+            "{:>10} {:>10} {:>10} {:>23} {:>12}  ",
             quantity(difference.weight as f64),
             quantity(difference.mean),
             signed(difference.weight as f64 - difference.mean),
             interval(difference),
             format!("{} of {}", difference.as_much, baseline.others),
-            function_text(&row.at),
         );
+        lines.function(numbers, 0, &row.at, "");
     }
+    text += &lines.text();
     if rows.len() > limit {
         text += &format!("… and {} more (--limit 0 prints all)\n", rows.len() - limit);
     }

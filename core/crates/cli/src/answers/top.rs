@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 use spanprof_read::query::{FunctionLine, TopRow, TopTable, Weight};
 
-use super::function::{function_members, function_text};
+use super::function::function_members;
+use super::layout::{FittingTable, TerminalLayout};
 use crate::quantity::{format_quantity, format_share};
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
@@ -34,7 +35,7 @@ pub(crate) fn table_members(table: &TopTable, functions: usize, rows: Value) -> 
 }
 
 /// A top table as text.
-pub(crate) fn table_text(table: &TopTable, limit: usize) -> String {
+pub(crate) fn table_text(table: &TopTable, limit: usize, layout: TerminalLayout) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
     let without_own = match table.total - table.own {
         0 => String::new(),
@@ -47,16 +48,17 @@ pub(crate) fn table_text(table: &TopTable, limit: usize) -> String {
         table.samples,
         table.rows.len()
     );
-    let mut row = |cells: [&str; 6], function: &str| {
+    let columns = |cells: [&str; 6]| {
         let [flat, flat_share, own, own_share, cum, cum_share] = cells;
-        let line = format!("{flat:>8} {flat_share:>6} {own:>8} {own_share:>6} {cum:>8} {cum_share:>6}  {function}\n");
-        text.push_str(&line);
+        format!("{flat:>8} {flat_share:>6} {own:>8} {own_share:>6} {cum:>8} {cum_share:>6}  ")
     };
-    row(["flat", "flat%", "own", "own%", "cum", "cum%"], "function");
+    let mut lines = FittingTable::new(layout);
+    lines.heading(columns(["flat", "flat%", "own", "own%", "cum", "cum%"]), "function");
     for TopRow { at, weight: Weight { flat, cum }, own } in table.rows.iter().take(limit) {
         let [flat, own, cum] = [flat, own, cum].map(|weight| (quantity(*weight), format_share(*weight, table.total)));
-        row([&flat.0, &flat.1, &own.0, &own.1, &cum.0, &cum.1], &function_text(at));
+        lines.function(columns([&flat.0, &flat.1, &own.0, &own.1, &cum.0, &cum.1]), 0, at, "");
     }
+    text += &lines.text();
     if table.rows.len() > limit {
         text += &format!("… and {} more (--limit 0 prints all)\n", table.rows.len() - limit);
     }

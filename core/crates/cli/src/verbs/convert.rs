@@ -64,12 +64,24 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
         (None, false) => format_of_name(path)
             .ok_or_else(|| Failure::usage("the output format is missing").hint(format!("--to FORMAT: {EXPECTED}")))?,
     };
+    refuse_on_terminal(path, format)?;
     let redaction = given.redaction.as_deref().map(redaction_rules::read).transpose()?;
     let (mut data, filter) = selected(&given.read, times.first().copied(), detail_of(format))?;
     if let Some(settings) = redaction {
         data = UnredactedProfiles::new(data).redacted_with_resources(&mut ProfileRedactor::new(settings));
     }
     write(&data, &filter, format, &given.output)
+}
+
+/// Text for people and scripts is written to a terminal, other formats are not.
+fn refuse_on_terminal(path: &str, format: &str) -> Result<(), Failure> {
+    match format {
+        "otlp" => output::refuse_on_terminal(path, "OTLP", "-o profile.otlp.pb.gz"),
+        "pprof" => output::refuse_on_terminal(path, "pprof", "-o profile.pb.gz"),
+        "flamegraph" => output::refuse_on_terminal(path, "HTML", "-o flame.html"),
+        "svg" => output::refuse_on_terminal(path, "SVG", "-o flame.svg"),
+        _ => Ok(()),
+    }
 }
 
 /// Detail that a format can hold.

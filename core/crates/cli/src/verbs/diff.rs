@@ -123,6 +123,9 @@ pub(crate) fn answer(given: &DiffArguments) -> Result<Value, Failure> {
 
 /// The comparison as text, and the exit code.
 fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
+    if let Some(path) = &given.output {
+        output::refuse_on_terminal(path, "HTML", "-o diff.html")?;
+    }
     let named = sides(given)?;
     let by: Granularity = given.table.by.into();
     let compared = match given.sort {

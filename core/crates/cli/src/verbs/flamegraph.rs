@@ -34,6 +34,9 @@ pub(crate) struct FlamegraphArguments {
 }
 
 pub(crate) fn run(given: &FlamegraphArguments) -> Result<i32, Failure> {
+    if !given.json {
+        output::refuse_on_terminal(&given.output.output, "HTML", "-o flame.html")?;
+    }
     let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
     let mut tree = transform::tree(&data, &one_type(&data, &filter));
     if given.fold {

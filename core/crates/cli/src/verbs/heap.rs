@@ -57,6 +57,9 @@ struct CrashedHeap {
 }
 
 pub(crate) fn run(given: &HeapArguments) -> Result<i32, Failure> {
+    if let Some(path) = &given.output {
+        output::refuse_on_terminal(path, "pprof", "-o heap.pb.gz")?;
+    }
     let PeakFiles { mut crashed, others } = PeakFiles::of(&given.last_crash)?;
     crashed.sort_by_key(|crashed| crashed.record.time_unix_ns);
     let Some(last) = crashed.pop() else { return Err(none_crashed(&given.last_crash, &others)) };
@@ -192,7 +195,7 @@ fn text(crashed: &CrashedHeap, data: &ProfilesData, limit: usize) -> String {
     }
     for by in [Granularity::Function, Granularity::Line] {
         text += "\n";
-        text += &answers::top::table_text(&query::top(data, TYPE, by), limit);
+        text += &answers::top::table_text(&query::top(data, TYPE, by), limit, answers::TerminalLayout::of_stdout());
     }
     text
 }

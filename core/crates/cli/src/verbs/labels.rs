@@ -5,7 +5,7 @@ use spanprof_read::query::{self, LabelTable};
 
 use super::table::row_limit;
 use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
-use crate::answers::printable;
+use crate::answers::{printable, FittingTable, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -57,22 +57,23 @@ fn table(given: &LabelsArguments) -> Result<(LabelTable, String), Failure> {
 
 fn table_text(table: &LabelTable, type_name: &str, limit: usize) -> String {
     let quantity = |weight| format_quantity(weight, &table.unit);
-    let mut text =
+    let text =
         format!("{type_name}: {} in {} samples, {} series\n", quantity(table.total), table.samples, table.series);
-    text += &format!("{:>8} {:>8}  {}\n", "values", "samples", "label");
+    let mut lines = FittingTable::new(TerminalLayout::of_stdout());
+    lines.heading(format!("{:>8} {:>8}  ", "values", "samples"), "label");
     for key in &table.keys {
         let kind = if key.is_resource { "  (resource)" } else { "" };
         let share = format_share(key.samples as i64, table.samples as i64);
-        text += &format!("{:>8} {share:>8}  {}{kind}\n", key.values.len(), printable(&key.key));
+        lines.row(format!("{:>8} {share:>8}  ", key.values.len()), "", printable(&key.key) + kind);
         for (value, weight) in key.values.iter().take(limit) {
             let share = format_share(*weight, table.total);
-            text += &format!("{:>21} {share:>6}  {}\n", quantity(*weight), printable(value));
+            lines.row(format!("{:>21} {share:>6}  ", quantity(*weight)), "", printable(value));
         }
         if key.values.len() > limit {
-            text += &format!("{:>28}  … and {} more\n", "", key.values.len() - limit);
+            lines.row(format!("{:>28}  ", ""), "", format!("… and {} more", key.values.len() - limit));
         }
     }
-    text
+    text + &lines.text()
 }
 
 fn members(table: &LabelTable, type_name: &str, limit: usize) -> Value {

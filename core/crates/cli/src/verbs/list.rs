@@ -9,7 +9,7 @@ use spanprof_read::query::{self, Granularity, TopTable, Weight};
 
 use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, ReadArguments, SOURCE_ABOUT};
-use crate::answers::{function_text, printable};
+use crate::answers::{cut_end, printable, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -166,11 +166,13 @@ fn function_listing(table: &TopTable, function: &ListedFunction, source: Option<
     let quantity = |value: i64| if value == 0 { "·".to_owned() } else { format_quantity(value, &table.unit) };
     let share = format_share(function.flat, table.total);
     let flat = format_quantity(function.flat, &table.unit);
-    let mut text = format!("{}\n{flat} {share} of {}: flat, cum, line\n", function_text(&function.at), table.type_name);
+    let layout = TerminalLayout::of_stdout();
+    let name = layout.function(&function.at);
+    let mut text = format!("{name}\n{flat} {share} of {}: flat, cum, line\n", table.type_name);
     let mut row = |line: i64, weight: Weight, content: &str| {
         let content = printable(&content.replace('\t', "    "));
         let row = format!("{:>10} {:>10} {line:>6}  {content}", quantity(weight.flat), quantity(weight.cum));
-        text += row.trim_end();
+        text += &cut_end(row.trim_end(), layout.columns.unwrap_or(usize::MAX));
         text.push('\n');
     };
     let known = function.lines.keys().filter(|line| **line > 0);

@@ -7,7 +7,7 @@ use spanprof_read::query::{self, FunctionLine, Neighbors};
 
 use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::answers::{function_members, function_text};
+use crate::answers::{function_members, FittingTable, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -75,20 +75,22 @@ fn paragraph(tree: &StackTree, found: &Neighbors) -> String {
     let total = tree.nodes.first().map_or(0, |root| root.total_weight);
     let of_total = |value| format!("{} {}", format_quantity(value, &tree.unit), format_share(value, total));
     let (flat, cum) = (found.weight.flat, found.weight.cum);
-    let mut text = format!("{}\n", function_text(&found.at));
-    text += &format!("  flat {}, cum {} of {}\n", of_total(flat), of_total(cum), format_quantity(total, &tree.unit));
+    let of_type = format!("  flat {}, cum {} of {}", of_total(flat), of_total(cum), format_quantity(total, &tree.unit));
+    let mut lines = FittingTable::new(TerminalLayout::of_stdout());
+    lines.function("", 0, &found.at, "");
+    lines.heading("", of_type);
     let mut list = |title: &str, rows: &[(FunctionLine, i64)]| {
-        text += &format!("  {title}\n");
+        lines.heading("", format!("  {title}"));
         for (at, weight) in rows {
             let (quantity, share) = (format_quantity(*weight, &tree.unit), format_share(*weight, cum));
-            text += &format!("  {quantity:>12} {share:>6}  {}\n", function_text(at));
+            lines.function(format!("  {quantity:>12} {share:>6}  "), 0, at, "");
         }
     };
     list("callers", &found.callers);
     if !found.callees.is_empty() {
         list("callees", &found.callees);
     }
-    text
+    lines.text()
 }
 
 fn members(tree: &StackTree, found: &[Neighbors], shown: usize) -> Value {

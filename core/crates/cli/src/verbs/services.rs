@@ -4,7 +4,7 @@ use serde_json::{json, Value};
 use spanprof_read::query::{self, TypeSummary};
 
 use super::{selected, ReadArguments, SOURCE_ABOUT};
-use crate::answers::printable;
+use crate::answers::{printable, FittingTable, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::quantity::format_quantity;
@@ -48,14 +48,16 @@ fn types(given: &ServicesArguments) -> Result<Vec<TypeSummary>, Failure> {
 }
 
 fn table_text(types: &[TypeSummary]) -> String {
-    let mut text = format!("{:>10} {:>8}  {:24}  {:24}  service, type\n", "total", "stacks", "from", "to");
+    let mut lines = FittingTable::new(TerminalLayout::of_stdout());
+    lines.heading(format!("{:>10} {:>8}  {:24}  {:24}  ", "total", "stacks", "from", "to"), "service, type");
     for summary in types {
         let total = format_quantity(summary.total, &summary.unit);
         let [from, to] = [summary.from_unix_nano, summary.to_unix_nano].map(moment::format_rfc3339);
         let (service, type_name) = (printable(&summary.service), printable(&summary.type_name));
-        text += &format!("{total:>10} {:>8}  {from:24}  {to:24}  {service}, {type_name}\n", summary.samples);
+        let numbers = format!("{total:>10} {:>8}  {from:24}  {to:24}  ", summary.samples);
+        lines.row(numbers, "", format!("{service}, {type_name}"));
     }
-    text
+    lines.text()
 }
 
 fn members(types: &[TypeSummary]) -> Value {

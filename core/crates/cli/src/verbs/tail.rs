@@ -7,7 +7,7 @@ use serde_json::json;
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, Filter, Granularity, TypeSummary};
 
-use crate::answers::{function_text, printable};
+use crate::answers::{printable, FittingTable, TerminalLayout};
 use crate::failure::Failure;
 use crate::moment::unix_ns;
 use crate::quantity::{format_quantity, format_share};
@@ -107,17 +107,23 @@ fn hottest(data: &ProfilesData, summary: &TypeSummary) -> Option<query::TopRow> 
 }
 
 fn text_line(data: &ProfilesData, summary: &TypeSummary) -> String {
-    let hottest = hottest(data, summary).map_or_else(String::new, |row| {
-        format!("  {} {}", format_share(row.weight.flat, summary.total), function_text(&row.at))
-    });
-    format!(
-        "{}  {}  {}  {}  {} samples{hottest}\n",
+    let numbers = format!(
+        "{}  {}  {}  {}  {} samples",
         moment::format_rfc3339(summary.to_unix_nano),
         printable(&summary.service),
         printable(&summary.type_name),
         format_quantity(summary.total, &summary.unit),
         summary.samples,
-    )
+    );
+    let mut lines = FittingTable::new(TerminalLayout::of_stdout());
+    match hottest(data, summary) {
+        Some(row) => {
+            let share = format_share(row.weight.flat, summary.total);
+            lines.function(format!("{numbers}  {share} "), 0, &row.at, "");
+        }
+        None => lines.heading(numbers, ""),
+    }
+    lines.text()
 }
 
 fn json_line(data: &ProfilesData, summary: &TypeSummary) -> String {

@@ -8,6 +8,7 @@ use spanprof_read::query::{self, TopRow, TopTable};
 use super::table::TableArguments;
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
 use crate::answers::top::{members, table_text};
+use crate::answers::TerminalLayout;
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -51,7 +52,7 @@ pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
     let limit = given.table.limit;
     let text = match given.table.json {
         true => Value::Object(members(&table, limit)).to_string() + "\n",
-        false => table_text(&table, limit),
+        false => table_text(&table, limit, TerminalLayout::of_stdout()),
     };
     output::print(text.as_bytes())?;
     Ok(0)

@@ -5,7 +5,7 @@ use spanprof_profile::transform::{self, StackTree};
 use spanprof_read::query::{self, CallRow, FunctionLine};
 
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::answers::{function_members, function_text};
+use crate::answers::{function_members, FittingTable, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -75,21 +75,21 @@ fn min_weight(total: i64, share: f64) -> i64 {
 
 fn tree_text(tree: &StackTree, rows: &[CallRow]) -> String {
     let total = tree.nodes.first().map_or(0, |root| root.total_weight);
-    let mut text = format!("{}: {}\n", tree.type_name, format_quantity(total, &tree.unit));
-    text += &format!("{:>10} {:>6} {:>10}  {}\n", "cum", "cum%", "flat", "function");
+    let text = format!("{}: {}\n", tree.type_name, format_quantity(total, &tree.unit));
+    let mut lines = FittingTable::new(TerminalLayout::of_stdout());
+    lines.heading(format!("{:>10} {:>6} {:>10}  ", "cum", "cum%", "flat"), "function");
     for row in rows {
         let (cum, share) = (format_quantity(row.cum, &tree.unit), format_share(row.cum, total));
         let flat = format_quantity(row.flat, &tree.unit);
-        let indent = "  ".repeat(row.depth as usize - 1);
         let omitted = match row.omitted {
             0 => String::new(),
             1 => "  (1 callee omitted)".to_owned(),
             count => format!("  ({count} callees omitted)"),
         };
-        let function = function_text(&function(tree, row));
-        text += &format!("{cum:>10} {share:>6} {flat:>10}  {indent}{function}{omitted}\n");
+        let numbers = format!("{cum:>10} {share:>6} {flat:>10}  ");
+        lines.function(numbers, row.depth as usize - 1, &function(tree, row), &omitted);
     }
-    text
+    text + &lines.text()
 }
 
 fn members(tree: &StackTree, rows: &[CallRow]) -> Value {

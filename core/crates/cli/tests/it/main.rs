@@ -21,3 +21,4 @@ mod redaction;
 mod scrape;
 mod spans;
 mod storage;
+mod terminal;

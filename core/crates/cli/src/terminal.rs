@@ -1,0 +1,57 @@
+//! The terminal of the command line: its width, and whether text is colored. Called by the verbs and by `output`.
+
+use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
+
+/// When text is colored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ColorWhen {
+    /// If stdout is a terminal, NO_COLOR is not set and TERM is not `dumb`.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+static COLOR_WHEN: OnceLock<ColorWhen> = OnceLock::new();
+
+/// Sets the flag `--color`, which is one for all verbs.
+pub(crate) fn set_color(when: ColorWhen) {
+    let _ = COLOR_WHEN.set(when);
+}
+
+/// Whether text on stdout is colored.
+pub(crate) fn is_colored() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match COLOR_WHEN.get().copied().unwrap_or_default() {
+        ColorWhen::Always => true,
+        ColorWhen::Never => false,
+        ColorWhen::Auto => {
+            is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
+        }
+    }
+}
+
+/// Whether stdout is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Columns of the terminal on stdout; `None` for files and pipes, and for a terminal of unknown width.
+pub(crate) fn columns() -> Option<usize> {
+    size().map(|(columns, _)| columns)
+}
+
+/// Columns and rows of the terminal on stdout.
+pub(crate) fn size() -> Option<(usize, usize)> {
+    if !is_terminal() {
+        return None;
+    }
+    let variable = |name| std::env::var(name).ok()?.parse().ok();
+    let known = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
+    match known {
+        Some(size) => Some((size.ws_col.into(), size.ws_row.into())),
+        None => Some((variable("COLUMNS")?, variable("LINES").unwrap_or(24))),
+    }
+    .filter(|(columns, _)| *columns > 0)
+}
