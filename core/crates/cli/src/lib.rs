@@ -12,6 +12,7 @@ mod fetch;
 mod gzip;
 mod mcp;
 mod moment;
+mod nearest;
 mod object_storage;
 mod output;
 mod profile_name;

@@ -38,6 +38,16 @@ pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "spanprof: {line}");
 }
 
+/// Writes a hint to stderr, if a person reads the result: stdout and stderr are terminals.
+pub(crate) fn hint(text: impl FnOnce() -> Option<String>) {
+    if !terminal::is_terminal() || !io::stderr().is_terminal() {
+        return;
+    }
+    if let Some(text) = text() {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+}
+
 /// Time after which work shows its progress, and between two lines of it.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 

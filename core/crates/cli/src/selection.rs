@@ -42,6 +42,19 @@ pub(crate) struct EndArguments {
 pub(crate) const FORMATS: [&str; 7] = ["otlp", "pprof", "folded", "flamegraph", "svg", "speedscope", "json"];
 
 impl FilterArguments {
+    /// The flags that are set, with their values.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, &str)> {
+        let single = [
+            ("--service", &self.service),
+            ("--type", &self.type_name),
+            ("--trace-id", &self.trace_id),
+            ("--span-id", &self.span_id),
+            ("--from", &self.from),
+        ];
+        let single = single.into_iter().filter_map(|(flag, value)| Some((flag, value.as_deref()?)));
+        single.chain(self.label.iter().map(|label| ("--label", label.as_str()))).collect()
+    }
+
     /// The filter up to the time `to`.
     pub(crate) fn filter(&self, to: Option<&str>, now_unix_ns: u64) -> Result<Filter, Failure> {
         let single = [

@@ -5,6 +5,7 @@ use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule};
 use spanprof_read::query::FunctionLine;
 
 use super::function::{escaped, function_members, printable};
+use super::next_command::{function_pattern, quoted};
 use crate::quantity::format_quantity;
 
 const COLUMNS: usize = 80;
@@ -207,7 +208,10 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
         filter += &format!(" --service {}", quoted(&finding.service));
     }
     let of_function = |verb: &str| {
-        finding.function.as_ref().map(|at| format!("spanprof {verb} {} {filter}", quoted(&pattern(&at.function))))
+        finding
+            .function
+            .as_ref()
+            .map(|at| format!("spanprof {verb} {} {filter}", quoted(&function_pattern(&at.function))))
     };
     let top = || Some(format!("spanprof top {filter}"));
     match finding.rule {
@@ -250,30 +254,6 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
             let words = format!("--baseline {baseline} --comparison {comparison} --type cpu --normalize");
             (Some(format!("spanprof diff {source} {words}")), "docs/cli.md, Compare")
         }
-    }
-}
-
-/// A regular expression for a name from a profile: every other character than letters and digits is any character. Of a long name
-/// both ends: the last part distinguishes `(anonymous) app.js:12` from other functions of the file.
-fn pattern(name: &str) -> String {
-    let letters = name.chars().map(|letter| if letter.is_alphanumeric() || letter == '_' { letter } else { '.' });
-    let letters: Vec<char> = letters.collect();
-    let part = |letters: &[char]| letters.iter().collect::<String>();
-    match letters.len() > MAX_NAME {
-        true => {
-            format!("^{}.*{}$", part(&letters[..MAX_NAME / 2]), part(&letters[letters.len() - MAX_NAME / 2..]))
-        }
-        false => format!("^{}$", part(&letters)),
-    }
-}
-
-/// A word of a shell's command line.
-fn quoted(word: &str) -> String {
-    let word = printable(word);
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:-=".contains(letter);
-    match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod diff_graph;
 pub(crate) mod explain;
 mod function;
 mod layout;
+pub(crate) mod next_command;
 mod short_path;
 pub(crate) mod spans;
 pub(crate) mod top;

@@ -7,10 +7,8 @@ use serde_norway::{Mapping, Value};
 
 use crate::failure::Failure;
 use crate::moment;
+use crate::nearest::nearest;
 use crate::quantity::ByteCount;
-
-/// Similarity from which a name is suggested, as in the profiler's configuration.
-const MIN_SIMILARITY: f64 = 0.8;
 
 /// One map of the configuration, with the keys that were read.
 pub(super) struct ConfigSection {
@@ -116,9 +114,7 @@ impl ConfigSection {
         let Some(unknown) = self.entries.keys().next() else { return Ok(()) };
         let name = unknown.as_str().unwrap_or("?");
         let failure = Failure::new(format!("unknown key `{}`", self.path_of(name)));
-        let similarity = |known: &&&'static str| strsim::jaro_winkler(&name.to_ascii_lowercase(), known);
-        let nearest = self.read.iter().max_by(|left, right| similarity(left).total_cmp(&similarity(right)));
-        Err(match nearest.filter(|known| similarity(known) > MIN_SIMILARITY) {
+        Err(match nearest(name, self.read.iter().copied()) {
             Some(known) => failure.hint(format!("did you mean `{known}`?")),
             None => failure.hint(format!("the keys here are: {}", self.read.join(", "))),
         })

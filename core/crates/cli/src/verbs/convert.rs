@@ -12,11 +12,12 @@ use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::gzip::gzip;
+use crate::nearest::nearest;
 use crate::quantity::format_quantity;
 use crate::source::MAX_FILE_BYTES;
 use crate::{moment, output, redaction_rules, selection};
 
-const EXPECTED: &str = "otlp, pprof, folded, flamegraph, svg, speedscope or json";
+const EXPECTED: &str = "otlp, pprof, folded, html, svg, speedscope or json";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -30,7 +31,7 @@ Examples:
   spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded"
 )]
 pub(crate) struct ConvertArguments {
-    /// otlp, pprof, folded, flamegraph (HTML), svg, speedscope or json (OTLP/JSON), by the output's name by default; or the end of the time range
+    /// otlp, pprof, folded, html (a flame graph), svg, speedscope or json (OTLP/JSON), by the output's name by default; or the end of the time range
     #[arg(long, value_name = "FORMAT|TIME")]
     pub to: Vec<String>,
     #[command(flatten)]
@@ -48,9 +49,13 @@ pub(crate) struct ConvertArguments {
 pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
     let path = given.output.output.as_str();
     let (formats, times): (Vec<&str>, Vec<&str>) =
-        given.to.iter().map(String::as_str).partition(|value| selection::FORMATS.contains(value));
+        given.to.iter().map(|value| full_name(value)).partition(|value| selection::FORMATS.contains(value));
     if let Some(invalid) = times.iter().find(|text| moment::parse(text, 0).is_none()) {
-        return Err(Failure::usage(format!("--to: expected {EXPECTED}, or a time, got `{invalid}`")));
+        let failure = Failure::usage(format!("--to: expected {EXPECTED}, or a time, got `{invalid}`"));
+        return Err(match nearest(invalid, selection::FORMATS) {
+            Some(format) => failure.hint(format!("did you mean `--to {format}`?")),
+            None => failure,
+        });
     }
     if formats.len() > 1 || times.len() > 1 {
         return Err(Failure::usage("--to names two formats or two times").hint("give one format and at most one time"));
@@ -71,6 +76,15 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
         data = UnredactedProfiles::new(data).redacted_with_resources(&mut ProfileRedactor::new(settings));
     }
     write(&data, &filter, format, &given.output)
+}
+
+/// The name of a format that has two.
+fn full_name(value: &str) -> &str {
+    if value == "html" {
+        "flamegraph"
+    } else {
+        value
+    }
 }
 
 /// Text for people and scripts is written to a terminal, other formats are not.

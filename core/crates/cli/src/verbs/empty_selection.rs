@@ -8,6 +8,7 @@ use spanprof_read::query::{self, Filter, LabelMatcher};
 use super::{contents, merged, missing};
 use crate::detail::Detail;
 use crate::failure::Failure;
+use crate::nearest::nearest;
 use crate::source::Source;
 
 /// Names of labels, or values of one, in a hint.
@@ -25,25 +26,30 @@ pub(super) fn nothing_passes(names: &str, sources: &[Source], filter: &Filter) -
                 missing(names, name, &all)
             }
             _ => {
-                let (reason, available) = unmet(&all, filter);
-                Failure::new(format!("no samples in {names} match{reason}")).hint(format!("available: {available}"))
+                let (reason, remedy) = unmet(&all, filter);
+                Failure::new(format!("no samples in {names} match{reason}")).hint(remedy)
             }
         },
         _ => Failure::new(format!("no samples in {names} match")).hint("there are no samples yet"),
     }
 }
 
-/// The condition that no sample meets, and what is available instead.
+/// The condition that no sample meets, and the nearest name or what is available instead.
 fn unmet(all: &ProfilesData, filter: &Filter) -> (String, String) {
     let of_service = Filter { service: filter.service.clone(), ..Filter::default() }.apply(all);
     if let Some(name) = filter.service.as_ref().filter(|_| of_service.sample_count() == 0) {
-        return (format!(": there is no service {name:?}"), contents(all));
+        let types = query::types(all);
+        let remedy = match nearest(name, types.iter().map(|summary| summary.service.as_str())) {
+            Some(service) => format!("did you mean {service:?}?"),
+            None => format!("available: {}", contents(all)),
+        };
+        return (format!(": there is no service {name:?}"), remedy);
     }
     let passes = |label: &LabelMatcher| {
         Filter { labels: vec![label.clone()], ..Filter::default() }.apply(&of_service).sample_count() > 0
     };
     let Some(label) = filter.labels.iter().find(|label| !passes(label)) else {
-        return (String::new(), contents(all));
+        return (String::new(), format!("available: {}", contents(all)));
     };
     let labels = labels_of(&of_service);
     let listed = |names: &mut dyn Iterator<Item = &String>| {
@@ -54,10 +60,14 @@ fn unmet(all: &ProfilesData, filter: &Filter) -> (String, String) {
     };
     match labels.get(&label.key) {
         None => {
-            (format!(": no sample has the label `{}`", label.key), format!("the labels {}", listed(&mut labels.keys())))
+            let remedy = match nearest(&label.key, labels.keys().map(String::as_str)) {
+                Some(key) => format!("did you mean the label `{key}`?"),
+                None => format!("available: the labels {}", listed(&mut labels.keys())),
+            };
+            (format!(": no sample has the label `{}`", label.key), remedy)
         }
         Some(values) => {
-            (format!(": no sample has `{label}`"), format!("{} = {}", label.key, listed(&mut values.iter())))
+            (format!(": no sample has `{label}`"), format!("available: {} = {}", label.key, listed(&mut values.iter())))
         }
     }
 }

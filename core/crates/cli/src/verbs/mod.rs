@@ -35,10 +35,14 @@ use empty_selection::nothing_passes;
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::moment::unix_ns;
+use crate::nearest::nearest;
 use crate::output;
 use crate::profile_name::is_sidecar;
 use crate::selection::{self, FilterArguments};
 use crate::source::Source;
+
+/// Longest list of services in a hint.
+const MAX_CONTENTS: usize = 240;
 
 const SOURCE_ABOUT: &str = "\
 Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, folded
@@ -147,13 +151,19 @@ fn passing(names: &[String], filter: &Filter, detail: Detail) -> Result<Profiles
 
 /// The error for a source without samples of a type.
 fn missing(name: &str, type_name: &str, data: &ProfilesData) -> Failure {
+    let failure = Failure::new(format!("{name} has no samples of the type {type_name}"));
+    let types = query::types(data);
+    let is_known = kinds::of_type(type_name).is_some();
+    let similar = nearest(type_name, types.iter().map(|summary| summary.type_name.as_str()));
+    if let Some(similar) = similar.filter(|_| !is_known) {
+        return failure.hint(format!("did you mean `--type {similar}`?"));
+    }
     let key = kinds::of_type(type_name).and_then(|kind| kind.key);
     let profiled = key.map(|key| format!(", or profile with {key}=true")).unwrap_or_default();
-    Failure::new(format!("{name} has no samples of the type {type_name}"))
-        .hint(format!("available: {}; choose one with --type{profiled}", contents(data)))
+    failure.hint(format!("available: {}; choose one with --type{profiled}", contents(data)))
 }
 
-/// `checkout (cpu, wall), cart (cpu)`.
+/// `"checkout" (cpu, wall), "cart" (cpu)`, at most about three lines.
 fn contents(data: &ProfilesData) -> String {
     let mut services: Vec<(String, Vec<String>)> = Vec::new();
     for summary in query::types(data) {
@@ -162,8 +172,15 @@ fn contents(data: &ProfilesData) -> String {
             None => services.push((summary.service, vec![summary.type_name])),
         }
     }
-    let parts: Vec<String> = services.iter().map(|(name, types)| format!("{name:?} ({})", types.join(", "))).collect();
-    parts.join(", ")
+    let mut text = String::new();
+    for (nth, (name, types)) in services.iter().enumerate() {
+        let part = format!("{}{name:?} ({})", if nth > 0 { ", " } else { "" }, types.join(", "));
+        if nth > 0 && text.len() + part.len() > MAX_CONTENTS {
+            return format!("{text} and {} more services; `spanprof services` lists them", services.len() - nth);
+        }
+        text += &part;
+    }
+    text
 }
 
 /// Whether a pattern matches a function's name or file.

@@ -8,11 +8,14 @@ use spanprof_read::query::{self, TopRow, TopTable};
 use super::table::TableArguments;
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
 use crate::answers::top::{members, table_text};
-use crate::answers::TerminalLayout;
+use crate::answers::{next_command, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
 use crate::selection::EndArguments;
+
+/// More sources than this are not repeated in a hint.
+const SOURCES_IN_HINT: usize = 3;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -55,7 +58,27 @@ pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
         false => table_text(&table, limit, TerminalLayout::of_stdout()),
     };
     output::print(text.as_bytes())?;
+    if !given.table.json {
+        output::hint(|| next_command::after_top(&table, &selection_words(given)?));
+    }
     Ok(0)
+}
+
+/// The sources and the filter as words of a shell. `None` if the sources cannot be read again.
+fn selection_words(given: &TopArguments) -> Option<String> {
+    let sources = &given.read.sources;
+    if sources.iter().any(|source| source == "-") {
+        return None;
+    }
+    let mut words: Vec<String> = match sources.len() <= SOURCES_IN_HINT {
+        true => sources.iter().map(|source| next_command::quoted(source)).collect(),
+        false => vec!["SOURCE…".to_owned()],
+    };
+    let to = given.end.to.as_deref().map(|to| ("--to", to));
+    for (flag, value) in given.read.filter.flags().into_iter().chain(to) {
+        words.push(format!("{flag} {}", next_command::quoted(value)));
+    }
+    Some(words.join(" "))
 }
 
 /// The result as JSON.

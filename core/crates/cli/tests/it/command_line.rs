@@ -136,9 +136,22 @@ fn check_exits_with_one_when_it_finds_an_error() {
 fn an_empty_selection_lists_what_is_available() {
     let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
-    let done = spanprof(&["top", &file, "--service", "chekout"]);
-    assert_eq!((done.code, done.stdout.as_str()), (1, ""));
-    assert!(done.stderr.contains("no samples") && done.stderr.contains("\"checkout\" (cpu)"), "{done:?}");
+    for (flag, value, words) in [
+        ("--service", "chekout", "there is no service \"chekout\"\n  did you mean \"checkout\"?"),
+        ("--service", "billing", "available: \"checkout\" (cpu)"),
+        ("--type", "cpuu", "did you mean `--type cpu`?"),
+        ("--type", "wall", "available: \"checkout\" (cpu); choose one with --type, or profile with wall=true"),
+    ] {
+        let done = spanprof(&["top", &file, flag, value]);
+        assert_eq!((done.code, done.stdout.as_str()), (1, ""));
+        assert!(done.stderr.contains("no samples") && done.stderr.contains(words), "{done:?}");
+    }
+    let names: Vec<String> = (0..200).map(|number| format!("service-{number}")).collect();
+    for name in &names {
+        home.file(&format!("{name}.otlp.pb"), &encoded(&shop(name)));
+    }
+    let done = spanprof(&["top", home.path().to_str().unwrap(), "--service", "billing"]);
+    assert!(done.stderr.contains(" services; `spanprof services` lists them") && done.stderr.len() < 500, "{done:?}");
 }
 
 #[test]
@@ -151,7 +164,8 @@ fn a_wrong_command_line_exits_with_two_and_a_hint() {
         (&["diff", "-", "-"], "stdin is named twice"),
         (&["top", "/etc/hostname", "--from", "soon"], "RFC 3339"),
         (&["top", "/etc/hostname", "--trace-id", "1"], "32 hex digits"),
-        (&["convert", "f", "--to", "xml"], "otlp, pprof, folded, flamegraph, svg, speedscope or json"),
+        (&["convert", "f", "--to", "xml"], "otlp, pprof, folded, html, svg, speedscope or json"),
+        (&["convert", "f", "--to", "speedscop"], "did you mean `--to speedscope`?"),
         (&["convert", "f", "--to", "otlp", "--to", "pprof"], "one format"),
         (&["top", "f", "--to", "otlp"], "RFC 3339"),
         (&["serve", "--http", "70000"], "a port from 0 to 65535"),

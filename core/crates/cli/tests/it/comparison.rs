@@ -212,7 +212,7 @@ fn a_wrong_selector_is_named_with_its_side_and_what_there_is() {
             "shop{version=1.0}",
             ["the comparison: no samples in", "no sample has the label `version`", "service.version"],
         ),
-        ("shpo", ["the comparison: no samples in", "there is no service \"shpo\"", "\"shop\" (cpu)"]),
+        ("shpo", ["the comparison: no samples in", "there is no service \"shpo\"", "did you mean \"shop\"?"]),
     ] {
         let text = stderr(selector);
         assert!(words.iter().all(|word| text.contains(word)), "{selector}: {text}");

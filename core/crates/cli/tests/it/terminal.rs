@@ -59,6 +59,19 @@ fn on_terminal(columns: u16, arguments: &[&str], environment: &[(&str, &str)]) -
     OnTerminal { code: child.wait().unwrap().code().unwrap(), stdout, stderr }
 }
 
+/// The text on a terminal that is stdout and stderr.
+fn all_on_terminal(arguments: &[&str]) -> String {
+    let (ours, theirs) = terminal(80);
+    let mut command = command(arguments);
+    command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut text = Vec::new();
+    let _ = std::fs::File::from(ours).read_to_end(&mut text);
+    child.wait().unwrap();
+    String::from_utf8(text).unwrap().replace("\r\n", "\n")
+}
+
 /// A profile with long names and deep stacks.
 fn deep(home: &TestDirectory) -> String {
     let names: Vec<String> = (0..60)
@@ -159,6 +172,23 @@ fn a_written_file_is_confirmed_with_its_size() {
     let done = spanprof(&["flamegraph", &file, "-o", &out]);
     assert_eq!((done.code, done.stdout.as_str()), (0, ""));
     assert!(done.stderr.contains(&format!("wrote {out} (")) && done.stderr.ends_with(" KiB)\n"), "{done:?}");
+}
+
+#[test]
+fn a_table_is_followed_by_commands_that_work() {
+    let home = TestDirectory::new();
+    let file = deep(&home);
+    let text = all_on_terminal(&["top", &file, "--label", "endpoint=/cart", "--color", "never"]);
+    let next = text.lines().find_map(|line| line.strip_prefix("next: ")).expect("a hint");
+    let commands: Vec<&str> = next.split("  ·  ").collect();
+    assert_eq!(commands.len(), 2, "{next}");
+    for command in commands {
+        let words = command.strip_prefix("spanprof ").unwrap().replace('\'', "");
+        let done = spanprof(&words.split(' ').collect::<Vec<_>>());
+        assert!(done.code == 0 && done.stdout.contains("priceOfItem0"), "{done:?}");
+    }
+    assert!(!all_on_terminal(&["top", &file, "--json"]).contains("next: "));
+    assert!(!spanprof(&["top", &file]).stderr.contains("next: "));
 }
 
 #[test]
