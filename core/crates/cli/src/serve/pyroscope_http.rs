@@ -178,7 +178,7 @@ impl Parameters {
                 }
                 data
             }
-            Format::Otlp | Format::Speedscope => {
+            Format::Otlp | Format::Speedscope | Format::DevToolsCpu | Format::DevToolsHeap => {
                 return Err(Refusal::Unsupported(format!("expected {ACCEPTED}, got another format")));
             }
         };

@@ -1,7 +1,8 @@
-//! Decoders for OTLP, pprof, Pyroscope's push requests, folded stacks and speedscope, with limits on bytes, counts and
-//! indices. Input is untrusted: every function here returns within one second and 256 MB for any input with the default limits.
+//! Decoders for OTLP, pprof, Pyroscope's push requests, folded stacks, speedscope and DevTools, with limits on bytes,
+//! counts and indices. Input is untrusted: every function here returns within one second and 256 MB for any input with the default limits.
 
 mod decompress;
+mod devtools;
 pub mod folded;
 mod json_bound;
 pub mod otlp;
@@ -25,8 +26,12 @@ pub enum Format {
     Pprof,
     /// Lines of `root;…;leaf weight`: plain or gzip.
     Folded,
-    /// Sampled profiles of speedscope: plain or gzip.
+    /// Sampled and evented profiles of speedscope: plain or gzip.
     Speedscope,
+    /// `.cpuprofile` of DevTools: plain or gzip.
+    DevToolsCpu,
+    /// `.heapprofile` of DevTools: plain or gzip.
+    DevToolsHeap,
 }
 
 /// Detects the format by content: pprof has fields that OTLP's outermost message lacks, such as the string table.
@@ -43,6 +48,7 @@ pub fn check_size(bytes: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError
         Format::Pprof => pprof::check_size(&body, limits),
         Format::Folded => Ok(()),
         Format::Speedscope => speedscope::check_size(&body, limits),
+        Format::DevToolsCpu | Format::DevToolsHeap => devtools::check_size(&body, limits),
     }
 }
 
@@ -56,6 +62,8 @@ pub fn any(bytes: &[u8], limits: &DecodeLimits) -> Result<(Format, ProfilesData)
         Format::Pprof => pprof::decode_decompressed(body, limits),
         Format::Folded => folded::decode_decompressed(body, limits),
         Format::Speedscope => speedscope::decode_decompressed(&body, limits),
+        Format::DevToolsCpu => devtools::decode_cpu(&body, limits),
+        Format::DevToolsHeap => devtools::decode_heap(&body, limits),
     };
     match (data, unknown) {
         // JSON of another format has none of the fields and decodes to nothing.
@@ -71,6 +79,11 @@ fn format_of(body: &[u8]) -> Format {
     }
     if speedscope::is_speedscope(body) {
         return Format::Speedscope;
+    }
+    match devtools::is_heap_profile(body) {
+        Some(true) => return Format::DevToolsHeap,
+        Some(false) => return Format::DevToolsCpu,
+        None => {}
     }
     match scan::outer_fields(body) {
         Some(fields) if fields.iter().any(|field| (3..=15).contains(field)) => Format::Pprof,

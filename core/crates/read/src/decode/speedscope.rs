@@ -1,5 +1,5 @@
-//! Decoder of speedscope files (<https://www.speedscope.app/file-format-schema.json>) with sampled profiles, which spanprof, py-spy
-//! and others write. Of a file that spanprof wrote, the name of a profile is its type. Others name threads there: the type
+//! Decoder of speedscope files (<https://www.speedscope.app/file-format-schema.json>) with sampled and evented
+//! profiles, which spanprof, py-spy and others write. Of a file that spanprof wrote, the name of a profile is its type. Others name threads there: the type
 //! follows from the unit.
 
 use hashbrown::HashMap;
@@ -46,6 +46,26 @@ struct SpeedscopeProfile {
     samples: Vec<Vec<usize>>,
     #[serde(default)]
     weights: Vec<f64>,
+    /// Of an evented profile, in the order of time.
+    #[serde(default)]
+    events: Vec<FrameEvent>,
+}
+
+/// A frame that begins or ends.
+#[derive(Deserialize)]
+struct FrameEvent {
+    #[serde(rename = "type")]
+    kind: EventKind,
+    frame: usize,
+    at: f64,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+enum EventKind {
+    #[serde(rename = "O")]
+    Open,
+    #[serde(rename = "C")]
+    Close,
 }
 
 fn decode_error(at: String, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
@@ -78,10 +98,12 @@ pub(super) fn decode_decompressed(body: &[u8], limits: &DecodeLimits) -> Result<
     let is_own = file.exporter == "spanprof";
     // Threads of one type are one profile.
     let mut profiles: Vec<Profile> = Vec::new();
-    for (nth, profile) in file.profiles.iter().enumerate() {
+    for (nth, mut profile) in file.profiles.into_iter().enumerate() {
         let at = format!("profiles[{nth}]");
-        if profile.kind != "sampled" {
-            return Err(decode_error(at, "a sampled profile", format!("the type {:?}", profile.kind)));
+        match profile.kind.as_str() {
+            "sampled" => {}
+            "evented" => (profile.samples, profile.weights) = stacks_of_events(&profile.events, &at, limits)?,
+            other => return Err(decode_error(at, "a sampled or evented profile", format!("the type {other:?}"))),
         }
         if profile.samples.len() != profile.weights.len() {
             let expected = format!("{} weights", profile.samples.len());
@@ -96,7 +118,7 @@ pub(super) fn decode_decompressed(body: &[u8], limits: &DecodeLimits) -> Result<
             _ => ("samples", "count", 1.0),
         };
         let type_name = if is_own && !profile.name.is_empty() { &profile.name } else { usual_type };
-        let samples = samples(profile, factor, &locations, &mut dictionary, limits)
+        let samples = samples(&profile, factor, &locations, &mut dictionary, limits)
             .map_err(|error| DecodeError { at: format!("{at}.{}", error.at), ..error })?;
         let sample_type = ValueType::new(type_name, unit);
         match profiles.iter_mut().find(|known| known.sample_type == sample_type) {
@@ -114,6 +136,46 @@ fn location(dictionary: &mut Dictionary, frame: &SpeedscopeFrame) -> LocationId 
     let function = dictionary.function(Function { name, filename, ..Function::default() });
     let line = Line { function, line: frame.line.unwrap_or_default(), ..Line::default() };
     dictionary.location(Location { lines: &[line], ..Location::default() })
+}
+
+/// The stacks between events, root first, with their durations.
+fn stacks_of_events(
+    events: &[FrameEvent],
+    at: &str,
+    limits: &DecodeLimits,
+) -> Result<(Vec<Vec<usize>>, Vec<f64>), DecodeError> {
+    let (mut stacks, mut weights) = (Vec::new(), Vec::new());
+    let mut open: Vec<usize> = Vec::new();
+    let mut frames = 0;
+    let mut last = events.first().map_or(0.0, |event| event.at);
+    for (nth, event) in events.iter().enumerate() {
+        let wrong = |expected: String, got: String| decode_error(format!("{at}.events[{nth}]"), expected, got);
+        if event.at < last {
+            return Err(wrong(format!("a time of at least {last}"), event.at.to_string()));
+        }
+        if event.at > last && !open.is_empty() {
+            frames += open.len();
+            if frames * std::mem::size_of::<usize>() > limits.memory_bytes / 2 {
+                let expected = format!("stacks of at most {} bytes", limits.memory_bytes / 2);
+                return Err(wrong(expected, "more".to_owned()));
+            }
+            stacks.push(open.clone());
+            weights.push(event.at - last);
+        }
+        last = event.at;
+        match event.kind {
+            EventKind::Open => open.push(event.frame),
+            EventKind::Close => match open.pop() {
+                Some(frame) if frame == event.frame => {}
+                Some(frame) => return Err(wrong(format!("the end of frame {frame}"), event.frame.to_string())),
+                None => return Err(wrong("an open frame".to_owned(), event.frame.to_string())),
+            },
+        }
+        if open.len() > limits.stack_depth {
+            return Err(wrong(format!("at most {} open frames", limits.stack_depth), open.len().to_string()));
+        }
+    }
+    Ok((stacks, weights))
 }
 
 /// The samples of one profile, those of equal stacks added up.
@@ -171,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn an_evented_profile_is_the_time_between_its_events() {
+        let text = r#"{"$schema":"https://www.speedscope.app/file-format-schema.json",
+            "shared":{"frames":[{"name":"main"},{"name":"work"}]},"profiles":[
+            {"type":"evented","name":"t","unit":"microseconds","startValue":0,"endValue":9,"events":[
+            {"type":"O","frame":0,"at":1},{"type":"O","frame":1,"at":2},{"type":"C","frame":1,"at":5},
+            {"type":"C","frame":0,"at":6},{"type":"O","frame":0,"at":8},{"type":"C","frame":0,"at":9}]}]}"#;
+        let (_, data) = any(text.as_bytes(), &DecodeLimits::default()).unwrap();
+        assert_eq!(folded::encode(&tree(&data, "time")), "main 3000\nmain;work 3000\n");
+    }
+
+    #[test]
     fn malformed_files_are_rejected_with_their_path() {
         let error = |profile: &str| {
             let text = format!(
@@ -179,7 +252,19 @@ mod tests {
             any(text.as_bytes(), &DecodeLimits { stack_depth: 2, ..DecodeLimits::default() }).unwrap_err().to_string()
         };
         for (profile, words) in [
-            (r#"{"type":"evented","events":[]}"#, "expected a sampled profile, got the type \"evented\""),
+            (r#"{"type":"timed"}"#, "expected a sampled or evented profile, got the type \"timed\""),
+            (
+                r#"{"type":"evented","events":[{"type":"C","frame":0,"at":1}]}"#,
+                "events[0]: expected an open frame, got 0",
+            ),
+            (
+                r#"{"type":"evented","events":[{"type":"O","frame":0,"at":1},{"type":"C","frame":1,"at":2}]}"#,
+                "profiles[0].events[1]: expected the end of frame 0, got 1",
+            ),
+            (
+                r#"{"type":"evented","events":[{"type":"O","frame":0,"at":1},{"type":"C","frame":0,"at":0}]}"#,
+                "expected a time of at least 1, got 0",
+            ),
             (r#"{"type":"sampled","samples":[[0]],"weights":[]}"#, "profiles[0]: expected 1 weights, got 0"),
             (
                 r#"{"type":"sampled","samples":[[0],[1]],"weights":[1,1]}"#,

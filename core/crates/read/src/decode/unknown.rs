@@ -12,8 +12,6 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\x28\xb5\x2f\xfd", "zstd data; decompress it first"),
     (b"BZh", "bzip2 data; decompress it first"),
     (b"\xfd7zXZ\0", "xz data; decompress it first"),
-    (b"{\"nodes\"", "a .cpuprofile file"),
-    (b"{\"head\"", "a .heapprofile file"),
     (b"<", "an HTML or XML page"),
 ];
 
@@ -23,7 +21,7 @@ const PREFIX_BYTES: usize = 4096;
 /// The error for a recognized unsupported format, or for bytes that cannot begin a protobuf message.
 pub(super) fn unsupported_format(body: &[u8]) -> Option<DecodeError> {
     let got = name_of(body)?;
-    let expected = "OTLP profiles (protobuf or JSON), pprof, folded stacks or speedscope, plain or gzip".to_owned();
+    let expected = "OTLP profiles (protobuf or JSON), pprof, folded stacks, speedscope, .cpuprofile or .heapprofile, plain or gzip".to_owned();
     Some(DecodeError { what: "profile", at: String::new(), expected, got })
 }
 
@@ -82,12 +80,13 @@ mod tests {
             (b"<!doctype html><html>", "got an HTML or XML page"),
             (b"\x7fELF\x02\x01\x01\0\0\0\0", "got an ELF program or library"),
             (b"FLR\0\0\x02\0\x01", "got a recording of JDK Flight Recorder"),
-            (br#"{"nodes":[{"id":1}]}"#, "got a .cpuprofile file"),
             (b"\x07\x00\xff\xfe\x13", "begins with the bytes 07 00 ff fe 13"),
         ] {
             let error = error_of(bytes);
             assert!(
-                error.contains("expected OTLP profiles (protobuf or JSON), pprof, folded stacks or speedscope"),
+                error.contains(
+                    "expected OTLP profiles (protobuf or JSON), pprof, folded stacks, speedscope, .cpuprofile"
+                ),
                 "{error}"
             );
             assert!(error.contains(name), "{error}");
