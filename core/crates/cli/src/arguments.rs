@@ -26,6 +26,7 @@ use crate::verbs::tail::TailArguments;
 use crate::verbs::top::TopArguments;
 use crate::verbs::tree::TreeArguments;
 use crate::verbs::upload::UploadArguments;
+use crate::verbs::view::ViewArguments;
 
 const OVERVIEW: &str = "{name} {version}: {about}\n\nUsage: {usage}\n\nVerbs:\n{subcommands}{after-help}";
 const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{options}{after-help}";
@@ -55,6 +56,8 @@ struct CommandLine {
 pub(crate) enum CliVerb {
     /// Receive OTLP profiles on this machine, keep them in a directory, show them in a browser
     Serve(ServeArguments),
+    /// Show files on the page of `serve`, in a browser
+    View(ViewArguments),
     /// Pull pprof profiles from endpoints at intervals, forward them to receivers and directories
     Scrape(ScrapeArguments),
     /// Print the functions that cost most

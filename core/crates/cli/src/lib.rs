@@ -51,6 +51,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
     };
     match *verb {
         CliVerb::Serve(given) => verbs::serve::run(given),
+        CliVerb::View(given) => verbs::view::run(&given),
         CliVerb::Scrape(given) => verbs::scrape::run(&given),
         CliVerb::Top(given) => verbs::top::run(&given),
         CliVerb::Tree(given) => verbs::tree::run(&given),

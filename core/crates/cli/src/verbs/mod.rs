@@ -23,6 +23,7 @@ pub(crate) mod tail;
 pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod upload;
+pub(crate) mod view;
 
 use std::path::Path;
 

@@ -153,7 +153,7 @@ fn default_directory() -> Result<PathBuf, Failure> {
 }
 
 /// URL of the page; for a wildcard address, that of the loopback.
-fn url(addresses: Addresses) -> String {
+pub(super) fn url(addresses: Addresses) -> String {
     let mut http = addresses.http;
     if http.ip().is_unspecified() {
         http.set_ip(if http.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() });

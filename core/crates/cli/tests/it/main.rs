@@ -22,3 +22,4 @@ mod scrape;
 mod spans;
 mod storage;
 mod terminal;
+mod view;
