@@ -53,6 +53,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Serve(given) => verbs::serve::run(given),
         CliVerb::View(given) => verbs::view::run(&given),
         CliVerb::Scrape(given) => verbs::scrape::run(&given),
+        CliVerb::Top(given) if given.live => verbs::top_live::run(&given),
         CliVerb::Top(given) => verbs::top::run(&given),
         CliVerb::Tree(given) => verbs::tree::run(&given),
         CliVerb::Peek(given) => verbs::peek::run(&given),

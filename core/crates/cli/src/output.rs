@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
@@ -33,8 +34,19 @@ pub(crate) fn try_print(text: &str) -> bool {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
+/// Set while a verb draws on the whole terminal.
+static ARE_NOTES_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Whether no notes and no progress are written from now on.
+pub(crate) fn silence_notes(are_silent: bool) {
+    ARE_NOTES_SILENT.store(are_silent, Ordering::Relaxed);
+}
+
 /// Writes a line to stderr.
 pub(crate) fn note(line: &str) {
+    if ARE_NOTES_SILENT.load(Ordering::Relaxed) {
+        return;
+    }
     let _ = writeln!(io::stderr().lock(), "spanprof: {line}");
 }
 
@@ -63,7 +75,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// `total` is the number of steps, where it is known.
     pub(crate) fn new(total: Option<usize>) -> Self {
-        let is_terminal = io::stderr().is_terminal();
+        let is_terminal = io::stderr().is_terminal() && !ARE_NOTES_SILENT.load(Ordering::Relaxed);
         Progress { total, done: 0, shown_at: Instant::now(), is_shown: false, is_terminal }
     }
 

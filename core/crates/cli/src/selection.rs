@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::moment;
 
 /// Flags of the filter, except for the end of the time range: `convert --to` also accepts a format.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FilterArguments {
     /// only this service (service.name); "" for profiles without a name, * for all
     #[arg(long, value_name = "NAME")]
@@ -31,7 +31,7 @@ pub(crate) struct FilterArguments {
 }
 
 /// The end of the time range.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct EndArguments {
     /// only up to this time; same forms as --from
     #[arg(long, value_name = "TIME")]

@@ -21,6 +21,7 @@ pub(crate) mod spans;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod top;
+pub(crate) mod top_live;
 pub(crate) mod tree;
 pub(crate) mod upload;
 pub(crate) mod view;
@@ -51,7 +52,7 @@ stacks, speedscope, .cpuprofile and .heapprofile; all profiles of a directory; s
 `spanprof serve` by its address (a link copied from its page works). Several sources are merged.";
 
 /// Sources and filter of a reading verb.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReadArguments {
     #[arg(value_name = "FILE|DIR|URL", required = true, hide = true)]
     pub sources: Vec<String>,
@@ -66,7 +67,7 @@ pub(crate) struct ReadArguments {
 }
 
 /// Frames below built-in functions of V8.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct BuiltinArguments {
     /// with the native frames of V8 below JSON.parse and other built-in functions
     #[arg(long)]

@@ -3,7 +3,7 @@
 use spanprof_read::query::Granularity;
 
 /// Flags of a table.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TableArguments {
     /// rows to print, 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value = "30", value_parser = row_limit)]

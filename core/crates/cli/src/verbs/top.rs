@@ -17,7 +17,7 @@ use crate::selection::EndArguments;
 /// More sources than this are not repeated in a hint.
 const SOURCES_IN_HINT: usize = 3;
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "spanprof top FILE|DIR|URL… [FLAGS]",
     before_help = SOURCE_ABOUT,
@@ -25,6 +25,7 @@ const SOURCES_IN_HINT: usize = 3;
 Examples:
   spanprof top cpu.pb.gz
   spanprof top worker-1.pb.gz worker-2.pb.gz
+  spanprof top http://127.0.0.1:4318 --service checkout --live
   spanprof top ./profiles --service checkout --from -15m --label endpoint=/cart
   spanprof top ./profiles --type inuse_space --label age=old
   spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json"
@@ -35,6 +36,9 @@ pub(crate) struct TopArguments {
     pub sort: TopColumn,
     #[command(flatten)]
     pub table: TableArguments,
+    /// draw the table again every 2 s until q is pressed; of the last minute without --from
+    #[arg(long)]
+    pub live: bool,
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
@@ -86,7 +90,7 @@ pub(crate) fn answer(given: &TopArguments) -> Result<Value, Failure> {
     Ok(Value::Object(members(&table(given)?, given.table.limit)))
 }
 
-fn table(given: &TopArguments) -> Result<TopTable, Failure> {
+pub(super) fn table(given: &TopArguments) -> Result<TopTable, Failure> {
     let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
     given.builtins.apply(&mut data);
     let mut table = query::top(&data, &one_type(&data, &filter), given.table.by.into());
