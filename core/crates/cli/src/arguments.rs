@@ -1,10 +1,13 @@
 //! The command line: parsed by clap into one structure per verb, with errors as [`Failure`]s. The flags of a verb are in its
 //! file; here are the list of verbs and the layout of the help.
 
+use std::path::PathBuf;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::fetch;
 use crate::terminal::{self, ColorWhen};
 use crate::verbs::check::CheckArguments;
 use crate::verbs::completions::{CompletionsArguments, ManArguments};
@@ -48,6 +51,9 @@ struct CommandLine {
     /// color own code and libraries on a terminal: auto, always, never
     #[arg(long, global = true, value_name = "WHEN", value_enum, hide_possible_values = true, default_value_t = ColorWhen::Auto)]
     color: ColorWhen,
+    /// certificates of authorities (PEM) for https:// sources, instead of the public ones
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_cert: Option<PathBuf>,
     #[command(subcommand)]
     verb: CliVerb,
 }
@@ -116,7 +122,10 @@ pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
     let matches = command().try_get_matches_from(words);
     match matches.and_then(|mut matches| CommandLine::from_arg_matches_mut(&mut matches)) {
         Ok(CommandLine { verb: CliVerb::Version, .. }) => Ok(ParsedCommand::Text(command().render_version())),
-        Ok(CommandLine { verb, color }) => {
+        Ok(CommandLine { verb, color, ca_cert }) => {
+            if let Some(file) = ca_cert {
+                fetch::set_ca_certificates(file);
+            }
             terminal::set_color(color);
             Ok(ParsedCommand::Verb(Box::new(verb)))
         }

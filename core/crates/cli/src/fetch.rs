@@ -1,5 +1,7 @@
-//! GET requests to a running `serve`, for the verbs that accept a URL. HTTP/1.1 without TLS and redirects.
+//! GET requests to a running `serve`, for the verbs that accept a URL. HTTP/1.1 and TLS, without redirects.
 
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,6 +9,8 @@ use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::header::{ACCEPT, HOST, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use spanprof_export::{TlsClient, TlsFiles};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::answers::LEFT_OUT_HEADER;
@@ -20,9 +24,17 @@ const RESPONSE_DEADLINE: Duration = Duration::from_secs(120);
 /// which may have a stack of its own.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 1 << 30;
 
+static CA_CERTIFICATES: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the flag `--ca-cert`, which is one for all verbs.
+pub(crate) fn set_ca_certificates(file: PathBuf) {
+    let _ = CA_CERTIFICATES.set(file);
+}
+
 /// Address of a running server, and the query of a link to its page.
 #[derive(Debug)]
 pub(crate) struct ServerUrl {
+    is_secure: bool,
     authority: String,
     host: String,
     port: u16,
@@ -34,21 +46,25 @@ impl ServerUrl {
     pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
         let wrong = |reason: &str| {
             Failure::usage(format!("`{url}` is not the address of a running `spanprof serve`: {reason}"))
-                .hint("expected http://HOST:PORT, for example http://127.0.0.1:4318")
+                .hint("expected http://HOST:PORT or https://HOST:PORT, for example http://127.0.0.1:4318")
         };
         let uri: Uri = url.split('#').next().unwrap_or("").parse().map_err(|_| wrong("not a URL"))?;
-        if uri.scheme_str() != Some("http") {
-            return Err(wrong("only http:// is supported"));
-        }
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong("only http:// and https:// are supported")),
+        };
         let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
         if authority.as_str().contains('@') {
             return Err(wrong("a user name is not supported"));
         }
         let port = match authority.as_str()[authority.host().len()..].strip_prefix(':') {
+            None if is_secure => 443,
             None => 80,
             Some(port) => port.parse().map_err(|_| wrong("the port is not a number from 0 to 65535"))?,
         };
         Ok(ServerUrl {
+            is_secure,
             authority: authority.as_str().to_owned(),
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port,
@@ -79,8 +95,12 @@ impl ServerUrl {
     }
 
     fn failed(&self, reason: String) -> Failure {
-        Failure::new(format!("cannot query http://{}: {reason}", self.authority))
-            .hint("is `spanprof serve` running there? its first line of output shows the address")
+        let scheme = if self.is_secure { "https" } else { "http" };
+        let failure = Failure::new(format!("cannot query {scheme}://{}: {reason}", self.authority));
+        if self.is_secure && reason.starts_with("TLS failed") {
+            return failure.hint("for a certificate of your own authority, name it with --ca-cert FILE (PEM)");
+        }
+        failure.hint("is `spanprof serve` running there? its first line of output shows the address")
     }
 
     fn response(&self, path_and_query: &str) -> Result<(StatusCode, Bytes), Failure> {
@@ -113,6 +133,28 @@ impl ServerUrl {
             .await
             .map_err(|_| failed("no connection within 5 s".to_owned()))?
             .map_err(|error| failed(error.to_string()))?;
+        if !self.is_secure {
+            return self.exchange_over(stream, path_and_query).await;
+        }
+        let files = TlsFiles { certificate: CA_CERTIFICATES.get().cloned(), ..TlsFiles::default() };
+        let mut tls = TlsClient::start(files).map_err(|error| match CA_CERTIFICATES.get() {
+            Some(file) => Failure::new(format!("--ca-cert {}: {}", file.display(), error.message))
+                .hint("expected a PEM file that this process can read"),
+            None => Failure::new(error.message).hint(error.hint),
+        })?;
+        let stream = tokio::time::timeout(CONNECT_DEADLINE, tls.connect(&self.host, stream))
+            .await
+            .map_err(|_| failed("no TLS handshake within 5 s".to_owned()))?
+            .map_err(failed)?;
+        self.exchange_over(stream, path_and_query).await
+    }
+
+    async fn exchange_over(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        path_and_query: &str,
+    ) -> Result<(StatusCode, Bytes, u64), Failure> {
+        let failed = |reason: String| self.failed(reason);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(error.to_string()))?;
@@ -149,11 +191,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_http_addresses_are_accepted() {
+    fn only_addresses_of_http_are_accepted() {
         let server = ServerUrl::parse("http://127.0.0.1:4318/?service=cart#top").unwrap();
         assert_eq!((server.host.as_str(), server.port, server.query.as_str()), ("127.0.0.1", 4318, "service=cart"));
         assert_eq!(ServerUrl::parse("http://[::1]:80").unwrap().host, "::1");
-        for url in ["https://h", "http://", "http://user:pass@h", "ftp://h", "http://h:99999", "http:// ", ""] {
+        assert_eq!(ServerUrl::parse("https://h").unwrap().port, 443);
+        for url in ["http://", "http://user:pass@h", "ftp://h", "http://h:99999", "http:// ", ""] {
             assert!(ServerUrl::parse(url).is_err(), "{url}");
         }
     }

@@ -170,7 +170,7 @@ fn a_wrong_command_line_exits_with_two_and_a_hint() {
         (&["top", "f", "--to", "otlp"], "RFC 3339"),
         (&["serve", "--http", "70000"], "a port from 0 to 65535"),
         (&["serve", "--listen", "localhots"], "an IP address"),
-        (&["top", "https://h"], "http://HOST:PORT"),
+        (&["top", "ftp://h"], "https://HOST:PORT"),
         (&[], "Verbs:"),
     ] {
         let done = spanprof(arguments);

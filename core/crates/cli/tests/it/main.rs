@@ -22,4 +22,5 @@ mod scrape;
 mod spans;
 mod storage;
 mod terminal;
+mod tls;
 mod view;
