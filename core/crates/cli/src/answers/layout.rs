@@ -2,11 +2,12 @@
 //! functions are bold, libraries dim. In files and pipes nothing is cut.
 
 use anstyle::Style;
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_read::query::FunctionLine;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::function::{function_text, printable};
-use super::short_path::{common_directory, is_own, last_components, shortened, ELLIPSIS};
+use super::short_path::{common_directory, last_components, shortened, ELLIPSIS};
 use crate::terminal;
 
 const OWN: Style = Style::new().bold();
@@ -108,7 +109,7 @@ impl FittingTable {
         let are_below = of_numbers > 0 && self.rows.iter().any(|row| of_numbers + row.cell.least_width() > columns);
         let available = columns.saturating_sub(if are_below { CELL_INDENT } else { of_numbers });
         let own_files = self.rows.iter().filter_map(|row| match &row.cell {
-            Cell::Function { at, .. } if is_own(&at.function, &at.file, at.frame_type) => Some(at.file.as_str()),
+            Cell::Function { at, .. } if at.origin() == CodeOrigin::Own => Some(at.file.as_str()),
             _ => None,
         });
         let directory = common_directory(own_files);
@@ -217,8 +218,7 @@ impl Cell {
 
 /// Own code is bold, libraries and the runtime are dim; names of unknown origin are plain.
 fn style_of(at: &FunctionLine) -> Style {
-    use spanprof_profile::code_origin::CodeOrigin;
-    match CodeOrigin::of(&at.function, &at.file, at.frame_type) {
+    match at.origin() {
         CodeOrigin::Own => OWN,
         CodeOrigin::Unknown => Style::new(),
         _ => LIBRARY,

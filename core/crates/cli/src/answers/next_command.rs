@@ -1,9 +1,9 @@
 //! Commands that answers propose: words of a shell, and patterns that select one function.
 
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_read::query::{TopRow, TopTable};
 
 use super::function::printable;
-use super::short_path::is_own;
 
 /// Longest name in a pattern; of longer ones the ends are compared.
 const MAX_PATTERN: usize = 48;
@@ -35,7 +35,7 @@ pub(crate) fn quoted(word: &str) -> String {
 /// The commands that follow a top table: callers and source lines of its most expensive own function, or of the most expensive
 /// function. `selection` has the sources and the filter, as words of a shell. `None` for an empty table.
 pub(crate) fn after_top(table: &TopTable, selection: &str) -> Option<String> {
-    let is_own = |row: &&TopRow| is_own(&row.at.function, &row.at.file, row.at.frame_type);
+    let is_own = |row: &&TopRow| row.at.origin() == CodeOrigin::Own;
     let row = table.rows.iter().find(is_own).or_else(|| table.rows.first())?;
     let pattern = quoted(&function_pattern(&row.at.function));
     Some(match row.at.file.is_empty() {
@@ -53,8 +53,15 @@ mod tests {
     #[test]
     fn the_most_expensive_own_function_follows_a_top_table() {
         let row = |function: &str, file: &str, frame_type| TopRow {
-            at: FunctionLine { function: function.to_owned(), file: file.to_owned(), line: 3, frame_type },
+            at: FunctionLine {
+                function: function.to_owned(),
+                file: file.to_owned(),
+                line: 3,
+                frame_type,
+                ..FunctionLine::default()
+            },
             weight: Weight { flat: 1, cum: 1 },
+            own: 0,
         };
         let table = |rows| TopTable { rows, ..TopTable::default() };
         let selection = "'a profile.pb' --service cart";

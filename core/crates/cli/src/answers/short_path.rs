@@ -1,8 +1,6 @@
 //! Short forms of source files for a terminal: relative to the directory of the program's own files, or to the root of a
 //! library.
 
-use spanprof_profile::code_origin::CodeOrigin;
-use spanprof_profile::FrameType;
 use unicode_width::UnicodeWidthStr;
 
 /// The beginning of a shortened path, or the middle of a shortened name.
@@ -12,11 +10,6 @@ const LIBRARY_ROOTS: [&str; 5] =
     ["/site-packages/", "/dist-packages/", "/node_modules/", "/pkg/mod/", "/registry/src/"];
 /// Directories of standard libraries, whose last component stays.
 const STANDARD_LIBRARIES: [&str; 3] = ["/lib/python3", "/lib64/python3", "/rustc/"];
-
-/// Whether the program has this function, and not a library.
-pub(super) fn is_own(function: &str, file: &str, frame_type: FrameType) -> bool {
-    CodeOrigin::of(function, file, frame_type) == CodeOrigin::Own
-}
 
 /// The deepest directory of all paths, with a slash at its end; "" if there is none below the root.
 pub(super) fn common_directory<'a>(paths: impl Iterator<Item = &'a str>) -> String {

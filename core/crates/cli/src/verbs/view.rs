@@ -59,7 +59,7 @@ pub(crate) fn run(given: &ViewArguments) -> Result<i32, Failure> {
         grpc: free,
         http: free,
         directory: copies.directory.clone(),
-        retention: Retention { max_bytes: u64::MAX, max_age: Duration::MAX },
+        retention: Retention { max_bytes: u64::MAX, max_age: Duration::MAX, keep_windows: Duration::MAX },
         max_request_bytes: limits.decompressed_bytes,
         limits,
         allowed_hosts: Vec::new(),
