@@ -22,6 +22,9 @@ export const FORMER_CALLER = 'com.acme.shop.cart.Handler.handle';
 /** One of the functions with the least self time. */
 export const RARE = leaf(FUNCTIONS - 3).name;
 
+/** Commit of `api`. */
+export const COMMIT = '1f2e3d4c';
+
 /** Requests of `api` in each window. */
 const REQUESTS = [
   { route: '/cart', method: 'GET', functions: ['render_cart', 'price'], samples: [40, 25] },
@@ -39,6 +42,7 @@ const SERVICES = {
   api: {
     name: 'api',
     pid: 4712,
+    commit: COMMIT,
     frames: { frameType: 'cpython', fileOf: () => '/srv/api/app.py' },
     samples: apiSamples,
   },
@@ -101,7 +105,7 @@ function apiSamples(window) {
 }
 
 function namelessSamples(window) {
-  return [{ type: 'cpu', functions: ['main', 'work'], weight: (30 + window) * SAMPLE_NS }];
+  return [{ type: 'cpu', functions: ['main', 'walk', 'walk', 'walk', 'work'], weight: (30 + window) * SAMPLE_NS }];
 }
 
 export class Fixture {

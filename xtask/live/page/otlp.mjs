@@ -73,7 +73,7 @@ function valueTypes(dictionary, type) {
  * The request of one service and window. A sample has `type`, `functions` (root first), `weight` (nanoseconds or bytes),
  * `labels` and `link` ({ traceId, spanId }).
  */
-export function exportRequest({ name, pid, frames }, { fromMs, toMs }, samples) {
+export function exportRequest({ name, pid, frames, commit }, { fromMs, toMs }, samples) {
   const dictionary = new Dictionary();
   const profiles = [...new Set(samples.map((sample) => sample.type))].map((type) => ({
     ...valueTypes(dictionary, type),
@@ -88,6 +88,7 @@ export function exportRequest({ name, pid, frames }, { fromMs, toMs }, samples) 
   }));
   const attributes = [{ key: 'process.pid', value: { intValue: String(pid) } }];
   if (name) attributes.push({ key: 'service.name', value: { stringValue: name } });
+  if (commit) attributes.push({ key: 'vcs.ref.head.revision', value: { stringValue: commit } });
   const scope = { name: 'page-tests', version: '1' };
   return {
     resourceProfiles: [{ resource: { attributes }, scopeProfiles: [{ scope, profiles }] }],

@@ -1,7 +1,7 @@
 // A `spanprof serve` on free ports with an empty directory.
 
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { tmpdir } from 'node:os';
@@ -13,6 +13,10 @@ const PROGRAM = process.env.SPANPROF || fileURLToPath(new URL('../../../target/d
 
 /** Address of a trace in a tracing system. */
 export const TRACE_URL = 'http://localhost:16686/trace/{trace_id}';
+/** Address of a source line in a repository. */
+export const SOURCE_URL = 'https://git.example/shop/blob/{commit}/{path}#L{line}';
+/** The lines of `api/app.py` below the directory of the sources. */
+export const SOURCE = Array.from({ length: 30 }, (_, at) => `    statement_${at + 1}(cart) # line ${at + 1}`);
 
 export class Server {
   #child;
@@ -27,7 +31,11 @@ export class Server {
 
   static async start() {
     const directory = mkdtempSync(path.join(tmpdir(), 'spanprof-page-'));
-    const words = ['serve', '--grpc', '0', '--http', '0', '--json', '--dir', directory, '--trace-url', TRACE_URL];
+    const [profiles, sources] = [path.join(directory, 'profiles'), path.join(directory, 'sources')];
+    mkdirSync(path.join(sources, 'api'), { recursive: true });
+    writeFileSync(path.join(sources, 'api', 'app.py'), SOURCE.join('\n'));
+    const words = ['serve', '--grpc', '0', '--http', '0', '--json', '--dir', profiles, '--trace-url', TRACE_URL,
+      '--source-path', sources, '--source-url', SOURCE_URL];
     const child = spawn(PROGRAM, words, { stdio: ['ignore', 'pipe', 'pipe'] });
     const server = new Server(child, directory);
     let log = '';

@@ -39,3 +39,13 @@ pageTest('a click on the timeline selects nothing', async ({ open }) => {
   await page.click('#timeline svg');
   await assertTotal(page, fixture.weight(CPU, ({ window }) => window >= 2 && window <= 9));
 });
+
+pageTest('the timeline has a scale: cores of CPU time, threads of wall time, bytes in use', async ({ open }) => {
+  const ticks = async (query) => (await open(`?view=both&${query}&${fixture.range(2, 9)}`, { width: 400, height: 800 })).texts('#timeline .scale span');
+  const cores = Math.max(...Array.from({ length: 8 }, (_, nth) => fixture.weight({ ...CPU, window: nth + 2 }))) / 10e9;
+  const [half, whole] = await ticks('service=api&type=cpu');
+  assert.ok(whole.endsWith(' cores') && Math.abs(parseFloat(whole) - cores) <= 0.06 * cores, `${cores}: ${whole}`);
+  assert.ok(Math.abs(parseFloat(half) - cores / 2) <= 0.06 * cores, half);
+  assert.match((await ticks('service=api&type=wall'))[1], / threads$/);
+  assert.match((await ticks('service=shop&type=inuse_space'))[1], /^\d+(\.\d+)? [MG]iB$/);
+});

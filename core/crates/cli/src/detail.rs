@@ -21,6 +21,17 @@ impl Detail {
 
     /// As [`Detail::reduce`], of profiles of any dictionary.
     pub(crate) fn reduce_profiles(self, resources: &mut Vec<ResourceProfiles>) {
+        self.reduce_keeping_labels(resources);
+        if self == Detail::Stacks {
+            let profiles = resources.iter_mut().flat_map(|resource| &mut resource.profiles);
+            profiles
+                .flat_map(|profile| &mut profile.samples)
+                .for_each(|sample| sample.attributes = AttributeSetId::EMPTY);
+        }
+    }
+
+    /// As [`Detail::reduce_profiles`], except for the labels of samples.
+    pub(crate) fn reduce_keeping_labels(self, resources: &mut Vec<ResourceProfiles>) {
         if self == Detail::Everything {
             return;
         }
@@ -50,7 +61,6 @@ impl Detail {
                 let total = sample.total();
                 sample.values = vec![total];
                 sample.timestamps_unix_nano = Vec::new();
-                sample.attributes = AttributeSetId::EMPTY;
                 sample.link = LinkId::EMPTY;
             }
         }

@@ -5,9 +5,12 @@ pub(crate) mod diff;
 pub(crate) mod diff_graph;
 pub(crate) mod explain;
 mod function;
+pub(crate) mod labels;
 mod layout;
+pub(crate) mod neighbors;
 pub(crate) mod next_command;
 mod short_path;
+pub(crate) mod sources;
 pub(crate) mod spans;
 pub(crate) mod top;
 

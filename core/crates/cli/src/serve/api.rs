@@ -1,7 +1,6 @@
 //! The JSON API under `/api/`, for the page and for the verbs that query a running server. All accept the same filters as
 //! query parameters: `service type label trace_id span_id from to`. Called by `route` after the Host check.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -11,20 +10,24 @@ use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CACHE_CONTROL, CON
 use hyper::{Request, StatusCode};
 use serde_json::{json, Value};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
-use spanprof_profile::{is_gauge_type, transform, ProfilesData};
-use spanprof_read::query::{self, Filter, Granularity, TopTable};
+use spanprof_profile::transform::{self, StackTree};
+use spanprof_profile::ProfilesData;
+use spanprof_read::query::{self, Filter, Granularity, LabelMatcher, MatchOperator, TopTable};
 
 use super::comparison;
-use super::derived::ShownFrames;
 use super::directory;
 use super::flame::{self, FlameRequest};
+use super::function::{self, FunctionRequest};
+use super::kept_labels::KeptLabels;
 use super::queries::QueryResult;
 use super::reply::{self, Reply};
 use super::requests;
+use super::stack_view::{self, StackView};
 use super::state::ServerState;
+use super::timeline::{self, ms};
 use super::top::{self, TopRequest};
 use super::window::StoredWindow;
-use crate::answers::LEFT_OUT_HEADER;
+use crate::answers::{self, LEFT_OUT_HEADER};
 use crate::detail::Detail;
 use crate::gzip::gzip;
 use crate::moment::unix_ns;
@@ -33,7 +36,6 @@ use crate::{query_string, selection};
 const JSON: &str = "application/json";
 /// Rows of a list when the request has no limit.
 const DEFAULT_ROWS: usize = 200;
-const TIMELINE_STEPS: u64 = 120;
 /// Smaller responses are not compressed.
 const MIN_GZIP_BYTES: usize = 2048;
 
@@ -102,12 +104,19 @@ fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (St
         "/api/top" => &top::PARAMETERS,
         "/api/traces" => &["limit"],
         "/api/flamegraph" => &flame::PARAMETERS,
+        "/api/function" => &function::PARAMETERS,
+        "/api/timeline" => &["group"],
+        "/api/labels" => &["limit", "weights"],
         "/api/profile" => &["format", "detail"],
         "/api/diff" => &comparison::PARAMETERS,
         "/api/requests" => &requests::TABLE_PARAMETERS,
         _ => &[],
     };
-    let accepted = || selection::PARAMETERS.iter().chain(own).copied();
+    let of_stacks: &[&str] = match path {
+        "/api/top" | "/api/flamegraph" | "/api/function" | "/api/diff" => &stack_view::SELECTION,
+        _ => &[],
+    };
+    let accepted = || selection::PARAMETERS.iter().chain(own).chain(of_stacks).copied();
     match parameters.iter().find(|(name, _)| !accepted().any(|accepted| accepted == name)) {
         None => Ok(()),
         Some((name, _)) => {
@@ -133,17 +142,25 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             text.parse().map_err(|_| (StatusCode::BAD_REQUEST, format!("`limit`: expected a number, got `{text}`")))
         }
     };
-    let has_native = parameter("native").is_some_and(|value| value == "1");
+    let view = StackView::parse(parameters).map_err(bad_request)?;
     let stacks = || state.store.query(&filter, Detail::Stacks);
     let json = match path {
         "/api/services" => services(&windows(state, &filter), &filter),
         "/api/types" => types(&windows(state, &filter), &filter),
+        "/api/labels" if parameter("weights") == Some("1") => {
+            let result = state.store.query_keeping(&filter, &KeptLabels::WithoutStacks);
+            let type_name = selection::type_to_show(&result.data, &filter);
+            let table = query::labels(&result.data, &type_name);
+            result.with_completeness(answers::labels::members(&table, &type_name, limit()?))
+        }
         "/api/labels" => labels(&windows(state, &filter), &filter),
         // Labels and links are not in the index.
-        "/api/timeline" if !filter.labels.is_empty() || filter.trace_id.is_some() || filter.span_id.is_some() => {
-            timeline(state.store.query_in_steps(&filter, step_ms(state, &filter)).summaries.iter(), &filter)
+        "/api/timeline" if view.group().is_some() || selects_samples(&filter) => {
+            let kept = view.group().map_or(KeptLabels::OfDetail, |key| KeptLabels::One(key.to_owned()));
+            let result = state.store.query_in_steps(&filter, step_ms(state, &filter), &kept);
+            timeline::json(result.summaries.iter(), &filter, view.group().is_some())
         }
-        "/api/timeline" => timeline(summaries(&windows(state, &filter), &filter), &filter),
+        "/api/timeline" => timeline::json(summaries(&windows(state, &filter), &filter), &filter, false),
         "/api/windows" => window_list(&windows(state, &filter)),
         "/api/stats" => stats(state),
         "/api/requests" => requests::table(state, &filter, owned_parameter, limit()?).map_err(bad_request)?,
@@ -154,33 +171,46 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             let result = stacks();
             let beside = request.beside_filter(&filter).map(|filter| {
                 let result = state.store.query(&filter, Detail::Stacks);
-                top_table(state, &result, &filter, has_native)
+                top_table(state, &result, &filter, &view)
             });
-            let table = top_table(state, &result, &filter, has_native);
+            let table = top_table(state, &result, &filter, &view);
             let mut members = request.members(&table, beside.as_deref());
-            members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
+            // The number of samples per stack is not kept.
+            let samples = (!view.has_filters()).then(|| result.spans.samples(&table.type_name));
+            members.insert("samples".to_owned(), samples.into());
             result.with_completeness(members)
         }
         "/api/traces" => traces(&stacks(), &filter, limit()?),
         "/api/flamegraph" => {
             let request = FlameRequest::parse(owned_parameter).map_err(bad_request)?;
             let result = stacks();
-            let frames = ShownFrames { has_native, ..ShownFrames::default() };
-            let whole = state.trees.get(&result, filter.type_name.as_deref(), &frames, || {
-                let data = shown(&result, has_native);
-                transform::tree(&data, &selection::type_to_show(&data, &filter))
-            });
-            let tree = match request.folding(&whole, frames) {
-                None => whole,
-                Some((frames, is_kept)) => {
-                    state.trees.get(&result, filter.type_name.as_deref(), &frames, || whole.folded(is_kept))
+            let whole = match view.group() {
+                None => stack_tree(state, &result, &filter, &view),
+                Some(key) => {
+                    let labeled = state.store.query_keeping(&filter, &KeptLabels::One(key.to_owned()));
+                    stack_tree(state, &labeled, &filter, &view)
                 }
             };
-            let bytes = request.response(&result, &tree).into_bytes();
+            let tree = match request.folding(&whole) {
+                None => whole,
+                Some((folding, is_kept)) => {
+                    let key = view.tree_key().to_owned() + &folding;
+                    state.trees.get(&result, filter.type_name.as_deref(), &key, || whole.folded(is_kept))
+                }
+            };
+            let bytes = request.response(&result, &tree, view.is_inverted()).into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
+        "/api/function" => {
+            let request = FunctionRequest::parse(owned_parameter).map_err(bad_request)?;
+            let result = stacks();
+            let tree = stack_tree(state, &result, &filter, &view.as_called());
+            let commit = commit(&windows(state, &filter), &filter);
+            let data = view.data(&result);
+            result.with_completeness(request.members(&tree, &data, &state.settings, commit.as_deref()))
+        }
         "/api/diff" => {
-            let text = comparison::json(state, &filter, owned_parameter, limit()?);
+            let text = comparison::json(state, &filter, &view, owned_parameter, limit()?);
             let bytes = text.map_err(bad_request)?.into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
         }
@@ -198,6 +228,11 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         }
     };
     Ok(ResponseContent { content_type: JSON, bytes: json.to_string().into_bytes(), windows_left_out: 0 })
+}
+
+/// Whether the filter selects samples within the windows of a service and type.
+fn selects_samples(filter: &Filter) -> bool {
+    !filter.labels.is_empty() || filter.trace_id.is_some() || filter.span_id.is_some()
 }
 
 fn windows(state: &ServerState, filter: &Filter) -> Vec<Arc<StoredWindow>> {
@@ -281,7 +316,7 @@ fn step_ms(state: &ServerState, filter: &Filter) -> u64 {
     let windows = windows(state, filter);
     let from = filter.from_unix_nano.or(windows.iter().map(|window| window.from_unix_nano).min()).unwrap_or(0);
     let to = filter.to_unix_nano.or(windows.iter().map(|window| window.to_unix_nano).max()).unwrap_or(from);
-    ms(to.saturating_sub(from) / TIMELINE_STEPS)
+    ms(to.saturating_sub(from) / timeline::STEPS)
 }
 
 fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
@@ -297,59 +332,27 @@ fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     json!({"labels": labels.collect::<Value>()})
 }
 
-/// Weight over time, in equal steps; a window's weight is spread evenly over its duration. Steps of a gauge have its mean.
-fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filter) -> Value {
-    let all: Vec<_> = all.filter(|summary| summary.samples > 0).collect();
-    let from = filter.from_unix_nano.or(all.iter().map(|summary| summary.from_unix_nano).min()).unwrap_or(0);
-    let to = filter.to_unix_nano.or(all.iter().map(|summary| summary.to_unix_nano).max()).unwrap_or(from);
-    // At least a second: windows are seconds long.
-    let step = to.saturating_sub(from).div_ceil(TIMELINE_STEPS).max(1_000_000_000);
-    let mut totals = vec![0i64; to.saturating_sub(from).div_ceil(step) as usize];
-    for summary in &all {
-        let duration = summary.to_unix_nano.saturating_sub(summary.from_unix_nano).max(1);
-        let weight_interval = if is_gauge_type(&summary.type_name) { step } else { duration };
-        // Both ends are clamped to the range, which bounds the number of steps.
-        let (start, end) = (summary.from_unix_nano.max(from), summary.from_unix_nano.saturating_add(duration).min(to));
-        let mut distributed = 0;
-        let mut at = start;
-        while at < end {
-            let nth = (at - from) / step;
-            let next = from.saturating_add((nth + 1).saturating_mul(step)).min(end);
-            // From the cumulative share, so that rounding errors do not accumulate.
-            let cumulative = i128::from(summary.total) * i128::from(next - start) / i128::from(weight_interval);
-            if let Some(total) = totals.get_mut(nth as usize) {
-                *total = total.saturating_add((cumulative - distributed) as i64);
-            }
-            distributed = cumulative;
-            at = next;
-        }
-    }
-    json!({
-        "from_ms": ms(from), "to_ms": ms(to), "step_ms": ms(step),
-        "unit": all.first().map_or("", |summary| &summary.unit), "totals": totals,
-    })
-}
-
-/// Milliseconds, which JavaScript numbers represent exactly.
-fn ms(nanos: u64) -> u64 {
-    nanos / 1_000_000
-}
-
-/// The samples, `has_native` with the native frames below V8's builtins.
-fn shown(result: &QueryResult, has_native: bool) -> Cow<'_, ProfilesData> {
-    let mut data = Cow::Borrowed(&*result.data);
-    if !has_native && query::has_builtins(&data) {
-        query::fold_builtins(data.to_mut());
-    }
-    data
-}
-
-fn top_table(state: &ServerState, result: &Arc<QueryResult>, filter: &Filter, has_native: bool) -> Arc<TopTable> {
-    let frames = ShownFrames { has_native, ..ShownFrames::default() };
-    state.tables.get(result, filter.type_name.as_deref(), &frames, || {
-        let data = shown(result, has_native);
+fn top_table(state: &ServerState, result: &Arc<QueryResult>, filter: &Filter, view: &StackView) -> Arc<TopTable> {
+    state.tables.get(result, filter.type_name.as_deref(), view.selection_key(), || {
+        let data = view.data(result);
         query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
     })
+}
+
+fn stack_tree(state: &ServerState, result: &Arc<QueryResult>, filter: &Filter, view: &StackView) -> Arc<StackTree> {
+    state.trees.get(result, filter.type_name.as_deref(), view.tree_key(), || {
+        let data = view.data(result);
+        view.tree(&data, &selection::type_to_show(&data, filter))
+    })
+}
+
+/// The commit of the program: the selected one, else that of the newest window.
+fn commit(windows: &[Arc<StoredWindow>], filter: &Filter) -> Option<String> {
+    let is_selected = |label: &&LabelMatcher| label.key == function::COMMIT && label.operator == MatchOperator::Equal;
+    let selected = filter.labels.iter().find(is_selected).map(|label| label.value.clone());
+    let services = windows.iter().rev().flat_map(|window| &window.services);
+    let mut of_service = services.filter(|service| filter.service.as_ref().is_none_or(|name| *name == service.name));
+    selected.or_else(|| of_service.find_map(|service| service.labels.get(function::COMMIT)?.last().cloned()))
 }
 
 fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Value {

@@ -4,6 +4,7 @@
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::query::{self, Compared, DiffSide, Filter, Granularity, WindowSums};
 
+use super::stack_view::StackView;
 use super::state::ServerState;
 use crate::answers::diff::{self, DiffReport};
 use crate::detail::Detail;
@@ -27,12 +28,13 @@ struct StoredSide {
 pub(super) fn json(
     state: &ServerState,
     comparison: &Filter,
+    view: &StackView,
     parameter: impl Fn(&str) -> Option<String>,
     limit: usize,
 ) -> Result<String, String> {
     let baseline = baseline_filter(comparison, &parameter)?;
     let normalize = matches!(parameter("normalize").as_deref(), Some("1" | "true"));
-    let sides = [&baseline, comparison].map(|filter| read(state, filter));
+    let sides = [&baseline, comparison].map(|filter| read(state, filter, view));
     let type_name = match sides[1].data.sample_count() {
         0 => selection::type_to_show(&sides[0].data, &baseline),
         _ => selection::type_to_show(&sides[1].data, comparison),
@@ -65,11 +67,12 @@ fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<Strin
     Ok(filter)
 }
 
-fn read(state: &ServerState, filter: &Filter) -> StoredSide {
+fn read(state: &ServerState, filter: &Filter, view: &StackView) -> StoredSide {
     let mut side =
         StoredSide { windows: WindowSums::with_paths(Granularity::Function, Compared::Flat), ..StoredSide::default() };
     let mut batch = Vec::new();
     side.left_out = state.store.for_each_part(filter, |mut part| {
+        view.filter(&mut part);
         side.windows.add(&part);
         Detail::Stacks.reduce(&mut part);
         batch.push(part);

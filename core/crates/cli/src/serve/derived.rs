@@ -11,23 +11,12 @@ const CACHED_VALUES: usize = 4;
 /// Memory of the cached values of one kind, except for the newest: a tree of a million stacks takes some 100 MB.
 const CACHE_BYTES: usize = 128 << 20;
 
-/// The frames of the stacks from which a value is computed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShownFrames {
-    /// With the native frames of V8 below built-in functions.
-    pub has_native: bool,
-    /// Whether libraries are folded.
-    pub is_folded: bool,
-    /// Text of the search whose matches are not folded.
-    pub unfolded_matches: String,
-}
-
 /// A value that is computed from a result.
 struct DerivedValue<T> {
     /// Weak: the store decides how long a result is kept.
     result: Weak<QueryResult>,
     type_name: Option<String>,
-    frames: ShownFrames,
+    view: String,
     value: Arc<T>,
     bytes: usize,
 }
@@ -43,18 +32,18 @@ impl<T> DerivedCache<T> {
         Self { values: Mutex::default(), memory_bytes }
     }
 
-    /// The value of a result, a type and the choice of frames; computed by `derive` unless it is cached.
+    /// The value of a result, a type and a view of its stacks; computed by `derive` unless it is cached.
     pub(crate) fn get(
         &self,
         result: &Arc<QueryResult>,
         type_name: Option<&str>,
-        frames: &ShownFrames,
+        view: &str,
         derive: impl FnOnce() -> T,
     ) -> Arc<T> {
         let is_same = |value: &DerivedValue<T>| {
             std::ptr::eq(value.result.as_ptr(), Arc::as_ptr(result))
                 && value.type_name.as_deref() == type_name
-                && value.frames == *frames
+                && value.view == view
         };
         let cached = {
             let mut values = lock(&self.values);
@@ -65,7 +54,8 @@ impl<T> DerivedCache<T> {
             let value = Arc::new(derive());
             let bytes = (self.memory_bytes)(&value);
             let type_name = type_name.map(str::to_owned);
-            DerivedValue { result: Arc::downgrade(result), type_name, frames: frames.clone(), value, bytes }
+            let view = view.to_owned();
+            DerivedValue { result: Arc::downgrade(result), type_name, view, value, bytes }
         });
         let value = newest.value.clone();
         let mut values = lock(&self.values);
@@ -100,43 +90,27 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_computed_once_per_result_type_and_choice_of_frames() {
+    fn a_value_is_computed_once_per_result_type_and_view() {
         let cache = DerivedCache::new(|_: &u32| 1);
         let [one, other] = [result(), result()];
-        let get = |result: &Arc<QueryResult>, type_name, has_native, new| {
-            *cache.get(result, type_name, &ShownFrames { has_native, ..ShownFrames::default() }, || new)
-        };
-        assert_eq!([get(&one, Some("cpu"), false, 1), get(&one, Some("cpu"), false, 9)], [1, 1]);
-        assert_eq!(
-            [get(&one, Some("cpu"), true, 2), get(&one, None, false, 3), get(&other, None, false, 4)],
-            [2, 3, 4]
-        );
-        assert_eq!([get(&one, Some("cpu"), false, 9), get(&other, None, false, 9)], [1, 4]);
+        let get = |result: &Arc<QueryResult>, type_name, view, new| *cache.get(result, type_name, view, || new);
+        assert_eq!([get(&one, Some("cpu"), "", 1), get(&one, Some("cpu"), "", 9)], [1, 1]);
+        assert_eq!([get(&one, Some("cpu"), "native", 2), get(&one, None, "", 3), get(&other, None, "", 4)], [2, 3, 4]);
+        assert_eq!([get(&one, Some("cpu"), "", 9), get(&other, None, "", 9)], [1, 4]);
         // A fifth replaces the one that was not used longest.
-        assert_eq!([get(&other, None, true, 5), get(&one, Some("cpu"), true, 6)], [5, 6]);
-        let folded = |matches: &str, new| {
-            let unfolded_matches = matches.to_owned();
-            *cache.get(
-                &other,
-                None,
-                &ShownFrames { is_folded: true, unfolded_matches, ..ShownFrames::default() },
-                || new,
-            )
-        };
-        assert_eq!([folded("", 7), folded("a", 8), folded("", 9)], [7, 8, 7]);
+        assert_eq!([get(&other, None, "native", 5), get(&one, Some("cpu"), "native", 6)], [5, 6]);
     }
 
     #[test]
     fn values_of_dropped_results_and_beyond_the_memory_limit_are_removed() {
         let cache = DerivedCache::new(|bytes: &usize| *bytes);
-        let plain = ShownFrames::default();
         let [one, other] = [result(), result()];
-        cache.get(&one, None, &plain, || CACHE_BYTES + 1);
-        assert_eq!(*cache.get(&one, None, &plain, || 0), CACHE_BYTES + 1, "the newest is always kept");
-        cache.get(&other, None, &plain, || 1);
-        assert_eq!(*cache.get(&one, None, &plain, || 2), 2);
+        cache.get(&one, None, "", || CACHE_BYTES + 1);
+        assert_eq!(*cache.get(&one, None, "", || 0), CACHE_BYTES + 1, "the newest is always kept");
+        cache.get(&other, None, "", || 1);
+        assert_eq!(*cache.get(&one, None, "", || 2), 2);
         drop(other);
-        cache.get(&one, None, &ShownFrames { has_native: true, ..plain.clone() }, || 3);
+        cache.get(&one, None, "native", || 3);
         assert_eq!(cache.values.lock().unwrap().len(), 2);
     }
 }

@@ -5,12 +5,12 @@ use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::encode::flamegraph;
 use spanprof_profile::transform::{FunctionKey, StackTree};
 
-use super::derived::ShownFrames;
 use super::name_search::NameSearch;
 use super::queries::QueryResult;
 
 /// Parameters beside those of the filter.
-pub(super) const PARAMETERS: [&str; 5] = ["fold", "native", "path", "search", "width"];
+pub(super) const PARAMETERS: [&str; 9] =
+    ["callers", "fold", "group", "invert", "native", "path", "recursion", "search", "width"];
 /// A node is at least a quarter of a pixel wide. The renderer draws nodes from 0.35 pixels on.
 const NODES_PER_PIXEL_OF_A_ROW: i64 = 4;
 /// The heaviest nodes of all rows, about half a megabyte at 1,500 pixels.
@@ -53,32 +53,33 @@ impl FlameRequest {
         })
     }
 
-    /// Which frames of `whole` are shown, and which functions are not folded: those that the search matches, since a match within
-    /// a folded frame would not be seen. `None` if nothing is folded.
-    pub(super) fn folding(
-        &self,
-        whole: &StackTree,
-        frames: ShownFrames,
-    ) -> Option<(ShownFrames, impl Fn(&FunctionKey) -> bool)> {
+    /// The identity of the folding of `whole`, and which functions are not folded: those that the search matches, since a match
+    /// within a folded frame would not be seen. `None` if nothing is folded.
+    pub(super) fn folding(&self, whole: &StackTree) -> Option<(String, impl Fn(&FunctionKey) -> bool)> {
         let search = NameSearch::parse(&self.search);
         let is_match = move |function: &FunctionKey| {
             search.as_ref().is_some_and(|search| search.matches(&function.name, &function.file))
         };
         let is_hidden = |function: &FunctionKey| function.origin() != CodeOrigin::Own && is_match(function);
         let has_hidden = self.is_folded && whole.functions.iter().skip(1).any(is_hidden);
-        let unfolded_matches = if has_hidden { self.search.clone() } else { String::new() };
-        self.is_folded.then_some((ShownFrames { is_folded: true, unfolded_matches, ..frames }, is_match))
+        let unfolded_matches = if has_hidden { self.search.as_str() } else { "" };
+        self.is_folded.then(|| (format!("fold={unfolded_matches}\n"), is_match))
     }
 
     /// The response. The tree is JSON already, and large.
-    pub(super) fn response(&self, result: &QueryResult, tree: &StackTree) -> String {
+    pub(super) fn response(&self, result: &QueryResult, tree: &StackTree, is_inverted: bool) -> String {
         let [type_name, unit] = [&tree.type_name, &tree.unit].map(|text| Value::from(text.as_str()));
         let mut members = Map::from_iter([("type".to_owned(), type_name), ("unit".to_owned(), unit)]);
+        if is_inverted {
+            members.insert("inverted".to_owned(), true.into());
+        }
         let node = tree.node_at(&self.path);
         let matched = NameSearch::parse(&self.search)
             .map(|search| tree.matched_weight(node, |function| search.matches(&function.name, &function.file)));
         let json = match self.width {
-            None => flamegraph::json(tree),
+            None if !is_inverted => flamegraph::json(tree),
+            // It may lack nodes itself.
+            None => flamegraph::pruned_json(&tree.pruned(0, 1, usize::MAX), None),
             Some(width) => {
                 let total = tree.nodes[node as usize].total_weight;
                 let min_weight = total / (NODES_PER_PIXEL_OF_A_ROW * width as i64);

@@ -9,8 +9,11 @@ mod derived;
 mod directory;
 mod file_names;
 mod flame;
+mod function;
 mod index_log;
 mod intake;
+mod kept_labels;
+mod label_groups;
 mod locks;
 mod name_search;
 mod otlp_grpc;
@@ -32,8 +35,10 @@ mod route;
 mod slots;
 mod span_file;
 mod spans;
+mod stack_view;
 mod state;
 mod store;
+mod timeline;
 mod top;
 mod visits;
 mod window;
@@ -53,6 +58,7 @@ use tokio::sync::watch;
 pub(crate) use file_names::{received_of_name, replaced_range_ms};
 pub use store::Retention;
 
+use crate::answers::sources::SourcePaths;
 use crate::failure::Failure;
 use connection::LISTEN_QUEUE;
 use directory::WindowDirectory;
@@ -84,6 +90,10 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     /// Address of a trace in a tracing system, with `{trace_id}` and, where it can show a span, `{span_id}`.
     pub trace_url: Option<String>,
+    /// Where the page may read source files.
+    pub(crate) source_paths: SourcePaths,
+    /// Address of a source file in a repository, with `{path}`, `{line}` and `{commit}`.
+    pub source_url: Option<String>,
     /// Applied to each request before it is stored.
     pub redaction: Option<RedactionSettings>,
     /// Receives log lines.

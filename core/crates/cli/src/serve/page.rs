@@ -20,13 +20,16 @@ const SCRIPT: &str = concat!(
     include_str!("page/address.js"),
     include_str!("page/store.js"),
     include_str!("page/header.js"),
+    include_str!("page/labels.js"),
     include_str!("page/filters.js"),
     include_str!("page/timeline.js"),
     include_str!("page/table.js"),
     include_str!("page/flame.js"),
+    include_str!("page/function.js"),
     include_str!("page/requests.js"),
     include_str!("page/compare.js"),
     include_str!("page/waiting.js"),
+    include_str!("page/keys.js"),
     include_str!("page/page.js"),
     "})();\n"
 );

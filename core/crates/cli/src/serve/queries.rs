@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::directory;
 use super::file_names::{HOURS, LEVELS, LEVELS_MS};
+use super::kept_labels::KeptLabels;
 use super::locks::lock;
 use super::parts::{self, memory_bytes, MergedWindows, PartCache};
 use super::rollup::{self, Rollup};
@@ -36,7 +37,7 @@ const QUERY_DEADLINE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct QueryResult {
     pub data: Arc<ProfilesData>,
-    /// Summaries of the samples of each window that passed the filter, for a timeline.
+    /// Summaries of the samples of each window that passed the filter, for a timeline; by value of the label that is kept.
     pub summaries: Vec<TypeSummary>,
     pub spans: Spans,
     pub windows: usize,
@@ -107,6 +108,7 @@ struct CachedResult {
 struct Query {
     filter: Filter,
     detail: Detail,
+    kept: KeptLabels,
     /// Levels of roll-ups that may be used: a timeline needs windows that are shorter than its steps.
     levels: usize,
 }
@@ -114,7 +116,7 @@ struct Query {
 impl Query {
     /// Whether both read the same windows, except at the ends of their time ranges, which move with relative times.
     fn is_same_view(&self, other: &Query) -> bool {
-        (self.detail, self.levels) == (other.detail, other.levels)
+        (self.detail, self.levels, &self.kept) == (other.detail, other.levels, &other.kept)
             && parts::timeless(&self.filter) == parts::timeless(&other.filter)
     }
 }
@@ -161,13 +163,24 @@ impl Queries {
     /// Merges the samples that pass `filter`, newest windows first until the deadline. Windows left out because of the deadline
     /// are merged by [`Queries::complete`], so that a later query returns them too.
     pub(crate) fn query(&self, view: &StoreView, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        self.answer(view, Query { filter: filter.clone(), detail, levels: LEVELS })
+        self.answer(view, Query { filter: filter.clone(), detail, kept: KeptLabels::OfDetail, levels: LEVELS })
+    }
+
+    /// As [`Queries::query`] of stacks, with the labels that are kept.
+    pub(crate) fn query_keeping(&self, view: &StoreView, filter: &Filter, kept: KeptLabels) -> Arc<QueryResult> {
+        self.answer(view, Query { filter: filter.clone(), detail: Detail::Stacks, kept, levels: LEVELS })
     }
 
     /// As [`Queries::query`], with summaries of windows of at most `width_ms`, or of single ones.
-    pub(crate) fn query_in_steps(&self, view: &StoreView, filter: &Filter, width_ms: u64) -> Arc<QueryResult> {
+    pub(crate) fn query_in_steps(
+        &self,
+        view: &StoreView,
+        filter: &Filter,
+        width_ms: u64,
+        kept: KeptLabels,
+    ) -> Arc<QueryResult> {
         let levels = rollups::levels_within(width_ms);
-        self.answer(view, Query { filter: filter.clone(), detail: Detail::Stacks, levels })
+        self.answer(view, Query { filter: filter.clone(), detail: Detail::Stacks, kept, levels })
     }
 
     fn answer(&self, view: &StoreView, query: Query) -> Arc<QueryResult> {
@@ -303,9 +316,15 @@ impl MergeRun<'_> {
                 self.add(bucket, level, is_cached, sum);
                 continue;
             }
-            let part = self.queries.parts.find(bucket, filter).or_else(|| {
+            // Cached parts have no labels.
+            let has_cached_parts = self.query.kept == KeptLabels::OfDetail;
+            let is_cached = is_cached && has_cached_parts;
+            let cached = has_cached_parts.then(|| self.queries.parts.find(bucket, filter)).flatten();
+            let part = cached.or_else(|| {
                 let part = Arc::new(self.rollup_part(bucket, level, sum)?);
-                self.queries.parts.insert(bucket, filter, &part);
+                if has_cached_parts {
+                    self.queries.parts.insert(bucket, filter, &part);
+                }
                 Some(part)
             });
             if let Some(part) = part {
@@ -332,14 +351,17 @@ impl MergeRun<'_> {
         level: usize,
         sum: &BatchedMerge,
     ) -> Option<MergedWindows> {
-        let filter = &self.query.filter;
+        let Query { filter, kept, .. } = self.query;
         if filter.trace_id.is_some() || filter.span_id.is_some() {
             return None;
         }
         let rollup = self.queries.rollups.find(windows, level).filter(|_| self.may_read(sum))?;
-        let keys: Vec<&str> = filter.labels.iter().map(|label| label.key.as_str()).collect();
+        let mut keys: Vec<&str> = filter.labels.iter().map(|label| label.key.as_str()).collect();
+        if let KeptLabels::One(key) = kept {
+            keys.push(key);
+        }
         let Rollup { data, facts, .. } = rollup.read(&keys)?;
-        let mut part = passing_rollup(filter, self.query.detail, &data, &facts);
+        let mut part = passing_rollup(self.query, &data, &facts);
         if part.windows > 0 {
             part.windows = windows.iter().filter(|window| window.may_hold(filter)).count();
         }
@@ -347,12 +369,13 @@ impl MergeRun<'_> {
     }
 
     fn add_window(&mut self, window: &Arc<StoredWindow>, is_cached: bool, sum: &mut BatchedMerge) {
-        let Query { filter, detail, .. } = self.query;
+        let Query { filter, detail, kept, .. } = self.query;
         if !window.may_hold(filter) {
             return;
         }
         let own = std::slice::from_ref(window);
-        let is_cacheable = is_cached && *detail == Detail::Stacks && parts::is_whole(own, filter);
+        let has_cached_parts = *detail == Detail::Stacks && *kept == KeptLabels::OfDetail;
+        let is_cacheable = is_cached && has_cached_parts && parts::is_whole(own, filter);
         if let Some(part) = is_cacheable.then(|| self.queries.parts.find(own, filter)).flatten() {
             return sum.add(part);
         }
@@ -365,8 +388,8 @@ impl MergeRun<'_> {
             return;
         };
         let part = Arc::new(match rollup::read_facts(&window.path) {
-            Some(facts) => passing_rollup(filter, *detail, &data, &facts),
-            None => passing(filter, *detail, &data),
+            Some(facts) => passing_rollup(self.query, &data, &facts),
+            None => passing(self.query, &data),
         });
         if is_cacheable {
             self.queries.parts.insert(own, filter, &part);
@@ -433,10 +456,10 @@ impl BatchedMerge {
 }
 
 /// The samples of one window that pass the filter.
-fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindows {
+fn passing(Query { filter, detail, kept, .. }: &Query, data: &ProfilesData) -> MergedWindows {
     let mut spans = Spans::default();
     let mut part = MergedWindows::default();
-    if detail == Detail::Stacks {
+    if *detail == Detail::Stacks && *kept == KeptLabels::OfDetail {
         // Stacks are interned once, by the merge.
         let mut resources = filter.select(data);
         spans.add(&data.dictionary, &resources);
@@ -445,9 +468,9 @@ fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindow
         part.data = Arc::new(transform::merge_profiles([(&data.dictionary, &resources[..])]));
         part.is_merged = true;
     } else {
-        let selected = filter.apply(data);
+        let mut selected = filter.apply(data);
         spans.add(&selected.dictionary, &selected.resources);
-        part.summaries = query::types(&selected);
+        part.summaries = kept.reduce(&mut selected, *detail);
         part.data = Arc::new(selected);
     }
     part.windows = usize::from(part.data.sample_count() > 0);
@@ -455,13 +478,13 @@ fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindow
 }
 
 /// The samples of a roll-up that pass the filter, with the counts of its windows.
-fn passing_rollup(filter: &Filter, detail: Detail, data: &ProfilesData, facts: &RollupFacts) -> MergedWindows {
-    let mut part = passing(filter, detail, data);
+fn passing_rollup(query: &Query, data: &ProfilesData, facts: &RollupFacts) -> MergedWindows {
+    let mut part = passing(query, data);
     let read = rollup_facts::counts(data);
     let sum_of = |counts: &CountsByType, type_name: &str| {
         let mut sum = SampleCounts::default();
         for ((service, name), counts) in counts {
-            if name == type_name && filter.service.as_ref().is_none_or(|only| only == service) {
+            if name == type_name && query.filter.service.as_ref().is_none_or(|only| only == service) {
                 sum.add(*counts);
             }
         }

@@ -1,10 +1,11 @@
 //! `spanprof labels`: labels and resource attributes with their number of values, as text or as JSON.
 
-use serde_json::{json, Value};
+use serde_json::Value;
 use spanprof_read::query::{self, LabelTable};
 
 use super::table::row_limit;
 use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
+use crate::answers::labels::members;
 use crate::answers::{printable, FittingTable, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -37,7 +38,7 @@ pub(crate) struct LabelsArguments {
 pub(crate) fn run(given: &LabelsArguments) -> Result<i32, Failure> {
     let (table, type_name) = table(given)?;
     let text = match given.json {
-        true => members(&table, &type_name, given.limit).to_string() + "\n",
+        true => Value::Object(members(&table, &type_name, given.limit)).to_string() + "\n",
         false => table_text(&table, &type_name, given.limit),
     };
     output::print(text.as_bytes())?;
@@ -46,7 +47,7 @@ pub(crate) fn run(given: &LabelsArguments) -> Result<i32, Failure> {
 
 /// The result as JSON.
 pub(crate) fn answer(given: &LabelsArguments) -> Result<Value, Failure> {
-    table(given).map(|(table, type_name)| members(&table, &type_name, given.limit))
+    table(given).map(|(table, type_name)| Value::Object(members(&table, &type_name, given.limit)))
 }
 
 fn table(given: &LabelsArguments) -> Result<(LabelTable, String), Failure> {
@@ -74,25 +75,4 @@ fn table_text(table: &LabelTable, type_name: &str, limit: usize) -> String {
         }
     }
     text + &lines.text()
-}
-
-fn members(table: &LabelTable, type_name: &str, limit: usize) -> Value {
-    let labels = table.keys.iter().map(|key| {
-        let values = key.values.iter().take(limit).map(|(value, weight)| json!({"value": value, "weight": weight}));
-        json!({
-            "label": key.key,
-            "resource": key.is_resource,
-            "samples": key.samples,
-            "count": key.values.len(),
-            "values": values.collect::<Value>(),
-        })
-    });
-    json!({
-        "type": type_name,
-        "unit": table.unit,
-        "total": table.total,
-        "samples": table.samples,
-        "series": table.series,
-        "labels": labels.collect::<Value>(),
-    })
 }

@@ -1,13 +1,13 @@
 //! `spanprof peek`: the callers and callees of functions, as text or as JSON.
 
 use regex_lite::Regex;
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 use spanprof_profile::transform::{self, StackTree};
 use spanprof_read::query::{self, FunctionLine, Neighbors};
 
 use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::answers::{function_members, FittingTable, TerminalLayout};
+use crate::answers::{self, FittingTable, TerminalLayout};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -94,20 +94,7 @@ fn paragraph(tree: &StackTree, found: &Neighbors) -> String {
 }
 
 fn members(tree: &StackTree, found: &[Neighbors], shown: usize) -> Value {
-    let list = |rows: &[(FunctionLine, i64)]| {
-        let of = |(at, weight): &(FunctionLine, i64)| {
-            let mut members = function_members(at);
-            members.insert("weight".to_owned(), (*weight).into());
-            Value::Object(members)
-        };
-        rows.iter().map(of).collect::<Value>()
-    };
-    let functions = found.iter().take(shown).map(|found| {
-        let mut members: Map<String, Value> = function_members(&found.at);
-        members.extend([("flat".to_owned(), found.weight.flat.into()), ("cum".to_owned(), found.weight.cum.into())]);
-        members.extend([("callers".to_owned(), list(&found.callers)), ("callees".to_owned(), list(&found.callees))]);
-        Value::Object(members)
-    });
+    let functions = found.iter().take(shown).map(|found| Value::Object(answers::neighbors::members(found, usize::MAX)));
     json!({
         "type": tree.type_name,
         "unit": tree.unit,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use spanprof_read::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
+use crate::answers::sources::SourcePaths;
 use crate::failure::Failure;
 use crate::moment;
 use crate::output;
@@ -65,6 +66,15 @@ pub(crate) struct ServeArguments {
     /// link of the page to a trace, such as http://localhost:16686/trace/{trace_id}; also with {span_id}
     #[arg(long, value_name = "TEMPLATE", value_parser = trace_url)]
     pub trace_url: Option<String>,
+    /// directory of sources that the page shows; repeat for more. Anyone who can open the page can read the files below it
+    #[arg(long, value_name = "DIR")]
+    pub source_path: Vec<PathBuf>,
+    /// prefix to remove from the file names of the profiles
+    #[arg(long, value_name = "PREFIX")]
+    pub trim_path: Option<PathBuf>,
+    /// link of the page to a source line, such as https://github.com/acme/shop/blob/{commit}/{path}#L{line}
+    #[arg(long, value_name = "TEMPLATE", value_parser = source_url)]
+    pub source_url: Option<String>,
     /// print the addresses as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -82,6 +92,26 @@ fn directory(text: &str) -> Result<PathBuf, &'static str> {
 
 fn port(text: &str) -> Result<u16, &'static str> {
     text.parse().map_err(|_| "expected a port from 0 to 65535")
+}
+
+fn source_url(text: &str) -> Result<String, &'static str> {
+    let is_link = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
+    match is_link && text.contains("{path}") {
+        true => Ok(text.to_owned()),
+        false => Err("expected a link with {path}, such as https://github.com/acme/shop/blob/{commit}/{path}#L{line}"),
+    }
+}
+
+/// A missing directory would look like sources that cannot be found.
+fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let directory = |path: &PathBuf| match path.canonicalize() {
+        Ok(directory) if directory.is_dir() => Ok(directory),
+        Ok(_) => Err(Failure::new(format!("--source-path {}: expected a directory, got a file", path.display()))
+            .hint("name the directory of the sources")),
+        Err(error) => Err(Failure::new(format!("--source-path {}: {error}", path.display()))
+            .hint("name an existing directory of the sources")),
+    };
+    directories.iter().map(directory).collect()
 }
 
 fn trace_url(text: &str) -> Result<String, &'static str> {
@@ -116,6 +146,8 @@ pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
         limits,
         allowed_hosts: given.allow_host,
         trace_url: given.trace_url,
+        source_paths: SourcePaths::only_below(source_directories(&given.source_path)?, given.trim_path),
+        source_url: given.source_url,
         redaction: given.redaction.as_deref().map(redaction_rules::read).transpose()?,
         report: Arc::new(move |line| {
             if !quiet {

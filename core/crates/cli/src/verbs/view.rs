@@ -16,6 +16,7 @@ use spanprof_read::query::Filter;
 
 use super::serve::{stop_signal, url};
 use super::{refuse_repeated_stdin, SOURCE_ABOUT};
+use crate::answers::sources::SourcePaths;
 use crate::failure::Failure;
 use crate::gzip::gzip;
 use crate::moment::unix_ns;
@@ -64,6 +65,8 @@ pub(crate) fn run(given: &ViewArguments) -> Result<i32, Failure> {
         limits,
         allowed_hosts: Vec::new(),
         trace_url: None,
+        source_paths: SourcePaths::only_below(Vec::new(), None),
+        source_url: None,
         redaction: None,
         report: Arc::new(output::note),
     })?;

@@ -24,3 +24,4 @@ mod storage;
 mod terminal;
 mod tls;
 mod view;
+mod viewer;

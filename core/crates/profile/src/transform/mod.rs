@@ -4,6 +4,7 @@
 mod exact;
 mod fold;
 mod functions;
+mod invert;
 mod label_names;
 mod merge;
 mod prune;

@@ -137,7 +137,7 @@ fn nodes_of(mut stacks: Vec<StackCalls>, calls: &[u32]) -> Vec<StackNode> {
 }
 
 /// The position of each function by name, file, start line and type.
-fn ranks(functions: &[FunctionKey]) -> Vec<u32> {
+pub(super) fn ranks(functions: &[FunctionKey]) -> Vec<u32> {
     let mut ranks = vec![0u32; functions.len()];
     let mut by_name: Vec<u32> = (0..functions.len() as u32).collect();
     by_name.sort_by_key(|at| &functions[*at as usize]);

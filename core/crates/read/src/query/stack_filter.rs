@@ -5,7 +5,8 @@ use regex_lite::Regex;
 use spanprof_profile::transform::{FunctionKey, FunctionTable};
 use spanprof_profile::{ProfilesData, StackId};
 
-/// Conditions on stacks; the default selects everything. A pattern matches a function's name or file.
+/// Conditions on stacks; the default selects everything. A pattern matches a function's name, its
+/// file, or `name file:line` with the line where the function starts.
 #[derive(Clone, Debug, Default)]
 pub struct StackFilter {
     /// The stack has a function that matches.
@@ -30,8 +31,8 @@ impl StackFilter {
             for location in dictionary.get_stack(stack) {
                 for function in functions.of_location(*location).collect::<Vec<_>>() {
                     let [focus, ignore] = *matches.entry(function).or_insert_with(|| {
-                        let FunctionKey { name, file, .. } = &functions.rows()[function as usize];
-                        let is_match = |pattern: &Regex| pattern.is_match(name) || pattern.is_match(file);
+                        let function = &functions.rows()[function as usize];
+                        let is_match = |pattern: &Regex| is_match(pattern, function);
                         [&self.focus, &self.ignore].map(|pattern| pattern.as_ref().is_some_and(is_match))
                     });
                     has_focus |= focus;
@@ -46,5 +47,38 @@ impl StackFilter {
                 None => evaluate(sample.stack),
             });
         }
+    }
+}
+
+/// Whether a pattern of a [`StackFilter`] matches a function.
+pub fn is_match(pattern: &Regex, FunctionKey { name, file, start_line, .. }: &FunctionKey) -> bool {
+    let place = || match (file.as_str(), start_line) {
+        ("", _) => name.clone(),
+        (file, 0) => format!("{name} {file}"),
+        (file, line) => format!("{name} {file}:{line}"),
+    };
+    pattern.is_match(name) || pattern.is_match(file) || pattern.is_match(&place())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_with_the_place_selects_one_of_several_functions_of_a_name() {
+        let function = |file: &str, start_line| FunctionKey {
+            name: "(anonymous)".to_owned(),
+            file: file.to_owned(),
+            start_line,
+            ..FunctionKey::default()
+        };
+        let selects = |pattern: &str, file: &str, line| is_match(&Regex::new(pattern).unwrap(), &function(file, line));
+        let exact = r"^\(anonymous\) app\.js:12$";
+        assert_eq!(
+            [("app.js", 12), ("app.js", 13), ("b.js", 12)].map(|(file, line)| selects(exact, file, line)),
+            [true, false, false]
+        );
+        assert!(selects(r"^\(anonymous\) app\.js$", "app.js", 0) && selects(r"^\(anonymous\)$", "", 3));
+        assert!(selects("anon", "app.js", 1) && selects(r"^app\.js$", "app.js", 1) && !selects("other", "app.js", 1));
     }
 }

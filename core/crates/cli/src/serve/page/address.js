@@ -5,9 +5,14 @@ const DEFAULTS = {
   /** `service.name`, "" for profiles without it, "*" for all services. */
   service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: null, search: "",
   /** The function selected by a click. */
-  chosen: "",
+  chosen: "", chosenFile: "", chosenLine: "",
   /** The call path to which the flame graph is zoomed: keys of functions, separated by dots. */
   zoom: "",
+  /** Expressions: only stacks with a function that matches, without one, and the callers of those that match. */
+  focus: [], ignore: [], callers: "",
+  inverted: false, recursion: "keep",
+  /** The label by which timeline and flame graph are split, and whether the labels are listed. */
+  group: "", explorer: false,
   sort: "flat", requestSort: "cpu",
   /** The endpoint whose spans are listed; null lists the endpoints, and "" is the endpoint of spans without one. */
   endpoint: null,
@@ -22,17 +27,21 @@ const BASELINES = {
   week: "One week before", same: "Same time",
 };
 /** Names in the address of the texts and the flags of the state. */
-const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", zoom: "zoom", baseline: "baseLabels" };
-const FLAGS = { live: "live", native: "native", libraries: "libraries", absolute: "absolute", all: "allChanges" };
+const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", file: "chosenFile", line: "chosenLine", zoom: "zoom", callers: "callers", group: "group", baseline: "baseLabels" };
+const FLAGS = { live: "live", native: "native", libraries: "libraries", absolute: "absolute", all: "allChanges", inverted: "inverted", labels: "explorer" };
 const CHOICES = {
   view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["cpu", "wait", "alloc"]], base: ["base", Object.keys(BASELINES)],
+  recursion: ["recursion", ["keep", "collapse"]],
 };
 /** Texts of which null and "" differ. */
 const OPTIONAL = ["service", "type", "from", "endpoint"];
+/** Parameters that may be repeated. */
+const LISTS = { label: "labels", focus: "focus", ignore: "ignore" };
 
 function readAddress(search) {
   const query = new URLSearchParams(search);
-  const state = { ...DEFAULTS, labels: query.getAll("label") };
+  const state = { ...DEFAULTS };
+  for (const [name, key] of Object.entries(LISTS)) state[key] = query.getAll(name);
   for (const name of OPTIONAL) state[name] = query.get(name);
   for (const [name, key] of Object.entries(TEXTS)) state[key] = query.get(name) || "";
   for (const [name, key] of Object.entries(FLAGS)) state[key] = query.get(name) === "1";
@@ -43,7 +52,7 @@ function readAddress(search) {
 function addressOf(state) {
   const query = new URLSearchParams();
   for (const name of OPTIONAL) if (state[name] !== null) query.set(name, state[name]);
-  for (const label of state.labels) query.append("label", label);
+  for (const [name, key] of Object.entries(LISTS)) for (const value of state[key]) query.append(name, value);
   for (const [name, key] of Object.entries(TEXTS)) if (state[key]) query.set(name, state[key]);
   for (const [name, key] of Object.entries(FLAGS)) if (state[key]) query.set(name, "1");
   for (const [name, [key]] of Object.entries(CHOICES)) if (state[key] !== DEFAULTS[key]) query.set(name, state[key]);
@@ -66,11 +75,34 @@ function filterOf(state, now) {
 /** Key, operator and value of a filter such as route!=/cart or route=~/cart/.* */
 const LABEL = /^(.+?)(!=|=~|!~|=)(.*)$/s;
 
+const escapedPattern = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+/** The expression that selects one function. The server compares it with `name file:line`. */
+const patternOf = (name, place) => "^" + escapedPattern(name + (place ? " " + place : "")) + "$";
+/** The function that an expression of [`patternOf`] selects, without its file; other expressions as they are. */
+function patternText(pattern) {
+  const text = /^\^(.*)\$$/s.exec(pattern)?.[1].replace(/\\([.*+?^${}()|[\]\\])/g, "$1");
+  return text !== undefined && patternOf(text, "") === pattern ? text.replace(/ \S*[./]\S*$/, "") || text : "/" + pattern + "/";
+}
+
+/** How the flame graph draws the stacks, each with the change that undoes it. */
+function transformsOf(state) {
+  const transforms = [];
+  if (state.callers) transforms.push({ name: "callers of", value: patternText(state.callers), without: { callers: "", zoom: "" } });
+  if (state.inverted) transforms.push({ name: "inverted", value: "", without: { inverted: false, zoom: "" } });
+  if (state.recursion === "collapse") transforms.push({ name: "recursion", value: "collapsed", without: { recursion: "keep", zoom: "" } });
+  return transforms;
+}
+
 /** The conditions of a state, each with the text that names it and the change that removes it. */
 function filtersOf(state) {
   const filters = state.labels.map((label, nth) => ({ text: label, without: { labels: state.labels.filter((_, other) => other !== nth) } }));
   if (state.trace) filters.push({ text: "trace_id=" + state.trace, without: { trace: "" } });
   if (state.span) filters.push({ text: "span_id=" + state.span, without: { span: "" } });
+  for (const [key, words] of [["focus", "only through"], ["ignore", "without"]]) {
+    state[key].forEach((pattern, nth) => filters.push({
+      text: words + " " + patternText(pattern), name: words, value: patternText(pattern), without: { [key]: state[key].filter((_, other) => other !== nth), zoom: "" },
+    }));
+  }
   if (state.from || state.to) filters.push({ text: "the time range", isTime: true, without: { from: "", to: "" } });
   return filters;
 }

@@ -15,7 +15,7 @@ function baseline() {
   return first <= from - (to - from) / 2 ? "previous" : "half";
 }
 function comparisonQuery() {
-  const query = filterOf(state, now);
+  const query = stackFilter();
   query.set("limit", "500");
   if (state.baseLabels) query.set("baseline", "{" + state.baseLabels + "}");
   if (!state.absolute) query.set("normalize", "1");
@@ -72,7 +72,7 @@ function ChangeTable() {
     const { baseline: old, comparison: current } = row;
     const change = current.flat === old.flat ? "–" : old.cum === 0 ? "new" : current.cum === 0 ? "gone"
       : old.flat === 0 ? "from 0" : current.flat === 0 ? "to 0" : signed(current.flat / old.flat - 1);
-    return h("tr", { class: (row.significant ? (current.flat > old.flat ? "grew" : "shrank") : "") + (row.function === state.chosen ? " chosen" : ""), ...pressable(() => choose(row.function)) },
+    return h("tr", { class: (row.significant ? (current.flat > old.flat ? "grew" : "shrank") : "") + (isChosen(row) ? " chosen" : ""), ...pressable(() => choose(row.function, row.file)) },
       h("td", { class: "number" }, before(old.flat)), h("td", { class: "number" }, after(current.flat)),
       h("td", { class: "number change" }, change), h("td", { class: "number interval" }, interval(row.growth)),
       h(NameCell, { name: row.function, file: row.file, line: row.line }));

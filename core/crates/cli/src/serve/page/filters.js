@@ -18,14 +18,15 @@ class Filters extends Component {
     change(added);
   }
   render() {
-    const chips = filtersOf(state).filter((filter) => !filter.isTime || state.to).map(({ text, without, isTime }) => {
+    const chips = filtersOf(state).filter((filter) => !filter.isTime || state.to).map(({ text, name, value: shown, without, isTime }) => {
+      if (name) return h(Chip, { name, value: shown, without });
       if (isTime) {
         const range = (state.from ? clock(milliseconds(state.from, now), true) : "…") + " – " + clock(milliseconds(state.to, now));
         return h(Chip, { name: "time", value: range, without: { from: null, to: "" } });
       }
-      const [, key, operator, value] = LABEL.exec(text) || [, text, "=", ""];
-      return h(Chip, { name: key, value: (operator === "=" ? "" : operator + " ") + (value || "“”"), without });
+      return /^(trace|span)_id=/.test(text) ? h(Chip, { name: text.slice(0, text.indexOf("=")), value: text.slice(text.indexOf("=") + 1), without }) : h(LabelChip, { key: text, text, without });
     });
+    chips.push(...transformsOf(state).map((transform) => h(Chip, transform)));
     const labels = responses.labels?.data?.labels || [];
     const suggestions = labels.flatMap((label) => label.values.map((value) => label.name + "=" + value)).slice(0, 2000);
     // A selected suggestion is submitted at once.
@@ -38,6 +39,9 @@ class Filters extends Component {
         h("input", { id: "filter", list: "suggestions", autocomplete: "off", spellcheck: false, onInput, ref: (input) => { this.input = input; },
           placeholder: "Filter: label=value (or !=, =~, !~), a trace id or a span id", "aria-label": "Add a filter" }),
         h("datalist", { id: "suggestions" }, suggestions.map((value) => h("option", { key: value, value })))),
+      h("button", { id: "explore", type: "button", class: "quiet", "aria-pressed": String(state.explorer), "aria-controls": "labels",
+        onClick: () => change({ explorer: !state.explorer }, { isStep: false, loads: state.explorer ? [] : ["weights"] }) }, "Labels"),
+      h(GroupBy),
       h("p", { id: "filter-error", class: "error", role: "alert" }, this.state.error));
   }
 }
@@ -45,7 +49,7 @@ class Filters extends Component {
 /** Names the filters that exclude every sample, with a button to remove each. */
 function NothingPasses() {
   const { top } = responses;
-  if (state.view === "compare" || pending.has("top") || !top?.data || top.data.samples > 0) return null;
+  if (state.view === "compare" || pending.has("top") || !top?.data || (top.data.samples ?? top.data.stacks) > 0) return null;
   const names = emptyCauses.map((filter) => filter.text);
   const cause = !names.length ? "There are no samples of the type " + state.type + (state.service === "*" ? "." : " from this service.")
     : emptyCauses.isSure ? "Without " + names.join(", or without ") + ", some would."

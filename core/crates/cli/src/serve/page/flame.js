@@ -2,7 +2,7 @@
 
 /** What the flame graph marks: the selected function, else the search. */
 function markedText() {
-  return state.chosen ? "/^" + state.chosen.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&") + "$/" : state.search;
+  return state.chosen ? "/^" + escapedPattern(state.chosen) + "$/" : state.search;
 }
 
 /**
@@ -44,9 +44,23 @@ class FlamePane extends GraphPane {
   create() {
     const graph = new Flamegraph(this.element);
     graph.onzoom = (path, isElided) => change({ zoom: path.join(".") }, { loads: isElided ? ["flame"] : [] });
+    graph.actions = (node) => {
+      const [name, file, line] = [graph.name(node), graph.file(node), graph.tree.lines[graph.nodes.fn[node]]];
+      const pattern = patternOf(name, graph.place(node));
+      const isCalled = !state.inverted && !state.callers;
+      return [
+        ["Open function", () => change({ ...chosenBy(name, file, line) }, { loads: partsOfSearch(["function"]) })],
+        ["Focus: only stacks through it", () => change({ focus: [...new Set([...state.focus, pattern])], zoom: "" })],
+        ["Hide: drop stacks through it", () => change({ ignore: [...new Set([...state.ignore, pattern])], zoom: "" })],
+        isCalled && ["Show callers", () => change({ callers: pattern, zoom: "" }, { loads: ["flame"] })],
+      ].filter(Boolean);
+    };
     return graph;
   }
-  draw({ tree }) { this.graph.show(tree, { path: state.zoom ? state.zoom.split(".") : [] }); }
+  draw({ tree, inverted }) {
+    tree.inverted = inverted;
+    this.graph.show(tree, { path: state.zoom ? state.zoom.split(".") : [] });
+  }
   render() {
     const { error } = responses.flame || {};
     return h("section", { ...paneAttributes("flame", "flame"), "aria-label": "Flame graph" }, error && h(PaneError, { error }), this.host());

@@ -50,6 +50,7 @@ function Header() {
     toggle("native", "Show the native code of V8 below JSON.parse and other built-in functions", "Native"),
     !isEmpty() && toggle("live", "Refresh when new profiles arrive", h("i", { class: "dot" }), "Live"),
     h("button", { id: "refresh", type: "button", class: "quiet", title: "Refresh now", onClick: () => load() }, "Refresh"),
+    !isEmpty() && h("button", { id: "show-keys", type: "button", class: "quiet", title: "Keys (?)", "aria-label": "Keys", onClick: () => toggleKeySheet() }, "?"),
     h("button", { id: "theme", type: "button", class: "quiet", title: "Light or dark", "aria-label": "Light or dark", onClick: switchTheme }, "◐"));
 }
 

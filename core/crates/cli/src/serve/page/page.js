@@ -25,7 +25,8 @@ function Figures() {
   return h("div", { id: "figures", class: paneClass("top", "figures") },
     figure(amount(data.total, data.unit), data.type, "total"),
     data.beside && figure(amount(data.beside.total, data.beside.unit), data.beside.type),
-    !data.gauge && figure(data.samples.toLocaleString("en"), data.samples === 1 ? "sample" : "samples"),
+    !data.gauge && (data.samples === null ? figure(data.stacks.toLocaleString("en"), data.stacks === 1 ? "stack" : "stacks")
+      : figure(data.samples.toLocaleString("en"), data.samples === 1 ? "sample" : "samples")),
     data.gauge ? h("span", {}, "in the newest of ", h("b", {}, counted(data.windows, "window")))
       : figure(data.windows.toLocaleString("en"), data.windows === 1 ? "window" : "windows"),
     data.indexing && h("span", { class: "warn" }, "still reading the profiles of earlier runs"));
@@ -48,18 +49,26 @@ function Downloads() {
     h("a", { href: "/api/profile?" + filterOf(state, now) + "&format=" + format, download: name + "." + suffix }, words))));
 }
 document.addEventListener("click", (event) => {
-  const menu = document.querySelector(".menu");
-  if (menu && !menu.contains(event.target)) menu.open = false;
+  for (const menu of document.querySelectorAll(".menu")) if (!menu.contains(event.target)) menu.open = false;
 });
+
+const invert = () => change({ inverted: !state.inverted, callers: "", zoom: "" }, { loads: ["flame"] });
+/** How the flame graph draws the stacks. */
+function StackOptions() {
+  const collapse = () => change({ recursion: state.recursion === "keep" ? "collapse" : "keep", zoom: "" }, { loads: ["flame"] });
+  const check = (id, checked, onChange, words) => h("label", {}, h("input", { id, type: "checkbox", checked, onChange }), " " + words);
+  return h("details", { class: "menu" }, h("summary", {}, "Stacks"), h("div", {},
+    check("inverted", state.inverted, invert, "Inverted: callers below (i)"), check("collapse", state.recursion === "collapse", collapse, "Collapse recursion")));
+}
 
 function Panes() {
   const { view } = state;
   if (view === null) return null;
   const hasBeside = Boolean(responses.top?.data?.beside);
   const isOne = view === "requests" && isOneRequest();
-  return h("div", { id: "panes", "data-view": isOne ? "request" : view, class: hasBeside ? "beside" : "" },
+  return h("div", { id: "panes", "data-view": isOne ? "request" : view, class: [hasBeside && "beside", hasFunctionPane() && "with-function"].filter(Boolean).join(" ") },
     (view === "both" || view === "top") && h(TopTable), (view === "both" || view === "flame") && h(FlamePane),
-    view === "requests" && h(Requests), view === "compare" && h(Compare));
+    view === "requests" && h(Requests), view === "compare" && h(Compare), hasFunctionPane() && h(FunctionPane));
 }
 
 function Page() {
@@ -70,29 +79,23 @@ function Page() {
     h("main", {},
       failure && h(PaneError, { id: "problem", error: failure }),
       isEmpty() ? h(Waiting) : responses.services?.data && [
-        h(Filters), h(Timeline), h(RangeNote), h(Partial),
+        h(Filters), h(LabelExplorer), h(Timeline), h(RangeNote), h(Partial),
         h("section", { id: "content" },
           h("div", { class: "bar summary" }, h(Figures), h("div", { class: "grow" }),
             h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,
               onInput: (event) => search(event.target.value) }),
             h(LibrariesButton),
             h(Radios, { id: "views", label: "View", options: Object.entries(VIEWS), value: state.view, onChange: (view) => change({ view }) }),
-            h(Downloads)),
-          h(NothingPasses), h(Panes)),
+            hasFlameGraph() && h(StackOptions), h(Downloads)),
+          h(NothingPasses), h(Panes)), h(KeySheet),
       ]),
   ];
 }
 
+const hasFlameGraph = () => state.view === "both" || state.view === "flame" || (state.view === "requests" && isOneRequest());
+
 /** Renders at once: a response is on the screen before the next step of a load. */
 function show() { render(h(Page), root.querySelector("#page")); }
-
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-  if (event.key === "l") document.querySelector("#libraries")?.click();
-  if (event.key !== "/") return;
-  event.preventDefault();
-  document.querySelector("#search")?.focus();
-});
 
 applyTheme();
 load();

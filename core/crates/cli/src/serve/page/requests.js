@@ -58,7 +58,7 @@ function Findings() {
   if (!data) return h("section", attributes, error && h(PaneError, { error }));
   const items = data.findings.map((finding) => h("li", { class: finding.severity },
     h("h3", {}, finding.function ? h("button", { type: "button", class: "link", title: "Show it in the flame graph",
-      onClick: () => change({ view: "both", type: finding.type || state.type, chosen: finding.function.function }) }, finding.title) : finding.title),
+      onClick: () => change({ view: "both", type: finding.type || state.type, ...chosenBy(finding.function.function, finding.function.file) }) }, finding.title) : finding.title),
     h("p", { class: "soft" }, [finding.severity, state.service === "*" && finding.service, finding.samples > 0 && counted(finding.samples, "sample")].filter(Boolean).join(" · ")),
     finding.command && h("pre", { tabIndex: 0 }, finding.command)));
   return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Findings" },
@@ -125,7 +125,7 @@ function Differences({ difference }) {
       : significant.length ? counted(significant.length, "significant difference") + ". " : "No difference is significant: each may be chance. ",
     (hidden > 0 || state.allChanges) && significant.length > 0 && toggle),
     h("table", { class: "differences" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Function"), h("th", { class: "number", scope: "col" }, "This"),
-      h("th", { class: "number", scope: "col" }, "Others"))), h("tbody", {}, rows.map((row) => h("tr", { class: (row.significant ? (row.weight > row.mean ? "grew" : "shrank") : "") + (row.function === state.chosen ? " chosen" : ""), ...pressable(() => choose(row.function)) },
+      h("th", { class: "number", scope: "col" }, "Others"))), h("tbody", {}, rows.map((row) => h("tr", { class: (row.significant ? (row.weight > row.mean ? "grew" : "shrank") : "") + (isChosen(row) ? " chosen" : ""), ...pressable(() => choose(row.function, row.file, row.line)) },
       h(NameCell, { name: row.function, file: row.file, line: row.line }), h("td", { class: "number change" }, amount(row.weight, difference.unit)),
       h("td", { class: "number" }, amount(Math.round(row.mean), difference.unit)))))),
   ];

@@ -56,8 +56,8 @@ async function fetchPart(name, path, query) {
 /** The parts that a view shows. */
 const PARTS = { both: ["top", "flame"], flame: ["top", "flame"], top: ["top"], compare: ["compare"] };
 function partsOf(view) {
-  if (view !== "requests") return PARTS[view];
-  return isOneRequest() ? ["top", "request", "flame"] : ["top", "requests", "explain"];
+  const parts = view !== "requests" ? PARTS[view] : isOneRequest() ? ["top", "request", "flame"] : ["top", "requests", "explain"];
+  return [...parts, ...(hasFunctionPane(view) ? ["function"] : []), ...(state.explorer ? ["weights"] : [])];
 }
 const TABLE_ROWS = 100;
 
@@ -105,7 +105,7 @@ async function load(parts) {
     }
     writeAddress(false);
   }
-  for (const name of ["timeline", "top", "flame", "requests", "request", "explain", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
+  for (const name of ["timeline", "top", "flame", "function", "weights", "requests", "request", "explain", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
   await Promise.all(fetches);
   if (!isCurrent()) return;
   await explainEmpty();
@@ -116,7 +116,7 @@ function finish(ready) {
   show();
   const { top } = responses;
   root.dataset.total = top?.data ? top.data.total : "";
-  root.dataset.samples = top?.data ? top.data.samples : "";
+  root.dataset.samples = top?.data?.samples ?? "";
   root.dataset.ready = ready;
   // The server completes a partial result in the background.
   const isPartial = COMPLETED.some((name) => responses[name]?.data?.windows_left_out > 0 || responses[name]?.data?.indexing);
@@ -140,6 +140,8 @@ const QUERIES = {
     return ["top", query];
   },
   flame: () => ["flamegraph", flameQuery()],
+  weights: () => ["labels", filterOf(state, now) + "&weights=1&limit=50"],
+  function: () => ["function", functionQuery()],
   requests: () => ["requests", requestsQuery()],
   request: () => ["request", filterOf({ ...state, type: null }, now)],
   explain: () => ["explain", filterOf({ ...state, type: null }, now)],
@@ -152,11 +154,21 @@ function flameQuery() {
   if (!state.libraries) query.set("fold", "libraries");
   if (state.zoom) query.set("path", state.zoom);
   if (markedText()) query.set("search", markedText());
+  if (state.callers) query.set("callers", state.callers);
+  else if (state.inverted) query.set("invert", "1");
+  if (state.group) query.set("group", state.group);
+  if (state.recursion === "collapse") query.set("recursion", "collapse");
   return query;
 }
-function shownFilter() {
-  const query = filterOf(state, now);
-  if (state.native) query.set("native", "1");
+/** The filter of the parts that have stacks. */
+function shownFilter(of = state) {
+  const query = stackFilter(of);
+  if (of.native) query.set("native", "1");
+  return query;
+}
+function stackFilter(of = state) {
+  const query = filterOf(of, now);
+  for (const name of ["focus", "ignore"]) for (const pattern of of[name]) query.append(name, pattern);
   return query;
 }
 let tableLimit = TABLE_ROWS;
@@ -185,7 +197,7 @@ async function chooseView(parts) {
     state.view = requests?.spans > 0 ? "requests" : "both";
   }
   parts.delete("requests");
-  if (state.view === "both") for (const name of PARTS.both) parts.add(name);
+  if (state.view === "both") for (const name of partsOf("both")) parts.add(name);
 }
 const USUAL_TYPES = ["cpu", "wall", "alloc_space", "inuse_space"];
 function chooseType(types) {
@@ -217,6 +229,7 @@ function timelineQuery() {
     query.set("from", String(windows[0]));
     query.set("to", String(windows[1]));
   } else if (state.from) query.set("to", String(now));
+  if (state.group) query.set("group", state.group);
   return query;
 }
 
@@ -225,10 +238,10 @@ let emptyCauses = [];
 async function explainEmpty() {
   emptyCauses = [];
   const { top } = responses;
-  if (state.view === "compare" || !top?.data || top.data.samples > 0) return;
+  if (state.view === "compare" || !top?.data || (top.data.samples ?? top.data.stacks) > 0) return;
   const filters = filtersOf(state);
-  const counts = await Promise.all(filters.map(({ without }) => request("top", filterOf({ ...state, ...without }, now) + "&limit=1").catch(() => null)));
-  const excluding = filters.filter((filter, nth) => counts[nth]?.samples > 0);
+  const counts = await Promise.all(filters.map(({ without }) => request("top", shownFilter({ ...state, ...without }) + "&limit=1").catch(() => null)));
+  const excluding = filters.filter((filter, nth) => (counts[nth]?.samples ?? counts[nth]?.stacks) > 0);
   emptyCauses = excluding.length ? excluding : filters;
   emptyCauses.isSure = excluding.length > 0;
 }

@@ -7,11 +7,12 @@ function sortBy(sort) {
 }
 function search(text) {
   tableLimit = TABLE_ROWS;
-  change({ search: text, chosen: "" }, { isStep: false, loads: partsOfSearch(["top"]) });
+  change({ search: text, ...chosenBy("") }, { isStep: false, loads: partsOfSearch(["top"]) });
 }
 /** A second click on the same row clears the selection. */
-function choose(name) {
-  change({ chosen: state.chosen === name ? "" : name }, { isStep: false, loads: partsOfSearch([]) });
+function choose(name, file, line) {
+  const isSame = Boolean(state.chosen) && isChosen({ function: name, file, line });
+  change(isSame ? chosenBy("") : chosenBy(name, file, line), { isStep: false, loads: partsOfSearch(isSame || !name ? [] : ["function"]) });
 }
 /** Attributes of an element that is used like a button. */
 function pressable(action) {
@@ -47,7 +48,7 @@ function TopTable() {
     return h("th", { class: name === "function" ? "" : "number", "data-sort": name, "aria-sort": isSorted ? direction : null, scope: "col" },
       h("button", { type: "button", title, onClick: () => sortBy(name) }, words, isSorted && (name === "function" ? " ↑" : " ↓")));
   });
-  const rows = data.rows.map((row) => h("tr", { class: row.function === state.chosen ? "chosen" : "", ...pressable(() => choose(row.function)) },
+  const rows = data.rows.map((row) => h("tr", { class: isChosen(row) ? "chosen" : "", ...pressable(() => choose(row.function, row.file, row.line)) },
     ["flat", "own", "cum"].map((name) => h(NumberCell, { value: row[name], total: data.total, unit: data.unit, name })),
     beside && [h(NumberCell, { value: row.beside_flat, total: beside.total, unit: beside.unit }),
       h(NumberCell, { value: row.beside_cum, total: beside.total, unit: beside.unit })],

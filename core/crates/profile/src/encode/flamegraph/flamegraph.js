@@ -78,6 +78,7 @@ class Flamegraph {
       if (node >= 0) this.zoom(node);
     });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.menu = new FlameMenu(this);
     new ResizeObserver(() => this.resize()).observe(this.view);
     const recolor = () => { this.colors.clear(); this.redraw(); this.showLegend(); };
 new MutationObserver(recolor).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
@@ -184,7 +185,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     const total = amount(nodes.total[zoomed], tree.unit);
     this.about.textContent = zoomed === 0 ? `${tree.type ? tree.type + ": " : ""}${total}`
       : `${this.name(zoomed)}: ${total}, ${percent(nodes.total[zoomed], nodes.total[0])} of all`;
-    this.canvas.setAttribute("aria-label", `Flame graph. ${this.about.textContent}. Arrow keys move, Enter zooms, Escape resets.`);
+    this.canvas.setAttribute("aria-label", `Flame graph. ${this.about.textContent}. Arrow keys move, Enter zooms, Escape resets, the Menu key lists actions.`);
   }
 
   showLegend() {
@@ -232,7 +233,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
   /** Cells of the rows of the tooltip. */
   tipRows(node) {
     const { nodes, tree, zoomed } = this;
-    const values = [["total", nodes.total[node]], ["self", nodes.self[node]]];
+    const values = [["total", nodes.total[node]], [tree.inverted ? "outermost" : "self", nodes.self[node]]];
     if (nodes.elided[node]) values.push(["not shown", nodes.elided[node]]);
     return values.map(([label, value]) => {
       const cells = [label, amount(value, tree.unit), percent(value, nodes.total[0])];

@@ -17,6 +17,7 @@ pub const SCRIPT: &str = concat!(
     "window.Flamegraph = (() => {\n\"use strict\";\n",
     include_str!("nodes.js"),
     include_str!("flamegraph.js"),
+    include_str!("menu.js"),
     "return Flamegraph;\n})();\n",
     include_str!("diff.js")
 );

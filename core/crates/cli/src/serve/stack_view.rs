@@ -1,0 +1,159 @@
+//! Which stacks of a result are shown, and how: the parameters `native`, `focus` and `ignore` of the table, of functions and of flame
+//! graphs; `recursion`, `invert`, `callers` and `group` of flame graphs only.
+
+use std::borrow::Cow;
+
+use regex_lite::Regex;
+use spanprof_profile::transform::{self, StackTree};
+use spanprof_profile::{Dictionary, Profile, ProfilesData};
+use spanprof_read::query::{self, StackFilter};
+
+use super::label_groups;
+use super::queries::QueryResult;
+
+/// Names of the parameters that select stacks.
+pub(super) const SELECTION: [&str; 2] = ["focus", "ignore"];
+
+/// The root of the tree and the direction of its stacks.
+#[derive(Clone, Debug, Default)]
+enum TreeShape {
+    /// From the outermost functions to the leaves.
+    #[default]
+    Calls,
+    /// From the leaves to the outermost functions.
+    Inverted,
+    /// The functions that match, with their callers below them.
+    Callers(Regex),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct StackView {
+    has_native: bool,
+    /// All of them apply.
+    filters: Vec<StackFilter>,
+    collapses_recursion: bool,
+    shape: TreeShape,
+    /// Label whose values are the functions at the root.
+    group: Option<String>,
+    /// Identity of what selects stacks, and of all, for caches.
+    selection_key: String,
+    tree_key: String,
+}
+
+impl StackView {
+    /// Other parameters are ignored. `focus` and `ignore` may be repeated: a stack must pass each.
+    pub(super) fn parse(parameters: &[(String, String)]) -> Result<Self, String> {
+        let mut view = Self::default();
+        for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
+            let pattern = || {
+                Regex::new(value)
+                    .map_err(|error| format!("`{name}`: expected a regular expression, got `{value}`: {error}"))
+            };
+            let flag = || match value.as_str() {
+                "1" => Ok(true),
+                "0" => Ok(false),
+                _ => Err(format!("`{name}`: expected 0 or 1, got `{value}`")),
+            };
+            match name.as_str() {
+                "native" => view.has_native = value == "1",
+                "focus" => view.filters.push(StackFilter { focus: Some(pattern()?), ignore: None }),
+                "ignore" => view.filters.push(StackFilter { focus: None, ignore: Some(pattern()?) }),
+                "group" => view.group = Some(value.clone()),
+                "callers" => view.shape = TreeShape::Callers(pattern()?),
+                "invert" if flag()? && !matches!(view.shape, TreeShape::Callers(_)) => view.shape = TreeShape::Inverted,
+                "recursion" => {
+                    view.collapses_recursion = match value.as_str() {
+                        "collapse" => true,
+                        "keep" => false,
+                        _ => return Err(format!("`recursion`: expected keep or collapse, got `{value}`")),
+                    }
+                }
+                _ => {}
+            }
+        }
+        let key = |names: &[&str]| {
+            let chosen = parameters.iter().filter(|(name, value)| names.contains(&name.as_str()) && !value.is_empty());
+            chosen.map(|(name, value)| format!("{name}={value}\n")).collect::<String>()
+        };
+        view.selection_key = key(&["native", "focus", "ignore"]);
+        view.tree_key = key(&["native", "focus", "ignore", "recursion", "invert", "callers", "group"]);
+        Ok(view)
+    }
+
+    pub(super) fn selection_key(&self) -> &str {
+        &self.selection_key
+    }
+
+    pub(super) fn tree_key(&self) -> &str {
+        &self.tree_key
+    }
+
+    /// Whether stacks are left out.
+    pub(super) fn has_filters(&self) -> bool {
+        !self.filters.is_empty()
+    }
+
+    /// Whether the outermost functions are not at the root of the tree.
+    pub(super) fn is_inverted(&self) -> bool {
+        !matches!(self.shape, TreeShape::Calls)
+    }
+
+    /// As called, with recursion: for the callers and callees of a function.
+    pub(super) fn as_called(&self) -> Self {
+        let tree_key = self.selection_key.clone();
+        Self { collapses_recursion: false, shape: TreeShape::Calls, group: None, tree_key, ..self.clone() }
+    }
+
+    /// Removes the stacks that do not pass.
+    pub(super) fn filter(&self, data: &mut ProfilesData) {
+        self.filters.iter().for_each(|filter| filter.apply(data));
+    }
+
+    /// The samples that are shown, `has_native` with the native frames below V8's builtins.
+    pub(super) fn data<'r>(&self, result: &'r QueryResult) -> Cow<'r, ProfilesData> {
+        let mut data = Cow::Borrowed(&*result.data);
+        if !self.has_native && query::has_builtins(&data) {
+            query::fold_builtins(data.to_mut());
+        }
+        if self.has_filters() {
+            self.filter(data.to_mut());
+        }
+        data
+    }
+
+    pub(super) fn group(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
+
+    /// The tree of one type of [`StackView::data`]. With a group, the samples have the label of the group only.
+    pub(super) fn tree(&self, data: &ProfilesData, type_name: &str) -> StackTree {
+        let Some(key) = &self.group else {
+            return self.tree_of(&data.dictionary, data.profiles().map(|(_, profile)| profile), type_name);
+        };
+        let groups = label_groups::profiles_by_value(data, type_name).into_iter().map(|(value, profiles)| {
+            let name = match value.as_deref() {
+                None => format!("{key}: other values"),
+                Some("") => format!("{key}: none"),
+                Some(value) => format!("{key}={value}"),
+            };
+            (name, self.tree_of(&data.dictionary, profiles.iter(), type_name))
+        });
+        label_groups::joined(type_name, groups.collect())
+    }
+
+    fn tree_of<'d>(
+        &self,
+        dictionary: &'d Dictionary,
+        profiles: impl Iterator<Item = &'d Profile>,
+        type_name: &str,
+    ) -> StackTree {
+        let profiles = profiles.filter(|profile| profile.type_name() == type_name);
+        let tree = transform::tree_of(dictionary, profiles, None, self.collapses_recursion);
+        let tree = StackTree { type_name: type_name.to_owned(), ..tree };
+        match &self.shape {
+            TreeShape::Calls => tree,
+            TreeShape::Inverted => tree.inverted(),
+            TreeShape::Callers(pattern) => tree.callers_of(|function| query::is_match(pattern, function)),
+        }
+    }
+}

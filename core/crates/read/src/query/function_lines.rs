@@ -1,0 +1,136 @@
+//! The weights of the source lines of functions.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use spanprof_profile::transform::FunctionTable;
+use spanprof_profile::{ProfilesData, StackId};
+
+use super::weights::{FunctionLine, Weight};
+
+/// A function with the weights of its lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionLines {
+    /// The function.
+    pub at: FunctionLine,
+    /// Weight of samples with the function as leaf.
+    pub flat: i64,
+    /// By line; 0 has the samples without a line.
+    pub lines: BTreeMap<i64, Weight>,
+}
+
+/// The functions of one profile type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionLineTable {
+    /// [`spanprof_profile::Profile::type_name`].
+    pub type_name: String,
+    /// Unit of all weights.
+    pub unit: String,
+    /// Weight of all samples, the base of shares.
+    pub total: i64,
+    /// By descending flat weight, then by name.
+    pub functions: Vec<FunctionLines>,
+}
+
+/// The lines of the functions for which `matches` is true. A line that a stack contains several times (recursion) counts once.
+pub fn function_lines(
+    data: &ProfilesData,
+    type_name: &str,
+    matches: impl Fn(&FunctionLine) -> bool,
+) -> FunctionLineTable {
+    let mut table = FunctionLineTable { type_name: type_name.to_owned(), ..FunctionLineTable::default() };
+    let mut by_stack: HashMap<StackId, i64> = HashMap::new();
+    for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
+        if table.unit.is_empty() {
+            profile.unit().clone_into(&mut table.unit);
+        }
+        for sample in &profile.samples {
+            let weight = profile.weight(sample);
+            table.total = table.total.saturating_add(weight);
+            let sum = by_stack.entry(sample.stack).or_default();
+            *sum = sum.saturating_add(weight);
+        }
+    }
+    let mut functions = FunctionTable::new(&data.dictionary);
+    let mut are_matches: Vec<Option<bool>> = Vec::new();
+    let mut found: HashMap<u32, FunctionLines> = HashMap::new();
+    let mut seen: Vec<(u32, i64)> = Vec::new();
+    for (stack, weight) in by_stack {
+        seen.clear();
+        let mut is_leaf = true;
+        for location in data.dictionary.get_stack(stack) {
+            let lines = data.dictionary.get_location(*location).lines.iter().map(|line| line.line);
+            let calls: Vec<(u32, i64)> =
+                functions.of_location(*location).zip(lines.chain(std::iter::repeat(0))).collect();
+            for (function, line) in calls {
+                are_matches.resize(functions.rows().len(), None);
+                let at = &functions.rows()[function as usize];
+                let is_match = &mut are_matches[function as usize];
+                if *is_match.get_or_insert_with(|| matches(&at.clone().into())) && !seen.contains(&(function, line)) {
+                    seen.push((function, line));
+                    let row = found
+                        .entry(function)
+                        .or_insert_with(|| FunctionLines { at: at.clone().into(), ..FunctionLines::default() });
+                    let sum = row.lines.entry(line.max(0)).or_default();
+                    sum.cum = sum.cum.saturating_add(weight);
+                    if is_leaf {
+                        sum.flat = sum.flat.saturating_add(weight);
+                        row.flat = row.flat.saturating_add(weight);
+                    }
+                }
+                is_leaf = false;
+            }
+        }
+    }
+    table.functions = found.into_values().collect();
+    table.functions.sort_by(|one, other| (Reverse(one.flat), &one.at).cmp(&(Reverse(other.flat), &other.at)));
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanprof_profile::{Function, Line, Location, Profile, ResourceProfiles, Sample};
+
+    /// Name, start line and line of a call.
+    type Call = (&'static str, i64, i64);
+
+    /// Stacks leaf first, with their weight.
+    fn data(stacks: &[(&[Call], i64)]) -> ProfilesData {
+        let mut data = ProfilesData::default();
+        let mut samples = Vec::new();
+        for (stack, weight) in stacks {
+            let mut locations = Vec::new();
+            for (name, start_line, line) in *stack {
+                let (name, filename) = (data.dictionary.string(name), data.dictionary.string("app.js"));
+                let function = Function { name, filename, start_line: *start_line, ..Function::default() };
+                let function = data.dictionary.function(function);
+                let lines = vec![Line { function, line: *line, ..Line::default() }];
+                locations.push(data.dictionary.location(Location { lines: &lines, ..Location::default() }));
+            }
+            let stack = data.dictionary.stack(&locations);
+            samples.push(Sample { stack, values: vec![*weight], ..Sample::default() });
+        }
+        let profile = Profile { samples, ..Profile::default() };
+        data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+        data
+    }
+
+    #[test]
+    fn functions_of_one_name_have_their_own_lines_and_recursion_counts_once() {
+        let data = data(&[
+            (&[("then", 10, 12), ("then", 10, 11), ("then", 10, 12), ("main", 1, 2)], 5),
+            (&[("leaf", 30, 31), ("then", 10, 11), ("main", 1, 2)], 3),
+            (&[("then", 20, 12), ("main", 1, 2)], 7),
+        ]);
+        let type_name = data.profiles().next().unwrap().1.type_name().to_owned();
+        let table = function_lines(&data, &type_name, |at| at.function == "then");
+        assert_eq!(table.total, 15);
+        let rows: Vec<_> = table.functions.iter().map(|row| (row.at.line, row.flat, row.lines.clone())).collect();
+        let weight = |flat, cum| Weight { flat, cum };
+        let first = BTreeMap::from([(12, weight(7, 7))]);
+        let second = BTreeMap::from([(11, weight(0, 8)), (12, weight(5, 5))]);
+        assert_eq!(rows, [(20, 7, first), (10, 5, second)]);
+    }
+}
