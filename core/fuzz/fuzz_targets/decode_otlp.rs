@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, text};
+use spanprof_profile::encode::{folded, otlp, page, pprof, text};
 use spanprof_profile::transform;
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Granularity};
@@ -24,6 +24,6 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let tree = transform::tree(&data, &summary.type_name);
         folded::encode(&tree);
-        flamegraph::html(&tree, &summary.service);
+        page::html(&data, &summary.type_name, &summary.service);
     }
 });

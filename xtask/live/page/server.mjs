@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import path from 'node:path';
 
 /** The program in the environment variable SPANPROF, or the debug build of the work tree. */
-const PROGRAM = process.env.SPANPROF || fileURLToPath(new URL('../../../target/debug/spanprof', import.meta.url));
+export const PROGRAM = process.env.SPANPROF || fileURLToPath(new URL('../../../target/debug/spanprof', import.meta.url));
 
 /** Address of a trace in a tracing system. */
 export const TRACE_URL = 'http://localhost:16686/trace/{trace_id}';

@@ -28,26 +28,30 @@ const server = () => once('server', async () => {
   await fixture.send(running.url);
   return running;
 });
+/** The address of the server with the fixture. */
+export const serverUrl = async () => (await server()).url;
 const emptyServer = () => once('empty server', () => Server.start());
 const browser = () => once('browser', () => Browser.start());
 
 /**
  * A test of the page. `open(query, viewport)` opens the page of the server with the fixture, `openEmpty` that of a server
- * without profiles. The final state of the tab becomes a screenshot with the name of the test.
+ * without profiles, `openAddress` any address. The final state of the tab becomes a screenshot with the name of the test.
  */
 export function pageTest(name, options, body) {
   if (!body) return pageTest(name, {}, options);
   return test(name, { timeout: 60_000, ...options }, async () => {
     const pages = [];
-    const opened = async (running, query, viewport) => {
+    const openAddress = async (address, viewport = {}) => {
       const page = await (await browser()).page(viewport);
       pages.push(page);
-      await page.open(`${running.url}/${query}`);
+      await page.open(address);
       return page;
     };
+    const opened = (running, query, viewport) => openAddress(`${running.url}/${query}`, viewport);
     try {
       await body({
         open: async (query = '', viewport = {}) => opened(await server(), query, viewport),
+        openAddress,
         openEmpty: async (viewport = {}) => opened(await emptyServer(), '', viewport),
       });
       assert.deepEqual(pages.flatMap((page) => page.errors), [], 'errors that the page did not catch');

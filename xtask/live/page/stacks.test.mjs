@@ -115,7 +115,7 @@ pageTest('Show callers has the function at the root with the weight of its sampl
 });
 
 pageTest('consecutive calls of one function become one node', async ({ open }) => {
-  const page = await open('?service=&type=cpu&view=flame');
+  const page = await open('?service=&type=cpu&view=flame&libraries=1');
   const before = await nodes(page);
   assert.equal(before, 6, 'root, main, walk three times, work');
   await page.clickText('summary', 'Stacks');

@@ -1,13 +1,15 @@
 //! Level of detail of a query. A table of functions needs only stacks. Without labels and links, samples of many requests
 //! merge into one, so that a week fits into memory. Called before merging, by `serve` and by the reading verbs.
 
-use spanprof_profile::{AttributeSetId, LinkId, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY};
+use spanprof_profile::{AttributeSetId, LinkId, Profile, ProfilesData, ResourceProfiles, Sample, PROCESS_IDENTITY};
 
 /// Attributes that samples keep after the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Stacks and weights by service and type.
     Stacks,
+    /// Labels and resources too, without links and timestamps, which grow with the number of requests.
+    Labels,
     /// Labels, links, timestamps and resources too.
     Everything,
 }
@@ -35,6 +37,15 @@ impl Detail {
         if self == Detail::Everything {
             return;
         }
+        let summed = |sample: &mut Sample| {
+            sample.values = vec![sample.total()];
+            sample.timestamps_unix_nano = Vec::new();
+            sample.link = LinkId::EMPTY;
+        };
+        if self == Detail::Labels {
+            let profiles = resources.iter_mut().flat_map(|resource| &mut resource.profiles);
+            return profiles.flat_map(|profile| &mut profile.samples).for_each(summed);
+        }
         let mut of_gauges = Vec::new();
         for resource in resources.iter_mut() {
             let (gauges, sums) = std::mem::take(&mut resource.profiles).into_iter().partition(Profile::is_gauge);
@@ -58,10 +69,7 @@ impl Detail {
         for profile in resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
             profile.attributes = AttributeSetId::EMPTY;
             for sample in &mut profile.samples {
-                let total = sample.total();
-                sample.values = vec![total];
-                sample.timestamps_unix_nano = Vec::new();
-                sample.link = LinkId::EMPTY;
+                summed(sample);
             }
         }
     }

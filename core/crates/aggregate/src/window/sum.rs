@@ -1,7 +1,7 @@
 //! Windows merged as they close, in bounded memory: the heaviest samples are kept, the others become `[too_many_stacks]`, so
 //! that totals are exact. Used by the file of the whole run and by pulls.
 
-use spanprof_profile::{transform, Function, Line, Location, ProfilesData, Sample};
+use spanprof_profile::{transform, AttributeSetId, Function, Line, Location, ProfilesData, Sample};
 
 /// Pending windows are merged at this number, or earlier when they have half as many samples as the merged ones.
 const MAX_PENDING_WINDOWS: usize = 32;
@@ -37,6 +37,21 @@ impl WindowSum {
     pub fn merged(&mut self) -> &ProfilesData {
         self.merge_pending();
         &self.merged
+    }
+
+    /// Whether another window can be added without a loss of stacks.
+    pub fn has_room_for(&self, window: &ProfilesData) -> bool {
+        self.merged.sample_count() + self.pending_samples + window.sample_count() <= self.max_samples
+    }
+
+    /// Drops the labels of all samples: those that differ only in them become one.
+    pub fn drop_labels(&mut self) {
+        let windows = std::iter::once(&mut self.merged).chain(&mut self.pending);
+        for profile in windows.flat_map(|window| &mut window.resources).flat_map(|resource| &mut resource.profiles) {
+            profile.samples.iter_mut().for_each(|sample| sample.attributes = AttributeSetId::EMPTY);
+        }
+        self.pending.push(ProfilesData::default());
+        self.merge_pending();
     }
 
     fn forget_gauges(&mut self) {

@@ -4,13 +4,7 @@ use spanprof_profile::encode::flamegraph::{self, DiffColumns};
 use spanprof_profile::transform::{StackNode, StackTree};
 use spanprof_read::query::DiffTree;
 
-/// A page with the flame graph of a comparison.
-pub(crate) fn html(tree: &DiffTree, title: &str) -> String {
-    let (tree, columns) = columns(tree);
-    flamegraph::diff_html(&tree, &columns, title)
-}
-
-/// The same tree as JSON for the page of `serve`.
+/// The tree as JSON for the page.
 pub(crate) fn json(tree: &DiffTree) -> String {
     let (tree, columns) = columns(tree);
     flamegraph::diff_json(&tree, &columns)

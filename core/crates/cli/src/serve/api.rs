@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, VARY};
 use hyper::{Request, StatusCode};
 use serde_json::{json, Value};
-use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
+use spanprof_profile::encode::{folded, otlp, page, pprof};
 use spanprof_profile::transform::{self, StackTree};
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, Filter, Granularity, LabelMatcher, MatchOperator, TopTable};
@@ -36,6 +36,8 @@ use crate::{query_string, selection};
 const JSON: &str = "application/json";
 /// Rows of a list when the request has no limit.
 const DEFAULT_ROWS: usize = 200;
+/// Windows of which an exported page has the labels: an hour. They are read one by one, and sums have no labels.
+const LABELED_WINDOWS: usize = 360;
 /// Smaller responses are not compressed.
 const MIN_GZIP_BYTES: usize = 2048;
 
@@ -217,6 +219,9 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/profile" => {
             let format = parameter("format").unwrap_or("otlp");
             let result = match (parameter("detail"), format) {
+                (None, "flamegraph") if windows(state, &filter).len() <= LABELED_WINDOWS => {
+                    state.store.query(&filter, Detail::Labels)
+                }
                 (Some("stacks"), _) | (None, "folded" | "flamegraph") => stacks(),
                 _ => state.store.query(&filter, Detail::Everything),
             };
@@ -370,7 +375,8 @@ fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {
         "folded" => ("text/plain; charset=utf-8", folded::encode(&tree()).into_bytes()),
         "flamegraph" => {
             let title = filter.service.as_deref().unwrap_or("all services");
-            ("text/html; charset=utf-8", flamegraph::html(&tree(), title).into_bytes())
+            let type_name = selection::type_to_show(&result.data, filter);
+            ("text/html; charset=utf-8", page::html(&result.data, &type_name, title).into_bytes())
         }
         other => {
             let message = format!("`format`: expected otlp, pprof, folded or flamegraph, got `{other}`");

@@ -1,6 +1,6 @@
 //! `spanprof convert`: writes samples in another format.
 
-use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, speedscope, svg};
+use spanprof_profile::encode::{folded, otlp, page, pprof, speedscope, svg};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::decode::{self, DecodeLimits};
@@ -102,6 +102,7 @@ fn refuse_on_terminal(path: &str, format: &str) -> Result<(), Failure> {
 pub(super) fn detail_of(format: &str) -> Detail {
     match format {
         "otlp" | "pprof" | "json" => Detail::Everything,
+        "flamegraph" => Detail::Labels,
         _ => Detail::Stacks,
     }
 }
@@ -121,10 +122,7 @@ pub(super) fn write(
             otlp_json::encode(&transform::separate_exact_values(data.clone())).map_err(Failure::new)?.into_bytes()
         }
         "folded" => folded::encode(&tree()).into_bytes(),
-        "flamegraph" => {
-            let tree = tree();
-            flamegraph::html(&tree, &title(given, data, &tree.type_name)).into_bytes()
-        }
+        "flamegraph" => page::html(data, &selection::type_to_show(data, filter), &title(given, data, "")).into_bytes(),
         "svg" => {
             let tree = tree();
             let quantity = |weight| format_quantity(weight, &tree.unit);

@@ -1,6 +1,7 @@
 //! `spanprof diff`: compares two profiles by function or line. As a gate of CI it also decides whether a function regressed.
 
 use serde_json::Value;
+use spanprof_profile::encode::page;
 use spanprof_profile::{is_gauge_type, ProfilesData};
 use spanprof_read::query::{
     self, Compared, DiffSide, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS,
@@ -11,7 +12,6 @@ use super::table::{SortColumn, TableArguments};
 use super::{merged, missing, one_type, refuse_repeated_stdin, sources};
 use crate::answers::cost_unit::CostUnit;
 use crate::answers::diff::{self as diff_report, DiffReport};
-use crate::answers::diff_graph;
 use crate::detail::Detail;
 use crate::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
 use crate::moment::unix_ns;
@@ -182,11 +182,13 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
         refuse_too_few_samples(&table)?;
     }
     let tree = query::diff_tree(baseline, comparison, &type_name, normalize);
+    let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit).per(per);
     if let Some(path) = &given.output {
         let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
-        output::write(path, diff_graph::html(&tree, &title).as_bytes())?;
+        let response = diff_report::with_tree(&diff_report::members(&report), &tree)
+            .map_err(|error| Failure::new(error.to_string()))?;
+        output::write(path, page::comparison_html(&response, &title).as_bytes())?;
     }
-    let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit).per(per);
     let text = match (given.table.json, given.markdown) {
         (true, _) => Value::Object(diff_report::members(&report)).to_string() + "\n",
         (_, true) => diff_report::markdown(&report),

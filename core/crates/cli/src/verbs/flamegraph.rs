@@ -1,13 +1,13 @@
 //! `spanprof flamegraph`: writes a flame graph as one HTML page that works offline.
 
-use spanprof_profile::encode::flamegraph;
+use spanprof_profile::encode::{flamegraph, page};
 use spanprof_profile::transform;
 
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
-use crate::selection::EndArguments;
+use crate::selection::{self, EndArguments};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -21,9 +21,6 @@ Examples:
 pub(crate) struct FlamegraphArguments {
     #[command(flatten)]
     pub output: OutputArguments,
-    /// libraries and parts of the runtime as one frame each
-    #[arg(long)]
-    pub fold: bool,
     /// the tree as JSON instead of a page
     #[arg(long)]
     pub json: bool,
@@ -37,21 +34,19 @@ pub(crate) fn run(given: &FlamegraphArguments) -> Result<i32, Failure> {
     if !given.json {
         output::refuse_on_terminal(&given.output.output, "HTML", "-o flame.html")?;
     }
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    let mut tree = transform::tree(&data, &one_type(&data, &filter));
-    if given.fold {
-        tree = tree.folded(|_| false);
-    }
+    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Labels)?;
+    // A page has all types: that it shows one first needs no word.
+    let type_name = if given.json { one_type(&data, &filter) } else { selection::type_to_show(&data, &filter) };
     let text = if given.json {
-        flamegraph::json(&tree) + "\n"
+        flamegraph::json(&transform::tree(&data, &type_name)) + "\n"
     } else {
-        flamegraph::html(&tree, &title(&given.output, &data, &tree.type_name))
+        page::html(&data, &type_name, &title(&given.output, &data, ""))
     };
     output::write(&given.output.output, text.as_bytes())?;
     Ok(0)
 }
 
-/// Title of a page: `--title`, else its services and type.
+/// Title of a result: `--title`, else its services, and its type if it has one.
 pub(super) fn title(given: &OutputArguments, data: &spanprof_profile::ProfilesData, type_name: &str) -> String {
     if let Some(title) = &given.title {
         return title.clone();
@@ -60,9 +55,10 @@ pub(super) fn title(given: &OutputArguments, data: &spanprof_profile::ProfilesDa
     services.sort_unstable();
     services.dedup();
     services.retain(|name| !name.is_empty());
-    match services.as_slice() {
-        [] => type_name.to_owned(),
-        [one] => format!("{one} · {type_name}"),
-        several => format!("{} services · {type_name}", several.len()),
-    }
+    let services = match services.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        several => format!("{} services", several.len()),
+    };
+    [services.as_str(), type_name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
 }

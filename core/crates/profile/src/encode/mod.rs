@@ -6,6 +6,7 @@ pub mod folded;
 mod message_writer;
 mod numbering;
 pub mod otlp;
+pub mod page;
 pub mod pprof;
 pub mod pyroscope;
 pub mod speedscope;

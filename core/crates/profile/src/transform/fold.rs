@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use super::functions::FunctionKey;
 use super::tree::{assembled, StackCalls, StackTree};
 use crate::code_origin::{library_name, CodeOrigin, LibraryName, RecordedOrigin, RuntimeBucket};
-use crate::FrameType;
+use crate::{FrameType, StackId};
 
 /// Name of a library that cannot be told.
 const UNNAMED: &str = "library";
@@ -93,9 +93,9 @@ impl StackTree {
                 rest = after;
             }
             calls.extend(class.map(|class| folded.number(self.functions[class as usize].clone())));
-            stacks.push(StackCalls { start, end: calls.len(), weight: node.self_weight });
+            stacks.push(StackCalls { id: StackId::EMPTY, start, end: calls.len(), weight: node.self_weight });
         }
-        assembled(self.type_name.clone(), self.unit.clone(), folded.rows, calls, stacks)
+        assembled(self.type_name.clone(), self.unit.clone(), folded.rows, calls, stacks).0
     }
 
     /// The frame of a run of libraries. A framework that calls own code has the name of the library next to it, other runs that

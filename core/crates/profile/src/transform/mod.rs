@@ -18,4 +18,4 @@ pub(crate) use merge::Merged;
 pub use merge::{merge, merge_profiles};
 pub use prune::PrunedTree;
 pub use reduce::Reduction;
-pub use tree::{depth_first, tree, tree_of, StackNode, StackTree};
+pub use tree::{call_paths, depth_first, tree, tree_of, CallPaths, StackNode, StackTree};

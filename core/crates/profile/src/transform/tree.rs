@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::functions::{FunctionKey, FunctionTable};
-use crate::{Dictionary, Profile, ProfilesData};
+use crate::{Dictionary, Profile, ProfilesData, StackId};
 
 /// The last function of a call path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,29 @@ pub struct StackTree {
     pub nodes: Vec<StackNode>,
 }
 
+/// The call paths of samples, without weights.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPaths {
+    /// The functions; entry 0 is the root's.
+    pub functions: Vec<FunctionKey>,
+    /// Level and function of each path's last call, in the order of [`StackTree::nodes`].
+    pub nodes: Vec<(u32, u32)>,
+    /// The node of each stack, by its id.
+    pub of_stack: HashMap<StackId, u32>,
+}
+
+/// The call paths of all profiles.
+pub fn call_paths(data: &ProfilesData) -> CallPaths {
+    let profiles = data.profiles().map(|(_, profile)| profile);
+    let (tree, of_stack) = tree_with_leaves(&data.dictionary, profiles, None, false);
+    let mut nodes: Vec<(u32, u32)> = Vec::with_capacity(tree.nodes.len());
+    for (at, StackNode { parent, function, .. }) in tree.nodes.iter().enumerate() {
+        let level = if at == 0 { 0 } else { nodes[*parent as usize].0 + 1 };
+        nodes.push((level, *function));
+    }
+    CallPaths { functions: tree.functions, nodes, of_stack: of_stack.into_iter().collect() }
+}
+
 /// The tree of one profile type. A function called from different lines is one child of its caller.
 pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
     let of_type = |profile: &&Profile| profile.type_name() == type_name;
@@ -46,6 +69,16 @@ pub fn tree_of<'d>(
     fold: Option<fn(String) -> String>,
     folds_recursion: bool,
 ) -> StackTree {
+    tree_with_leaves(dictionary, profiles, fold, folds_recursion).0
+}
+
+/// The tree, and the node of each stack.
+fn tree_with_leaves<'d>(
+    dictionary: &'d Dictionary,
+    profiles: impl Iterator<Item = &'d Profile>,
+    fold: Option<fn(String) -> String>,
+    folds_recursion: bool,
+) -> (StackTree, Vec<(StackId, u32)>) {
     let mut functions = FunctionTable::with_fold(dictionary, fold);
     // Functions of all stacks, root first, one stack after the other.
     let mut calls: Vec<u32> = Vec::new();
@@ -69,7 +102,7 @@ pub fn tree_of<'d>(
                         }
                     }
                 }
-                stacks.push(StackCalls { start, end: calls.len(), weight: 0 });
+                stacks.push(StackCalls { id: sample.stack, start, end: calls.len(), weight: 0 });
                 stacks.len() - 1
             });
             let stack = &mut stacks[at];
@@ -80,17 +113,17 @@ pub fn tree_of<'d>(
     assembled(type_name.to_owned(), unit, functions.into_rows(), calls, stacks)
 }
 
-/// The tree of stacks whose functions are `calls`.
+/// The tree of stacks whose functions are `calls`, and the node of each stack.
 pub(super) fn assembled(
     type_name: String,
     unit: String,
     functions: Vec<FunctionKey>,
     mut calls: Vec<u32>,
     stacks: Vec<StackCalls>,
-) -> StackTree {
+) -> (StackTree, Vec<(StackId, u32)>) {
     let ranks = ranks(&functions);
     calls.iter_mut().for_each(|function| *function = ranks[*function as usize]);
-    let mut nodes = nodes_of(stacks, &calls);
+    let (mut nodes, leaves) = nodes_of(stacks, &calls);
     let mut of_rank = vec![0; ranks.len()];
     ranks.iter().enumerate().for_each(|(function, rank)| of_rank[*rank as usize] = function as u32);
     for at in (0..nodes.len()).rev() {
@@ -103,24 +136,26 @@ pub(super) fn assembled(
             parent.total_weight = parent.total_weight.saturating_add(total);
         }
     }
-    StackTree { type_name, unit, nodes, functions }
+    (StackTree { type_name, unit, nodes, functions }, leaves)
 }
 
 /// The functions of one stack as a range of all, and its weight.
 pub(super) struct StackCalls {
+    pub id: StackId,
     pub start: usize,
     pub end: usize,
     pub weight: i64,
 }
 
-/// The nodes of all stacks, with the ranks of their functions. In sorted order a stack shares its first nodes with the one before
-/// it: no node is looked up, which would be a cache miss each in a tree of millions.
-fn nodes_of(mut stacks: Vec<StackCalls>, calls: &[u32]) -> Vec<StackNode> {
+/// The nodes of all stacks, with the ranks of their functions, and the node of each stack. In sorted order a stack shares its
+/// first nodes with the one before it: no node is looked up, which would be a cache miss each in a tree of millions.
+fn nodes_of(mut stacks: Vec<StackCalls>, calls: &[u32]) -> (Vec<StackNode>, Vec<(StackId, u32)>) {
     stacks.sort_unstable_by(|one, other| calls[one.start..one.end].cmp(&calls[other.start..other.end]));
     let mut nodes = vec![StackNode { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
     // The nodes below the root of the last stack.
     let mut path: Vec<u32> = Vec::new();
-    for StackCalls { start, end, weight } in stacks {
+    let mut leaves = Vec::with_capacity(stacks.len());
+    for StackCalls { id, start, end, weight } in stacks {
         let functions = &calls[start..end];
         let is_same = |(node, function): &(&u32, &u32)| nodes[**node as usize].function == **function;
         let shared = path.iter().zip(functions).take_while(is_same).count();
@@ -130,10 +165,12 @@ fn nodes_of(mut stacks: Vec<StackCalls>, calls: &[u32]) -> Vec<StackNode> {
             path.push(nodes.len() as u32);
             nodes.push(StackNode { parent, function: *function, self_weight: 0, total_weight: 0 });
         }
-        let last = &mut nodes[path.last().copied().unwrap_or(0) as usize];
+        let leaf = path.last().copied().unwrap_or(0);
+        leaves.push((id, leaf));
+        let last = &mut nodes[leaf as usize];
         last.self_weight = last.self_weight.saturating_add(weight);
     }
-    nodes
+    (nodes, leaves)
 }
 
 /// The position of each function by name, file, start line and type.

@@ -1,18 +1,13 @@
 //! The key `output`: writes the whole run to one file at its end, without a receiver. Windows are merged as they close;
 //! memory is bounded by `max_stacks`. Not here: destinations with a file for each window (`delivery`).
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use spanprof_profile::encode::{flamegraph, folded, pprof};
-use spanprof_profile::kinds::{self, ProfileKind};
+use spanprof_profile::encode::{folded, page, pprof};
 use spanprof_profile::{transform, LinkId, ProfilesData};
 
 use spanprof_aggregate::WindowSum;
 use spanprof_config::{Error, ErrorKind, OutputFormat};
-
-/// The kinds of which a flame graph or folded stacks show the first that has samples. At the end of a run, few objects are in use.
-const PREFERRED: [&ProfileKind; 4] = [&kinds::CPU, &kinds::WALL, &kinds::ALLOCATIONS, &kinds::IN_USE];
 
 fn encode(format: OutputFormat, data: &ProfilesData) -> Vec<u8> {
     match format {
@@ -29,20 +24,13 @@ pub(crate) fn encode_file(name: &str, data: &ProfilesData) -> Option<Vec<u8>> {
 
 /// The folded stacks of the most important type.
 pub(crate) fn folded_stacks(data: &ProfilesData) -> String {
-    folded::encode(&transform::tree(data, &type_shown(data)))
+    folded::encode(&transform::tree(data, page::type_shown(data)))
 }
 
-/// The flame graph of the most important type.
+/// The page of all types. It shows the most important one first.
 pub(crate) fn flame_graph(data: &ProfilesData) -> String {
-    let tree = transform::tree(data, &type_shown(data));
     let service = data.resources.first().map_or("", |resource| resource.service_name());
-    flamegraph::html(&tree, &format!("{service} · {}", tree.type_name))
-}
-
-fn type_shown(data: &ProfilesData) -> String {
-    let types: BTreeSet<&str> = data.profiles().map(|(_, profile)| profile.type_name()).collect();
-    let preferred = PREFERRED.into_iter().map(ProfileKind::default_type).find(|name| types.contains(name));
-    preferred.or(types.first().copied()).unwrap_or_default().to_owned()
+    page::html(data, page::type_shown(data), service)
 }
 
 /// The file of the whole run, written when the run ends.
@@ -51,6 +39,8 @@ pub(crate) struct OutputFile {
     /// Temporary file beside `path`: reserves the name, and is renamed to `path` when it is complete.
     claim: PathBuf,
     format: OutputFormat,
+    /// Whether samples keep their labels.
+    has_labels: bool,
     run: WindowSum,
 }
 
@@ -80,11 +70,18 @@ impl OutputFile {
         if is_forked || is_claimed_by_another(&path) {
             path = with_process_id(&path, std::process::id());
         }
-        Ok(Self { path, claim, format, run: WindowSum::new(max_stacks as usize) })
+        let has_labels = format != OutputFormat::Folded;
+        Ok(Self { path, claim, format, has_labels, run: WindowSum::new(max_stacks as usize) })
     }
 
     pub fn add(&mut self, window: &ProfilesData) {
-        let window = self.reduced(window);
+        let mut window = self.reduced(window);
+        // A flame graph without labels is better than one without stacks.
+        if self.has_labels && self.format == OutputFormat::FlameGraph && !self.run.has_room_for(&window) {
+            self.has_labels = false;
+            self.run.drop_labels();
+            window = self.reduced(&window);
+        }
         self.run.add(window);
     }
 
@@ -106,7 +103,7 @@ impl OutputFile {
         std::fs::write(&self.claim, bytes).and_then(|()| std::fs::rename(&self.claim, &self.path))
     }
 
-    /// Removes links and timestamps, which grow with the run and occur in none of the formats; only pprof has labels.
+    /// Removes links and timestamps, which grow with the run and occur in none of the formats; folded stacks have no labels.
     fn reduced(&self, window: &ProfilesData) -> ProfilesData {
         let mut window = window.clone();
         for profile in window.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
@@ -114,7 +111,7 @@ impl OutputFile {
                 sample.values = vec![sample.total()];
                 sample.timestamps_unix_nano = Vec::new();
                 sample.link = LinkId::default();
-                if self.format != OutputFormat::Pprof {
+                if !self.has_labels {
                     sample.attributes = Default::default();
                 }
             }

@@ -1,5 +1,5 @@
-//! The flame graph: one self-contained HTML page, and its parts for the page of `spanprof serve`. The page loads no external
-//! resources. Text of a profile is escaped and can become neither markup nor script.
+//! The flame graph of a page: its renderer, and stack trees as JSON for it. Text of a profile is escaped and can become neither
+//! markup nor script.
 
 use std::fmt::Write;
 
@@ -22,8 +22,6 @@ pub const SCRIPT: &str = concat!(
     include_str!("diff.js")
 );
 
-const PAGE: &str = include_str!("page.html");
-
 /// Weights of the two sides of a comparison and the outcome of its tests, by node of a tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiffColumns {
@@ -35,39 +33,6 @@ pub struct DiffColumns {
     pub intervals: Vec<Option<(f64, f64)>>,
     /// Whether the growth is significant.
     pub significant: Vec<bool>,
-}
-
-/// A complete page that works offline.
-pub fn html(tree: &StackTree, title: &str) -> String {
-    page_of(tree, None, title)
-}
-
-/// A complete page of a comparison.
-pub fn diff_html(tree: &StackTree, diff: &DiffColumns, title: &str) -> String {
-    page_of(tree, Some(diff), title)
-}
-
-fn page_of(tree: &StackTree, diff: Option<&DiffColumns>, title: &str) -> String {
-    let title = escape_markup(title);
-    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + tree.nodes.len() * 12);
-    // One pass over the template: inserted text is not searched for placeholders.
-    let mut pieces = PAGE.split("{{");
-    page.push_str(pieces.next().unwrap_or_default());
-    for piece in pieces {
-        let (placeholder, rest) = piece.split_once("}}").unwrap_or(("", piece));
-        match placeholder {
-            "title" => page.push_str(&title),
-            "style" => page.push_str(STYLE),
-            "script" => page.push_str(SCRIPT),
-            "tree" => match diff {
-                None => page.push_str(&json(tree)),
-                Some(diff) => page.push_str(&diff_json(tree, diff)),
-            },
-            _ => {}
-        }
-        page.push_str(rest);
-    }
-    page
 }
 
 /// The tree as compact JSON for the renderer. `names`, `file` (index into `files`), `lines` (where the function starts, 0 when
@@ -108,12 +73,29 @@ pub fn diff_json(tree: &StackTree, diff: &DiffColumns) -> String {
 
 /// The members of a tree, without the final brace.
 fn write_tree(out: &mut String, tree: &StackTree) {
+    out.push_str("{\"type\":");
+    write_text(out, &tree.type_name);
+    out.push_str(",\"unit\":");
+    write_text(out, &tree.unit);
+    write_functions(out, &tree.functions);
+    let mut levels: Vec<i64> = Vec::with_capacity(tree.nodes.len());
+    for (at, node) in tree.nodes.iter().enumerate() {
+        let level = if at == 0 { 0 } else { levels[node.parent as usize] + 1 };
+        levels.push(level);
+    }
+    let nodes = tree.nodes.iter().zip(levels);
+    let triples = nodes.flat_map(|(node, level)| [level, i64::from(node.function), node.self_weight]);
+    write_numbers(out, "nodes", triples);
+}
+
+/// The members of functions, after another member.
+pub(super) fn write_functions(out: &mut String, functions: &[FunctionKey]) {
     let mut files: Vec<&str> = Vec::new();
     let mut kinds: Vec<&str> = Vec::new();
     let mut known = HashMap::new();
-    let mut file_of = Vec::with_capacity(tree.functions.len());
-    let mut kind_of = Vec::with_capacity(tree.functions.len());
-    for FunctionKey { file, frame_type, .. } in &tree.functions {
+    let mut file_of = Vec::with_capacity(functions.len());
+    let mut kind_of = Vec::with_capacity(functions.len());
+    for FunctionKey { file, frame_type, .. } in functions {
         file_of.push(*known.entry(file.as_str()).or_insert_with(|| {
             files.push(file);
             files.len() - 1
@@ -124,25 +106,13 @@ fn write_tree(out: &mut String, tree: &StackTree) {
             kinds.len() - 1
         }));
     }
-    out.push_str("{\"type\":");
-    write_text(out, &tree.type_name);
-    out.push_str(",\"unit\":");
-    write_text(out, &tree.unit);
-    write_texts(out, "names", tree.functions.iter().map(|function| function.name.as_str()));
+    write_texts(out, "names", functions.iter().map(|function| function.name.as_str()));
     write_texts(out, "files", files.into_iter());
     write_numbers(out, "file", file_of.into_iter().map(|at| at as i64));
-    write_numbers(out, "lines", tree.functions.iter().map(|function| function.start_line));
+    write_numbers(out, "lines", functions.iter().map(|function| function.start_line));
     write_texts(out, "kinds", kinds.into_iter());
     write_numbers(out, "kind", kind_of.into_iter().map(|at| at as i64));
-    write_numbers(out, "origin", tree.functions.iter().map(|function| function.origin() as i64));
-    let mut levels: Vec<i64> = Vec::with_capacity(tree.nodes.len());
-    for (at, node) in tree.nodes.iter().enumerate() {
-        let level = if at == 0 { 0 } else { levels[node.parent as usize] + 1 };
-        levels.push(level);
-    }
-    let nodes = tree.nodes.iter().zip(levels);
-    let triples = nodes.flat_map(|(node, level)| [level, i64::from(node.function), node.self_weight]);
-    write_numbers(out, "nodes", triples);
+    write_numbers(out, "origin", functions.iter().map(|function| function.origin() as i64));
 }
 
 fn write_diff(out: &mut String, diff: &DiffColumns) {
@@ -287,26 +257,5 @@ mod tests {
             "low": [null, -0.75, 2.0], "high": [null, -0.25, null],
         });
         assert_eq!(read["diff"], expected);
-        assert!(diff_html(&tree(), &diff, "title").contains("\"diff\":{\"significant\":[0,1,1]"));
-    }
-
-    #[test]
-    fn text_of_a_profile_becomes_neither_markup_nor_script() {
-        let mut tree = tree();
-        tree.functions[1].name = "</script><script>alert(1)</script><!--{{script}}".to_owned();
-        let page = html(&tree, "<img src=x onerror=alert(1)> {{tree}}");
-        assert!(!page.contains("<img") && !page.contains("alert(1)</script>") && !page.contains("<!--"));
-        assert!(page.contains("&lt;img src=x onerror=alert(1)&gt; {{tree}}"));
-        assert!(page.contains(r"\u003c/script\u003e\u003cscript\u003ealert(1)\u003c/script\u003e\u003c!--{{script}}"));
-        assert_eq!(page.matches("<script").count(), 2);
-    }
-
-    #[test]
-    fn the_page_loads_no_external_resources() {
-        let page = html(&tree(), "title");
-        for external in ["http://", "https://", "src=", "@import", "url(", "<link", "fetch(", "import("] {
-            assert!(!page.contains(external), "{external}");
-        }
-        assert!(!STYLE.contains("{{") && !SCRIPT.contains("{{"), "placeholders of the template");
     }
 }

@@ -45,11 +45,11 @@ function CompareForm() {
     h("input", { id, type: "checkbox", checked: name === "absolute" ? !state.absolute : state[name],
       onChange: () => change({ [name]: !state[name] }, name === "absolute" ? {} : { loads: [] }) }), h("span", {}, words));
   return h("form", { id: "compare-form", class: "compare-form", onSubmit: submit },
-    h("label", { class: "field" }, h("span", {}, "Baseline"), h("select", { id: "base", value: baseline(), onChange: (event) => change({ base: event.target.value }) },
+    !embedded && [h("label", { class: "field" }, h("span", {}, "Baseline"), h("select", { id: "base", value: baseline(), onChange: (event) => change({ base: event.target.value }) },
       Object.entries(BASELINES).map(([value, words]) => h("option", { value }, words)))),
     h("label", { class: "field" }, h("span", {}, "with"), h("input", { id: "base-labels", name: "base-labels", list: "suggestions", autocomplete: "off",
       spellcheck: false, defaultValue: state.baseLabels, placeholder: "service.version=1.2", "aria-label": "Labels of the baseline, separated by commas" })),
-    check("shares", "absolute", "Compare shares"), check("all-changes", "allChanges", "All changes"),
+    check("shares", "absolute", "Compare shares")], check("all-changes", "allChanges", "All changes"),
     data && h("p", { id: "compare-basis" }, h("b", {}, amount(data.baseline_total, data.unit) + " → " + amount(data.comparison_total, data.unit)), "; " + data.basis + "."));
 }
 

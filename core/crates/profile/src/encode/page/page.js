@@ -27,8 +27,8 @@ function Figures() {
     data.beside && figure(amount(data.beside.total, data.beside.unit), data.beside.type),
     !data.gauge && (data.samples === null ? figure(data.stacks.toLocaleString("en"), data.stacks === 1 ? "stack" : "stacks")
       : figure(data.samples.toLocaleString("en"), data.samples === 1 ? "sample" : "samples")),
-    data.gauge ? h("span", {}, "in the newest of ", h("b", {}, counted(data.windows, "window")))
-      : figure(data.windows.toLocaleString("en"), data.windows === 1 ? "window" : "windows"),
+    !embedded && (data.gauge ? h("span", {}, "in the newest of ", h("b", {}, counted(data.windows, "window")))
+      : figure(data.windows.toLocaleString("en"), data.windows === 1 ? "window" : "windows")),
     data.indexing && h("span", { class: "warn" }, "still reading the profiles of earlier runs"));
 }
 /** What a partial result lacks. The server completes table and flame graph in the background; the others need a shorter range. */
@@ -42,11 +42,11 @@ function Partial() {
 }
 
 function Downloads() {
-  const formats = [["pprof", "pprof (.pb.gz)", "pb.gz"], ["otlp", "OTLP (.otlp.pb)", "otlp.pb"], ["folded", "Folded stacks (.txt)", "txt"], ["flamegraph", "Flame graph (.html)", "html"]];
+  const formats = [["pprof", "pprof (.pb.gz)", "pb.gz"], ["otlp", "OTLP (.otlp.pb)", "otlp.pb"], ["folded", "Folded stacks (.txt)", "txt"], ["flamegraph", "This page (.html)", "html"]];
   const service = state.service && state.service !== "*" ? state.service : "profiles";
   const name = service.replace(/[^\w.-]+/g, "_") + "-" + state.type;
   return h("details", { class: "menu" }, h("summary", {}, "Download"), h("div", { id: "downloads" }, formats.map(([format, words, suffix]) =>
-    h("a", { href: "/api/profile?" + filterOf(state, now) + "&format=" + format, download: name + "." + suffix }, words))));
+    h("a", { href: "/api/profile?" + filterOf(format === "flamegraph" ? { ...state, type: null } : state, now) + "&format=" + format, download: name + "." + suffix }, words))));
 }
 document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll(".menu")) if (!menu.contains(event.target)) menu.open = false;
@@ -72,21 +72,21 @@ function Panes() {
 }
 
 function Page() {
-  document.title = (state.service === "*" ? "all services" : state.service || "(no service.name)") + " · spanprof";
+  document.title = embedded ? embedded.title : (state.service === "*" ? "all services" : state.service || "(no service.name)") + " · spanprof";
   const failure = problem || responses.services?.error || responses.types?.error;
   return [
     h(Header),
     h("main", {},
       failure && h(PaneError, { id: "problem", error: failure }),
       isEmpty() ? h(Waiting) : responses.services?.data && [
-        h(Filters), h(LabelExplorer), h(Timeline), h(RangeNote), h(Partial),
+        !embedded?.isComparison && h(Filters), !embedded && [h(LabelExplorer), h(Timeline), h(RangeNote), h(Partial)],
         h("section", { id: "content" },
           h("div", { class: "bar summary" }, h(Figures), h("div", { class: "grow" }),
             h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,
               onInput: (event) => search(event.target.value) }),
-            h(LibrariesButton),
-            h(Radios, { id: "views", label: "View", options: Object.entries(VIEWS), value: state.view, onChange: (view) => change({ view }) }),
-            hasFlameGraph() && h(StackOptions), h(Downloads)),
+            !embedded && h(LibrariesButton),
+            !embedded?.isComparison && h(Radios, { id: "views", label: "View", options: Object.entries(VIEWS).filter(([view]) => !embedded || embedded.views.includes(view)), value: state.view, onChange: (view) => change({ view }) }),
+            embedded ? embedded.about.length > 0 && h(About) : [hasFlameGraph() && h(StackOptions), h(Downloads)]),
           h(NothingPasses), h(Panes)), h(KeySheet),
       ]),
   ];

@@ -33,23 +33,25 @@ function Header() {
   const toggle = (name, title, ...words) =>
     h("button", { id: name, type: "button", class: "quiet", "aria-pressed": String(state[name]), title, onClick: () => change({ [name]: !state[name] }) }, words);
   return h("header", { class: "bar" },
-    h("h1", { class: "brand", title: "spanprof " + root.dataset.version }, h("span", { class: "logo", "aria-hidden": "true" }), "spanprof"),
+    h("h1", { class: "brand", title: "spanprof " + root.dataset.version }, h("span", { class: "logo", "aria-hidden": "true" }), embedded ? embedded.title : "spanprof"),
     !isEmpty() && [
-      h("label", { class: "field" }, h("span", {}, "Service"), h("select", {
+      (!embedded || services.length > 1) && h("label", { class: "field" }, h("span", {}, "Service"), h("select", {
         id: "service", value: state.service === null ? undefined : valueOf(state.service),
         onChange: (event) => change({ service: event.target.value === "/" ? "" : event.target.value, labels: [], endpoint: null }),
       }, options)),
       h("div", { class: "field" }, h("span", { "aria-hidden": "true" }, "Profile"),
         h(Radios, { id: "types", label: "Profile type", options: typeNames, value: state.type, onChange: (type) => change({ type }) })),
-      h("label", { class: "field" }, h("span", {}, "Time"), h("select", {
+      !embedded && h("label", { class: "field" }, h("span", {}, "Time"), h("select", {
         id: "range", value: isPreset ? state.from || "" : "custom",
         onChange: (event) => event.target.value !== "custom" && change({ from: event.target.value, to: "" }),
       }, Object.entries(RANGES).map(([value, words]) => h("option", { value }, words)), !isPreset && h("option", { value: "custom" }, "Selected range"))),
     ],
     h("div", { class: "grow" }),
-    toggle("native", "Show the native code of V8 below JSON.parse and other built-in functions", "Native"),
-    !isEmpty() && toggle("live", "Refresh when new profiles arrive", h("i", { class: "dot" }), "Live"),
-    h("button", { id: "refresh", type: "button", class: "quiet", title: "Refresh now", onClick: () => load() }, "Refresh"),
+    !embedded && [
+      toggle("native", "Show the native code of V8 below JSON.parse and other built-in functions", "Native"),
+      !isEmpty() && toggle("live", "Refresh when new profiles arrive", h("i", { class: "dot" }), "Live"),
+      h("button", { id: "refresh", type: "button", class: "quiet", title: "Refresh now", onClick: () => load() }, "Refresh"),
+    ],
     !isEmpty() && h("button", { id: "show-keys", type: "button", class: "quiet", title: "Keys (?)", "aria-label": "Keys", onClick: () => toggleKeySheet() }, "?"),
     h("button", { id: "theme", type: "button", class: "quiet", title: "Light or dark", "aria-label": "Light or dark", onClick: switchTheme }, "◐"));
 }

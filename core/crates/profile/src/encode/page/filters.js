@@ -10,9 +10,9 @@ class Filters extends Component {
     event.preventDefault();
     const text = this.input.value.trim();
     const hex = text.toLowerCase().replace(/^(trace|span)_id=/, "");
-    const added = /^[0-9a-f]{32}$/.test(hex) ? { trace: hex } : /^[0-9a-f]{16}$/.test(hex) ? { span: hex }
+    const added = !embedded && /^[0-9a-f]{32}$/.test(hex) ? { trace: hex } : !embedded && /^[0-9a-f]{16}$/.test(hex) ? { span: hex }
       : LABEL.test(text) ? { labels: [...new Set([...state.labels, text])] } : null;
-    this.setState({ error: text && !added ? "Expected label=value (or !=, =~, !~), 32 hex digits of a trace, or 16 of a span; got " + text : "" });
+    this.setState({ error: text && !added ? "Expected label=value (or !=, =~, !~)" + (embedded ? "" : ", 32 hex digits of a trace, or 16 of a span") + "; got " + text : "" });
     if (!added) return;
     this.input.value = "";
     change(added);
@@ -37,11 +37,11 @@ class Filters extends Component {
     return h("section", { class: "filters", "aria-label": "Filters" }, h("div", { id: "chips", class: "chips" }, chips),
       h("form", { id: "filter-form", onSubmit: (event) => this.add(event) },
         h("input", { id: "filter", list: "suggestions", autocomplete: "off", spellcheck: false, onInput, ref: (input) => { this.input = input; },
-          placeholder: "Filter: label=value (or !=, =~, !~), a trace id or a span id", "aria-label": "Add a filter" }),
+          placeholder: "Filter: label=value (or !=, =~, !~)" + (embedded ? "" : ", a trace id or a span id"), "aria-label": "Add a filter" }),
         h("datalist", { id: "suggestions" }, suggestions.map((value) => h("option", { key: value, value })))),
-      h("button", { id: "explore", type: "button", class: "quiet", "aria-pressed": String(state.explorer), "aria-controls": "labels",
+      !embedded && [h("button", { id: "explore", type: "button", class: "quiet", "aria-pressed": String(state.explorer), "aria-controls": state.explorer ? "labels" : null,
         onClick: () => change({ explorer: !state.explorer }, { isStep: false, loads: state.explorer ? [] : ["weights"] }) }, "Labels"),
-      h(GroupBy),
+      h(GroupBy)],
       h("p", { id: "filter-error", class: "error", role: "alert" }, this.state.error));
   }
 }

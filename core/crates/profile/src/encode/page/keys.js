@@ -3,9 +3,11 @@
 /** Keys outside of input fields: what they do, and the action. */
 const KEYS = {
   "/": ["Search functions", () => document.querySelector("#search")?.focus()],
-  l: ["Fold or unfold libraries in the flame graph", () => document.querySelector("#libraries")?.click()],
-  i: ["Invert the stacks of the flame graph", () => hasFlameGraph() && invert()],
-  ...Object.fromEntries(Object.entries(VIEWS).map(([view, words], nth) => [nth + 1, ["View: " + words, () => state.view !== view && change({ view })]])),
+  ...(embedded ? {} : {
+    l: ["Fold or unfold libraries in the flame graph", () => document.querySelector("#libraries")?.click()],
+    i: ["Invert the stacks of the flame graph", () => hasFlameGraph() && invert()],
+  }),
+  ...Object.fromEntries(Object.entries(VIEWS).filter(([view]) => !embedded || embedded.views.includes(view)).map(([view, words], nth) => [nth + 1, ["View: " + words, () => state.view !== view && change({ view })]])),
   "?": ["Show or hide this list", () => toggleKeySheet()],
 };
 /** Keys of the focused flame graph, which handles them itself. */

@@ -1,6 +1,6 @@
 /* The store: the state of the page and the responses that it shows. `change` changes the state; a load fills what is null. */
 
-let state = readAddress(location.search);
+let state = currentState();
 /** The last response of each request by name, or its error. */
 const responses = {};
 /** Requests of the current load that have not been answered: what they show belongs to an earlier state. */
@@ -20,13 +20,25 @@ function change(changes, { isStep = true, loads = undefined } = {}) {
 }
 function writeAddress(isStep) {
   const address = addressOf(state);
-  if (address === location.search) return;
-  if (isStep) history.pushState(null, "", address);
-  else history.replaceState(null, "", address);
+  if (address === currentAddress()) return;
+  // A file can change the fragment of its address only.
+  const shown = embedded ? "#" + address.slice(1) : address;
+  if (isStep) history.pushState(null, "", shown);
+  else history.replaceState(null, "", shown);
 }
-addEventListener("popstate", () => { state = readAddress(location.search); load(); });
+function currentState() {
+  const read = readAddress(currentAddress());
+  if (!embedded) return read;
+  const { start } = embedded;
+  return { ...read, ...(embedded.isComparison ? start : { view: read.view || start.view, type: read.type || start.type }) };
+}
+function currentAddress() {
+  return embedded ? "?" + location.hash.slice(1) : location.search;
+}
+addEventListener("popstate", () => { state = currentState(); load(); });
 
 async function request(name, query) {
+  if (embedded) return embedded.answer(name, query);
   const response = await fetch("/api/" + name + "?" + query, { signal: aborts.signal });
   const text = await response.text();
   let answer;
@@ -68,7 +80,7 @@ async function load(parts) {
   aborts = new AbortController();
   const isWhole = !parts;
   // Parts that the last load did not finish are still due.
-  parts = new Set(parts ? [...parts, ...pending] : ["services", "types", "labels", "timeline", ...partsOf(state.view || "requests")]);
+  parts = new Set(parts ? [...parts, ...pending] : ["services", "types", "labels", ...(embedded ? [] : ["timeline"]), ...partsOf(state.view || "requests")]);
   if (isWhole) {
     now = Date.now();
     // Responses of another view are neither shown nor current.
@@ -250,7 +262,7 @@ async function explainEmpty() {
 const isEmpty = () => responses.services?.data?.services.length === 0;
 
 let lastSeen = null;
-setInterval(async () => {
+if (!embedded) setInterval(async () => {
   if (document.hidden || !(state.live || isEmpty())) return;
   try {
     const stats = await request("stats", "");

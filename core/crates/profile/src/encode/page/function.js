@@ -33,7 +33,7 @@ class FunctionPane extends Component {
         data.matched > 1 && h("p", { class: "soft" }, "The heaviest of " + data.matched + " functions of this name."),
         h(NeighborTable, { key: "callers" + data.function + data.file, id: "callers", title: "Callers", rows: data.callers, count: data.caller_count, data }),
         h(NeighborTable, { key: "callees" + data.function + data.file, id: "callees", title: "Callees", rows: data.callees, count: data.callee_count, data }),
-        h(SourceLines, { data })));
+        data.source && h(SourceLines, { data })));
   }
 }
 

@@ -19,7 +19,7 @@ function toggleLibraries() {
   change({ libraries: !state.libraries, zoom: "" }, { loads: ["flame"] });
 }
 function LibrariesButton() {
-  if (!partsOf(state.view)?.includes("flame")) return null;
+  if (!hasFlameGraph()) return null;
   return h("button", { id: "libraries", type: "button", class: "quiet", "aria-pressed": String(state.libraries), "aria-keyshortcuts": "l",
     title: "Show each function of libraries and of the runtime, instead of one frame for each library ( l )", onClick: toggleLibraries }, "Libraries");
 }
@@ -47,7 +47,7 @@ class FlamePane extends GraphPane {
     graph.actions = (node) => {
       const [name, file, line] = [graph.name(node), graph.file(node), graph.tree.lines[graph.nodes.fn[node]]];
       const pattern = patternOf(name, graph.place(node));
-      const isCalled = !state.inverted && !state.callers;
+      const isCalled = !embedded && !state.inverted && !state.callers;
       return [
         ["Open function", () => change({ ...chosenBy(name, file, line) }, { loads: partsOfSearch(["function"]) })],
         ["Focus: only stacks through it", () => change({ focus: [...new Set([...state.focus, pattern])], zoom: "" })],

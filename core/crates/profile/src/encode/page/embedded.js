@@ -1,0 +1,206 @@
+/* The data of an exported page, and what the server would answer about it: same paths, parameters and members. */
+
+const embedded = (() => {
+  const element = document.getElementById("data");
+  if (!element) return null;
+  const data = JSON.parse(element.textContent);
+  if (data.comparison) return comparisonOnly(data);
+  const { functions, nodes, labels, sets, profiles } = data;
+  const nodeCount = nodes.length / 2;
+  /** The parent of each node; nodes are in depth-first order, so that the callees of a node follow it. */
+  const parents = new Int32Array(nodeCount);
+  const path = [];
+  for (let node = 0; node < nodeCount; node++) {
+    const level = nodes[2 * node];
+    parents[node] = level ? path[level - 1] : 0;
+    path[level] = node;
+  }
+  const functionOf = (node) => nodes[2 * node + 1];
+  const fileOf = (at) => functions.files[functions.file[at]];
+
+  /** Whether a label set passes a condition such as route!=/cart; a missing label has the value "". */
+  function condition(text) {
+    const [, key, operator, value] = LABEL.exec(text) || [, text, "=", ""];
+    const pattern = operator.endsWith("~") ? new RegExp("^(?:" + value + ")$") : null;
+    const ofLabel = (found) => (pattern ? pattern.test(found) : found === value) !== operator.startsWith("!");
+    return (set) => ofLabel((sets[set].map((at) => labels[at]).find(([name]) => name === key) || ["", ""])[1]);
+  }
+  const isOwn = (at) => functions.origin[at] === 0;
+  const placeOf = (at) => fileOf(at) + (functions.lines[at] ? ":" + functions.lines[at] : "");
+  /** Whether each call path passes the expressions of focus and ignore. */
+  function passingPaths(query) {
+    const passes = new Uint8Array(nodeCount).fill(1);
+    const expressions = [...query.getAll("focus").map((text) => [text, true]), ...query.getAll("ignore").map((text) => [text, false])];
+    for (const [text, isFocus] of expressions) {
+      const pattern = new RegExp(text);
+      const matches = functions.names.map((name, at) => [name, fileOf(at), name + " " + placeOf(at)].some((subject) => pattern.test(subject)));
+      const found = new Uint8Array(nodeCount);
+      for (let node = 1; node < nodeCount; node++) {
+        found[node] = found[parents[node]] || matches[functionOf(node)] ? 1 : 0;
+        if (Boolean(found[node]) !== isFocus) passes[node] = 0;
+      }
+    }
+    return passes;
+  }
+  /** Calls `visit` with node, weight and observations of each sample that passes the filter. */
+  function eachSample(query, type, visit) {
+    const service = query.get("service");
+    const conditions = query.getAll("label").map(condition);
+    const passes = sets.map((_, set) => conditions.every((isMet) => isMet(set)));
+    const paths = passingPaths(query);
+    for (const profile of profiles) {
+      if (profile.type !== type || (service !== null && data.services[profile.service] !== service)) continue;
+      const { samples } = profile;
+      for (let at = 0; at < samples.length; at += 4) if (passes[samples[at + 1]] && paths[samples[at]]) visit(samples[at], samples[at + 2], samples[at + 3]);
+    }
+  }
+  const unitOf = (type) => profiles.find((profile) => profile.type === type)?.unit || "";
+
+  /** Self weights by node, their sum, and the number of observations. */
+  function weights(query, type) {
+    const own = new Float64Array(nodeCount);
+    let total = 0, count = 0;
+    eachSample(query, type, (node, weight, observations) => { own[node] += weight; total += weight; count += observations; });
+    return { own, total, count };
+  }
+  /** Weights of the call paths: their own and those of their callees. */
+  function totals(own) {
+    const sums = own.slice();
+    for (let node = nodeCount - 1; node > 0; node--) sums[parents[node]] += sums[node];
+    return sums;
+  }
+
+  /** Self and total weight of each function. A function that calls itself counts once. */
+  function byFunction(query, type) {
+    const { own, total, count } = weights(query, type);
+    const sums = totals(own);
+    const [flat, charged, cum] = [0, 1, 2].map(() => new Float64Array(functions.names.length));
+    /** The innermost function of own code of each path, to which its samples are charged. */
+    const innermost = new Int32Array(nodeCount);
+    const open = new Int32Array(functions.names.length);
+    const stack = [];
+    for (let node = 1; node < nodeCount; node++) {
+      for (const level = nodes[2 * node]; stack.length >= level; ) open[functionOf(stack.pop())]--;
+      stack.push(node);
+      const at = functionOf(node);
+      flat[at] += own[node];
+      innermost[node] = isOwn(at) ? at : innermost[parents[node]];
+      if (innermost[node]) charged[innermost[node]] += own[node];
+      if (!open[at]++) cum[at] += sums[node];
+    }
+    return { flat, own: charged, cum, total, count };
+  }
+
+  function matcher(text) {
+    const expression = /^\/(.+)\/$/.exec(text);
+    if (expression) {
+      try {
+        const pattern = new RegExp(expression[1], "i");
+        return (at) => pattern.test(functions.names[at]) || pattern.test(fileOf(at));
+      } catch (error) { /* An incomplete expression is plain text. */ }
+    }
+    const words = text.toLowerCase();
+    return (at) => functions.names[at].toLowerCase().includes(words) || fileOf(at).toLowerCase().includes(words);
+  }
+
+  function top(query) {
+    const type = query.get("type");
+    const first = byFunction(query, type);
+    const besideType = query.get("beside");
+    const second = besideType && byFunction(query, besideType);
+    let rows = functions.names.map((_, at) => at).filter((at) => first.cum[at] !== 0 || second?.cum[at]);
+    const known = rows.length;
+    if (query.get("search")) rows = rows.filter(matcher(query.get("search")));
+    const columns = { flat: first.flat, own: first.own, cum: first.cum, beside_flat: second?.flat, beside_cum: second?.cum };
+    const order = columns[query.get("sort")];
+    const byName = (one, other) => functions.names[one].toLowerCase() < functions.names[other].toLowerCase() ? -1 : 1;
+    rows.sort(order ? (one, other) => order[other] - order[one] || first.cum[other] - first.cum[one] || byName(one, other) : byName);
+    const matching = rows.length;
+    const members = rows.slice(0, Number(query.get("limit") || 200)).map((at) => ({
+      function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, flat: first.flat[at], own: first.own[at], cum: first.cum[at],
+      beside_flat: second?.flat[at], beside_cum: second?.cum[at],
+    }));
+    return {
+      type, unit: unitOf(type), gauge: profiles.some((profile) => profile.type === type && profile.gauge), total: first.total, samples: first.count, functions: known, matching, rows: members,
+      beside: second ? { type: besideType, unit: unitOf(besideType), total: second.total } : undefined,
+    };
+  }
+
+  /** Callers and callees of a function, and its lines without text. A call that a stack contains several times counts once. */
+  function describe(query) {
+    const type = query.get("type"), [name, file, line] = ["name", "file", "line"].map((key) => query.get(key));
+    const { flat, cum, total } = byFunction(query, type);
+    const isNamed = (at) => functions.names[at] === name && (!file || fileOf(at) === file) && (!line || String(functions.lines[at]) === line);
+    const found = functions.names.map((_, at) => at).filter((at) => at && cum[at] && isNamed(at)).sort((one, other) => cum[other] - cum[one]);
+    const summary = { type, unit: unitOf(type), total, matched: found.length };
+    if (!found.length) return summary;
+    const at = found[0];
+    const sums = totals(weights(query, type).own);
+    const callers = new Map(), callees = new Map();
+    const path = [];
+    for (let node = 1; node < nodeCount; node++) {
+      path.length = nodes[2 * node] - 1;
+      const callee = functionOf(node), caller = path.length ? path[path.length - 1] : 0;
+      if ((callee === at || (caller === at && path.length)) && sums[node]) {
+        const isKnown = path.some((_, nth) => nth && path[nth - 1] === caller && path[nth] === callee);
+        if (callee === at && !isKnown) callers.set(caller, (callers.get(caller) || 0) + sums[node]);
+        if (caller === at && !isKnown) callees.set(callee, (callees.get(callee) || 0) + sums[node]);
+      }
+      path.push(callee);
+    }
+    const rows = (sums) => [...sums].sort((one, other) => other[1] - one[1])
+      .map(([at, weight]) => ({ function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, weight }));
+    return {
+      ...summary, function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, frame_type: functions.kinds[functions.kind[at]],
+      flat: flat[at], cum: cum[at], callers: rows(callers), callees: rows(callees), caller_count: callers.size, callee_count: callees.size,
+      source: null,
+    };
+  }
+
+  function flamegraph(query) {
+    const type = query.get("type");
+    const { own, total } = weights(query, type);
+    const sums = totals(own);
+    const shown = [];
+    for (let node = 0; node < nodeCount; node++) if (sums[node] !== 0 || node === 0) shown.push(nodes[2 * node], functionOf(node), own[node]);
+    return { total, tree: { type, unit: unitOf(type), ...functions, nodes: shown } };
+  }
+
+  const answers = {
+    stats: () => ({}),
+    services: () => ({ services: data.services.map((name, service) => ({
+      name, from_ms: 0, to_ms: 0, samples: profiles.reduce((sum, profile) => sum + (profile.service === service ? profile.samples.length : 0), 0),
+    })) }),
+    types: () => ({ types: [...new Map(profiles.map((profile) => [profile.type, { type: profile.type, unit: profile.unit, from_ms: 0, to_ms: 0 }])).values()] }),
+    labels: () => {
+      const values = new Map();
+      for (const [key, value] of labels) values.set(key, [...(values.get(key) || []), value]);
+      return { labels: [...values].map(([name, values]) => ({ name, values: values.sort() })) };
+    },
+    top,
+    function: describe,
+    flamegraph,
+  };
+  /** Where the profiles come from: times, sampling and the resource. */
+  function about() {
+    const from = Math.min(...profiles.map((profile) => profile.from_ms)), to = Math.max(...profiles.map((profile) => profile.to_ms));
+    const periods = profiles.filter((profile) => profile.period > 0)
+      .map((profile) => [profile.type, "one sample per " + amount(profile.period, profile.period_unit)]);
+    return [["Recorded", clock(from, true)], ["Duration", amount((to - from) * 1e6, "nanoseconds")], ...new Map(periods), ...data.resource,
+      ...data.left_out.map(([key, count]) => ["Left out", "the label " + key + ": " + count + " values"])];
+  }
+  return {
+    title: data.title, about: about(), start: { view: "both", type: data.type }, views: ["both", "flame", "top"],
+    answer: (name, query) => answers[name](new URLSearchParams(query)),
+  };
+
+  /** The result of `spanprof diff`. */
+  function comparisonOnly({ title, comparison }) {
+    const answers = {
+      stats: {}, services: { services: [{ name: "", from_ms: 0, to_ms: 0, samples: 1 }] },
+      types: { types: [{ type: comparison.type, unit: comparison.unit, from_ms: 0, to_ms: 0 }] }, labels: { labels: [] }, diff: comparison,
+    };
+    const start = { view: "compare", type: comparison.type, absolute: !comparison.normalized };
+    return { title, about: [], start, views: ["compare"], isComparison: true, answer: (name) => answers[name] };
+  }
+})();

@@ -1,0 +1,142 @@
+// The exported page: the page with its data in one file, without a server.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { amount, assertTotal, fixture, pageTest, serverUrl, tableFunctions } from './session.mjs';
+import { eventually } from './browser.mjs';
+import { GROWN, ROOTS, WINDOWS } from './fixture.mjs';
+import { PROGRAM } from './server.mjs';
+
+/** Runs `body` with the address of a file that the server exports for `query`. */
+async function withExported(query, body) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'spanprof-exported-'));
+  try {
+    const response = await fetch(`${await serverUrl()}/api/profile?format=flamegraph&${query}`);
+    assert.equal(response.status, 200);
+    const file = path.join(folder, 'profile.html');
+    writeFileSync(file, await response.text());
+    return await body(pathToFileURL(file).href);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+pageTest('an exported page shows table, flame graph and types without a request', async ({ openAddress }) => {
+  await withExported('service=shop', async (address) => {
+    const page = await openAddress(address);
+    await assertTotal(page, fixture.weight({ service: 'shop', type: 'cpu' }));
+    assert.ok((await tableFunctions(page)).length > 50);
+    await page.click('#top-head th[data-sort="cum"]');
+    await eventually(async () => assert.deepEqual((await tableFunctions(page)).slice(0, 3).sort(), [...ROOTS].sort()));
+    await page.click('#types [data-value="wall"]');
+    await assertTotal(page, fixture.weight({ service: 'shop', type: 'wall' }));
+    await page.click('#types [data-value="alloc_space"]');
+    await assertTotal(page, fixture.weight({ service: 'shop', type: 'alloc_space' }), 'bytes');
+    assert.equal(await page.count('.problem'), 0);
+    assert.deepEqual(await page.evaluate(() => performance.getEntriesByType('resource').map((entry) => entry.name)), []);
+  });
+});
+
+pageTest('an exported page has the labels, and filters by them', async ({ openAddress }) => {
+  await withExported('service=api', async (address) => {
+    const page = await openAddress(address);
+    await page.type('#filter', 'http.route=/cart', { enter: true });
+    await assertTotal(page, fixture.weight({ service: 'api', type: 'cpu' }, ({ labels }) => labels?.['http.route'] === '/cart'));
+    assert.deepEqual((await tableFunctions(page)).sort(), ['main', 'price', 'render_cart', 'serve']);
+    await page.click('#chips button[aria-label^="Remove"]');
+    await page.type('#filter', 'http.route!=/cart', { enter: true });
+    await assertTotal(page, fixture.weight({ service: 'api', type: 'cpu' }, ({ labels }) => labels?.['http.route'] !== '/cart'));
+  });
+});
+
+pageTest('the address of an exported page holds its state', async ({ openAddress }) => {
+  await withExported('service=api', async (address) => {
+    const page = await openAddress(`${address}#type=wall&view=top&search=price`);
+    assert.deepEqual(await tableFunctions(page), ['price']);
+    const weight = fixture.weight({ service: 'api', type: 'wall' }, ({ functions }) => functions.includes('price'));
+    assert.ok((await page.text('#top-rows td.number')).startsWith(amount(weight)));
+    await page.click('#types [data-value="cpu"]');
+    await page.settled();
+    assert.match(await page.evaluate(() => location.hash), /type=cpu/);
+  });
+});
+
+pageTest('an exported page says where its profiles come from', async ({ openAddress }) => {
+  await withExported('service=api', async (address) => {
+    const page = await openAddress(address);
+    await page.click('.menu summary');
+    const about = await page.text('#about');
+    assert.match(about, /Duration 2\.00 min/);
+    assert.match(about, /service\.name api/);
+    assert.match(about, /process\.pid 4712/);
+  });
+});
+
+pageTest('the page of spanprof diff shows what changed, without a request', async ({ openAddress }) => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'spanprof-exported-'));
+  try {
+    const halves = [[0, WINDOWS / 2 - 1], [WINDOWS / 2, WINDOWS - 1]];
+    const files = await Promise.all(halves.map(async ([first, last], half) => {
+      const file = path.join(folder, `${half}.otlp.pb`);
+      const response = await fetch(`${await serverUrl()}/api/profile?format=otlp&service=shop&type=cpu&${fixture.range(first, last)}`);
+      writeFileSync(file, new Uint8Array(await response.arrayBuffer()));
+      return file;
+    }));
+    const graph = path.join(folder, 'diff.html');
+    execFileSync(PROGRAM, ['diff', ...files, '-o', graph], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const page = await openAddress(pathToFileURL(graph).href);
+    const totals = halves.map(([first, last]) => fixture.weight({ service: 'shop', type: 'cpu' }, ({ window }) => window >= first && window <= last));
+    assert.ok((await page.text('#compare-basis')).includes(`${amount(totals[0])} → ${amount(totals[1])}`), await page.text('#compare-basis'));
+    assert.ok((await page.texts('#compare-rows .name div')).includes(GROWN));
+    assert.match(await page.text('#compare-flame .flamegraph-about'), /cpu/);
+    assert.equal(await page.count('.problem'), 0);
+    assert.deepEqual(await page.axe(), []);
+    assert.deepEqual(await page.evaluate(() => performance.getEntriesByType('resource').map((entry) => entry.name)), []);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+pageTest('a function of an exported page has its callers and callees, and focus selects its stacks', async ({ openAddress }) => {
+  await withExported('service=api', async (address) => {
+    const through = (name) => ({ type, functions }) => type === 'cpu' && functions.includes(name);
+    const page = await openAddress(`${address}#function=render_cart`);
+    const weight = fixture.weight({ service: 'api' }, through('render_cart'));
+    await eventually(async () => assert.ok((await page.text('#function-weight')).startsWith(`${amount(weight)} total`)));
+    assert.deepEqual(await page.texts('#callers .name div'), ['serve']);
+    assert.deepEqual(await page.texts('#callees .name div'), ['price']);
+    await page.clickText('#callees tr', 'price');
+    await eventually(async () => assert.deepEqual(await page.texts('#callers .name div'), ['render_cart']));
+    const focused = await openAddress(`${address}#focus=%5Erender_cart%24`);
+    await assertTotal(focused, weight);
+    const hidden = await openAddress(`${address}#ignore=%5Erender_cart%24`);
+    await assertTotal(hidden, fixture.weight({ service: 'api', type: 'cpu' }) - weight);
+  });
+});
+
+pageTest('an exported page charges libraries to own code', async ({ openAddress }) => {
+  await withExported('service=shop', async (address) => {
+    const page = await openAddress(`${address}#type=wall&view=top&sort=own`);
+    assert.equal((await page.texts('#top-rows .name div'))[0].startsWith('com.acme.'), true);
+    const idle = fixture.weight({ service: 'shop', type: 'wall' }, ({ functions }) => functions.includes('sun.nio.ch.EPoll.wait'));
+    assert.ok(idle > 0);
+    assert.ok(!(await page.texts('#top-rows tr')).some((row) => /^sun\.|[^0]0 ns/.test(row)));
+  });
+});
+
+for (const theme of ['light', 'dark']) {
+  for (const width of [400, 1400]) {
+    pageTest(`an exported page is accessible, ${theme}, ${width} pixels wide`, async ({ openAddress }) => {
+      await withExported('', async (address) => {
+        const page = await openAddress(address, { width, theme });
+        assert.deepEqual(await page.axe(), []);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= width, `the page is ${wide} pixels wide`);
+      });
+    });
+  }
+}
