@@ -32,16 +32,21 @@ class LocksTest {
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "lock");
         long delay = 0;
         long labeled = 0;
+        long inHeap = 0;
         for (ProfileFile.Sample sample : samples) {
             for (int site = 0; site < methods.size(); site++) {
                 // Threads that first use a class at the same time wait for each other in the class loader.
                 boolean loads = sample.frames().stream().anyMatch(frame -> frame.function().contains("ClassLoader"));
-                if (sample.has(methods.get(site)) && !loads) {
+                // A thread that was just mounted has its callers in the heap (docs/java.md): the label says which ones.
+                boolean isInHeap = sample.has("[frames_in_heap]") && methods.stream().noneMatch(sample::has)
+                        && String.valueOf(site).equals(sample.labels().get("site"));
+                if ((sample.has(methods.get(site)) || isInHeap) && !loads) {
                     // The VM locks an array while it initializes a class: the synchronizer's, on first use.
                     assertTrue(List.of(leaf, "int[]").contains(sample.leaf()), sample::toString);
                     String label = sample.labels().get("site");
                     assertTrue(label == null || label.equals(String.valueOf(site)), () -> "wrong label " + sample);
                     delay += sample.nanoseconds();
+                    inHeap += isInHeap ? sample.nanoseconds() : 0;
                     labeled += label == null ? 0 : sample.nanoseconds();
                 }
             }
@@ -50,6 +55,7 @@ class LocksTest {
         // A thread that is preempted between its wakeup and its own reading of the clock makes the truth longer.
         assertTrue(share > 0.95 && share < 1.01, () -> share + " of the delay: " + output + samples);
         assertTrue(samples.stream().anyMatch(sample -> sample.leaf().equals(leaf)), samples::toString);
+        assertTrue(inHeap < 0.2 * delay, inHeap + " of " + delay + " ns have callers in the heap");
         assertTrue(labeled >= 0.995 * delay, labeled + " of " + delay + " ns have a label");
         assertEquals(0, Programs.number(output, "lost"));
     }

@@ -113,10 +113,6 @@ public final class Contends {
     /** Arguments: directory; kind of lock; {@code platform} or {@code virtual}; walk; rounds of each thread. */
     public static void main(String[] args) throws Exception {
         int rounds = Integer.parseInt(args[4]);
-        // The classes of the first use load before it counts.
-        take(args[1]);
-        WAITED.set(0);
-        held = 0;
         Spanprof.start(SpanprofConfig.builder().serviceName("contends").set("lock", true).fileDirectory(args[0])
                 .set("stackWalk", args[3]).build());
         List<Thread> threads = new ArrayList<>();
