@@ -46,7 +46,7 @@
  * @property {new () => PullCall} PullCall
  * @property {new () => WallCollection} WallCollection
  * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
- * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
+ * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
  */
 
 /**

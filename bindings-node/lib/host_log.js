@@ -12,8 +12,6 @@ const { native } = require('./native.js');
 
 /** A window's line is queued after its encoding and delivery. */
 const DELIVERY_MS = 1_500;
-/** The line at the end of each run with a destination. Without one, the program takes the profiles itself. */
-const isOutcome = (/** @type {string} */ line) => line.startsWith('spanprof: stopped') && !line.endsWith('no destination');
 const STANDARD_ERROR = 2;
 
 /** @type {Logger | undefined} */
@@ -38,7 +36,7 @@ function log(level, line) {
   try {
     if (logger !== undefined) (level === 'warning' ? logger.warn : logger.info)?.call(logger, line);
     else if (level === 'warning') warn(line);
-    else if (isMainThread && isOutcome(line)) fs.writeSync(STANDARD_ERROR, `${line}\n`);
+    else if (isMainThread && level === 'outcome') fs.writeSync(STANDARD_ERROR, `${line}\n`);
   } catch {
     // An exception of the program's logger is ignored, and so is a closed standard error.
   }

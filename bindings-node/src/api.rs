@@ -322,7 +322,7 @@ pub fn describe_context(id: f64) -> DescribedContext {
     ffi_guard(context::describe(0), || context::describe(id as u64))
 }
 
-/// The queued lines for the host's logger, flat: `info` or `warning`, then the text.
+/// The queued lines for the host's logger, flat: `info`, `outcome` or `warning`, then the text.
 #[napi]
 pub fn take_log_lines() -> Vec<String> {
     ffi_guard(Vec::new(), host_log::take)

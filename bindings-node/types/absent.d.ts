@@ -43,7 +43,7 @@ export = absent;
  * @property {new () => PullCall} PullCall
  * @property {new () => WallCollection} WallCollection
  * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
- * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
+ * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
  */
 /**
  * @typedef {object} NativeProfile samples of a capture
@@ -184,7 +184,7 @@ type Native = {
      */
     objectsInUse: () => Buffer | null;
     /**
-     * alternating `info` or `warning`, and a line
+     * alternating `info`, `outcome` or `warning`, and a line
      */
     takeLogLines: () => string[];
 };

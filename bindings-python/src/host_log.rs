@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use spanprof_profiler::binding::{install_log, LogQueue};
-use spanprof_profiler::LogLevel;
+use spanprof_profiler::{is_printed, LogLevel};
 
 use crate::ffi::pending_call;
 
@@ -41,13 +41,17 @@ pub fn follow_changed_settings() {
     });
 }
 
-/// The next line as `(level, text)` with the levels of Python's logging; None when there is no more.
+/// The next line as `(level, text, is_printed)` with the levels of Python's logging, and whether it goes to standard error
+/// without a logger; None when there is no more.
 #[pyfunction]
-pub fn take_log_line() -> Option<(u32, String)> {
+pub fn take_log_line() -> Option<(u32, String, bool)> {
     QUEUE.with(|pending| {
         let line = pending.pop();
         pending.state.is_scheduled &= line.is_some();
-        line.map(|(level, text)| (if level == LogLevel::Info { 20 } else { 30 }, text))
+        line.map(|(level, text)| {
+            let is_printed = is_printed(level, &text);
+            (if level == LogLevel::Info { 20 } else { 30 }, text, is_printed)
+        })
     })
 }
 

@@ -63,15 +63,15 @@ def log_queued_lines() -> None:
             return
         try:
             logging = imports.loaded("logging")
-            is_outcome = _prints_outcome == os.getpid() and line[1].startswith(native.outcome_prefix)
-            # Without a destination, the program takes the profiles itself.
-            is_shown = line[0] < _WARNING and not line[1].endswith("no destination") and (logging is None or not _decides(logging))
+            level, text, is_printed = line
+            is_outcome = _prints_outcome == os.getpid() and text.startswith(native.outcome_prefix)
+            is_shown = is_printed and level < _WARNING and (logging is None or not _decides(logging))
             if is_outcome and (_is_run or is_shown):
-                print(line[1], file=sys.__stderr__, flush=True)
+                print(text, file=sys.__stderr__, flush=True)
             elif logging is not None:
-                logging.getLogger("spanprof").log(line[0], "%s", line[1])
-            elif line[0] >= _WARNING:
-                sys.stderr.write(f"{line[1]}\n")
+                logging.getLogger("spanprof").log(level, "%s", text)
+            elif level >= _WARNING:
+                sys.stderr.write(f"{text}\n")
         except Exception as error:
             if is_interruption(error):
                 raise

@@ -61,8 +61,8 @@ pub fn log(level: LogLevel, line: &str) {
     }
 }
 
-/// Whether a line is printed without a callback.
-fn is_printed(level: LogLevel, line: &str) -> bool {
+/// Whether a line goes to standard error where the program has no logger for it.
+pub fn is_printed(level: LogLevel, line: &str) -> bool {
     level == LogLevel::Warning || (line.starts_with(OUTCOME_PREFIX) && !line.ends_with(NO_DESTINATION))
 }
 

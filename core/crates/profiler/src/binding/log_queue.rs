@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use crate::host_log::{keep_panics, set_log_callback, LogLevel};
+use crate::host_log::{is_printed, keep_panics, set_log_callback, LogLevel};
 use spanprof_os::PerProcess;
 
 /// Limit of queued lines; further ones are dropped, so that blocked logging in the host does not grow the queue.
@@ -59,10 +59,14 @@ impl<T> PendingLines<T> {
         self.lines.pop_front()
     }
 
-    /// Takes all lines, flat: `info` or `warning`, then the text.
+    /// Takes all lines, flat: `warning`, `outcome` for information that is printed without a logger, or `info`; then the text.
     pub fn take(&mut self) -> Vec<String> {
-        let level_name = |level| if level == LogLevel::Info { "info" } else { "warning" };
-        self.lines.drain(..).flat_map(|(level, line)| [level_name(level).to_owned(), line]).collect()
+        let kind = |level, line: &str| match level {
+            LogLevel::Warning => "warning",
+            LogLevel::Info if is_printed(level, line) => "outcome",
+            LogLevel::Info => "info",
+        };
+        self.lines.drain(..).flat_map(|(level, line)| [kind(level, &line).to_owned(), line]).collect()
     }
 }
 
@@ -120,6 +124,18 @@ mod tests {
         let lines = queue.with(PendingLines::take);
         assert_eq!((lines.len(), &lines[..2]), (2 * (MAX_LINES - 1), &["warning", "1"].map(str::to_owned)[..]));
         assert!(queue.with(|pending| pending.is_empty()));
+    }
+
+    #[test]
+    fn lines_are_taken_with_their_kind() {
+        let queue = LogQueue::<()>::empty();
+        let (first, last, lost) = ("spanprof: first window", "spanprof: stopped after 1 s", "spanprof: lost");
+        queue.with(|pending| {
+            pending.push(LogLevel::Info, first.to_owned());
+            pending.push(LogLevel::Info, last.to_owned());
+            pending.push(LogLevel::Warning, lost.to_owned());
+            assert_eq!(pending.take(), ["info", first, "outcome", last, "warning", lost]);
+        });
     }
 
     #[test]

@@ -79,7 +79,7 @@ final class HostLog {
         }
         List<String> lines = Packed.unpack(packed);
         for (int i = 0; i + 1 < lines.size(); i += 2) {
-            boolean isInfo = lines.get(i).equals("info");
+            boolean isInfo = !lines.get(i).equals("warning");
             log(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
         }
     }
