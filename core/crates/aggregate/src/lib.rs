@@ -29,5 +29,5 @@ pub use resolve::native_symbols::{demangle, native_frame, NativeFunction, Native
 pub use resource::{Resource, ResourceAttribute};
 pub use retention::{SlowLimit, TailPolicy};
 pub use window::captured::MAX_CAPTURES;
-pub use window::sum::WindowSum;
+pub use window::sum::{SumLabels, WindowSum};
 pub use window::{ClosedWindow, SampleSelection, ThreadName, WindowSettings};

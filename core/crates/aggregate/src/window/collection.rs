@@ -7,7 +7,7 @@ use super::{CloseInput, ResolvedSample, Window, WindowSettings, MAX_ENTRIES};
 use crate::counters::Counters;
 use crate::hash::WordMap;
 use crate::resolve::stacks::StackIndex;
-use crate::window::sum::WindowSum;
+use crate::window::sum::{SumLabels, WindowSum};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::{LinkId, Profile, ProfilesData, ResourceProfiles};
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
@@ -107,7 +107,7 @@ impl SampleCollection {
             begun_ns,
             unattributed_before_ns: before_ns,
             counters: Counters::default(),
-            merged: WindowSum::new(max),
+            merged: WindowSum::new(max, SumLabels::Kept),
         }
     }
 

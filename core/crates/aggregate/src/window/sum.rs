@@ -7,21 +7,36 @@ use spanprof_profile::{transform, AttributeSetId, Function, Line, Location, Prof
 const MAX_PENDING_WINDOWS: usize = 32;
 pub const MIN_PENDING_SAMPLES: usize = 512;
 
+/// What becomes of labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumLabels {
+    /// They stay; beyond the limit, samples are dropped.
+    Kept,
+    /// They stay until the samples exceed the limit: then those of all windows are dropped, before any stack.
+    KeptIfTheyFit,
+    /// They are dropped.
+    Dropped,
+}
+
 /// The sum of closed windows, with at most `max_samples` distinct samples.
 pub struct WindowSum {
     max_samples: usize,
+    labels: SumLabels,
     merged: ProfilesData,
     pending: Vec<ProfilesData>,
     pending_samples: usize,
 }
 
 impl WindowSum {
-    pub fn new(max_samples: usize) -> Self {
-        Self { max_samples, merged: ProfilesData::default(), pending: Vec::new(), pending_samples: 0 }
+    pub fn new(max_samples: usize, labels: SumLabels) -> Self {
+        Self { max_samples, labels, merged: ProfilesData::default(), pending: Vec::new(), pending_samples: 0 }
     }
 
     /// Adds a window. Of a gauge, such as the objects in use, the last window counts.
-    pub fn add(&mut self, window: ProfilesData) {
+    pub fn add(&mut self, mut window: ProfilesData) {
+        if self.labels == SumLabels::Dropped {
+            drop_labels(&mut window);
+        }
         if window.profiles().any(|(_, profile)| profile.is_gauge()) {
             self.forget_gauges();
         }
@@ -39,21 +54,6 @@ impl WindowSum {
         &self.merged
     }
 
-    /// Whether another window can be added without a loss of stacks.
-    pub fn has_room_for(&self, window: &ProfilesData) -> bool {
-        self.merged.sample_count() + self.pending_samples + window.sample_count() <= self.max_samples
-    }
-
-    /// Drops the labels of all samples: those that differ only in them become one.
-    pub fn drop_labels(&mut self) {
-        let windows = std::iter::once(&mut self.merged).chain(&mut self.pending);
-        for profile in windows.flat_map(|window| &mut window.resources).flat_map(|resource| &mut resource.profiles) {
-            profile.samples.iter_mut().for_each(|sample| sample.attributes = AttributeSetId::EMPTY);
-        }
-        self.pending.push(ProfilesData::default());
-        self.merge_pending();
-    }
-
     fn forget_gauges(&mut self) {
         let windows = std::iter::once(&mut self.merged).chain(&mut self.pending);
         for resource in windows.flat_map(|window| &mut window.resources) {
@@ -67,7 +67,12 @@ impl WindowSum {
         }
         let pending = std::mem::take(&mut self.pending);
         self.pending_samples = 0;
-        let merged = transform::merge(std::iter::once(&self.merged).chain(&pending));
+        let mut merged = transform::merge(std::iter::once(&self.merged).chain(&pending));
+        if self.labels == SumLabels::KeptIfTheyFit && merged.sample_count() > self.max_samples {
+            self.labels = SumLabels::Dropped;
+            drop_labels(&mut merged);
+            merged = transform::merge([&merged]);
+        }
         self.merged = bounded(merged, self.max_samples);
     }
 
@@ -75,6 +80,12 @@ impl WindowSum {
     #[cfg(any(test, feature = "testing"))]
     pub fn stored_samples(&self) -> usize {
         self.merged.sample_count() + self.pending_samples
+    }
+}
+
+fn drop_labels(window: &mut ProfilesData) {
+    for profile in window.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        profile.samples.iter_mut().for_each(|sample| sample.attributes = AttributeSetId::EMPTY);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use spanprof_profile::encode::{folded, page, pprof};
 use spanprof_profile::{transform, LinkId, ProfilesData};
 
-use spanprof_aggregate::WindowSum;
+use spanprof_aggregate::{SumLabels, WindowSum};
 use spanprof_config::{Error, ErrorKind, OutputFormat};
 
 fn encode(format: OutputFormat, data: &ProfilesData) -> Vec<u8> {
@@ -39,8 +39,6 @@ pub(crate) struct OutputFile {
     /// Temporary file beside `path`: reserves the name, and is renamed to `path` when it is complete.
     claim: PathBuf,
     format: OutputFormat,
-    /// Whether samples keep their labels.
-    has_labels: bool,
     run: WindowSum,
 }
 
@@ -70,19 +68,17 @@ impl OutputFile {
         if is_forked || is_claimed_by_another(&path) {
             path = with_process_id(&path, std::process::id());
         }
-        let has_labels = format != OutputFormat::Folded;
-        Ok(Self { path, claim, format, has_labels, run: WindowSum::new(max_stacks as usize) })
+        let labels = match format {
+            OutputFormat::Pprof => SumLabels::Kept,
+            // A page without labels is better than one without stacks.
+            OutputFormat::FlameGraph => SumLabels::KeptIfTheyFit,
+            OutputFormat::Folded => SumLabels::Dropped,
+        };
+        Ok(Self { path, claim, format, run: WindowSum::new(max_stacks as usize, labels) })
     }
 
     pub fn add(&mut self, window: &ProfilesData) {
-        let mut window = self.reduced(window);
-        // A flame graph without labels is better than one without stacks.
-        if self.has_labels && self.format == OutputFormat::FlameGraph && !self.run.has_room_for(&window) {
-            self.has_labels = false;
-            self.run.drop_labels();
-            window = self.reduced(&window);
-        }
-        self.run.add(window);
+        self.run.add(reduced(window));
     }
 
     /// Writes the file. Returns a message for the outcome line, as `Ok` or as `Err` with the reason.
@@ -102,22 +98,19 @@ impl OutputFile {
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
         std::fs::write(&self.claim, bytes).and_then(|()| std::fs::rename(&self.claim, &self.path))
     }
+}
 
-    /// Removes links and timestamps, which grow with the run and occur in none of the formats; folded stacks have no labels.
-    fn reduced(&self, window: &ProfilesData) -> ProfilesData {
-        let mut window = window.clone();
-        for profile in window.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
-            for sample in &mut profile.samples {
-                sample.values = vec![sample.total()];
-                sample.timestamps_unix_nano = Vec::new();
-                sample.link = LinkId::default();
-                if !self.has_labels {
-                    sample.attributes = Default::default();
-                }
-            }
+/// Removes links and timestamps, which grow with the run and occur in none of the formats.
+fn reduced(window: &ProfilesData) -> ProfilesData {
+    let mut window = window.clone();
+    for profile in window.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        for sample in &mut profile.samples {
+            sample.values = vec![sample.total()];
+            sample.timestamps_unix_nano = Vec::new();
+            sample.link = LinkId::default();
         }
-        window
     }
+    window
 }
 
 impl Drop for OutputFile {
@@ -185,6 +178,44 @@ mod tests {
         let profile = Profile { sample_type: cpu.clone(), period_type: cpu, samples, ..Profile::default() };
         data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
         data
+    }
+
+    /// The page of windows whose samples have the label `user` with each of these values.
+    fn labeled_page(windows: u32, users: std::ops::Range<u32>) -> String {
+        let directory = std::env::temp_dir().join(format!("spanprof-labels-{}-{}", std::process::id(), users.end));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("run.html");
+        let mut output = OutputFile::start(path.to_str().unwrap(), 100, false).unwrap();
+        for _ in 0..windows {
+            let mut data = window(0..20, 7);
+            let unlabeled = std::mem::take(&mut data.resources[0].profiles[0].samples);
+            for user in users.clone() {
+                let label =
+                    data.dictionary.attribute("user", spanprof_profile::Value::String(&format!("user-{user}")), "");
+                let attributes = data.dictionary.attribute_set(&[label]);
+                let labeled = unlabeled.iter().map(|sample| Sample { attributes, ..sample.clone() });
+                data.resources[0].profiles[0].samples.extend(labeled);
+            }
+            output.add(&data);
+        }
+        output.write().unwrap();
+        let page = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        page
+    }
+
+    #[test]
+    fn the_page_has_the_labels_if_all_stacks_with_them_fit_however_many_windows_repeat_them() {
+        let page = labeled_page(50, 0..4);
+        assert!((0..4).all(|user| page.contains(&format!("[\"user\",\"user-{user}\"]"))));
+        assert!(!page.contains("[too_many_stacks]"));
+    }
+
+    #[test]
+    fn the_page_has_no_label_rather_than_less_stacks() {
+        let page = labeled_page(50, 0..10);
+        assert!(!page.contains("[\"user\",") && !page.contains("[too_many_stacks]"));
+        assert!((0..20).all(|number| page.contains(&format!("\"function_{number}\""))));
     }
 
     fn folded_run(max_stacks: u32, windows: impl Iterator<Item = ProfilesData>) -> String {
