@@ -18,7 +18,6 @@ use super::comparison;
 use super::directory;
 use super::flame::{self, FlameRequest};
 use super::function::{self, FunctionRequest};
-use super::kept_labels::KeptLabels;
 use super::queries::QueryResult;
 use super::reply::{self, Reply};
 use super::requests;
@@ -150,7 +149,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/services" => services(&windows(state, &filter), &filter),
         "/api/types" => types(&windows(state, &filter), &filter),
         "/api/labels" if parameter("weights") == Some("1") => {
-            let result = state.store.query_keeping(&filter, &KeptLabels::WithoutStacks);
+            let result = state.store.query(&filter, Detail::LabelsOnly);
             let type_name = selection::type_to_show(&result.data, &filter);
             let table = query::labels(&result.data, &type_name);
             result.with_completeness(answers::labels::members(&table, &type_name, limit()?))
@@ -158,8 +157,8 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/labels" => labels(&windows(state, &filter), &filter),
         // Labels and links are not in the index.
         "/api/timeline" if view.group().is_some() || selects_samples(&filter) => {
-            let kept = view.group().map_or(KeptLabels::OfDetail, |key| KeptLabels::One(key.to_owned()));
-            let result = state.store.query_in_steps(&filter, step_ms(state, &filter), &kept);
+            let detail = view.group().map_or(Detail::Stacks, |key| Detail::OneLabel(key.to_owned()));
+            let result = state.store.query_in_steps(&filter, step_ms(state, &filter), &detail);
             timeline::json(result.summaries.iter(), &filter, view.group().is_some())
         }
         "/api/timeline" => timeline::json(summaries(&windows(state, &filter), &filter), &filter, false),
@@ -189,7 +188,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             let whole = match view.group() {
                 None => stack_tree(state, &result, &filter, &view),
                 Some(key) => {
-                    let labeled = state.store.query_keeping(&filter, &KeptLabels::One(key.to_owned()));
+                    let labeled = state.store.query(&filter, Detail::OneLabel(key.to_owned()));
                     stack_tree(state, &labeled, &filter, &view)
                 }
             };

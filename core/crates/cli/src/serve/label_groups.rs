@@ -5,9 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use spanprof_profile::transform::{FunctionKey, StackNode, StackTree};
-use spanprof_profile::{Profile, ProfilesData};
-
-use super::kept_labels::only_value;
+use spanprof_profile::{AttributeSetId, Profile, ProfilesData};
+use spanprof_read::query::TypeSummary;
 
 /// Values with a group of their own.
 const MAX_GROUPS: usize = 6;
@@ -45,6 +44,34 @@ pub(super) fn profiles_by_value(data: &ProfilesData, type_name: &str) -> Vec<(Gr
         }
     }
     groups(values)
+}
+
+/// The text of the only label of a sample, "" without any.
+fn only_value(data: &ProfilesData, set: AttributeSetId) -> String {
+    data.dictionary.attributes_of(set).next().map(|attribute| attribute.value.to_string()).unwrap_or_default()
+}
+
+/// Summaries of samples with one label; `service` is its value.
+pub(super) fn summaries_by_value(data: &ProfilesData) -> Vec<TypeSummary> {
+    let mut summaries: BTreeMap<(AttributeSetId, &str), TypeSummary> = BTreeMap::new();
+    for (_, profile) in data.profiles() {
+        for sample in &profile.samples {
+            let summary = summaries.entry((sample.attributes, profile.type_name())).or_insert_with(|| TypeSummary {
+                service: only_value(data, sample.attributes),
+                type_name: profile.type_name().to_owned(),
+                unit: profile.unit().to_owned(),
+                samples: 0,
+                total: 0,
+                from_unix_nano: u64::MAX,
+                to_unix_nano: 0,
+            });
+            summary.samples += 1;
+            summary.total = summary.total.saturating_add(profile.weight(sample));
+            summary.from_unix_nano = summary.from_unix_nano.min(profile.time_unix_nano);
+            summary.to_unix_nano = summary.to_unix_nano.max(profile.end_unix_nano());
+        }
+    }
+    summaries.into_values().collect()
 }
 
 /// One tree with a function of each name at the root, and its tree below it.

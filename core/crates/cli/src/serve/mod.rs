@@ -12,7 +12,6 @@ mod flame;
 mod function;
 mod index_log;
 mod intake;
-mod kept_labels;
 mod label_groups;
 mod locks;
 mod name_search;

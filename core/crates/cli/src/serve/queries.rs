@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::directory;
 use super::file_names::{HOURS, LEVELS, LEVELS_MS};
-use super::kept_labels::KeptLabels;
+use super::label_groups;
 use super::locks::lock;
 use super::parts::{self, memory_bytes, MergedWindows, PartCache};
 use super::rollup::{self, Rollup};
@@ -21,7 +21,7 @@ use super::rollup_facts::{self, CountsByType, RollupFacts, SampleCounts};
 use super::rollups::{self, Rollups};
 use super::spans::Spans;
 use super::window::StoredWindow;
-use crate::detail::Detail;
+use crate::detail::{self, Detail};
 
 /// Memory of the cache of decoded windows.
 const DECODED_CACHE_BYTES: usize = 32 << 20;
@@ -108,7 +108,6 @@ struct CachedResult {
 struct Query {
     filter: Filter,
     detail: Detail,
-    kept: KeptLabels,
     /// Levels of roll-ups that may be used: a timeline needs windows that are shorter than its steps.
     levels: usize,
 }
@@ -116,7 +115,7 @@ struct Query {
 impl Query {
     /// Whether both read the same windows, except at the ends of their time ranges, which move with relative times.
     fn is_same_view(&self, other: &Query) -> bool {
-        (self.detail, self.levels, &self.kept) == (other.detail, other.levels, &other.kept)
+        (&self.detail, self.levels) == (&other.detail, other.levels)
             && parts::timeless(&self.filter) == parts::timeless(&other.filter)
     }
 }
@@ -163,12 +162,7 @@ impl Queries {
     /// Merges the samples that pass `filter`, newest windows first until the deadline. Windows left out because of the deadline
     /// are merged by [`Queries::complete`], so that a later query returns them too.
     pub(crate) fn query(&self, view: &StoreView, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        self.answer(view, Query { filter: filter.clone(), detail, kept: KeptLabels::OfDetail, levels: LEVELS })
-    }
-
-    /// As [`Queries::query`] of stacks, with the labels that are kept.
-    pub(crate) fn query_keeping(&self, view: &StoreView, filter: &Filter, kept: KeptLabels) -> Arc<QueryResult> {
-        self.answer(view, Query { filter: filter.clone(), detail: Detail::Stacks, kept, levels: LEVELS })
+        self.answer(view, Query { filter: filter.clone(), detail, levels: LEVELS })
     }
 
     /// As [`Queries::query`], with summaries of windows of at most `width_ms`, or of single ones.
@@ -177,10 +171,10 @@ impl Queries {
         view: &StoreView,
         filter: &Filter,
         width_ms: u64,
-        kept: KeptLabels,
+        detail: Detail,
     ) -> Arc<QueryResult> {
         let levels = rollups::levels_within(width_ms);
-        self.answer(view, Query { filter: filter.clone(), detail: Detail::Stacks, kept, levels })
+        self.answer(view, Query { filter: filter.clone(), detail, levels })
     }
 
     fn answer(&self, view: &StoreView, query: Query) -> Arc<QueryResult> {
@@ -312,12 +306,12 @@ impl MergeRun<'_> {
             if !bucket.iter().any(|window| window.may_hold(filter)) {
                 continue;
             }
-            if *detail != Detail::Stacks || !parts::is_whole(bucket, filter) {
+            if !detail.is_in_rollups() || !parts::is_whole(bucket, filter) {
                 self.add(bucket, level, is_cached, sum);
                 continue;
             }
             // Cached parts have no labels.
-            let has_cached_parts = self.query.kept == KeptLabels::OfDetail;
+            let has_cached_parts = *detail == Detail::Stacks;
             let is_cached = is_cached && has_cached_parts;
             let cached = has_cached_parts.then(|| self.queries.parts.find(bucket, filter)).flatten();
             let part = cached.or_else(|| {
@@ -351,13 +345,13 @@ impl MergeRun<'_> {
         level: usize,
         sum: &BatchedMerge,
     ) -> Option<MergedWindows> {
-        let Query { filter, kept, .. } = self.query;
+        let Query { filter, detail, .. } = self.query;
         if filter.trace_id.is_some() || filter.span_id.is_some() {
             return None;
         }
         let rollup = self.queries.rollups.find(windows, level).filter(|_| self.may_read(sum))?;
         let mut keys: Vec<&str> = filter.labels.iter().map(|label| label.key.as_str()).collect();
-        if let KeptLabels::One(key) = kept {
+        if let Detail::OneLabel(key) = detail {
             keys.push(key);
         }
         let Rollup { data, facts, .. } = rollup.read(&keys)?;
@@ -369,12 +363,12 @@ impl MergeRun<'_> {
     }
 
     fn add_window(&mut self, window: &Arc<StoredWindow>, is_cached: bool, sum: &mut BatchedMerge) {
-        let Query { filter, detail, kept, .. } = self.query;
+        let Query { filter, detail, .. } = self.query;
         if !window.may_hold(filter) {
             return;
         }
         let own = std::slice::from_ref(window);
-        let has_cached_parts = *detail == Detail::Stacks && *kept == KeptLabels::OfDetail;
+        let has_cached_parts = *detail == Detail::Stacks;
         let is_cacheable = is_cached && has_cached_parts && parts::is_whole(own, filter);
         if let Some(part) = is_cacheable.then(|| self.queries.parts.find(own, filter)).flatten() {
             return sum.add(part);
@@ -456,21 +450,25 @@ impl BatchedMerge {
 }
 
 /// The samples of one window that pass the filter.
-fn passing(Query { filter, detail, kept, .. }: &Query, data: &ProfilesData) -> MergedWindows {
+fn passing(Query { filter, detail, .. }: &Query, data: &ProfilesData) -> MergedWindows {
     let mut spans = Spans::default();
     let mut part = MergedWindows::default();
-    if *detail == Detail::Stacks && *kept == KeptLabels::OfDetail {
+    if *detail == Detail::Stacks {
         // Stacks are interned once, by the merge.
         let mut resources = filter.select(data);
         spans.add(&data.dictionary, &resources);
         part.summaries = query::types_of(&resources);
-        detail.reduce_profiles(&mut resources);
+        detail::reduce_to_stacks(&mut resources);
         part.data = Arc::new(transform::merge_profiles([(&data.dictionary, &resources[..])]));
         part.is_merged = true;
     } else {
         let mut selected = filter.apply(data);
         spans.add(&selected.dictionary, &selected.resources);
-        part.summaries = kept.reduce(&mut selected, *detail);
+        detail.reduce(&mut selected);
+        part.summaries = match detail {
+            Detail::OneLabel(_) => label_groups::summaries_by_value(&selected),
+            _ => query::types(&selected),
+        };
         part.data = Arc::new(selected);
     }
     part.windows = usize::from(part.data.sample_count() > 0);

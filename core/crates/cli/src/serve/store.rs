@@ -13,7 +13,6 @@ use spanprof_read::query::{Filter, SpanTotals};
 use super::directory::{DirectoryFile, WindowDirectory};
 use super::file_names::HOURS;
 use super::index_log::IndexLog;
-use super::kept_labels::KeptLabels;
 use super::locks::lock;
 use super::queries::{Queries, QueryResult, StoreView};
 use super::received::ReceivedProfiles;
@@ -309,18 +308,13 @@ impl Store {
     }
 
     /// As [`Queries::query_in_steps`].
-    pub(crate) fn query_in_steps(&self, filter: &Filter, width_ms: u64, kept: &KeptLabels) -> Arc<QueryResult> {
-        self.answer(|view| self.queries.query_in_steps(view, filter, width_ms, kept.clone()))
-    }
-
-    /// As [`Queries::query_keeping`].
-    pub(crate) fn query_keeping(&self, filter: &Filter, kept: &KeptLabels) -> Arc<QueryResult> {
-        self.answer(|view| self.queries.query_keeping(view, filter, kept.clone()))
+    pub(crate) fn query_in_steps(&self, filter: &Filter, width_ms: u64, detail: &Detail) -> Arc<QueryResult> {
+        self.answer(|view| self.queries.query_in_steps(view, filter, width_ms, detail.clone()))
     }
 
     /// As [`Queries::query`].
     pub(crate) fn query(&self, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        self.answer(|view| self.queries.query(view, filter, detail))
+        self.answer(|view| self.queries.query(view, filter, detail.clone()))
     }
 
     /// The result of a query; asks again if windows were replaced before they were read.

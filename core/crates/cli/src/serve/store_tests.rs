@@ -166,7 +166,7 @@ fn a_query_reads_the_largest_rollups_instead_of_their_windows() {
         }
     }
     assert_eq!(total(&store.query(&Filter::default(), Detail::Stacks)), 360);
-    let steps = store.query_in_steps(&Filter::default(), 600_000, &KeptLabels::OfDetail);
+    let steps = store.query_in_steps(&Filter::default(), 600_000, &Detail::Stacks);
     assert_eq!(total(&steps), 0, "a timeline reads windows that are shorter than its steps");
 }
 

@@ -20,7 +20,7 @@ pub(super) fn nothing_passes(names: &str, sources: &[Source], filter: &Filter) -
         return Failure::new(format!("no samples in {names}"));
     }
     let detail = if filter.labels.is_empty() { Detail::Stacks } else { Detail::Everything };
-    match merged(sources, |source| source.read(&source.widest(filter), detail)) {
+    match merged(sources, |source| source.read(&source.widest(filter), detail.clone())) {
         Ok(all) if all.sample_count() > 0 => match filter.type_name.as_deref() {
             Some(name) if query::types(&all).iter().all(|summary| summary.type_name != name) => {
                 missing(names, name, &all)

@@ -115,7 +115,7 @@ fn sources(names: &[String]) -> Result<Vec<Source>, Failure> {
 
 /// The samples of all sources that pass the filter.
 fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
-    merged(sources, |source| source.read(filter, detail))
+    merged(sources, |source| source.read(filter, detail.clone()))
 }
 
 fn merged(
