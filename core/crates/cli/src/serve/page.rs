@@ -1,24 +1,18 @@
-//! The page at `/`: one document with its style, its script and those of the flame graph, without external resources.
+//! The page at `/`, and what a browser may load for it.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use hyper::{Request, StatusCode};
-use spanprof_profile::encode::{flamegraph, page};
+use spanprof_profile::encode::page;
 
 use super::reply::{self, Reply};
 
-const DOCUMENT: &str = include_str!("page.html");
 pub(crate) fn respond(_: &Request<Incoming>) -> Reply {
     // Only scripts with the nonce run: text of a profile is never executed.
     let nonce = format!("{:016x}", RandomState::new().hash_one(0));
-    let document = DOCUMENT
-        .replace("{{nonce}}", &nonce)
-        .replace("{{version}}", env!("CARGO_PKG_VERSION"))
-        .replace("{{style}}", &[flamegraph::STYLE, page::STYLE].join("\n"))
-        .replace("{{script}}", &page::SCRIPT.join("\n"));
-    let mut page = reply::body(StatusCode::OK, "text/html; charset=utf-8", document);
+    let mut page = reply::body(StatusCode::OK, "text/html; charset=utf-8", page::served(&nonce));
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; \
          img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -12,11 +12,11 @@ use crate::transform::{self, CallPaths};
 use crate::{AttributeSetId, Dictionary, Profile, ProfilesData, ResourceProfiles};
 
 /// The style sheet of the page, without that of the flame graph.
-pub const STYLE: &str = include_str!("page.css");
+const STYLE: &str = include_str!("page.css");
 
 /// The scripts of the page, of which the last one shows it: Preact, the flame graph and the page's own parts, which share their
 /// declarations as parts of one function but add none to the document. `embedded` is null in the page of a server.
-pub const SCRIPT: [&str; 3] = [PREACT, flamegraph::SCRIPT, PARTS];
+const SCRIPT: [&str; 3] = [PREACT, flamegraph::SCRIPT, PARTS];
 
 /// Preact 10.29.8 (MIT) as its npm package has it: forms, tables and history. The browser tests compare it with the package.
 const PREACT: &str = include_str!("preact.min.umd.js");
@@ -41,7 +41,10 @@ const PARTS: &str = concat!(
     include_str!("page.js"),
     "})();\n"
 );
-const DOCUMENT: &str = include_str!("exported.html");
+const DOCUMENT: &str = include_str!("page.html");
+/// An exported page may load nothing.
+const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">";
+const ICON: &str = r#"<link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%23e8590c' d='M1 12h14v3H1z'/%3E%3Cpath fill='%23f08c00' d='M2 8h9v3H2z'/%3E%3Cpath fill='%23fab005' d='M4 4h5v3H4z'/%3E%3Cpath fill='%23ffe066' d='M5 1h2v2H5z'/%3E%3C/svg%3E">"#;
 
 /// Values of a label in a page. Labels with more values, such as ids of users, would make most of it and select little.
 const MAX_VALUES: usize = 1000;
@@ -58,12 +61,12 @@ pub fn type_shown(data: &ProfilesData) -> &str {
 
 /// A complete page of all types, which shows `type_name` first. Works offline.
 pub fn html(data: &ProfilesData, type_name: &str, title: &str) -> String {
-    document(title, |page| write_data(page, data, type_name, title))
+    exported(title, |page| write_data(page, data, type_name, title))
 }
 
 /// A complete page of a comparison: the response of `/api/diff`, which is JSON.
 pub fn comparison_html(response: &str, title: &str) -> String {
-    document(title, |page| {
+    exported(title, |page| {
         page.push_str("{\"title\":");
         write_text(page, title);
         page.push_str(",\"comparison\":");
@@ -80,7 +83,20 @@ pub fn comparison_html(response: &str, title: &str) -> String {
     })
 }
 
-fn document(title: &str, write_content: impl Fn(&mut String)) -> String {
+/// The page of a server, which its scripts ask. Only scripts with the nonce may run.
+pub fn served(nonce: &str) -> String {
+    document("spanprof", ICON, &format!(" nonce=\"{nonce}\""), |_| {})
+}
+
+fn exported(title: &str, write_data: impl Fn(&mut String)) -> String {
+    document(title, POLICY, "", |page| {
+        page.push_str("<script type=\"application/json\" id=\"data\">");
+        write_data(page);
+        page.push_str("</script>");
+    })
+}
+
+fn document(title: &str, head: &str, nonce: &str, write_content: impl Fn(&mut String)) -> String {
     let mut page = String::with_capacity(256 << 10);
     // One pass over the template: inserted text is not searched for placeholders.
     let mut pieces = DOCUMENT.split("{{");
@@ -92,7 +108,9 @@ fn document(title: &str, write_content: impl Fn(&mut String)) -> String {
             "title" => page.push_str(&escape_markup(title)),
             "style" => page.extend([flamegraph::STYLE, "\n", STYLE]),
             "script" => page.extend(SCRIPT),
-            "data" => write_content(&mut page),
+            "head" => page.push_str(head),
+            "nonce" => page.push_str(nonce),
+            "content" => write_content(&mut page),
             _ => {}
         }
         page.push_str(rest);
@@ -342,7 +360,8 @@ mod tests {
 
     #[test]
     fn the_page_may_load_nothing() {
-        assert!(DOCUMENT.contains("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"));
+        let page = html(&ProfilesData::default(), "", "title");
+        assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"));
         assert!(SCRIPT.into_iter().chain([STYLE]).all(|text| !text.contains("{{") && !text.contains("</script")));
     }
 }
