@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::WindowEnd;
 use crate::resolve::native_symbols::{NativeFunction, NativeSymbols};
 use crate::retention::{SlowLimit, TailPolicy};
 use crate::testing::FakeRuntime;
@@ -9,6 +10,7 @@ use crate::window::WindowSettings;
 use crate::{Counters, Engine, EngineSettings, Resource, SystemAccess};
 use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::redact::{ProfileRedactor, RedactionRule, RedactionSettings};
+use spanprof_profile::ProfilesData;
 use spanprof_signal::heap::HeapSampling;
 
 /// Addresses of functions in the program.
@@ -107,6 +109,20 @@ pub fn redacting_engine(
 }
 
 /// The counter of a name.
+/// Closes a window of all kinds without objects in use; its data.
+pub fn closed(engine: &mut Engine, now_monotonic_ns: u64) -> Option<ProfilesData> {
+    let end = WindowEnd {
+        now_monotonic_ns,
+        unix_offset_ns: 0,
+        unattributed_ns: None,
+        is_alive: &mut |_| true,
+        only: None,
+        in_use: false,
+        sums_since_start: false,
+    };
+    engine.close(end).map(|closed| closed.data)
+}
+
 pub fn counter(counters: &Counters, name: &str) -> u64 {
     counters.values().find(|(known, _)| *known == name).map_or(0, |(_, value)| value)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::engine::{Engine, WindowEnd};
-use crate::scripted_engine_testing::{counter, engine, settings, tail_policy, with_retention};
+use crate::engine::Engine;
+use crate::scripted_engine_testing::{closed, counter, engine, settings, tail_policy, with_retention};
 use crate::testing::FakeRuntime;
 use crate::EngineSettings;
 use spanprof_profile::ProfilesData;
@@ -66,16 +66,7 @@ impl Scripted {
     }
 
     fn close(&mut self, now_ns: u64) -> ProfilesData {
-        let closed = self.engine.close(WindowEnd {
-            now_monotonic_ns: now_ns,
-            unix_offset_ns: 0,
-            unattributed_ns: None,
-            is_alive: &mut |_| true,
-            only: None,
-            in_use: false,
-            sums_since_start: false,
-        });
-        closed.map(|closed| closed.data).unwrap_or_default()
+        closed(&mut self.engine, now_ns).unwrap_or_default()
     }
 
     fn close_last(&mut self, now_ns: u64) -> ProfilesData {

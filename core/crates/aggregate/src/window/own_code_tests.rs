@@ -10,8 +10,7 @@ use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 use std::sync::Arc;
 
 use crate::counters::Counters;
-use crate::engine::WindowEnd;
-use crate::scripted_engine_testing::{redacting_engine, settings};
+use crate::scripted_engine_testing::{closed, redacting_engine, settings};
 use crate::testing::FakeRuntime;
 use crate::EngineSettings;
 
@@ -44,16 +43,7 @@ fn window(prefixes: &[&str], rules: &[[(&str, &str); 3]]) -> ProfilesData {
             frames: &codes.map(|code| RawFrame { code, at: 0 }),
         },
     );
-    let end = WindowEnd {
-        now_monotonic_ns: 10_000_000,
-        unix_offset_ns: 0,
-        unattributed_ns: None,
-        is_alive: &mut |_| true,
-        only: None,
-        in_use: false,
-        sums_since_start: false,
-    };
-    engine.close(end).expect("a window").data
+    closed(&mut engine, 10_000_000).expect("a window")
 }
 
 /// The functions with an own weight.
