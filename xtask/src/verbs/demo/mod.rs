@@ -193,18 +193,16 @@ impl LoadedService {
 
     /// A request with enough samples for a profile of its own, however fast the language and the machine are.
     fn slow_request(&self, query: &ProfileQuery) -> StepResult<SlowRequest> {
-        let mut rows = SLOW_ROWS;
-        for _ in 1..SLOW_ATTEMPTS {
+        let (mut rows, mut attempts) = (SLOW_ROWS, SLOW_ATTEMPTS);
+        loop {
             let slow = self.load.slow_request(rows)?;
             let cpu_ns = query.wait_for(&["--trace-id", &slow.trace_id])?;
-            if cpu_ns >= SLOW_CPU_NS {
+            attempts -= 1;
+            if cpu_ns >= SLOW_CPU_NS || attempts == 0 {
                 return Ok(slow);
             }
             rows = (rows as f64 * (1.2 * SLOW_CPU_NS / cpu_ns).clamp(1.5, 20.0)) as u64;
         }
-        let slow = self.load.slow_request(rows)?;
-        query.wait_for(&["--trace-id", &slow.trace_id])?;
-        Ok(slow)
     }
 }
 
