@@ -1,6 +1,7 @@
 //! The library that a function belongs to, by the layout of packages of each language: Python's `site-packages` and standard
 //! library, `node_modules`, packages of Java, crates of Rust, modules and packages of Go.
 
+use super::is_jvm_source;
 use crate::FrameType;
 
 /// The parts of a Java package that name a library: `org.springframework.web`.
@@ -53,7 +54,7 @@ pub fn library_name(function: &str, file: &str, frame_type: FrameType) -> Option
     {
         return standard(directory(path));
     }
-    if frame_type == FrameType::Jvm || is_java(file) {
+    if frame_type == FrameType::Jvm || is_jvm_source(file) {
         let is_standard = ["java.", "javax.", "jdk.", "sun."].iter().any(|start| function.starts_with(start));
         return named(&java_package(function), is_standard);
     }
@@ -70,10 +71,6 @@ fn named(name: &str, is_standard: bool) -> Option<LibraryName> {
 
 fn directory(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(directory, _)| directory)
-}
-
-fn is_java(file: &str) -> bool {
-    [".java", ".kt", ".scala", ".groovy"].iter().any(|extension| file.ends_with(extension))
 }
 
 /// The top-level module of a path below a directory of modules: `queue` for `queue.py`, `numpy` for `numpy/core/_multiarray.so`.

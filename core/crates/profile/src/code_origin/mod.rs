@@ -16,18 +16,16 @@ use std::hash::{Hash, Hasher};
 use crate::FrameType;
 
 /// Extensions of source files in which a program's own code is known.
-const SOURCES: [&str; 14] =
-    ["py", "js", "mjs", "cjs", "jsx", "ts", "mts", "tsx", "java", "kt", "scala", "groovy", "rs", "go"];
+const SOURCES: [&str; 10] = ["py", "js", "mjs", "cjs", "jsx", "ts", "mts", "tsx", "rs", "go"];
+/// Those of the languages of the Java VM.
+const JVM_SOURCES: [&str; 4] = ["java", "kt", "scala", "groovy"];
 
-/// Parts of paths of libraries and standard libraries.
-const LIBRARY_PATHS: [&str; 13] = [
-    // CPython: the standard library, Debian's and pip's packages, frozen modules.
+/// Parts of paths of libraries and standard libraries, beside [`PACKAGE_DIRECTORIES`].
+const LIBRARY_PATHS: [&str; 10] = [
+    // CPython: the standard library, frozen modules.
     "/lib/python3",
     "/lib64/python3",
-    "/site-packages/",
-    "/dist-packages/",
     "<frozen",
-    "/node_modules/",
     // Rust: the standard library as built, and as installed sources; crates.
     "/rustc/",
     "/rustlib/src/",
@@ -165,14 +163,12 @@ impl CodeOrigin {
         if is_native || frame_type == FrameType::Kernel || is_activity(function, file) || is_group() {
             return Self::Runtime;
         }
-        let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
-        let is_own = match extension {
-            "java" | "kt" | "scala" | "groovy" => !LIBRARY_PACKAGES.iter().any(|package| function.starts_with(package)),
-            _ => {
-                SOURCES.contains(&extension)
-                    && !file.starts_with("node:")
-                    && !LIBRARY_PATHS.iter().any(|part| file.contains(part))
-            }
+        let is_own = if is_jvm_source(file) {
+            !LIBRARY_PACKAGES.iter().any(|package| function.starts_with(package))
+        } else {
+            SOURCES.contains(&extension(file))
+                && !file.starts_with("node:")
+                && !PACKAGE_DIRECTORIES.iter().chain(&LIBRARY_PATHS).any(|part| file.contains(part))
         };
         match (is_own, frame_type) {
             (true, _) => Self::Own,
@@ -204,6 +200,14 @@ fn is_of_profiler(function: &str, file: &str, frame_type: FrameType) -> bool {
         }
         _ => function.starts_with("io.spanprof.") || is_library() || is_package(),
     }
+}
+
+fn extension(file: &str) -> &str {
+    file.rsplit_once('.').map_or("", |(_, extension)| extension)
+}
+
+fn is_jvm_source(file: &str) -> bool {
+    JVM_SOURCES.contains(&extension(file))
 }
 
 fn file_name(path: &str) -> &str {
