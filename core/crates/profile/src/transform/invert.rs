@@ -92,14 +92,6 @@ impl StackTree {
         groups.sort_unstable_by_key(|(_, function, _)| std::cmp::Reverse(ranks[*function as usize]));
         groups
     }
-
-    fn depths(&self) -> Vec<u32> {
-        let mut depths: Vec<u32> = Vec::with_capacity(self.nodes.len());
-        for (at, node) in self.nodes.iter().enumerate() {
-            depths.push(if at == 0 { 0 } else { depths[node.parent as usize] + 1 });
-        }
-        depths
-    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,17 @@ pub struct StackTree {
     pub nodes: Vec<StackNode>,
 }
 
+impl StackTree {
+    /// Calls from the root to each node; 0 of the root.
+    pub(crate) fn depths(&self) -> Vec<u32> {
+        let mut depths: Vec<u32> = Vec::with_capacity(self.nodes.len());
+        for (at, node) in self.nodes.iter().enumerate() {
+            depths.push(if at == 0 { 0 } else { depths[node.parent as usize] + 1 });
+        }
+        depths
+    }
+}
+
 /// The call paths of samples, without weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallPaths {
@@ -46,11 +57,7 @@ pub struct CallPaths {
 pub fn call_paths(data: &ProfilesData) -> CallPaths {
     let profiles = data.profiles().map(|(_, profile)| profile);
     let (tree, of_stack) = tree_with_leaves(&data.dictionary, profiles, None, false);
-    let mut nodes: Vec<(u32, u32)> = Vec::with_capacity(tree.nodes.len());
-    for (at, StackNode { parent, function, .. }) in tree.nodes.iter().enumerate() {
-        let level = if at == 0 { 0 } else { nodes[*parent as usize].0 + 1 };
-        nodes.push((level, *function));
-    }
+    let nodes = tree.depths().into_iter().zip(tree.nodes.iter().map(|node| node.function)).collect();
     CallPaths { functions: tree.functions, nodes, of_stack: of_stack.into_iter().collect() }
 }
 

@@ -78,13 +78,8 @@ fn write_tree(out: &mut String, tree: &StackTree) {
     out.push_str(",\"unit\":");
     write_text(out, &tree.unit);
     write_functions(out, &tree.functions);
-    let mut levels: Vec<i64> = Vec::with_capacity(tree.nodes.len());
-    for (at, node) in tree.nodes.iter().enumerate() {
-        let level = if at == 0 { 0 } else { levels[node.parent as usize] + 1 };
-        levels.push(level);
-    }
-    let nodes = tree.nodes.iter().zip(levels);
-    let triples = nodes.flat_map(|(node, level)| [level, i64::from(node.function), node.self_weight]);
+    let nodes = tree.nodes.iter().zip(tree.depths());
+    let triples = nodes.flat_map(|(node, depth)| [i64::from(depth), i64::from(node.function), node.self_weight]);
     write_numbers(out, "nodes", triples);
 }
 
