@@ -92,6 +92,9 @@ pageTest('the page of spanprof diff shows what changed, without a request', asyn
     const totals = halves.map(([first, last]) => fixture.weight({ service: 'shop', type: 'cpu' }, ({ window }) => window >= first && window <= last));
     assert.ok((await page.text('#compare-basis')).includes(`${amount(totals[0])} → ${amount(totals[1])}`), await page.text('#compare-basis'));
     assert.ok((await page.texts('#compare-rows .name div')).includes(GROWN));
+    const significant = await page.count('#compare-rows tr');
+    await page.click('#all-changes');
+    await eventually(async () => assert.ok((await page.count('#compare-rows tr')) > significant, 'All changes lists the others too'));
     assert.match(await page.text('#compare-flame .flamegraph-about'), /cpu/);
     assert.equal(await page.count('.problem'), 0);
     assert.deepEqual(await page.axe(), []);

@@ -21,6 +21,8 @@ use crate::{moment, output};
 
 /// Where `spanprof serve` listens by default.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:4318";
+/// Rows of a page, as of the page of `serve`.
+const PAGE_ROWS: usize = 500;
 /// Windows whose durations differ by more than this share are not of equal length.
 const EQUAL_DURATION_SHARE: f64 = 0.1;
 /// Smallest number of samples of each side from which the gate concludes.
@@ -185,7 +187,9 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit).per(per);
     if let Some(path) = &given.output {
         let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
-        let response = diff_report::with_tree(&diff_report::members(&report), &tree)
+        // The page itself hides what may be chance.
+        let whole = DiffReport::new(&table, &tree, normalize, given.fail_over, true, PAGE_ROWS).per(per);
+        let response = diff_report::with_tree(&diff_report::members(&whole), &tree)
             .map_err(|error| Failure::new(error.to_string()))?;
         output::write(path, page::comparison_html(&response, &title).as_bytes())?;
     }
