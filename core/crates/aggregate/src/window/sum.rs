@@ -22,6 +22,7 @@ pub enum SumLabels {
 pub struct WindowSum {
     max_samples: usize,
     labels: SumLabels,
+    lacks_labels: bool,
     merged: ProfilesData,
     pending: Vec<ProfilesData>,
     pending_samples: usize,
@@ -29,7 +30,14 @@ pub struct WindowSum {
 
 impl WindowSum {
     pub fn new(max_samples: usize, labels: SumLabels) -> Self {
-        Self { max_samples, labels, merged: ProfilesData::default(), pending: Vec::new(), pending_samples: 0 }
+        Self {
+            max_samples,
+            labels,
+            lacks_labels: false,
+            merged: ProfilesData::default(),
+            pending: Vec::new(),
+            pending_samples: 0,
+        }
     }
 
     /// Adds a window. Of a gauge, such as the objects in use, the last window counts.
@@ -46,6 +54,11 @@ impl WindowSum {
         if self.pending.len() >= MAX_PENDING_WINDOWS || self.pending_samples >= batch {
             self.merge_pending();
         }
+    }
+
+    /// Whether labels were dropped because the samples exceeded the limit with them.
+    pub fn lacks_labels(&self) -> bool {
+        self.lacks_labels
     }
 
     /// The sum of all windows.
@@ -69,7 +82,7 @@ impl WindowSum {
         self.pending_samples = 0;
         let mut merged = transform::merge(std::iter::once(&self.merged).chain(&pending));
         if self.labels == SumLabels::KeptIfTheyFit && merged.sample_count() > self.max_samples {
-            self.labels = SumLabels::Dropped;
+            (self.labels, self.lacks_labels) = (SumLabels::Dropped, true);
             drop_labels(&mut merged);
             merged = transform::merge([&merged]);
         }

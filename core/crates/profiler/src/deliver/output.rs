@@ -89,8 +89,9 @@ impl OutputFile {
             return Err(format!("{shown} not written: there are no samples"));
         }
         let bytes = encode(self.format, merged);
+        let lack = if self.run.lacks_labels() { " without labels: they exceed max_stacks" } else { "" };
         self.replace(&bytes)
-            .map(|()| format!("{shown} written"))
+            .map(|()| format!("{shown} written{lack}"))
             .map_err(|error| format!("{shown} not written: {error}"))
     }
 
@@ -180,8 +181,8 @@ mod tests {
         data
     }
 
-    /// The page of windows whose samples have the label `user` with each of these values.
-    fn labeled_page(windows: u32, users: std::ops::Range<u32>) -> String {
+    /// The page of windows whose samples have the label `user` with each of these values, and the outcome.
+    fn labeled_page(windows: u32, users: std::ops::Range<u32>) -> (String, String) {
         let directory = std::env::temp_dir().join(format!("spanprof-labels-{}-{}", std::process::id(), users.end));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("run.html");
@@ -198,22 +199,24 @@ mod tests {
             }
             output.add(&data);
         }
-        output.write().unwrap();
+        let outcome = output.write().unwrap();
         let page = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
-        page
+        (page, outcome)
     }
 
     #[test]
     fn the_page_has_the_labels_if_all_stacks_with_them_fit_however_many_windows_repeat_them() {
-        let page = labeled_page(50, 0..4);
+        let (page, outcome) = labeled_page(50, 0..4);
+        assert!(outcome.ends_with("run.html written"), "{outcome}");
         assert!((0..4).all(|user| page.contains(&format!("[\"user\",\"user-{user}\"]"))));
         assert!(!page.contains("[too_many_stacks]"));
     }
 
     #[test]
     fn the_page_has_no_label_rather_than_less_stacks() {
-        let page = labeled_page(50, 0..10);
+        let (page, outcome) = labeled_page(50, 0..10);
+        assert!(outcome.ends_with("run.html written without labels: they exceed max_stacks"), "{outcome}");
         assert!(!page.contains("[\"user\",") && !page.contains("[too_many_stacks]"));
         assert!((0..20).all(|number| page.contains(&format!("\"function_{number}\""))));
     }
