@@ -10,11 +10,11 @@ use hyper::header::{ACCEPT, HOST, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use spanprof_export::{TlsClient, TlsFiles};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::answers::LEFT_OUT_HEADER;
 use crate::failure::Failure;
+use crate::http_stream::secured;
 use crate::output;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -133,28 +133,11 @@ impl ServerUrl {
             .await
             .map_err(|_| failed("no connection within 5 s".to_owned()))?
             .map_err(|error| failed(error.to_string()))?;
-        if !self.is_secure {
-            return self.exchange_over(stream, path_and_query).await;
-        }
-        let files = TlsFiles { certificate: CA_CERTIFICATES.get().cloned(), ..TlsFiles::default() };
-        let mut tls = TlsClient::start(files).map_err(|error| match CA_CERTIFICATES.get() {
-            Some(file) => Failure::new(format!("--ca-cert {}: {}", file.display(), error.message))
-                .hint("expected a PEM file that this process can read"),
-            None => Failure::new(error.message).hint(error.hint),
-        })?;
-        let stream = tokio::time::timeout(CONNECT_DEADLINE, tls.connect(&self.host, stream))
+        let mut tls = if self.is_secure { Some(tls_client()?) } else { None };
+        let stream = tokio::time::timeout(CONNECT_DEADLINE, secured(stream, &self.host, tls.as_mut()))
             .await
             .map_err(|_| failed("no TLS handshake within 5 s".to_owned()))?
             .map_err(failed)?;
-        self.exchange_over(stream, path_and_query).await
-    }
-
-    async fn exchange_over(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        path_and_query: &str,
-    ) -> Result<(StatusCode, Bytes, u64), Failure> {
-        let failed = |reason: String| self.failed(reason);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(error.to_string()))?;
@@ -184,6 +167,15 @@ impl ServerUrl {
         driver.abort();
         outcome
     }
+}
+
+fn tls_client() -> Result<TlsClient, Failure> {
+    let files = TlsFiles { certificate: CA_CERTIFICATES.get().cloned(), ..TlsFiles::default() };
+    TlsClient::start(files).map_err(|error| match CA_CERTIFICATES.get() {
+        Some(file) => Failure::new(format!("--ca-cert {}: {}", file.display(), error.message))
+            .hint("expected a PEM file that this process can read"),
+        None => Failure::new(error.message).hint(error.hint),
+    })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod detail;
 mod failure;
 mod fetch;
 mod gzip;
+mod http_stream;
 mod mcp;
 mod moment;
 mod nearest;

@@ -11,13 +11,13 @@ use hyper::header::{HeaderValue, AUTHORIZATION, HOST, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use spanprof_export::TlsClient;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, RwLock};
 use tokio::task::JoinHandle;
 
 use super::config::{ScrapeTarget, ScrapedEndpoint};
 use crate::failure::Failure;
+use crate::http_stream::{secured, HttpTransport};
 
 /// Characters of a response that an error quotes.
 const MAX_QUOTED_CHARS: usize = 200;
@@ -99,13 +99,11 @@ impl TargetClient {
         let stream = TcpStream::connect((host.as_str(), *port))
             .await
             .map_err(|error| PullError::Unreachable(format!("cannot connect: {error}")))?;
-        match &self.tls {
-            None => self.send(stream, request).await,
-            Some(tls) => {
-                let connected = tls.lock().await.connect(host, stream).await;
-                self.send(connected.map_err(PullError::Unreachable)?, request).await
-            }
-        }
+        let stream = match &self.tls {
+            None => secured(stream, host, None).await,
+            Some(tls) => secured(stream, host, Some(&mut *tls.lock().await)).await,
+        };
+        self.send(stream.map_err(PullError::Unreachable)?, request).await
     }
 
     fn request(&self, endpoint: &ScrapedEndpoint) -> Result<Request<Empty<Bytes>>, PullError> {
@@ -134,10 +132,7 @@ impl TargetClient {
         Ok(request)
     }
 
-    async fn send<S>(&self, stream: S, request: Request<Empty<Bytes>>) -> Result<Bytes, PullError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn send(&self, stream: Box<dyn HttpTransport>, request: Request<Empty<Bytes>>) -> Result<Bytes, PullError> {
         let no_response = |error: hyper::Error| PullError::Unreachable(format!("no response: {error}"));
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(no_response)?;
         let _connection = AbortOnDrop(tokio::spawn(async {
