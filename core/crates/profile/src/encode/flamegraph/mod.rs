@@ -147,7 +147,12 @@ fn write_texts<'t>(out: &mut String, name: &str, texts: impl Iterator<Item = &'t
 }
 
 /// A member with a list of numbers, after another member.
-pub(super) fn write_numbers(out: &mut String, name: &str, numbers: impl Iterator<Item = i64>) {
+pub(super) fn write_numbers(out: &mut String, name: &str, mut numbers: impl Iterator<Item = i64>) {
+    write_any_numbers(out, name, &mut numbers);
+}
+
+/// One instance for all iterators.
+fn write_any_numbers(out: &mut String, name: &str, numbers: &mut dyn Iterator<Item = i64>) {
     begin_list(out, name);
     for (nth, number) in numbers.enumerate() {
         // Writing to a String cannot fail.
