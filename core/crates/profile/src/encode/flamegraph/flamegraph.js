@@ -99,19 +99,25 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     this.resize();
   }
 
-  /** Marks functions whose name or file contains the text, or matches it when it is written as /expression/. */
+  /** Whether a name contains the text, or matches it when it is written as /expression/. */
+  static nameTest(text) {
+    const expression = /^\/(.+)\/$/.exec(text);
+    if (expression) {
+      try {
+        const pattern = new RegExp(expression[1], "i");
+        return (name) => pattern.test(name);
+      } catch { /* Incomplete expressions are searched as text. */ }
+    }
+    const part = text.toLowerCase();
+    return (name) => name.toLowerCase().includes(part);
+  }
+
+  /** Marks functions whose name or file passes the test of the text. */
   search(text) {
     this.query = text = (text || "").trim();
     this.matched = null;
     if (text) {
-      let test = (name) => name.toLowerCase().includes(text.toLowerCase());
-      const expression = /^\/(.+)\/$/.exec(text);
-      if (expression) {
-        try {
-          const pattern = new RegExp(expression[1], "i");
-          test = (name) => pattern.test(name);
-        } catch { /* Incomplete expressions are searched as text. */ }
-      }
+      const test = Flamegraph.nameTest(text);
       const { names, files, file } = this.tree;
       const inFile = files.map((name) => name !== "" && test(name));
       this.matched = names.map((name, at) => at > 0 && (inFile[file[at]] || test(name)));

@@ -91,18 +91,6 @@ const embedded = (() => {
     return { flat, own: charged, cum, total, count };
   }
 
-  function matcher(text) {
-    const expression = /^\/(.+)\/$/.exec(text);
-    if (expression) {
-      try {
-        const pattern = new RegExp(expression[1], "i");
-        return (at) => pattern.test(functions.names[at]) || pattern.test(fileOf(at));
-      } catch (error) { /* An incomplete expression is plain text. */ }
-    }
-    const words = text.toLowerCase();
-    return (at) => functions.names[at].toLowerCase().includes(words) || fileOf(at).toLowerCase().includes(words);
-  }
-
   function top(query) {
     const type = query.get("type");
     const first = byFunction(query, type);
@@ -110,7 +98,10 @@ const embedded = (() => {
     const second = besideType && byFunction(query, besideType);
     let rows = functions.names.map((_, at) => at).filter((at) => first.cum[at] !== 0 || second?.cum[at]);
     const known = rows.length;
-    if (query.get("search")) rows = rows.filter(matcher(query.get("search")));
+    if (query.get("search")) {
+      const test = Flamegraph.nameTest(query.get("search"));
+      rows = rows.filter((at) => test(functions.names[at]) || test(fileOf(at)));
+    }
     const columns = { flat: first.flat, own: first.own, cum: first.cum, beside_flat: second?.flat, beside_cum: second?.cum };
     const order = columns[query.get("sort")];
     const byName = (one, other) => functions.names[one].toLowerCase() < functions.names[other].toLowerCase() ? -1 : 1;
