@@ -1,6 +1,7 @@
-//! Redirects the output of steps to a log file; the terminal shows one line with the current step and its duration.
+//! Redirects the output of steps to a log file; the terminal shows one line with the current step and its duration. Labels the
+//! lines of steps that run side by side.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,28 @@ const SHOWN_LINES: usize = 25;
 
 thread_local! {
     static LOG: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+    static LABEL: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Runs `work`; the lines of its steps on this thread begin with `label`.
+pub fn labeled<T>(label: &'static str, work: impl FnOnce() -> T) -> T {
+    LABEL.set(Some(label));
+    let outcome = work();
+    LABEL.set(None);
+    outcome
+}
+
+/// Whether the lines of this thread have a label.
+pub fn has_label() -> bool {
+    LABEL.get().is_some()
+}
+
+/// Prints a line with the label of this thread.
+pub fn print(line: &str) {
+    match LABEL.get() {
+        Some(label) => println!("{label}: {line}"),
+        None => println!("{line}"),
+    }
 }
 
 /// Runs `work`; its steps on this thread append to `log`.

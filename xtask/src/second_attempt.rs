@@ -1,6 +1,7 @@
 //! A second attempt of failed tests, alone, since many tests use real clocks, signals and processes on a shared machine. A
 //! test that fails twice is a failure. One that passes is reported as unstable, which is a defect to fix.
 
+use crate::progress;
 use crate::step::StepResult;
 use crate::tally::Tally;
 
@@ -40,13 +41,13 @@ pub fn of_failed(
     if outcome.is_ok() || count == 0 || count > UNSTABLE_LIMIT || !have_names {
         return outcome;
     }
-    println!("second attempt of {names}");
+    progress::print(&format!("second attempt of {names}"));
     let mut second = Tally::default();
     let result = again(&failed.names, &mut second);
     if result.is_err() || second.failed > 0 || second.passed < count {
         return outcome;
     }
-    println!("unstable: passed at the second attempt only: {names}");
+    progress::print(&format!("unstable: passed at the second attempt only: {names}"));
     tally.failed -= count;
     tally.passed += count;
     tally.unstable += count;

@@ -150,6 +150,9 @@ impl ProcessStep {
         if let Some(log) = progress::log() {
             return self.run_into(&log);
         }
+        if progress::has_label() {
+            return self.run_with_lines(|_| {});
+        }
         self.announce();
         let (mut child, deadline) = self.spawn()?;
         let status = child.wait().map_err(|error| self.not_started(&error))?;
@@ -199,7 +202,7 @@ impl ProcessStep {
         let (mut child, deadline) = self.spawn()?;
         if let Some(stdout) = child.stdout.take() {
             read_lines(stdout, |text| {
-                println!("{text}");
+                progress::print(text);
                 line(text);
             });
         }
@@ -226,7 +229,7 @@ impl ProcessStep {
     }
 
     fn announce(&self) {
-        println!("── {}", self.name);
+        progress::print(&format!("── {}", self.name));
     }
 
     fn not_started(&self, error: &std::io::Error) -> StepFailure {

@@ -58,6 +58,13 @@ impl Tally {
         }
     }
 
+    /// Adds the results of tests that were counted apart.
+    pub fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.unstable += other.unstable;
+    }
+
     /// Adds a step's outcome: a failure without a counted test adds one.
     pub fn add_outcome<E: fmt::Display>(&mut self, before: Tally, outcome: Result<(), E>) {
         if let Err(failure) = outcome {

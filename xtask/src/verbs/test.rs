@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::live::contention;
 use super::{check, demo, docs, tidy};
 use crate::deadline::at_most;
-use crate::languages::{self, node, python, Packages, Tool};
-use crate::scratch;
+use crate::languages::{self, node, python, Packages, Tool, Toolchain};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
+use crate::{progress, scratch};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
 ///
@@ -43,11 +43,13 @@ pub fn run(given: &TestArguments) -> StepResult {
     step("links", &mut |_| docs::links());
     step("rustdoc", &mut |_| docs::rustdoc());
     step("Rust", &mut rust);
-    step("Rust, opentelemetry-sdk", &mut rust_features);
     step("generated documents", &mut |_| docs::generated(true));
     step("loom", &mut |tally| check::loom(None, tally));
     for language in languages::ALL {
-        step(language.title(), &mut |tally| language.test(tally));
+        step(&format!("{}, package", language.title()), &mut |_| language.package(Packages::ForTests).map(drop));
+    }
+    step("languages side by side", &mut languages_side_by_side);
+    for language in languages::ALL {
         step(&format!("{}, documents", language.title()), &mut |_| language.document_blocks());
     }
     step("page of serve", &mut |tally| node::suite::page(&scratch::empty("page-screenshots")?, tally));
@@ -67,6 +69,23 @@ pub fn run(given: &TestArguments) -> StepResult {
         0 => Ok(()),
         failed => Err(StepFailure::new("sum", format!("{failed} failed; each is named above"))),
     }
+}
+
+/// Runs the tests of all languages at the same time: most of them wait, for timers, child processes and windows.
+fn languages_side_by_side(tally: &mut Tally) -> StepResult {
+    let test = |language: &dyn Toolchain| {
+        let (mut own, begun) = (Tally::default(), Instant::now());
+        let outcome = progress::labeled(language.title(), || language.test(&mut own));
+        own.add_outcome(Tally::default(), outcome);
+        println!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs());
+        own
+    };
+    let all: Vec<Tally> = std::thread::scope(|threads| {
+        let started = languages::ALL.map(|language| threads.spawn(move || test(language)));
+        started.into_iter().map(|thread| thread.join().unwrap_or(Tally { failed: 1, ..Tally::default() })).collect()
+    });
+    all.into_iter().for_each(|own| tally.add(own));
+    Ok(())
 }
 
 /// Fails before the first build when a tool is missing, with the command that installs it.
@@ -97,7 +116,8 @@ fn toolchain() -> StepResult {
 fn rust(tally: &mut Tally) -> StepResult {
     let tests = |name: &str| {
         let python = python::runtimes::preferred()?;
-        let words = ["test", "--workspace", "--no-fail-fast"];
+        // A feature of the Rust binding that no package of the workspace enables.
+        let words = ["test", "--workspace", "--features", "spanprof/opentelemetry-sdk", "--no-fail-fast"];
         Ok(ProcessStep::cargo(name).args(words).env("PYO3_PYTHON", python.program).time_limit(at_most(35)))
     };
     let (before, mut failed) = (*tally, FailedTests::default());
@@ -111,17 +131,4 @@ fn rust(tally: &mut Tally) -> StepResult {
             .args(names)
             .run_with_lines(|line| second.read(line))
     })
-}
-
-/// Tests of a feature of the Rust binding that no other package of the workspace enables.
-fn rust_features(tally: &mut Tally) -> StepResult {
-    let before = *tally;
-    ProcessStep::cargo("tests in Rust with the feature opentelemetry-sdk")
-        .args(["test", "-p", "spanprof", "--features", "opentelemetry-sdk", "--lib", "--", "api::labels::", "otel::"])
-        .time_limit(at_most(10))
-        .run_with_lines(|line| tally.read(line))?;
-    match tally.passed > before.passed {
-        true => Ok(()),
-        false => Err(StepFailure::new("feature opentelemetry-sdk", "no test ran")),
-    }
 }

@@ -94,7 +94,7 @@ fn suite(node: &NodeJs, package: &Path, is_selected: &dyn Fn(&str) -> bool, tall
             .args(["--test", "--test-reporter=tap"])
             .args(files)
             .in_directory(package)
-            .time_limit(at_most(10))
+            .time_limit(at_most(20))
     };
     counted(&format!("tests on Node.js {}", node.version), tests, &files, tally)
 }
@@ -114,7 +114,7 @@ pub fn page(screenshots: &Path, tally: &mut Tally) -> StepResult {
                 .env("SPANPROF", &program)
                 .env("SCREENSHOTS", screenshots)
                 .in_directory(&directory)
-                .time_limit(at_most(10))
+                .time_limit(at_most(20))
         };
         counted("tests of the page", tests, &[], tally)?;
     }
