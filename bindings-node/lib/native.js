@@ -77,12 +77,14 @@ function load() {
  * @param {any} error
  */
 function recommendation(error) {
+  const [folder] = packages();
   if (error?.code === 'ERR_DLOPEN_DISABLED') return 'Node.js runs with --permission: add --allow-addons.';
   if (error?.code === 'ERR_ACCESS_DENIED') return 'Node.js runs with --permission: add --allow-fs-read for the package and --allow-addons.';
   if (IS_BUNDLED) {
     return "Mark spanprof external (esbuild: --external:spanprof, webpack: externals: { spanprof: 'commonjs spanprof' }) and " +
       'install it where the bundle runs.';
   }
+  if (folder !== undefined && fs.existsSync(path.join(folder, 'build.mjs'))) return `Build it from source: npm run build, in ${folder}.`;
   return 'Install the package for this platform and Node.js again.';
 }
 

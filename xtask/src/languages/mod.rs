@@ -37,6 +37,9 @@ pub trait Toolchain: Sync {
     /// Builds the package for tests or the demo; for the demo, the libraries of [`Toolchain::crates`] are built before.
     fn package(&self, packages: Packages) -> StepResult<PathBuf>;
 
+    /// Installs the package from source as its users do, and runs it once.
+    fn install_from_source(&self) -> StepResult;
+
     /// Runs every test; continues after a failure, so that one run shows every failure.
     fn test(&self, tally: &mut Tally) -> StepResult;
 

@@ -54,7 +54,7 @@ pub enum Verb {
     /// then run from a clean directory on every installed JDK, as a library and as an agent, and as an agent of a program on Java 11,
     /// which must run on without a profile.
     #[command(verbatim_doc_comment)]
-    Jar,
+    Jar(java::package::JarArguments),
     Docs(docs::DocsArguments),
     Fuzz(fuzz::FuzzArguments),
 }
@@ -71,7 +71,7 @@ impl Verb {
             Self::Tidy(given) => tidy::execute(given),
             Self::Wheel => python::package::run(),
             Self::Addon => node::package::run(),
-            Self::Jar => java::package::run(),
+            Self::Jar(given) => java::package::run(given),
             Self::Docs(given) => docs::run(given),
             Self::Fuzz(given) => fuzz::run(given),
         }

@@ -52,6 +52,10 @@ pub fn run(given: &TestArguments) -> StepResult {
     for language in languages::ALL {
         step(&format!("{}, documents", language.title()), &mut |_| language.document_blocks());
     }
+    // Last, since npm links the work tree: its module replaces the one for tests.
+    for language in languages::ALL {
+        step(&format!("{}, from source", language.title()), &mut |_| language.install_from_source());
+    }
     step("page of serve", &mut |tally| node::suite::page(&scratch::empty("page-screenshots")?, tally));
     step("contention", &mut |_| contention::short());
     step("first results", &mut |_| docs::first_results());

@@ -45,6 +45,10 @@ impl Toolchain for JavaToolchain {
         }
     }
 
+    fn install_from_source(&self) -> StepResult {
+        package::from_source()
+    }
+
     fn test(&self, tally: &mut Tally) -> StepResult {
         suite::junit(&[], tally)?;
         suite::junit_between(tally)

@@ -24,8 +24,19 @@ const POM: &str = "spanprof-0.1.0.pom";
 const BEST: u32 = 12;
 const FASTEST: u32 = 1;
 
+/// Arguments of `cargo xtask jar`.
+#[derive(Debug, clap::Args)]
+pub struct JarArguments {
+    /// builds only the native libraries, for Maven: `mvn -f bindings-java install` calls this
+    #[arg(long)]
+    libraries: bool,
+}
+
 /// Builds the release package into `target/dist`, audits it and runs it once.
-pub fn run() -> StepResult {
+pub fn run(given: &JarArguments) -> StepResult {
+    if given.libraries {
+        return Libraries::from_source().map(drop);
+    }
     let libraries = Libraries::for_release()?;
     for library in [&libraries.whole, &libraries.opener] {
         artifact::audit("JAR", library, GLIBC)?;
@@ -70,16 +81,30 @@ impl Libraries {
             .args(["build", "--locked", "-p", "spanprof-java", "-p", "spanprof-java-opener"])
             .args(["--features", "spanprof-java/testing"])
             .run()?;
-        let built = |name: &str| workspace::target().join("debug").join(name);
-        let (whole, opener) = (built("libspanprof_java.so"), built("libspanprof_java_opener.so"));
-        Self { whole, opener, directory: workspace::target().join("java-libraries-for-tests") }.packed(FASTEST)
+        Self::built("debug", "java-libraries-for-tests").packed(FASTEST)
     }
 
     /// The libraries that the demo built.
     fn for_demo() -> StepResult<Self> {
-        let built = |name: &str| workspace::target().join("optimized").join(name);
+        Self::built("optimized", "java-libraries-for-demo").packed(FASTEST)
+    }
+
+    /// Those of a build from source, linked against the glibc of this machine. `SPANPROF_CARGO_PROFILE` selects the cargo
+    /// profile, `release` by default.
+    fn from_source() -> StepResult<Self> {
+        let profile = std::env::var("SPANPROF_CARGO_PROFILE").unwrap_or_else(|_| "release".to_owned());
+        ProcessStep::cargo("build the native libraries")
+            .args(["build", "--locked", "-p", "spanprof-java", "-p", "spanprof-java-opener", "--profile", &profile])
+            .run()?;
+        let directory = if profile == "dev" { "debug" } else { &profile };
+        Self::built(directory, "java-libraries-from-source").packed(BEST)
+    }
+
+    /// The libraries in a directory of the target directory, to be packed into another one.
+    fn built(from: &str, into: &str) -> Self {
+        let built = |name: &str| workspace::target().join(from).join(name);
         let (whole, opener) = (built("libspanprof_java.so"), built("libspanprof_java_opener.so"));
-        Self { whole, opener, directory: workspace::target().join("java-libraries-for-demo") }.packed(FASTEST)
+        Self { whole, opener, directory: workspace::target().join(into) }
     }
 
     fn packed(self, level: u32) -> StepResult<Self> {
@@ -124,6 +149,18 @@ fn pack(java: &Jdk, libraries: &Libraries, into: &Path, words: &[&str], beside: 
         copy(&build.join(file), &into.join(file))?;
     }
     Ok(into.join(JAR))
+}
+
+/// Builds the JAR from source by Maven, in the profile of the workspace's tests, and runs it once.
+pub fn from_source() -> StepResult {
+    let java = runtimes::preferred()?;
+    let build = scratch::empty("jar-from-source")?;
+    runtimes::maven("mvn -f bindings-java package", &java)
+        .args(["--quiet", "package"])
+        .arg(format!("-Dspanprof.build={}", build.display()))
+        .env("SPANPROF_CARGO_PROFILE", "dev")
+        .run()?;
+    first_run(&java, &build.join(JAR))
 }
 
 /// Runs `FirstRun` with the JAR alone: as a library, then as a Java agent, then with the native agent that the JAR unpacks.

@@ -49,6 +49,10 @@ impl Toolchain for NodeToolchain {
         }
     }
 
+    fn install_from_source(&self) -> StepResult {
+        package::from_source()
+    }
+
     fn test(&self, tally: &mut Tally) -> StepResult {
         suite::run(tally)
     }

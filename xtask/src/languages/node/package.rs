@@ -68,15 +68,14 @@ fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
     let root = workspace::root();
     for file in git::files()? {
         let Some(inside) = file.strip_prefix("bindings-node/") else { continue };
-        if ["lib/", "types/"].iter().any(|part| inside.starts_with(part))
-            || ["package.json", "README.md"].contains(&inside)
-        {
+        if ["lib/", "types/"].iter().any(|part| inside.starts_with(part)) || inside == "README.md" {
             copy(&root.join(&file), &staged.join(inside))?;
         }
     }
     copy(&root.join("LICENSE"), &staged.join("LICENSE"))?;
     copy(library, &staged.join(PREBUILD))?;
-    no_install_script(&scratch::read(&staged.join("package.json"))?)?;
+    let manifest = scratch::read(&root.join("bindings-node/package.json"))?;
+    scratch::write(&staged.join("package.json"), &published_manifest(&manifest)?)?;
     let dist = workspace::target().join(directory);
     std::fs::create_dir_all(&dist).map_err(|error| StepFailure::new("pack", format!("{}: {error}", dist.display())))?;
     let output = runtimes::npm("pack")
@@ -87,22 +86,37 @@ fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
     Ok(dist.join(output.lines().last().unwrap_or_default().trim()))
 }
 
-/// npm blocks install scripts by default; a package that needs one would fail on first use.
-fn no_install_script(manifest: &str) -> StepResult {
-    let manifest: serde_json::Value =
-        serde_json::from_str(manifest).map_err(|error| StepFailure::new("package.json", error.to_string()))?;
-    for script in ["preinstall", "install", "postinstall", "prepare"] {
-        if !manifest["scripts"][script].is_null() {
-            return Err(StepFailure::new("package.json", format!("has an `{script}` script; none is allowed")));
-        }
-    }
-    Ok(())
+/// The manifest of a package: without the scripts of a clone, since npm asks before it runs those of a dependency, and without
+/// the dependencies of the tests.
+fn published_manifest(manifest: &str) -> StepResult<String> {
+    let failure = |error: serde_json::Error| StepFailure::new("package.json", error.to_string());
+    let mut members: serde_json::Map<String, serde_json::Value> = serde_json::from_str(manifest).map_err(failure)?;
+    members.retain(|name, _| name != "scripts" && name != "devDependencies");
+    serde_json::to_string_pretty(&members).map_err(failure)
 }
 
-/// Installs the package into a clean directory and runs `first_run.mjs` on each Node.js.
+/// Installs the package from source by npm into a clean directory, in the profile of the workspace's tests, and runs it once.
+pub fn from_source() -> StepResult {
+    let directory = scratch::empty("addon-from-source")?;
+    scratch::write(&directory.join("package.json"), "{\"private\": true}\n")?;
+    runtimes::npm("npm install ./bindings-node")
+        .arg("install")
+        .arg(workspace::root().join("bindings-node"))
+        .env("SPANPROF_CARGO_PROFILE", "dev")
+        .env("CARGO_TARGET_DIR", workspace::target())
+        .in_directory(&directory)
+        .run()?;
+    run_once(&[runtimes::preferred()?], &directory)
+}
+
+/// Installs the package into a clean directory and runs it once on each Node.js.
 pub fn first_run(nodes: &[NodeJs], package: &Path) -> StepResult {
     let modules = runtimes::install(package, &[], "addon-first-run")?;
-    let directory = modules.parent().unwrap_or(&modules);
+    run_once(nodes, modules.parent().unwrap_or(&modules))
+}
+
+/// Runs `first_run.mjs`.
+fn run_once(nodes: &[NodeJs], directory: &Path) -> StepResult {
     let program = scratch::read(&workspace::root().join("xtask/addon/first_run.mjs"))?;
     scratch::write(&directory.join("first_run.mjs"), &program)?;
     for node in nodes {
@@ -120,8 +134,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_with_an_install_script_is_refused() {
-        assert!(no_install_script(r#"{"scripts": {"types": "tsc"}}"#).is_ok());
-        assert!(no_install_script(r#"{"scripts": {"postinstall": "node x"}}"#).is_err());
+    fn a_published_manifest_has_no_scripts() {
+        let manifest = r#"{"name": "spanprof", "scripts": {"prepare": "node x"}, "devDependencies": {"a": "1"},
+            "exports": {"types": "./a.d.ts", "import": "./a.mjs"}}"#;
+        let published: String = published_manifest(manifest).unwrap().split_whitespace().collect();
+        // The first condition that applies wins, so their order stays.
+        assert_eq!(published, r#"{"name":"spanprof","exports":{"types":"./a.d.ts","import":"./a.mjs"}}"#);
     }
 }

@@ -129,11 +129,30 @@ fn without_native_code(wheel: &Path) -> StepResult<PathBuf> {
     Ok(PathBuf::from(output.trim()))
 }
 
-/// Installs a wheel into a clean environment and runs `first_run.py`.
+/// Installs the package from source by pip into a clean environment, in the profile of the workspace's tests, and runs it once.
+pub fn from_source() -> StepResult {
+    let python = runtimes::preferred()?;
+    let venv = Venv::with("from-source", &python, &[])?;
+    ProcessStep::new("pip install ./bindings-python", venv.python())
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--force-reinstall"])
+        .arg("./bindings-python")
+        .env("MATURIN_PEP517_ARGS", "--profile dev")
+        .env("CARGO_TARGET_DIR", workspace::target())
+        .in_directory(&workspace::root())
+        .run()?;
+    run_once(&python, &venv, true)
+}
+
+/// Installs a wheel into a clean environment and runs it once.
 fn first_run(python: &Python, wheel: &Path, native: bool) -> StepResult {
     let name = if native { "first-run" } else { "first-run-without-native-code" };
     let venv = Venv::with(name, python, &[])?;
     venv.install_wheel(wheel)?;
+    run_once(python, &venv, native)
+}
+
+/// Runs `first_run.py`, and the command of the package.
+fn run_once(python: &Python, venv: &Venv, native: bool) -> StepResult {
     let profiles = scratch::empty("first-run-profiles")?;
     ProcessStep::new(format!("first run on Python {}", python.full()), venv.python())
         .arg("xtask/wheel/first_run.py")
