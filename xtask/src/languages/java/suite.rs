@@ -44,7 +44,7 @@ fn run_on(java: &Jdk, words: &[&str], libraries: &Libraries, tally: &mut Tally) 
         .args(["test", "-Dsurefire.rerunFailingTestsCount=1"])
         .args(words)
         .args(path_properties(libraries, &build))
-        .time_limit(at_most(20))
+        .time_limit(at_most(30))
         .run_with_lines(|line| tally.read(line));
     if outcome.is_ok() && tally.passed == before.passed {
         return Err(StepFailure::new("JUnit", "no test ran"));
