@@ -40,8 +40,8 @@ pub trait Toolchain: Sync {
     /// Installs the package from source as its users do, and runs it once.
     fn install_from_source(&self) -> StepResult;
 
-    /// Runs every test; continues after a failure, so that one run shows every failure.
-    fn test(&self, tally: &mut Tally) -> StepResult;
+    /// Runs the suite; continues after a failure, so that one run shows every failure.
+    fn test(&self, versions: Versions, tally: &mut Tally) -> StepResult;
 
     /// Runs the cases of core/conformance.
     fn conformance(&self, tally: &mut Tally) -> StepResult;
@@ -74,6 +74,15 @@ pub struct Tool {
     pub words: [&'static str; 2],
     /// How to install it.
     pub install: &'static str,
+}
+
+/// Which tests run on the versions of a runtime beside the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// Those whose outcome depends on the version: stack walks, contexts, heap, locks, waits.
+    Dependent,
+    /// All.
+    Complete,
 }
 
 /// Which packages services run with.

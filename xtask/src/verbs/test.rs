@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::live::contention;
 use super::{check, demo, docs, tidy};
 use crate::deadline::at_most;
-use crate::languages::{self, node, python, Packages, Tool, Toolchain};
+use crate::languages::{self, node, python, Packages, Tool, Toolchain, Versions};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
@@ -15,15 +15,28 @@ use crate::{progress, scratch};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
 ///
-/// The documents' Python blocks and the CPU cells of `live contention` beside busy processes run too. Python tests run on the
-/// oldest and the newest CPython found, Java tests on every JDK from 17 on, and those of the VM on Java 21 from PyPI. Ends
-/// with one line: N passed, N failed.
+/// The documents' Python blocks and the CPU cells of `live contention` beside busy processes run too. The suites run on the newest
+/// CPython, the Node.js on PATH and the oldest JDK from 17 on; the tests that depend on the version also on the oldest CPython, an
+/// older and a newer Node.js, the other JDKs, and Java 21 from PyPI. Ends with one line: N passed, N failed.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct TestArguments {
     /// length of the demo at its end, in seconds
     #[arg(long, default_value_t = 15)]
     seconds: u64,
+    /// runs the complete suites on each version of Python, Node.js and Java, not only what depends on the version
+    #[arg(long)]
+    every_version: bool,
+}
+
+impl TestArguments {
+    fn versions(&self) -> Versions {
+        if self.every_version {
+            Versions::Complete
+        } else {
+            Versions::Dependent
+        }
+    }
 }
 
 pub fn run(given: &TestArguments) -> StepResult {
@@ -48,7 +61,7 @@ pub fn run(given: &TestArguments) -> StepResult {
     for language in languages::ALL {
         step(&format!("{}, package", language.title()), &mut |_| language.package(Packages::ForTests).map(drop));
     }
-    step("languages side by side", &mut languages_side_by_side);
+    step("languages side by side", &mut |tally| languages_side_by_side(given.versions(), tally));
     for language in languages::ALL {
         step(&format!("{}, documents", language.title()), &mut |_| language.document_blocks());
     }
@@ -76,10 +89,10 @@ pub fn run(given: &TestArguments) -> StepResult {
 }
 
 /// Runs the tests of all languages at the same time: most of them wait, for timers, child processes and windows.
-fn languages_side_by_side(tally: &mut Tally) -> StepResult {
+fn languages_side_by_side(versions: Versions, tally: &mut Tally) -> StepResult {
     let test = |language: &dyn Toolchain| {
         let (mut own, begun) = (Tally::default(), Instant::now());
-        let outcome = progress::labeled(language.title(), || language.test(&mut own));
+        let outcome = progress::labeled(language.title(), || language.test(versions, &mut own));
         own.add_outcome(Tally::default(), outcome);
         println!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs());
         own

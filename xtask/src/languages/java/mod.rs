@@ -9,7 +9,7 @@ mod suite;
 
 use std::path::{Path, PathBuf};
 
-use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
+use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain, Versions};
 use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
@@ -49,9 +49,8 @@ impl Toolchain for JavaToolchain {
         package::from_source()
     }
 
-    fn test(&self, tally: &mut Tally) -> StepResult {
-        suite::junit(&[], tally)?;
-        suite::junit_between(tally)
+    fn test(&self, versions: Versions, tally: &mut Tally) -> StepResult {
+        suite::run(versions, tally)
     }
 
     fn conformance(&self, tally: &mut Tally) -> StepResult {

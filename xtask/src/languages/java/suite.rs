@@ -1,8 +1,9 @@
-//! The JUnit suite of `bindings-java` on every installed JDK, and the part that depends on the VM on the version between them.
+//! The JUnit suite of `bindings-java`: complete on the oldest installed JDK, and the part that depends on the VM on the others.
 
 use super::package::{path_properties, Libraries};
 use super::runtimes::{self, Jdk};
 use crate::deadline::at_most;
+use crate::languages::Versions;
 use crate::scratch;
 use crate::step::{StepFailure, StepResult};
 use crate::tally::Tally;
@@ -11,9 +12,20 @@ use crate::tally::Tally;
 const OF_THE_VM: &str = "-Dtest=AllocationsTest,GcPausesTest,InheritedTest,LocksTest,MountsTest,VmThreadsTest,\
     ProfileTest#stacksAreCompleteWhileTheCollector*+labelsFollowVirtual*+wallTimeCovers*";
 
+/// Runs the suite on the oldest installed JDK, and the part that depends on the VM's version on the others and on the version between
+/// them.
+pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
+    let libraries = Libraries::for_tests()?;
+    for (at, java) in runtimes::all()?.iter().enumerate() {
+        let is_complete = at == 0 || versions == Versions::Complete;
+        run_on(java, if is_complete { &[] } else { &[OF_THE_VM] }, &libraries, tally)?;
+    }
+    junit_between(tally)
+}
+
 /// Runs the tests that depend on the VM's version on the Java from PyPI, which is between the usual installed ones. It has
 /// no compiler: the oldest installed JDK compiles. Without PyPI these tests are left out, with one line.
-pub fn junit_between(tally: &mut Tally) -> StepResult {
+fn junit_between(tally: &mut Tally) -> StepResult {
     let installed = runtimes::all()?;
     let java = match runtimes::between(&installed) {
         Ok(Some(java)) => java,
@@ -28,7 +40,7 @@ pub fn junit_between(tally: &mut Tally) -> StepResult {
     run_on(&compiler, &[OF_THE_VM, &program], &Libraries::for_tests()?, tally)
 }
 
-/// Runs the JUnit suite, or the classes that `words` select, on every installed JDK with the library for tests.
+/// Runs the classes that `words` select on every installed JDK with the library for tests.
 pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
     let libraries = Libraries::for_tests()?;
     let jdks = runtimes::all()?;

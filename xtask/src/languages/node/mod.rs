@@ -9,7 +9,7 @@ pub mod suite;
 
 use std::path::{Path, PathBuf};
 
-use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
+use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain, Versions};
 use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
@@ -53,8 +53,8 @@ impl Toolchain for NodeToolchain {
         package::from_source()
     }
 
-    fn test(&self, tally: &mut Tally) -> StepResult {
-        suite::run(tally)
+    fn test(&self, versions: Versions, tally: &mut Tally) -> StepResult {
+        suite::run(versions, tally)
     }
 
     fn conformance(&self, tally: &mut Tally) -> StepResult {

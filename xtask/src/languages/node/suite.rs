@@ -6,16 +6,37 @@ use std::path::{Path, PathBuf};
 use super::package;
 use super::runtimes::{self, NodeJs};
 use crate::deadline::at_most;
+use crate::languages::Versions;
 use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{artifact, git, scratch, workspace};
 
+/// Subjects whose outcome depends on the version of Node.js: V8's layouts, contexts, heap, workers, the event loop.
+const OF_THE_VERSION: [&str; 16] = [
+    "buffers",
+    "bundles",
+    "capture",
+    "coexistence",
+    "execve",
+    "exits",
+    "handler",
+    "heap",
+    "heap_peak",
+    "locations",
+    "names",
+    "opentelemetry",
+    "profile",
+    "scopes",
+    "waiting",
+    "workers",
+];
+
 /// Node.js of the page's tests: puppeteer-core 25 needs 22.12 or later.
 const PAGE_NODE_MAJOR: u32 = 24;
 
 /// Runs everything; continues after a failure, so that one run shows every failure.
-pub fn run(tally: &mut Tally) -> StepResult {
+pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let package = prepared()?;
     let nodes = runtimes::all()?;
     println!(
@@ -23,12 +44,22 @@ pub fn run(tally: &mut Tally) -> StepResult {
         nodes.iter().map(|node| node.version.as_str()).collect::<Vec<_>>().join(", ")
     );
     declarations(&package)?;
-    suites(&nodes, &package, &|_| true, tally);
+    let preferred = runtimes::preferred()?;
+    for node in &nodes {
+        let is_complete = versions == Versions::Complete || node.version == preferred.version;
+        suites(std::slice::from_ref(node), &package, &|file| is_complete || depends_on_version(file), tally);
+    }
     let packed = package::pack_for_tests()?;
     let before = *tally;
     package::first_run(&nodes, &packed)?;
     tally.passed = before.passed + nodes.len() as u64;
     Ok(())
+}
+
+/// Whether the outcome of a test file depends on the version of Node.js. The others test options, files, delivery and frameworks.
+fn depends_on_version(file: &str) -> bool {
+    let subject = file.trim_start_matches("tests/").trim_end_matches(".test.js");
+    OF_THE_VERSION.contains(&subject)
 }
 
 /// Runs the test files that `is_selected` accepts, on each Node.js.
@@ -200,5 +231,14 @@ mod tests {
         }
         assert_eq!((suite.passed, suite.failed), (3, 2));
         assert_eq!(suite.failed_files, FailedTests { names: vec!["/tests/b.test.js".to_owned()], count: 2 });
+    }
+
+    #[test]
+    fn each_subject_that_depends_on_the_version_has_a_test_file() {
+        let directory = workspace::root().join("bindings-node/tests");
+        for subject in OF_THE_VERSION {
+            assert!(directory.join(format!("{subject}.test.js")).is_file(), "{subject}");
+        }
+        assert!(depends_on_version("tests/heap.test.js") && !depends_on_version("tests/web.test.js"));
     }
 }

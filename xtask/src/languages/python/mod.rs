@@ -10,7 +10,7 @@ mod suite;
 
 use std::path::PathBuf;
 
-use super::{BenchRunner, Benchmark, Packages, Tool, Toolchain};
+use super::{BenchRunner, Benchmark, Packages, Tool, Toolchain, Versions};
 pub(crate) use crate::interpreters as runtimes;
 pub use crate::venv::Venv;
 
@@ -53,8 +53,8 @@ impl Toolchain for PythonToolchain {
         package::from_source()
     }
 
-    fn test(&self, tally: &mut Tally) -> StepResult {
-        suite::run(tally)
+    fn test(&self, versions: Versions, tally: &mut Tally) -> StepResult {
+        suite::run(versions, tally)
     }
 
     fn conformance(&self, tally: &mut Tally) -> StepResult {
