@@ -18,16 +18,18 @@ mod threads;
 mod time;
 mod timer;
 
+pub use clocks::clock_probe::{probe_clock, probe_perf_events, PerfEventProbe, PERF_BUFFER_BYTES};
 pub use clocks::clock_types::{
     ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread,
 };
+pub use clocks::perf::perf_event_budget;
 pub use clocks::thread_clocks::Clocks;
 pub use clocks::thread_start::{start_own_thread, StartedThread};
 pub use fork::{install_fork_hook, reset_in_child_by};
 pub use memory::inboxes::{inbox, inbox_in_use, use_inbox};
 pub use memory::live_sets::{live_set, new_live_set};
 pub use memory::mapped_file::MappedFile;
-pub use memory::mapping::has_address_space;
+pub use memory::mapping::{has_address_space, START_BYTES};
 pub use process::children::{children_cut_off, register_child, unregister_child};
 pub use process::crash_marker::{
     begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
@@ -35,19 +37,19 @@ pub use process::crash_marker::{
 pub use process::info::resident_bytes;
 pub use process::inherited_listener::{close_in_children, forget_close_in_children};
 pub use process::library_copies::{announce_copy, withdraw_copy, OtherCopy};
-pub use process::memory_limit::{memory_limit, MemoryLimit};
+pub use process::memory_limit::{memory_limit, memory_limit_of, MemoryLimit};
 pub use process::peak_file::{
     is_process_running, is_unlocked, peak_files, pid_namespace, process_start_ticks, PeakFile, CRASH_EXTENSION,
     PEAK_EXTENSION,
 };
-pub use process::quota::{allowed_processors, cpu_group, cpu_quota, CpuGroup};
+pub use process::quota::{allowed_processors, cpu_group, cpu_quota, cpu_quota_of, CpuGroup};
 pub use process::termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };
 pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
 pub use symbols::file_symbols::{first_page_hash, is_loaded_from, FileSymbols};
 pub use symbols::loaded_object::{is_own_code, native_symbol, pin_library, LoadedObject, NativeSymbol};
-pub use system_calls::{may_use, SystemCall};
+pub use system_calls::{may_use, refused_calls, CallRefusal, SystemCall};
 pub use threads::listing::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
 pub use threads::own_threads::{host_thread_ids, own_cpu_ns, OwnThread};
 pub use threads::per_process::PerProcess;

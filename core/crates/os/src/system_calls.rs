@@ -44,7 +44,7 @@ impl SystemCall {
     ];
 
     /// The call numbers. All calls have arguments that are invalid or without effect.
-    const fn numbers(self) -> &'static [libc::c_long] {
+    pub(crate) const fn numbers(self) -> &'static [libc::c_long] {
         match self {
             Self::PerfEventOpen => &[libc::SYS_perf_event_open],
             Self::TimerCreate => &[libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_delete],
@@ -56,6 +56,15 @@ impl SystemCall {
             Self::RtSigtimedwait => &[libc::SYS_rt_sigtimedwait],
             Self::Fallocate => &[libc::SYS_fallocate],
         }
+    }
+
+    /// The name of the (first) call: `PerfEventOpen` is `perf_event_open`.
+    pub fn name(self) -> String {
+        let snake_case = format!("{self:?}").chars().fold(String::new(), |name, letter| match letter.is_uppercase() {
+            true => format!("{name}_{}", letter.to_lowercase()),
+            false => format!("{name}{letter}"),
+        });
+        snake_case.trim_start_matches('_').to_owned()
     }
 
     const fn bit(self) -> u32 {
@@ -81,6 +90,39 @@ pub fn may_use(call: SystemCall) -> bool {
     allowed & call.bit() != 0
 }
 
+/// How a seccomp filter refuses a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallRefusal {
+    /// The filter ends the process. The profiler never makes the call.
+    EndsProcess,
+    /// The call returns this errno, ENOSYS or EPERM.
+    Errno(i32),
+}
+
+/// The calls that the seccomp filter of this thread refuses, each tried; none without a filter. For diagnosis: the profiler
+/// asks [`may_use`] and reads the result of each call.
+pub fn refused_calls() -> Vec<(SystemCall, CallRefusal)> {
+    if !probe::is_filtered() {
+        return Vec::new();
+    }
+    let refusal = |call: SystemCall| {
+        if !may_use(call) {
+            return Some(CallRefusal::EndsProcess);
+        }
+        // No call fails by these errors with arguments that are no pointers, descriptors or ids.
+        let mut errors = call.numbers().iter().filter_map(|number| errno_of(*number));
+        errors.find(|errno| [libc::ENOSYS, libc::EPERM].contains(errno)).map(CallRefusal::Errno)
+    };
+    SystemCall::ALL.into_iter().filter_map(|call| Some((call, refusal(call)?))).collect()
+}
+
+/// The error of a call with the arguments of the probe.
+fn errno_of(number: libc::c_long) -> Option<i32> {
+    // SAFETY: no argument is a valid pointer, descriptor or id, so the call changes nothing.
+    let result = unsafe { libc::syscall(number, -1, 0, 0, 0, 0, 0) };
+    (result < 0).then(|| std::io::Error::last_os_error().raw_os_error()).flatten()
+}
+
 /// The bits of the calls that a child survived.
 fn probe_all() -> u32 {
     let survived = probe::surviving(&SystemCall::ALL.map(SystemCall::numbers));
@@ -90,23 +132,11 @@ fn probe_all() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::in_child;
+    use crate::testing::{in_child, install_filter};
 
     /// Installs a filter that ends the process at one call.
-    pub(crate) fn forbid(number: libc::c_long) {
-        let filter = [
-            // Load the number; if it is not this one, skip one; end the process; allow.
-            libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
-            libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number as u32 },
-            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x8000_0000 },
-            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 },
-        ];
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: the kernel reads and copies the local filter program.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
-        }
+    fn forbid(number: libc::c_long) {
+        install_filter(number, CallRefusal::EndsProcess);
     }
 
     fn reset_probe() {
@@ -117,12 +147,7 @@ mod tests {
     fn every_call_that_is_probed_is_listed_in_security_md() {
         let page = include_str!("../../../../SECURITY.md");
         for call in SystemCall::ALL {
-            // `PerfEventOpen` is `perf_event_open`.
-            let words = format!("{call:?}").chars().fold(String::new(), |name, letter| match letter.is_uppercase() {
-                true => format!("{name}_{}", letter.to_lowercase()),
-                false => format!("{name}{letter}"),
-            });
-            let name = words.trim_start_matches('_');
+            let name = call.name();
             let named = [format!("`{name}`"), format!("`{name}(")];
             assert!(named.iter().any(|named| page.contains(named)), "{name}");
         }
@@ -147,6 +172,25 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn a_refused_call_is_reported_with_its_kind_of_refusal() {
+        for call in SystemCall::ALL {
+            for errno in [libc::EPERM, libc::ENOSYS] {
+                in_child(move || {
+                    reset_probe();
+                    install_filter(call.numbers()[0], CallRefusal::Errno(errno));
+                    assert_eq!(refused_calls(), [(call, CallRefusal::Errno(errno))]);
+                });
+            }
+            in_child(move || {
+                reset_probe();
+                forbid(call.numbers()[0]);
+                assert_eq!(refused_calls(), [(call, CallRefusal::EndsProcess)]);
+            });
+        }
+        assert_eq!(SystemCall::RtTgsigqueueinfo.name(), "rt_tgsigqueueinfo");
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Support for tests: forked children, and the turn of tests that start clocks.
+//! Support for tests: forked children, seccomp filters, and the turn of tests that start clocks.
 
+use crate::system_calls::{CallRefusal, SystemCall};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -40,6 +41,32 @@ pub fn wait_status_of_child(child: impl FnOnce()) -> libc::c_int {
         libc::waitpid(pid, &mut status, 0);
     }
     panic!("the child hangs");
+}
+
+/// Installs a seccomp filter in this thread that refuses a call. Processes that the thread starts inherit it.
+pub fn refuse_call(call: SystemCall, refusal: CallRefusal) {
+    install_filter(call.numbers()[0], refusal);
+}
+
+/// As [`refuse_call`], by the number of the call.
+pub(crate) fn install_filter(number: libc::c_long, refusal: CallRefusal) {
+    let action = match refusal {
+        CallRefusal::EndsProcess => 0x8000_0000,
+        CallRefusal::Errno(errno) => 0x0005_0000 | errno as u32,
+    };
+    let filter = [
+        // Load the number; if it is not this one, skip one; the action; allow.
+        libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+        libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number as u32 },
+        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: action },
+        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 },
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the kernel reads and copies the local filter program.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
 }
 
 /// Stops the other threads of a test on drop, also after a failed assertion: a scope joins all of them.

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod blocked_signal_tests;
 pub mod clock_choice;
+pub mod clock_probe;
 pub mod clock_snapshot;
 pub mod clock_state;
 pub mod clock_types;

@@ -176,8 +176,14 @@ pub(crate) fn descriptor_budget() -> usize {
     // SAFETY: writes one rlimit to a local.
     let succeeded = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
     if succeeded {
-        (limit.rlim_cur / 8).min(256) as usize
+        perf_event_budget(limit.rlim_cur)
     } else {
         0
     }
+}
+
+/// Maximum number of perf events of a process that may open `descriptors` files: an eighth, and no more than 256. Further
+/// threads have timers.
+pub fn perf_event_budget(descriptors: u64) -> usize {
+    (descriptors / 8).min(256) as usize
 }

@@ -50,6 +50,10 @@ impl Drop for ReservedAddresses {
     }
 }
 
+/// Least address space for a start of the profiler, bytes: the tables, the ring, the stacks of the threads and their first
+/// allocations.
+pub const START_BYTES: usize = 48 << 20;
+
 /// Whether the system has this much address space for the process now.
 pub fn has_address_space(bytes: usize) -> bool {
     ReservedAddresses::new(bytes).is_some()

@@ -178,9 +178,6 @@ impl Session {
     }
 }
 
-/// Least address space for a start: the tables, the ring, the stacks of the threads and their first allocations.
-const START_BYTES: usize = 48 << 20;
-
 const SAFE_MODE: &str =
     "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
                          this process takes no samples, the next start tries again (state: safe_mode)";
@@ -189,7 +186,7 @@ const SAFE_MODE: &str =
 fn empty_inbox(config: &Config) -> Result<&'static Inbox, Error> {
     let no_memory =
         || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
-    if !spanprof_os::has_address_space(START_BYTES) {
+    if !spanprof_os::has_address_space(spanprof_os::START_BYTES) {
         return Err(no_memory());
     }
     let inbox = spanprof_os::inbox(ring_bytes(config)).ok_or_else(no_memory)?;
