@@ -2,8 +2,9 @@
 //! threads, or the operating system.
 //!
 //! Layers, highest first: code, `SPANPROF_*`, `OTEL_*`, `PYROSCOPE_*`, file, default. The environment is an argument. Called by
-//! the profiler and by the bindings; stateless. The folders, each of which uses only those before it: `types` (values), `keys`
-//! (the table of keys, and checks of several values), `layers` (where values come from), `reference` (generated documents).
+//! the profiler, by the bindings and by `spanprof doctor`; stateless. The folders, each of which uses only those before it:
+//! `types` (values), `keys` (the table of keys, and checks of several values), `layers` (where values come from), `reference`
+//! (generated documents).
 
 mod error;
 mod keys;
@@ -13,6 +14,7 @@ mod types;
 
 pub use error::{Error, ErrorKind};
 pub use keys::binding_options::{BindingOption, OptionValues};
+pub use keys::export_destination::export_destination;
 pub use keys::key::{Bounds, Key};
 pub use keys::key_case::{camel_case, in_camel_case, snake_case};
 pub use keys::metrics::MetricsReceivers;

@@ -3,6 +3,7 @@
 pub mod binding_options;
 pub mod check;
 pub mod destinations;
+pub mod export_destination;
 pub mod key;
 pub mod key_case;
 pub mod metrics;

@@ -2,17 +2,15 @@
 //! program sends a capture. Not here: network and files (`spanprof_export`), the end of a window (`profiler`), the detail that
 //! a destination receives (`reduction`).
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::deliver::{reduction, sidecar};
 use crate::host_log::{log, LogLevel};
 use spanprof_aggregate::{ClosedWindow, Resource};
-use spanprof_config::{Compression, Config, DestinationConfig, DestinationType, Error, ErrorKind, Protocol, Proxies};
+use spanprof_config::{export_destination, Config, DestinationConfig, DestinationType, Error, ErrorKind, Proxies};
 use spanprof_export::{
-    BufferSettings, Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory,
-    LossBaseline, MetricsStats, OtlpEndpoint, ProxySettings, Secret, SplitFn, TlsFiles,
+    BufferSettings, DestinationStats, ExportPayload, Exporter, ExporterSettings, LossBaseline, MetricsStats, SplitFn,
 };
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::{pprof, pyroscope};
@@ -371,43 +369,6 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
 /// The first part of the name of a file with profiles of a type.
 fn file_type(type_name: &str) -> &str {
     kinds::of_type(type_name).map_or(type_name, |kind| kind.name)
-}
-
-fn export_destination(destination: DestinationConfig, config: &Config) -> Destination {
-    if destination.destination_type == DestinationType::File {
-        let mut directory = FileDirectory::new(destination.directory.unwrap_or_else(|| ".".to_owned()));
-        directory.keep = destination.keep.unwrap_or(config.file_keep) as usize;
-        directory.max_age = destination.max_age;
-        directory.max_bytes = destination.max_bytes;
-        return Destination::File(directory);
-    }
-    let protocol = destination.protocol.unwrap_or(config.protocol);
-    let mut endpoint = OtlpEndpoint::new(destination.endpoint.unwrap_or_default());
-    let headers = destination.headers.unwrap_or_default();
-    endpoint.headers = headers.reveal().map(|(name, value)| (name.to_owned(), Secret::new(value))).collect();
-    endpoint.compression = match destination.compression.unwrap_or(config.compression) {
-        Compression::Gzip => spanprof_export::Compression::Gzip,
-        Compression::Uncompressed => spanprof_export::Compression::None,
-    };
-    endpoint.timeout = destination.timeout.unwrap_or(config.timeout);
-    endpoint.tls = TlsFiles {
-        certificate: destination.certificate.map(PathBuf::from),
-        client_certificate: destination.client_certificate.map(PathBuf::from),
-        client_key: destination.client_key.map(PathBuf::from),
-    };
-    endpoint.proxy = config
-        .proxy
-        .for_url(&endpoint.url)
-        .map(|url| ProxySettings { url: url.to_owned(), no_proxy: config.proxy.no_proxy.clone() });
-    match protocol {
-        _ if destination.destination_type == DestinationType::Pyroscope => {
-            // The profiles inside are compressed.
-            endpoint.compression = spanprof_export::Compression::None;
-            Destination::Pyroscope(endpoint)
-        }
-        Protocol::HttpProtobuf => Destination::OtlpHttp(endpoint),
-        Protocol::Grpc => Destination::OtlpGrpc(endpoint),
-    }
 }
 
 #[cfg(test)]
