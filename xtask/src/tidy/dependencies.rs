@@ -63,7 +63,8 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("spanprof-java", &OF_BINDINGS),
     ("spanprof-java-opener", &["spanprof-signal"]),
     ("spanprof-node", &OF_BINDINGS),
-    ("spanprof-cli", &["spanprof-profile", "spanprof-read", "spanprof-export"]),
+    // `doctor` reports the profiler's own decision about the clock, and the receivers of its own configuration.
+    ("spanprof-cli", &["spanprof-profile", "spanprof-read", "spanprof-export", "spanprof-os", "spanprof-config"]),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-os", "spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("xtask", &[]),

@@ -13,6 +13,7 @@ use crate::verbs::check::CheckArguments;
 use crate::verbs::completions::{CompletionsArguments, ManArguments};
 use crate::verbs::convert::ConvertArguments;
 use crate::verbs::diff::DiffArguments;
+use crate::verbs::doctor::DoctorArguments;
 use crate::verbs::explain::ExplainArguments;
 use crate::verbs::flamegraph::FlamegraphArguments;
 use crate::verbs::heap::HeapArguments;
@@ -98,6 +99,8 @@ pub(crate) enum CliVerb {
     Tail(TailArguments),
     /// Check OTLP profiles against the signal's rules
     Check(CheckArguments),
+    /// Check what this machine or a process allows the profiler to do, and the receivers
+    Doctor(DoctorArguments),
     /// Serve profiles to coding agents by the Model Context Protocol
     Mcp(McpArguments),
     /// Print the completions of a shell

@@ -1,6 +1,6 @@
 //! GET requests to a running `serve`, for the verbs that accept a URL. HTTP/1.1 and TLS, without redirects.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -29,6 +29,11 @@ static CA_CERTIFICATES: OnceLock<PathBuf> = OnceLock::new();
 /// Sets the flag `--ca-cert`, which is one for all verbs.
 pub(crate) fn set_ca_certificates(file: PathBuf) {
     let _ = CA_CERTIFICATES.set(file);
+}
+
+/// The file of the flag `--ca-cert`.
+pub(crate) fn ca_certificates() -> Option<&'static Path> {
+    CA_CERTIFICATES.get().map(PathBuf::as_path)
 }
 
 /// Address of a running server, and the query of a link to its page.

@@ -7,6 +7,7 @@
 mod answers;
 mod arguments;
 mod detail;
+mod doctor;
 mod failure;
 mod fetch;
 mod gzip;
@@ -72,6 +73,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Labels(given) => verbs::labels::run(&given),
         CliVerb::Tail(given) => verbs::tail::run(&given),
         CliVerb::Check(given) => verbs::check::run(&given),
+        CliVerb::Doctor(given) => verbs::doctor::run(&given),
         CliVerb::Completions(given) => verbs::completions::run(&given, arguments::command()),
         CliVerb::Man(given) => verbs::completions::run_man(&given, arguments::command()),
         CliVerb::Version => Ok(0),

@@ -5,6 +5,7 @@ mod check_redaction;
 pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod diff;
+pub(crate) mod doctor;
 mod empty_selection;
 pub(crate) mod explain;
 pub(crate) mod flamegraph;

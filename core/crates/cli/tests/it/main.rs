@@ -5,6 +5,8 @@ mod command_line;
 mod comparison;
 mod conversion;
 mod directories;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod explain;
 mod exploring;
 mod fixture;

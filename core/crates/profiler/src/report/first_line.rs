@@ -78,7 +78,7 @@ fn outcome(destination: &DestinationStats) -> String {
     let target = &destination.target;
     match (&destination.last_error, destination.sent) {
         (_, 1..) => format!("delivered to {target}"),
-        (Some(error), 0) => format!("not delivered to {target}: {error}"),
+        (Some(error), 0) => format!("not delivered to {target}: {error} (`spanprof doctor` checks receivers)"),
         (None, 0) => format!("no response yet from {target}"),
     }
 }
