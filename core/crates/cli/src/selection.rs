@@ -39,7 +39,7 @@ pub(crate) struct EndArguments {
 }
 
 /// Formats of `convert --to`. None of them parses as a time, so that `--to` accepts both.
-pub(crate) const FORMATS: [&str; 7] = ["otlp", "pprof", "folded", "flamegraph", "svg", "speedscope", "json"];
+pub(crate) const FORMATS: [&str; 8] = ["otlp", "pprof", "folded", "flamegraph", "svg", "speedscope", "firefox", "json"];
 
 impl FilterArguments {
     /// The flags that are set, with their values.

@@ -1,6 +1,6 @@
 //! `spanprof convert`: writes samples in another format.
 
-use spanprof_profile::encode::{folded, otlp, page, pprof, speedscope, svg};
+use spanprof_profile::encode::{firefox, folded, otlp, page, pprof, speedscope, svg};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::decode::{self, DecodeLimits};
@@ -17,7 +17,7 @@ use crate::quantity::format_quantity;
 use crate::source::MAX_FILE_BYTES;
 use crate::{moment, output, redaction_rules, selection};
 
-const EXPECTED: &str = "otlp, pprof, folded, html, svg, speedscope or json";
+const EXPECTED: &str = "otlp, pprof, folded, html, svg, speedscope, firefox or json";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -27,11 +27,12 @@ const EXPECTED: &str = "otlp, pprof, folded, html, svg, speedscope or json";
 Examples:
   spanprof convert cpu.otlp.pb.gz --to pprof -o cpu.pb.gz
   spanprof convert cpu.pb.gz -o cpu.speedscope.json
+  spanprof convert http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c -o request.firefox.json
   spanprof convert cpu.pb.gz --redaction rules.yaml -o shared.pb.gz
   spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded"
 )]
 pub(crate) struct ConvertArguments {
-    /// otlp, pprof, folded, html (a flame graph), svg, speedscope or json (OTLP/JSON), by the output's name by default; or the end of the time range
+    /// otlp, pprof, folded, html (a flame graph), svg, speedscope, firefox (Firefox Profiler) or json (OTLP/JSON), by the output's name by default; or the end of the time range
     #[arg(long, value_name = "FORMAT|TIME")]
     pub to: Vec<String>,
     #[command(flatten)]
@@ -101,7 +102,7 @@ fn refuse_on_terminal(path: &str, format: &str) -> Result<(), Failure> {
 /// Detail that a format can hold.
 pub(super) fn detail_of(format: &str) -> Detail {
     match format {
-        "otlp" | "pprof" | "json" => Detail::Everything,
+        "otlp" | "pprof" | "json" | "firefox" => Detail::Everything,
         "flamegraph" => Detail::Labels,
         _ => Detail::Stacks,
     }
@@ -135,6 +136,7 @@ pub(super) fn write(
             let trees: Vec<_> = types.iter().map(|type_name| transform::tree(data, type_name)).collect();
             speedscope::encode(&trees, &title(given, data, &types.join(", "))).into_bytes()
         }
+        "firefox" => firefox_profile(data, &title(given, data, ""))?,
         _ => {
             let plain = otlp::encode(&transform::separate_exact_values(data.clone()), otlp::Revision::One);
             if path.ends_with(".gz") {
@@ -149,6 +151,21 @@ pub(super) fn write(
     }
     output::write(path, &bytes)?;
     Ok(0)
+}
+
+/// The samples on a time axis.
+fn firefox_profile(data: &ProfilesData, title: &str) -> Result<Vec<u8>, Failure> {
+    let endpoint = |set| query::endpoint_of_labels(&data.dictionary, set);
+    let Some(profile) = firefox::encode(data, title, endpoint) else {
+        return Err(Failure::new("no sample has a timestamp, so there is no time axis for the Firefox Profiler").hint(
+            "profile with keep_timestamps=true (SPANPROF_KEEP_TIMESTAMPS), or select requests that tail retention kept; \
+             --to speedscope needs no timestamps",
+        ));
+    };
+    if profile.left_out > 0 {
+        output::note(&format!("{} samples without timestamps are left out", profile.left_out));
+    }
+    Ok(profile.json.into_bytes())
 }
 
 /// No file is written that the reading verbs refuse.
@@ -177,6 +194,7 @@ pub(super) fn format_of_name(path: &str) -> Option<&'static str> {
         (".html", "flamegraph"),
         (".svg", "svg"),
         (".speedscope.json", "speedscope"),
+        (".firefox.json", "firefox"),
         (".json", "json"),
     ]
     .iter()

@@ -164,7 +164,7 @@ fn a_wrong_command_line_exits_with_two_and_a_hint() {
         (&["diff", "-", "-"], "stdin is named twice"),
         (&["top", "/etc/hostname", "--from", "soon"], "RFC 3339"),
         (&["top", "/etc/hostname", "--trace-id", "1"], "32 hex digits"),
-        (&["convert", "f", "--to", "xml"], "otlp, pprof, folded, html, svg, speedscope or json"),
+        (&["convert", "f", "--to", "xml"], "otlp, pprof, folded, html, svg, speedscope, firefox or json"),
         (&["convert", "f", "--to", "speedscop"], "did you mean `--to speedscope`?"),
         (&["convert", "f", "--to", "otlp", "--to", "pprof"], "one format"),
         (&["top", "f", "--to", "otlp"], "RFC 3339"),

@@ -9,6 +9,7 @@ mod directories;
 mod doctor;
 mod explain;
 mod exploring;
+mod firefox;
 mod fixture;
 mod heap;
 mod hostile;

@@ -35,7 +35,7 @@ pub use span_baseline::{
     span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, SpanSubject, MIN_SPAN_SAMPLES,
 };
 pub use span_parts::{SpanPart, SpanParts};
-pub use spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
+pub use spans::{endpoint_of_labels, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 pub use stack_filter::{is_match, StackFilter};
 pub use top::{top, TopRow, TopTable};
 pub use weights::{FunctionLine, Granularity, Weight};

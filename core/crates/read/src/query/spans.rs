@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use spanprof_profile::{AttributeSetId, Link, Profile, ProfilesData, ResourceProfiles};
+use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles};
 
 use super::generated_names;
 use super::weights::{visit_samples, FunctionLine, Granularity, StackRows, Weight};
@@ -254,15 +254,7 @@ impl SpanTotals {
         };
         let service = label("service.name").unwrap_or_else(|| resource.service_name().to_owned());
         let keys = self.endpoint_label.as_deref().map_or(ENDPOINT_LABELS.to_vec(), |key| vec![key]);
-        let named = keys.iter().enumerate().find_map(|(nth, key)| Some(((keys.len() - nth) as u8, *key, label(key)?)));
-        let (quality, endpoint) = match named {
-            None => (0, String::new()),
-            Some((quality, "http.route", route)) => match label(METHOD_LABEL) {
-                Some(method) if !route.starts_with(&format!("{method} ")) => (quality, format!("{method} {route}")),
-                _ => (quality, route),
-            },
-            Some((quality, _, name)) => (quality, name),
-        };
+        let (quality, endpoint) = named_endpoint(&keys, label).unwrap_or_default();
         (self.endpoint_index(service, endpoint), quality)
     }
 
@@ -401,6 +393,24 @@ struct GroupSums {
 }
 
 /// By nearest rank. `weights` is not empty.
+/// The endpoint that a label set names, such as `GET /cart`, and the quality of its label: the higher the better. `None` without
+/// such a label.
+pub fn endpoint_of_labels(dictionary: &Dictionary, set: AttributeSetId) -> Option<(u8, String)> {
+    let label = |key: &str| dictionary.attributes_of(set).find(|it| it.key == key).map(|it| it.value.to_string());
+    named_endpoint(&ENDPOINT_LABELS, label)
+}
+
+/// The endpoint by the first of `keys` that is a label, and its quality.
+fn named_endpoint(keys: &[&str], label: impl Fn(&str) -> Option<String>) -> Option<(u8, String)> {
+    let named = keys.iter().enumerate().find_map(|(nth, key)| Some(((keys.len() - nth) as u8, *key, label(key)?)));
+    named.map(|(quality, key, name)| match (key, label(METHOD_LABEL)) {
+        ("http.route", Some(method)) if !name.starts_with(&format!("{method} ")) => {
+            (quality, format!("{method} {name}"))
+        }
+        _ => (quality, name),
+    })
+}
+
 fn median_and_p99(mut weights: Vec<i64>) -> [i64; 2] {
     weights.sort_unstable();
     [50, 99].map(|percent| weights[(weights.len() * percent).div_ceil(100) - 1])
