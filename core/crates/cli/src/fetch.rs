@@ -45,6 +45,23 @@ pub(crate) struct ServerUrl {
     port: u16,
     /// Query string of the URL, e.g. of a link copied from the browser.
     pub query: String,
+    /// Path and query of a profile, if the URL is that of a program's own endpoint and not of `serve`.
+    pub profile: Option<String>,
+}
+
+/// Where programs serve their own profiles, as Go programs do.
+const PPROF_PATH: &str = "/debug/pprof";
+/// The profile of a URL without one: CPU time, shorter than the interval of `top --live`.
+const DEFAULT_PROFILE: &str = "profile?seconds=1";
+
+/// Path and query of the profile that a URL of an endpoint names; `None` for another path.
+fn profile_of(uri: &Uri) -> Option<String> {
+    let (_, after) = uri.path().split_once(PPROF_PATH)?;
+    match after {
+        "" | "/" => Some(format!("{}/{DEFAULT_PROFILE}", uri.path().trim_end_matches('/'))),
+        after if after.starts_with('/') => Some(uri.path_and_query()?.as_str().to_owned()),
+        _ => None,
+    }
 }
 
 impl ServerUrl {
@@ -74,6 +91,7 @@ impl ServerUrl {
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port,
             query: uri.query().unwrap_or("").to_owned(),
+            profile: profile_of(&uri),
         })
     }
 
@@ -105,7 +123,12 @@ impl ServerUrl {
         if self.is_secure && reason.starts_with("TLS failed") {
             return failure.hint("for a certificate of your own authority, name it with --ca-cert FILE (PEM)");
         }
-        failure.hint("is `spanprof serve` running there? its first line of output shows the address")
+        failure.hint(match self.profile {
+            Some(_) => {
+                "is the key `pull` set in the program? a program with `pull_token` is read by `spanprof scrape` only"
+            }
+            None => "is `spanprof serve` running there? its first line of output shows the address",
+        })
     }
 
     fn response(&self, path_and_query: &str) -> Result<(StatusCode, Bytes), Failure> {
@@ -193,6 +216,11 @@ mod tests {
         assert_eq!((server.host.as_str(), server.port, server.query.as_str()), ("127.0.0.1", 4318, "service=cart"));
         assert_eq!(ServerUrl::parse("http://[::1]:80").unwrap().host, "::1");
         assert_eq!(ServerUrl::parse("https://h").unwrap().port, 443);
+        let profile = |url| ServerUrl::parse(url).unwrap().profile;
+        assert_eq!(profile("http://h:6060/debug/pprof/").as_deref(), Some("/debug/pprof/profile?seconds=1"));
+        assert_eq!(profile("http://h/a/debug/pprof").as_deref(), Some("/a/debug/pprof/profile?seconds=1"));
+        assert_eq!(profile("http://h/debug/pprof/heap?x=1").as_deref(), Some("/debug/pprof/heap?x=1"));
+        assert_eq!([profile("http://h/"), profile("http://h/debug/pproof")], [None, None]);
         for url in ["http://", "http://user:pass@h", "ftp://h", "http://h:99999", "http:// ", ""] {
             assert!(ServerUrl::parse(url).is_err(), "{url}");
         }

@@ -1,4 +1,4 @@
-//! Sources of profiles for the reading verbs: a file, stdin, a directory, object storage, or a running `serve`. Called by `top`,
+//! Sources of profiles for the reading verbs: a file, stdin, a directory, object storage, a running `serve`, or a program's own endpoint. Called by `top`,
 //! `flamegraph`, `convert` and `check`.
 
 use std::cell::Cell;
@@ -38,6 +38,8 @@ pub(crate) enum Source {
     /// All profiles below a prefix.
     ObjectPrefix(ObjectStorage),
     Server(ServerUrl),
+    /// A profile that a program serves itself, collected anew by each read.
+    Endpoint(ServerUrl, String),
 }
 
 /// Content of a source, with its name for messages.
@@ -57,7 +59,11 @@ impl Source {
         }
         let file = path_of_file_url(text);
         if file.is_none() && text.contains("://") {
-            return ServerUrl::parse(text).map(Source::Server);
+            let server = ServerUrl::parse(text)?;
+            return Ok(match server.profile.clone() {
+                Some(profile) => Source::Endpoint(server, profile),
+                None => Source::Server(server),
+            });
         }
         let path = file.unwrap_or_else(|| Ok(PathBuf::from(text)))?;
         match fs::metadata(&path) {
@@ -152,7 +158,7 @@ impl Source {
     /// server. Other sources have none.
     pub(crate) fn window_names(&self, filter: &Filter) -> Result<Vec<String>, Failure> {
         Ok(match self {
-            Source::Stdin | Source::File(_) | Source::Object(_) => Vec::new(),
+            Source::Stdin | Source::File(_) | Source::Object(_) | Source::Endpoint(..) => Vec::new(),
             Source::ObjectPrefix(storage) => {
                 let objects = object_storage::profiles(storage.list()?, filter.from_unix_nano);
                 objects.into_iter().map(|object| object.key).collect()
@@ -182,6 +188,9 @@ impl Source {
         Ok(match self {
             Source::Stdin => Box::new(std::iter::once_with(|| read_all("stdin".to_owned(), std::io::stdin().lock()))),
             Source::File(path) => Box::new(std::iter::once_with(|| read_file(path))),
+            Source::Endpoint(server, profile) => Box::new(std::iter::once_with(|| {
+                Ok(NamedBytes { name: profile.clone(), bytes: server.get(profile)?.to_vec() })
+            })),
             Source::Directory(path) => match list(path)? {
                 paths if paths.is_empty() => {
                     return Err(Failure::new(format!("no profiles in {}", path.display()))

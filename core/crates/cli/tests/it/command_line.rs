@@ -1,6 +1,6 @@
 //! The verbs on files: exit codes, formats, messages.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use crate::fixture::{
@@ -270,4 +270,37 @@ fn the_first_line_has_the_addresses_of_the_server() {
     plain.kill().unwrap();
     plain.wait().unwrap();
     assert_eq!(&start, b"serving grpc=127.0.0.1:");
+}
+
+/// Answers two requests like a program with `pull`; returns the address, and the request lines at the end.
+fn program_with_pull(profile: Vec<u8>) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let answers = std::thread::spawn(move || {
+        let answer = || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", profile.len());
+            stream.write_all(&[head.as_bytes(), &profile].concat()).unwrap();
+            String::from_utf8_lossy(&request[..length]).lines().next().unwrap().to_owned()
+        };
+        (0..2).map(|_| answer()).collect()
+    });
+    (address, answers)
+}
+
+#[test]
+fn the_endpoint_of_a_program_is_a_source() {
+    let pprof = spanprof_profile::encode::pprof::encode(&shop("checkout"));
+    let (address, requests) = program_with_pull(pprof);
+    for path in ["/debug/pprof/", "/debug/pprof/goroutine?debug=0"] {
+        let top = spanprof(&["top", &format!("{address}{path}"), "--from", "-1m", "--type", "cpu", "--json"]);
+        assert_eq!(top.code, 0, "{top:?}");
+        assert_eq!(number(&top.stdout, "total"), 1_000_000_000, "{top:?}");
+    }
+    let expected = ["profile?seconds=1", "goroutine?debug=0"].map(|path| format!("GET /debug/pprof/{path} HTTP/1.1"));
+    assert_eq!(requests.join().unwrap(), expected);
+    let absent = spanprof(&["top", &format!("{address}/debug/pprof/")]);
+    assert!(absent.code == 1 && absent.stderr.contains("is the key `pull` set"), "{absent:?}");
 }
