@@ -245,6 +245,22 @@ mod tests {
     }
 
     #[test]
+    fn readers_know_the_reason_of_each_wait() {
+        use spanprof_profile::code_origin::{CodeOrigin, WaitReason};
+        use spanprof_signal::SyntheticFrame;
+        for (frame, reason) in [
+            (SyntheticFrame::Lock, WaitReason::LockOrCondition),
+            (SyntheticFrame::Io, WaitReason::Io),
+            (SyntheticFrame::Sleep, WaitReason::Sleep),
+            (SyntheticFrame::ScheduledOut, WaitReason::NoProcessor),
+        ] {
+            let leaf = (frame.name(), "", CodeOrigin::of(frame.name(), "", FrameType::Unspecified));
+            assert_eq!(WaitReason::of_stack(std::iter::once(leaf)), reason, "{frame:?}");
+            assert!(reason.frame().is_none_or(|name| name == frame.name()), "{frame:?}");
+        }
+    }
+
+    #[test]
     fn ended_code_becomes_a_reason_frame_and_is_resolved_again() {
         let runtime = FakeRuntime::new();
         let mut table = table();

@@ -1,14 +1,16 @@
 //! Separates a program's own code from libraries, the standard library and the runtime, by the paths and names of each language. pprof
 //! files have no frame types, so the extension of the file names the language. Names libraries and the parts of runtimes too, for
-//! folded stacks. Pure. Called by the queries, the diagnosis, the transformations and the encoders of flame graphs.
+//! folded stacks, and what threads wait for. Pure. Called by the queries, the diagnosis, the transformations and the encoders of flame graphs.
 
 mod library_name;
 mod own_code;
 mod runtime_bucket;
+mod wait_reason;
 
 pub use library_name::{library_name, LibraryName};
 pub use own_code::{recorded_origins, OwnCode};
 pub use runtime_bucket::RuntimeBucket;
+pub use wait_reason::WaitReason;
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

@@ -9,7 +9,7 @@ use super::{file_name, is_activity, is_of_profiler, CodeOrigin};
 use crate::FrameType;
 
 /// A part of the runtime. Later ones are more specific: they name a run of frames of which one is theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RuntimeBucket {
     /// Native code of another kind, such as the C library.
     Native,
@@ -147,6 +147,20 @@ impl RuntimeBucket {
             Self::GarbageCollector => "garbage collector",
             Self::Profiler => "profiler",
             Self::Kernel => "kernel",
+        }
+    }
+
+    /// Its name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Native => "Native code",
+            Self::Interpreter => "Interpreter",
+            Self::V8Runtime => "V8 runtime",
+            Self::JvmRuntime => "JVM runtime",
+            Self::JitCompiler => "JIT compiler",
+            Self::GarbageCollector => "Garbage collector",
+            Self::Profiler => "Profiler",
+            Self::Kernel => "Kernel",
         }
     }
 

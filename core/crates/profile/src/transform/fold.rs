@@ -13,7 +13,7 @@ use crate::{FrameType, StackId};
 const UNNAMED: &str = "library";
 
 /// How a function is folded.
-enum Folding {
+pub(super) enum Folding {
     /// Stays a frame.
     Kept,
     Library(Option<LibraryName>),
@@ -21,7 +21,7 @@ enum Folding {
 }
 
 impl Folding {
-    fn of(function: &FunctionKey) -> Self {
+    pub(super) fn of(function: &FunctionKey) -> Self {
         let FunctionKey { name, file, frame_type, .. } = function;
         match function.origin() {
             CodeOrigin::Own | CodeOrigin::Unknown => Self::Kept,
@@ -34,7 +34,7 @@ impl Folding {
     }
 
     /// Whether a frame continues the run of its caller. The kernel is apart, since a system call is what other code did.
-    fn continues(&self, caller: &Self) -> bool {
+    pub(super) fn continues(&self, caller: &Self) -> bool {
         match (caller, self) {
             (Self::Library(_), Self::Library(_)) => true,
             (Self::Runtime(caller), Self::Runtime(bucket)) => {

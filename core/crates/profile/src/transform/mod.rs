@@ -1,6 +1,7 @@
 //! Transformations of profiles: merge windows, separate exact values, reduce detail for a receiver, build the stack tree. They return values; the
 //! encoders and the command line format them. Selections and summaries are in `spanprof-read`.
 
+mod code_part;
 mod exact;
 mod fold;
 mod functions;
@@ -11,6 +12,7 @@ mod prune;
 mod reduce;
 mod tree;
 
+pub use code_part::CodePart;
 pub use exact::{join_exact_values, separate_exact_values};
 pub use functions::{FunctionKey, FunctionTable};
 pub use label_names::{is_accepted_label_name, refused_label_names};
