@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { link } from './fixture.mjs';
 import { eventually } from './browser.mjs';
+import { exportRequest } from './otlp.mjs';
 import { amount, assertTotal, fixture, pageTest } from './session.mjs';
-import { TRACE_URL } from './server.mjs';
+import { Server, TRACE_URL } from './server.mjs';
 
 const CPU = { service: 'api', type: 'cpu' };
 const { traceId, spanId } = link(3, 0, false);
@@ -63,3 +64,54 @@ pageTest('Back returns from a span to its endpoint', async ({ open }) => {
   await page.settled();
   assert.equal(await page.count('#request-rows tr'), 24);
 });
+
+// Functions that wait, and their files, as recorded with CPython 3.11.
+const FILES = {
+  'Condition.wait': '/usr/lib/python3.11/threading.py', 'Queue.get': '/usr/lib/python3.11/queue.py',
+  'SocketIO.readinto': '/usr/lib/python3.11/socket.py', loads: '/usr/lib/python3.11/json/__init__.py', '[lock]': '', '[I/O]': '', '[GC]': '',
+};
+const FRAMES = { frameType: 'cpython', fileOf: (name) => FILES[name] ?? '/srv/orders/app.py' };
+const MS = 1_000_000;
+
+/** Three requests. The first computes more, and waits for a queue. */
+function orders() {
+  const labels = { 'http.route': '/orders', 'http.request.method': 'GET' };
+  const of = (request, type, functions, ms) => ({ type, functions: ['main', 'serve', ...functions], weight: ms * MS, labels, link: link(90, request, false) });
+  return [
+    of(0, 'cpu', ['total'], 120), of(0, 'cpu', ['total', 'loads'], 60), of(1, 'cpu', ['total'], 40), of(2, 'cpu', ['total'], 60),
+    of(0, 'off_cpu', ['total', 'Queue.get', 'Condition.wait', '[lock]'], 900), of(0, 'off_cpu', ['total', 'SocketIO.readinto', '[I/O]'], 210),
+    of(1, 'off_cpu', ['total', 'SocketIO.readinto', '[I/O]'], 190), of(2, 'off_cpu', ['total', 'SocketIO.readinto', '[I/O]'], 170),
+    of(0, 'gc', ['total', '[GC]'], 30), of(0, 'event_loop_lag', ['total'], 50),
+  ];
+}
+
+for (const [size, viewport] of [['', {}], [', on a phone', { width: 400, height: 900 }]]) {
+  pageTest('a request has the parts of its CPU time and the reasons of its waits beside the others' + size, async ({ openAddress }) => {
+    const running = await Server.start();
+    try {
+      const toMs = Math.floor(Date.now() / 1000) * 1000;
+      const response = await fetch(`${running.url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(exportRequest({ name: 'orders', pid: 1, frames: FRAMES }, { fromMs: toMs - 10_000, toMs }, orders())) });
+      assert.ok(response.ok, await response.text());
+      const page = await openAddress(`${running.url}/?span_id=${link(90, 0, false).spanId}`, viewport);
+      await page.settled();
+      const rows = (await page.texts('#request-types tr')).map((row) => row.replaceAll(/\s+/g, ' ').trim());
+      const expected = [
+        `On the CPU ${amount(180 * MS)} ${amount(50 * MS)} 3.6 × 18`, `Own code ${amount(120 * MS)} ${amount(50 * MS)} 2.4 × 12`, `Libraries ${amount(60 * MS)} 0 – 6`,
+        `Waiting (off CPU) ${amount(1110 * MS)} ${amount(180 * MS)} 6.2 × 111`, `Condition, queue or result ${amount(900 * MS)} 0 – 90`,
+        `Network or local socket ${amount(210 * MS)} ${amount(180 * MS)} 1.2 × 21`,
+        `Garbage collection ${amount(30 * MS)} 0 – 3`, `Event loop blocked ${amount(50 * MS)} 0 – 5`,
+      ];
+      // A narrow page has no room for the number of samples.
+      assert.deepEqual(rows, viewport.width ? expected.map((row) => row.replace(/ \d+$/, '')) : expected);
+      await page.clickText('#request-types td', 'Condition, queue or result');
+      await eventually(async () => assert.deepEqual(['type', 'function'].map((key) => page.query().get(key)), ['off_cpu', '[lock]']));
+      await eventually(async () => assert.match(await page.text('#function'), /Condition\.wait/));
+      assert.deepEqual(await page.texts('#request-types tr.chosen .name'), ['Condition, queue or result']);
+      await page.clickText('#request-types td', 'Libraries');
+      await eventually(async () => assert.deepEqual(['type', 'function'].map((key) => page.query().get(key)), ['cpu', null]));
+    } finally {
+      await running.stop();
+    }
+  });
+}

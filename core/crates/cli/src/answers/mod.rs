@@ -11,6 +11,7 @@ pub(crate) mod neighbors;
 pub(crate) mod next_command;
 mod short_path;
 pub(crate) mod sources;
+pub(crate) mod span_time;
 pub(crate) mod spans;
 pub(crate) mod top;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value};
 use spanprof_read::query::{
-    SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, MIN_SPAN_SAMPLES,
+    SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, WaitSource, MIN_SPAN_SAMPLES,
 };
 
 use super::function::{function_members, printable};
@@ -24,46 +24,6 @@ impl SpanOrder {
             Self::Cpu => row.weight("cpu"),
             Self::Alloc => row.weight("alloc_space"),
             Self::Wait => wait.map_or(0, |wait| wait.weight(row)),
-        }
-    }
-}
-
-/// The types from which the wait of a row is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitSource {
-    OffCpu,
-    WallMinusCpu,
-    Delay,
-}
-
-impl WaitSource {
-    /// The best source among the types that are present.
-    pub fn of(types: &[String]) -> Option<Self> {
-        let has = |name: &str| types.iter().any(|known| known == name);
-        if has("off_cpu") {
-            Some(Self::OffCpu)
-        } else if has("wall") && has("cpu") {
-            Some(Self::WallMinusCpu)
-        } else {
-            has("delay").then_some(Self::Delay)
-        }
-    }
-
-    /// Nanoseconds.
-    pub fn weight(self, row: &SpanRow) -> i64 {
-        match self {
-            Self::OffCpu => row.weight("off_cpu"),
-            // Both are estimates: of a span without waits, the difference may be negative.
-            Self::WallMinusCpu => row.weight("wall").saturating_sub(row.weight("cpu")).max(0),
-            Self::Delay => row.weight("delay"),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::OffCpu => "off_cpu",
-            Self::WallMinusCpu => "wall - cpu",
-            Self::Delay => "delay",
         }
     }
 }
@@ -246,7 +206,8 @@ fn why_not_tested(baseline: &SpanBaseline) -> String {
     }
 }
 
-pub(crate) fn baseline_text(baseline: &SpanBaseline, subject: &str, all: bool, limit: usize) -> String {
+/// `time`: the lines of [`super::span_time::text`].
+pub(crate) fn baseline_text(baseline: &SpanBaseline, subject: &str, time: &str, all: bool, limit: usize) -> String {
     let quantity = |value: f64| format_quantity(value.round() as i64, &baseline.unit);
     let signed = |value: f64| if value > 0.0 { format!("+{}", quantity(value)) } else { quantity(value) };
     let interval = |difference: &SpanDifference| {
@@ -255,7 +216,7 @@ pub(crate) fn baseline_text(baseline: &SpanBaseline, subject: &str, all: bool, l
     let others = |count: usize| format!("{count} other{}", if count == 1 { "" } else { "s" });
     let total = &baseline.total;
     let mut text = format!(
-        "{subject} of {}\n{}: {}, mean of the {}: {}, difference {}",
+        "{subject} of {}\n{time}\n{}: {}, mean of the {}: {}, difference {}",
         endpoint_text(&baseline.service, &baseline.endpoint),
         baseline.type_name,
         quantity(total.weight as f64),

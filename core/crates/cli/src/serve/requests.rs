@@ -1,18 +1,17 @@
 //! `/api/requests` and `/api/request`: endpoints and spans with all profile types, as `spanprof spans` lists them, and one span
 //! against the others of its endpoint. `/api/explain`: the findings of `spanprof explain`.
 
-use std::collections::BTreeMap;
-
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 use spanprof_profile::Link;
 use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::{
-    span_baseline, Compared, Filter, Granularity, NoSpanBaseline, SpanGrouping, SpanRow, SpanSubject, SpanTotals,
+    span_baseline, span_time, Compared, Filter, Granularity, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTotals,
+    WaitSource,
 };
 
 use super::state::ServerState;
-use crate::answers::explain;
-use crate::answers::spans::{baseline_json, SpanOrder, SpansReport, WaitSource};
+use crate::answers::spans::{baseline_json, SpanOrder, SpansReport};
+use crate::answers::{explain, span_time as span_time_report};
 
 /// Parameters of `/api/requests` beside those of the filter.
 pub(super) const TABLE_PARAMETERS: [&str; 4] = ["by", "sort", "endpoint", "limit"];
@@ -53,44 +52,21 @@ pub(super) fn table(
     Ok(answer)
 }
 
-/// One span or trace: its weight and the mean of the others of its endpoint by type, and the functions that differ.
+/// One span or trace beside the mean of the others of its endpoint: where its time went, and the functions that differ.
 pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String> {
-    let (subject, grouping) = match (filter.span_id, filter.trace_id) {
-        (Some(span_id), trace_id) => {
-            (SpanSubject::Span(Link { trace_id: trace_id.unwrap_or_default(), span_id }), SpanGrouping::Span)
-        }
-        (None, Some(trace_id)) => (SpanSubject::Trace(trace_id), SpanGrouping::Trace),
+    let subject = match (filter.span_id, filter.trace_id) {
+        (Some(span_id), trace_id) => SpanSubject::Span(Link { trace_id: trace_id.unwrap_or_default(), span_id }),
+        (None, Some(trace_id)) => SpanSubject::Trace(trace_id),
         (None, None) => return Err("expected `span_id` or `trace_id`".to_owned()),
     };
-    let own = |row: &SpanRow| {
-        filter.trace_id.is_none_or(|id| id == row.link.trace_id)
-            && filter.span_id.is_none_or(|id| id == row.link.span_id)
-    };
     let everything = Filter { span_id: None, trace_id: None, type_name: None, ..filter.clone() };
-    let mut totals = SpanTotals::new(None);
+    let mut totals = SpanTotals::with_categories(None);
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
     let left_out = add_windows(state, &everything, by_type.iter_mut().chain([&mut totals]));
-    let table = totals.table(grouping, |row| row.weight("cpu"));
-    let Some(found) = table.rows.iter().find(|row| own(row)) else {
+    let Some(time) = span_time(&totals, subject) else {
         return Ok(json!({"found": false, "windows_left_out": left_out}));
     };
-    let others: Vec<&SpanRow> = table
-        .rows
-        .iter()
-        .filter(|row| !own(row) && row.service == found.service && row.endpoint == found.endpoint)
-        .collect();
-    let mut names: BTreeMap<&str, i64> = BTreeMap::new();
-    for row in others.iter().copied().chain([found]) {
-        for (name, total) in &row.types {
-            *names.entry(name).or_default() += total.weight;
-        }
-    }
-    let types = names.into_iter().map(|(name, sum)| {
-        let weight = found.weight(name);
-        let mean = if others.is_empty() { 0.0 } else { (sum - weight) as f64 / others.len() as f64 };
-        let samples = found.types.get(name).map_or(0.0, |total| total.samples.round());
-        (name.to_owned(), json!({"unit": table.units.get(name), "weight": weight, "mean": mean, "samples": samples}))
-    });
+    let found = &time.subject;
     let mut differences = Vec::new();
     for totals in by_type.iter().zip(COMPARED_TYPES).filter(|(_, name)| found.types.contains_key(*name)) {
         if differences.len() == MAX_COMPARED {
@@ -104,8 +80,7 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
     Ok(json!({
         "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
         "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
-        "spans": found.spans, "others": others.len(), "types": types.collect::<Map<String, Value>>(),
-        "differences": differences, "windows_left_out": left_out,
+        "spans": found.spans, "time": span_time_report::json(&time), "differences": differences, "windows_left_out": left_out,
     }))
 }
 

@@ -1,10 +1,14 @@
 //! `spanprof spans`: traces, spans and endpoints by CPU time, allocation and wait; one span against the others of its endpoint.
 
-use spanprof_read::query::{span_baseline, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTotals};
+use spanprof_read::query::{
+    span_baseline, span_time, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime, SpanTotals,
+    WaitSource,
+};
 
 use super::table::{row_limit, Rows, SortColumn};
 use super::{missing, nothing_passes, read_all, sources, ReadArguments};
-use crate::answers::spans::{self as spans_report, SpanOrder, WaitSource};
+use crate::answers::span_time as span_time_report;
+use crate::answers::spans::{self as spans_report, SpanOrder};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::moment::unix_ns;
@@ -26,8 +30,8 @@ Reads every source of `spanprof top`. Samples have a span if an OpenTelemetry SD
 The endpoint of a span is its label http.route, endpoint or span_name, in this order. Wait is the type off_cpu; without it wall
 minus cpu, or the delay at locks. Spans without a sample are not counted.
 
-With --against-endpoint, --span-id or --trace-id names a span or trace. It is compared by function with the mean of the others of
-its endpoint.",
+With --against-endpoint, --span-id or --trace-id names a span or trace. It is compared with the mean of the others of its endpoint: by
+where its time went (CPU by part of the program, waiting by reason), and by function.",
     after_help = "\
 Examples:
   spanprof spans ./profiles
@@ -48,7 +52,7 @@ pub(crate) struct SpansArguments {
     /// label that names the endpoint
     #[arg(long, value_name = "KEY")]
     pub endpoint_label: Option<String>,
-    /// compare the span or trace with the others of its endpoint, by function
+    /// compare the span or trace with the others of its endpoint: where its time went, and by function
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub against_endpoint: bool,
     /// compared weight: of the function itself (flat), or with its callees (cum)
@@ -132,26 +136,50 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
                 .hint("name it with --span-id or --trace-id; `spanprof spans` lists them"))
         }
     };
-    let of_type = |type_name: &str| against_endpoint_by(given, sources, &filter, (subject, &words), type_name);
-    match (of_type(filter.type_name.as_deref().unwrap_or(DEFAULT_TYPE))?, &filter.type_name) {
-        (Some(report), _) => Ok(report),
-        (None, Some(type_name)) => Err(not_found(given, &words, type_name)),
-        (None, None) => {
-            let mut totals = SpanTotals::new(None);
-            add_all(&mut totals, sources, &filter)?;
-            let known = totals.table(SpanGrouping::Span, |_| 0).totals;
-            let preferred = WAITING_TYPES.iter().find(|name| known.contains_key(**name));
-            let other = preferred.map(|name| (*name).to_owned()).or_else(|| known.into_keys().next());
-            let report = other.as_deref().map(of_type).transpose()?.flatten();
-            let (Some(report), Some(type_name)) = (report, other) else {
-                return Err(not_found(given, &words, DEFAULT_TYPE));
-            };
-            output::note(&format!(
-                "the {words} has no samples of the type {DEFAULT_TYPE}; compared by {type_name} (--type selects another)"
-            ));
-            Ok(report)
+    let everything = Filter { span_id: None, trace_id: None, type_name: None, ..filter.clone() };
+    let first = filter.type_name.as_deref().unwrap_or(DEFAULT_TYPE);
+    let mut categories = SpanTotals::with_categories(given.endpoint_label.clone());
+    let mut functions = totals_of(given, first);
+    for source in sources {
+        source.for_each_window(&everything, &mut |window| {
+            categories.add(&window);
+            functions.add(&window);
+        })?;
+    }
+    let names = given.read.sources.join(", ");
+    if functions.type_names().is_empty() {
+        if categories.type_names().is_empty() && read_all(sources, &everything, Detail::Stacks)?.sample_count() == 0 {
+            return Err(nothing_passes(&names, sources, &filter));
+        }
+        if filter.type_name.is_some() {
+            return Err(missing(&names, first, &read_all(sources, &everything, Detail::Stacks)?));
         }
     }
+    let Some(time) = span_time(&categories, subject) else { return Err(not_found(given, &words, first)) };
+    if let Some(report) = comparison(given, &functions, (subject, &words), &time)? {
+        return Ok(report);
+    }
+    if filter.type_name.is_some() {
+        return Err(not_found(given, &words, first));
+    }
+    let has_samples = |name: &&&str| time.subject.types.contains_key(**name);
+    let preferred = WAITING_TYPES.iter().find(has_samples).copied();
+    let Some(other) = preferred.or_else(|| time.subject.types.keys().next().map(String::as_str)) else {
+        return Err(not_found(given, &words, first));
+    };
+    let mut functions = totals_of(given, other);
+    add_all(&mut functions, sources, &Filter { type_name: Some(other.to_owned()), ..everything })?;
+    let Some(report) = comparison(given, &functions, (subject, &words), &time)? else {
+        return Err(not_found(given, &words, other));
+    };
+    output::note(&format!(
+        "the {words} has no samples of the type {DEFAULT_TYPE}; compared by {other} (--type selects another)"
+    ));
+    Ok(report)
+}
+
+fn totals_of(given: &SpansArguments, type_name: &str) -> SpanTotals {
+    SpanTotals::with_functions(given.endpoint_label.clone(), type_name, Rows::Function.into())
 }
 
 fn not_found(given: &SpansArguments, words: &str, type_name: &str) -> Failure {
@@ -160,32 +188,18 @@ fn not_found(given: &SpansArguments, words: &str, type_name: &str) -> Failure {
         .hint("`spanprof spans` lists the spans that have samples; --type selects another type, such as wall for a span that waits")
 }
 
-/// The comparison by one profile type; `None` if the span or trace has no samples of it.
-fn against_endpoint_by(
+/// The comparison by the functions of one profile type; `None` if the span or trace has no samples of it.
+fn comparison(
     given: &SpansArguments,
-    sources: &[Source],
-    filter: &Filter,
+    totals: &SpanTotals,
     (subject, words): (SpanSubject, &str),
-    type_name: &str,
+    time: &SpanTime,
 ) -> Result<Option<String>, Failure> {
-    let type_name = type_name.to_owned();
-    let everything = Filter { span_id: None, trace_id: None, type_name: Some(type_name.clone()), ..filter.clone() };
-    let mut totals = SpanTotals::with_functions(given.endpoint_label.clone(), &type_name, Rows::Function.into());
-    add_all(&mut totals, sources, &everything)?;
-    let names = given.read.sources.join(", ");
-    if totals.type_names().is_empty() {
-        let of_any_type = Filter { type_name: None, ..everything };
-        return match read_all(sources, &of_any_type, Detail::Stacks)? {
-            data if data.sample_count() == 0 => Err(nothing_passes(&names, sources, filter)),
-            data if filter.type_name.is_some() => Err(missing(&names, &type_name, &data)),
-            _ => Ok(None),
-        };
-    }
     let compared = match given.compare {
         SortColumn::Flat => Compared::Flat,
         SortColumn::Cum => Compared::Cum,
     };
-    let baseline = match span_baseline(&totals, subject, compared) {
+    let baseline = match span_baseline(totals, subject, compared) {
         Ok(baseline) => baseline,
         Err(NoSpanBaseline::NotFound) => return Ok(None),
         Err(NoSpanBaseline::NoEndpoint) => {
@@ -194,8 +208,12 @@ fn against_endpoint_by(
         ))
         }
     };
-    Ok(Some(match given.json {
-        true => spans_report::baseline_json(&baseline, given.all, given.limit).to_string() + "\n",
-        false => spans_report::baseline_text(&baseline, words, given.all, given.limit),
+    Ok(Some(if given.json {
+        let mut report = spans_report::baseline_json(&baseline, given.all, given.limit);
+        report["time"] = span_time_report::json(time);
+        report.to_string() + "\n"
+    } else {
+        let time = span_time_report::text(time);
+        spans_report::baseline_text(&baseline, words, &time, given.all, given.limit)
     }))
 }

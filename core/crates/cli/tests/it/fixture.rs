@@ -151,7 +151,8 @@ impl Drop for Serve {
     }
 }
 
-/// One sample to be sent: root-first functions, weight in ns, labels, trace and span number (0 for none).
+/// One sample to be sent: root-first functions, weight in ns, labels, trace and span number (0 for none). A function is a name of own
+/// code, a name and an absolute path with a space between them, or a reason in brackets.
 pub struct TestSample<'a>(pub &'a [&'a str], pub i64, pub &'a [(&'a str, &'a str)], pub u64);
 
 pub const PERIOD_NS: i64 = 10_000_000;
@@ -176,13 +177,19 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[TestS
         .map(|TestSample(functions, weight_ns, labels, number)| {
             let mut locations = Vec::new();
             for name in functions.iter().rev() {
+                let own = format!("/srv/{service}/app.py");
+                let (name, file, frame_type) = match name.split_once(" /") {
+                    _ if name.starts_with('[') => (*name, "", FrameType::Unspecified),
+                    Some((function, _)) => (function, &name[function.len() + 1..], FrameType::Cpython),
+                    None => (*name, own.as_str(), FrameType::Cpython),
+                };
                 let function = Function {
                     name: dictionary.string(name),
-                    filename: dictionary.string(&format!("/srv/{service}/app.py")),
+                    filename: dictionary.string(file),
                     ..Function::default()
                 };
                 let function = dictionary.function(function);
-                let attributes = dictionary.frame_type(FrameType::Cpython);
+                let attributes = dictionary.frame_type(frame_type);
                 let lines = &[Line { function, line: 12, column: 0 }];
                 locations.push(dictionary.location(Location { lines, attributes, ..Location::default() }));
             }

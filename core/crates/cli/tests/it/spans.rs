@@ -1,5 +1,6 @@
 //! `spanprof spans`: traces, spans and endpoints, and one span against its endpoint.
 
+use serde_json::json;
 use spanprof_profile::ProfilesData;
 
 use crate::client::{get, post};
@@ -88,7 +89,8 @@ fn the_extra_function_of_a_slow_span_is_found_in_a_file_and_in_a_server() {
         for subject in [["--span-id", &span], ["--trace-id", &trace]] {
             let done = spanprof(&[&["spans", &source, "--against-endpoint"], &subject[..]].concat());
             assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
-            assert!(done.stdout.contains("GET /cart  shop\ncpu: 240 ms, mean of the 39 others: 120 ms"), "{done:?}");
+            assert!(done.stdout.contains("of GET /cart  shop\n"), "{done:?}");
+            assert!(done.stdout.contains("\ncpu: 240 ms, mean of the 39 others: 120 ms"), "{done:?}");
             let words = row(&done, "retry").split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.starts_with("120 ms 0 +120 ms") && words.contains(" 0 of 39 retry"), "{words}");
             assert!(!done.stdout.contains("price") && !done.stdout.contains("charge"), "only the extra one: {done:?}");
@@ -229,7 +231,10 @@ fn the_server_lists_requests_and_compares_one_with_its_endpoint() {
     {
         let one = get(&serve.http, &format!("/api/request?{query}")).text();
         assert_eq!(number(&one, "others"), 38, "{one}");
-        assert!(one.contains(r#""wall":{"unit":"nanoseconds","weight":1860000000,"mean":60000000.0"#), "{one}");
+        let answer: serde_json::Value = serde_json::from_str(&one).unwrap();
+        let rows = answer["time"]["rows"].as_array().unwrap();
+        let wall = rows.iter().find(|row| row["name"] == "wall").unwrap();
+        assert_eq!((&wall["weight"], &wall["mean"]), (&json!(1860000000), &json!(60000000.0)), "{one}");
         assert!(one.contains(r#""endpoint":"GET /cart""#) && one.contains(r#""function":"replica""#), "{one}");
         assert!(one.contains(r#""significant":true"#), "{one}");
     }
@@ -238,4 +243,66 @@ fn the_server_lists_requests_and_compares_one_with_its_endpoint() {
     assert!(get(&serve.http, "/api/requests?sort=name").text().contains("expected cpu, alloc or wait, got `name`"));
     let findings = get(&serve.http, "/api/explain?service=shop").text();
     assert!(findings.contains(&format!("http://{}", serve.http)) && findings.contains(r#""rule":""#), "{findings}");
+}
+
+const LOADS: &str = "loads /usr/lib/python3.11/json/__init__.py";
+const CONDITION: &str = "Condition.wait /usr/lib/python3.11/threading.py";
+const READINTO: &str = "SocketIO.readinto /usr/lib/python3.11/socket.py";
+
+/// Two requests of /cart that compute and wait; the first also waits for a queue and a connection.
+fn computing_and_waiting_requests() -> [ProfilesData; 2] {
+    let cpu = [
+        TestSample(&["main", "cart"], 60 * MS, CART, 1),
+        TestSample(&["main", "cart", LOADS], 40 * MS, CART, 1),
+        TestSample(&["main", "cart"], 20 * MS, CART, 2),
+    ];
+    let waits = [
+        TestSample(&["main", "cart", CONDITION, "[lock]"], 500 * MS, CART, 1),
+        TestSample(&["main", "cart", READINTO, "[I/O]"], 200 * MS, CART, 1),
+        TestSample(&["main", "cart", READINTO, "[I/O]"], 50 * MS, CART, 2),
+    ];
+    [window("shop", "cpu", &cpu), window("shop", "off_cpu", &waits)]
+}
+
+#[test]
+fn the_time_of_a_span_has_its_parts_beside_those_of_the_others_in_text_and_json_and_in_the_server() {
+    let home = TestDirectory::new();
+    let [cpu, waits] = computing_and_waiting_requests();
+    let files = [home.file("cpu.pb", &encoded(&cpu)), home.file("waits.pb", &encoded(&waits))];
+    let span = hex::encode(ids(1).1);
+    let compare = |more: &[&str]| {
+        spanprof(&[&["spans", &files[0], &files[1], "--against-endpoint", "--span-id", &span], more].concat())
+    };
+    let done = compare(&[]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    let lines: Vec<String> =
+        done.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let start = lines.iter().position(|line| line == "this mean ratio samples where its time went").expect("a heading");
+    assert_eq!(
+        lines[start + 1..start + 7],
+        [
+            "100 ms 20.0 ms 5.0 × 10 On the CPU",
+            "60.0 ms 20.0 ms 3.0 × 6 Own code",
+            "40.0 ms 0 - 4 Libraries",
+            "700 ms 50.0 ms 14.0 × 70 Waiting (off CPU)",
+            "500 ms 0 - 50 Condition, queue or result",
+            "200 ms 50.0 ms 4.0 × 20 Network or local socket",
+        ],
+        "{done:?}"
+    );
+    let of_verb: serde_json::Value = serde_json::from_str(&compare(&["--json"]).stdout).unwrap();
+    let waiting = &of_verb["time"]["rows"][1];
+    assert_eq!((&waiting["name"], &waiting["weight"]), (&json!("off_cpu"), &json!(700 * MS)), "{of_verb}");
+    let names: Vec<_> = waiting["parts"].as_array().unwrap().iter().map(|part| &part["name"]).collect();
+    assert_eq!(names, ["condition", "socket"], "{of_verb}");
+    assert_eq!(waiting["parts"][0]["frame"], "[lock]");
+
+    let store = TestDirectory::new();
+    let serve = Serve::start(store.path(), &[]);
+    for data in [&cpu, &waits] {
+        assert_eq!(post(&serve.http, &[], &encoded(data)).status, 200);
+    }
+    let of_server: serde_json::Value =
+        serde_json::from_str(&get(&serve.http, &format!("/api/request?span_id={span}")).text()).unwrap();
+    assert_eq!(of_server["time"], of_verb["time"]);
 }

@@ -15,8 +15,10 @@ mod label_values;
 mod neighbors;
 mod span_baseline;
 mod span_parts;
+mod span_time;
 mod spans;
 mod stack_filter;
+mod time_category;
 mod top;
 mod weights;
 mod window_sums;
@@ -35,8 +37,10 @@ pub use span_baseline::{
     span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, SpanSubject, MIN_SPAN_SAMPLES,
 };
 pub use span_parts::{SpanPart, SpanParts};
+pub use span_time::{span_time, ComparedTotal, SpanTime, SpanTimeRow, WaitSource};
 pub use spans::{endpoint_of_labels, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 pub use stack_filter::{is_match, StackFilter};
+pub use time_category::TimeCategory;
 pub use top::{top, TopRow, TopTable};
 pub use weights::{FunctionLine, Granularity, Weight};
 pub use window_sums::{Compared, WindowSums};

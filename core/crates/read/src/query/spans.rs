@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles};
 
 use super::generated_names;
+use super::time_category::{StackCategories, TimeCategory};
 use super::weights::{visit_samples, FunctionLine, Granularity, StackRows, Weight};
 use super::window_sums::estimated_samples;
 
@@ -40,6 +41,13 @@ pub struct TypeTotal {
     pub samples: f64,
 }
 
+impl TypeTotal {
+    pub(super) fn add(&mut self, more: Self) {
+        self.weight = self.weight.saturating_add(more.weight);
+        self.samples += more.samples;
+    }
+}
+
 /// One trace, span or endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanRow {
@@ -58,6 +66,8 @@ pub struct SpanRow {
     pub quantiles: BTreeMap<String, [i64; 2]>,
     /// Unix nanoseconds of the first sample with a timestamp, else the start of the first window; 0 without a span.
     pub first_unix_nano: u64,
+    /// What time was used for, by profile type: of [`SpanTotals::with_categories`].
+    pub categories: BTreeMap<String, BTreeMap<TimeCategory, TypeTotal>>,
 }
 
 impl SpanRow {
@@ -100,6 +110,7 @@ struct TrackedFunctions {
 pub struct SpanTotals {
     endpoint_label: Option<String>,
     tracked: Option<TrackedFunctions>,
+    has_categories: bool,
     pub(super) types: Vec<String>,
     pub(super) units: Vec<String>,
     pub(super) totals: Vec<TypeTotal>,
@@ -112,6 +123,9 @@ pub struct SpanTotals {
     pub(super) left_out: usize,
 }
 
+/// Sums by index of the type and category.
+type CategorySums = HashMap<(usize, TimeCategory), TypeTotal>;
+
 /// The sums of one span.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanSums {
@@ -122,6 +136,8 @@ pub(super) struct SpanSums {
     pub(super) totals: Vec<TypeTotal>,
     /// Of the tracked type, by index of the function.
     pub functions: HashMap<u32, Weight>,
+    /// By index of the type.
+    categories: CategorySums,
     /// Of the first sample with a timestamp, else of the first window.
     pub(super) first_unix_nano: Option<u64>,
 }
@@ -144,8 +160,14 @@ impl SpanTotals {
         Self { tracked: Some(tracked), ..Self::new(endpoint_label) }
     }
 
+    /// As [`Self::new`]; also sums what the time of each span was used for.
+    pub fn with_categories(endpoint_label: Option<String>) -> Self {
+        Self { has_categories: true, ..Self::new(endpoint_label) }
+    }
+
     /// Adds the samples of a window. Profiles of a state, such as memory in use, belong to no span.
     pub fn add(&mut self, data: &ProfilesData) {
+        let mut categories = StackCategories::new(&data.dictionary);
         for resource in &data.resources {
             // Endpoint of each label set, with the quality of its label.
             let mut endpoints: HashMap<AttributeSetId, (u32, u8)> = HashMap::new();
@@ -153,7 +175,7 @@ impl SpanTotals {
             let summed =
                 resource.profiles.iter().filter(|profile| !profile.is_gauge() && is_summed(profile.type_name()));
             for profile in summed.collect::<Vec<_>>() {
-                self.add_profile(data, resource, profile, &mut endpoints);
+                self.add_profile(data, resource, profile, &mut endpoints, &mut categories);
             }
         }
     }
@@ -164,6 +186,7 @@ impl SpanTotals {
         resource: &ResourceProfiles,
         profile: &Profile,
         endpoints: &mut HashMap<AttributeSetId, (u32, u8)>,
+        categories: &mut StackCategories<'_>,
     ) {
         let at = self.type_index(profile.type_name(), profile.unit());
         let mut has_counts = true;
@@ -187,6 +210,12 @@ impl SpanTotals {
                 continue;
             };
             add_to(&mut span.totals, at, weight, samples);
+            if self.has_categories {
+                for category in categories.of(profile.type_name(), sample.stack).into_iter().flatten() {
+                    let total = span.categories.entry((at, category)).or_default();
+                    total.add(TypeTotal { weight, samples });
+                }
+            }
             let time = sample.timestamps_unix_nano.iter().min().copied().unwrap_or(profile.time_unix_nano);
             span.first_unix_nano = Some(span.first_unix_nano.map_or(time, |first| first.min(time)));
             if (quality, weight) >= span.named_by {
@@ -281,6 +310,9 @@ impl SpanTotals {
             let group = groups.entry(key).or_default();
             group.spans += 1;
             merge_into(&mut group.totals, &span.totals);
+            for (key, total) in &span.categories {
+                group.categories.entry(*key).or_default().add(*total);
+            }
             group.first_unix_nano = group.first_unix_nano.into_iter().chain(span.first_unix_nano).min();
             if grouping == SpanGrouping::Endpoint {
                 group.weights.resize(self.types.len(), Vec::new());
@@ -304,6 +336,10 @@ impl SpanTotals {
         let row = |((link, _), group): ((Link, u32), GroupSums)| {
             let endpoint = group.named_by.and_then(|(_, Reverse(at))| self.endpoints.get(at as usize));
             let (service, endpoint) = endpoint.cloned().unwrap_or_default();
+            let mut categories: BTreeMap<String, BTreeMap<TimeCategory, TypeTotal>> = BTreeMap::new();
+            for ((at, category), total) in group.categories {
+                categories.entry(self.types[at].clone()).or_default().insert(category, total);
+            }
             let with_spans = self.types.iter().zip(group.weights).filter(|(_, weights)| !weights.is_empty());
             SpanRow {
                 link,
@@ -313,6 +349,7 @@ impl SpanTotals {
                 types: named(&group.totals),
                 quantiles: with_spans.map(|(name, weights)| (name.clone(), median_and_p99(weights))).collect(),
                 first_unix_nano: group.first_unix_nano.unwrap_or(0),
+                categories,
             }
         };
         let mut rows: Vec<SpanRow> = groups.into_iter().map(row).collect();
@@ -385,6 +422,7 @@ impl SpanSums {
 struct GroupSums {
     spans: usize,
     totals: Vec<TypeTotal>,
+    categories: CategorySums,
     /// The best name of an endpoint in it, and that endpoint.
     named_by: Option<((u8, i64), Reverse<u32>)>,
     /// Of an endpoint: the weights of its spans, by type.
@@ -427,8 +465,7 @@ pub(super) fn add_to(totals: &mut Vec<TypeTotal>, at: usize, weight: i64, sample
     if totals.len() <= at {
         totals.resize(at + 1, TypeTotal::default());
     }
-    totals[at].weight = totals[at].weight.saturating_add(weight);
-    totals[at].samples += samples;
+    totals[at].add(TypeTotal { weight, samples });
 }
 
 pub(super) fn merge_into(totals: &mut Vec<TypeTotal>, more: &[TypeTotal]) {

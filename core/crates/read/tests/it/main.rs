@@ -13,4 +13,5 @@ mod random;
 mod random_files;
 mod round_trips;
 mod snapshots;
+mod span_time;
 mod spans;

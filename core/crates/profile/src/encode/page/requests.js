@@ -1,12 +1,6 @@
 /* The view Requests: endpoints, the spans of one, and one span beside the others of its endpoint. */
 
 const REQUEST_SORTS = { cpu: "CPU", wait: "Waiting", alloc: "Allocated" };
-/** What a profile type says about a request, in the order of the page. */
-const TYPE_WORDS = {
-  cpu: "On the CPU", off_cpu: "Waiting (off CPU)", waiting: "Waiting (wall − CPU)", wall: "Wall time on its threads", delay: "Waiting for locks", alloc_space: "Allocated",
-  gc: "Garbage collection", event_loop_lag: "Event loop blocked",
-};
-
 function requestsQuery() {
   const query = filterOf({ ...state, type: null, span: "", trace: state.endpoint ? "" : state.trace }, now);
   query.set("by", state.endpoint !== null ? "span" : "endpoint");
@@ -83,26 +77,32 @@ function OneRequest() {
     h("p", { class: "nothing" }, "No sample belongs to the " + subject + ". It was shorter than the sampling interval, or the time range excludes it. ",
       h("button", { type: "button", class: "remove-filter", onClick: () => change({ trace: "", span: "" }) }, "Remove " + subject),
       state.from && h("button", { type: "button", class: "remove-filter", onClick: () => change({ from: "", to: "" }) }, "Remove the time range")));
-  const known = Object.keys(TYPE_WORDS);
-  const rank = (name) => (known.includes(name) ? known.indexOf(name) : known.length);
-  const all = { ...data.types };
-  // Without a profile of waits, the wall time beside the CPU time is one.
-  if (all.wall && all.cpu && !all.off_cpu) all.waiting = { ...all.wall, weight: Math.max(0, all.wall.weight - all.cpu.weight), mean: Math.max(0, all.wall.mean - all.cpu.mean) };
-  const types = Object.entries(all).sort(([left], [right]) => rank(left) - rank(right) || left.localeCompare(right));
-  const others = data.others === 1 ? "the other span" : "the mean of " + data.others.toLocaleString("en") + " others";
+  const others = data.time.others === 1 ? "the other span" : "the mean of " + data.time.others.toLocaleString("en") + " others";
   return h("section", attributes, h(Crumbs, { endpoint: data.endpoint, rest: subject }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
       h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true)),
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLink, { data })),
-      h("table", { class: "types" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Where its time went"), h("th", { class: "number", scope: "col" }, "This"),
-        h("th", { class: "number", scope: "col" }, "Others"), h("th", { class: "number", scope: "col" }, "Ratio"), h("th", { class: "number", scope: "col" }, "Samples"))),
-      h("tbody", { id: "request-types" }, types.map(([name, type]) => h("tr", { class: name === state.type ? "chosen" : "", ...pressable(() => change({ type: name === "waiting" ? "wall" : name })) },
-        h("td", { class: "name" }, TYPE_WORDS[name] || name), h("td", { class: "number" }, amount(type.weight, type.unit)),
-        h("td", { class: "number" }, data.others ? amount(Math.round(type.mean), type.unit) : "–"),
-        h("td", { class: "number" }, data.others && type.mean ? (type.weight / type.mean).toFixed(1) + " ×" : "–"),
-        h("td", { class: "number" }, type.samples.toLocaleString("en")))))),
-      data.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples."),
-      data.differences.map((difference) => h(Differences, { key: difference.type, difference }))));
+      h(TimeTable, { time: data.time }),
+      data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples."),
+      data.differences.map((difference) => h(Differences, { key: difference.type, difference,
+        title: data.time.rows.find((row) => row.name === difference.type)?.title || difference.type }))));
+}
+
+/** The profile types, each with its parts below it. A click shows the type, and of a reason to wait the frame that the profiler recorded for it. */
+function TimeTable({ time }) {
+  const numbers = (total, unit) => [h("td", { class: "number" }, amount(total.weight, unit)),
+    h("td", { class: "number" }, time.others ? amount(Math.round(total.mean), unit) : "–"),
+    h("td", { class: "number" }, time.others && total.mean ? (total.weight / total.mean).toFixed(1) + " ×" : "–"),
+    h("td", { class: "number" }, total.samples.toLocaleString("en"))];
+  const isShown = (row, part) => row.type === state.type && part.frame && state.chosen === part.frame;
+  const rows = time.rows.flatMap((row) => [
+    h("tr", { class: row.name === state.type && !row.parts.some((part) => isShown(row, part)) ? "chosen" : "", ...pressable(() => change({ type: row.type, ...chosenBy("") })) },
+      h("td", { class: "name" }, row.title), numbers(row, row.unit)),
+    row.parts.map((part) => h("tr", { class: "part" + (isShown(row, part) ? " chosen" : ""), ...pressable(() => change({ type: row.type, ...chosenBy(part.frame || "") })) },
+      h("td", { class: "name" }, part.title), numbers(part, row.unit)))]);
+  return h("table", { class: "types" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Where its time went"), h("th", { class: "number", scope: "col" }, "This"),
+    h("th", { class: "number", scope: "col" }, "Others"), h("th", { class: "number", scope: "col" }, "Ratio"), h("th", { class: "number", scope: "col" }, "Samples"))),
+  h("tbody", { id: "request-types" }, rows));
 }
 
 /** The trace id, as a link into the tracing system if the server knows one. */
@@ -113,14 +113,14 @@ function TraceLink({ data }) {
   return [h("code", {}, traceId), address && [" · ", h("a", { id: "trace-link", href: address, target: "_blank", rel: "noopener noreferrer" }, "Open the trace")]];
 }
 
-function Differences({ difference }) {
+function Differences({ difference, title }) {
   const significant = difference.rows.filter((row) => row.significant);
   const rows = state.allChanges || !significant.length ? difference.rows : significant;
   const hidden = difference.rows.length - rows.length;
   const toggle = h("button", { type: "button", class: "link", onClick: () => change({ allChanges: !state.allChanges }, { loads: [] }) },
     state.allChanges ? "Only significant" : "All differences");
   return [
-    h("h3", {}, (TYPE_WORDS[difference.type] || difference.type) + ", by function"),
+    h("h3", {}, title + ", by function"),
     h("p", { class: "soft" }, difference.not_concluded ? "Nothing can be concluded: " + difference.not_concluded + "."
       : significant.length ? counted(significant.length, "significant difference") + ". " : "No difference is significant: each may be chance. ",
     (hidden > 0 || state.allChanges) && significant.length > 0 && toggle),

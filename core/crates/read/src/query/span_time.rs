@@ -1,0 +1,272 @@
+//! Where the time of a span, or of a trace, went: its profile types beside the mean of the others of its endpoint, and the parts of CPU
+//! time and of waits.
+
+use std::collections::BTreeMap;
+
+use spanprof_profile::code_origin::WaitReason;
+
+use super::span_baseline::SpanSubject;
+use super::spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
+use super::time_category::TimeCategory;
+
+/// Name of the row of waits that are the difference of wall and CPU time.
+const WAITING: &str = "waiting";
+/// Titles of the rows, in their order. Other types follow by name.
+const TITLES: [(&str, &str); 8] = [
+    ("cpu", "On the CPU"),
+    ("off_cpu", "Waiting (off CPU)"),
+    (WAITING, "Waiting (wall − CPU)"),
+    ("wall", "Wall time on its threads"),
+    ("delay", "Waiting for locks"),
+    ("gc", "Garbage collection"),
+    ("event_loop_lag", "Event loop blocked"),
+    ("alloc_space", "Allocated"),
+];
+
+/// The types from which the wait of a row is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitSource {
+    /// Time off the CPU, as measured.
+    OffCpu,
+    /// Wall time less CPU time.
+    WallMinusCpu,
+    /// Waits for locks.
+    Delay,
+}
+
+impl WaitSource {
+    /// The best source among the types that are present.
+    pub fn of<'t>(types: impl IntoIterator<Item = &'t String>) -> Option<Self> {
+        let types: Vec<&String> = types.into_iter().collect();
+        let has = |name: &str| types.iter().any(|known| *known == name);
+        if has("off_cpu") {
+            Some(Self::OffCpu)
+        } else if has("wall") && has("cpu") {
+            Some(Self::WallMinusCpu)
+        } else {
+            has("delay").then_some(Self::Delay)
+        }
+    }
+
+    /// Nanoseconds.
+    pub fn weight(self, row: &SpanRow) -> i64 {
+        match self {
+            Self::OffCpu => row.weight("off_cpu"),
+            // Both are estimates: of a span without waits, the difference may be negative.
+            Self::WallMinusCpu => row.weight("wall").saturating_sub(row.weight("cpu")).max(0),
+            Self::Delay => row.weight("delay"),
+        }
+    }
+
+    /// As the listings of spans name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OffCpu => "off_cpu",
+            Self::WallMinusCpu => "wall - cpu",
+            Self::Delay => "delay",
+        }
+    }
+}
+
+/// Weight and samples of the span, and the mean weight of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ComparedTotal {
+    /// Weight of the span.
+    pub weight: i64,
+    /// Samples of the span.
+    pub samples: f64,
+    /// Mean weight of the others, 0 without any.
+    pub mean: f64,
+}
+
+/// A profile type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpanTimeRow {
+    /// The profile type, or `waiting`: wall time less CPU time, of a service without the type `off_cpu`.
+    pub name: String,
+    /// The profile type whose samples the row counts.
+    pub type_name: String,
+    /// Unit of the weights.
+    pub unit: String,
+    /// All of it.
+    pub total: ComparedTotal,
+    /// What CPU time and waits were used for, heaviest first. Their weights and means add up to those of the row. Empty for other
+    /// types, and if nothing is known.
+    pub parts: Vec<(TimeCategory, ComparedTotal)>,
+}
+
+impl SpanTimeRow {
+    /// Its name for people: for a type without one, its name.
+    pub fn title(&self) -> &str {
+        TITLES.iter().find(|(name, _)| *name == self.name).map_or(&self.name, |(_, title)| title)
+    }
+}
+
+/// A span or trace beside the others of its endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpanTime {
+    /// The span or trace.
+    pub subject: SpanRow,
+    /// Number of other spans, or traces, of its service and endpoint that have samples.
+    pub others: usize,
+    /// The profile types that the span or the others have.
+    pub rows: Vec<SpanTimeRow>,
+}
+
+/// Where the time of a span or trace went. `None` if it has no samples. `totals` are those of [`SpanTotals::with_categories`].
+pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> {
+    let grouping = match subject {
+        SpanSubject::Span(_) => SpanGrouping::Span,
+        SpanSubject::Trace(_) => SpanGrouping::Trace,
+    };
+    let table = totals.table(grouping, |row| row.weight("cpu"));
+    let is_subject = |row: &&SpanRow| match subject {
+        SpanSubject::Span(span) => {
+            row.link.span_id == span.span_id && (span.trace_id == [0; 16] || row.link.trace_id == span.trace_id)
+        }
+        SpanSubject::Trace(trace_id) => row.link.trace_id == trace_id,
+    };
+    let own = table.rows.iter().find(is_subject)?;
+    let is_other = |row: &&SpanRow| !is_subject(row) && row.service == own.service && row.endpoint == own.endpoint;
+    let others: Vec<&SpanRow> = table.rows.iter().filter(is_other).collect();
+    let of_service = table.rows.iter().filter(|row| row.service == own.service).flat_map(|row| row.types.keys());
+    let wait = WaitSource::of(of_service);
+    let sides = Sides { own: Sums::of([own]), others: Sums::of(others.iter().copied()), count: others.len() };
+    let mut names: Vec<&String> = sides.own.types.keys().chain(sides.others.types.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut rows: Vec<SpanTimeRow> = names.into_iter().map(|name| sides.row(&table, name)).collect();
+    if wait == Some(WaitSource::WallMinusCpu) && rows.iter().any(|row| row.name == "wall") {
+        rows.push(sides.waiting(&table));
+    }
+    let rank = |row: &SpanTimeRow| TITLES.iter().position(|(name, _)| *name == row.name).unwrap_or(TITLES.len());
+    rows.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name)));
+    Some(SpanTime { subject: own.clone(), others: others.len(), rows })
+}
+
+/// Sums of spans.
+#[derive(Default)]
+struct Sums {
+    types: BTreeMap<String, TypeTotal>,
+    categories: BTreeMap<String, BTreeMap<TimeCategory, TypeTotal>>,
+}
+
+impl Sums {
+    fn of<'r>(rows: impl IntoIterator<Item = &'r SpanRow>) -> Self {
+        let mut sums = Self::default();
+        for row in rows {
+            for (name, total) in &row.types {
+                sums.types.entry(name.clone()).or_default().add(*total);
+            }
+            for (name, categories) in &row.categories {
+                let of_type = sums.categories.entry(name.clone()).or_default();
+                categories.iter().for_each(|(category, total)| of_type.entry(*category).or_default().add(*total));
+            }
+        }
+        sums
+    }
+
+    fn total(&self, type_name: &str) -> TypeTotal {
+        self.types.get(type_name).copied().unwrap_or_default()
+    }
+
+    fn category(&self, type_name: &str, category: TimeCategory) -> TypeTotal {
+        self.categories.get(type_name).and_then(|of_type| of_type.get(&category)).copied().unwrap_or_default()
+    }
+
+    /// Wall time less CPU time, and its parts. A function that waits has less CPU time than wall time. Both are estimates, so the
+    /// known parts are reduced in proportion where their sum exceeds the difference.
+    fn waiting(&self) -> (TypeTotal, BTreeMap<TimeCategory, TypeTotal>) {
+        let (wall, cpu) = (self.total("wall"), self.total("cpu"));
+        let total = TypeTotal { weight: wall.weight.saturating_sub(cpu.weight).max(0), samples: wall.samples };
+        let reasons = self.categories.get("wall").into_iter().flatten();
+        let mut parts: BTreeMap<TimeCategory, TypeTotal> = reasons
+            .filter(|(category, _)| !category.is_unknown())
+            .map(|(category, wall)| {
+                let weight = wall.weight.saturating_sub(self.category("cpu", *category).weight).max(0);
+                (*category, TypeTotal { weight, samples: wall.samples })
+            })
+            .collect();
+        let known = parts.values().fold(0, |sum: i64, part| sum.saturating_add(part.weight));
+        if known > total.weight {
+            for part in parts.values_mut() {
+                part.weight = (i128::from(part.weight) * i128::from(total.weight) / i128::from(known)) as i64;
+            }
+            let rounded_off = parts.values().fold(total.weight, |rest, part| rest - part.weight);
+            if let Some(largest) = parts.values_mut().max_by_key(|part| part.weight) {
+                largest.weight += rounded_off;
+            }
+        } else {
+            let samples = parts.values().fold(total.samples, |rest, part| rest - part.samples).max(0.0);
+            let rest = TypeTotal { weight: total.weight - known, samples };
+            parts.insert(TimeCategory::Wait(WaitReason::Unknown), rest);
+        }
+        (total, parts)
+    }
+}
+
+/// A span, and the sum of the others.
+struct Sides {
+    own: Sums,
+    others: Sums,
+    count: usize,
+}
+
+impl Sides {
+    fn compared(&self, own: TypeTotal, others: TypeTotal) -> ComparedTotal {
+        let mean = if self.count == 0 { 0.0 } else { others.weight as f64 / self.count as f64 };
+        ComparedTotal { weight: own.weight, samples: own.samples, mean }
+    }
+
+    fn row(&self, table: &SpanTable, name: &str) -> SpanTimeRow {
+        let none = BTreeMap::new();
+        let [own, others] = [&self.own, &self.others].map(|sums| sums.categories.get(name).unwrap_or(&none));
+        // CPU time has reasons of waits too, for its difference with wall time, of which there is no row.
+        let is_shown = |category: &TimeCategory| match name {
+            "cpu" => matches!(category, TimeCategory::Code(_)),
+            "off_cpu" => matches!(category, TimeCategory::Wait(_)),
+            _ => false,
+        };
+        SpanTimeRow {
+            name: name.to_owned(),
+            type_name: name.to_owned(),
+            unit: table.units.get(name).cloned().unwrap_or_default(),
+            total: self.compared(self.own.total(name), self.others.total(name)),
+            parts: self.parts(own, others, is_shown),
+        }
+    }
+
+    fn waiting(&self, table: &SpanTable) -> SpanTimeRow {
+        let ((own, own_parts), (others, parts)) = (self.own.waiting(), self.others.waiting());
+        SpanTimeRow {
+            name: WAITING.to_owned(),
+            type_name: "wall".to_owned(),
+            unit: table.units.get("wall").cloned().unwrap_or_default(),
+            total: self.compared(own, others),
+            parts: self.parts(&own_parts, &parts, |_| true),
+        }
+    }
+
+    /// Heaviest first, of the span or of the mean of the others.
+    fn parts(
+        &self,
+        own: &BTreeMap<TimeCategory, TypeTotal>,
+        others: &BTreeMap<TimeCategory, TypeTotal>,
+        is_shown: impl Fn(&TimeCategory) -> bool,
+    ) -> Vec<(TimeCategory, ComparedTotal)> {
+        let mut categories: Vec<TimeCategory> = own.keys().chain(others.keys()).copied().filter(is_shown).collect();
+        categories.sort();
+        categories.dedup();
+        let of = |side: &BTreeMap<TimeCategory, TypeTotal>, category| side.get(category).copied().unwrap_or_default();
+        let compared = categories.iter().map(|it| (*it, self.compared(of(own, it), of(others, it))));
+        let mut parts: Vec<_> = compared.filter(|(_, part)| part.weight != 0 || part.mean != 0.0).collect();
+        parts.sort_by(|(_, one), (_, other)| {
+            let size = |part: &ComparedTotal| part.mean.max(part.weight as f64);
+            size(other).total_cmp(&size(one))
+        });
+        if parts.iter().all(|(category, _)| category.is_unknown()) {
+            parts.clear();
+        }
+        parts
+    }
+}
