@@ -5,22 +5,23 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
+use super::compact::compact;
 use crate::transform::{FunctionKey, PrunedTree, StackTree};
 
 /// The renderer's style sheet; every rule is below `.flamegraph`.
-pub const STYLE: &str = include_str!("flamegraph.css");
+pub const STYLE: &str = compact!(include_str!("flamegraph.css"));
 
 /// The renderer: `new Flamegraph(element)` has `.show(tree)` with the value of [`json`], `.search(text)`, `.reset()` and
 /// `.resize()`. With the value of [`pruned_json`], `.onzoom` is called with the path to request. It follows `data-theme` of the document's root, else the system's color scheme. `DiffFlamegraph` is the same for the
 /// value of [`diff_json`].
-pub const SCRIPT: &str = concat!(
+pub const SCRIPT: &str = compact!(concat!(
     "window.Flamegraph = (() => {\n\"use strict\";\n",
     include_str!("nodes.js"),
     include_str!("flamegraph.js"),
     include_str!("menu.js"),
     "return Flamegraph;\n})();\n",
     include_str!("diff.js")
-);
+));
 
 /// Weights of the two sides of a comparison and the outcome of its tests, by node of a tree.
 #[derive(Clone, Debug, Default, PartialEq)]

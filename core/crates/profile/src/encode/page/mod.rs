@@ -6,13 +6,14 @@ use std::fmt::Write;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::compact::compact;
 use super::flamegraph::{self, escape_markup, write_functions, write_numbers, write_text};
 use crate::kinds::{self, ProfileKind};
 use crate::transform::{self, CallPaths};
 use crate::{AttributeSetId, Dictionary, Profile, ProfilesData, ResourceProfiles};
 
 /// The style sheet of the page, without that of the flame graph.
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = compact!(include_str!("page.css"));
 
 /// The scripts of the page, of which the last one shows it: Preact, the flame graph and the page's own parts, which share their
 /// declarations as parts of one function but add none to the document. `embedded` is null in the page of a server.
@@ -20,7 +21,7 @@ const SCRIPT: [&str; 3] = [PREACT, flamegraph::SCRIPT, PARTS];
 
 /// Preact 10.29.8 (MIT) as its npm package has it: forms, tables and history. The browser tests compare it with the package.
 const PREACT: &str = include_str!("preact.min.umd.js");
-const PARTS: &str = concat!(
+const PARTS: &str = compact!(concat!(
     "\"use strict\";\n(() => {\nconst { h, render, Component } = preact;\nconst root = document.documentElement;\n",
     include_str!("quantities.js"),
     include_str!("address.js"),
@@ -40,7 +41,7 @@ const PARTS: &str = concat!(
     include_str!("keys.js"),
     include_str!("page.js"),
     "})();\n"
-);
+));
 const DOCUMENT: &str = include_str!("page.html");
 /// An exported page may load nothing.
 const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">";
