@@ -68,7 +68,7 @@ pageTest('the address of an exported page holds its state', async ({ openAddress
 pageTest('an exported page says where its profiles come from', async ({ openAddress }) => {
   await withExported('service=api', async (address) => {
     const page = await openAddress(address);
-    await page.click('.menu summary');
+    await page.clickText('.menu summary', 'About');
     const about = await page.text('#about');
     assert.match(about, /Duration 2\.00 min/);
     assert.match(about, /service\.name api/);

@@ -35,10 +35,11 @@ class Dictionary {
     return this.#attributes.index({ keyStrindex: this.string(key), value: { stringValue: value } });
   }
 
-  /** `functions` are root first, stacks leaf first. */
+  /** `functions` are root first, stacks leaf first. The frame type may depend on the name. */
   stack(functions, { frameType, fileOf }) {
-    const attributeIndices = [this.attribute('profile.frame.type', frameType)];
+    const typeOf = typeof frameType === 'function' ? frameType : () => frameType;
     const location = (name) => {
+      const attributeIndices = typeOf(name) ? [this.attribute('profile.frame.type', typeOf(name))] : [];
       const functionIndex = this.#functions.index({ nameStrindex: this.string(name), filenameStrindex: this.string(fileOf(name)) });
       return this.#locations.index({ lines: [{ functionIndex, line: 12 }], attributeIndices });
     };

@@ -1,6 +1,6 @@
 //! Folds libraries and runtimes: each run of consecutive library frames becomes one frame with the name of the library, each run of
 //! runtime frames one with the name of its part, so that a stack shows own code and what it uses. Pure. Called for flame graphs and
-//! trees.
+//! trees. A page folds itself, by [`FoldableFunctions`] (`encode/page/stacks.js`).
 
 use hashbrown::HashMap;
 
@@ -30,6 +30,28 @@ impl Folding {
             CodeOrigin::Runtime | CodeOrigin::Profiler => {
                 RuntimeBucket::of(name, file, *frame_type).map_or(Self::Kept, Self::Runtime)
             }
+        }
+    }
+
+    /// Which function of a run names it: the highest, at least 1 for libraries with a name. Up to 2 of libraries, up to 9 of the runtime, then
+    /// the kernel.
+    fn priority(&self) -> u8 {
+        match self {
+            Self::Kept | Self::Library(None) => 0,
+            Self::Library(Some(library)) => 2 - u8::from(library.is_standard),
+            Self::Runtime(bucket) => 3 + *bucket as u8,
+        }
+    }
+
+    /// The frame of a run that has the name of this function.
+    fn frame(&self, function: &FunctionKey) -> Option<FunctionKey> {
+        match self {
+            Self::Kept => None,
+            Self::Library(library) => {
+                let name = library.as_ref().map_or(UNNAMED, |library| &library.name);
+                Some(folded_key(name, function.frame_type, CodeOrigin::Library))
+            }
+            Self::Runtime(bucket) => Some(folded_key(bucket.name(), bucket.frame_type(), bucket.origin())),
         }
     }
 
@@ -110,8 +132,8 @@ impl StackTree {
             named.reverse();
         }
         let best = named.iter().find(|(_, library)| !library.is_standard).or(named.first());
-        let (function, name) = best.map_or((run[0], UNNAMED), |(function, library)| (*function, &library.name));
-        folded_key(name, self.functions[function as usize].frame_type, CodeOrigin::Library)
+        let function = best.map_or(run[0], |(function, _)| *function) as usize;
+        foldings[function].frame(&self.functions[function]).unwrap_or_default()
     }
 }
 
@@ -126,6 +148,55 @@ fn runtime<'f>(run: impl Iterator<Item = &'f Folding>) -> FunctionKey {
 
 fn folded_key(name: &str, frame_type: FrameType, origin: CodeOrigin) -> FunctionKey {
     FunctionKey { name: name.to_owned(), frame_type, recorded: RecordedOrigin(Some(origin)), ..FunctionKey::default() }
+}
+
+/// Functions as a page has them, which folds trees itself.
+pub struct FoldableFunctions {
+    /// The functions and the frames into which they fold, in the order of siblings. Entry 0 is the root's.
+    pub rows: Vec<FunctionKey>,
+    /// The number in `rows` of each function that was passed.
+    pub numbers: Vec<u32>,
+    /// By row: the number of the frame that a run with the name of this function becomes, 0 for functions that stay frames.
+    pub frames: Vec<u32>,
+    /// By row: which function of a run names it: 0 to 2 of libraries, 3 to 9 of the runtime, 10 of the kernel.
+    pub priorities: Vec<u8>,
+}
+
+impl FoldableFunctions {
+    /// The functions of a tree, of which entry 0 is the root's.
+    pub fn of(functions: Vec<FunctionKey>) -> Self {
+        let foldings: Vec<Folding> = functions.iter().map(Folding::of).collect();
+        let frames = functions.iter().zip(&foldings).skip(1).map(|(function, folding)| folding.frame(function));
+        let frames: Vec<Option<FunctionKey>> = std::iter::once(None).chain(frames).collect();
+        let count = functions.len();
+        let mut known: HashMap<FunctionKey, usize> = HashMap::new();
+        let mut rows = functions;
+        for (at, function) in rows.iter().enumerate().skip(1) {
+            known.insert(function.clone(), at);
+        }
+        let mut frame_of: Vec<usize> = Vec::with_capacity(count);
+        for frame in frames {
+            frame_of.push(frame.map_or(0, |frame| {
+                *known.entry(frame).or_insert_with_key(|frame| {
+                    rows.push(frame.clone());
+                    rows.len() - 1
+                })
+            }));
+        }
+        let mut order: Vec<usize> = (1..rows.len()).collect();
+        order.sort_by(|one, other| rows[*one].cmp(&rows[*other]));
+        order.insert(0, 0);
+        let mut numbers = vec![0u32; rows.len()];
+        order.iter().enumerate().for_each(|(number, at)| numbers[*at] = number as u32);
+        let frame = |at: &usize| frame_of.get(*at).map_or(0, |frame| numbers[*frame]);
+        let priority = |at: &usize| foldings.get(*at).map_or(0, Folding::priority);
+        Self {
+            frames: order.iter().map(frame).collect(),
+            priorities: order.iter().map(priority).collect(),
+            rows: order.iter().map(|at| std::mem::take(&mut rows[*at])).collect(),
+            numbers: numbers[..count].to_vec(),
+        }
+    }
 }
 
 /// Functions of the folded tree in order of first use; 0 is the root.

@@ -15,25 +15,31 @@ const embedded = (() => {
     parents[node] = level ? path[level - 1] : 0;
     path[level] = node;
   }
-  const functionOf = (node) => nodes[2 * node + 1];
+  const called = Int32Array.from(parents, (_, node) => nodes[2 * node + 1]);
+  const functionOf = (node) => called[node];
   const fileOf = (at) => functions.files[functions.file[at]];
 
   /** Whether a label set passes a condition such as route!=/cart; a missing label has the value "". */
   function condition(text) {
     const [, key, operator, value] = LABEL.exec(text) || [, text, "=", ""];
     const pattern = operator.endsWith("~") ? new RegExp("^(?:" + value + ")$") : null;
-    const ofLabel = (found) => (pattern ? pattern.test(found) : found === value) !== operator.startsWith("!");
-    return (set) => ofLabel((sets[set].map((at) => labels[at]).find(([name]) => name === key) || ["", ""])[1]);
+    return (set) => (pattern ? pattern.test(valueOf(set, key)) : valueOf(set, key) === value) !== operator.startsWith("!");
   }
+  /** The value of a label in a set, "" without it. */
+  const valueOf = (set, key) => labels[sets[set].find((at) => labels[at][0] === key)]?.[1] ?? "";
   const isOwn = (at) => functions.origin[at] === 0;
   const placeOf = (at) => fileOf(at) + (functions.lines[at] ? ":" + functions.lines[at] : "");
+  /** Whether an expression selects each function. */
+  function matchesOf(text) {
+    const pattern = new RegExp(text);
+    return functions.names.map((name, at) => at > 0 && [name, fileOf(at), name + " " + placeOf(at)].some((subject) => pattern.test(subject)));
+  }
   /** Whether each call path passes the expressions of focus and ignore. */
   function passingPaths(query) {
     const passes = new Uint8Array(nodeCount).fill(1);
     const expressions = [...query.getAll("focus").map((text) => [text, true]), ...query.getAll("ignore").map((text) => [text, false])];
     for (const [text, isFocus] of expressions) {
-      const pattern = new RegExp(text);
-      const matches = functions.names.map((name, at) => [name, fileOf(at), name + " " + placeOf(at)].some((subject) => pattern.test(subject)));
+      const matches = matchesOf(text);
       const found = new Uint8Array(nodeCount);
       for (let node = 1; node < nodeCount; node++) {
         found[node] = found[parents[node]] || matches[functionOf(node)] ? 1 : 0;
@@ -42,7 +48,7 @@ const embedded = (() => {
     }
     return passes;
   }
-  /** Calls `visit` with node, weight and observations of each sample that passes the filter. */
+  /** Calls `visit` with node, weight, observations and label set of each sample that passes the filter. */
   function eachSample(query, type, visit) {
     const service = query.get("service");
     const conditions = query.getAll("label").map(condition);
@@ -51,7 +57,7 @@ const embedded = (() => {
     for (const profile of profiles) {
       if (profile.type !== type || (service !== null && data.services[profile.service] !== service)) continue;
       const { samples } = profile;
-      for (let at = 0; at < samples.length; at += 4) if (passes[samples[at + 1]] && paths[samples[at]]) visit(samples[at], samples[at + 2], samples[at + 3]);
+      for (let at = 0; at < samples.length; at += 4) if (passes[samples[at + 1]] && paths[samples[at]]) visit(samples[at], samples[at + 2], samples[at + 3], samples[at + 1]);
     }
   }
   const unitOf = (type) => profiles.find((profile) => profile.type === type)?.unit || "";
@@ -63,12 +69,7 @@ const embedded = (() => {
     eachSample(query, type, (node, weight, observations) => { own[node] += weight; total += weight; count += observations; });
     return { own, total, count };
   }
-  /** Weights of the call paths: their own and those of their callees. */
-  function totals(own) {
-    const sums = own.slice();
-    for (let node = nodeCount - 1; node > 0; node--) sums[parents[node]] += sums[node];
-    return sums;
-  }
+  const totals = (own) => totalWeights(parents, own);
 
   /** Self and total weight of each function. A function that calls itself counts once. */
   function byFunction(query, type) {
@@ -148,13 +149,56 @@ const embedded = (() => {
     };
   }
 
+  /** Values of a label with a group of their own in the flame graph. */
+  const MAX_GROUPS = 6;
+  /** Name and self weights of the groups, the heaviest first and the other values last. */
+  function groupsOf(query, type, key) {
+    const sums = new Map();
+    eachSample(query, type, (node, weight, _, set) => sums.set(valueOf(set, key), (sums.get(valueOf(set, key)) || 0) + weight));
+    const values = [...sums.keys()].sort().sort((one, other) => sums.get(other) - sums.get(one)).slice(0, MAX_GROUPS);
+    const groups = [...values.map((value) => key + (value ? "=" + value : ": none")), ...(sums.size > MAX_GROUPS ? [key + ": other values"] : [])]
+      .map((name) => ({ name, own: new Float64Array(nodeCount) }));
+    const nth = new Map(values.map((value, nth) => [value, nth]));
+    eachSample(query, type, (node, weight, _, set) => { groups[nth.get(valueOf(set, key)) ?? MAX_GROUPS].own[node] += weight; });
+    return groups;
+  }
+
+  /** The tree of the parameters, and the functions with the names of its groups. */
   function flamegraph(query) {
-    const type = query.get("type");
-    const { own, total } = weights(query, type);
-    const sums = totals(own);
-    const shown = [];
-    for (let node = 0; node < nodeCount; node++) if (sums[node] !== 0 || node === 0) shown.push(nodes[2 * node], functionOf(node), own[node]);
-    return { total, tree: { type, unit: unitOf(type), ...functions, nodes: shown } };
+    const type = query.get("type"), key = query.get("group"), pattern = query.get("callers"), search = query.get("search")?.trim();
+    const isInverted = Boolean(pattern) || query.get("invert") === "1";
+    const matches = pattern && matchesOf(pattern);
+    const shaped = (own) => {
+      const whole = { parent: parents, fn: called, own };
+      const tree = query.get("recursion") === "collapse" ? withoutRecursion(whole) : whole;
+      return isInverted ? inverted(tree, matches) : tree;
+    };
+    const groups = key ? groupsOf(query, type, key) : [];
+    const names = groups.map((group) => group.name).sort();
+    let tree = key ? { parent: [0], fn: [0], own: [0], elided: [0] } : shaped(weights(query, type).own);
+    for (const { name, own } of groups) {
+      const start = tree.fn.length, part = shaped(own);
+      part.fn.forEach((at, node) => {
+        tree.parent.push(node ? start + part.parent[node] : 0);
+        tree.fn.push(node ? at : functions.names.length + names.indexOf(name));
+        tree.own.push(part.own[node]);
+        tree.elided.push(part.elided?.[node] || 0);
+      });
+    }
+    const test = search && Flamegraph.nameTest(search);
+    if (query.get("fold")) tree = withFolded(tree, functions, type, test && functions.names.map((name, at) => test(name) || test(fileOf(at))));
+    const sums = totalWeights(tree.parent, tree.elided ? tree.own.map((weight, node) => weight + tree.elided[node]) : tree.own);
+    const level = new Int32Array(sums.length), shown = [], elided = [];
+    tree.fn.forEach((at, node) => {
+      level[node] = node && level[tree.parent[node]] + 1;
+      if (node && sums[node] === 0) return;
+      shown.push(level[node], at, tree.own[node]);
+      if (tree.elided) elided.push(tree.elided[node]);
+    });
+    const added = (column, value) => [...column, ...names.map(() => value)];
+    const { file, lines, kind, origin } = functions;
+    return { inverted: isInverted, tree: { type, unit: unitOf(type), ...functions, names: [...functions.names, ...names], file: added(file, 0), lines: added(lines, 0), kind: added(kind, 0),
+      origin: added(origin, 3), nodes: shown, elided: elided.some(Boolean) ? elided : undefined } };
   }
 
   const answers = {

@@ -39,9 +39,9 @@ class Filters extends Component {
         h("input", { id: "filter", list: "suggestions", autocomplete: "off", spellcheck: false, onInput, ref: (input) => { this.input = input; },
           placeholder: "Filter: label=value (or !=, =~, !~)" + (embedded ? "" : ", a trace id or a span id"), "aria-label": "Add a filter" }),
         h("datalist", { id: "suggestions" }, suggestions.map((value) => h("option", { key: value, value })))),
-      !embedded && [h("button", { id: "explore", type: "button", class: "quiet", "aria-pressed": String(state.explorer), "aria-controls": state.explorer ? "labels" : null,
+      !embedded && h("button", { id: "explore", type: "button", class: "quiet", "aria-pressed": String(state.explorer), "aria-controls": state.explorer ? "labels" : null,
         onClick: () => change({ explorer: !state.explorer }, { isStep: false, loads: state.explorer ? [] : ["weights"] }) }, "Labels"),
-      h(GroupBy)],
+      (!embedded || labelKeys().length > 0) && h(GroupBy),
       h("p", { id: "filter-error", class: "error", role: "alert" }, this.state.error));
   }
 }

@@ -47,7 +47,7 @@ class FlamePane extends GraphPane {
     graph.actions = (node) => {
       const [name, file, line] = [graph.name(node), graph.file(node), graph.tree.lines[graph.nodes.fn[node]]];
       const pattern = patternOf(name, graph.place(node));
-      const isCalled = !embedded && !state.inverted && !state.callers;
+      const isCalled = !state.inverted && !state.callers;
       return [
         ["Open function", () => change({ ...chosenBy(name, file, line) }, { loads: partsOfSearch(["function"]) })],
         ["Focus: only stacks through it", () => change({ focus: [...new Set([...state.focus, pattern])], zoom: "" })],

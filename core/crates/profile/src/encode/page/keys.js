@@ -3,10 +3,8 @@
 /** Keys outside of input fields: what they do, and the action. */
 const KEYS = {
   "/": ["Search functions", () => document.querySelector("#search")?.focus()],
-  ...(embedded ? {} : {
-    l: ["Fold or unfold libraries in the flame graph", () => document.querySelector("#libraries")?.click()],
-    i: ["Invert the stacks of the flame graph", () => hasFlameGraph() && invert()],
-  }),
+  l: ["Fold or unfold libraries in the flame graph", () => document.querySelector("#libraries")?.click()],
+  ...(embedded?.isComparison ? {} : { i: ["Invert the stacks of the flame graph", () => hasFlameGraph() && invert()] }),
   ...Object.fromEntries(Object.entries(VIEWS).filter(([view]) => !embedded || embedded.views.includes(view)).map(([view, words], nth) => [nth + 1, ["View: " + words, () => state.view !== view && change({ view })]])),
   "?": ["Show or hide this list", () => toggleKeySheet()],
 };

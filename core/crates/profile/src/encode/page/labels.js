@@ -32,7 +32,7 @@ function GroupBy() {
   return h("label", { class: "field" }, h("span", {}, "Group by"), h("select", { id: "group", value: state.group, onChange: (event) => groupBy(event.target.value) },
     h("option", { value: "" }, "nothing"), labelKeys().map((key) => h("option", { key, value: key }, key))));
 }
-const groupBy = (group) => change({ group, zoom: "" }, { loads: hasFlameGraph() ? ["timeline", "flame"] : ["timeline"] });
+const groupBy = (group) => change({ group, zoom: "" }, { loads: [!embedded && "timeline", hasFlameGraph() && "flame"].filter(Boolean) });
 
 /** Values of each key in the order of their weight. Those of keys with very many values have no weight. */
 const VALUE_ROWS = 6;

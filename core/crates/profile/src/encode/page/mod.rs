@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use super::compact::compact;
 use super::flamegraph::{self, escape_markup, write_functions, write_numbers, write_text};
 use crate::kinds::{self, ProfileKind};
-use crate::transform::{self, CallPaths};
+use crate::transform::{self, CallPaths, FoldableFunctions};
 use crate::{AttributeSetId, Dictionary, Profile, ProfilesData, ResourceProfiles};
 
 /// The style sheet of the page, without that of the flame graph.
@@ -25,6 +25,7 @@ const PARTS: &str = compact!(concat!(
     "\"use strict\";\n(() => {\nconst { h, render, Component } = preact;\nconst root = document.documentElement;\n",
     include_str!("quantities.js"),
     include_str!("address.js"),
+    include_str!("stacks.js"),
     include_str!("embedded.js"),
     include_str!("store.js"),
     include_str!("header.js"),
@@ -119,10 +120,12 @@ fn document(title: &str, head: &str, nonce: &str, write_content: impl Fn(&mut St
     page
 }
 
-/// The data as JSON. `nodes` are level and function of the call paths, depth first; `samples` of a profile are node, label set,
+/// The data as JSON. Functions are in the order of siblings; `fold` is the frame of a function in folded trees, `priority` whether it
+/// names its run ([`FoldableFunctions`]). `nodes` are level and function of the call paths, depth first; `samples` of a profile are node, label set,
 /// weight and number of observations; a label set is a list of indices into `labels`.
 fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &str) {
     let CallPaths { functions, nodes, of_stack } = transform::call_paths(data);
+    let FoldableFunctions { rows: functions, numbers, frames, priorities } = FoldableFunctions::of(functions);
     let mut services: Vec<&str> = data.resources.iter().map(ResourceProfiles::service_name).collect();
     services.sort_unstable();
     services.dedup();
@@ -133,8 +136,11 @@ fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &st
     // Writing to a String cannot fail.
     let _ = write!(out, ",\"functions\":{{\"count\":{}", functions.len());
     write_functions(out, &functions);
+    write_numbers(out, "fold", frames.into_iter().map(i64::from));
+    write_numbers(out, "priority", priorities.into_iter().map(i64::from));
     out.push('}');
-    write_numbers(out, "nodes", nodes.iter().flat_map(|(level, function)| [i64::from(*level), i64::from(*function)]));
+    let nodes = nodes.into_iter().flat_map(|(level, function)| [level, numbers[function as usize]]);
+    write_numbers(out, "nodes", nodes.map(i64::from));
     let mut labels = PageLabels::of(data);
     out.push_str(",\"profiles\":[");
     for (nth, (resource, profile)) in data.profiles().enumerate() {
@@ -331,6 +337,35 @@ mod tests {
         assert_eq!((&profile["type"], &profile["from_ms"], &profile["to_ms"]), (&json!("cpu"), &json!(2), &json!(5)));
         assert_eq!((&read["type"], &read["services"]), (&json!("cpu"), &json!(["shop"])));
         assert_eq!(read["resource"], json!([["service.name", "shop"]]));
+    }
+
+    #[test]
+    fn functions_are_in_the_order_of_siblings_and_have_the_frames_into_which_they_fold() {
+        let names = ["java.util.HashMap.get", "com.acme.Shop.run", "java.util.List.add", "main"];
+        let mut data = profiles(&names.map(|name| (name, 1, "/cart")));
+        let jvm = Attribute::string("profile.frame.type", "jvm");
+        let attribute = data.dictionary.attribute("profile.frame.type", jvm.value.as_ref(), "");
+        let attributes = data.dictionary.attribute_set(&[attribute]);
+        for sample in &mut data.resources[0].profiles[0].samples[..3] {
+            let location = data.dictionary.get_stack(sample.stack)[0];
+            let lines = data.dictionary.get_location(location).lines.to_vec();
+            let location = Location { lines: &lines, attributes, ..Location::default() };
+            let location = data.dictionary.location(location);
+            sample.stack = data.dictionary.stack(&[location]);
+        }
+        let functions = &embedded(&html(&data, "cpu", "title"))["functions"];
+        let names = [
+            "root",
+            "com.acme",
+            "com.acme.Shop.run",
+            "java.util",
+            "java.util.HashMap.get",
+            "java.util.List.add",
+            "main",
+        ];
+        assert_eq!(functions["names"], json!(names));
+        assert_eq!(functions["fold"], json!([0, 0, 1, 0, 3, 3, 0]));
+        assert_eq!(functions["priority"], json!([0, 0, 2, 0, 1, 1, 0]));
     }
 
     #[test]

@@ -84,9 +84,9 @@ function Page() {
           h("div", { class: "bar summary" }, h(Figures), h("div", { class: "grow" }),
             h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,
               onInput: (event) => search(event.target.value) }),
-            !embedded && h(LibrariesButton),
+            h(LibrariesButton),
             !embedded?.isComparison && h(Radios, { id: "views", label: "View", options: Object.entries(VIEWS).filter(([view]) => !embedded || embedded.views.includes(view)), value: state.view, onChange: (view) => change({ view }) }),
-            embedded ? embedded.about.length > 0 && h(About) : [hasFlameGraph() && h(StackOptions), h(Downloads)]),
+            hasFlameGraph() && h(StackOptions), embedded ? embedded.about.length > 0 && h(About) : h(Downloads)),
           h(NothingPasses), h(Panes)), h(KeySheet),
       ]),
   ];
