@@ -120,6 +120,11 @@ export class Page {
     return new URL(this.#tab.url()).searchParams;
   }
 
+  /** The state of an exported page. */
+  hash() {
+    return new URLSearchParams(new URL(this.#tab.url()).hash.slice(1));
+  }
+
   async click(selector) {
     await this.#tab.locator(selector).setTimeout(SHOW_MS).click();
   }

@@ -2,9 +2,9 @@
 // time.
 
 import assert from 'node:assert/strict';
-import { amount, fixture, pageTest } from './session.mjs';
+import { amount, fixture, outermost, pageTest } from './session.mjs';
 import { eventually } from './browser.mjs';
-import { FORMER_CALLER, GROWN, WINDOWS } from './fixture.mjs';
+import { FORMER_CALLER, GROWN, ROOTS, WINDOWS } from './fixture.mjs';
 
 const COMPARE = '?service=shop&type=cpu&view=compare';
 /** The later half; its default baseline is the range of the same length before it. */
@@ -55,4 +55,18 @@ pageTest('a click on a changed function marks it in the flame graph', async ({ o
   await page.clickText('#compare-rows tr', GROWN);
   await eventually(async () => assert.match(await page.text('#compare-flame .flamegraph-match'), /^Matched \d/));
   assert.equal(page.query().get('function'), GROWN);
+});
+
+pageTest('the comparison folds libraries, and a function within them that is chosen unfolds them', async ({ open }) => {
+  const page = await open(HALVES);
+  assert.equal(await outermost(page), 'java.lang');
+  await page.press('l');
+  await eventually(async () => assert.equal(await outermost(page), ROOTS[0]));
+  assert.equal(page.query().get('libraries'), '1');
+  const bar = await page.text('#compare-flame .flamegraph-about');
+  assert.deepEqual(bar.match(AMOUNT), halves().map((weight) => amount(weight)), bar);
+  await page.press('l');
+  await eventually(async () => assert.equal(await outermost(page), 'java.lang'));
+  const chosen = await open(`${HALVES}&function=${ROOTS[0]}`);
+  assert.match(await chosen.text('#compare-flame .flamegraph-match'), /^Matched 100/);
 });

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { amount, assertTotal, fixture, pageTest, serverUrl, tableFunctions } from './session.mjs';
+import { amount, assertTotal, fixture, outermost, pageTest, serverUrl, tableFunctions } from './session.mjs';
 import { eventually } from './browser.mjs';
 import { GROWN, ROOTS, WINDOWS } from './fixture.mjs';
 import { PROGRAM } from './server.mjs';
@@ -76,6 +76,30 @@ pageTest('an exported page says where its profiles come from', async ({ openAddr
   });
 });
 
+pageTest('an exported page folds libraries, and inverts and groups stacks, as the served page', async ({ openAddress }) => {
+  await withExported('', async (address) => {
+    const drawn = async (page) => Number(await page.evaluate(() => document.querySelector('#flame .flamegraph').dataset.drawn));
+    const page = await openAddress(`${address}#service=shop&type=wall&view=flame`);
+    const folded = await drawn(page);
+    await page.press('l');
+    await eventually(async () => assert.equal(page.hash().get('libraries'), '1'));
+    await eventually(async () => assert.ok((await drawn(page)) > folded, 'each function of the libraries is a frame'));
+    await assertTotal(page, fixture.weight({ service: 'shop', type: 'wall' }));
+    await page.press('l');
+    await page.press('i');
+    await eventually(async () => assert.equal(page.hash().get('inverted'), '1'));
+    assert.deepEqual(await page.texts('#chips .chip'), ['inverted ×']);
+    await assertTotal(page, fixture.weight({ service: 'shop', type: 'wall' }));
+    const grouped = await openAddress(`${address}#service=api&view=flame&group=http.route`);
+    await grouped.focus('#flame canvas');
+    await grouped.press('ArrowDown');
+    await grouped.press('ArrowDown');
+    const cart = fixture.weight({ service: 'api', type: 'cpu' }, ({ labels }) => labels?.['http.route'] === '/cart');
+    const announced = await grouped.text('#flame .flamegraph-announcement');
+    assert.ok(announced.startsWith(`http.route=/cart, total ${amount(cart)}`), announced);
+  });
+});
+
 pageTest('the page of spanprof diff shows what changed, without a request', async ({ openAddress }) => {
   const folder = mkdtempSync(path.join(tmpdir(), 'spanprof-exported-'));
   try {
@@ -96,6 +120,10 @@ pageTest('the page of spanprof diff shows what changed, without a request', asyn
     await page.click('#all-changes');
     await eventually(async () => assert.ok((await page.count('#compare-rows tr')) > significant, 'All changes lists the others too'));
     assert.match(await page.text('#compare-flame .flamegraph-about'), /cpu/);
+    assert.equal(await outermost(page), 'java.lang');
+    await page.press('l');
+    await eventually(async () => assert.equal(await outermost(page), ROOTS[0]));
+    assert.equal(page.hash().get('libraries'), '1');
     assert.equal(await page.count('.problem'), 0);
     assert.deepEqual(await page.axe(), []);
     assert.deepEqual(await page.evaluate(() => performance.getEntriesByType('resource').map((entry) => entry.name)), []);

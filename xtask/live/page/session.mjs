@@ -92,5 +92,14 @@ export async function assertTotal(page, weight, unit) {
   });
 }
 
+/** The heaviest outermost function in the flame graph of a comparison, which the keyboard selects. */
+export async function outermost(page) {
+  await page.focus('#compare-flame canvas');
+  await page.press('Home');
+  await page.press('ArrowDown');
+  const [name] = (await page.text('#compare-flame .flamegraph-announcement')).split(', total ');
+  return name;
+}
+
 /** The functions in the table, top first. */
 export const tableFunctions = (page) => page.texts('#top-rows .name div');

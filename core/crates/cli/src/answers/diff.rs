@@ -254,12 +254,17 @@ pub(crate) fn members(report: &DiffReport) -> Map<String, Value> {
     members
 }
 
-/// The JSON object of a comparison with its tree, for the page of `serve`.
-pub(crate) fn with_tree<'m>(members: &'m Map<String, Value>, tree: &DiffTree) -> serde_json::Result<String> {
+/// The JSON object of a comparison with its tree, also with folded libraries, for the page.
+pub(crate) fn with_trees<'m>(
+    members: &'m Map<String, Value>,
+    tree: &DiffTree,
+    folded: &DiffTree,
+) -> serde_json::Result<String> {
     let raw = |(name, value): (&'m String, &Value)| Ok((name.as_str(), to_raw_value(value)?));
     let mut whole = members.iter().map(raw).collect::<serde_json::Result<BTreeMap<&str, Box<RawValue>>>>()?;
     // Large, and JSON already.
     whole.insert("tree", RawValue::from_string(diff_graph::json(tree))?);
+    whole.insert("folded", RawValue::from_string(diff_graph::json(folded))?);
     serde_json::to_string(&whole)
 }
 

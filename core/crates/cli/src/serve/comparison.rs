@@ -44,7 +44,8 @@ pub(super) fn json(
     let tree = query::diff_tree(before, after, &type_name, normalize);
     let mut members = diff::members(&DiffReport::new(&table, &tree, normalize, None, true, limit));
     members.insert("windows_left_out".to_owned(), sides.iter().map(|side| side.left_out).sum::<usize>().into());
-    diff::with_tree(&members, &tree).map_err(|error| error.to_string())
+    let folded = query::folded_diff_tree(before, after, &type_name, normalize);
+    diff::with_trees(&members, &tree, &folded).map_err(|error| error.to_string())
 }
 
 fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<String>) -> Result<Filter, String> {
@@ -68,8 +69,8 @@ fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<Strin
 }
 
 fn read(state: &ServerState, filter: &Filter, view: &StackView) -> StoredSide {
-    let mut side =
-        StoredSide { windows: WindowSums::with_paths(Granularity::Function, Compared::Flat), ..StoredSide::default() };
+    let windows = WindowSums::with_paths(Granularity::Function, Compared::Flat).and_folded_paths();
+    let mut side = StoredSide { windows, ..StoredSide::default() };
     let mut batch = Vec::new();
     side.left_out = state.store.for_each_part(filter, |mut part| {
         view.filter(&mut part);

@@ -140,6 +140,7 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     let per = CostUnit::of(given.per.as_deref(), given.requests)?;
     let windows = || match per {
         Some(CostUnit::Label(key)) => WindowSums::of_label(key),
+        _ if given.output.is_some() => WindowSums::with_paths(by, compared).and_folded_paths(),
         _ => WindowSums::with_paths(by, compared),
     };
     let [baseline, comparison] = [read(&named[0], "baseline", windows())?, read(&named[1], "comparison", windows())?];
@@ -189,7 +190,8 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
         let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
         // The page itself hides what may be chance.
         let whole = DiffReport::new(&table, &tree, normalize, given.fail_over, true, PAGE_ROWS).per(per);
-        let response = diff_report::with_tree(&diff_report::members(&whole), &tree)
+        let folded = query::folded_diff_tree(baseline, comparison, &type_name, normalize);
+        let response = diff_report::with_trees(&diff_report::members(&whole), &tree, &folded)
             .map_err(|error| Failure::new(error.to_string()))?;
         output::write(path, page::comparison_html(&response, &title).as_bytes())?;
     }

@@ -327,7 +327,7 @@ fn the_server_returns_the_comparison_of_the_command_and_its_tree() {
     let mut take = |name: &str| of_server.as_object_mut().unwrap().remove(name).unwrap();
     assert_eq!(take("windows_left_out"), 0);
     let tree = take("tree");
-    assert_eq!(tree["type"], "cpu");
+    assert_eq!([&tree["type"], &take("folded")["type"]], ["cpu", "cpu"]);
     assert_eq!(tree["diff"]["significant"].as_array().unwrap()[..4], [0, 0, 1, 0], "function_0 grew: {tree}");
     assert_eq!(of_server, of_command);
     let none = get(&serve.http, &format!("{query}&baseline_from=-2h&baseline_to=-1h"));

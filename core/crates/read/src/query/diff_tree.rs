@@ -7,13 +7,13 @@
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
-use spanprof_profile::transform::{self, FunctionKey};
+use spanprof_profile::transform::{self, FunctionKey, StackTree};
 use spanprof_profile::Profile;
 
 use super::diff::DiffSide;
 use super::generated_names;
 use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
-use super::window_sums::{path_keys, TypeSums};
+use super::window_sums::{path_keys, SummedRow, TypeSums};
 
 /// The last function of a call path.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,11 +74,30 @@ impl DiffTree {
 
 /// Compares one profile type; the sides have sums of [`super::WindowSums::with_paths`]. `normalize` as in [`super::diff()`].
 pub fn diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, normalize: bool) -> DiffTree {
-    let sides = [baseline, comparison];
+    compared([baseline, comparison], type_name, normalize, |tree| tree, |sums| &sums.paths)
+}
+
+/// As [`diff_tree()`], with folded libraries and runtimes ([`StackTree::folded`]); the sides have the sums of
+/// [`super::WindowSums::and_folded_paths`].
+pub fn folded_diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, normalize: bool) -> DiffTree {
+    let fold = |tree: StackTree| tree.folded(|_| false);
+    compared([baseline, comparison], type_name, normalize, fold, |sums| &sums.folded_paths)
+}
+
+/// The sums of call paths of one side.
+type PathsOf = fn(&TypeSums) -> &HashMap<u64, SummedRow>;
+
+fn compared(
+    sides: [DiffSide; 2],
+    type_name: &str,
+    normalize: bool,
+    shape: fn(StackTree) -> StackTree,
+    paths_of: PathsOf,
+) -> DiffTree {
     let trees = sides.map(|side| {
         let of_type = |profile: &&Profile| profile.type_name() == type_name;
         let profiles = side.data.profiles().map(|(_, profile)| profile).filter(of_type);
-        transform::tree_of(&side.data.dictionary, profiles, Some(generated_names::fold), true)
+        shape(transform::tree_of(&side.data.dictionary, profiles, Some(generated_names::fold), true))
     });
     let totals = trees.each_ref().map(|tree| tree.nodes[0].total_weight);
     let scale = match normalize && totals[1] != 0 {
@@ -132,18 +151,18 @@ pub fn diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, norm
     let unit = trees.iter().map(|tree| &tree.unit).find(|unit| !unit.is_empty()).cloned().unwrap_or_default();
     let mut tree = DiffTree { type_name: type_name.to_owned(), unit, functions, nodes, one_sided: Vec::new() };
     let none = TypeSums::default();
-    test(&mut tree, sides.map(|side| side.windows.of_type(type_name).unwrap_or(&none)), normalize);
+    test(&mut tree, sides.map(|side| side.windows.of_type(type_name).unwrap_or(&none)), paths_of, normalize);
     tree
 }
 
 /// Tests the paths of both sides, and the topmost of those on one side.
-fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], normalize: bool) {
+fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], paths_of: PathsOf, normalize: bool) {
     let by_process = growth::compares_processes(sums);
     let basis = if normalize { Basis::Total } else { Basis::Duration };
-    let sides = sums.map(|sums| TestedSide::new(sums, sums.paths.values(), basis, by_process));
+    let sides = sums.map(|sums| TestedSide::new(sums, paths_of(sums).values(), basis, by_process));
     let edges: Vec<(u32, u32)> = tree.nodes.iter().map(|node| (node.parent, node.function)).collect();
     let keys = path_keys(&tree.functions, edges.iter().copied());
-    let rows = |at: usize| sides.map(|side| side.row_of(|sums| sums.paths.get(&keys[at])));
+    let rows = |at: usize| sides.map(|side| side.row_of(|sums| paths_of(sums).get(&keys[at])));
     let is_one_sided = |node: &DiffNode| (node.total_weights[0] == 0) != (node.total_weights[1] == 0);
     let mut of_both = Vec::new();
     let mut topmost = Vec::new();

@@ -26,7 +26,7 @@ mod window_sums;
 pub use builtins::{fold_builtins, has_builtins};
 pub use call_tree::{call_tree, CallRow};
 pub use diff::{cost, diff, CostGrowth, DiffRow, DiffSide, DiffTable};
-pub use diff_tree::{diff_tree, DiffNode, DiffTree, OneSidedPath};
+pub use diff_tree::{diff_tree, folded_diff_tree, DiffNode, DiffTree, OneSidedPath};
 pub use filter::Filter;
 pub use function_lines::{function_lines, FunctionLineTable, FunctionLines};
 pub use growth::{Growth, FAMILY_ERROR, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};

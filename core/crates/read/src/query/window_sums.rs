@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
 use spanprof_profile::{
-    transform::{self, FunctionKey},
+    transform::{self, FunctionKey, StackTree},
     Attribute, AttributeSetId, Dictionary, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY,
 };
 
@@ -41,6 +41,7 @@ pub struct WindowSums {
     by: Granularity,
     compared: Compared,
     has_paths: bool,
+    has_folded_paths: bool,
     /// Rows are the values of this label, not functions.
     label: Option<String>,
     by_type: BTreeMap<String, TypeSums>,
@@ -57,6 +58,8 @@ pub(super) struct TypeSums {
     pub rows: HashMap<FunctionLine, SummedRow>,
     /// Call paths with their callees, by [`path_keys`].
     pub paths: HashMap<u64, SummedRow>,
+    /// Those with folded libraries and runtimes.
+    pub folded_paths: HashMap<u64, SummedRow>,
     /// Group of each process; profiles without a process identity are in none.
     groups: HashMap<u64, usize>,
     pub group_totals: Vec<GroupTotals>,
@@ -128,6 +131,11 @@ impl WindowSums {
         Self { has_paths: true, ..Self::new(by, compared) }
     }
 
+    /// Also sums call paths with folded libraries and runtimes, for [`super::folded_diff_tree()`].
+    pub fn and_folded_paths(self) -> Self {
+        Self { has_folded_paths: true, ..self }
+    }
+
     /// Adds windows: each profile is one. Profiles of a state ([`Profile::is_gauge`]) are no replicates, since most of the state
     /// is that of the window before: see [`Self::add_state`].
     pub fn add(&mut self, data: &ProfilesData) {
@@ -159,11 +167,13 @@ impl WindowSums {
         for (at, weight) in rows {
             sums.rows.entry(at).or_default().add(self.compared.of(weight), window);
         }
-        if self.has_paths {
+        if self.has_paths || self.has_folded_paths {
             let tree = transform::tree_of(dictionary, std::iter::once(profile), Some(generated_names::fold), true);
-            let edges = tree.nodes.iter().map(|node| (node.parent, node.function));
-            for (key, node) in path_keys(&tree.functions, edges).into_iter().zip(&tree.nodes) {
-                sums.paths.entry(key).or_default().add(node.total_weight, window);
+            if self.has_paths {
+                add_paths(&mut sums.paths, &tree, window);
+            }
+            if self.has_folded_paths {
+                add_paths(&mut sums.folded_paths, &tree.folded(|_| false), window);
             }
         }
     }
@@ -229,6 +239,13 @@ impl TypeSums {
         }
         let group = group.map(|(group, _)| group);
         WindowExposure { total, duration, interval, group }
+    }
+}
+
+fn add_paths(paths: &mut HashMap<u64, SummedRow>, tree: &StackTree, window: WindowExposure) {
+    let edges = tree.nodes.iter().map(|node| (node.parent, node.function));
+    for (key, node) in path_keys(&tree.functions, edges).into_iter().zip(&tree.nodes) {
+        paths.entry(key).or_default().add(node.total_weight, window);
     }
 }
 

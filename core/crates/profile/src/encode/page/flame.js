@@ -16,10 +16,10 @@ function partsOfSearch(parts) {
 
 /** Folds or unfolds libraries and the runtime. Call paths differ, so the zoom ends. */
 function toggleLibraries() {
-  change({ libraries: !state.libraries, zoom: "" }, { loads: ["flame"] });
+  change({ libraries: !state.libraries, zoom: "" }, { loads: hasFlameGraph() ? ["flame"] : [] });
 }
 function LibrariesButton() {
-  if (!hasFlameGraph()) return null;
+  if (!hasFlameGraph() && state.view !== "compare") return null;
   return h("button", { id: "libraries", type: "button", class: "quiet", "aria-pressed": String(state.libraries), "aria-keyshortcuts": "l",
     title: "Show each function of libraries and of the runtime, instead of one frame for each library ( l )", onClick: toggleLibraries }, "Libraries");
 }
@@ -33,9 +33,12 @@ class GraphPane extends Component {
   componentDidUpdate() { this.update(); }
   update() {
     const { data } = responses[this.part] || {};
-    if (data && data !== this.drawn) this.draw((this.drawn = data));
+    const shown = data && this.shownOf(data);
+    if (shown && shown !== this.drawn) this.draw((this.drawn = shown), data);
     if (this.marked !== markedText()) this.graph.search((this.marked = markedText()));
   }
+  /** The part of the response that is drawn. */
+  shownOf(data) { return data; }
   host() { return h(Host, { set: (host) => { this.element = host; } }); }
 }
 
@@ -70,7 +73,13 @@ class FlamePane extends GraphPane {
 class DiffFlamePane extends GraphPane {
   part = "compare";
   create() { return new DiffFlamegraph(this.element); }
-  draw(data) { this.graph.show(data.tree, [data.baseline_total, data.comparison_total]); }
+  /** Libraries are folded, unless only functions within them match. */
+  shownOf({ tree, folded }) {
+    const test = markedText() && Flamegraph.nameTest(markedText());
+    const hasMatch = ({ names, files, file }) => names.some((name, at) => at && (test(name) || (file[at] && test(files[file[at]]))));
+    return state.libraries || (test && !hasMatch(folded) && hasMatch(tree)) ? tree : folded;
+  }
+  draw(tree, { baseline_total: before, comparison_total: after }) { this.graph.show(tree, [before, after]); }
   update() {
     super.update();
     this.graph.showAll(state.allChanges);
