@@ -11,14 +11,14 @@ import { eventually } from './browser.mjs';
 import { GROWN, ROOTS, WINDOWS } from './fixture.mjs';
 import { PROGRAM } from './server.mjs';
 
-/** Runs `body` with the address of a file that the server exports for `query`. */
-async function withExported(query, body) {
+/** Runs `body` with the address of a file that the server exports for `query`, as `edited`. */
+async function withExported(query, body, edited = (text) => text) {
   const folder = mkdtempSync(path.join(tmpdir(), 'spanprof-exported-'));
   try {
     const response = await fetch(`${await serverUrl()}/api/profile?format=flamegraph&${query}`);
     assert.equal(response.status, 200);
     const file = path.join(folder, 'profile.html');
-    writeFileSync(file, await response.text());
+    writeFileSync(file, edited(await response.text()));
     return await body(pathToFileURL(file).href);
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -73,7 +73,23 @@ pageTest('an exported page says where its profiles come from', async ({ openAddr
     assert.match(about, /Duration 2\.00 min/);
     assert.match(about, /service\.name api/);
     assert.match(about, /process\.pid 4712/);
+    const samples = fixture.weight({ service: 'api', type: 'cpu' }) / 10_000_000;
+    assert.ok(about.includes(`Samples ${samples.toLocaleString('en')} cpu, `), about);
+    assert.doesNotMatch(about, /Lost samples/, 'the windows do not say what the run lost');
   });
+});
+
+pageTest('the page of a run says in About what it lost, also that it lost nothing', async ({ openAddress }) => {
+  for (const [losses, words] of [['[["queue_full","3"],["late_tick","2"]]', '3 queue_full, 2 late_tick'], ['[]', 'none']]) {
+    // As `output` writes it.
+    const ofRun = (text) => text.replace('"type":"cpu","functions":', `"losses":${losses},$&`);
+    await withExported('service=api', async (address) => {
+      const page = await openAddress(address);
+      await page.clickText('.menu summary', 'About');
+      const about = await page.text('#about');
+      assert.ok(about.includes(`Lost samples ${words}`), about);
+    }, ofRun);
+  }
 });
 
 pageTest('an exported page folds libraries, and inverts and groups stacks, as the served page', async ({ openAddress }) => {

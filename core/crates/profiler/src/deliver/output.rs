@@ -3,23 +3,24 @@
 
 use std::path::{Path, PathBuf};
 
-use spanprof_profile::encode::{folded, page, pprof};
+use spanprof_profile::encode::page::{self, PageContext};
+use spanprof_profile::encode::{folded, pprof};
 use spanprof_profile::{transform, LinkId, ProfilesData};
 
 use spanprof_aggregate::{SumLabels, WindowSum};
 use spanprof_config::{Error, ErrorKind, OutputFormat};
 
-fn encode(format: OutputFormat, data: &ProfilesData) -> Vec<u8> {
+fn encode(format: OutputFormat, data: &ProfilesData, context: &PageContext) -> Vec<u8> {
     match format {
         OutputFormat::Pprof => pprof::encode(data),
-        OutputFormat::FlameGraph => flame_graph(data).into_bytes(),
+        OutputFormat::FlameGraph => page_of(data, context).into_bytes(),
         OutputFormat::Folded => folded_stacks(data).into_bytes(),
     }
 }
 
 /// The content of a file whose name selects the format; `None` for an unknown one.
 pub(crate) fn encode_file(name: &str, data: &ProfilesData) -> Option<Vec<u8>> {
-    OutputFormat::of(name).map(|format| encode(format, data))
+    OutputFormat::of(name).map(|format| encode(format, data, &PageContext::default()))
 }
 
 /// The folded stacks of the most important type.
@@ -29,8 +30,12 @@ pub(crate) fn folded_stacks(data: &ProfilesData) -> String {
 
 /// The page of all types. It shows the most important one first.
 pub(crate) fn flame_graph(data: &ProfilesData) -> String {
+    page_of(data, &PageContext::default())
+}
+
+fn page_of(data: &ProfilesData, context: &PageContext) -> String {
     let service = data.resources.first().map_or("", |resource| resource.service_name());
-    page::html(data, page::type_shown(data), service)
+    page::html_with(data, page::type_shown(data), service, context)
 }
 
 /// The file of the whole run, written when the run ends.
@@ -81,14 +86,16 @@ impl OutputFile {
         self.run.add(reduced(window));
     }
 
-    /// Writes the file. Returns a message for the outcome line, as `Ok` or as `Err` with the reason.
-    pub fn write(&mut self) -> Result<String, String> {
+    /// Writes the file; a page with the samples that the run lost, by reason. Returns a message for the outcome line, as `Ok` or as
+    /// `Err` with the reason.
+    pub fn write(&mut self, losses: Vec<(&'static str, u64)>) -> Result<String, String> {
         let merged = self.run.merged();
         let shown = self.path.display().to_string();
         if merged.sample_count() == 0 {
             return Err(format!("{shown} not written: there are no samples"));
         }
-        let bytes = encode(self.format, merged);
+        let context = PageContext { losses: Some(losses) };
+        let bytes = encode(self.format, merged, &context);
         let lack = if self.run.lacks_labels() { " without labels: they exceed max_stacks" } else { "" };
         self.replace(&bytes)
             .map(|()| format!("{shown} written{lack}"))
@@ -199,7 +206,7 @@ mod tests {
             }
             output.add(&data);
         }
-        let outcome = output.write().unwrap();
+        let outcome = output.write(vec![("queue_full", 3)]).unwrap();
         let page = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
         (page, outcome)
@@ -211,6 +218,7 @@ mod tests {
         assert!(outcome.ends_with("run.html written"), "{outcome}");
         assert!((0..4).all(|user| page.contains(&format!("[\"user\",\"user-{user}\"]"))));
         assert!(!page.contains("[too_many_stacks]"));
+        assert!(page.contains("\"losses\":[[\"queue_full\",\"3\"]]"));
     }
 
     #[test]
@@ -231,7 +239,7 @@ mod tests {
             let stored = output.run.stored_samples();
             assert!(stored <= 2 * max_stacks as usize + 2 * MIN_PENDING_SAMPLES, "{stored} samples are stored");
         }
-        output.write().unwrap();
+        output.write(Vec::new()).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "no unfinished file is left");
         std::fs::remove_dir_all(&directory).unwrap();

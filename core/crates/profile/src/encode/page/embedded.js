@@ -219,9 +219,13 @@ const embedded = (() => {
   /** Where the profiles come from: times, sampling and the resource. */
   function about() {
     const from = Math.min(...profiles.map((profile) => profile.from_ms)), to = Math.max(...profiles.map((profile) => profile.to_ms));
+    const sampled = new Map();
+    for (const { type, samples, gauge } of profiles) if (!gauge) for (let at = 3; at < samples.length; at += 4) sampled.set(type, (sampled.get(type) || 0) + samples[at]);
     const periods = profiles.filter((profile) => profile.period > 0)
       .map((profile) => [profile.type, "one sample per " + amount(profile.period, profile.period_unit)]);
-    return [["Recorded", clock(from, true)], ["Duration", amount((to - from) * 1e6, "nanoseconds")], ...new Map(periods), ...data.resource,
+    return [["Recorded", clock(from, true)], ["Duration", amount((to - from) * 1e6, "nanoseconds")], ...new Map(periods),
+      ["Samples", [...sampled].map(([type, count]) => count.toLocaleString("en") + " " + type).join(", ")],
+      ...(data.losses ? [["Lost samples", data.losses.map(([reason, count]) => count + " " + reason).join(", ") || "none"]] : []), ...data.resource,
       ...data.left_out.map(([key, count]) => ["Left out", "the label " + key + ": " + count + " values"])];
   }
   return {

@@ -61,9 +61,21 @@ pub fn type_shown(data: &ProfilesData) -> &str {
     preferred.or_else(|| data.profiles().map(|(_, profile)| profile.type_name()).min()).unwrap_or_default()
 }
 
+/// What a page has beside its profiles.
+#[derive(Clone, Debug, Default)]
+pub struct PageContext {
+    /// Samples that the run lost, by reason; `None` if that is unknown.
+    pub losses: Option<Vec<(&'static str, u64)>>,
+}
+
 /// A complete page of all types, which shows `type_name` first. Works offline.
 pub fn html(data: &ProfilesData, type_name: &str, title: &str) -> String {
-    exported(title, |page| write_data(page, data, type_name, title))
+    html_with(data, type_name, title, &PageContext::default())
+}
+
+/// As [`html`], with what is known beside the profiles.
+pub fn html_with(data: &ProfilesData, type_name: &str, title: &str, context: &PageContext) -> String {
+    exported(title, |page| write_data(page, data, type_name, title, context))
 }
 
 /// A complete page of a comparison: the response of `/api/diff`, which is JSON.
@@ -123,7 +135,7 @@ fn document(title: &str, head: &str, nonce: &str, write_content: impl Fn(&mut St
 /// The data as JSON. Functions are in the order of siblings; `fold` is the frame of a function in folded trees, `priority` whether it
 /// names its run ([`FoldableFunctions`]). `nodes` are level and function of the call paths, depth first; `samples` of a profile are node, label set,
 /// weight and number of observations; a label set is a list of indices into `labels`.
-fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &str) {
+fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &str, context: &PageContext) {
     let CallPaths { functions, nodes, of_stack } = transform::call_paths(data);
     let FoldableFunctions { rows: functions, numbers, frames, priorities } = FoldableFunctions::of(functions);
     let mut services: Vec<&str> = data.resources.iter().map(ResourceProfiles::service_name).collect();
@@ -174,6 +186,9 @@ fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &st
     labels.write(out);
     write_list(out, "services", services.iter(), |out, name| write_text(out, name));
     write_resources(out, data);
+    if let Some(losses) = &context.losses {
+        write_list(out, "losses", losses.iter(), |out, (reason, count)| write_pair(out, reason, &count.to_string()));
+    }
     out.push('}');
 }
 
@@ -337,6 +352,16 @@ mod tests {
         assert_eq!((&profile["type"], &profile["from_ms"], &profile["to_ms"]), (&json!("cpu"), &json!(2), &json!(5)));
         assert_eq!((&read["type"], &read["services"]), (&json!("cpu"), &json!(["shop"])));
         assert_eq!(read["resource"], json!([["service.name", "shop"]]));
+    }
+
+    #[test]
+    fn losses_are_in_the_page_of_a_run_only() {
+        let data = profiles(&[("cart", 3, "/cart")]);
+        let read = |losses: Option<Vec<(&'static str, u64)>>| {
+            embedded(&html_with(&data, "cpu", "title", &PageContext { losses }))
+        };
+        assert_eq!(read(Some(vec![("queue_full", 3)]))["losses"], json!([["queue_full", "3"]]));
+        assert_eq!((&read(Some(Vec::new()))["losses"], &read(None)["losses"]), (&json!([]), &Value::Null));
     }
 
     #[test]

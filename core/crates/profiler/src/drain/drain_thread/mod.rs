@@ -15,6 +15,7 @@ use crate::drain::overhead::OverheadMonitor;
 use crate::host_log::{log, take_panic, LogLevel};
 use crate::report::delivery_log::DeliveryLog;
 use crate::report::first_line::FirstLine;
+use crate::report::health;
 use crate::report::metrics_report::MetricsReport;
 use crate::session::due_changes::DueChanges;
 use crate::session::{heap_profile, CollectionStep, ConfigChange, KindsToClose, Session};
@@ -284,7 +285,7 @@ impl<'a> DrainThread<'a> {
     fn write_output(&mut self) {
         if let Some(output) = &mut self.output {
             // Only this line sets it, once.
-            let _ = self.session.written.set(output.write());
+            let _ = self.session.written.set(output.write(health::losses(self.session)));
         }
     }
 
