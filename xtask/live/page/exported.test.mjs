@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { amount, assertTotal, fixture, outermost, pageTest, serverUrl, tableFunctions } from './session.mjs';
 import { eventually } from './browser.mjs';
 import { GROWN, ROOTS, WINDOWS } from './fixture.mjs';
-import { PROGRAM } from './server.mjs';
+import { PROGRAM, SOURCE } from './server.mjs';
 
 /** Runs `body` with the address of a file that the server exports for `query`, as `edited`. */
 async function withExported(query, body, edited = (text) => text) {
@@ -114,6 +114,30 @@ pageTest('an exported page folds libraries, and inverts and groups stacks, as th
     const announced = await grouped.text('#flame .flamegraph-announcement');
     assert.ok(announced.startsWith(`http.route=/cart, total ${amount(cart)}`), announced);
   });
+});
+
+pageTest('an exported page has the source lines of --source-path, with their weight', async ({ openAddress }) => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'spanprof-exported-'));
+  try {
+    const [profile, sources, file] = ['api.otlp.pb', 'sources', 'api.html'].map((name) => path.join(folder, name));
+    const response = await fetch(`${await serverUrl()}/api/profile?format=otlp&service=api`);
+    writeFileSync(profile, new Uint8Array(await response.arrayBuffer()));
+    mkdirSync(path.join(sources, 'api'), { recursive: true });
+    writeFileSync(path.join(sources, 'api', 'app.py'), SOURCE.join('\n'));
+    execFileSync(PROGRAM, ['flamegraph', profile, '--source-path', sources, '-o', file], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const address = pathToFileURL(file).href;
+    const page = await openAddress(`${address}#function=charge`);
+    const rows = await page.texts('#source-lines tr');
+    assert.equal(rows.length, 7, `three lines before and after line 12: ${rows}`);
+    const self = fixture.weight({ service: 'api', type: 'cpu' }, ({ functions }) => functions.at(-1) === 'charge');
+    assert.ok(rows[3].startsWith(amount(self)) && rows[3].endsWith(`12 ${SOURCE[11].trim()}`), rows[3]);
+    assert.equal(await page.count('#source-note'), 0);
+    const filtered = await openAddress(`${address}#function=charge&focus=sign`);
+    assert.match(await filtered.text('#source-note'), /without the filters/);
+    assert.deepEqual(await page.axe(), []);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 pageTest('the page of spanprof diff shows what changed, without a request', async ({ openAddress }) => {

@@ -9,6 +9,7 @@ pub(crate) mod labels;
 mod layout;
 pub(crate) mod neighbors;
 pub(crate) mod next_command;
+pub(crate) mod page_sources;
 mod short_path;
 pub(crate) mod sources;
 pub(crate) mod span_time;

@@ -1,9 +1,15 @@
 //! `spanprof flamegraph`: writes a flame graph as one HTML page that works offline.
 
-use spanprof_profile::encode::{flamegraph, page};
+use std::path::PathBuf;
+
+use spanprof_profile::encode::flamegraph;
+use spanprof_profile::encode::page::{self, PageContext};
 use spanprof_profile::transform;
 
+use super::serve::source_directories;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
+use crate::answers::page_sources::page_sources;
+use crate::answers::sources::SourcePaths;
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
@@ -24,6 +30,12 @@ pub(crate) struct FlamegraphArguments {
     /// the tree as JSON instead of a page
     #[arg(long)]
     pub json: bool,
+    /// directory of sources whose lines the page shows with their weight, at most 1 MiB; repeat for more
+    #[arg(long, value_name = "DIR")]
+    pub source_path: Vec<PathBuf>,
+    /// prefix to remove from the file names of the profile
+    #[arg(long, value_name = "PREFIX")]
+    pub trim_path: Option<PathBuf>,
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
@@ -40,7 +52,13 @@ pub(crate) fn run(given: &FlamegraphArguments) -> Result<i32, Failure> {
     let text = if given.json {
         flamegraph::json(&transform::tree(&data, &type_name)) + "\n"
     } else {
-        page::html(&data, &type_name, &title(&given.output, &data, ""))
+        let directories = source_directories(&given.source_path)?;
+        let sources = match directories.is_empty() {
+            true => Vec::new(),
+            false => page_sources(&data, &SourcePaths::only_below(directories, given.trim_path.clone())),
+        };
+        let context = PageContext { sources, ..PageContext::default() };
+        page::html_with(&data, &type_name, &title(&given.output, &data, ""), &context)
     };
     output::write(&given.output.output, text.as_bytes())?;
     Ok(0)

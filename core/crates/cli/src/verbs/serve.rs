@@ -103,7 +103,7 @@ fn source_url(text: &str) -> Result<String, &'static str> {
 }
 
 /// A missing directory would look like sources that cannot be found.
-fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let directory = |path: &PathBuf| match path.canonicalize() {
         Ok(directory) if directory.is_dir() => Ok(directory),
         Ok(_) => Err(Failure::new(format!("--source-path {}: expected a directory, got a file", path.display()))

@@ -33,8 +33,8 @@ impl Folding {
         }
     }
 
-    /// Which function of a run names it: the highest, at least 1 for libraries with a name. Up to 2 of libraries, up to 9 of the runtime, then
-    /// the kernel.
+    /// Which function of a run names it: the highest, at least 1 for libraries with a name. Up to 2 of libraries, up to 9 of the
+    /// runtime, then the kernel.
     fn priority(&self) -> u8 {
         match self {
             Self::Kept | Self::Library(None) => 0,

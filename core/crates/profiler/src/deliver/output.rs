@@ -94,7 +94,7 @@ impl OutputFile {
         if merged.sample_count() == 0 {
             return Err(format!("{shown} not written: there are no samples"));
         }
-        let context = PageContext { losses: Some(losses) };
+        let context = PageContext { losses: Some(losses), ..PageContext::default() };
         let bytes = encode(self.format, merged, &context);
         let lack = if self.run.lacks_labels() { " without labels: they exceed max_stacks" } else { "" };
         self.replace(&bytes)

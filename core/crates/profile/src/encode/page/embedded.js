@@ -145,7 +145,19 @@ const embedded = (() => {
     return {
       ...summary, function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, frame_type: functions.kinds[functions.kind[at]],
       flat: flat[at], cum: cum[at], callers: rows(callers), callees: rows(callees), caller_count: callers.size, callee_count: callees.size,
-      source: null,
+      source: sourceOf(at, query),
+    };
+  }
+  const sources = new Map((data.sources || []).map((source) => [source.function, source]));
+  /** The text of a function with the weights of its lines, which the filters do not change. */
+  function sourceOf(at, query) {
+    const source = sources.get(at);
+    if (!source) return null;
+    const weights = new Map((source.weights[query.get("type")] || []).map(([line, flat, cum]) => [line, { flat, cum }]));
+    const isFiltered = ["label", "focus", "ignore", ...(data.services.length > 1 ? ["service"] : [])].some((name) => query.has(name));
+    return {
+      path: source.path, note: isFiltered ? "The weights of lines are of all samples, without the filters." : null,
+      lines: source.text.map((text, nth) => ({ line: source.first + nth, text, flat: 0, cum: 0, ...weights.get(source.first + nth) })),
     };
   }
 

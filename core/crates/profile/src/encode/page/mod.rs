@@ -1,6 +1,10 @@
 //! The exported page: one HTML file with the page of `spanprof serve`, its data, and a script that answers the page's requests from
 //! them. It loads no external resources. Text of a profile is escaped and can become neither markup nor script.
 
+mod sources;
+
+pub use sources::PageSource;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -66,6 +70,8 @@ pub fn type_shown(data: &ProfilesData) -> &str {
 pub struct PageContext {
     /// Samples that the run lost, by reason; `None` if that is unknown.
     pub losses: Option<Vec<(&'static str, u64)>>,
+    /// Source text of functions.
+    pub sources: Vec<PageSource>,
 }
 
 /// A complete page of all types, which shows `type_name` first. Works offline.
@@ -132,9 +138,9 @@ fn document(title: &str, head: &str, nonce: &str, write_content: impl Fn(&mut St
     page
 }
 
-/// The data as JSON. Functions are in the order of siblings; `fold` is the frame of a function in folded trees, `priority` whether it
-/// names its run ([`FoldableFunctions`]). `nodes` are level and function of the call paths, depth first; `samples` of a profile are node, label set,
-/// weight and number of observations; a label set is a list of indices into `labels`.
+/// The data as JSON. Functions are in the order of siblings; `fold` is the frame of a function in folded trees, `priority` whether
+/// it names its run ([`FoldableFunctions`]). `nodes` are level and function of the call paths, depth first; `samples` of a profile
+/// are node, label set, weight and number of observations; a label set is a list of indices into `labels`.
 fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &str, context: &PageContext) {
     let CallPaths { functions, nodes, of_stack } = transform::call_paths(data);
     let FoldableFunctions { rows: functions, numbers, frames, priorities } = FoldableFunctions::of(functions);
@@ -189,6 +195,7 @@ fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &st
     if let Some(losses) = &context.losses {
         write_list(out, "losses", losses.iter(), |out, (reason, count)| write_pair(out, reason, &count.to_string()));
     }
+    sources::write(out, &context.sources, &functions);
     out.push('}');
 }
 
@@ -358,7 +365,7 @@ mod tests {
     fn losses_are_in_the_page_of_a_run_only() {
         let data = profiles(&[("cart", 3, "/cart")]);
         let read = |losses: Option<Vec<(&'static str, u64)>>| {
-            embedded(&html_with(&data, "cpu", "title", &PageContext { losses }))
+            embedded(&html_with(&data, "cpu", "title", &PageContext { losses, ..PageContext::default() }))
         };
         assert_eq!(read(Some(vec![("queue_full", 3)]))["losses"], json!([["queue_full", "3"]]));
         assert_eq!((&read(Some(Vec::new()))["losses"], &read(None)["losses"]), (&json!([]), &Value::Null));
