@@ -18,9 +18,11 @@ use super::comparison;
 use super::directory;
 use super::flame::{self, FlameRequest};
 use super::function::{self, FunctionRequest};
+use super::label_groups;
 use super::queries::QueryResult;
 use super::reply::{self, Reply};
 use super::requests;
+use super::selected_windows::{summaries, windows};
 use super::stack_view::{self, StackView};
 use super::state::ServerState;
 use super::timeline::{self, ms};
@@ -106,7 +108,7 @@ fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (St
         "/api/traces" => &["limit"],
         "/api/flamegraph" => &flame::PARAMETERS,
         "/api/function" => &function::PARAMETERS,
-        "/api/timeline" => &["group"],
+        "/api/timeline" => &timeline::PARAMETERS,
         "/api/labels" => &["limit", "weights"],
         "/api/profile" => &["format", "detail"],
         "/api/diff" => &comparison::PARAMETERS,
@@ -114,7 +116,7 @@ fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (St
         _ => &[],
     };
     let of_stacks: &[&str] = match path {
-        "/api/top" | "/api/flamegraph" | "/api/function" | "/api/diff" => &stack_view::SELECTION,
+        "/api/top" | "/api/flamegraph" | "/api/function" | "/api/timeline" | "/api/diff" => &stack_view::SELECTION,
         _ => &[],
     };
     let accepted = || selection::PARAMETERS.iter().chain(own).chain(of_stacks).copied();
@@ -155,13 +157,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             result.with_completeness(answers::labels::members(&table, &type_name, limit()?))
         }
         "/api/labels" => labels(&windows(state, &filter), &filter),
-        // Labels and links are not in the index.
-        "/api/timeline" if view.group().is_some() || selects_samples(&filter) => {
-            let detail = view.group().map_or(Detail::Stacks, |key| Detail::OneLabel(key.to_owned()));
-            let result = state.store.query_in_steps(&filter, step_ms(state, &filter), &detail);
-            timeline::json(result.summaries.iter(), &filter, view.group().is_some())
-        }
-        "/api/timeline" => timeline::json(summaries(&windows(state, &filter), &filter), &filter, false),
+        "/api/timeline" => timeline::respond(state, &filter, &view, parameter("by")).map_err(bad_request)?,
         "/api/windows" => window_list(&windows(state, &filter)),
         "/api/stats" => stats(state),
         "/api/requests" => requests::table(state, &filter, owned_parameter, limit()?).map_err(bad_request)?,
@@ -196,7 +192,10 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
                 None => whole,
                 Some((folding, is_kept)) => {
                     let key = view.tree_key().to_owned() + &folding;
-                    state.trees.get(&result, filter.type_name.as_deref(), &key, || whole.folded(is_kept))
+                    state.trees.get(&result, filter.type_name.as_deref(), &key, || match view.group() {
+                        None => whole.folded(is_kept),
+                        Some(_) => label_groups::in_order_of(&whole, whole.folded(is_kept)),
+                    })
                 }
             };
             let bytes = request.response(&result, &tree, view.is_inverted()).into_bytes();
@@ -232,28 +231,6 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         }
     };
     Ok(ResponseContent { content_type: JSON, bytes: json.to_string().into_bytes(), windows_left_out: 0 })
-}
-
-/// Whether the filter selects samples within the windows of a service and type.
-fn selects_samples(filter: &Filter) -> bool {
-    !filter.labels.is_empty() || filter.trace_id.is_some() || filter.span_id.is_some()
-}
-
-fn windows(state: &ServerState, filter: &Filter) -> Vec<Arc<StoredWindow>> {
-    state.store.windows().into_iter().filter(|window| window.may_hold(filter)).collect()
-}
-
-/// Summaries of the windows that have the filter's service and type.
-fn summaries<'a>(
-    windows: &'a [Arc<StoredWindow>],
-    filter: &'a Filter,
-) -> impl Iterator<Item = &'a query::TypeSummary> + 'a {
-    windows
-        .iter()
-        .flat_map(|window| &window.services)
-        .filter(|service| filter.service.as_ref().is_none_or(|name| *name == service.name))
-        .flat_map(|service| &service.types)
-        .filter(|summary| filter.type_name.as_ref().is_none_or(|name| *name == summary.type_name))
 }
 
 /// Sum of several windows' summaries of one service or type.
@@ -315,14 +292,6 @@ fn types(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     json!({"types": types.collect::<Value>()})
 }
 
-/// Length of a step of the timeline.
-fn step_ms(state: &ServerState, filter: &Filter) -> u64 {
-    let windows = windows(state, filter);
-    let from = filter.from_unix_nano.or(windows.iter().map(|window| window.from_unix_nano).min()).unwrap_or(0);
-    let to = filter.to_unix_nano.or(windows.iter().map(|window| window.to_unix_nano).max()).unwrap_or(from);
-    ms(to.saturating_sub(from) / timeline::STEPS)
-}
-
 fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for service in windows.iter().flat_map(|window| &window.services) {
@@ -337,7 +306,7 @@ fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
 }
 
 fn top_table(state: &ServerState, result: &Arc<QueryResult>, filter: &Filter, view: &StackView) -> Arc<TopTable> {
-    state.tables.get(result, filter.type_name.as_deref(), view.selection_key(), || {
+    state.tables.get(result, filter.type_name.as_deref(), view.selection().key(), || {
         let data = view.data(result);
         query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
     })

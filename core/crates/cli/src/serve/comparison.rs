@@ -73,7 +73,7 @@ fn read(state: &ServerState, filter: &Filter, view: &StackView) -> StoredSide {
     let mut side = StoredSide { windows, ..StoredSide::default() };
     let mut batch = Vec::new();
     side.left_out = state.store.for_each_part(filter, |mut part| {
-        view.filter(&mut part);
+        view.selection().filter(&mut part);
         side.windows.add(&part);
         Detail::Stacks.reduce(&mut part);
         batch.push(part);

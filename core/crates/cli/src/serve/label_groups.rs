@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use spanprof_profile::transform::{FunctionKey, StackNode, StackTree};
-use spanprof_profile::{AttributeSetId, Profile, ProfilesData};
+use spanprof_profile::{is_gauge_type, AttributeSetId, HeapAge, Profile, ProfilesData};
 use spanprof_read::query::TypeSummary;
 
 /// Values with a group of their own.
@@ -14,12 +14,16 @@ const MAX_GROUPS: usize = 6;
 /// The value of a label; `None` for all values that have no group of their own.
 pub(super) type GroupValue = Option<String>;
 
-/// The groups by descending weight, the rest at the end. The value "" is that of samples without the label.
-pub(super) fn groups<T>(values: BTreeMap<String, (i64, Vec<T>)>) -> Vec<(GroupValue, Vec<T>)> {
+/// The groups of the label `key` by descending weight, those of [`HeapAge::LABEL`] by age; the rest at the end. The value "" is
+/// that of samples without the label.
+pub(super) fn groups<T>(key: &str, values: BTreeMap<String, (i64, Vec<T>)>) -> Vec<(GroupValue, Vec<T>)> {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_by_key(|(_, (weight, _))| Reverse(*weight));
     let rest: Vec<T> =
         values.split_off(values.len().min(MAX_GROUPS)).into_iter().flat_map(|(_, (_, items))| items).collect();
+    if key == HeapAge::LABEL {
+        values.sort_by_key(|(value, _)| HeapAge::from_text(value).map_or((true, None), |age| (false, Some(age))));
+    }
     let mut groups: Vec<_> = values.into_iter().map(|(value, (_, items))| (Some(value), items)).collect();
     if !rest.is_empty() {
         groups.push((None, rest));
@@ -27,8 +31,8 @@ pub(super) fn groups<T>(values: BTreeMap<String, (i64, Vec<T>)>) -> Vec<(GroupVa
     groups
 }
 
-/// The profiles of one type by the only label of their samples.
-pub(super) fn profiles_by_value(data: &ProfilesData, type_name: &str) -> Vec<(GroupValue, Vec<Profile>)> {
+/// The profiles of one type by the only label of their samples, which is `key`.
+pub(super) fn profiles_by_value(data: &ProfilesData, type_name: &str, key: &str) -> Vec<(GroupValue, Vec<Profile>)> {
     let mut values: BTreeMap<String, (i64, Vec<Profile>)> = BTreeMap::new();
     for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
         let empty = Profile { samples: Vec::new(), ..profile.clone() };
@@ -43,7 +47,7 @@ pub(super) fn profiles_by_value(data: &ProfilesData, type_name: &str) -> Vec<(Gr
             profiles.push(part);
         }
     }
-    groups(values)
+    groups(key, values)
 }
 
 /// The text of the only label of a sample, "" without any.
@@ -51,24 +55,31 @@ fn only_value(data: &ProfilesData, set: AttributeSetId) -> String {
     data.dictionary.attributes_of(set).next().map(|attribute| attribute.value.to_string()).unwrap_or_default()
 }
 
-/// Summaries of samples with one label; `service` is its value.
+/// Summaries of samples with one label; `service` is its value. All of a type have the time range of its profiles. A gauge without
+/// samples has a summary, too: its value is 0.
 pub(super) fn summaries_by_value(data: &ProfilesData) -> Vec<TypeSummary> {
+    let mut ranges: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (_, profile) in data.profiles() {
+        let (from, to) = ranges.entry(profile.type_name()).or_insert((u64::MAX, 0));
+        *from = profile.time_unix_nano.min(*from);
+        *to = profile.end_unix_nano().max(*to);
+    }
+    let summary = |profile: &Profile, value: String| {
+        let (from_unix_nano, to_unix_nano) = ranges.get(profile.type_name()).copied().unwrap_or_default();
+        let (type_name, unit) = (profile.type_name().to_owned(), profile.unit().to_owned());
+        TypeSummary { service: value, type_name, unit, samples: 0, total: 0, from_unix_nano, to_unix_nano }
+    };
     let mut summaries: BTreeMap<(AttributeSetId, &str), TypeSummary> = BTreeMap::new();
     for (_, profile) in data.profiles() {
+        let type_name = profile.type_name();
         for sample in &profile.samples {
-            let summary = summaries.entry((sample.attributes, profile.type_name())).or_insert_with(|| TypeSummary {
-                service: only_value(data, sample.attributes),
-                type_name: profile.type_name().to_owned(),
-                unit: profile.unit().to_owned(),
-                samples: 0,
-                total: 0,
-                from_unix_nano: u64::MAX,
-                to_unix_nano: 0,
-            });
+            let new = || summary(profile, only_value(data, sample.attributes));
+            let summary = summaries.entry((sample.attributes, type_name)).or_insert_with(new);
             summary.samples += 1;
             summary.total = summary.total.saturating_add(profile.weight(sample));
-            summary.from_unix_nano = summary.from_unix_nano.min(profile.time_unix_nano);
-            summary.to_unix_nano = summary.to_unix_nano.max(profile.end_unix_nano());
+        }
+        if profile.samples.is_empty() && is_gauge_type(type_name) {
+            summaries.entry((AttributeSetId::EMPTY, type_name)).or_insert_with(|| summary(profile, String::new()));
         }
     }
     summaries.into_values().collect()
@@ -110,6 +121,30 @@ pub(super) fn joined(type_name: &str, trees: Vec<(String, StackTree)>) -> StackT
     joined
 }
 
+/// A tree whose nodes below the root, the groups, are in the order of those of `ordered`. Folding sorts them by name.
+pub(super) fn in_order_of(ordered: &StackTree, tree: StackTree) -> StackTree {
+    let groups_of = |tree: &StackTree| -> Vec<(usize, String)> {
+        let nodes = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| node.parent == 0);
+        nodes.map(|(at, node)| (at, tree.functions[node.function as usize].name.clone())).collect()
+    };
+    let rank: HashMap<String, usize> =
+        groups_of(ordered).into_iter().enumerate().map(|(nth, (_, name))| (name, nth)).collect();
+    let groups = groups_of(&tree);
+    let ends = groups.iter().skip(1).map(|(at, _)| *at).chain([tree.nodes.len()]);
+    let mut subtrees: Vec<_> =
+        groups.iter().zip(ends).map(|((start, name), end)| (rank.get(name), *start..end)).collect();
+    subtrees.sort_by_key(|(rank, _)| rank.copied());
+    let mut nodes: Vec<StackNode> = tree.nodes.first().copied().into_iter().collect();
+    for (_, subtree) in subtrees {
+        let (old, new) = (subtree.start as u32, nodes.len() as u32);
+        nodes.extend(tree.nodes[subtree].iter().map(|node| match node.parent {
+            0 => *node,
+            parent => StackNode { parent: parent - old + new, ..*node },
+        }));
+    }
+    StackTree { nodes, ..tree }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,7 +152,7 @@ mod tests {
     #[test]
     fn the_heaviest_values_are_groups_and_the_others_are_one() {
         let values = (0..9).map(|nth| (format!("v{nth}"), (10 - nth, vec![nth]))).collect();
-        let groups = groups(values);
+        let groups = groups("route", values);
         assert_eq!(groups.len(), 7);
         assert_eq!(groups[0], (Some("v0".to_owned()), vec![0]));
         assert_eq!(groups[6], (None, vec![6, 7, 8]));
@@ -147,5 +182,26 @@ mod tests {
             node(5, 3, 4, 4),
         ];
         assert_eq!((joined.nodes, joined.unit), (expected.to_vec(), "bytes".to_owned()));
+    }
+
+    #[test]
+    fn groups_that_were_sorted_by_name_return_to_their_order_with_their_subtrees() {
+        let function = |name: &str| FunctionKey { name: name.to_owned(), ..FunctionKey::default() };
+        let node = |parent, function, weight| StackNode { parent, function, self_weight: 0, total_weight: weight };
+        let tree = |names: [&str; 5], nodes: Vec<StackNode>| StackTree {
+            functions: names.map(function).to_vec(),
+            nodes,
+            ..StackTree::default()
+        };
+        let root = node(0, 0, 60);
+        let ordered = tree(["root", "new", "survived", "old", "main"], [1, 2, 3].map(|at| node(0, at, 20)).to_vec());
+        let ordered = StackTree { nodes: [vec![root], ordered.nodes].concat(), ..ordered };
+        let below = |parent| node(parent, 4, 20);
+        let by_name =
+            vec![root, node(0, 1, 20), below(1), node(0, 3, 20), below(3), below(4), node(0, 2, 20), below(6)];
+        let expected =
+            vec![root, node(0, 1, 20), below(1), node(0, 2, 20), below(3), node(0, 3, 20), below(5), below(6)];
+        let names = ["root", "new", "survived", "old", "main"];
+        assert_eq!(in_order_of(&ordered, tree(names, by_name)).nodes, expected);
     }
 }

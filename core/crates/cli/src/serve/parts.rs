@@ -76,27 +76,28 @@ struct CachedParts {
     uses: u64,
 }
 
-/// The cached parts, by the digest of their windows and their filter.
+/// The cached parts, by the digest of their windows and the identity of what is selected in them.
 #[derive(Debug, Default)]
 pub(crate) struct PartCache(Mutex<CachedParts>);
 
 impl PartCache {
-    pub(crate) fn find(&self, windows: &[Arc<StoredWindow>], filter: &Filter) -> Option<Arc<MergedWindows>> {
+    /// The part of these windows with the selection `key`.
+    pub(crate) fn find(&self, windows: &[Arc<StoredWindow>], key: &str) -> Option<Arc<MergedWindows>> {
         let mut cache = lock(&self.0);
         cache.uses += 1;
         let last_used = cache.uses;
-        let cached = cache.by_windows.get_mut(&key(windows, filter))?;
+        let cached = cache.by_windows.get_mut(&(digest(windows), key.to_owned()))?;
         cached.last_used = last_used;
         Some(cached.part.clone())
     }
 
-    pub(crate) fn insert(&self, windows: &[Arc<StoredWindow>], filter: &Filter, part: &Arc<MergedWindows>) {
+    pub(crate) fn insert(&self, windows: &[Arc<StoredWindow>], key: &str, part: &Arc<MergedWindows>) {
         let mut cache = lock(&self.0);
         cache.uses += 1;
         let bytes = part.memory_bytes() + 256;
         let cached = CachedPart { part: part.clone(), bytes, last_used: cache.uses };
         cache.bytes += bytes;
-        if let Some(replaced) = cache.by_windows.insert(key(windows, filter), cached) {
+        if let Some(replaced) = cache.by_windows.insert((digest(windows), key.to_owned()), cached) {
             cache.bytes -= replaced.bytes;
         }
         if cache.bytes > CACHE_BYTES {
@@ -125,10 +126,6 @@ impl CachedParts {
     }
 }
 
-fn key(windows: &[Arc<StoredWindow>], filter: &Filter) -> (u64, String) {
-    (digest(windows), format!("{:?}", timeless(filter)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,17 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_found_for_its_windows_and_filter_only() {
+    fn a_part_is_found_for_its_windows_and_selection_only() {
         let windows = minute();
         let parts = PartCache::default();
-        let cart = Filter { service: Some("cart".to_owned()), ..Filter::default() };
-        parts.insert(&windows[..5], &cart, &Arc::default());
-        assert!(parts.find(&windows[..5], &cart).is_some());
-        let timed = Filter { from_unix_nano: Some(1), ..cart.clone() };
-        assert!(parts.find(&windows[..5], &timed).is_some());
-        assert!(parts.find(&windows[..4], &cart).is_none());
-        assert!(parts.find(&windows[1..6], &cart).is_none());
-        assert!(parts.find(&windows[..5], &Filter::default()).is_none());
+        parts.insert(&windows[..5], "cart", &Arc::default());
+        assert!(parts.find(&windows[..5], "cart").is_some());
+        assert!(parts.find(&windows[..4], "cart").is_none());
+        assert!(parts.find(&windows[1..6], "cart").is_none());
+        assert!(parts.find(&windows[..5], "").is_none());
     }
 
     #[test]
@@ -193,12 +187,11 @@ mod tests {
         };
         let rows = CACHE_BYTES / 4 / (std::mem::size_of::<TypeSummary>() + 48);
         let part = Arc::new(MergedWindows { summaries: vec![row; rows], ..MergedWindows::default() });
-        let filter = Filter::default();
         for nth in 0..4 {
-            parts.insert(&windows[nth..=nth], &filter, &part);
-            assert!(parts.find(&windows[..1], &filter).is_some());
+            parts.insert(&windows[nth..=nth], "", &part);
+            assert!(parts.find(&windows[..1], "").is_some());
         }
-        assert!(parts.find(&windows[1..2], &filter).is_none());
-        assert!(parts.find(&windows[3..4], &filter).is_some());
+        assert!(parts.find(&windows[1..2], "").is_none());
+        assert!(parts.find(&windows[3..4], "").is_some());
     }
 }

@@ -12,7 +12,8 @@ use spanprof_read::query::{self, Filter, TypeSummary};
 use tokio::sync::Notify;
 
 use super::directory;
-use super::file_names::{HOURS, LEVELS, LEVELS_MS};
+use super::file_names::LEVELS;
+use super::hour_limits::HourLimits;
 use super::label_groups;
 use super::locks::lock;
 use super::parts::{self, memory_bytes, MergedWindows, PartCache};
@@ -20,6 +21,7 @@ use super::rollup::{self, Rollup};
 use super::rollup_facts::{self, CountsByType, RollupFacts, SampleCounts};
 use super::rollups::{self, Rollups};
 use super::spans::Spans;
+use super::stack_selection::StackSelection;
 use super::window::StoredWindow;
 use crate::detail::{self, Detail};
 
@@ -53,27 +55,6 @@ pub(crate) struct QueryResult {
     pub hours: HourLimits,
 }
 
-/// What a query asked for that hours do not have.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HourLimits {
-    /// Whether an hour exceeds the time range, so that the result does too.
-    exceed_range: bool,
-    /// Labels of the filter that hours lack: none of their samples passes.
-    omitted_labels: BTreeSet<String>,
-}
-
-impl HourLimits {
-    fn of(windows: &[Arc<StoredWindow>], filter: &Filter) -> Self {
-        let mut limits = HourLimits::default();
-        for hour in windows.iter().filter(|window| window.is_rollup && window.may_hold(filter)) {
-            limits.exceed_range |= !parts::is_whole(std::slice::from_ref(hour), filter);
-            let keys = filter.labels.iter().map(|label| &label.key);
-            limits.omitted_labels.extend(keys.filter(|key| hour.omitted_labels.contains(*key)).cloned());
-        }
-        limits
-    }
-}
-
 impl QueryResult {
     /// The members of a response, with what the result lacks. Times are milliseconds, which JavaScript numbers represent exactly.
     pub(crate) fn with_completeness(&self, mut members: Map<String, Value>) -> Value {
@@ -83,12 +64,7 @@ impl QueryResult {
             members.insert("left_out_from_ms".to_owned(), (from / 1_000_000).into());
             members.insert("left_out_to_ms".to_owned(), (to / 1_000_000).into());
         }
-        if self.hours.exceed_range {
-            members.insert("resolution_ms".to_owned(), LEVELS_MS[HOURS].into());
-        }
-        if !self.hours.omitted_labels.is_empty() {
-            members.insert("omitted_labels".to_owned(), self.hours.omitted_labels.iter().cloned().collect());
-        }
+        self.hours.add_to(&mut members);
         if self.is_indexing {
             members.insert("indexing".to_owned(), true.into());
         }
@@ -110,12 +86,24 @@ struct Query {
     detail: Detail,
     /// Levels of roll-ups that may be used: a timeline needs windows that are shorter than its steps.
     levels: usize,
+    /// With filters, the result has summaries of the samples whose stacks pass, and no samples.
+    stacks: StackSelection,
 }
 
 impl Query {
+    /// Whether parts are cached: samples with labels and links are too many.
+    fn has_cached_parts(&self) -> bool {
+        self.detail == Detail::Stacks || self.stacks.has_filters()
+    }
+
+    /// Identity of what is selected within windows, for the cache of parts.
+    fn part_key(&self) -> String {
+        format!("{:?}{:?}{}", self.detail, parts::timeless(&self.filter), self.stacks.key())
+    }
+
     /// Whether both read the same windows, except at the ends of their time ranges, which move with relative times.
     fn is_same_view(&self, other: &Query) -> bool {
-        (&self.detail, self.levels) == (&other.detail, other.levels)
+        (&self.detail, self.levels, &self.stacks) == (&other.detail, other.levels, &other.stacks)
             && parts::timeless(&self.filter) == parts::timeless(&other.filter)
     }
 }
@@ -162,19 +150,23 @@ impl Queries {
     /// Merges the samples that pass `filter`, newest windows first until the deadline. Windows left out because of the deadline
     /// are merged by [`Queries::complete`], so that a later query returns them too.
     pub(crate) fn query(&self, view: &StoreView, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        self.answer(view, Query { filter: filter.clone(), detail, levels: LEVELS })
+        self.answer(view, Query { filter: filter.clone(), detail, levels: LEVELS, stacks: StackSelection::default() })
     }
 
-    /// As [`Queries::query`], with summaries of windows of at most `width_ms`, or of single ones.
+    /// As [`Queries::query`], with summaries of windows of at most `width_ms`, or of single ones. If `stacks` has filters, the result
+    /// is the summaries of the samples that pass, without the samples.
     pub(crate) fn query_in_steps(
         &self,
         view: &StoreView,
         filter: &Filter,
         width_ms: u64,
         detail: Detail,
+        stacks: StackSelection,
     ) -> Arc<QueryResult> {
         let levels = rollups::levels_within(width_ms);
-        self.answer(view, Query { filter: filter.clone(), detail, levels })
+        // Other parameters would only divide the caches.
+        let stacks = if stacks.has_filters() { stacks } else { StackSelection::default() };
+        self.answer(view, Query { filter: filter.clone(), detail, levels, stacks })
     }
 
     fn answer(&self, view: &StoreView, query: Query) -> Arc<QueryResult> {
@@ -248,7 +240,7 @@ impl Queries {
             left_out_range,
             is_indexing,
             has_missing_files,
-            hours: HourLimits::of(&view.windows, &query.filter),
+            hours: HourLimits::of(&view.windows, &query.filter, &query.detail),
         });
         if !was_interrupted {
             let mut results = lock(&self.results);
@@ -310,14 +302,13 @@ impl MergeRun<'_> {
                 self.add(bucket, level, is_cached, sum);
                 continue;
             }
-            // Cached parts have no labels.
-            let has_cached_parts = *detail == Detail::Stacks;
+            let has_cached_parts = self.query.has_cached_parts();
             let is_cached = is_cached && has_cached_parts;
-            let cached = has_cached_parts.then(|| self.queries.parts.find(bucket, filter)).flatten();
+            let cached = has_cached_parts.then(|| self.queries.parts.find(bucket, &self.query.part_key())).flatten();
             let part = cached.or_else(|| {
                 let part = Arc::new(self.rollup_part(bucket, level, sum)?);
                 if has_cached_parts {
-                    self.queries.parts.insert(bucket, filter, &part);
+                    self.queries.parts.insert(bucket, &self.query.part_key(), &part);
                 }
                 Some(part)
             });
@@ -329,7 +320,7 @@ impl MergeRun<'_> {
                 self.add(bucket, level, false, &mut own);
                 let part = Arc::new(own.finish());
                 if self.left_out.len() == left_out {
-                    self.queries.parts.insert(bucket, filter, &part);
+                    self.queries.parts.insert(bucket, &self.query.part_key(), &part);
                 }
                 sum.add(part);
             } else {
@@ -363,14 +354,13 @@ impl MergeRun<'_> {
     }
 
     fn add_window(&mut self, window: &Arc<StoredWindow>, is_cached: bool, sum: &mut BatchedMerge) {
-        let Query { filter, detail, .. } = self.query;
+        let filter = &self.query.filter;
         if !window.may_hold(filter) {
             return;
         }
         let own = std::slice::from_ref(window);
-        let has_cached_parts = *detail == Detail::Stacks;
-        let is_cacheable = is_cached && has_cached_parts && parts::is_whole(own, filter);
-        if let Some(part) = is_cacheable.then(|| self.queries.parts.find(own, filter)).flatten() {
+        let is_cacheable = is_cached && self.query.has_cached_parts() && parts::is_whole(own, filter);
+        if let Some(part) = is_cacheable.then(|| self.queries.parts.find(own, &self.query.part_key())).flatten() {
             return sum.add(part);
         }
         if !self.may_read(sum) {
@@ -386,7 +376,7 @@ impl MergeRun<'_> {
             None => passing(self.query, &data),
         });
         if is_cacheable {
-            self.queries.parts.insert(own, filter, &part);
+            self.queries.parts.insert(own, &self.query.part_key(), &part);
         }
         sum.add(part);
     }
@@ -416,7 +406,7 @@ impl BatchedMerge {
 
     fn add(&mut self, part: Arc<MergedWindows>) {
         // An empty gauge replaces an older one.
-        if part.data.resources.is_empty() {
+        if part.data.resources.is_empty() && part.summaries.is_empty() {
             return;
         }
         self.merged.windows += part.windows;
@@ -450,10 +440,10 @@ impl BatchedMerge {
 }
 
 /// The samples of one window that pass the filter.
-fn passing(Query { filter, detail, .. }: &Query, data: &ProfilesData) -> MergedWindows {
+fn passing(Query { filter, detail, stacks, .. }: &Query, data: &ProfilesData) -> MergedWindows {
     let mut spans = Spans::default();
     let mut part = MergedWindows::default();
-    if *detail == Detail::Stacks {
+    if *detail == Detail::Stacks && !stacks.has_filters() {
         // Stacks are interned once, by the merge.
         let mut resources = filter.select(data);
         spans.add(&data.dictionary, &resources);
@@ -465,10 +455,17 @@ fn passing(Query { filter, detail, .. }: &Query, data: &ProfilesData) -> MergedW
         let mut selected = filter.apply(data);
         spans.add(&selected.dictionary, &selected.resources);
         detail.reduce(&mut selected);
+        if stacks.has_filters() {
+            stacks.filter_shown(&mut selected);
+        }
         part.summaries = match detail {
             Detail::OneLabel(_) => label_groups::summaries_by_value(&selected),
             _ => query::types(&selected),
         };
+        if stacks.has_filters() {
+            part.windows = usize::from(selected.sample_count() > 0);
+            return part;
+        }
         part.data = Arc::new(selected);
     }
     part.windows = usize::from(part.data.sample_count() > 0);
@@ -493,6 +490,7 @@ fn passing_rollup(query: &Query, data: &ProfilesData, facts: &RollupFacts) -> Me
     for type_name in type_names {
         part.spans.scale(type_name, sum_of(&read, type_name), sum_of(&facts.counts, type_name));
     }
+    facts.widen_gauges(&mut part.summaries, query.filter.service.as_deref());
     part.windows *= facts.windows;
     part
 }

@@ -60,6 +60,18 @@ impl RollupFacts {
         self.minutes = by_minute(std::mem::take(&mut self.minutes));
     }
 
+    /// Sets the time range of the summaries of gauges to that of all windows, of which the samples of gauges are the newest.
+    pub(crate) fn widen_gauges(&self, summaries: &mut [TypeSummary], service: Option<&str>) {
+        for summary in summaries.iter_mut().filter(|summary| is_gauge_type(&summary.type_name)) {
+            for minute in self.minutes.iter().filter(|minute| service.is_none_or(|name| name == minute.service)) {
+                if minute.type_name == summary.type_name {
+                    summary.from_unix_nano = summary.from_unix_nano.min(minute.from_unix_nano);
+                    summary.to_unix_nano = summary.to_unix_nano.max(minute.to_unix_nano);
+                }
+            }
+        }
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let counts = self.counts.iter().map(|((service, type_name), counts)| {
             json!([service, type_name, counts.samples, counts.linked_samples, counts.linked_weight])
@@ -187,6 +199,18 @@ mod tests {
             assert_eq!(rows(&hour), [(60, 90, totals[0]), (125, 135, totals[1])]);
             assert_eq!((hour.windows, hour.minutes[0].samples), (4, 9));
         }
+    }
+
+    #[test]
+    fn the_newest_state_of_a_gauge_counts_for_the_range_of_its_windows() {
+        let windows = [("inuse_space", 60), ("inuse_space", 110), ("cpu", 50)].map(|(name, at)| summary(name, at, 1));
+        let mut read = vec![summary("inuse_space", 110, 7), summary("cpu", 110, 7)];
+        facts(windows.to_vec()).widen_gauges(&mut read, Some("shop"));
+        let ranges = |read: &[TypeSummary]| read.iter().map(|it| it.from_unix_nano / 1_000_000_000).collect::<Vec<_>>();
+        assert_eq!(ranges(&read), [60, 110]);
+        let mut of_another = vec![summary("inuse_space", 110, 7)];
+        facts(windows.to_vec()).widen_gauges(&mut of_another, Some("cart"));
+        assert_eq!(ranges(&of_another), [110]);
     }
 
     #[test]

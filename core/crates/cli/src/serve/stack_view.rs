@@ -10,6 +10,7 @@ use spanprof_read::query::{self, StackFilter};
 
 use super::label_groups;
 use super::queries::QueryResult;
+use super::stack_selection::StackSelection;
 
 /// Names of the parameters that select stacks.
 pub(super) const SELECTION: [&str; 2] = ["focus", "ignore"];
@@ -28,15 +29,12 @@ enum TreeShape {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct StackView {
-    has_native: bool,
-    /// All of them apply.
-    filters: Vec<StackFilter>,
+    selection: StackSelection,
     collapses_recursion: bool,
     shape: TreeShape,
     /// Label whose values are the functions at the root.
     group: Option<String>,
-    /// Identity of what selects stacks, and of all, for caches.
-    selection_key: String,
+    /// Identity of all, for caches.
     tree_key: String,
 }
 
@@ -55,9 +53,9 @@ impl StackView {
                 _ => Err(format!("`{name}`: expected 0 or 1, got `{value}`")),
             };
             match name.as_str() {
-                "native" => view.has_native = value == "1",
-                "focus" => view.filters.push(StackFilter { focus: Some(pattern()?), ignore: None }),
-                "ignore" => view.filters.push(StackFilter { focus: None, ignore: Some(pattern()?) }),
+                "native" => view.selection.has_native = value == "1",
+                "focus" => view.selection.filters.push(StackFilter { focus: Some(pattern()?), ignore: None }),
+                "ignore" => view.selection.filters.push(StackFilter { focus: None, ignore: Some(pattern()?) }),
                 "group" => view.group = Some(value.clone()),
                 "callers" => view.shape = TreeShape::Callers(pattern()?),
                 "invert" if flag()? && !matches!(view.shape, TreeShape::Callers(_)) => view.shape = TreeShape::Inverted,
@@ -75,13 +73,13 @@ impl StackView {
             let chosen = parameters.iter().filter(|(name, value)| names.contains(&name.as_str()) && !value.is_empty());
             chosen.map(|(name, value)| format!("{name}={value}\n")).collect::<String>()
         };
-        view.selection_key = key(&["native", "focus", "ignore"]);
+        view.selection.key = key(&["native", "focus", "ignore"]);
         view.tree_key = key(&["native", "focus", "ignore", "recursion", "invert", "callers", "group"]);
         Ok(view)
     }
 
-    pub(super) fn selection_key(&self) -> &str {
-        &self.selection_key
+    pub(super) fn selection(&self) -> &StackSelection {
+        &self.selection
     }
 
     pub(super) fn tree_key(&self) -> &str {
@@ -90,7 +88,7 @@ impl StackView {
 
     /// Whether stacks are left out.
     pub(super) fn has_filters(&self) -> bool {
-        !self.filters.is_empty()
+        self.selection.has_filters()
     }
 
     /// Whether the outermost functions are not at the root of the tree.
@@ -100,25 +98,19 @@ impl StackView {
 
     /// As called, with recursion: for the callers and callees of a function.
     pub(super) fn as_called(&self) -> Self {
-        let tree_key = self.selection_key.clone();
+        let tree_key = self.selection.key.clone();
         Self { collapses_recursion: false, shape: TreeShape::Calls, group: None, tree_key, ..self.clone() }
     }
 
-    /// Removes the stacks that do not pass.
-    pub(super) fn filter(&self, data: &mut ProfilesData) {
-        self.filters.iter().for_each(|filter| filter.apply(data));
-    }
-
-    /// The samples that are shown, `has_native` with the native frames below V8's builtins.
+    /// The samples that are shown.
     pub(super) fn data<'r>(&self, result: &'r QueryResult) -> Cow<'r, ProfilesData> {
-        let mut data = Cow::Borrowed(&*result.data);
-        if !self.has_native && query::has_builtins(&data) {
-            query::fold_builtins(data.to_mut());
+        let data = &*result.data;
+        if !self.has_filters() && (self.selection.has_native || !query::has_builtins(data)) {
+            return Cow::Borrowed(data);
         }
-        if self.has_filters() {
-            self.filter(data.to_mut());
-        }
-        data
+        let mut data = data.clone();
+        self.selection.filter_shown(&mut data);
+        Cow::Owned(data)
     }
 
     pub(super) fn group(&self) -> Option<&str> {
@@ -130,7 +122,7 @@ impl StackView {
         let Some(key) = &self.group else {
             return self.tree_of(&data.dictionary, data.profiles().map(|(_, profile)| profile), type_name);
         };
-        let groups = label_groups::profiles_by_value(data, type_name).into_iter().map(|(value, profiles)| {
+        let groups = label_groups::profiles_by_value(data, type_name, key).into_iter().map(|(value, profiles)| {
             let name = match value.as_deref() {
                 None => format!("{key}: other values"),
                 Some("") => format!("{key}: none"),

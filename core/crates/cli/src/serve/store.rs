@@ -19,6 +19,7 @@ use super::received::ReceivedProfiles;
 use super::replacement::{self, Replacement};
 use super::rollup::Rollup;
 use super::rollups::{self, Rollups, StoredRollup};
+use super::stack_selection::StackSelection;
 use super::window::{LabelValues, StoredWindow};
 use crate::detail::Detail;
 
@@ -308,8 +309,14 @@ impl Store {
     }
 
     /// As [`Queries::query_in_steps`].
-    pub(crate) fn query_in_steps(&self, filter: &Filter, width_ms: u64, detail: &Detail) -> Arc<QueryResult> {
-        self.answer(|view| self.queries.query_in_steps(view, filter, width_ms, detail.clone()))
+    pub(crate) fn query_in_steps(
+        &self,
+        filter: &Filter,
+        width_ms: u64,
+        detail: &Detail,
+        stacks: &StackSelection,
+    ) -> Arc<QueryResult> {
+        self.answer(|view| self.queries.query_in_steps(view, filter, width_ms, detail.clone(), stacks.clone()))
     }
 
     /// As [`Queries::query`].

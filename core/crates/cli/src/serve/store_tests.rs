@@ -5,6 +5,7 @@ use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, ValueType};
 
 use super::*;
 use crate::gzip::gzip;
+use crate::serve::stack_view::StackView;
 use crate::temp_directory_testing::TempDirectory;
 
 fn window(start_s: u64, total: i64) -> ProfilesData {
@@ -166,8 +167,34 @@ fn a_query_reads_the_largest_rollups_instead_of_their_windows() {
         }
     }
     assert_eq!(total(&store.query(&Filter::default(), Detail::Stacks)), 360);
-    let steps = store.query_in_steps(&Filter::default(), 600_000, &Detail::Stacks);
+    let steps = store.query_in_steps(&Filter::default(), 600_000, &Detail::Stacks, &StackSelection::default());
     assert_eq!(total(&steps), 0, "a timeline reads windows that are shorter than its steps");
+}
+
+#[test]
+fn a_timeline_of_selected_stacks_reads_minutes_and_continues_after_its_deadline() {
+    let home = TempDirectory::new("selected-stacks");
+    let store = with_deadline(Duration::MAX, two_hours(&home));
+    store.build_rollups(NOW_MS);
+    let view = StackView::parse(&[("ignore".to_owned(), "absent".to_owned())]).unwrap();
+    let totals = |store: &Store, from| {
+        let filter = Filter { from_unix_nano: Some(from), ..Filter::default() };
+        let result = store.query_in_steps(&filter, 60_000, &Detail::Stacks, view.selection());
+        assert_eq!(result.data.sample_count(), 0, "summaries only");
+        let total: i64 = result.summaries.iter().map(|summary| summary.total).sum();
+        (total, result.summaries.len(), result.windows, result.windows_left_out)
+    };
+    assert_eq!(totals(&store, 0), (360, 120, 360, 0));
+    let store = with_deadline(Duration::ZERO, store);
+    assert_eq!(totals(&store, 1), (360, 120, 360, 0), "from the cache");
+    let none = StackView::parse(&[("focus".to_owned(), "absent".to_owned())]).unwrap();
+    let left_out = |store: &Store| {
+        let result = store.query_in_steps(&Filter::default(), 60_000, &Detail::Stacks, none.selection());
+        (result.summaries.iter().map(|summary| summary.total).sum::<i64>(), result.windows_left_out)
+    };
+    assert_eq!(left_out(&store), (0, 360));
+    store.complete_queries();
+    assert_eq!(left_out(&store), (0, 0));
 }
 
 #[test]
@@ -298,6 +325,8 @@ fn an_hour_says_what_it_lacks_for_a_query() {
     assert_eq!(members(&Filter { from_unix_nano: from, ..Filter::default() })["resolution_ms"], 3_600_000);
     let label = spanprof_read::query::LabelMatcher::parse("request=70").unwrap();
     assert_eq!(members(&Filter { labels: vec![label], ..Filter::default() })["omitted_labels"][0], "request");
+    let grouped = store.query(&Filter::default(), Detail::OneLabel("request".to_owned()));
+    assert_eq!(grouped.with_completeness(Default::default())["omitted_labels"][0], "request");
     // One of the 200 heaviest spans.
     let span = Filter { span_id: Some((START_MS + 15_000).to_be_bytes()), ..Filter::default() };
     assert_eq!(answer(&store, &span).0, 1);

@@ -143,3 +143,46 @@ fn labels_have_weights_and_a_label_splits_timeline_and_flame_graph() {
     assert_eq!(total, read("/api/top?type=cpu")["total"].as_i64().unwrap());
     assert_eq!(get(&serve.http, "/api/top?group=route").status, 400);
 }
+
+#[test]
+fn a_timeline_has_the_samples_whose_stacks_pass_in_all_by_label_and_by_type() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    let samples = [
+        TestSample(&["main", "serve"], 30_000_000, &[("route", "/a")], 0),
+        TestSample(&["main", "serve", "wait"], 10_000_000, &[("route", "/b")], 0),
+        TestSample(&["main", "idle"], 500_000_000, &[], 0),
+    ];
+    for type_name in ["cpu", "cpu", "off_cpu", "wall"] {
+        assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", type_name, &samples))).status, 200);
+    }
+    let read = |query: &str| -> Value {
+        serde_json::from_str(&get(&serve.http, &format!("/api/timeline?{query}")).text()).unwrap()
+    };
+    let sum = |totals: &Value| totals.as_array().unwrap().iter().filter_map(Value::as_i64).sum::<i64>();
+    let is_near = |value: i64, expected: i64| (expected - value).abs() <= 60;
+    for (query, expected) in
+        [("", 1_080_000_000), ("&focus=serve", 80_000_000), ("&focus=serve&ignore=^wait$", 60_000_000)]
+    {
+        // The second time from the cache.
+        for _ in 0..2 {
+            let timeline = read(&format!("type=cpu{query}"));
+            assert!(is_near(sum(&timeline["totals"]), expected), "{query}: {timeline}");
+        }
+    }
+    let by_route = read("type=cpu&group=route&focus=serve");
+    let series = by_route["series"].as_array().unwrap();
+    let weights: Vec<_> =
+        series.iter().map(|series| (series["value"].as_str().unwrap(), sum(&series["totals"]))).collect();
+    assert!(
+        matches!(weights[..], [("/a", a), ("/b", b)] if is_near(a, 60_000_000) && is_near(b, 20_000_000)),
+        "{by_route}"
+    );
+    let by_type = read("type=cpu&by=type&focus=serve");
+    let types: Vec<_> = by_type["series"].as_array().unwrap().iter().map(|it| it["value"].as_str().unwrap()).collect();
+    assert_eq!(types, ["cpu", "off_cpu"], "wall time contains both");
+    assert!(is_near(sum(&by_type["totals"]), 120_000_000), "{by_type}");
+    for query in ["by=label", "focus=(", "invert=1"] {
+        assert_eq!(get(&serve.http, &format!("/api/timeline?{query}")).status, 400, "{query}");
+    }
+}
