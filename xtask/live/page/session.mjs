@@ -30,6 +30,12 @@ const server = () => once('server', async () => {
 });
 /** The address of the server with the fixture. */
 export const serverUrl = async () => (await server()).url;
+/** The address of a server of its own, to which `send` has sent profiles. */
+export const ownServerUrl = async (name, send) => (await once(name, async () => {
+  const running = await Server.start();
+  await send(running.url);
+  return running;
+})).url;
 const emptyServer = () => once('empty server', () => Server.start());
 const browser = () => once('browser', () => Browser.start());
 

@@ -11,8 +11,8 @@ const DEFAULTS = {
   /** Expressions: only stacks with a function that matches, without one, and the callers of those that match. */
   focus: [], ignore: [], callers: "",
   inverted: false, recursion: "keep",
-  /** The label by which timeline and flame graph are split, and whether the labels are listed. */
-  group: "", explorer: false,
+  /** The label by which timeline and flame graph are split, what splits the timeline, and whether the labels are listed. */
+  group: "", by: "label", explorer: false,
   sort: "flat", requestSort: "cpu",
   /** The endpoint whose spans are listed; null lists the endpoints, and "" is the endpoint of spans without one. */
   endpoint: null,
@@ -23,7 +23,7 @@ const DEFAULTS = {
 const VIEWS = { requests: "Requests", both: "Both", flame: "Flame graph", top: "Table", compare: "Compare" };
 const SORTS = ["flat", "own", "cum", "beside_flat", "beside_cum", "function"];
 const BASELINES = {
-  previous: "Same length before", half: "First half of the range", hour: "One hour before", day: "One day before",
+  previous: "Same length before", half: "First half of the range", thirds: "First third, with the last", hour: "One hour before", day: "One day before",
   week: "One week before", same: "Same time",
 };
 /** Names in the address of the texts and the flags of the state. */
@@ -31,7 +31,7 @@ const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", 
 const FLAGS = { live: "live", native: "native", libraries: "libraries", absolute: "absolute", all: "allChanges", inverted: "inverted", labels: "explorer" };
 const CHOICES = {
   view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["cpu", "wait", "alloc"]], base: ["base", Object.keys(BASELINES)],
-  recursion: ["recursion", ["keep", "collapse"]],
+  recursion: ["recursion", ["keep", "collapse"]], by: ["by", ["label", "type"]],
 };
 /** Texts of which null and "" differ. */
 const OPTIONAL = ["service", "type", "from", "endpoint"];

@@ -23,9 +23,11 @@ function comparisonQuery() {
   if (base === "same") return query;
   const [from, to] = comparedRange();
   const middle = Math.round((from + to) / 2);
+  const third = Math.round((to - from) / 3);
   const shift = base === "previous" ? to - from : SHIFTS_MS[base];
   // Windows that overlap a border would be on both sides; their ends are rounded to milliseconds.
   const ranges = base === "half" ? { from: middle, to, baseline_from: from, baseline_to: middle }
+    : base === "thirds" ? { from: to - third, to, baseline_from: from, baseline_to: from + third }
     : { from: from + 1, to, baseline_from: from - shift, baseline_to: to - shift };
   for (const [name, value] of Object.entries(ranges)) query.set(name, String(value));
   return query;

@@ -29,10 +29,13 @@ function labelKeys() {
   return state.group && !keys.includes(state.group) ? [...keys, state.group] : keys;
 }
 function GroupBy() {
-  return h("label", { class: "field" }, h("span", {}, "Group by"), h("select", { id: "group", value: state.group, onChange: (event) => groupBy(event.target.value) },
-    h("option", { value: "" }, "nothing"), labelKeys().map((key) => h("option", { key, value: key }, key))));
+  return h("label", { class: "field" }, h("span", {}, "Group by"), h("select", { id: "group", value: isByType() ? BY_TYPE : state.group, onChange: (event) => groupBy(event.target.value) },
+    h("option", { value: "" }, "nothing"), canSplitByType() && h("option", { value: BY_TYPE }, "profile type (timeline)"), labelKeys().map((key) => h("option", { key, value: key }, key))));
 }
-const groupBy = (group) => change({ group, zoom: "" }, { loads: [!embedded && "timeline", hasFlameGraph() && "flame"].filter(Boolean) });
+/** The value of the option for profile types. No label has it, since filters end a key at "=". */
+const BY_TYPE = "by=type";
+const groupBy = (value) => change(value === BY_TYPE ? { by: "type", group: "", zoom: "" } : { by: "label", group: value, zoom: "" },
+  { loads: [!embedded && "timeline", hasFlameGraph() && "flame"].filter(Boolean) });
 
 /** Values of each key in the order of their weight. Those of keys with very many values have no weight. */
 const VALUE_ROWS = 6;

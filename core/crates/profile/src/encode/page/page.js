@@ -38,7 +38,7 @@ function Partial() {
   const [name, { data }] = lacking;
   const range = data.left_out_from_ms ? " (" + clock(data.left_out_from_ms, true) + " – " + clock(data.left_out_to_ms, true) + ")" : "";
   return h("p", { id: "partial", class: "note warn", role: "status" }, counted(data.windows_left_out, "older window") + " not included" + range +
-    (COMPLETED.includes(name) ? " yet: the server is reading." : ": narrow the range."));
+    (isCompleted(name) ? " yet: the server is reading." : ": narrow the range."));
 }
 
 function Downloads() {
@@ -79,7 +79,7 @@ function Page() {
     h("main", {},
       failure && h(PaneError, { id: "problem", error: failure }),
       isEmpty() ? h(Waiting) : responses.services?.data && [
-        !embedded?.isComparison && h(Filters), !embedded && [h(LabelExplorer), h(Timeline), h(RangeNote), h(Partial)],
+        !embedded?.isComparison && h(Filters), !embedded && [h(LabelExplorer), h(Timeline), h(RangeNote), h(HoursNote), h(Partial)],
         h("section", { id: "content" },
           h("div", { class: "bar summary" }, h(Figures), h("div", { class: "grow" }),
             h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,

@@ -131,13 +131,13 @@ function finish(ready) {
   root.dataset.samples = top?.data?.samples ?? "";
   root.dataset.ready = ready;
   // The server completes a partial result in the background.
-  const isPartial = COMPLETED.some((name) => responses[name]?.data?.windows_left_out > 0 || responses[name]?.data?.indexing);
+  const isPartial = Object.keys(responses).some((name) => isCompleted(name) && (responses[name]?.data?.windows_left_out > 0 || responses[name]?.data?.indexing));
   const mine = loadNumber;
   if (isPartial) setTimeout(() => { if (mine === loadNumber) load(); }, 1000);
 }
 
-/** Parts whose results the server completes. */
-const COMPLETED = ["top", "flame"];
+/** Whether the server completes the results of a part. It keeps no parts of results with labels. */
+const isCompleted = (name) => ["top", "flame"].includes(name) || (name === "timeline" && !state.group);
 
 /** Path and query of the parts of a view. */
 const QUERIES = {
@@ -235,15 +235,23 @@ function shownWindows() {
 }
 /** A timeline of the last hour ends now; one of selected windows has their range. */
 function timelineQuery() {
-  const query = filterOf(state, now);
+  const query = shownFilter();
   const windows = shownWindows();
   if (state.to && windows) {
     query.set("from", String(windows[0]));
     query.set("to", String(windows[1]));
   } else if (state.from) query.set("to", String(now));
-  if (state.group) query.set("group", state.group);
+  if (isByType()) query.set("by", "type");
+  else if (state.group) query.set("group", state.group);
   return query;
 }
+/** Types of which the timeline can show all at once: times of threads. Wall time contains the others. */
+const TIME_TYPES = ["cpu", "off_cpu", "delay", "gc", "event_loop_lag"];
+function canSplitByType() {
+  const types = (responses.types?.data?.types || []).map((type) => type.type);
+  return !embedded && TIME_TYPES.includes(state.type) && types.filter((type) => TIME_TYPES.includes(type)).length > 1;
+}
+const isByType = () => state.by === "type" && canSplitByType();
 
 /** The filters that can be removed where no sample passes: those without which some would, else all. */
 let emptyCauses = [];
