@@ -16,6 +16,7 @@ use crate::{scratch, workspace};
 ///
 /// engine      the engine's calls alone, in Rust
 /// encoder     time and memory of pprof and OTLP for 20,000 to 200,000 stacks, beside google/pprof and prost; needs Go
+/// serve       answers of spanprof serve for a day of one service, and for a million stacks: time, bytes, memory; an hour
 /// accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads
 /// overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz
 /// tags        nanoseconds to enter and leave tag_wrapper
@@ -66,8 +67,9 @@ pub struct BenchArguments {
 /// The benchmarks without a language.
 const ENGINE: Benchmark = Benchmark { name: "engine", heading: "Rust: calls of the engine" };
 const ENCODER: Benchmark = Benchmark { name: "encoder", heading: "Rust: encoders" };
+const SERVE: Benchmark = Benchmark { name: "serve", heading: "Rust: answers of serve" };
 
-/// A benchmark, and the name of its language; none for [`ENGINE`] and [`ENCODER`].
+/// A benchmark, and the name of its language; none for those above.
 #[derive(Clone, Copy)]
 struct ListedBenchmark {
     language: Option<&'static str>,
@@ -77,7 +79,7 @@ struct ListedBenchmark {
 impl ListedBenchmark {
     /// Every benchmark, in the order of a run without names.
     fn all() -> Vec<Self> {
-        let mut all = [&ENGINE, &ENCODER].map(|benchmark| Self { language: None, benchmark }).to_vec();
+        let mut all = [&ENGINE, &ENCODER, &SERVE].map(|benchmark| Self { language: None, benchmark }).to_vec();
         for language in languages::ALL {
             let listed = |benchmark| Self { language: Some(language.name()), benchmark };
             all.extend(language.benchmarks().iter().map(listed));
@@ -118,6 +120,7 @@ pub fn run(given: &BenchArguments) -> StepResult {
         let (tables, runtime) = match runner {
             Some((_, runner)) => (runner.measure(benchmark.name, &command, short)?, runner.runtime()),
             None if benchmark.name == ENCODER.name => (encoder::measure(short)?, "release profile".to_owned()),
+            None if benchmark.name == SERVE.name => (serve(short)?, "release profile".to_owned()),
             None => (engine()?, "release profile".to_owned()),
         };
         write_section(benchmark.heading, &format!("{}\n\n{tables}", conditions(&runtime)?), short)?;
@@ -147,6 +150,14 @@ fn engine() -> StepResult<String> {
         .args(["bench", "--quiet", "-p", "spanprof-signal", "--bench", "empty_tick"])
         .capture()?;
     Ok(format!("```text\n{}\n{}\n```", lines.trim_end(), empty_tick.trim_end()))
+}
+
+/// The tables of the server's answers.
+fn serve(short: bool) -> StepResult<String> {
+    ProcessStep::cargo("bench serve")
+        .args(["bench", "--quiet", "-p", "spanprof-cli", "--bench", "serve", "--"])
+        .args(if short { &["short"][..] } else { &[] })
+        .capture()
 }
 
 /// Date, machine and versions of a measurement.
