@@ -105,7 +105,6 @@ pub(crate) async fn respond(state: &Arc<ServerState>, path: &str, request: &Requ
 fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (StatusCode, String)> {
     let own: &[&str] = match path {
         "/api/top" => &top::PARAMETERS,
-        "/api/traces" => &["limit"],
         "/api/flamegraph" => &flame::PARAMETERS,
         "/api/function" => &function::PARAMETERS,
         "/api/timeline" => &timeline::PARAMETERS,
@@ -173,11 +172,10 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             let table = top_table(state, &result, &filter, &view);
             let mut members = request.members(&table, beside.as_deref());
             // The number of samples per stack is not kept.
-            let samples = (!view.has_filters()).then(|| result.spans.samples(&table.type_name));
+            let samples = (!view.has_filters()).then(|| result.samples_of(&table.type_name));
             members.insert("samples".to_owned(), samples.into());
             result.with_completeness(members)
         }
-        "/api/traces" => traces(&stacks(), &filter, limit()?),
         "/api/flamegraph" => {
             let request = FlameRequest::parse(owned_parameter).map_err(bad_request)?;
             let result = stacks();
@@ -326,10 +324,6 @@ fn commit(windows: &[Arc<StoredWindow>], filter: &Filter) -> Option<String> {
     let services = windows.iter().rev().flat_map(|window| &window.services);
     let mut of_service = services.filter(|service| filter.service.as_ref().is_none_or(|name| *name == service.name));
     selected.or_else(|| of_service.find_map(|service| service.labels.get(function::COMMIT)?.last().cloned()))
-}
-
-fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Value {
-    result.with_completeness(result.spans.members(&selection::type_to_show(&result.data, filter), limit))
 }
 
 fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {

@@ -73,13 +73,12 @@ impl<T> DerivedCache<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::spans::Spans;
 
     fn result() -> Arc<QueryResult> {
         Arc::new(QueryResult {
             data: Arc::default(),
             summaries: Vec::new(),
-            spans: Spans::default(),
+            samples: Default::default(),
             windows: 0,
             windows_left_out: 0,
             left_out_range: None,

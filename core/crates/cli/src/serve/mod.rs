@@ -35,7 +35,6 @@ mod route;
 mod selected_windows;
 mod slots;
 mod span_file;
-mod spans;
 mod stack_selection;
 mod stack_view;
 mod state;

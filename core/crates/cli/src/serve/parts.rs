@@ -12,7 +12,7 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::query::{Filter, TypeSummary};
 
 use super::locks::lock;
-use super::spans::Spans;
+use super::rollup_facts::SampleCounts;
 use super::window::StoredWindow;
 
 /// Memory for parts. An hour of one service and type takes about a megabyte.
@@ -26,16 +26,15 @@ pub(crate) struct MergedWindows {
     pub is_merged: bool,
     /// Summaries of the samples of each file that passed the filter.
     pub summaries: Vec<TypeSummary>,
-    pub spans: Spans,
+    /// Number of samples that passed the filter.
+    pub samples: SampleCounts,
     pub windows: usize,
 }
 
 impl MergedWindows {
     /// Approximate memory, to bound a cache.
     fn memory_bytes(&self) -> usize {
-        memory_bytes(&self.data)
-            + self.spans.memory_bytes()
-            + self.summaries.len() * (std::mem::size_of::<TypeSummary>() + 48)
+        memory_bytes(&self.data) + self.summaries.len() * (std::mem::size_of::<TypeSummary>() + 48)
     }
 }
 

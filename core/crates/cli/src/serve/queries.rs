@@ -1,7 +1,7 @@
 //! Queries of the store: merge the samples of the matching windows within a deadline, complete interrupted merges in the
 //! background, and cache what was merged. Called by `api` and `comparison`, from blocking threads only.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,9 +18,8 @@ use super::label_groups;
 use super::locks::lock;
 use super::parts::{self, memory_bytes, MergedWindows, PartCache};
 use super::rollup::{self, Rollup};
-use super::rollup_facts::{self, CountsByType, RollupFacts, SampleCounts};
+use super::rollup_facts::{self, RollupFacts, SampleCounts};
 use super::rollups::{self, Rollups};
-use super::spans::Spans;
 use super::stack_selection::StackSelection;
 use super::window::StoredWindow;
 use crate::detail::{self, Detail};
@@ -41,7 +40,8 @@ pub(crate) struct QueryResult {
     pub data: Arc<ProfilesData>,
     /// Summaries of the samples of each window that passed the filter, for a timeline; by value of the label that is kept.
     pub summaries: Vec<TypeSummary>,
-    pub spans: Spans,
+    /// Number of samples that passed the filter.
+    pub samples: SampleCounts,
     pub windows: usize,
     /// Matching windows that were not read: the deadline had passed, or the result was too large.
     pub windows_left_out: usize,
@@ -56,6 +56,11 @@ pub(crate) struct QueryResult {
 }
 
 impl QueryResult {
+    /// Number of samples of one type.
+    pub(crate) fn samples_of(&self, type_name: &str) -> usize {
+        self.samples.iter().filter(|((_, name), _)| name == type_name).map(|(_, count)| count).sum()
+    }
+
     /// The members of a response, with what the result lacks. Times are milliseconds, which JavaScript numbers represent exactly.
     pub(crate) fn with_completeness(&self, mut members: Map<String, Value>) -> Value {
         members.insert("windows".to_owned(), self.windows.into());
@@ -224,7 +229,7 @@ impl Queries {
             run.add(windows, query.levels, true, &mut sum);
         }
         let MergeRun { left_out, was_interrupted, has_missing_files, .. } = run;
-        let MergedWindows { data, summaries, spans, windows, .. } = sum.finish();
+        let MergedWindows { data, summaries, samples, windows, .. } = sum.finish();
         let left_out_range = left_out
             .iter()
             .map(|window| (window.from_unix_nano, window.to_unix_nano))
@@ -234,7 +239,7 @@ impl Queries {
         let result = Arc::new(QueryResult {
             data,
             summaries,
-            spans,
+            samples,
             windows,
             windows_left_out,
             left_out_range,
@@ -411,7 +416,7 @@ impl BatchedMerge {
         }
         self.merged.windows += part.windows;
         self.merged.summaries.extend_from_slice(&part.summaries);
-        self.merged.spans.merge(&part.spans);
+        rollup_facts::add_counts(&mut self.merged.samples, &part.samples);
         self.samples += part.data.sample_count();
         self.batch.push(part);
         if self.batch.len() == MERGE_BATCH {
@@ -441,19 +446,18 @@ impl BatchedMerge {
 
 /// The samples of one window that pass the filter.
 fn passing(Query { filter, detail, stacks, .. }: &Query, data: &ProfilesData) -> MergedWindows {
-    let mut spans = Spans::default();
     let mut part = MergedWindows::default();
     if *detail == Detail::Stacks && !stacks.has_filters() {
         // Stacks are interned once, by the merge.
         let mut resources = filter.select(data);
-        spans.add(&data.dictionary, &resources);
+        part.samples = rollup_facts::counts(&resources);
         part.summaries = query::types_of(&resources);
         detail::reduce_to_stacks(&mut resources);
         part.data = Arc::new(transform::merge_profiles([(&data.dictionary, &resources[..])]));
         part.is_merged = true;
     } else {
         let mut selected = filter.apply(data);
-        spans.add(&selected.dictionary, &selected.resources);
+        part.samples = rollup_facts::counts(&selected.resources);
         detail.reduce(&mut selected);
         if stacks.has_filters() {
             stacks.filter_shown(&mut selected);
@@ -469,26 +473,18 @@ fn passing(Query { filter, detail, stacks, .. }: &Query, data: &ProfilesData) ->
         part.data = Arc::new(selected);
     }
     part.windows = usize::from(part.data.sample_count() > 0);
-    MergedWindows { spans, ..part }
+    part
 }
 
-/// The samples of a roll-up that pass the filter, with the counts of its windows.
+/// The samples of a roll-up that pass the filter, with the counts of its windows. With a filter that selects a part of the
+/// samples, their number is an estimate.
 fn passing_rollup(query: &Query, data: &ProfilesData, facts: &RollupFacts) -> MergedWindows {
     let mut part = passing(query, data);
-    let read = rollup_facts::counts(data);
-    let sum_of = |counts: &CountsByType, type_name: &str| {
-        let mut sum = SampleCounts::default();
-        for ((service, name), counts) in counts {
-            if name == type_name && query.filter.service.as_ref().is_none_or(|only| only == service) {
-                sum.add(*counts);
-            }
+    let read = rollup_facts::counts(&data.resources);
+    for (key, count) in &mut part.samples {
+        if let (Some(read @ 1..), Some(all)) = (read.get(key), facts.counts.get(key)) {
+            *count = (*count as u128 * *all as u128 / *read as u128) as usize;
         }
-        sum
-    };
-    // Once for each type: several services have it.
-    let type_names: BTreeSet<&str> = read.keys().map(|(_, type_name)| type_name.as_str()).collect();
-    for type_name in type_names {
-        part.spans.scale(type_name, sum_of(&read, type_name), sum_of(&facts.counts, type_name));
     }
     facts.widen_gauges(&mut part.summaries, query.filter.service.as_deref());
     part.windows *= facts.windows;

@@ -3,30 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{json, Value};
-use spanprof_profile::{is_gauge_type, ProfilesData};
+use spanprof_profile::{is_gauge_type, ProfilesData, ResourceProfiles};
 use spanprof_read::query::{self, TypeSummary};
 
 /// Resolution of [`RollupFacts::minutes`].
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// Sums over the samples of one service and type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SampleCounts {
-    pub samples: i64,
-    pub linked_samples: i64,
-    pub linked_weight: i64,
-}
+/// Number of samples by service and type.
+pub(crate) type SampleCounts = BTreeMap<(String, String), usize>;
 
-impl SampleCounts {
-    pub(crate) fn add(&mut self, other: SampleCounts) {
-        self.samples = self.samples.saturating_add(other.samples);
-        self.linked_samples = self.linked_samples.saturating_add(other.linked_samples);
-        self.linked_weight = self.linked_weight.saturating_add(other.linked_weight);
+/// Adds the numbers of other samples.
+pub(crate) fn add_counts(counts: &mut SampleCounts, others: &SampleCounts) {
+    for (key, count) in others {
+        match counts.get_mut(key) {
+            Some(sum) => *sum += count,
+            None => drop(counts.insert(key.clone(), *count)),
+        }
     }
 }
-
-/// By service and type.
-pub(crate) type CountsByType = BTreeMap<(String, String), SampleCounts>;
 
 /// Facts about the merged windows that the merged samples lack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +29,7 @@ pub(crate) struct RollupFacts {
     pub windows: usize,
     /// Keys of the labels that the samples have lost.
     pub omitted_labels: BTreeSet<String>,
-    pub counts: CountsByType,
+    pub counts: SampleCounts,
     /// Totals of each minute in which windows start, for a timeline. Those of a gauge are means.
     pub minutes: Vec<TypeSummary>,
 }
@@ -46,7 +40,7 @@ impl RollupFacts {
         RollupFacts {
             windows: 1,
             omitted_labels: BTreeSet::new(),
-            counts: counts(data),
+            counts: counts(&data.resources),
             minutes: by_minute(query::types(data)),
         }
     }
@@ -55,7 +49,7 @@ impl RollupFacts {
     pub(crate) fn add(&mut self, other: RollupFacts) {
         self.windows += other.windows;
         self.omitted_labels.extend(other.omitted_labels);
-        other.counts.into_iter().for_each(|(key, counts)| self.counts.entry(key).or_default().add(counts));
+        add_counts(&mut self.counts, &other.counts);
         self.minutes.extend(other.minutes);
         self.minutes = by_minute(std::mem::take(&mut self.minutes));
     }
@@ -73,9 +67,7 @@ impl RollupFacts {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let counts = self.counts.iter().map(|((service, type_name), counts)| {
-            json!([service, type_name, counts.samples, counts.linked_samples, counts.linked_weight])
-        });
+        let counts = self.counts.iter().map(|((service, type_name), count)| json!([service, type_name, count]));
         let minutes = self.minutes.iter().map(|it| {
             json!([it.service, it.type_name, it.unit, it.samples, it.total, it.from_unix_nano, it.to_unix_nano])
         });
@@ -88,14 +80,8 @@ impl RollupFacts {
     /// `None` for another form.
     pub(crate) fn from_json(value: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let counts = value["counts"].as_array()?.iter().map(|row| {
-            let counts = SampleCounts {
-                samples: row[2].as_i64()?,
-                linked_samples: row[3].as_i64()?,
-                linked_weight: row[4].as_i64()?,
-            };
-            Some(((text(&row[0])?, text(&row[1])?), counts))
-        });
+        let counts = value["counts"].as_array()?.iter();
+        let counts = counts.map(|row| Some(((text(&row[0])?, text(&row[1])?), row[2].as_u64()? as usize)));
         let minutes = value["minutes"].as_array()?.iter().map(|row| {
             Some(TypeSummary {
                 service: text(&row[0])?,
@@ -116,21 +102,16 @@ impl RollupFacts {
     }
 }
 
-/// Counts of the samples in `data`.
-pub(crate) fn counts(data: &ProfilesData) -> CountsByType {
-    let mut all = CountsByType::new();
-    for (resource, profile) in data.profiles() {
-        let counts = all.entry((resource.service_name().to_owned(), profile.type_name().to_owned())).or_default();
-        for sample in &profile.samples {
-            let is_linked = !sample.link.is_empty();
-            counts.add(SampleCounts {
-                samples: 1,
-                linked_samples: is_linked.into(),
-                linked_weight: if is_linked { profile.weight(sample) } else { 0 },
-            });
+/// The numbers of samples in `resources`.
+pub(crate) fn counts(resources: &[ResourceProfiles]) -> SampleCounts {
+    let mut counts = SampleCounts::new();
+    for resource in resources {
+        for profile in &resource.profiles {
+            let key = (resource.service_name().to_owned(), profile.type_name().to_owned());
+            *counts.entry(key).or_default() += profile.samples.len();
         }
     }
-    all
+    counts
 }
 
 /// One summary for each service, type and minute of the start.
@@ -222,11 +203,10 @@ mod tests {
 
     #[test]
     fn facts_are_read_as_they_were_written() {
-        let counts = SampleCounts { samples: 1, linked_samples: -2, linked_weight: i64::MAX };
         let facts = RollupFacts {
             windows: 360,
             omitted_labels: BTreeSet::from(["request\n\"id".to_owned()]),
-            counts: CountsByType::from([(("shop".to_owned(), "cpu".to_owned()), counts)]),
+            counts: SampleCounts::from([(("shop".to_owned(), "cpu".to_owned()), 17)]),
             minutes: vec![summary("cpu", 60, i64::MIN)],
         };
         let text = facts.to_json().to_string();

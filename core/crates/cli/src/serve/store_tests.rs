@@ -96,12 +96,10 @@ fn two_hours(home: &TempDirectory) -> Store {
     opened(home)
 }
 
-/// Total, windows, linked weight and samples of a query.
-fn answer(store: &Store, filter: &Filter) -> (i64, usize, i64, i64) {
+/// Total, windows and samples of a query.
+fn answer(store: &Store, filter: &Filter) -> (i64, usize, usize) {
     let result = store.query(filter, Detail::Stacks);
-    let traces = result.spans.members("wall", 1);
-    let member = |name: &str| traces[name].as_i64().unwrap();
-    (total(&result), result.windows, member("linked_total"), member("samples"))
+    (total(&result), result.windows, result.samples_of("wall"))
 }
 
 #[test]
@@ -120,7 +118,7 @@ fn a_query_by_rollups_returns_what_it_returns_by_windows() {
         Filter { span_id: Some((START_MS + 15_000).to_be_bytes()), ..Filter::default() },
     ];
     let mut expected = filters.each_ref().map(|filter| answer(&by_windows, filter));
-    assert_eq!([expected[0], expected[5]], [(360, 360, 360, 360), (1, 1, 1, 1)]);
+    assert_eq!([expected[0], expected[5]], [(360, 360, 360), (1, 1, 1)]);
     // The windows of a ten-minute roll-up, one of which has the label.
     expected[5].1 = 30;
     by_windows.build_rollups(NOW_MS);
@@ -146,7 +144,7 @@ fn rollups_count_the_samples_of_a_type_that_several_services_have_once() {
     let store = opened(&home);
     let shop = Filter { service: Some("shop".to_owned()), ..Filter::default() };
     let expected = [&Filter::default(), &shop].map(|filter| answer(&store, filter));
-    assert_eq!(expected, [(1080, 360, 0, 720), (360, 360, 0, 360)]);
+    assert_eq!(expected, [(1080, 360, 720), (360, 360, 360)]);
     store.build_rollups(NOW_MS);
     drop(store);
     let by_rollups = opened(&home);
@@ -211,7 +209,7 @@ fn a_late_window_and_a_removed_one_outdate_their_rollups_until_these_are_built_a
     store.build_rollups(NOW_MS);
     assert_eq!(store.rollups().0, 2 + 12 + 120);
     drop(store);
-    assert_eq!(answer(&opened(&home), &Filter::default()), (359, 359, 359, 359));
+    assert_eq!(answer(&opened(&home), &Filter::default()), (359, 359, 359));
 }
 
 #[test]
@@ -338,9 +336,9 @@ fn a_window_that_arrives_late_is_merged_into_the_hour_that_replaced_its_windows(
     drop(replaced(few_windows(&home), 2));
     place(&home, START_MS + 16_000, 1);
     let store = replaced(opened(&home), 2);
-    assert_eq!((store.windows().len(), answer(&store, &Filter::default())), (37, (73, 73, 73, 73)));
+    assert_eq!((store.windows().len(), answer(&store, &Filter::default())), (37, (73, 73, 73)));
     drop(store);
-    assert_eq!(answer(&opened(&home), &Filter::default()), (73, 73, 73, 73));
+    assert_eq!(answer(&opened(&home), &Filter::default()), (73, 73, 73));
     assert_eq!(file_names(&home).len(), 37);
 }
 

@@ -74,7 +74,7 @@ fn impossible_times_cause_no_error() {
         "flamegraph",
         "types",
         "timeline",
-        "traces",
+        "requests",
         "timeline?label=service.name=odd",
         "timeline?from=0&to=now",
     ] {

@@ -273,29 +273,6 @@ fn the_flame_graph_has_the_nodes_that_are_visible_at_a_width() {
 }
 
 #[test]
-fn traces_are_ranked_by_weight_with_their_labels_and_the_linked_share() {
-    let home = TestDirectory::new();
-    let serve = Serve::start(home.path(), &[]);
-    let samples = [
-        TestSample(&["main", "a"], 100_000_000, &[("endpoint", "/a")], 1),
-        TestSample(&["main", "b"], 250_000_000, &[("endpoint", "/b")], 2),
-        TestSample(&["main", "a"], 200_000_000, &[("endpoint", "/a")], 1),
-        TestSample(&["main", "idle"], 50_000_000, &[], 0),
-    ];
-    assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", "cpu", &samples))).status, 200);
-    let traces = get(&serve.http, "/api/traces?limit=1").text();
-    assert_eq!((number(&traces, "total"), number(&traces, "linked_total")), (600_000_000, 550_000_000), "{traces}");
-    assert_eq!((number(&traces, "samples"), number(&traces, "linked_samples"), number(&traces, "spans")), (4, 3, 2));
-    let (trace_id, span_id) = ids(1);
-    let row = format!(
-        r#""rows":[{{"trace_id":"{}","span_id":"{}","weight":300000000,"samples":2,"labels":{{"endpoint":"/a"}}}}]"#,
-        hex::encode(trace_id),
-        hex::encode(span_id)
-    );
-    assert!(traces.contains(&row), "{traces}");
-}
-
-#[test]
 fn a_time_range_cuts_windows_off() {
     let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
@@ -478,9 +455,6 @@ fn a_repeated_query_of_a_day_includes_new_windows() {
     let newer = window("checkout", "cpu", &[TestSample(&["main", "serve"], 200_000_000, &[], 9)]);
     assert_eq!(post(&serve.http, &[], &encoded(&newer)).status, 200);
     assert_eq!(tenths("service=checkout"), kept() + 1);
-    let traces = get(&serve.http, "/api/traces?service=checkout").text();
-    assert_eq!(number(&traces, "spans"), 8, "{traces}");
-    assert_eq!(number(&traces, "linked_total") / 100_000_000, kept() + 1, "{traces}");
     let timeline = get(&serve.http, "/api/timeline?service=checkout&type=cpu&label=endpoint=/cart").text();
     let sum: i64 = step_totals(&timeline).iter().flatten().sum();
     assert_eq!(sum / 100_000_000, kept() - 1, "{timeline}");

@@ -99,8 +99,8 @@ fn the_verbs_and_the_server_count_windows_once_beside_their_rollups() {
         let top = spanprof(&[&["top", &source, "--type", "cpu", "--json"][..], &label].concat());
         assert_eq!(number(&top.stdout, "total"), 600_000_000, "{top:?}");
     }
-    let traces = get(&serve.http, "/api/traces?type=cpu").text();
-    assert_eq!((number(&traces, "spans"), number(&traces, "linked_total")), (6, 600_000_000), "{traces}");
+    let requests = get(&serve.http, "/api/requests").text();
+    assert_eq!((number(&requests, "spans"), number(&requests, "linked_total")), (6, 600_000_000), "{requests}");
 }
 
 #[test]
