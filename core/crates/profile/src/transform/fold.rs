@@ -83,6 +83,7 @@ impl StackTree {
         let mut stacks = Vec::new();
         // Nodes and functions from the root's callee to the current node.
         let mut path: Vec<(u32, u32)> = Vec::new();
+        let lacking = self.lacking_weights();
         let mut functions: Vec<u32> = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
             if at > 0 {
@@ -91,7 +92,8 @@ impl StackTree {
                 }
                 path.push((at as u32, node.function));
             }
-            if node.self_weight == 0 {
+            let weight = node.self_weight.saturating_add(lacking[at]);
+            if weight == 0 {
                 continue;
             }
             functions.clear();
@@ -115,9 +117,27 @@ impl StackTree {
                 rest = after;
             }
             calls.extend(class.map(|class| folded.number(self.functions[class as usize].clone())));
-            stacks.push(StackCalls { id: StackId::EMPTY, start, end: calls.len(), weight: node.self_weight });
+            stacks.push(StackCalls { id: StackId(at as u32), start, end: calls.len(), weight });
         }
-        assembled(self.type_name.clone(), self.unit.clone(), folded.rows, calls, stacks).0
+        let (mut tree, ends) = assembled(self.type_name.clone(), self.unit.clone(), folded.rows, calls, stacks);
+        // What a node lacks is in its total weight only.
+        for (StackId(at), end) in ends {
+            let end = &mut tree.nodes[end as usize];
+            end.self_weight = end.self_weight.saturating_sub(lacking[at as usize]);
+        }
+        tree
+    }
+
+    /// By node: the total weight without its self weight and the total weights of its callees; 0 unless the tree lacks light nodes
+    /// ([`StackTree::inverted`]).
+    fn lacking_weights(&self) -> Vec<i64> {
+        let mut lacking: Vec<i64> =
+            self.nodes.iter().map(|node| node.total_weight.saturating_sub(node.self_weight)).collect();
+        for node in self.nodes.iter().skip(1) {
+            let weight = &mut lacking[node.parent as usize];
+            *weight = weight.saturating_sub(node.total_weight);
+        }
+        lacking
     }
 
     /// The frame of a run of libraries. A framework that calls own code has the name of the library next to it, other runs that
@@ -309,6 +329,18 @@ mod tests {
             assert_eq!(weight(&folded, name), weight(&tree, name), "{name}");
         }
         assert_eq!(weight(&folded, "json"), (1, 3));
+    }
+
+    #[test]
+    fn a_tree_that_lacks_light_nodes_keeps_its_total_weight() {
+        let mut tree = path("cpu", &[APP, ("loads", "/usr/lib/python3.11/json/a.py", Cpython)]);
+        for (node, lacking) in tree.nodes.iter_mut().zip([12, 5, 5]) {
+            node.total_weight += lacking;
+        }
+        let folded = tree.folded(|_| false);
+        let weights: Vec<_> = folded.nodes.iter().map(|node| (node.self_weight, node.total_weight)).collect();
+        assert_eq!(weights, [(0, 14), (1, 7), (1, 6)]);
+        assert_eq!(folded.lacking_weights(), [7, 0, 5]);
     }
 
     #[test]
