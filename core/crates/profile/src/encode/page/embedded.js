@@ -163,11 +163,15 @@ const embedded = (() => {
 
   /** Values of a label with a group of their own in the flame graph. */
   const MAX_GROUPS = 6;
-  /** Name and self weights of the groups, the heaviest first and the other values last. */
+  /** Ages of objects in use (model/heap_age.rs): their order is that of time. */
+  const AGES = ["new", "survived", "old"];
+  /** Name and self weights of the groups, the heaviest first, or the youngest; the other values last. */
   function groupsOf(query, type, key) {
     const sums = new Map();
     eachSample(query, type, (node, weight, _, set) => sums.set(valueOf(set, key), (sums.get(valueOf(set, key)) || 0) + weight));
     const values = [...sums.keys()].sort().sort((one, other) => sums.get(other) - sums.get(one)).slice(0, MAX_GROUPS);
+    const age = (value) => (AGES.indexOf(value) + 1) || MAX_GROUPS;
+    if (key === "age") values.sort((one, other) => age(one) - age(other));
     const groups = [...values.map((value) => key + (value ? "=" + value : ": none")), ...(sums.size > MAX_GROUPS ? [key + ": other values"] : [])]
       .map((name) => ({ name, own: new Float64Array(nodeCount) }));
     const nth = new Map(values.map((value, nth) => [value, nth]));
@@ -186,13 +190,13 @@ const embedded = (() => {
       return isInverted ? inverted(tree, matches) : tree;
     };
     const groups = key ? groupsOf(query, type, key) : [];
-    const names = groups.map((group) => group.name).sort();
+    const names = groups.map((group) => group.name);
     let tree = key ? { parent: [0], fn: [0], own: [0], elided: [0] } : shaped(weights(query, type).own);
-    for (const { name, own } of groups) {
+    for (const [nthGroup, { own }] of groups.entries()) {
       const start = tree.fn.length, part = shaped(own);
       part.fn.forEach((at, node) => {
         tree.parent.push(node ? start + part.parent[node] : 0);
-        tree.fn.push(node ? at : functions.names.length + names.indexOf(name));
+        tree.fn.push(node ? at : functions.names.length + nthGroup);
         tree.own.push(part.own[node]);
         tree.elided.push(part.elided?.[node] || 0);
       });
