@@ -28,11 +28,20 @@ pub fn has_label() -> bool {
     LABEL.get().is_some()
 }
 
-/// Prints a line with the label of this thread.
+/// Prints a line with the label of this thread. Waits while the reader of a pipe is slow: Node.js makes the pipe that it inherits
+/// non-blocking for all of its users, and `println!` would panic.
 pub fn print(line: &str) {
-    match LABEL.get() {
-        Some(label) => println!("{label}: {line}"),
-        None => println!("{line}"),
+    let line = LABEL.get().map_or_else(|| format!("{line}\n"), |label| format!("{label}: {line}\n"));
+    let mut rest = line.as_bytes();
+    let mut output = io::stdout().lock();
+    while !rest.is_empty() {
+        match output.write(rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // As without a reader.
+            Err(_) => return,
+        }
     }
 }
 

@@ -73,15 +73,18 @@ pub fn run(given: &TestArguments) -> StepResult {
     step("contention", &mut |_| contention::short());
     step("first results", &mut |_| docs::first_results());
     step("demo", &mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));
-    println!("duration of each part\n{}", durations.join("\n"));
+    progress::print(&format!("duration of each part\n{}", durations.join("\n")));
     if tally.unstable > 0 {
-        println!("{} tests passed at the second attempt only; each is named above and a defect", tally.unstable);
+        progress::print(&format!(
+            "{} tests passed at the second attempt only; each is named above and a defect",
+            tally.unstable
+        ));
     }
     if tally.unstable > UNSTABLE_LIMIT {
         tally.failed += tally.unstable;
         tally.passed -= tally.unstable;
     }
-    println!("{tally}");
+    progress::print(&tally.to_string());
     match tally.failed {
         0 => Ok(()),
         failed => Err(StepFailure::new("sum", format!("{failed} failed; each is named above"))),
@@ -94,7 +97,7 @@ fn languages_side_by_side(versions: Versions, tally: &mut Tally) -> StepResult {
         let (mut own, begun) = (Tally::default(), Instant::now());
         let outcome = progress::labeled(language.title(), || language.test(versions, &mut own));
         own.add_outcome(Tally::default(), outcome);
-        println!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs());
+        progress::print(&format!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs()));
         own
     };
     let all: Vec<Tally> = std::thread::scope(|threads| {
