@@ -13,7 +13,7 @@ const ZIGBUILD: &str = "cargo-zigbuild==0.24.0";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Size budgets, in bytes.
 const LARGEST_PACKED: u64 = 6_000_000;
-const LARGEST_INSTALLED: u64 = 10_000_000;
+const LARGEST_INSTALLED: u64 = 11_000_000;
 
 /// The oldest glibc that a package supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(within_budget(LARGEST_PACKED, LARGEST_INSTALLED), Ok(()));
         for (packed, installed) in [(0, 1), (1, 0), (LARGEST_PACKED + 1, 1), (1, LARGEST_INSTALLED + 1)] {
             let message = within_budget(packed, installed).unwrap_err();
-            assert!(message.contains("6 MB packed, 10 MB installed"), "{message}");
+            assert!(message.contains("6 MB packed, 11 MB installed"), "{message}");
         }
     }
 
