@@ -4,9 +4,9 @@ use super::package::{path_properties, Libraries};
 use super::runtimes::{self, Jdk};
 use crate::deadline::at_most;
 use crate::languages::Versions;
-use crate::scratch;
 use crate::step::{StepFailure, StepResult};
 use crate::tally::Tally;
+use crate::{progress, scratch};
 
 /// The tests of walks, heap, collectors, locks, threads and virtual threads, whose outcome depends on the VM's version.
 const OF_THE_VM: &str = "-Dtest=AllocationsTest,GcPausesTest,InheritedTest,LocksTest,MountsTest,VmThreadsTest,\
@@ -31,7 +31,7 @@ fn junit_between(tally: &mut Tally) -> StepResult {
         Ok(Some(java)) => java,
         Ok(None) => return Ok(()),
         Err(failure) => {
-            println!("Java tests of the VM are left out: the Java from PyPI is missing: {failure}");
+            progress::print(&format!("Java tests of the VM are left out: the Java from PyPI is missing: {failure}"));
             return Ok(());
         }
     };
@@ -45,7 +45,7 @@ pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
     let libraries = Libraries::for_tests()?;
     let jdks = runtimes::all()?;
     let list: Vec<_> = jdks.iter().map(|java| java.version.to_string()).collect();
-    println!("Java tests run on JDK {}", list.join(", "));
+    progress::print(&format!("Java tests run on JDK {}", list.join(", ")));
     jdks.iter().try_for_each(|java| run_on(java, words, &libraries, tally))
 }
 

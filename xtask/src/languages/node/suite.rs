@@ -10,7 +10,7 @@ use crate::languages::Versions;
 use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{artifact, git, scratch, workspace};
+use crate::{artifact, git, progress, scratch, workspace};
 
 /// Subjects whose outcome depends on the version of Node.js: V8's layouts, contexts, heap, workers, the event loop.
 const OF_THE_VERSION: [&str; 16] = [
@@ -39,10 +39,8 @@ const PAGE_NODE_MAJOR: u32 = 24;
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let package = prepared()?;
     let nodes = runtimes::all()?;
-    println!(
-        "Node.js tests will run on {}",
-        nodes.iter().map(|node| node.version.as_str()).collect::<Vec<_>>().join(", ")
-    );
+    let list: Vec<_> = nodes.iter().map(|node| node.version.as_str()).collect();
+    progress::print(&format!("Node.js tests will run on {}", list.join(", ")));
     declarations(&package)?;
     let preferred = runtimes::preferred()?;
     for node in &nodes {
