@@ -6,6 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{json, Value};
 use spanprof_read::query::{FunctionLine, FunctionLines};
 
+use crate::failure::Failure;
+
 /// Where a module of Maven or Gradle has its packages.
 const SOURCE_ROOTS: [&str; 5] = ["", "src/main/java", "src/main/kotlin", "src/main/scala", "src/test/java"];
 /// Largest source file read.
@@ -20,6 +22,18 @@ pub(crate) struct SourcePaths {
     /// Prefix that the paths of the profile have and those below the directories have not.
     trimmed_prefix: Option<PathBuf>,
     is_only_below: bool,
+}
+
+/// The directories of the flag `--source-path`, resolved. A missing one would look like sources that cannot be found.
+pub(crate) fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let directory = |path: &PathBuf| match path.canonicalize() {
+        Ok(directory) if directory.is_dir() => Ok(directory),
+        Ok(_) => Err(Failure::new(format!("--source-path {}: expected a directory, got a file", path.display()))
+            .hint("name the directory of the sources")),
+        Err(error) => Err(Failure::new(format!("--source-path {}: {error}", path.display()))
+            .hint("name an existing directory of the sources")),
+    };
+    directories.iter().map(directory).collect()
 }
 
 /// A file that was found.

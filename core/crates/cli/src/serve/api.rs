@@ -304,7 +304,7 @@ fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
 }
 
 fn top_table(state: &ServerState, result: &Arc<QueryResult>, filter: &Filter, view: &StackView) -> Arc<TopTable> {
-    state.tables.get(result, filter.type_name.as_deref(), view.selection().key(), || {
+    state.tables.get(result, filter.type_name.as_deref(), &view.selection().key, || {
         let data = view.data(result);
         query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
     })

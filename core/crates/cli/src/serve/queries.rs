@@ -103,7 +103,7 @@ impl Query {
 
     /// Identity of what is selected within windows, for the cache of parts.
     fn part_key(&self) -> String {
-        format!("{:?}{:?}{}", self.detail, parts::timeless(&self.filter), self.stacks.key())
+        format!("{:?}{:?}{}", self.detail, parts::timeless(&self.filter), self.stacks.key)
     }
 
     /// Whether both read the same windows, except at the ends of their time ranges, which move with relative times.

@@ -10,7 +10,7 @@ pub(crate) struct StackSelection {
     pub has_native: bool,
     /// All of them apply.
     pub filters: Vec<StackFilter>,
-    /// The parameters.
+    /// The parameters: the identity of the selection, for caches.
     pub key: String,
 }
 
@@ -23,11 +23,6 @@ impl PartialEq for StackSelection {
 impl Eq for StackSelection {}
 
 impl StackSelection {
-    /// Identity of the selection, for caches.
-    pub(super) fn key(&self) -> &str {
-        &self.key
-    }
-
     /// Whether stacks are left out.
     pub(super) fn has_filters(&self) -> bool {
         !self.filters.is_empty()

@@ -6,10 +6,9 @@ use spanprof_profile::encode::flamegraph;
 use spanprof_profile::encode::page::{self, PageContext};
 use spanprof_profile::transform;
 
-use super::serve::source_directories;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::answers::page_sources::page_sources;
-use crate::answers::sources::SourcePaths;
+use crate::answers::sources::{source_directories, SourcePaths};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use spanprof_read::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
-use crate::answers::sources::SourcePaths;
+use crate::answers::sources::{source_directories, SourcePaths};
 use crate::failure::Failure;
 use crate::moment;
 use crate::output;
@@ -100,18 +100,6 @@ fn source_url(text: &str) -> Result<String, &'static str> {
         true => Ok(text.to_owned()),
         false => Err("expected a link with {path}, such as https://github.com/acme/shop/blob/{commit}/{path}#L{line}"),
     }
-}
-
-/// A missing directory would look like sources that cannot be found.
-pub(super) fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let directory = |path: &PathBuf| match path.canonicalize() {
-        Ok(directory) if directory.is_dir() => Ok(directory),
-        Ok(_) => Err(Failure::new(format!("--source-path {}: expected a directory, got a file", path.display()))
-            .hint("name the directory of the sources")),
-        Err(error) => Err(Failure::new(format!("--source-path {}: {error}", path.display()))
-            .hint("name an existing directory of the sources")),
-    };
-    directories.iter().map(directory).collect()
 }
 
 fn trace_url(text: &str) -> Result<String, &'static str> {
