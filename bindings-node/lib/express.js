@@ -1,5 +1,5 @@
 'use strict';
-// Express: samples of a request carry its method and, after routing, its route. Its end is reported for tail-based retention.
+// Express: samples of a request carry its method and, after routing, its route. Its end is reported.
 
 const scope = require('./scope.js');
 const { MiddlewareRequest } = require('./request.js');

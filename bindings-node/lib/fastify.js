@@ -1,5 +1,5 @@
 'use strict';
-// Fastify 4 and 5: samples of a request carry its method and route. Its end is reported for tail-based retention.
+// Fastify 4 and 5: samples of a request carry its method and route. Its end is reported.
 
 const scope = require('./scope.js');
 const { MiddlewareRequest } = require('./request.js');

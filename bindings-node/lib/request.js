@@ -1,5 +1,5 @@
 'use strict';
-// A request in the middlewares: the labels of its samples and, for tail-based retention, the report of its end.
+// A request in the middlewares: the labels of its samples, and the report of its end.
 
 const { native } = require('./native.js');
 const scope = require('./scope.js');

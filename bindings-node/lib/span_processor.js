@@ -1,6 +1,6 @@
 'use strict';
-// OpenTelemetry span processor: names the profile of each local root span, and reports its end, which tail-based retention
-// requires. Samples are linked to the active span without it (`opentelemetry`). No module of OpenTelemetry is loaded.
+// OpenTelemetry span processor: names the profile of each local root span, and reports its end, for counts of
+// requests and errors and for tail-based retention. Samples are linked to the active span without it (`opentelemetry`). No module of OpenTelemetry is loaded.
 
 const { native } = require('./native.js');
 const scope = require('./scope.js');

@@ -1,5 +1,5 @@
-//! OpenTelemetry span processor: names the profile of each local root span, and reports its end, which tail-based retention
-//! requires. Samples are linked to the active span without it (`tag`).
+//! OpenTelemetry span processor: names the profile of each local root span, and reports its end, for counts of
+//! requests and errors and for tail-based retention. Samples are linked to the active span without it (`tag`).
 
 use opentelemetry::trace::{Span as _, SpanId, Status, TraceContextExt};
 use opentelemetry::{Array, Context, KeyValue, StringValue, Value};

@@ -7,7 +7,7 @@
     app = spanprof.asgi.PprofMiddleware(app)                        # any ASGI application
 
 The route becomes a label when the framework has resolved it: Starlette and FastAPI write it, or its endpoint, into the scope.
-The end of each HTTP request is reported for tail-based retention. Not here: metrics, logging, changes of a response.
+The end of each HTTP request is reported, for counts and tail-based retention. Not here: metrics, logging, changes of a response.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Put it first in the list, so that the other middlewares are labeled too. Works under WSGI and ASGI, with sync and async views.
 The route becomes a label when Django has resolved it; a streamed body is produced after the labels have ended. The end of
-each request, up to its response without a streamed body, is reported for tail-based retention. Not here: metrics, logging,
+each request, up to its response without a streamed body, is reported, for counts and tail-based retention. Not here: metrics, logging,
 changes of a response.
 """
 

@@ -1,8 +1,8 @@
 """OpenTelemetry span processor: names the profile of each local root span, and reports its end.
 
 Samples are linked to the active span without it (``otel_link``). The processor adds the attribute ``pyroscope.profile.id``,
-which Grafana follows from a trace to its profile, and the label ``span_name``. Tail-based retention (``retention="tail"``)
-requires it, or a middleware. Needs ``opentelemetry-sdk``.
+which Grafana follows from a trace to its profile, and the label ``span_name``. Counts of requests and errors,
+and tail-based retention (``retention="tail"``), require it, or a middleware. Needs ``opentelemetry-sdk``.
 """
 
 from __future__ import annotations

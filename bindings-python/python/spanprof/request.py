@@ -1,4 +1,4 @@
-"""A request in a middleware: the labels of its samples and, for tail-based retention, the report of its end."""
+"""A request in a middleware: the labels of its samples, and the report of its end."""
 
 from __future__ import annotations
 

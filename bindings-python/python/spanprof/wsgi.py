@@ -6,7 +6,7 @@
     application = spanprof.wsgi.PprofMiddleware(application)   # serves /debug/pprof/
 
 The route becomes a label when the framework has resolved it: Flask sends its signal ``request_started``. The end of each
-request is reported for tail-based retention. Not here: metrics, logging, changes of a response.
+request is reported, for counts and tail-based retention. Not here: metrics, logging, changes of a response.
 """
 
 from __future__ import annotations

@@ -113,13 +113,21 @@ impl Drain {
         }
     }
 
-    fn request_ended(&mut self, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
-        let Some(tail) = &mut self.tail else { return };
-        let Some(ended) = context_row(&sample.context).filter(|row| RequestKey::of(row).is_some()) else { return };
+    fn request_ended(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
+        let ended = context_row(&sample.context).unwrap_or_default();
         let [duration_ns, error] = sample.values;
-        let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
-        tail.end(RequestKey::all_of(&ended), &end, counters);
-        self.add_released(window);
+        if let Some(tail) = self.tail.as_mut().filter(|_| RequestKey::of(&ended).is_some()) {
+            let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
+            tail.end(RequestKey::all_of(&ended), &end, counters);
+            self.add_released(window);
+        }
+        let counted = RawSample { values: [1, error], ..*sample };
+        let stack = self.stack_of(position, &counted, counters);
+        let link = if error != 0 && ended.link.span_id != [0; 8] { ended.link } else { Link::default() };
+        let resolved = ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, age: None };
+        self.collections.add(&resolved);
+        let weighed = window.weigh(resolved, counters);
+        window.insert_request(&weighed);
     }
 
     /// Whether objects in use are divided by age.
@@ -189,7 +197,7 @@ impl Drain {
     pub fn process(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         self.forget_ended_code(position);
         if sample.kind == SampleKind::RequestEnd {
-            return self.request_ended(sample, window, counters);
+            return self.request_ended(position, sample, window, counters);
         }
         if sample.kind == SampleKind::Wall {
             if sample.values[1] > 0 {
@@ -223,10 +231,11 @@ impl Drain {
         self.wait_frames = frames;
     }
 
-    fn resolve_and_add(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
+    /// Resolves the stack of a sample and counts what it loses.
+    fn stack_of(&mut self, position: u64, sample: &RawSample<'_>, counters: &Counters) -> StackIndex {
         let truncated = sample.flags.has(SampleFlags::TRUNCATED);
         let before = self.losses;
-        let mut stack = self.stacks.stack(
+        let stack = self.stacks.stack(
             RawStackAt { frames: sample.frames, truncated, position },
             self.max_stacks,
             &mut self.locations,
@@ -236,6 +245,11 @@ impl Drain {
         counters.frames_code_ended.add(self.losses.unnamed_frames - before.unnamed_frames);
         counters.dropped_too_many_stacks.add(self.losses.too_many_stacks - before.too_many_stacks);
         counters.stacks_truncated.add(u64::from(truncated));
+        stack
+    }
+
+    fn resolve_and_add(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
+        let mut stack = self.stack_of(position, sample, counters);
         let row = context_row(&sample.context).unwrap_or_else(|| {
             counters.contexts_expired.add(1);
             ContextRow::default()

@@ -136,8 +136,16 @@ pub static THREADS: ProfileKind = ProfileKind {
     ..plain("threads", Some("threads"), &[value(0, "threads", "count")])
 };
 
+/// The type that counts requests that ended with an error.
+pub const REQUEST_ERRORS: &str = "request_errors";
+
+/// Ended requests, and those of them that ended with an error: reported by middlewares and span processors.
+pub static REQUESTS: ProfileKind =
+    plain("requests", None, &[value(0, "requests", "count"), value(1, REQUEST_ERRORS, "count")]);
+
 /// All kinds. Of several kinds, the first of these is shown by default.
-pub static ALL: [&ProfileKind; 9] = [&CPU, &WALL, &IN_USE, &ALLOCATIONS, &LOCK, &EVENT_LOOP, &OFF_CPU, &GC, &THREADS];
+pub static ALL: [&ProfileKind; 10] =
+    [&CPU, &WALL, &IN_USE, &ALLOCATIONS, &LOCK, &EVENT_LOOP, &OFF_CPU, &GC, &THREADS, &REQUESTS];
 
 /// The kind of a type; `None` for types of other profilers.
 pub fn of_type(type_name: &str) -> Option<&'static ProfileKind> {

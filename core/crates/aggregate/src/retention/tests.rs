@@ -8,8 +8,9 @@ use super::*;
 use crate::engine::Engine;
 use crate::scripted_engine_testing::{closed, counter, engine, settings, tail_policy, with_retention};
 use crate::testing::FakeRuntime;
+use crate::window::MAX_FAILED_SPANS;
 use crate::EngineSettings;
-use spanprof_profile::ProfilesData;
+use spanprof_profile::{kinds, ProfilesData};
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, Sequence};
 
 const MS: u64 = 1_000_000;
@@ -82,7 +83,8 @@ impl Scripted {
 /// Number of samples with timestamps by span id, and the number of samples with a link but without timestamps.
 fn detailed(data: &ProfilesData) -> (BTreeMap<u64, usize>, usize) {
     let (mut by_span, mut only_linked) = (BTreeMap::new(), 0);
-    for sample in data.profiles().flat_map(|(_, profile)| &profile.samples) {
+    let sampled = data.profiles().filter(|(_, profile)| !kinds::REQUESTS.has(profile.type_name()));
+    for sample in sampled.flat_map(|(_, profile)| &profile.samples) {
         let link = data.dictionary.get_link(sample.link);
         match sample.timestamps_unix_nano.len() {
             0 => only_linked += usize::from(!link.is_empty()),
@@ -92,9 +94,10 @@ fn detailed(data: &ProfilesData) -> (BTreeMap<u64, usize>, usize) {
     (by_span, only_linked)
 }
 
-/// CPU time of all samples.
-fn weight_of(data: &ProfilesData) -> i64 {
-    data.profiles().flat_map(|(_, profile)| profile.samples.iter().map(|sample| profile.weight(sample))).sum()
+/// Weight of all samples of a type.
+fn weight_of(data: &ProfilesData, type_name: &str) -> i64 {
+    let of_type = data.profiles().filter(|(_, profile)| profile.type_name() == type_name);
+    of_type.flat_map(|(_, profile)| profile.samples.iter().map(|sample| profile.weight(sample))).sum()
 }
 
 /// Values and exact values by type and function.
@@ -267,7 +270,7 @@ fn memory_is_bounded_with_a_hundred_thousand_open_requests() {
         scripted.cpu(request, request, &format!("work{}", request % 1000));
         largest = largest.max(scripted.counter("tail.held_bytes"));
         if request % 30_000 == 0 {
-            weight += weight_of(&scripted.close(request));
+            weight += weight_of(&scripted.close(request), "cpu");
             largest = largest.max(scripted.counter("tail.held_bytes"));
         }
     }
@@ -278,8 +281,31 @@ fn memory_is_bounded_with_a_hundred_thousand_open_requests() {
     scripted.end(100_000, 600 * MS, 600 * MS, false);
     let data = scripted.close_last(700 * MS);
     assert_eq!(detailed(&data), (BTreeMap::from([(100_000, 1)]), 0));
-    weight += weight_of(&data);
+    weight += weight_of(&data, "cpu");
     assert_eq!(weight, 100_000 * 10 * MS as i64);
+}
+
+#[test]
+fn every_end_is_counted_and_the_first_failed_requests_keep_their_span() {
+    for settings in [settings(), at_least(Duration::from_millis(500))] {
+        let mut scripted = Scripted::new(settings);
+        for request in 1..=3000 {
+            scripted.end(request, request * MS, 8 * MS, request % 2 == 0);
+        }
+        let data = scripted.close(4000 * MS);
+        assert_eq!((weight_of(&data, "requests"), weight_of(&data, "request_errors")), (3000, 1500));
+        let failed = data.profiles().filter(|(_, profile)| profile.type_name() == "request_errors");
+        let mut spans: Vec<_> = failed
+            .flat_map(|(_, profile)| &profile.samples)
+            .map(|sample| (u64::from_be_bytes(data.dictionary.get_link(sample.link).span_id), sample.total()))
+            .collect();
+        spans.sort_unstable();
+        // One entry is that of the requests without a link.
+        let with_span = MAX_FAILED_SPANS as u64 - 1;
+        let rest = 1500 - with_span as i64;
+        let expected = std::iter::once((0, rest)).chain((1..=with_span).map(|nth| (2 * nth, 1)));
+        assert_eq!(spans, expected.collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -73,19 +73,19 @@ impl ClosedWindow<UnredactedProfiles> {
     }
 }
 
-/// The profiles of a kind of samples; `None` for samples that are not part of a profile.
-pub(super) fn profile_kind(kind: SampleKind) -> Option<&'static ProfileKind> {
+/// The profiles of a kind of samples.
+pub(super) fn profile_kind(kind: SampleKind) -> &'static ProfileKind {
     match kind {
-        SampleKind::Cpu => Some(&kinds::CPU),
-        SampleKind::Wall => Some(&kinds::WALL),
-        SampleKind::Alloc => Some(&kinds::ALLOCATIONS),
-        SampleKind::InUse => Some(&kinds::IN_USE),
-        SampleKind::Lock => Some(&kinds::LOCK),
-        SampleKind::EventLoop => Some(&kinds::EVENT_LOOP),
-        SampleKind::OffCpu => Some(&kinds::OFF_CPU),
-        SampleKind::Gc => Some(&kinds::GC),
-        SampleKind::Threads => Some(&kinds::THREADS),
-        SampleKind::RequestEnd => None,
+        SampleKind::Cpu => &kinds::CPU,
+        SampleKind::Wall => &kinds::WALL,
+        SampleKind::Alloc => &kinds::ALLOCATIONS,
+        SampleKind::InUse => &kinds::IN_USE,
+        SampleKind::Lock => &kinds::LOCK,
+        SampleKind::EventLoop => &kinds::EVENT_LOOP,
+        SampleKind::OffCpu => &kinds::OFF_CPU,
+        SampleKind::Gc => &kinds::GC,
+        SampleKind::Threads => &kinds::THREADS,
+        SampleKind::RequestEnd => &kinds::REQUESTS,
     }
 }
 
@@ -125,7 +125,7 @@ impl Window {
             // Samples that were held since an earlier window.
             let detailed_start_ns =
                 series.detailed.iter().map(|sample| sample.time_ns).min().map_or(start_ns, |first| first.min(start_ns));
-            let Some(of_kind) = profile_kind(kind) else { continue };
+            let of_kind = profile_kind(kind);
             for shape in of_kind.shapes() {
                 let mut add_profile = |samples: Vec<Sample>, start_ns: u64, profile_id: [u8; 16], unix_ns: u64| {
                     profiles.push(Profile {
@@ -141,8 +141,8 @@ impl Window {
                         ..Profile::default()
                     });
                 };
-                if !series.entries.is_empty() {
-                    let samples = builder.samples(&series, shape);
+                let samples = builder.samples(&series, shape);
+                if !samples.is_empty() {
                     let id = (builder.input.profile_id)();
                     add_profile(samples, start_ns, id, builder.unix_ns(start_ns));
                 }
@@ -212,7 +212,8 @@ impl ProfileBuilder<'_, '_> {
     }
 
     fn samples(&mut self, series: &Series, shape: TypeShape) -> Vec<Sample> {
-        let mut entries: Vec<_> = series.entries.iter().collect();
+        let is_present = |(_, totals): &(_, &SampleTotals)| is_present(shape, &totals.values);
+        let mut entries: Vec<_> = series.entries.iter().filter(is_present).collect();
         // Sorted, so that equal windows have equal bytes.
         entries.sort_unstable_by_key(|(key, _)| **key);
         entries.into_iter().map(|(key, totals)| self.sample(key, totals, shape)).collect()
@@ -243,9 +244,7 @@ impl ProfileBuilder<'_, '_> {
     fn detailed_samples(&mut self, series: &Series, shape: TypeShape) -> Vec<Sample> {
         let mut detailed: Vec<_> = series.detailed.iter().collect();
         detailed.sort_by_key(|sample| (sample.key, sample.time_ns));
-        let is_present =
-            |sample: &&DetailedSample| sample.values[shape.value] > 0 || exact_value(shape, &sample.values) > 0;
-        detailed.retain(is_present);
+        detailed.retain(|sample| is_present(shape, &sample.values));
         let sample = |sample: &DetailedSample| Sample {
             stack: self.stack(sample.key.stack),
             attributes: self.attributes(&sample.key),
@@ -346,6 +345,11 @@ pub(crate) fn frame_line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
 
 pub(super) fn value_type((kind, unit): (&str, &str)) -> ValueType {
     ValueType::new(kind, unit)
+}
+
+/// Whether a sample has a value of the type: of a request without an error only the count.
+fn is_present(shape: TypeShape, values: &[u64; 2]) -> bool {
+    values[shape.value] > 0 || exact_value(shape, values) > 0
 }
 
 /// 0 for a type without an exact measurement.

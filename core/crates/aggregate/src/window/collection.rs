@@ -160,7 +160,7 @@ impl SampleCollection {
         }
         let settings = self.window.settings();
         for resource in &mut data.resources {
-            let kinds = kinds.iter().filter_map(|kind| Some((*kind, profile_kind(*kind)?)));
+            let kinds = kinds.iter().map(|kind| (*kind, profile_kind(*kind)));
             let types = kinds.flat_map(|(kind, named)| named.shapes().map(move |shape| (kind, named, shape)));
             let mut found = std::mem::take(&mut resource.profiles);
             for (kind, named, shape) in types {

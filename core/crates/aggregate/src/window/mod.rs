@@ -30,6 +30,8 @@ use periods::Periods;
 pub(crate) const MAX_ENTRIES: usize = 65_536;
 /// Kept timestamps at which a window closes early.
 pub(crate) const MAX_TIMESTAMPS: usize = 131_072;
+/// Failed requests of a window that keep their span; further ones are only counted.
+pub(crate) const MAX_FAILED_SPANS: usize = 1024;
 
 /// Configuration of the window. A change of a period closes the window first.
 /// Finds the name of a thread by its kernel id.
@@ -286,6 +288,13 @@ impl Window {
         self.samples[code] += 1;
         self.series[code].add_block(sample.kind, sample.values);
         self.series[code].detailed.push(DetailedSample { key, time_ns: sample.time_ns, values: sample.values });
+    }
+
+    /// Counts an ended request. Failed requests have a link, which the first [`MAX_FAILED_SPANS`] of a window keep.
+    pub fn insert_request(&mut self, sample: &WeighedSample) {
+        let has_link = self.series[sample.kind as usize].entries.len() < MAX_FAILED_SPANS;
+        let key = self.key(sample, has_link);
+        self.add_to(sample.kind, key, sample.values, sample.time_ns);
     }
 
     fn key(&mut self, sample: &WeighedSample, has_link: bool) -> SampleKey {

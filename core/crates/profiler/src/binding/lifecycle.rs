@@ -59,7 +59,7 @@ pub fn update(changes: Vec<(String, ConfigValue)>) -> Result<bool, Error> {
     ProfilerHandle::running().map_or(Ok(false), |profiler| profiler.update(&ConfigPatch(changes)).map(|()| true))
 }
 
-/// A local root span with a span processor begins in the context `row`, for tail-based retention.
+/// A local root span with a span processor begins in the context `row`.
 pub fn begin_root_span(row: &ContextRow, span: Link) {
     request::begin_root_span(row, span);
 }
@@ -70,7 +70,7 @@ pub fn end_root_span(end: &RequestEnd<'_>) {
 }
 
 /// A request begins in a middleware, in the context `row`. Returns the id to set as local root of its contexts until
-/// [`end_request`]; `None` without tail-based retention, or if another middleware or a span processor reports its end.
+/// [`end_request`]; `None` while no profiler runs, or if another middleware or a span processor reports its end.
 pub fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
     request::begin_request(row)
 }

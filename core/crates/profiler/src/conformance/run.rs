@@ -8,7 +8,7 @@ use super::case::{Case, Close, Cycle, EndRequest, Expect, SampleStep};
 use super::{ScriptedEngine, ScriptedSample, UNIX_OFFSET_NS};
 use crate::lifecycle::request::{self};
 use spanprof_aggregate::context::{open_context, ContextRow, Link};
-use spanprof_config::{Config, ConfigValue, SampleRetention};
+use spanprof_config::{Config, ConfigValue};
 use spanprof_profile::encode::folded;
 use spanprof_profile::transform::tree;
 use spanprof_profile::{ProfilesData, Value as AttributeValue};
@@ -52,7 +52,7 @@ fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Lan
     };
     check_config(&config, &case.expect)?;
     let mut engine = ScriptedEngine::new(&config);
-    request::script_ends(config.retention == SampleRetention::Tail);
+    request::script_ends(true);
     let checked = run_steps(&mut engine, &case, &config, language);
     request::script_ends(false);
     checked?;
@@ -88,12 +88,8 @@ fn run_steps(
             add_samples(engine, sample, language).map_err(at)?;
         } else if let Some(end) = &step.end_request {
             language.end_request(end);
-            // Without tail-based retention no end is reported.
-            if engine.end_request(ns(end.at_ms)) != (config.retention == SampleRetention::Tail) {
-                return Err(at(format!(
-                    "the end of the request `{}` was not reported as the retention requires",
-                    end.request
-                )));
+            if !engine.end_request(ns(end.at_ms)) {
+                return Err(at(format!("the end of the request `{}` was not reported", end.request)));
             }
         } else if let Some(end) = &step.end_code {
             engine.end_code(&end.function, end.reborn_as.as_deref());

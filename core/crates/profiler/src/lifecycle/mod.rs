@@ -17,7 +17,7 @@ use crate::session::{Inherited, Session};
 use crate::stats::Stats;
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::{context, labels, ClosedWindow};
-use spanprof_config::{Config, ConfigPatch, ConfigSource, Error, ErrorKind, SampleRetention};
+use spanprof_config::{Config, ConfigPatch, ConfigSource, Error, ErrorKind};
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, RawSample, SampleKind};
 
@@ -209,11 +209,6 @@ impl ProfilerHandle {
             ("threads", config.threads),
         ];
         keys.into_iter().filter(|(_, is_on)| *is_on).map(|(key, _)| key).collect()
-    }
-
-    /// Whether samples are taken with this retention. Takes no lock.
-    pub(crate) fn is_retention(&self, retention: SampleRetention) -> bool {
-        self.session().is_some_and(|session| session.config.load().retention == retention)
     }
 
     /// The ring position to report for code that ends now; 0 when not running.

@@ -1,5 +1,5 @@
-//! The end of a request, which the host's threads report for tail-based retention: by a span processor, or by the middleware of
-//! a web framework. Not here: the decision (`retention`).
+//! The end of a request, which the host's threads report: by a span processor, or by the middleware of a web framework. Ends are
+//! counted by endpoint, and decide on samples with tail-based retention. Not here: the decision (`retention`).
 //!
 //! A request that passes both is reported once. Inside of an open local root span, the span's processor reports it. A
 //! local root span that begins inside of a middleware's request belongs to that request, which the middleware reports.
@@ -14,11 +14,10 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::ProfilerHandle;
-use spanprof_aggregate::context::{ContextRow, Link};
+use spanprof_aggregate::context::{intern_labels, ContextRow, Link};
 use spanprof_aggregate::hash::{hash_bytes, WordMap};
-use spanprof_config::SampleRetention;
 use spanprof_os::{monotonic_ns, random};
-use spanprof_signal::{Context, InlineContext, RawSample, SampleFlags, SampleKind};
+use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
 
 /// The end of a request: a local root span, or the part of a trace that ran in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,17 +34,22 @@ pub struct RequestEnd<'a> {
     pub is_error: bool,
 }
 
+/// The label of counted requests.
+const ENDPOINT_LABEL: &str = "endpoint";
+/// The stack of counted requests.
+const ENDED_REQUEST: [RawFrame; 1] = [RawFrame::synthetic(SyntheticFrame::Request)];
+
 impl ProfilerHandle {
-    /// Reports the end of a request, after its last sample: tail-based retention then decides on the samples. Never blocks. Without
-    /// effect with `retention=all`. A report that does not fit into the ring is lost and counted
+    /// Reports the end of a request, after its last sample: it is counted in the profile `requests`, and tail-based retention
+    /// decides on the samples. Never blocks. A report that does not fit into the ring is lost and counted
     /// (`dropped.submit_ring_full`); the request is then released undecided.
     pub fn request_ended(&self, end: &RequestEnd<'_>) {
-        self.submit_end(end, [0; 8]);
+        self.submit_end(end, end.local_root_span_id);
     }
 
-    /// `span_id`: the local root span that began inside of a middleware's request; zero without one.
+    /// `span_id`: the local root span, or the one that began inside of a middleware's request; zero without one.
     fn submit_end(&self, end: &RequestEnd<'_>, span_id: [u8; 8]) {
-        if self.is_retention(SampleRetention::Tail) {
+        if self.is_running() {
             // Losses are counted by `submit`.
             let _ = self.submit(&entry(end, span_id));
         }
@@ -55,6 +59,7 @@ impl ProfilerHandle {
 /// The ring entry of an end.
 fn entry(end: &RequestEnd<'_>, span_id: [u8; 8]) -> RawSample<'static> {
     let context = InlineContext {
+        label_set: if end.endpoint.is_empty() { 0 } else { intern_labels(&[(ENDPOINT_LABEL, end.endpoint)]).0 },
         trace_id: end.trace_id,
         span_id,
         local_root_span_id: end.local_root_span_id,
@@ -69,7 +74,7 @@ fn entry(end: &RequestEnd<'_>, span_id: [u8; 8]) -> RawSample<'static> {
         values: [duration_ns, u64::from(end.is_error)],
         key: hash_bytes(0, end.endpoint.as_bytes()),
         context: Context::Inline(context),
-        frames: &[],
+        frames: &ENDED_REQUEST,
     }
 }
 
@@ -85,13 +90,13 @@ mod scripted {
     use std::cell::RefCell;
 
     thread_local! {
-        /// `None` outside of cases with tail-based retention.
+        /// `None` outside of cases.
         static ENDS: RefCell<Option<Vec<RawSample<'static>>>> = const { RefCell::new(None) };
     }
 
     /// Begins or ends a case.
-    pub(crate) fn script_ends(is_tail: bool) {
-        ENDS.set(is_tail.then(Vec::new));
+    pub(crate) fn script_ends(is_case: bool) {
+        ENDS.set(is_case.then(Vec::new));
     }
 
     pub(crate) fn is_scripted() -> bool {
@@ -105,7 +110,7 @@ mod scripted {
 
     /// As [`crate::ProfilerHandle::request_ended`].
     pub fn report(end: &RequestEnd<'_>) {
-        keep(end, [0; 8]);
+        keep(end, end.local_root_span_id);
     }
 
     /// The end that was reported since the last call, if it was exactly one.
@@ -145,7 +150,7 @@ struct PendingSpan {
     request: Option<[u8; 8]>,
 }
 
-/// The requests and local root spans whose end will be reported, by their ids. Empty without tail-based retention.
+/// The requests and local root spans whose end will be reported, by their ids.
 #[derive(Default)]
 struct PendingEnds {
     requests: WordMap<[u8; 8], PendingRequest>,
@@ -207,9 +212,9 @@ impl PendingEnds {
     }
 }
 
-fn is_tail_retention() -> bool {
-    let is_tail = |profiler: ProfilerHandle| profiler.is_retention(SampleRetention::Tail);
-    scripted::is_scripted() || ProfilerHandle::running().is_some_and(is_tail)
+/// Whether ends are counted.
+fn counts_ends() -> bool {
+    scripted::is_scripted() || ProfilerHandle::running().is_some_and(|profiler| profiler.is_running())
 }
 
 fn submit_end(end: &RequestEnd<'_>, span_id: [u8; 8]) {
@@ -223,7 +228,7 @@ fn submit_end(end: &RequestEnd<'_>, span_id: [u8; 8]) {
 
 /// See [`crate::binding::begin_request`].
 pub(crate) fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
-    if !is_tail_retention() {
+    if !counts_ends() {
         return None;
     }
     PendingEnds::lock().begin_request(row)
@@ -239,15 +244,15 @@ pub(crate) fn end_request(end: &RequestEnd<'_>) {
 
 /// See [`crate::binding::begin_root_span`].
 pub(crate) fn begin_root_span(row: &ContextRow, span: Link) {
-    if is_tail_retention() {
+    if counts_ends() {
         PendingEnds::lock().begin_root_span(row, span);
     }
 }
 
 /// See [`crate::binding::end_root_span`].
 pub(crate) fn end_root_span(end: &RequestEnd<'_>) {
-    if is_tail_retention() && PendingEnds::lock().end_root_span(end.local_root_span_id, end.is_error) {
-        submit_end(end, [0; 8]);
+    if counts_ends() && PendingEnds::lock().end_root_span(end.local_root_span_id, end.is_error) {
+        submit_end(end, end.local_root_span_id);
     }
 }
 

@@ -28,8 +28,8 @@ pub enum SampleKind {
     Gc = 8,
     /// Live threads at the end of a window: `values[0]` = threads it represents.
     Threads = 9,
-    /// The end of a request, which is in no profile: `values[0]` = its duration in nanoseconds, `values[1]` = 1 after an error;
-    /// key = hash of its endpoint. The context has its trace and local root span.
+    /// The end of a request: `values[0]` = its duration in nanoseconds, `values[1]` = 1 after an error; key = hash of its endpoint.
+    /// The context has its trace, its local root span, and the label `endpoint`.
     RequestEnd = 10,
 }
 

@@ -25,10 +25,12 @@ pub enum SyntheticFrame {
     Sleep = 9,
     /// The thread could run, but has no processor.
     ScheduledOut = 10,
+    /// A request ended.
+    Request = 11,
 }
 
 impl SyntheticFrame {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Gc,
         Self::Generation0,
         Self::Generation1,
@@ -39,6 +41,7 @@ impl SyntheticFrame {
         Self::Io,
         Self::Sleep,
         Self::ScheduledOut,
+        Self::Request,
     ];
 
     /// The frame of a code read from the ring; `None` for an unknown code.
@@ -68,6 +71,7 @@ impl SyntheticFrame {
             Self::Io => "[I/O]",
             Self::Sleep => "[sleep]",
             Self::ScheduledOut => "[scheduled out]",
+            Self::Request => "[request]",
         }
     }
 }

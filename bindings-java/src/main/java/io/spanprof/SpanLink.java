@@ -76,7 +76,7 @@ public final class SpanLink {
         return (words[1] | words[2] | words[3]) != 0;
     }
 
-    /** Reports the begin of a local root span, for tail-based retention; ids in hex. */
+    /** Reports the begin of a local root span; ids in hex. */
     public static void beginRootSpan(String traceId, String spanId) {
         if (NativeLibrary.isLoaded()) {
             Native.beginRootSpan(Scope.currentWords(), Packed.pack(List.of(traceId, spanId)));
@@ -91,8 +91,8 @@ public final class SpanLink {
     }
 
     /**
-     * Reports the begin of a request in the calling thread's context, for tail-based retention. Returns its local root, for
-     * {@link #withLocalRoot} and {@link #endRequest}; 0 without tail-based retention, or if a span processor or another
+     * Reports the begin of a request in the calling thread's context. Returns its local root, for
+     * {@link #withLocalRoot} and {@link #endRequest}; 0 while no profiler runs, or if a span processor or another
      * filter reports its end.
      */
     public static long beginRequest() {

@@ -12,7 +12,7 @@ import java.util.List;
 
 /**
  * Sets {@code pyroscope.profile.id} and {@code profile.type} on every local root span, and reports its duration and its
- * status, for tail-based retention. An SDK that is configured automatically has it; others add it by {@code
+ * status. An SDK that is configured automatically has it; others add it by {@code
  * SdkTracerProvider.builder().addSpanProcessor(new SpanprofSpanProcessor())}.
  */
 public final class SpanprofSpanProcessor implements SpanProcessor {

@@ -15,7 +15,7 @@ import javax.servlet.http.HttpServletResponse;
 
 /**
  * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
- * traceparent}. Reports the end of each request for tail-based retention. For servers of Java EE and Jakarta EE 8; see {@link SpanprofFilter}.
+ * traceparent}. Reports the end of each request. For servers of Java EE and Jakarta EE 8; see {@link SpanprofFilter}.
  */
 public final class JavaxSpanprofFilter implements Filter {
     /** For containers that create filters by class. */

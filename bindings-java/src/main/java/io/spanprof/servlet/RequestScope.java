@@ -81,7 +81,7 @@ final class RequestScope implements AutoCloseable {
         return !isEnded.get();
     }
 
-    /** The request ended, on any thread: reports it once, for tail-based retention. */
+    /** The request ended, on any thread: reports it once. */
     void end(boolean isError) {
         if (isEnded.compareAndSet(false, true)) {
             SpanLink.endRequest(request, System.nanoTime() - beginNanos, (method + " " + route).strip(), isError);

@@ -14,7 +14,7 @@ import java.io.IOException;
 
 /**
  * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
- * traceparent}. Reports the end of each request for tail-based retention. For servers of Jakarta EE 9 and later; see {@link JavaxSpanprofFilter}.
+ * traceparent}. Reports the end of each request. For servers of Jakarta EE 9 and later; see {@link JavaxSpanprofFilter}.
  */
 public final class SpanprofFilter implements Filter {
     /** For containers that create filters by class. */
