@@ -62,16 +62,20 @@ class Dictionary {
   }
 }
 
+const isCount = (type) => type.startsWith('request');
+const isPlain = (type) => isCount(type) || type.endsWith('_space');
+
 /** Sample type, period type and period. Times are counted samples of a period; amounts of memory are bytes. */
 function valueTypes(dictionary, type) {
   const valueType = (kind, unit) => ({ typeStrindex: dictionary.string(kind), unitStrindex: dictionary.string(unit) });
+  if (isCount(type)) return { sampleType: valueType(type, 'count'), periodType: valueType(type, 'count'), period: 1 };
   return type.endsWith('_space')
     ? { sampleType: valueType(type, 'bytes'), periodType: valueType('space', 'bytes'), period: 524_288 }
     : { sampleType: valueType('samples', 'count'), periodType: valueType(type, 'nanoseconds'), period: PERIOD_NS };
 }
 
 /**
- * The request of one service and window. A sample has `type`, `functions` (root first), `weight` (nanoseconds or bytes),
+ * The request of one service and window. A sample has `type`, `functions` (root first), `weight` (nanoseconds, bytes or a count),
  * `labels` and `link` ({ traceId, spanId }).
  */
 export function exportRequest({ name, pid, frames, commit }, { fromMs, toMs }, samples) {
@@ -84,7 +88,7 @@ export function exportRequest({ name, pid, frames, commit }, { fromMs, toMs }, s
       stackIndex: dictionary.stack(sample.functions, frames),
       attributeIndices: Object.entries(sample.labels ?? {}).map(([key, value]) => dictionary.attribute(key, value)),
       linkIndex: dictionary.link(sample.link),
-      values: [String(type.endsWith('_space') ? sample.weight : sample.weight / PERIOD_NS)],
+      values: [String(isPlain(type) ? sample.weight : sample.weight / PERIOD_NS)],
     })),
   }));
   const attributes = [{ key: 'process.pid', value: { intValue: String(pid) } }];

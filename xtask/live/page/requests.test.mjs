@@ -85,6 +85,36 @@ function orders() {
   ];
 }
 
+/** Forty ended requests, one of which failed: the second of the sampled ones. */
+function endedOrders() {
+  const ended = { functions: ['[request]'], labels: { endpoint: 'GET /orders' } };
+  const failed = { ...ended, weight: 1, link: link(90, 1, false) };
+  return [{ ...ended, type: 'requests', weight: 39 }, { ...failed, type: 'requests' }, { ...failed, type: 'request_errors' }];
+}
+
+pageTest('endpoints show their requests and errors, and a failed span says so', async ({ openAddress }) => {
+  const running = await Server.start();
+  try {
+    const toMs = Math.floor(Date.now() / 1000) * 1000;
+    const response = await fetch(`${running.url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(exportRequest({ name: 'orders', pid: 1, frames: FRAMES }, { fromMs: toMs - 10_000, toMs }, [...orders(), ...endedOrders()])) });
+    assert.ok(response.ok, await response.text());
+    const page = await openAddress(`${running.url}/?service=orders&view=requests`);
+    await page.settled();
+    const [row] = (await page.texts('#request-rows tr')).map((text) => text.replaceAll(/\s+/g, ' ').trim());
+    assert.match(row, /GET \/orders orders 40 3 1 /, row);
+    await page.clickText('#requests th button', 'Errors');
+    await page.clickText('#request-rows td', 'GET /orders');
+    await eventually(async () => assert.equal(page.query().get('endpoint'), 'GET /orders'));
+    await page.settled();
+    assert.deepEqual(await page.texts('#request-rows td.failed'), ['failed']);
+    await page.clickText('#request-rows td', link(90, 1, false).traceId);
+    await eventually(async () => assert.match(await page.text('#request h2'), /GET \/orders · .* · failed$/));
+  } finally {
+    await running.stop();
+  }
+});
+
 for (const [size, viewport] of [['', {}], [', on a phone', { width: 400, height: 900 }]]) {
   pageTest('a request has the parts of its CPU time and the reasons of its waits beside the others' + size, async ({ openAddress }) => {
     const running = await Server.start();

@@ -27,7 +27,8 @@ pub(crate) fn text(time: &SpanTime) -> String {
             lines.row(numbers(part), "  ", category.title().to_owned());
         }
     }
-    lines.text()
+    let failed = if time.is_failed { "it ended with an error\n" } else { "" };
+    failed.to_owned() + &lines.text()
 }
 
 /// `type` is the profile type to show for a row, `frame` the function that its stacks have.
@@ -48,5 +49,5 @@ pub(crate) fn json(time: &SpanTime) -> Value {
         row_members["parts"] = parts;
         row_members
     });
-    json!({"others": time.others, "rows": rows.collect::<Value>()})
+    json!({"failed": time.is_failed, "others": time.others, "rows": rows.collect::<Value>()})
 }

@@ -1,6 +1,7 @@
 //! The output of `spanprof spans` as text and JSON.
 
 use serde_json::{json, Map, Value};
+use spanprof_profile::kinds::{REQUESTS, REQUEST_ERRORS};
 use spanprof_read::query::{
     SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, WaitSource, MIN_SPAN_SAMPLES,
 };
@@ -15,6 +16,7 @@ pub(crate) enum SpanOrder {
     Cpu,
     Alloc,
     Wait,
+    Errors,
 }
 
 impl SpanOrder {
@@ -24,6 +26,7 @@ impl SpanOrder {
             Self::Cpu => row.weight("cpu"),
             Self::Alloc => row.weight("alloc_space"),
             Self::Wait => wait.map_or(0, |wait| wait.weight(row)),
+            Self::Errors => row.weight(REQUEST_ERRORS),
         }
     }
 }
@@ -44,7 +47,20 @@ impl SpansReport<'_> {
             SpanOrder::Cpu => of_type("cpu"),
             SpanOrder::Alloc => of_type("alloc_space"),
             SpanOrder::Wait => self.wait.map(|wait| wait.weight(row)),
+            // A window without a failed request has no profile of them.
+            SpanOrder::Errors => self.counts_requests().then(|| row.weight(REQUEST_ERRORS)),
         }
+    }
+
+    /// Whether the ends of requests were reported.
+    fn counts_requests(&self) -> bool {
+        self.table.totals.contains_key(REQUESTS.default_type())
+    }
+
+    /// Ended requests of an endpoint.
+    fn requests(&self, row: &SpanRow) -> Option<i64> {
+        let is_counted = self.counts_requests() && self.grouping == SpanGrouping::Endpoint;
+        is_counted.then(|| row.weight(REQUESTS.default_type()))
     }
 
     /// Samples of the column by which the rows are sorted.
@@ -52,6 +68,7 @@ impl SpansReport<'_> {
         let name = match (self.sort, self.wait) {
             (SpanOrder::Cpu, _) => "cpu",
             (SpanOrder::Alloc, _) => "alloc_space",
+            (SpanOrder::Errors, _) => REQUEST_ERRORS,
             (SpanOrder::Wait, Some(WaitSource::OffCpu)) => "off_cpu",
             (SpanOrder::Wait, Some(WaitSource::WallMinusCpu)) => "wall",
             (SpanOrder::Wait, _) => "delay",
@@ -59,14 +76,19 @@ impl SpansReport<'_> {
         row.types.get(name).map_or(0.0, |total| total.samples).round()
     }
 
-    /// `cpu 3.46 s, 82.1% in spans`
+    /// `cpu 3.46 s, 82.1% in spans; requests 40, 2 failed`
     fn totals(&self) -> String {
         let share = |name: &String, weight| format_share(self.table.linked.get(name).copied().unwrap_or(0), weight);
-        let parts = self.table.totals.iter().map(|(name, total)| {
+        let weight = |name: &str| self.table.totals.get(name).map_or(0, |total| total.weight);
+        let sampled = self.table.totals.iter().filter(|(name, _)| !REQUESTS.has(name));
+        let parts = sampled.map(|(name, total)| {
             let unit = self.table.units.get(name).map_or("", String::as_str);
             format!("{name} {}, {} in spans", format_quantity(total.weight, unit), share(name, total.weight))
         });
-        parts.collect::<Vec<_>>().join("; ")
+        let requests = self
+            .counts_requests()
+            .then(|| format!("requests {}, {} failed", weight(REQUESTS.default_type()), weight(REQUEST_ERRORS)));
+        parts.chain(requests).collect::<Vec<_>>().join("; ")
     }
 
     pub fn text(&self) -> String {
@@ -83,7 +105,11 @@ impl SpansReport<'_> {
         }
         let wait = self.wait.map_or(String::new(), |wait| format!(" ({})", wait.name()));
         let mut lines = FittingTable::new(TerminalLayout::of_stdout());
-        let numbers = format!("{:>10} {:>6} {:>10} {:>10} {:>8}  ", "cpu", "cpu%", "alloc", "wait", "samples");
+        let mut numbers = format!("{:>10} {:>6} {:>10} {:>10} {:>8}  ", "cpu", "cpu%", "alloc", "wait", "samples");
+        if self.counts_requests() {
+            let requests = if self.grouping == SpanGrouping::Endpoint { "requests" } else { "" };
+            numbers = format!("{requests:>8} {:>7} ", "errors") + &numbers;
+        }
         match self.grouping {
             SpanGrouping::Span => {
                 lines.heading(numbers, "trace                             span              endpoint");
@@ -97,8 +123,12 @@ impl SpansReport<'_> {
         for row in rows.iter().take(self.limit) {
             let quantity =
                 |column, unit| self.weight(row, column).map_or("-".to_owned(), |weight| format_quantity(weight, unit));
+            let counts = self.weight(row, SpanOrder::Errors).map_or(String::new(), |errors| {
+                let requests = self.requests(row).map_or(String::new(), |requests| requests.to_string());
+                format!("{requests:>8} {errors:>7} ")
+            });
             let numbers = format!(
-                "{:>10} {:>6} {:>10} {:>10} {:>8}  ",
+                "{counts}{:>10} {:>6} {:>10} {:>10} {:>8}  ",
                 quantity(SpanOrder::Cpu, "nanoseconds"),
                 format_share(row.weight("cpu"), cpu_total),
                 quantity(SpanOrder::Alloc, "bytes"),
@@ -138,11 +168,16 @@ impl SpansReport<'_> {
             insert("endpoint", row.endpoint.as_str().into());
             insert("spans", row.spans.into());
             insert("samples", (self.samples(row) as i64).into());
-            for (name, column) in
-                [("cpu_ns", SpanOrder::Cpu), ("alloc_bytes", SpanOrder::Alloc), ("wait_ns", SpanOrder::Wait)]
-            {
+            let columns = [
+                ("cpu_ns", SpanOrder::Cpu),
+                ("alloc_bytes", SpanOrder::Alloc),
+                ("wait_ns", SpanOrder::Wait),
+                ("errors", SpanOrder::Errors),
+            ];
+            for (name, column) in columns {
                 insert(name, self.weight(row, column).into());
             }
+            insert("requests", self.requests(row).into());
             // Milliseconds, which JavaScript numbers represent exactly.
             insert("first_ms", (row.first_unix_nano / 1_000_000).into());
             let types = row.types.iter().map(|(name, total)| {

@@ -39,7 +39,8 @@ pub(super) fn table(
         None | Some("cpu") => SpanOrder::Cpu,
         Some("alloc") => SpanOrder::Alloc,
         Some("wait") => SpanOrder::Wait,
-        Some(other) => return Err(format!("`sort`: expected cpu, alloc or wait, got `{other}`")),
+        Some("errors") => SpanOrder::Errors,
+        Some(other) => return Err(format!("`sort`: expected cpu, alloc, wait or errors, got `{other}`")),
     };
     let (totals, left_out) = state.store.span_totals(filter);
     let wait = WaitSource::of(&totals.type_names());

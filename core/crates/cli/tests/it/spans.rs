@@ -193,6 +193,37 @@ fn the_number_of_samples_of_measured_waits_is_no_nanoseconds() {
 }
 
 #[test]
+fn ended_requests_and_errors_are_counted_by_endpoint_and_failed_spans_are_marked() {
+    let home = TestDirectory::new();
+    const ENDED: &[(&str, &str)] = &[("endpoint", "GET /cart")];
+    let count = |type_name, counts: &[TestSample<'_>]| {
+        let mut data = window("shop", type_name, counts);
+        for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            (profile.sample_type.unit, profile.period_type.unit, profile.period) = ("count".into(), "count".into(), 1);
+        }
+        data
+    };
+    let ended = [TestSample(&["[request]"], 38, ENDED, 0), TestSample(&["[request]"], 1, ENDED, 2)];
+    let windows = [
+        ("cpu.pb", requests()[0].clone()),
+        ("requests.pb", count("requests", &ended)),
+        ("errors.pb", count("request_errors", &ended[1..])),
+    ];
+    let files = windows.map(|(name, data)| home.file(name, &encoded(&data)));
+    let spans = |more: &[&str]| spanprof(&[&["spans", &files[0], &files[1], &files[2]], more].concat());
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let endpoints = spans(&["--by", "endpoint", "--sort", "errors"]);
+    assert!(endpoints.stdout.contains("% in spans; requests 39, 1 failed\n"), "{endpoints:?}");
+    assert_eq!(words(row(&endpoints, "/cart")), "39 1 420 ms 42.0% - - 1 2 GET /cart shop");
+    assert_eq!(words(row(&endpoints, "/pay")), "0 0 200 ms 20.0% - - 0 1 POST /pay shop");
+    let failed = spans(&["--sort", "errors", "--json", "-n", "1"]).stdout;
+    assert!(failed.contains(&format!(r#""span_id":"{}""#, hex::encode(ids(2).1))), "{failed}");
+    assert_eq!(number(&failed, "errors"), 1, "{failed}");
+    let compared = spans(&["--against-endpoint", "--span-id", &hex::encode(ids(2).1)]);
+    assert!(compared.stdout.contains("\nit ended with an error\n"), "{compared:?}");
+}
+
+#[test]
 fn a_window_removed_by_the_server_is_left_out_with_a_count() {
     let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
@@ -240,7 +271,9 @@ fn the_server_lists_requests_and_compares_one_with_its_endpoint() {
     }
     assert!(get(&serve.http, "/api/request?span_id=00000000000000ff").text().contains(r#""found":false"#));
     assert!(get(&serve.http, "/api/request").text().contains("expected `span_id` or `trace_id`"));
-    assert!(get(&serve.http, "/api/requests?sort=name").text().contains("expected cpu, alloc or wait, got `name`"));
+    assert!(get(&serve.http, "/api/requests?sort=name")
+        .text()
+        .contains("expected cpu, alloc, wait or errors, got `name`"));
     let findings = get(&serve.http, "/api/explain?service=shop").text();
     assert!(findings.contains(&format!("http://{}", serve.http)) && findings.contains(r#""rule":""#), "{findings}");
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use spanprof_profile::code_origin::WaitReason;
+use spanprof_profile::kinds::{REQUESTS, REQUEST_ERRORS};
 
 use super::span_baseline::SpanSubject;
 use super::spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
@@ -107,6 +108,8 @@ impl SpanTimeRow {
 pub struct SpanTime {
     /// The span or trace.
     pub subject: SpanRow,
+    /// Whether it ended with an error: known for the first of each profile that failed.
+    pub is_failed: bool,
     /// Number of other spans, or traces, of its service and endpoint that have samples.
     pub others: usize,
     /// The profile types that the span or the others have.
@@ -127,12 +130,16 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
         SpanSubject::Trace(trace_id) => row.link.trace_id == trace_id,
     };
     let own = table.rows.iter().find(is_subject)?;
-    let is_other = |row: &&SpanRow| !is_subject(row) && row.service == own.service && row.endpoint == own.endpoint;
+    // A failed request is counted once. It is no amount to compare, and without other samples no span to compare with.
+    let is_sampled = |row: &&SpanRow| row.types.keys().any(|name| !REQUESTS.has(name));
+    let is_of_endpoint = |row: &&SpanRow| row.service == own.service && row.endpoint == own.endpoint;
+    let is_other = |row: &&SpanRow| !is_subject(row) && is_of_endpoint(row) && is_sampled(row);
     let others: Vec<&SpanRow> = table.rows.iter().filter(is_other).collect();
     let of_service = table.rows.iter().filter(|row| row.service == own.service).flat_map(|row| row.types.keys());
     let wait = WaitSource::of(of_service);
     let sides = Sides { own: Sums::of([own]), others: Sums::of(others.iter().copied()), count: others.len() };
     let mut names: Vec<&String> = sides.own.types.keys().chain(sides.others.types.keys()).collect();
+    names.retain(|name| !REQUESTS.has(name));
     names.sort();
     names.dedup();
     let mut rows: Vec<SpanTimeRow> = names.into_iter().map(|name| sides.row(&table, name)).collect();
@@ -141,7 +148,8 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     }
     let rank = |row: &SpanTimeRow| TITLES.iter().position(|(name, _)| *name == row.name).unwrap_or(TITLES.len());
     rows.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name)));
-    Some(SpanTime { subject: own.clone(), others: others.len(), rows })
+    let is_failed = own.weight(REQUEST_ERRORS) > 0;
+    Some(SpanTime { subject: own.clone(), is_failed, others: others.len(), rows })
 }
 
 /// Sums of spans.

@@ -57,7 +57,7 @@ pub struct SpanRow {
     pub service: String,
     /// Such as `GET /cart`, "" when unknown.
     pub endpoint: String,
-    /// Number of spans that have samples.
+    /// Number of spans that have samples or failed.
     pub spans: usize,
     /// By profile type; types without samples are absent.
     pub types: BTreeMap<String, TypeTotal>,
@@ -430,7 +430,6 @@ struct GroupSums {
     first_unix_nano: Option<u64>,
 }
 
-/// By nearest rank. `weights` is not empty.
 /// The endpoint that a label set names, such as `GET /cart`, and the quality of its label: the higher the better. `None` without
 /// such a label.
 pub fn endpoint_of_labels(dictionary: &Dictionary, set: AttributeSetId) -> Option<(u8, String)> {
@@ -449,6 +448,7 @@ fn named_endpoint(keys: &[&str], label: impl Fn(&str) -> Option<String>) -> Opti
     })
 }
 
+/// By nearest rank. `weights` is not empty.
 fn median_and_p99(mut weights: Vec<i64>) -> [i64; 2] {
     weights.sort_unstable();
     [50, 99].map(|percent| weights[(weights.len() * percent).div_ceil(100) - 1])

@@ -117,6 +117,19 @@ fn cpu_time_and_waits_have_parts_beside_the_mean_of_the_others() {
 }
 
 #[test]
+fn a_failed_span_says_so_and_one_without_samples_is_not_compared_with() {
+    let samples: &[SpanSample<'_>] =
+        &[("cpu", 1, &[0], 70), ("cpu", 2, &[0], 30), ("requests", 1, &[], 1), ("request_errors", 1, &[], 1)];
+    let unsampled: &[SpanSample<'_>] = &[("requests", 3, &[], 1), ("request_errors", 3, &[], 1)];
+    let samples = [samples, unsampled].concat();
+    let failed = time_of(&samples, 1);
+    assert_eq!((failed.is_failed, failed.others, row(&failed, "cpu").total.mean), (true, 1, 30.0));
+    assert_eq!(failed.rows.len(), 1, "{failed:?}");
+    assert!(!time_of(&samples, 2).is_failed);
+    assert!(time_of(&samples, 3).is_failed);
+}
+
+#[test]
 fn without_a_profile_of_waits_their_reason_follows_from_wall_time_less_cpu_time() {
     let samples: &[SpanSample<'_>] = &[
         ("cpu", 1, &[0], 100),

@@ -1,6 +1,6 @@
 /* The view Requests: endpoints, the spans of one, and one span beside the others of its endpoint. */
 
-const REQUEST_SORTS = { cpu: "CPU", wait: "Waiting", alloc: "Allocated" };
+const REQUEST_SORTS = { cpu: "CPU", wait: "Waiting", alloc: "Allocated", errors: "Errors" };
 function requestsQuery() {
   const query = filterOf({ ...state, type: null, span: "", trace: state.endpoint ? "" : state.trace }, now);
   query.set("by", state.endpoint !== null ? "span" : "endpoint");
@@ -18,6 +18,7 @@ function Requests() {
   if (!data) return h("section", attributes, error && h(PaneError, { error }));
   const isSpans = data.by === "span";
   const has = (type) => Object.hasOwn(data.types, type);
+  const countsRequests = has("requests");
   const timed = has("wall") ? "wall" : "cpu";
   const sortable = (name) => h("th", { class: "number", scope: "col", "aria-sort": state.requestSort === name ? "descending" : null },
     h("button", { type: "button", onClick: () => change({ requestSort: name }, { loads: ["requests"] }) }, REQUEST_SORTS[name], state.requestSort === name && " ↓"));
@@ -29,7 +30,10 @@ function Requests() {
     : change({ endpoint: row.endpoint, service: state.service === "*" ? row.service : state.service }))) },
     isSpans ? h("td", { class: "name" }, h("div", {}, clock(row.first_ms, true)), h("small", {}, "\u200e" + row.trace_id))
       : h("td", { class: "name" }, h("div", {}, row.endpoint || "(no endpoint)"), h("small", {}, "\u200e" + row.service)),
-    !isSpans && [h("td", { class: "number" }, row.spans.toLocaleString("en")), quantile(row, "p50"), quantile(row, "p99")],
+    !isSpans && [countsRequests && h("td", { class: "number" }, row.requests.toLocaleString("en")), h("td", { class: "number" }, row.spans.toLocaleString("en"))],
+    countsRequests && h("td", { class: "number" + (row.errors ? " failed" : ""), title: row.requests ? share(row.errors, row.requests) + " of its requests" : null },
+      isSpans ? (row.errors ? "failed" : "–") : row.errors.toLocaleString("en")),
+    !isSpans && [quantile(row, "p50"), quantile(row, "p99")],
     cell(row.cpu_ns, "cpu", "nanoseconds"),
     row.wait_ns === null ? h("td", { class: "number" }, "–") : h(NumberCell, { value: row.wait_ns, total: waitTotal, unit: "nanoseconds" }),
     cell(row.alloc_bytes, "alloc_space", "bytes"), h("td", { class: "number" }, row.samples.toLocaleString("en"))));
@@ -38,7 +42,9 @@ function Requests() {
     isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") + " with samples" }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": isSpans ? "Spans" : "Endpoints" },
       h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"),
-        !isSpans && [h("th", { class: "number", scope: "col" }, "Spans"), h("th", { class: "number", scope: "col" }, "p50" + timedWords), h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
+        !isSpans && [countsRequests && h("th", { class: "number", scope: "col" }, "Requests"), h("th", { class: "number", scope: "col" }, "Spans")],
+        countsRequests && sortable("errors"),
+        !isSpans && [h("th", { class: "number", scope: "col" }, "p50" + timedWords), h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
         sortable("cpu"), sortable("wait"), sortable("alloc"), h("th", { class: "number", scope: "col" }, "Samples"))),
       h("tbody", { id: "request-rows" }, rows)),
       data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
@@ -80,7 +86,7 @@ function OneRequest() {
   const others = data.time.others === 1 ? "the other span" : "the mean of " + data.time.others.toLocaleString("en") + " others";
   return h("section", attributes, h(Crumbs, { endpoint: data.endpoint, rest: subject }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
-      h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true)),
+      h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.time.failed && h("span", { class: "failed" }, " · failed")),
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLink, { data })),
       h(TimeTable, { time: data.time }),
       data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples."),
