@@ -3,17 +3,11 @@
 pip installs it where there is no native wheel: the program runs unprofiled, with one warning.
 """
 
-import base64
-import hashlib
 import os
 import sys
 import zipfile
 
-
-def entry(name, data):
-    """A RECORD line: name, hash, size."""
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-    return f"{name},sha256={digest},{len(data)}"
+import archive
 
 
 def universal(text):
@@ -28,19 +22,16 @@ def main():
     distribution, version = name.split("-")[:2]
     made = os.path.join(folder, f"{distribution}-{version}-py3-none-any.whl")
     record_name = f"{distribution}-{version}.dist-info/RECORD"
-    records = []
-    with zipfile.ZipFile(native) as source, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:
+    files = []
+    with zipfile.ZipFile(native) as source:
         for file in source.namelist():
             if file.endswith(".so") or file == record_name or ".libs/" in file:
                 continue
             data = source.read(file)
             if file.endswith(".dist-info/WHEEL"):
                 data = universal(data.decode()).encode()
-            # A fixed date, for reproducible builds.
-            target.writestr(zipfile.ZipInfo(file, (1980, 1, 1, 0, 0, 0)), data)
-            records.append(entry(file, data))
-        records.append(f"{record_name},,")
-        target.writestr(zipfile.ZipInfo(record_name, (1980, 1, 1, 0, 0, 0)), "\n".join(records) + "\n")
+            files.append((file, data))
+    archive.write(made, record_name, files)
     print(made)
 
 

@@ -31,7 +31,7 @@ pub trait Toolchain: Sync {
     /// after they have installed more versions.
     fn installed_runtimes(&self) -> StepResult<Option<String>>;
 
-    /// Crates with the native libraries of the package; none where the package's build tool runs cargo.
+    /// Crates with the native libraries of the package.
     fn crates(&self) -> &'static [&'static str];
 
     /// Builds the package for tests or the demo; for the demo, the libraries of [`Toolchain::crates`] are built before.

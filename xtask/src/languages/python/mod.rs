@@ -39,13 +39,13 @@ impl Toolchain for PythonToolchain {
     }
 
     fn crates(&self) -> &'static [&'static str] {
-        &[]
+        &["spanprof-python"]
     }
 
     fn package(&self, packages: Packages) -> StepResult<PathBuf> {
         match packages {
             Packages::ForTests => package::build_for_tests(),
-            Packages::Optimized => package::build_for_demo(),
+            Packages::Optimized => package::pack_for_demo(),
         }
     }
 

@@ -63,13 +63,14 @@ fn build_with(name: &str, directory: &str, features: &str) -> StepResult<PathBuf
     only_wheel(&dist)
 }
 
-/// An optimized wheel without link-time optimization and support of older systems; builds within minutes.
-pub fn build_for_demo() -> StepResult<PathBuf> {
-    let python = runtimes::preferred()?;
-    let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
+/// Packs the library that the demo built; for this machine only.
+pub fn pack_for_demo() -> StepResult<PathBuf> {
     let dist = scratch::empty("dist-for-demo")?;
-    maturin(&tools, &python, "build the wheel", &dist)
-        .args(["--compatibility", "linux", "--profile", "optimized"])
+    ProcessStep::new("pack the wheel", runtimes::preferred()?.program)
+        .arg("xtask/wheel/of_library.py")
+        .arg(workspace::target().join("optimized/lib_spanprof.so"))
+        .arg(env!("CARGO_PKG_VERSION"))
+        .arg(&dist)
         .run()?;
     only_wheel(&dist)
 }

@@ -32,10 +32,14 @@ pub fn build_command_line(packages: Packages) -> StepResult<PathBuf> {
     match packages {
         Packages::ForTests => artifact::command_line(),
         Packages::Optimized => {
-            // One cargo call: separate ones would rebuild dependencies with other features.
+            let installed = languages::ALL.iter().filter(|language| language.installed_runtimes().is_ok());
+            // One cargo call: separate ones would rebuild dependencies with other features. Without object storage, which the
+            // demo does not use.
             ProcessStep::cargo("build the command line and the libraries")
-                .args(["build", "--locked", "--profile", "optimized", "-p", "spanprof-cli"])
-                .args(languages::ALL.iter().flat_map(|language| language.crates()).flat_map(|name| ["-p", name]))
+                .args(["build", "--locked", "--profile", "optimized", "--no-default-features", "-p", "spanprof-cli"])
+                .args(installed.flat_map(|language| language.crates()).flat_map(|name| ["-p", name]))
+                // As maturin does: the library of Python is not linked to an interpreter.
+                .env("PYO3_BUILD_EXTENSION_MODULE", "1")
                 .run()?;
             Ok(workspace::target().join("optimized/spanprof"))
         }

@@ -193,7 +193,7 @@ fn rust() -> StepResult<GovernedProgram> {
 
 fn python() -> StepResult<GovernedProgram> {
     let venv = python::Venv::with("live-governor", &python::runtimes::preferred()?, &[])?;
-    venv.install_wheel(&python::package::build_for_demo()?)?;
+    venv.install_wheel(&python::package::pack_for_demo()?)?;
     let words = vec![venv.python(), source("governor.py")];
     Ok(GovernedProgram { language: "python", words, variables: Vec::new(), function: "hot_function" })
 }
