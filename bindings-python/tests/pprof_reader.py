@@ -22,6 +22,7 @@ class Sample:
     count: int
     labels: dict[str, object]
     bytes: int = 0
+    values: dict[str, int] = field(default_factory=dict)
 
     @property
     def leaf(self) -> str:
@@ -125,6 +126,7 @@ def read_profile(path: pathlib.Path) -> Profile:
                 count=values[units.index("count")] if "count" in units else 0,
                 labels=labels,
                 bytes=values[units.index("bytes")] if "bytes" in units else 0,
+                values={name: value for (name, _), value in zip(types, values)},
             )
         )
     comments = [strings[at] for at in _numbers(profile.get(13, []))]

@@ -3,6 +3,8 @@ the middleware. Every request is labeled with its number."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 LIMIT = 0.05
@@ -208,6 +210,10 @@ def check(target, count: int) -> None:
     plain = {int(sample.labels["request"]) for sample in samples if "end_timestamp_ns" not in sample.labels}
     assert not plain & (kept | required), "of a kept request every sample is kept"
     assert plain, "the fast requests are sampled too"
+    counted = Counter()
+    for sample in target.profiles("requests").samples:
+        counted.update(sample.values)
+    assert counted == {"requests": count, "request_errors": len(failed)}
 
 
 @pytest.mark.parametrize(
