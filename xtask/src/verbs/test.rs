@@ -72,7 +72,9 @@ pub fn run(given: &TestArguments) -> StepResult {
     step("page of serve", &mut |tally| node::suite::page(&scratch::empty("page-screenshots")?, tally));
     step("contention", &mut |_| contention::short());
     step("first results", &mut |_| docs::first_results());
-    step("demo", &mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));
+    step("demo", &mut |_| {
+        demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests, None)
+    });
     progress::print(&format!("duration of each part\n{}", durations.join("\n")));
     if tally.unstable > 0 {
         progress::print(&format!(

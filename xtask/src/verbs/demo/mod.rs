@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
+use crate::browser::Browser;
 use crate::languages::Packages;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 use crate::{http, progress, scratch, workspace};
@@ -31,6 +32,9 @@ pub struct DemoArguments {
     /// ends after N seconds of load behind the warm-up, with a non-zero status if any of these is missing; until Ctrl-C by default
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    /// writes a picture of the first service's slow request, as the page shows it; needs Chromium
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 }
 
 use load::SlowRequest;
@@ -38,7 +42,7 @@ pub use services::{build_command_line, Example, DEFAULT};
 
 pub fn run(given: &DemoArguments) -> StepResult {
     let examples = if given.service.is_empty() { Example::available() } else { given.service.clone() };
-    show(&examples, given.seconds, &Ports::usual()?, Packages::Optimized)
+    show(&examples, given.seconds, &Ports::usual()?, Packages::Optimized, given.picture.as_deref())
 }
 
 /// Load before the measured range: the start of the services and the first compilations are not in the report.
@@ -114,7 +118,13 @@ struct LoadedService {
 }
 
 /// Runs the demo for `seconds` of load, or until Ctrl-C.
-pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages: Packages) -> StepResult {
+pub fn show(
+    examples: &[Example],
+    seconds: Option<u64>,
+    ports: &Ports,
+    packages: Packages,
+    picture: Option<&Path>,
+) -> StepResult {
     let began = Instant::now();
     let directory = scratch::empty("demo")?;
     let prepare = || {
@@ -156,6 +166,10 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
         println!("  {:<18} {}?trace_id={}", service.example.service_name(), server.page, slow.trace_id);
     }
     println!("all services: {}", server.page);
+    if let (Some(picture), Some(slow)) = (picture, slow_requests.first()) {
+        Browser::find(directory)?.screenshot(&format!("{}?trace_id={}", server.page, slow.trace_id), picture)?;
+        println!("picture of the first: {}", picture.display());
+    }
     if seconds.is_none() {
         println!("The load continues. Press Ctrl-C to end the demo.");
         wait_for_interrupt(services)?;

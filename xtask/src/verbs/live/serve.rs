@@ -2,13 +2,12 @@
 //! table must show the sent profiles, without samples that a filter excludes. Then the tests of `xtask/live/page`, which use the
 //! page with mouse and keyboard.
 
-use std::path::PathBuf;
-
 use crate::arguments::LiveArguments;
 use crate::artifact;
+use crate::browser::Browser;
 use crate::languages::{node, python};
 use crate::scratch;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
 use crate::verbs::demo::{self, DemoServer};
 
@@ -25,8 +24,8 @@ const VIEWS: [(&str, bool, bool); 6] = [
 const FUNCTIONS: [&str; 2] = ["burn_with_span", "burn_alone"];
 
 pub fn run(_: &LiveArguments) -> StepResult {
-    let browser = browser()?;
     let directory = scratch::empty("live-serve")?;
+    let browser = Browser::find(directory.clone())?;
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live", &python, &[])?;
     venv.install_wheel(&python::package::build_for_tests()?)?;
@@ -36,8 +35,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
         .arg("xtask/live/pprof/program.py")
         .args([endpoint.as_str(), SERVICE])
         .run()?;
-    let browser = Browser { program: browser, directory };
-    browser.screenshot(&endpoint)?;
+    browser.screenshot(&endpoint, &browser.directory.join("page.png"))?;
     let page = browser.page(&endpoint)?;
     let types = [("types", ">cpu</button>"), ("types", ">wall</button>"), ("types", ">inuse_space</button>")];
     for (part, expected) in
@@ -116,62 +114,6 @@ fn part_of<'a>(page: &'a str, id: &str) -> Option<&'a str> {
 /// Weight of the flame graph's search results.
 fn marked_weight(page: &str) -> Option<u64> {
     page.split_once("data-matched=\"")?.1.split_once('"')?.0.parse().ok()
-}
-
-fn browser() -> StepResult<PathBuf> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
-    let found = names
-        .iter()
-        .flat_map(|name| directories.iter().map(move |directory| directory.join(name)))
-        .find(|path| path.is_file());
-    found.ok_or_else(|| StepFailure::new("find Chromium", "no chromium on PATH").with_hint("apt-get install chromium"))
-}
-
-struct Browser {
-    program: PathBuf,
-    directory: PathBuf,
-}
-
-impl Browser {
-    fn step(&self, name: &str) -> ProcessStep {
-        let options = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--window-size=1400,900",
-            "--virtual-time-budget=8000",
-        ];
-        let own = format!("--user-data-dir={}", self.directory.join("browser").display());
-        ProcessStep::new(name, &self.program).args(options).arg(own)
-    }
-
-    fn screenshot(&self, address: &str) -> StepResult {
-        let option = format!("--screenshot={}", self.directory.join("page.png").display());
-        self.step("screenshot of the page").arg(option).arg(address).capture_any().map(drop)
-    }
-
-    /// The DOM of the page after its scripts ran.
-    fn page(&self, address: &str) -> StepResult<String> {
-        // Standard error has warnings about the missing desktop; only the page matters.
-        let (status, page) =
-            self.step("page in Chromium").args(["--log-level=3", "--dump-dom", address]).capture_any()?;
-        if !status.success() {
-            return Err(StepFailure::new("page in Chromium", format!("ended with {status}: {page}")));
-        }
-        scratch::write(&self.directory.join("page.html"), &page)?;
-        Ok(page)
-    }
-
-    fn wrong(&self, message: &str) -> StepFailure {
-        let kept = self.directory.join("page.html");
-        StepFailure::new("page in Chromium", format!("{message}; the page is kept in {}", kept.display()))
-    }
 }
 
 #[cfg(test)]
