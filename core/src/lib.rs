@@ -29,6 +29,10 @@
 //! bindings of their languages.
 #![deny(missing_docs)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmeProgram;
+
 pub mod alloc;
 mod api;
 #[cfg(feature = "opentelemetry-sdk")]
