@@ -1,6 +1,8 @@
 //! `/api/requests` and `/api/request`: endpoints and spans with all profile types, as `spanprof spans` lists them, and one span
 //! against the others of its endpoint. `/api/explain`: the findings of `spanprof explain`.
 
+use std::time::Duration;
+
 use serde_json::{json, Value};
 use spanprof_profile::Link;
 use spanprof_read::diagnosis::Diagnosis;
@@ -21,6 +23,11 @@ const MAX_FUNCTIONS: usize = 12;
 const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc_space"];
 /// Types of a span whose functions are compared.
 const MAX_COMPARED: usize = 3;
+/// Time before and after a span whose windows are compared with it: the longest with at most [`MAX_WINDOWS_BESIDE`] windows. More
+/// would answer later than within a second, for the same endpoint at another load.
+const AROUND: [Duration; 4] =
+    [Duration::from_secs(600), Duration::from_secs(150), Duration::from_secs(40), Duration::from_secs(10)];
+const MAX_WINDOWS_BESIDE: usize = 32;
 
 /// The endpoints, or the spans of one.
 pub(super) fn table(
@@ -60,10 +67,10 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         (None, Some(trace_id)) => SpanSubject::Trace(trace_id),
         (None, None) => return Err("expected `span_id` or `trace_id`".to_owned()),
     };
-    let everything = Filter { span_id: None, trace_id: None, type_name: None, ..filter.clone() };
+    let Some((near, around)) = beside(state, filter) else { return Ok(json!({"found": false, "windows_left_out": 0})) };
     let mut totals = SpanTotals::with_categories(None);
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
-    let left_out = add_windows(state, &everything, by_type.iter_mut().chain([&mut totals]));
+    let left_out = add_windows(state, &near, by_type.iter_mut().chain([&mut totals]));
     let Some(time) = span_time(&totals, subject) else {
         return Ok(json!({"found": false, "windows_left_out": left_out}));
     };
@@ -82,7 +89,35 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
         "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
         "spans": found.spans, "time": span_time_report::json(&time), "differences": differences, "windows_left_out": left_out,
+        "others_within_s": around.as_secs(),
     }))
+}
+
+/// The windows with samples of the filter's span or trace, and those around them with which it is compared; and the time around.
+fn beside(state: &ServerState, filter: &Filter) -> Option<(Filter, Duration)> {
+    let mut found: Option<(u64, u64)> = None;
+    let subject = Filter { type_name: None, ..filter.clone() };
+    state.store.for_each_window(&subject, |data| {
+        for (_, profile) in data.profiles().filter(|(_, profile)| !profile.samples.is_empty()) {
+            let (from, to) = found.unwrap_or((profile.time_unix_nano, profile.end_unix_nano()));
+            found = Some((from.min(profile.time_unix_nano), to.max(profile.end_unix_nano())));
+        }
+    });
+    let (from, to) = found?;
+    let within = |around: Duration| {
+        let ns = around.as_nanos() as u64;
+        let (from, to) = (from.saturating_sub(ns), to.saturating_add(ns));
+        Filter {
+            from_unix_nano: Some(filter.from_unix_nano.map_or(from, |begin| begin.max(from))),
+            to_unix_nano: Some(filter.to_unix_nano.map_or(to, |end| end.min(to))),
+            span_id: None,
+            trace_id: None,
+            ..subject.clone()
+        }
+    };
+    let is_few = |around: &Duration| state.store.count_windows(&within(*around)) <= MAX_WINDOWS_BESIDE;
+    let around = AROUND.into_iter().find(is_few).unwrap_or(AROUND[AROUND.len() - 1]);
+    Some((within(around), around))
 }
 
 /// The findings of `spanprof explain`; their commands read from this server.

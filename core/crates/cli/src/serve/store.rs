@@ -356,6 +356,11 @@ impl Store {
         self.queries.span_totals(&self.view(), filter)
     }
 
+    /// Number of the windows that may hold samples of the filter.
+    pub(crate) fn count_windows(&self, filter: &Filter) -> usize {
+        lock(&self.windows).iter().filter(|window| window.may_hold(filter)).count()
+    }
+
     /// As [`Queries::for_each_window`].
     pub(crate) fn for_each_window(&self, filter: &Filter, visit: impl FnMut(ProfilesData)) -> usize {
         self.queries.for_each_window(&self.view(), filter, visit)

@@ -4,7 +4,9 @@ use serde_json::json;
 use spanprof_profile::ProfilesData;
 
 use crate::client::{get, post};
-use crate::fixture::{encoded, ids, number, spanprof, window, Finished, Serve, TestDirectory, TestSample};
+use crate::fixture::{
+    encoded, ids, now_ns, number, spanprof, window, window_at, Finished, Serve, TestDirectory, TestSample,
+};
 
 const CART: &[(&str, &str)] = &[("http.request.method", "GET"), ("http.route", "/cart")];
 const PAY: &[(&str, &str)] = &[("http.request.method", "POST"), ("http.route", "/pay")];
@@ -276,6 +278,24 @@ fn the_server_lists_requests_and_compares_one_with_its_endpoint() {
         .contains("expected cpu, alloc, wait or errors, got `name`"));
     let findings = get(&serve.http, "/api/explain?service=shop").text();
     assert!(findings.contains(&format!("http://{}", serve.http)) && findings.contains(r#""rule":""#), "{findings}");
+}
+
+#[test]
+fn a_request_is_compared_with_those_of_its_time() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    let minutes_ago = |minutes: u64, number| {
+        let start_ns = now_ns() - minutes * 60_000_000_000;
+        window_at("shop", "cpu", start_ns, &[TestSample(&["main", "cart"], 100 * MS, CART, number)])
+    };
+    // The request is in two windows, five minutes apart.
+    for data in [minutes_ago(60, 1), minutes_ago(26, 7), minutes_ago(21, 7), minutes_ago(12, 2), minutes_ago(5, 3)] {
+        assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
+    }
+    let one = get(&serve.http, &format!("/api/request?span_id={}", hex::encode(ids(7).1))).text();
+    let answer: serde_json::Value = serde_json::from_str(&one).unwrap();
+    assert_eq!((&answer["others_within_s"], &answer["time"]["others"]), (&json!(600), &json!(1)), "{one}");
+    assert_eq!(answer["time"]["rows"][0]["weight"], json!(200 * MS), "{one}");
 }
 
 const LOADS: &str = "loads /usr/lib/python3.11/json/__init__.py";

@@ -89,7 +89,7 @@ function OneRequest() {
       h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.time.failed && h("span", { class: "failed" }, " · failed")),
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLink, { data })),
       h(TimeTable, { time: data.time }),
-      data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples."),
+      data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),
       data.differences.map((difference) => h(Differences, { key: difference.type, difference,
         title: data.time.rows.find((row) => row.name === difference.type)?.title || difference.type }))));
 }
