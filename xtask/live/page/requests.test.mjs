@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { link } from './fixture.mjs';
 import { eventually } from './browser.mjs';
 import { exportRequest } from './otlp.mjs';
-import { amount, assertTotal, fixture, pageTest } from './session.mjs';
-import { Server, TRACE_URL } from './server.mjs';
+import { amount, assertTotal, fixture, ownServerUrl, pageTest } from './session.mjs';
+import { TRACE_URL } from './server.mjs';
 
 const CPU = { service: 'api', type: 'cpu' };
 const { traceId, spanId } = link(3, 0, false);
@@ -16,6 +16,7 @@ pageTest('a service with spans opens on its endpoints, with the CPU time of each
   assert.equal(page.query().get('view'), 'requests');
   const rows = await page.texts('#request-rows tr');
   assert.equal(rows.length, 4, `three endpoints, and samples without one: ${rows}`);
+  assert.match(rows[3], /no endpoint/);
   const cart = rows.find((row) => row.includes('GET /cart'));
   assert.ok(cart.includes(amount(fixture.weight(CPU, (sample) => sample.labels?.['http.route'] === '/cart'))), cart);
   assert.match(await page.text('#findings'), /spanprof list '\^render_cart\$' http/);
@@ -29,9 +30,10 @@ pageTest('two clicks lead from an endpoint to one span beside the others', async
   assert.equal(await page.count('#request-rows tr'), 24);
   await page.clickText('#request-rows td', traceId);
   await eventually(async () => assert.equal(page.query().get('span_id'), spanId));
-  await assertTotal(page, fixture.weight(CPU, ofSpan));
+  // It waited for longer than it used the CPU.
+  await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }, ofSpan));
   assert.match(await page.text('#request'), /mean of 23 others/);
-  assert.ok((await page.text('#request-types')).includes(amount(fixture.weight({ service: 'api', type: 'wall' }, ofSpan))));
+  assert.ok((await page.text('#request-types')).includes(amount(fixture.weight(CPU, ofSpan))));
 });
 
 pageTest('a link with a trace id opens its span, with a link to the trace', async ({ open }) => {
@@ -52,7 +54,8 @@ pageTest('a function of a finding is shown in the flame graph', async ({ open })
   const page = await open('?service=api');
   await page.clickText('#findings button', 'render_cart');
   await eventually(async () => assert.equal(page.query().get('function'), 'render_cart'));
-  await eventually(async () => assert.match(await page.text('#flame .flamegraph-match'), /^Matched/));
+  await eventually(async () => assert.match(await page.text('#flame .flamegraph-match'), /^Matched 4/));
+  await page.settled();
 });
 
 pageTest('Back returns from a span to its endpoint', async ({ open }) => {
@@ -74,9 +77,9 @@ const FRAMES = { frameType: 'cpython', fileOf: (name) => FILES[name] ?? '/srv/or
 const MS = 1_000_000;
 
 /** Three requests. The first computes more, and waits for a queue. */
-function orders() {
+function orders(window = 90) {
   const labels = { 'http.route': '/orders', 'http.request.method': 'GET' };
-  const of = (request, type, functions, ms) => ({ type, functions: ['main', 'serve', ...functions], weight: ms * MS, labels, link: link(90, request, false) });
+  const of = (request, type, functions, ms) => ({ type, functions: ['main', 'serve', ...functions], weight: ms * MS, labels, link: link(window, request, false) });
   return [
     of(0, 'cpu', ['total'], 120), of(0, 'cpu', ['total', 'loads'], 60), of(1, 'cpu', ['total'], 40), of(2, 'cpu', ['total'], 60),
     of(0, 'off_cpu', ['total', 'Queue.get', 'Condition.wait', '[lock]'], 900), of(0, 'off_cpu', ['total', 'SocketIO.readinto', '[I/O]'], 210),
@@ -88,60 +91,95 @@ function orders() {
 /** Forty ended requests, one of which failed: the second of the sampled ones. */
 function endedOrders() {
   const ended = { functions: ['[request]'], labels: { endpoint: 'GET /orders' } };
-  const failed = { ...ended, weight: 1, link: link(90, 1, false) };
+  const failed = { ...ended, weight: 1, link: link(93, 1, false) };
   return [{ ...ended, type: 'requests', weight: 39 }, { ...failed, type: 'requests' }, { ...failed, type: 'request_errors' }];
 }
 
+/** A request that only waits, and one that only computes. */
+function stock() {
+  const labels = { 'http.route': '/stock', 'http.request.method': 'GET' };
+  const functions = ['main', 'serve', 'read_stock'];
+  return [
+    { type: 'off_cpu', functions: [...functions, '[lock]'], weight: 900 * MS, labels, link: link(91, 0, false) },
+    { type: 'cpu', functions, weight: 20 * MS, labels, link: link(91, 1, false) },
+  ];
+}
+
+async function send(url, name, samples) {
+  const toMs = Math.floor(Date.now() / 1000) * 1000;
+  const response = await fetch(`${url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(exportRequest({ name, pid: 1, frames: FRAMES }, { fromMs: toMs - 10_000, toMs }, samples)) });
+  assert.ok(response.ok, await response.text());
+}
+
+const ordersUrl = () => ownServerUrl('orders', async (url) => {
+  await send(url, 'orders', orders());
+  await send(url, 'counted', [...orders(93), ...endedOrders()]);
+  await send(url, 'stock', stock());
+  await send(url, 'untold', [{ type: 'cpu', functions: ['main', 'work'], weight: 20 * MS, link: link(92, 0, false) }]);
+});
+
 pageTest('endpoints show their requests and errors, and a failed span says so', async ({ openAddress }) => {
-  const running = await Server.start();
-  try {
-    const toMs = Math.floor(Date.now() / 1000) * 1000;
-    const response = await fetch(`${running.url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(exportRequest({ name: 'orders', pid: 1, frames: FRAMES }, { fromMs: toMs - 10_000, toMs }, [...orders(), ...endedOrders()])) });
-    assert.ok(response.ok, await response.text());
-    const page = await openAddress(`${running.url}/?service=orders&view=requests`);
-    await page.settled();
-    const [row] = (await page.texts('#request-rows tr')).map((text) => text.replaceAll(/\s+/g, ' ').trim());
-    assert.match(row, /GET \/orders orders 40 3 1 /, row);
-    await page.clickText('#requests th button', 'Errors');
-    await page.clickText('#request-rows td', 'GET /orders');
-    await eventually(async () => assert.equal(page.query().get('endpoint'), 'GET /orders'));
-    await page.settled();
-    assert.deepEqual(await page.texts('#request-rows td.failed'), ['failed']);
-    await page.clickText('#request-rows td', link(90, 1, false).traceId);
-    await eventually(async () => assert.match(await page.text('#request h2'), /GET \/orders · .* · failed$/));
-  } finally {
-    await running.stop();
-  }
+  const page = await openAddress(`${await ordersUrl()}/?service=counted&view=requests`);
+  await page.settled();
+  const [row] = (await page.texts('#request-rows tr')).map((text) => text.replaceAll(/\s+/g, ' ').trim());
+  assert.match(row, /GET \/orders counted 40 3 1 /, row);
+  await page.clickText('#requests th button', 'Errors');
+  await page.clickText('#request-rows td', 'GET /orders');
+  await eventually(async () => assert.equal(page.query().get('endpoint'), 'GET /orders'));
+  await page.settled();
+  assert.deepEqual(await page.texts('#request-rows td.failed'), ['failed']);
+  await page.clickText('#request-rows td', link(93, 1, false).traceId);
+  await eventually(async () => assert.match(await page.text('#request h2'), /GET \/orders · .* · failed$/));
+  await page.settled();
 });
 
 for (const [size, viewport] of [['', {}], [', on a phone', { width: 400, height: 900 }]]) {
   pageTest('a request has the parts of its CPU time and the reasons of its waits beside the others' + size, async ({ openAddress }) => {
-    const running = await Server.start();
-    try {
-      const toMs = Math.floor(Date.now() / 1000) * 1000;
-      const response = await fetch(`${running.url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(exportRequest({ name: 'orders', pid: 1, frames: FRAMES }, { fromMs: toMs - 10_000, toMs }, orders())) });
-      assert.ok(response.ok, await response.text());
-      const page = await openAddress(`${running.url}/?span_id=${link(90, 0, false).spanId}`, viewport);
-      await page.settled();
-      const rows = (await page.texts('#request-types tr')).map((row) => row.replaceAll(/\s+/g, ' ').trim());
-      const expected = [
-        `On the CPU ${amount(180 * MS)} ${amount(50 * MS)} 3.6 × 18`, `Own code ${amount(120 * MS)} ${amount(50 * MS)} 2.4 × 12`, `Libraries ${amount(60 * MS)} 0 – 6`,
-        `Waiting (off CPU) ${amount(1110 * MS)} ${amount(180 * MS)} 6.2 × 111`, `Condition, queue or result ${amount(900 * MS)} 0 – 90`,
-        `Network or local socket ${amount(210 * MS)} ${amount(180 * MS)} 1.2 × 21`,
-        `Garbage collection ${amount(30 * MS)} 0 – 3`, `Event loop blocked ${amount(50 * MS)} 0 – 5`,
-      ];
-      // A narrow page has no room for the number of samples.
-      assert.deepEqual(rows, viewport.width ? expected.map((row) => row.replace(/ \d+$/, '')) : expected);
-      await page.clickText('#request-types td', 'Condition, queue or result');
-      await eventually(async () => assert.deepEqual(['type', 'function'].map((key) => page.query().get(key)), ['off_cpu', '[lock]']));
-      await eventually(async () => assert.match(await page.text('#function'), /Condition\.wait/));
-      assert.deepEqual(await page.texts('#request-types tr.chosen .name'), ['Condition, queue or result']);
-      await page.clickText('#request-types td', 'Libraries');
-      await eventually(async () => assert.deepEqual(['type', 'function'].map((key) => page.query().get(key)), ['cpu', null]));
-    } finally {
-      await running.stop();
-    }
+    const page = await openAddress(`${await ordersUrl()}/?span_id=${link(90, 0, false).spanId}&type=cpu`, viewport);
+    await page.settled();
+    const rows = (await page.texts('#request-types tr')).map((row) => row.replaceAll(/\s+/g, ' ').trim());
+    const expected = [
+      `On the CPU ${amount(180 * MS)} ${amount(50 * MS)} 3.6 × 18`, `Own code ${amount(120 * MS)} ${amount(50 * MS)} 2.4 × 12`, `Libraries ${amount(60 * MS)} 0 – 6`,
+      `Waiting (off CPU) ${amount(1110 * MS)} ${amount(180 * MS)} 6.2 × 111`, `Condition, queue or result ${amount(900 * MS)} 0 – 90`,
+      `Network or local socket ${amount(210 * MS)} ${amount(180 * MS)} 1.2 × 21`,
+      `Garbage collection ${amount(30 * MS)} 0 – 3`, `Event loop blocked ${amount(50 * MS)} 0 – 5`,
+    ];
+    // A narrow page has no room for the number of samples.
+    assert.deepEqual(rows, viewport.width ? expected.map((row) => row.replace(/ \d+$/, '')) : expected);
+    await page.clickText('#request-types td', 'Condition, queue or result');
+    await eventually(async () => assert.deepEqual(['type', 'function'].map((key) => page.query().get(key)), ['off_cpu', '[lock]']));
+    await eventually(async () => assert.match(await page.text('#function'), /Condition\.wait/));
+    assert.deepEqual(await page.texts('#request-types tr.chosen .name'), ['Condition, queue or result']);
+    await page.clickText('#request-types td', 'Libraries');
+    await eventually(async () => assert.deepEqual(['type', 'function'].map((key) => page.query().get(key)), ['cpu', null]));
+    await page.settled();
   });
 }
+
+pageTest('a click on a span that only waited shows where it waited', async ({ openAddress }) => {
+  const page = await openAddress(`${await ordersUrl()}/?service=stock&endpoint=GET+%2Fstock&view=requests`);
+  assert.equal(page.query().get('type'), 'cpu');
+  await page.clickText('#request-rows td', link(91, 0, false).traceId);
+  await eventually(async () => assert.deepEqual(['span_id', 'type'].map((key) => page.query().get(key)), [link(91, 0, false).spanId, 'off_cpu']));
+  await assertTotal(page, 900 * MS);
+  assert.equal(await page.count('#nothing'), 0);
+  await page.clickText('#request-types td', 'On the CPU');
+  await eventually(async () => assert.equal(await page.text('#nothing'), 'This request has no samples of the type cpu.'));
+  assert.equal(await page.count('.remove-filter'), 0, 'without the span there is no request');
+});
+
+pageTest('a link to a span opens with the type that has most of its time', async ({ openAddress }) => {
+  for (const [request, type, weight] of [[0, 'off_cpu', 900], [1, 'cpu', 20]]) {
+    const page = await openAddress(`${await ordersUrl()}/?trace_id=${link(91, request, false).traceId}`);
+    assert.equal(page.query().get('type'), type);
+    await assertTotal(page, weight * MS);
+  }
+});
+
+pageTest('a service without endpoints and waits says what records them', async ({ openAddress }) => {
+  const complete = await openAddress(`${await ordersUrl()}/?service=orders`);
+  assert.doesNotMatch(await complete.text('#requests'), /no endpoint|unknown/);
+  const page = await openAddress(`${await ordersUrl()}/?service=untold`);
+  assert.match(await page.text('#requests'), /no endpoint\. The middlewares .* http\.route.*Waits are unknown.*SPANPROF_PROFILES=all/s);
+});

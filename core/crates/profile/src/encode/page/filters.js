@@ -50,7 +50,9 @@ class Filters extends Component {
 function NothingPasses() {
   const { top } = responses;
   if (state.view === "compare" || pending.has("top") || !top?.data || (top.data.samples ?? top.data.stacks) > 0) return null;
-  const names = emptyCauses.map((filter) => filter.text);
+  // A request that was not found says so itself.
+  if (isRequestView()) return responses.request?.data?.found ? h("p", { id: "nothing", class: "nothing", role: "status" }, "This request has no samples of the type " + state.type + ".") : null;
+  const names = emptyCauses.map((filter) => (filter.name ? "“" + filter.text + "”" : filter.text));
   const cause = !names.length ? "There are no samples of the type " + state.type + (state.service === "*" ? "." : " from this service.")
     : emptyCauses.isSure ? "Without " + names.join(", or without ") + ", some would."
     : "More than one of these excludes them: " + names.join(", ") + ".";

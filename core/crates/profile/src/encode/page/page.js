@@ -65,7 +65,7 @@ function Panes() {
   const { view } = state;
   if (view === null) return null;
   const hasBeside = Boolean(responses.top?.data?.beside);
-  const isOne = view === "requests" && isOneRequest();
+  const isOne = isRequestView();
   return h("div", { id: "panes", "data-view": isOne ? "request" : view, class: [hasBeside && "beside", hasFunctionPane() && "with-function"].filter(Boolean).join(" ") },
     (view === "both" || view === "top") && h(TopTable), (view === "both" || view === "flame") && h(FlamePane),
     view === "requests" && h(Requests), view === "compare" && h(Compare), hasFunctionPane() && h(FunctionPane));
@@ -81,18 +81,18 @@ function Page() {
       isEmpty() ? h(Waiting) : responses.services?.data && [
         !embedded?.isComparison && h(Filters), !embedded && [h(LabelExplorer), h(Timeline), h(RangeNote), h(HoursNote), h(Partial)],
         h("section", { id: "content" },
-          h("div", { class: "bar summary" }, h(Figures), h("div", { class: "grow" }),
+          h("div", { class: "bar summary" }, h(Figures), h("div", { class: "actions" },
             h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,
               onInput: (event) => search(event.target.value) }),
             h(LibrariesButton),
             !embedded?.isComparison && h(Radios, { id: "views", label: "View", options: Object.entries(VIEWS).filter(([view]) => !embedded || embedded.views.includes(view)), value: state.view, onChange: (view) => change({ view }) }),
-            hasFlameGraph() && h(StackOptions), embedded ? embedded.about.length > 0 && h(About) : h(Downloads)),
+            hasFlameGraph() && h(StackOptions), embedded ? embedded.about.length > 0 && h(About) : h(Downloads))),
           h(NothingPasses), h(Panes)), h(KeySheet),
       ]),
   ];
 }
 
-const hasFlameGraph = () => state.view === "both" || state.view === "flame" || (state.view === "requests" && isOneRequest());
+const hasFlameGraph = () => state.view === "both" || state.view === "flame" || isRequestView();
 
 /** Renders at once: a response is on the screen before the next step of a load. */
 function show() { render(h(Page), root.querySelector("#page")); }

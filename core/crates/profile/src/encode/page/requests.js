@@ -9,7 +9,22 @@ function requestsQuery() {
   query.set("limit", "200");
   return query;
 }
+/** Where waits come from. */
+const WAIT_SOURCES = { off_cpu: "time off the CPU", "wall - cpu": "wall time less CPU time", delay: "time spent waiting for locks" };
 const isOneRequest = () => Boolean(state.span || state.trace);
+/** Whether the page shows one request beside the others of its endpoint. */
+const isRequestView = () => state.view === "requests" && isOneRequest();
+
+/** The type that has most of the time of a request: CPU time, or a wait. `wait` is the source of waits, such as "wall - cpu". */
+const typeOfTime = (cpu, waiting, wait) => (waiting > cpu ? wait.split(" ")[0] : "cpu");
+/** The type to show of a listed span: that of the column by which the spans are sorted, of times the longer one. */
+const typeOfRow = (row, wait) => (state.requestSort === "alloc" && row.alloc_bytes ? "alloc_space" : typeOfTime(row.cpu_ns || 0, row.wait_ns || 0, wait));
+/** The type to show of a request without a chosen one: that of most of its time, else the first that it has. */
+function typeOfRequest({ rows }) {
+  const weight = (name) => rows.find((row) => row.name === name)?.weight || 0;
+  const [cpu, offCpu, wall] = ["cpu", "off_cpu", "wall"].map(weight);
+  return cpu || offCpu || wall ? typeOfTime(cpu, offCpu || wall - cpu, offCpu ? "off_cpu" : "wall") : rows.find((row) => row.samples > 0)?.type || null;
+}
 
 function Requests() {
   if (isOneRequest()) return [h(OneRequest), h(FlamePane)];
@@ -20,35 +35,42 @@ function Requests() {
   const has = (type) => Object.hasOwn(data.types, type);
   const countsRequests = has("requests");
   const timed = has("wall") ? "wall" : "cpu";
-  const sortable = (name) => h("th", { class: "number", scope: "col", "aria-sort": state.requestSort === name ? "descending" : null },
+  // A narrow screen has no room for minor columns beside the names.
+  const minor = "number minor";
+  const sortable = (name, kind = "number") => h("th", { class: kind, scope: "col", "aria-sort": state.requestSort === name ? "descending" : null },
     h("button", { type: "button", onClick: () => change({ requestSort: name }, { loads: ["requests"] }) }, REQUEST_SORTS[name], state.requestSort === name && " ↓"));
-  const quantile = (row, at) => h("td", { class: "number" }, row.types[timed]?.[at] === undefined ? "–" : amount(row.types[timed][at], "nanoseconds"));
-  const cell = (value, type, unit) => (has(type) ? h(NumberCell, { value: value ?? 0, total: data.types[type].total, unit }) : h("td", { class: "number" }, "–"));
+  const quantile = (row, at) => h("td", { class: at === "p50" ? minor : "number" }, row.types[timed]?.[at] === undefined ? "–" : amount(row.types[timed][at], "nanoseconds"));
+  const cell = (value, type, unit) => (has(type) ? h(NumberCell, { value: value ?? 0, total: data.types[type].total, unit, name: type === "alloc_space" ? "minor" : "" }) : h("td", { class: type === "alloc_space" ? minor : "number" }, "–"));
   const waitTotal = data.rows.reduce((sum, row) => sum + (row.wait_ns || 0), 0);
-  const rows = data.rows.map((row) => h("tr", { ...pressable(() => (isSpans
-    ? change({ trace: row.trace_id, span: row.span_id })
+  // Samples without an endpoint are of work beside the requests.
+  const isNamed = (row) => isSpans || row.endpoint !== "";
+  const listed = [...data.rows.filter(isNamed), ...data.rows.filter((row) => !isNamed(row))];
+  const rows = listed.map((row) => h("tr", { ...pressable(() => (isSpans
+    ? change({ trace: row.trace_id, span: row.span_id, type: typeOfRow(row, data.wait) })
     : change({ endpoint: row.endpoint, service: state.service === "*" ? row.service : state.service }))) },
     isSpans ? h("td", { class: "name" }, h("div", {}, clock(row.first_ms, true)), h("small", {}, "\u200e" + row.trace_id))
       : h("td", { class: "name" }, h("div", {}, row.endpoint || "(no endpoint)"), h("small", {}, "\u200e" + row.service)),
-    !isSpans && [countsRequests && h("td", { class: "number" }, row.requests.toLocaleString("en")), h("td", { class: "number" }, row.spans.toLocaleString("en"))],
-    countsRequests && h("td", { class: "number" + (row.errors ? " failed" : ""), title: row.requests ? share(row.errors, row.requests) + " of its requests" : null },
+    !isSpans && [countsRequests && h("td", { class: minor }, row.requests.toLocaleString("en")), h("td", { class: minor }, row.spans.toLocaleString("en"))],
+    countsRequests && h("td", { class: minor + (row.errors ? " failed" : ""), title: row.requests ? share(row.errors, row.requests) + " of its requests" : null },
       isSpans ? (row.errors ? "failed" : "–") : row.errors.toLocaleString("en")),
     !isSpans && [quantile(row, "p50"), quantile(row, "p99")],
     cell(row.cpu_ns, "cpu", "nanoseconds"),
     row.wait_ns === null ? h("td", { class: "number" }, "–") : h(NumberCell, { value: row.wait_ns, total: waitTotal, unit: "nanoseconds" }),
-    cell(row.alloc_bytes, "alloc_space", "bytes"), h("td", { class: "number" }, row.samples.toLocaleString("en"))));
+    cell(row.alloc_bytes, "alloc_space", "bytes"), h("td", { class: minor }, row.samples.toLocaleString("en"))));
   const timedWords = timed === "wall" ? " wall" : " CPU";
   return [h("section", attributes,
     isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") + " with samples" }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": isSpans ? "Spans" : "Endpoints" },
       h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"),
-        !isSpans && [countsRequests && h("th", { class: "number", scope: "col" }, "Requests"), h("th", { class: "number", scope: "col" }, "Spans")],
-        countsRequests && sortable("errors"),
-        !isSpans && [h("th", { class: "number", scope: "col" }, "p50" + timedWords), h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
-        sortable("cpu"), sortable("wait"), sortable("alloc"), h("th", { class: "number", scope: "col" }, "Samples"))),
+        !isSpans && [countsRequests && h("th", { class: minor, scope: "col" }, "Requests"), h("th", { class: minor, scope: "col" }, "Spans")],
+        countsRequests && sortable("errors", minor),
+        !isSpans && [h("th", { class: minor, scope: "col" }, "p50" + timedWords), h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
+        sortable("cpu"), sortable("wait"), sortable("alloc", minor), h("th", { class: minor, scope: "col" }, "Samples"))),
       h("tbody", { id: "request-rows" }, rows)),
       data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
-      h("p", { class: "more" }, (data.wait ? "Waiting is " + data.wait + ". " : "") + (isSpans ? "" : "Quantiles are of the spans that have samples.")))), h(Findings)];
+      data.spans > 0 && !isSpans && !data.rows.some(isNamed) && h("p", { class: "nothing" }, "These spans have no endpoint. The middlewares of spanprof label samples with http.route; the labels endpoint and span_name name endpoints too."),
+      data.spans > 0 && !data.wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
+      h("p", { class: "more" }, (data.wait ? "Waiting is " + WAIT_SOURCES[data.wait] + ". " : "") + (isSpans ? "" : "Quantiles are of the spans that have samples.")))), h(Findings)];
 }
 
 /** The findings of `spanprof explain`. */

@@ -110,6 +110,12 @@ async function load(parts) {
     const known = await fetchPart("types", "types", filter);
     if (!isCurrent()) return;
     if (!known) return finish("error");
+    if (state.type === null && (isRequestView() || (state.view === null && isOneRequest()))) {
+      const known = await fetchPart("request", ...QUERIES.request());
+      if (!isCurrent()) return;
+      if (known?.found) state.type = typeOfRequest(known.time);
+      parts.delete("request");
+    }
     chooseType(known.types);
     if (state.view === null) {
       await chooseView(parts);
@@ -258,7 +264,7 @@ let emptyCauses = [];
 async function explainEmpty() {
   emptyCauses = [];
   const { top } = responses;
-  if (state.view === "compare" || !top?.data || (top.data.samples ?? top.data.stacks) > 0) return;
+  if (state.view === "compare" || isRequestView() || !top?.data || (top.data.samples ?? top.data.stacks) > 0) return;
   const filters = filtersOf(state);
   const counts = await Promise.all(filters.map(({ without }) => request("top", shownFilter({ ...state, ...without }) + "&limit=1").catch(() => null)));
   const excluding = filters.filter((filter, nth) => (counts[nth]?.samples ?? counts[nth]?.stacks) > 0);
