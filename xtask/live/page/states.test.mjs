@@ -73,5 +73,7 @@ for (const view of ['requests', 'both', 'top', 'compare']) {
     const page = await open(`?service=shop&type=cpu&view=${view}`, { width: WIDTH, height: 800 });
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(width <= WIDTH, `the document is ${width} px wide`);
+    const nameWidth = await page.evaluate(() => document.querySelector('#panes td.name').getBoundingClientRect().width);
+    assert.ok(nameWidth >= 80, `the names have ${nameWidth} px`);
   });
 }

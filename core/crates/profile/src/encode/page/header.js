@@ -46,14 +46,14 @@ function Header() {
         onChange: (event) => event.target.value !== "custom" && change({ from: event.target.value, to: "" }),
       }, Object.entries(RANGES).map(([value, words]) => h("option", { value }, words)), !isPreset && h("option", { value: "custom" }, "Selected range"))),
     ],
-    h("div", { class: "grow" }),
-    !embedded && [
-      toggle("native", "Show the native code of V8 below JSON.parse and other built-in functions", "Native"),
-      !isEmpty() && toggle("live", "Refresh when new profiles arrive", h("i", { class: "dot" }), "Live"),
-      h("button", { id: "refresh", type: "button", class: "quiet", title: "Refresh now", onClick: () => load() }, "Refresh"),
-    ],
-    !isEmpty() && h("button", { id: "show-keys", type: "button", class: "quiet", title: "Keys (?)", "aria-label": "Keys", onClick: () => toggleKeySheet() }, "?"),
-    h("button", { id: "theme", type: "button", class: "quiet", title: "Light or dark", "aria-label": "Light or dark", onClick: switchTheme }, "◐"));
+    h("div", { class: "actions" },
+      !embedded && [
+        toggle("native", "Show the native code of V8 below JSON.parse and other built-in functions", "Native"),
+        !isEmpty() && toggle("live", "Refresh when new profiles arrive", h("i", { class: "dot" }), "Live"),
+        h("button", { id: "refresh", type: "button", class: "quiet", title: "Refresh now", onClick: () => load() }, "Refresh"),
+      ],
+      !isEmpty() && h("button", { id: "show-keys", type: "button", class: "quiet", title: "Keys (?)", "aria-label": "Keys", onClick: () => toggleKeySheet() }, "?"),
+      h("button", { id: "theme", type: "button", class: "quiet", title: "Light or dark", "aria-label": "Light or dark", onClick: switchTheme }, "◐")));
 }
 
 const THEME_KEY = "spanprof-theme";

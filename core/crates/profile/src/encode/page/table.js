@@ -24,9 +24,11 @@ function NumberCell({ value, total, unit, name = "" }) {
   return h("td", { class: "number " + name, style: { "--share": Math.max(0, Math.min(100, total ? (100 * value) / total : 0)) + "%" } },
     amount(value, unit), h("small", {}, share(value, total)));
 }
+/** A qualified name, which may continue on the next line after each of its parts. */
+const withBreaks = (name) => name.split(/(?<=[.:$])(?=\w)/).flatMap((part, at) => (at ? [h("wbr"), part] : part));
 function NameCell({ name, file, line }) {
   const place = file + (file && line ? ":" + line : "");
-  return h("td", { class: "name", title: name + "\n" + place }, h("div", {}, name || "(no name)"), h("small", {}, "\u200e" + place));
+  return h("td", { class: "name", title: name + "\n" + place }, h("div", {}, withBreaks(name || "(no name)")), h("small", {}, "\u200e" + place));
 }
 
 const BESIDE_WORDS = {
