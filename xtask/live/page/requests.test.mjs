@@ -157,10 +157,14 @@ for (const [size, viewport] of [['', {}], [', on a phone', { width: 400, height:
   });
 }
 
-pageTest('a click on a span that only waited shows where it waited', async ({ openAddress }) => {
-  const page = await openAddress(`${await ordersUrl()}/?service=stock&endpoint=GET+%2Fstock&view=requests`);
+pageTest('two clicks lead to the span that waited longest, and to where it waited', async ({ openAddress }) => {
+  const page = await openAddress(`${await ordersUrl()}/?service=stock&view=requests`);
   assert.equal(page.query().get('type'), 'cpu');
-  await page.clickText('#request-rows td', link(91, 0, false).traceId);
+  await page.clickText('#request-rows td', 'GET /stock');
+  await eventually(async () => assert.equal(page.query().get('order'), 'wait'));
+  await page.settled();
+  assert.ok((await page.texts('#request-rows tr'))[0].includes(link(91, 0, false).traceId), 'the slow one is the first');
+  await page.click('#request-rows td');
   await eventually(async () => assert.deepEqual(['span_id', 'type'].map((key) => page.query().get(key)), [link(91, 0, false).spanId, 'off_cpu']));
   await assertTotal(page, 900 * MS);
   assert.equal(await page.count('#nothing'), 0);

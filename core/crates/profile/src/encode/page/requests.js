@@ -16,9 +16,11 @@ const isOneRequest = () => Boolean(state.span || state.trace);
 const isRequestView = () => state.view === "requests" && isOneRequest();
 
 /** The type that has most of the time of a request: CPU time, or a wait. `wait` is the source of waits, such as "wall - cpu". */
-const typeOfTime = (cpu, waiting, wait) => (waiting > cpu ? wait.split(" ")[0] : "cpu");
+const typeOfTime = (cpu, waiting, wait) => (wait && waiting > cpu ? wait.split(" ")[0] : "cpu");
 /** The type to show of a listed span: that of the column by which the spans are sorted, of times the longer one. */
 const typeOfRow = (row, wait) => (state.requestSort === "alloc" && row.alloc_bytes ? "alloc_space" : typeOfTime(row.cpu_ns || 0, row.wait_ns || 0, wait));
+/** The order of an endpoint's spans that lists the slow ones first: by the longer one of CPU time and waits, unless another is chosen. */
+const sortOfSpans = (row, wait) => (state.requestSort !== "cpu" ? state.requestSort : wait && row.wait_ns > row.cpu_ns ? "wait" : "cpu");
 /** The type to show of a request without a chosen one: that of most of its time, else the first that it has. */
 function typeOfRequest({ rows }) {
   const weight = (name) => rows.find((row) => row.name === name)?.weight || 0;
@@ -41,13 +43,15 @@ function Requests() {
     h("button", { type: "button", onClick: () => change({ requestSort: name }, { loads: ["requests"] }) }, REQUEST_SORTS[name], state.requestSort === name && " ↓"));
   const quantile = (row, at) => h("td", { class: at === "p50" ? minor : "number" }, row.types[timed]?.[at] === undefined ? "–" : amount(row.types[timed][at], "nanoseconds"));
   const cell = (value, type, unit) => (has(type) ? h(NumberCell, { value: value ?? 0, total: data.types[type].total, unit, name: type === "alloc_space" ? "minor" : "" }) : h("td", { class: type === "alloc_space" ? minor : "number" }, "–"));
+  // The source is that of all services; this one may lack it.
+  const wait = data.wait && has(data.wait.split(" ")[0]) ? data.wait : null;
   const waitTotal = data.rows.reduce((sum, row) => sum + (row.wait_ns || 0), 0);
   // Samples without an endpoint are of work beside the requests.
   const isNamed = (row) => isSpans || row.endpoint !== "";
   const listed = [...data.rows.filter(isNamed), ...data.rows.filter((row) => !isNamed(row))];
   const rows = listed.map((row) => h("tr", { ...pressable(() => (isSpans
-    ? change({ trace: row.trace_id, span: row.span_id, type: typeOfRow(row, data.wait) })
-    : change({ endpoint: row.endpoint, service: state.service === "*" ? row.service : state.service }))) },
+    ? change({ trace: row.trace_id, span: row.span_id, type: typeOfRow(row, wait) })
+    : change({ endpoint: row.endpoint, service: state.service === "*" ? row.service : state.service, requestSort: sortOfSpans(row, wait) }))) },
     isSpans ? h("td", { class: "name" }, h("div", {}, clock(row.first_ms, true)), h("small", {}, "\u200e" + row.trace_id))
       : h("td", { class: "name" }, h("div", {}, row.endpoint || "(no endpoint)"), h("small", {}, "\u200e" + row.service)),
     !isSpans && [countsRequests && h("td", { class: minor }, row.requests.toLocaleString("en")), h("td", { class: minor }, row.spans.toLocaleString("en"))],
@@ -55,7 +59,7 @@ function Requests() {
       isSpans ? (row.errors ? "failed" : "–") : row.errors.toLocaleString("en")),
     !isSpans && [quantile(row, "p50"), quantile(row, "p99")],
     cell(row.cpu_ns, "cpu", "nanoseconds"),
-    row.wait_ns === null ? h("td", { class: "number" }, "–") : h(NumberCell, { value: row.wait_ns, total: waitTotal, unit: "nanoseconds" }),
+    !wait ? h("td", { class: "number" }, "–") : h(NumberCell, { value: row.wait_ns, total: waitTotal, unit: "nanoseconds" }),
     cell(row.alloc_bytes, "alloc_space", "bytes"), h("td", { class: minor }, row.samples.toLocaleString("en"))));
   const timedWords = timed === "wall" ? " wall" : " CPU";
   return [h("section", attributes,
@@ -69,8 +73,8 @@ function Requests() {
       h("tbody", { id: "request-rows" }, rows)),
       data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
       data.spans > 0 && !isSpans && !data.rows.some(isNamed) && h("p", { class: "nothing" }, "These spans have no endpoint. The middlewares of spanprof label samples with http.route; the labels endpoint and span_name name endpoints too."),
-      data.spans > 0 && !data.wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
-      h("p", { class: "more" }, (data.wait ? "Waiting is " + WAIT_SOURCES[data.wait] + ". " : "") + (isSpans ? "" : "Quantiles are of the spans that have samples.")))), h(Findings)];
+      data.spans > 0 && !wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
+      h("p", { class: "more" }, (wait ? "Waiting is " + WAIT_SOURCES[wait] + ". " : "") + (isSpans ? "" : "Quantiles are of the spans that have samples.")))), h(Findings)];
 }
 
 /** The findings of `spanprof explain`. */
