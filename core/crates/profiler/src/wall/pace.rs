@@ -9,6 +9,11 @@
 //! long interval is at a random time within it. Its observation covers the whole interval, also the rest after the tick,
 //! independently of later observations. The mean is then unbiased for any behavior of the thread, and at most one interval
 //! is charged to a wrong stack.
+//!
+//! Time in which the whole process was stopped is charged to no stack: AWS Lambda freezes a process between two invocations, a
+//! container can be paused, and SIGSTOP and debuggers stop every thread. The clock goes on meanwhile. A stop is a tick that is
+//! late by more than `MAX_LATE_NS` without CPU time of the process. A busy machine delays ticks too, but not those of a process
+//! that uses no processor.
 
 use spanprof_config::Config;
 use spanprof_signal::Sequence;
@@ -20,6 +25,10 @@ pub(crate) const MAX_RATE_HZ: u32 = 1000;
 const MAX_BASE_NS: u64 = 2_000_000_000;
 /// An idle process uses at most this fraction of one processor: 1 / `IDLE_CPU_DIVISOR`.
 const IDLE_CPU_DIVISOR: u64 = 10;
+/// Longest delay of a tick that is charged for certain.
+const MAX_LATE_NS: u64 = 1_000_000_000;
+/// In a later tick, the delay is a stop if the process used at most this fraction of one processor since the tick before.
+const STOPPED_CPU_DIVISOR: u64 = 100;
 
 /// Chooses the time of the next tick and the weight of its observations.
 pub(crate) struct Pace {
@@ -34,9 +43,10 @@ pub(crate) struct Pace {
     /// End of the time that the next tick covers.
     next_covers_until_ns: u64,
     last_tick_ns: u64,
-    /// The process's CPU clock, and the time of its reading.
+    /// The process's CPU clock at the last tick.
     cpu_ns: u64,
-    cpu_read_ns: u64,
+    /// Whether the process used little CPU time between the last two ticks.
+    used_little: bool,
 }
 
 /// The time between two ticks.
@@ -82,7 +92,7 @@ impl Pace {
             next_covers_until_ns: now_ns,
             last_tick_ns: now_ns,
             cpu_ns: 0,
-            cpu_read_ns: now_ns,
+            used_little: false,
         }
     }
 
@@ -101,9 +111,15 @@ impl Pace {
         self.next_tick_ns
     }
 
-    /// Begins a tick; returns the time since the last one.
-    pub fn begin_tick(&mut self, now_ns: u64) -> Elapsed {
-        let all_ns = now_ns.saturating_sub(self.last_tick_ns);
+    /// Begins a tick; returns the time since the last one, without that in which the process was stopped. `cpu_ns`: the process's
+    /// CPU clock.
+    pub fn begin_tick(&mut self, now_ns: u64, cpu_ns: u64) -> Elapsed {
+        let between_ns = now_ns.saturating_sub(self.last_tick_ns);
+        let used_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
+        self.used_little = used_ns.saturating_mul(IDLE_CPU_DIVISOR) <= between_ns;
+        let late_ns = now_ns.saturating_sub(self.next_tick_ns);
+        let was_stopped = late_ns > MAX_LATE_NS && used_ns.saturating_mul(STOPPED_CPU_DIVISOR) <= late_ns;
+        let all_ns = between_ns - if was_stopped { late_ns.min(between_ns) } else { 0 };
         let previous_ns = self.last_covers_until_ns.min(now_ns).saturating_sub(self.last_tick_ns).min(all_ns);
         if now_ns < self.next_tick_ns {
             // An early tick is not at a random time, so it ends the interval.
@@ -113,17 +129,11 @@ impl Pace {
         Elapsed { previous_ns, current_ns: all_ns - previous_ns }
     }
 
-    /// Adapts the interval after a tick. `max`: its maximum, if no thread moved; `cpu_ns`: reads the process's CPU clock.
-    pub fn adapt(&mut self, max: Option<Duration>, cpu_ns: impl FnOnce() -> u64) {
+    /// Adapts the interval after a tick. `max`: its maximum, if no thread moved.
+    pub fn adapt(&mut self, max: Option<Duration>) {
         self.max_ns = max.map_or(0, |max| max.as_nanos() as u64);
-        if self.interval_ns < self.max_ns {
-            let cpu_ns = cpu_ns();
-            let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
-            let elapsed_ns = self.last_tick_ns.saturating_sub(self.cpu_read_ns);
-            (self.cpu_ns, self.cpu_read_ns) = (cpu_ns, self.last_tick_ns);
-            if used_ns.saturating_mul(IDLE_CPU_DIVISOR) <= elapsed_ns {
-                self.interval_ns *= 2;
-            }
+        if self.interval_ns < self.max_ns && self.used_little {
+            self.interval_ns *= 2;
         }
     }
 
@@ -148,8 +158,8 @@ mod tests {
     /// The next planned tick; returns its time.
     fn tick(pace: &mut Pace, random: &mut Sequence, is_at_rest: bool, cpu_ns: u64) -> (u64, Elapsed) {
         let now_ns = pace.plan(BASE_NS, random);
-        let elapsed = pace.begin_tick(now_ns);
-        pace.adapt(is_at_rest.then_some(MAX), || cpu_ns);
+        let elapsed = pace.begin_tick(now_ns, cpu_ns);
+        pace.adapt(is_at_rest.then_some(MAX));
         (now_ns, elapsed)
     }
 
@@ -201,7 +211,7 @@ mod tests {
         let last_ns = pace.last_tick_ns;
         let due_ns = pace.plan(BASE_NS, &mut random);
         assert!(due_ns > last_ns + 1);
-        assert_eq!(pace.begin_tick(last_ns + 1).all_ns(), 1);
+        assert_eq!(pace.begin_tick(last_ns + 1, 0).all_ns(), 1);
         pace.plan(BASE_NS, &mut random);
         assert_eq!(pace.last_covers_until_ns, last_ns + 1);
     }
@@ -212,9 +222,35 @@ mod tests {
         for tick in 0..100 {
             let now_ns = pace.plan(1_000_000_000, &mut random);
             assert!(now_ns >= tick * 500_000_000);
-            pace.begin_tick(now_ns);
-            pace.adapt(Some(MAX), || 0);
+            pace.begin_tick(now_ns, 0);
+            pace.adapt(Some(MAX));
             assert!(!pace.is_idle());
+        }
+    }
+    #[test]
+    fn time_in_which_the_process_was_stopped_is_not_elapsed() {
+        const STOPPED_NS: u64 = 3_000_000_000;
+        for is_at_rest in [true, false] {
+            let (mut pace, mut random) = (Pace::new(0), Sequence::new(5));
+            let mut now_ns = 0;
+            for _ in 0..20 {
+                now_ns = tick(&mut pace, &mut random, is_at_rest, 0).0;
+            }
+            let due_ns = pace.plan(BASE_NS, &mut random);
+            assert_eq!(pace.begin_tick(due_ns + STOPPED_NS, 1_000_000).all_ns(), due_ns - now_ns);
+            pace.adapt(is_at_rest.then_some(MAX));
+            let next_ns = pace.plan(BASE_NS, &mut random);
+            assert!(next_ns > due_ns + STOPPED_NS);
+            assert_eq!(pace.begin_tick(next_ns, 1_000_000).all_ns(), next_ns - due_ns - STOPPED_NS);
+        }
+    }
+
+    #[test]
+    fn a_late_tick_of_a_process_that_used_the_cpu_covers_its_delay() {
+        for (late_ns, used_ns) in [(3_000_000_000, 40_000_000), (MAX_LATE_NS, 0)] {
+            let mut pace = Pace::new(0);
+            let late_ns = pace.plan(BASE_NS, &mut Sequence::new(6)) + late_ns;
+            assert_eq!(pace.begin_tick(late_ns, used_ns).all_ns(), late_ns);
         }
     }
 }

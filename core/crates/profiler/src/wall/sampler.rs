@@ -131,7 +131,7 @@ impl WallSampler {
     }
 
     pub fn tick(&mut self, config: &Config, now_ns: u64) {
-        let elapsed = self.pace.begin_tick(now_ns);
+        let elapsed = self.pace.begin_tick(now_ns, (self.process_cpu_ns)());
         self.walks().set_idle(self.pace.is_idle());
         self.has_moved = false;
         self.measures_off_cpu = config.off_cpu;
@@ -167,7 +167,7 @@ impl WallSampler {
         }
         self.threads = threads;
         let is_at_rest = !self.has_moved && self.pending.is_empty();
-        self.pace.adapt(self.walks().idle_interval().filter(|_| is_at_rest), self.process_cpu_ns);
+        self.pace.adapt(self.walks().idle_interval().filter(|_| is_at_rest));
         self.report_blocked(now_ns);
         if self.repeats.are_due(now_ns) {
             self.release(now_ns);

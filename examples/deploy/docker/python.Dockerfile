@@ -1,0 +1,16 @@
+# docker build -f python.Dockerfile -t checkout:1 ../../python-fastapi
+# The context is the directory of the program, with the wheel of `cargo xtask wheel` beside it.
+#
+# spanprof needs Linux x86-64 with glibc. On Alpine (musl) pip installs the wheel without native code: the program runs, unprofiled.
+FROM python:3.13-slim
+WORKDIR /srv/app
+COPY requirements.txt spanprof-*.whl ./
+RUN pip install --no-cache-dir -r requirements.txt ./spanprof-*.whl
+COPY app.py ./
+ENV OTEL_SERVICE_NAME=checkout \
+    OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318
+# A number: Kubernetes cannot see that a name is not root.
+USER 65532:65532
+EXPOSE 8000
+# One process, which receives SIGTERM itself and then sends its last window. `sh -c` would not pass the signal on.
+CMD ["uvicorn", "app:app", "--host", "0.0.0.0", "--port", "8000"]
