@@ -250,11 +250,29 @@ final class NativeLibrary {
         return directories;
     }
 
-    /** The library beside the JAR; null if there is no readable one. */
+    /** The library beside the JAR; null if there is no readable one. OpenTelemetry's agent hides the files of its extensions. */
     private static Path besideJar() {
         Path jar = jar();
-        Path beside = jar == null ? null : jar.resolveSibling(FILE).toAbsolutePath();
-        return beside != null && Files.isReadable(beside) ? beside : null;
+        if (jar != null) {
+            return readable(jar.resolveSibling(FILE));
+        }
+        return besideExtension(System.getProperty("otel.javaagent.extensions", System.getenv("OTEL_JAVAAGENT_EXTENSIONS")));
+    }
+
+    /** The library beside one of the extensions, or in a directory of them, that OpenTelemetry's agent was given. */
+    static Path besideExtension(String locations) {
+        for (String location : locations == null ? new String[0] : locations.split(",")) {
+            Path extension = Path.of(location);
+            Path beside = readable(Files.isDirectory(extension) ? extension.resolve(FILE) : extension.resolveSibling(FILE));
+            if (beside != null) {
+                return beside;
+            }
+        }
+        return null;
+    }
+
+    private static Path readable(Path file) {
+        return Files.isReadable(file) ? file.toAbsolutePath() : null;
     }
 
     /** The JAR, or the directory of the classes; null for other class sources. */

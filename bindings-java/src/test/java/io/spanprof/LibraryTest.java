@@ -77,6 +77,15 @@ class LibraryTest {
     }
 
     @Test
+    void theLibraryBesideAnExtensionIsFoundByTheSettingOfOpenTelemetrysAgent() throws Exception {
+        Path library = Files.createFile(folder.resolve(NativeLibrary.FILE));
+        assertEquals(library, NativeLibrary.besideExtension(folder.toString()));
+        assertEquals(library, NativeLibrary.besideExtension("/other/extension.jar," + folder.resolve("spanprof.jar")));
+        assertEquals(null, NativeLibrary.besideExtension("/other/extension.jar," + profiles));
+        assertEquals(null, NativeLibrary.besideExtension(null));
+    }
+
+    @Test
     void anUnwritableTemporaryDirectoryIsSkipped() throws Exception {
         runWith(jar(true), "-Djava.io.tmpdir=/proc");
         assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
