@@ -37,7 +37,8 @@ app.get('/cart/:size', (request, response) => {
 app.get('/search', async (request, response) => response.json({ best: await shop.search(String(request.query.words)) }));
 app.get('/report', (request, response) => response.json({ digest: shop.renderReport(Number(request.query.rows ?? 1000)) }));
 
-const server = app.listen(Number(process.env.PORT ?? 8000), '127.0.0.1');
+// A container sets HOST to 0.0.0.0.
+const server = app.listen(Number(process.env.PORT ?? 8000), process.env.HOST ?? '127.0.0.1');
 
 process.once('SIGTERM', () => {
   server.close();

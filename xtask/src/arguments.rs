@@ -31,6 +31,7 @@ pub struct RuntimeArguments {
 ///            from npm
 /// java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI
 /// field      frameworks and programs of production, each compared with a run without spanprof
+/// deploy     the files of examples/deploy in namespaces, with the layout, user, variables and limits that they state; needs root
 /// system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -57,14 +58,14 @@ pub struct LiveArguments {
     /// the one shape to record of `node` and `java`
     #[arg(long, value_name = "NAME")]
     pub shape: Option<String>,
-    /// cells of `field`
+    /// cells of `field` and `deploy`
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cell: Vec<String>,
     /// settings of the programs of `field`: defaults; timer (clock=thread_timer); all (profiles=all, sample_rate=1000);
     /// all-timer (both)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "defaults")]
     pub variant: Vec<String>,
-    /// `field`: the packages in target/dist, as `wheel`, `addon` and `jar` built them
+    /// `field` and `deploy`: the packages in target/dist, as `wheel`, `addon` and `jar` built them
     #[arg(long)]
     pub release: bool,
 }

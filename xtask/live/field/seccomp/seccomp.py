@@ -49,8 +49,8 @@ def systemd():
     return {"default": "kill", "calls": dict.fromkeys(sorted(members("@system-service")), "allow")}
 
 
-def docker():
-    """Docker's default profile for a container without added capabilities on this architecture."""
+def docker(capabilities=()):
+    """Docker's default profile for a container with these capabilities on this architecture."""
     if not shutil.which("go"):
         return None
     answer = subprocess.run(["go", "mod", "download", "-json", DOCKER], capture_output=True, text=True, cwd="/", check=False)
@@ -62,7 +62,9 @@ def docker():
     calls = {}
     for rule in profile["syscalls"]:
         includes = rule.get("includes") or {}
-        if includes.get("caps") or "amd64" not in includes.get("arches", ["amd64"]):
+        is_capable = not includes.get("caps") or set(includes["caps"]) & set(capabilities)
+        is_capable = is_capable and not set((rule.get("excludes") or {}).get("caps", [])) & set(capabilities)
+        if not is_capable or "amd64" not in includes.get("arches", ["amd64"]):
             continue
         # Conditions on arguments (namespaces, AF_VSOCK, personalities) affect no program of this suite and count as met.
         action = "allow" if rule["action"] == "SCMP_ACT_ALLOW" else rule.get("errnoRet", errno.EPERM)

@@ -6,6 +6,7 @@ mod agents;
 mod collector;
 pub(super) mod contention;
 mod control;
+mod deploy;
 mod explain;
 mod field;
 mod governor;
@@ -62,6 +63,7 @@ fn suites() -> Vec<Suite> {
         suite("rust", rust_stress),
         suite("heap-stacks", heap_stacks::run),
         suite("field", field::run),
+        suite("deploy", deploy::run),
         suite("system-calls", system_calls::run),
     ]);
     suites

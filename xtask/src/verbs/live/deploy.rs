@@ -1,0 +1,78 @@
+//! The examples of `examples/deploy`, each with the layout, user, variables and limits that its own files state, under the real
+//! programs. There is no container engine: namespaces, overlayfs, control groups and seccomp filters are set up by
+//! `xtask/live/deploy`. Cells are independent. Requires root.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::field;
+use crate::arguments::LiveArguments;
+use crate::languages::{java, node, python};
+use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
+use crate::{artifact, scratch, workspace};
+
+/// A cell: its name, its program of `xtask/live/deploy` and the argument.
+const CELLS: [(&str, &str, &str); 3] = [
+    ("docker-python", "docker_images.py", "python"),
+    ("docker-node", "docker_images.py", "node"),
+    ("docker-java", "docker_images.py", "java"),
+];
+/// Beyond the builds of the images, which install the requirements of the programs.
+const LIMIT: Duration = Duration::from_secs(900);
+
+pub fn run(given: &LiveArguments) -> StepResult {
+    if !rustix::process::geteuid().is_root() {
+        println!("live deploy: NOT RUN: namespaces, overlayfs and control groups need root");
+        return Ok(());
+    }
+    let is_chosen = |name: &str| given.cell.is_empty() || given.cell.iter().any(|cell| name.starts_with(cell.as_str()));
+    let chosen: Vec<_> = CELLS.iter().filter(|(name, ..)| is_chosen(name)).collect();
+    if chosen.is_empty() {
+        let names = CELLS.map(|(name, ..)| name).join(", ");
+        return Err(StepFailure::new("live deploy", format!("no cell of that name; the cells are: {names}")));
+    }
+    let packages = packages(given.release)?;
+    let python = python::runtimes::preferred()?;
+    let venv = python::Venv::with("live-deploy", &python, &["pyyaml==6.0.3".to_owned()])?;
+    venv.install_wheel(&packages.wheel)?;
+    let variables = [
+        ("DEPLOY_SCRATCH", scratch::empty("live-deploy")?),
+        ("DEPLOY_EXAMPLES", workspace::root().join("examples/deploy")),
+        ("DEPLOY_PACKAGES", packages.directory),
+        ("DEPLOY_SPANPROF", venv.program("spanprof")),
+        ("DEPLOY_JAVA_HOME", java::runtimes::preferred()?.home),
+        ("DEPLOY_NODE", node::runtimes::preferred()?.program),
+    ];
+    let mut failed = Vec::new();
+    for (name, program, word) in chosen {
+        let step = ProcessStep::new(*name, venv.python()).arg(Path::new("xtask/live/deploy").join(program)).arg(word);
+        let step = variables.iter().fold(step, |step, (key, value)| step.env(key, value));
+        if let Err(failure) = step.time_limit(LIMIT).run() {
+            eprintln!("{failure}");
+            failed.push(*name);
+        }
+    }
+    all_passed("live deploy", &failed)
+}
+
+/// A directory with the packages, as a user has after `wheel`, `addon` and `jar`.
+struct DeployedPackages {
+    directory: PathBuf,
+    wheel: PathBuf,
+}
+
+/// The release packages, or the packages of the tests: the same code, not optimized.
+fn packages(is_release: bool) -> StepResult<DeployedPackages> {
+    if is_release {
+        let wheel = field::released("wheel", "x86_64.whl")?;
+        return Ok(DeployedPackages { directory: workspace::target().join("dist"), wheel });
+    }
+    let directory = scratch::empty("live-deploy-packages")?;
+    node::package::build_for_tests()?;
+    let wheel = python::package::build_for_tests()?;
+    let built = [wheel.clone(), node::package::pack_for_tests()?, java::package::for_tests()?];
+    for file in &built {
+        artifact::copy(file, &directory.join(file.file_name().unwrap_or_default()))?;
+    }
+    Ok(DeployedPackages { directory, wheel })
+}
