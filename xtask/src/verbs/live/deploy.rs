@@ -12,13 +12,16 @@ use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
-const CELLS: [(&str, &str, &str); 6] = [
+const CELLS: [(&str, &str, &str); 9] = [
     ("docker-python", "docker_images.py", "python"),
     ("docker-node", "docker_images.py", "node"),
     ("docker-java", "docker_images.py", "java"),
     ("operator-java", "operator_images.py", "java"),
     ("operator-python", "operator_images.py", "python"),
     ("operator-nodejs", "operator_images.py", "nodejs"),
+    ("systemd-python", "systemd_units.py", "python"),
+    ("systemd-node", "systemd_units.py", "node"),
+    ("systemd-java", "systemd_units.py", "java"),
 ];
 /// Beyond the builds of the images, which install the requirements of the programs.
 const LIMIT: Duration = Duration::from_secs(900);
