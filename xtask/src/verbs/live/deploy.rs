@@ -12,7 +12,10 @@ use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
-const CELLS: [(&str, &str, &str); 9] = [
+const CELLS: [(&str, &str, &str); 12] = [
+    ("lambda-python", "lambda_layers.py", "python"),
+    ("lambda-nodejs", "lambda_layers.py", "nodejs"),
+    ("lambda-java", "lambda_layers.py", "java"),
     ("docker-python", "docker_images.py", "python"),
     ("docker-node", "docker_images.py", "node"),
     ("docker-java", "docker_images.py", "java"),
