@@ -10,7 +10,8 @@ use crate::{elf, interpreters, workspace};
 /// Pinned for reproducible builds.
 pub const ZIG: &str = "ziglang==0.17.0";
 const ZIGBUILD: &str = "cargo-zigbuild==0.24.0";
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The platform of the packages.
+pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Size budgets, in bytes.
 const LARGEST_PACKED: u64 = 6_000_000;
 const LARGEST_INSTALLED: u64 = 11_000_000;

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// The version of every package.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The root of the workspace. Determined at run time: two clones may share a target directory and hence one binary.
 pub fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);

@@ -7,6 +7,7 @@ pub mod demo;
 pub mod docs;
 mod fuzz;
 pub mod live;
+mod release;
 mod test;
 mod tidy;
 
@@ -55,6 +56,7 @@ pub enum Verb {
     /// which must run on without a profile.
     #[command(verbatim_doc_comment)]
     Jar(java::package::JarArguments),
+    Release(release::ReleaseArguments),
     Docs(docs::DocsArguments),
     Fuzz(fuzz::FuzzArguments),
 }
@@ -72,6 +74,7 @@ impl Verb {
             Self::Wheel => python::package::run(),
             Self::Addon => node::package::run(),
             Self::Jar(given) => java::package::run(given),
+            Self::Release(given) => release::run(given),
             Self::Docs(given) => docs::run(given),
             Self::Fuzz(given) => fuzz::run(given),
         }

@@ -9,20 +9,24 @@ use lz4::{BlockSize, ContentChecksum, EncoderBuilder};
 
 use super::runtimes::{self, Jdk};
 use crate::artifact::{self, copy, Glibc};
+use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::workspace::{self, VERSION};
 
 /// Oldest supported glibc.
 const GLIBC: Glibc = Glibc(2, 17);
 /// Maven's goal to install an existing JAR.
 const INSTALL: &str = "org.apache.maven.plugins:maven-install-plugin:3.1.3:install-file";
-const JAR: &str = "spanprof-0.1.0.jar";
-/// Files that a Maven repository requires beside the JAR.
-const BESIDE: [&str; 2] = ["spanprof-0.1.0-sources.jar", "spanprof-0.1.0-javadoc.jar"];
-const POM: &str = "spanprof-0.1.0.pom";
+/// Ends of the names of the files that a Maven repository requires beside the JAR.
+const BESIDE: [&str; 2] = ["-sources.jar", "-javadoc.jar"];
 /// LZ4 levels.
 const BEST: u32 = 12;
 const FASTEST: u32 = 1;
+
+/// A file of the Maven package.
+pub fn file_name(end: &str) -> String {
+    format!("spanprof-{VERSION}{end}")
+}
 
 /// Arguments of `cargo xtask jar`.
 #[derive(Debug, clap::Args)]
@@ -44,7 +48,7 @@ pub fn run(given: &JarArguments) -> StepResult {
     let jdks = runtimes::all()?;
     let dist = workspace::target().join("dist");
     let jar = pack(&jdks[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
-    copy(&workspace::root().join("bindings-java/pom.xml"), &dist.join(POM))?;
+    copy(&workspace::root().join("bindings-java/pom.xml"), &dist.join(file_name(".pom")))?;
     artifact::sizes("JAR", &jar, &[libraries.whole, libraries.opener])?;
     for java in &jdks {
         first_run(java, &jar)?;
@@ -145,10 +149,10 @@ fn pack(java: &Jdk, libraries: &Libraries, into: &Path, words: &[&str], beside: 
         .args(words)
         .args(path_properties(libraries, &build))
         .run()?;
-    for file in std::iter::once(&JAR).chain(beside) {
-        copy(&build.join(file), &into.join(file))?;
+    for end in std::iter::once(&".jar").chain(beside) {
+        copy(&build.join(file_name(end)), &into.join(file_name(end)))?;
     }
-    Ok(into.join(JAR))
+    Ok(into.join(file_name(".jar")))
 }
 
 /// Builds the JAR from source by Maven, in the profile of the workspace's tests, and runs it once.
@@ -160,7 +164,7 @@ pub fn from_source() -> StepResult {
         .arg(format!("-Dspanprof.build={}", build.display()))
         .env("SPANPROF_CARGO_PROFILE", "dev")
         .run()?;
-    first_run(&java, &build.join(JAR))
+    first_run(&java, &build.join(file_name(".jar")))
 }
 
 /// Runs `FirstRun` with the JAR alone: as a library, then as a Java agent, then with the native agent that the JAR unpacks.
@@ -235,7 +239,7 @@ pub fn pack_for_demo() -> StepResult<PathBuf> {
 pub fn into_local_repository(java: &Jdk, jar: &Path) -> StepResult<String> {
     let mut hasher = DefaultHasher::new();
     workspace::root().hash(&mut hasher);
-    let version = format!("0.1.0-local-{:016x}", hasher.finish());
+    let version = format!("{VERSION}-local-{:016x}", hasher.finish());
     runtimes::maven("install the JAR into the local repository", java)
         .args(["--quiet", INSTALL, "-DgroupId=io.spanprof", "-DartifactId=spanprof", "-Dpackaging=jar"])
         .arg(format!("-Dversion={version}"))

@@ -1,0 +1,80 @@
+//! `cargo xtask release`: checks that a commit can be released, builds its packages and writes the files beside them. One file
+//! per step. Nothing is published here: the workflow of a release does that with what this verb left in `target/dist`.
+
+mod crates;
+mod versions;
+
+use clap::ValueEnum;
+
+use crate::step::{StepFailure, StepResult};
+use crate::workspace::VERSION;
+
+/// checks and builds what a release publishes, into target/dist; publishes nothing
+///
+/// Steps: `versions` (one version everywhere, an entry in the changelog), `crates` (cargo package, then a build of what it packed).
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment, group = clap::ArgGroup::new("mode").required(true))]
+pub struct ReleaseArguments {
+    /// checks this work tree; what only the maintainers can complete is listed and does not fail
+    #[arg(long, group = "mode")]
+    dry_run: bool,
+    /// the tag of the release, `v0.1.0`; fails while anything is incomplete
+    #[arg(long, group = "mode")]
+    tag: Option<String>,
+    /// runs these steps only
+    #[arg(long = "step", value_enum)]
+    steps: Vec<ReleaseStep>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReleaseStep {
+    Versions,
+    Crates,
+}
+
+impl ReleaseStep {
+    /// In order.
+    const DEFAULT: [Self; 2] = [Self::Versions, Self::Crates];
+
+    fn run(self, open: &mut OpenPoints) -> StepResult {
+        match self {
+            Self::Versions => versions::check(open),
+            Self::Crates => crates::check(open),
+        }
+    }
+}
+
+/// What the maintainers have to complete before a release.
+#[derive(Debug, Default)]
+pub struct OpenPoints(Vec<String>);
+
+impl OpenPoints {
+    fn add(&mut self, point: String) {
+        if !self.0.contains(&point) {
+            self.0.push(point);
+        }
+    }
+}
+
+pub fn run(given: &ReleaseArguments) -> StepResult {
+    if let Some(tag) = given.tag.as_deref().filter(|tag| *tag != format!("v{VERSION}")) {
+        return Err(StepFailure::new("tag", format!("expected v{VERSION}, the version in Cargo.toml, got {tag}")));
+    }
+    let mut open = OpenPoints::default();
+    let steps: &[ReleaseStep] = if given.steps.is_empty() { &ReleaseStep::DEFAULT } else { &given.steps };
+    for step in steps {
+        step.run(&mut open)?;
+    }
+    for point in &open.0 {
+        println!("before a release: {point}");
+    }
+    match open.0.len() {
+        count @ 1.. if given.tag.is_some() => {
+            Err(StepFailure::new("release", format!("{count} points are incomplete; each is named above")))
+        }
+        _ => {
+            println!("release: the checks passed; nothing was published");
+            Ok(())
+        }
+    }
+}
