@@ -32,15 +32,31 @@ pub fn command_line() -> StepResult<PathBuf> {
     Ok(workspace::target().join("debug/spanprof"))
 }
 
-/// A package's release library, linked against the oldest supported glibc.
-pub fn release_library(package: &str, oldest: Glibc, variables: &[(&str, &str)]) -> StepResult<PathBuf> {
+/// Sets the profile and the target directory of builds of unpacked packages and clones. In the target directory of the workspace, cargo
+/// would take the results of one tree for those of another.
+pub fn outside_the_workspace(step: ProcessStep) -> ProcessStep {
+    step.env("CARGO_TARGET_DIR", workspace::target().join("source-packages"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_INCREMENTAL", "0")
+}
+
+/// Compiler flags that replace the path of the registry's sources in messages of panics. Those of this workspace are relative.
+pub fn without_machine_paths() -> String {
+    let home = std::env::home_dir().unwrap_or_default();
+    let cargo_home = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    format!("--remap-path-prefix={}=/cargo", cargo_home.display())
+}
+
+/// A package's release library, built with `flags` of the compiler and linked against the oldest supported glibc.
+pub fn release_library(package: &str, oldest: Glibc, flags: &str) -> StepResult<PathBuf> {
     let tools = Venv::with("zigbuild", &interpreters::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
     let target = format!("{TARGET}.{oldest}");
-    let step = ProcessStep::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
+    ProcessStep::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
         .args(["zigbuild", "--release", "--locked", "-p", package, "--target", &target])
         .env("CARGO_TARGET_DIR", workspace::target())
-        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python());
-    variables.iter().fold(step, |step, (name, value)| step.env(name, value)).run()?;
+        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
+        .env("RUSTFLAGS", format!("{flags} {}", without_machine_paths()))
+        .run()?;
     let file = format!("release/lib{}.so", package.replace('-', "_"));
     Ok(workspace::target().join(TARGET).join(file))
 }

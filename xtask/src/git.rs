@@ -15,3 +15,10 @@ pub fn files() -> StepResult<Vec<String>> {
     files.dedup();
     Ok(files)
 }
+
+/// The commit of the work tree, unless it has changes.
+pub fn commit() -> StepResult<Option<String>> {
+    let git = |words: &[&str]| ProcessStep::new("read the commit", "git").args(words).capture();
+    let is_clean = git(&["status", "--porcelain"])?.trim().is_empty();
+    Ok(is_clean.then_some(git(&["rev-parse", "HEAD"])?.trim().to_owned()))
+}

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+/// The address of the repository; empty until it is known.
+pub const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 /// The version of every package.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

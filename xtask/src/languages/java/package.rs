@@ -11,7 +11,8 @@ use super::runtimes::{self, Jdk};
 use crate::artifact::{self, copy, Glibc};
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::workspace::{self, VERSION};
+use crate::third_party;
+use crate::workspace::{self, REPOSITORY, VERSION};
 
 /// Oldest supported glibc.
 const GLIBC: Glibc = Glibc(2, 17);
@@ -29,7 +30,7 @@ pub fn file_name(end: &str) -> String {
 }
 
 /// Arguments of `cargo xtask jar`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct JarArguments {
     /// builds only the native libraries, for Maven: `mvn -f bindings-java install` calls this
     #[arg(long)]
@@ -48,7 +49,8 @@ pub fn run(given: &JarArguments) -> StepResult {
     let jdks = runtimes::all()?;
     let dist = workspace::target().join("dist");
     let jar = pack(&jdks[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
-    copy(&workspace::root().join("bindings-java/pom.xml"), &dist.join(file_name(".pom")))?;
+    let pom = scratch::read(&workspace::root().join("bindings-java/pom.xml"))?;
+    scratch::write(&dist.join(file_name(".pom")), &pom.replace("${spanprof.repository}", REPOSITORY))?;
     artifact::sizes("JAR", &jar, &[libraries.whole, libraries.opener])?;
     for java in &jdks {
         first_run(java, &jar)?;
@@ -74,8 +76,8 @@ pub struct Libraries {
 
 impl Libraries {
     fn for_release() -> StepResult<Self> {
-        let whole = artifact::release_library("spanprof-java", GLIBC, &[])?;
-        let opener = artifact::release_library("spanprof-java-opener", GLIBC, &[])?;
+        let whole = artifact::release_library("spanprof-java", GLIBC, "")?;
+        let opener = artifact::release_library("spanprof-java-opener", GLIBC, "")?;
         Self { whole, opener, directory: workspace::target().join("java-libraries") }.packed(BEST)
     }
 
@@ -113,6 +115,7 @@ impl Libraries {
 
     fn packed(self, level: u32) -> StepResult<Self> {
         copy(&self.opener, &self.directory.join("libspanprof_java_opener.so"))?;
+        third_party::write(&["spanprof-java", "spanprof-java-opener"], &self.directory.join(third_party::FILE))?;
         let packed = self.directory.join("libspanprof_java.so.lz4");
         compress(&self.whole, &packed, level)
             .map_err(|error| StepFailure::new("pack the library", format!("{}: {error}", packed.display())))?;

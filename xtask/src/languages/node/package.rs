@@ -7,12 +7,13 @@ use std::time::Duration;
 use super::runtimes::{self, NodeJs};
 use crate::artifact::{self, copy, Glibc};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{git, scratch, workspace};
+use crate::workspace::{self, REPOSITORY};
+use crate::{git, scratch, third_party};
 
 /// Oldest supported glibc: that of Node.js 18.
 const GLIBC: Glibc = Glibc(2, 28);
 /// Path of this platform's module in the package.
-const PREBUILD: &str = "prebuilds/linux-x64/spanprof.node";
+pub const PREBUILD: &str = "prebuilds/linux-x64/spanprof.node";
 /// Directory of the files to pack, below the target directory.
 const STAGED: &str = "addon-package";
 
@@ -28,7 +29,7 @@ pub fn run() -> StepResult {
 /// The release package in `target/dist`, audited.
 pub fn release_package() -> StepResult<PathBuf> {
     // Stacks are also walked through frames of the addon.
-    let library = artifact::release_library("spanprof-node", GLIBC, &[("RUSTFLAGS", "-C force-frame-pointers=yes")])?;
+    let library = artifact::release_library("spanprof-node", GLIBC, "-C force-frame-pointers=yes")?;
     artifact::audit("npm package", &library, GLIBC)?;
     pack(&library, "dist")
 }
@@ -73,9 +74,10 @@ fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
         }
     }
     copy(&root.join("LICENSE"), &staged.join("LICENSE"))?;
+    third_party::write(&["spanprof-node"], &staged.join(third_party::FILE))?;
     copy(library, &staged.join(PREBUILD))?;
     let manifest = scratch::read(&root.join("bindings-node/package.json"))?;
-    scratch::write(&staged.join("package.json"), &published_manifest(&manifest)?)?;
+    scratch::write(&staged.join("package.json"), &published_manifest(&manifest, REPOSITORY)?)?;
     let dist = workspace::target().join(directory);
     std::fs::create_dir_all(&dist).map_err(|error| StepFailure::new("pack", format!("{}: {error}", dist.display())))?;
     let output = runtimes::npm("pack")
@@ -87,11 +89,16 @@ fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
 }
 
 /// The manifest of a package: without the scripts of a clone, since npm asks before it runs those of a dependency, and without
-/// the dependencies of the tests.
-fn published_manifest(manifest: &str) -> StepResult<String> {
+/// the dependencies of the tests, with the address of the repository if it is known.
+fn published_manifest(manifest: &str, repository: &str) -> StepResult<String> {
     let failure = |error: serde_json::Error| StepFailure::new("package.json", error.to_string());
     let mut members: serde_json::Map<String, serde_json::Value> = serde_json::from_str(manifest).map_err(failure)?;
     members.retain(|name, _| name != "scripts" && name != "devDependencies");
+    if !repository.is_empty() {
+        let value =
+            serde_json::json!({"type": "git", "url": format!("git+{repository}.git"), "directory": "bindings-node"});
+        members.insert("repository".to_owned(), value);
+    }
     serde_json::to_string_pretty(&members).map_err(failure)
 }
 
@@ -137,8 +144,10 @@ mod tests {
     fn a_published_manifest_has_no_scripts() {
         let manifest = r#"{"name": "spanprof", "scripts": {"prepare": "node x"}, "devDependencies": {"a": "1"},
             "exports": {"types": "./a.d.ts", "import": "./a.mjs"}}"#;
-        let published: String = published_manifest(manifest).unwrap().split_whitespace().collect();
+        let published: String = published_manifest(manifest, "").unwrap().split_whitespace().collect();
         // The first condition that applies wins, so their order stays.
         assert_eq!(published, r#"{"name":"spanprof","exports":{"types":"./a.d.ts","import":"./a.mjs"}}"#);
+        let published = published_manifest(manifest, "https://example.org/x").unwrap();
+        assert!(published.contains("git+https://example.org/x.git"), "{published}");
     }
 }

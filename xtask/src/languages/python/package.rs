@@ -8,7 +8,8 @@ use super::runtimes::{self, Python};
 use super::Venv;
 use crate::artifact::{self, Glibc, ZIG};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::workspace::{self, VERSION};
+use crate::{scratch, third_party};
 
 /// Pinned for reproducible builds.
 const MATURIN: &str = "maturin==1.16.0";
@@ -33,6 +34,7 @@ pub fn run() -> StepResult {
 
 /// The release wheel in `target/dist`.
 pub fn release() -> StepResult<PathBuf> {
+    third_party::write(&["spanprof-python"], &workspace::root().join("bindings-python").join(third_party::FILE))?;
     let python = runtimes::preferred()?;
     let tools = Venv::with("wheel-tools", &python, &[MATURIN.to_owned(), ZIG.to_owned()])?;
     let dist = workspace::target().join("dist");
@@ -40,6 +42,7 @@ pub fn release() -> StepResult<PathBuf> {
     wheels_in(&dist).iter().for_each(|wheel| drop(std::fs::remove_file(wheel)));
     maturin(&tools, &python, "build the release wheel", &dist)
         .args(["--release", "--zig", "--compatibility", "manylinux2014", "--compression-level", "9"])
+        .env("RUSTFLAGS", artifact::without_machine_paths())
         .run()?;
     only_wheel(&dist)
 }
@@ -128,6 +131,16 @@ fn without_native_code(wheel: &Path) -> StepResult<PathBuf> {
         .arg(wheel)
         .capture()?;
     Ok(PathBuf::from(output.trim()))
+}
+
+/// The sdist, in `directory`.
+pub fn source_distribution(directory: &Path) -> StepResult<PathBuf> {
+    let tools = Venv::with("maturin", &runtimes::preferred()?, &[MATURIN.to_owned()])?;
+    ProcessStep::new("maturin sdist", tools.program("maturin"))
+        .args(["sdist", "--manifest-path", "bindings-python/Cargo.toml", "--out"])
+        .arg(directory)
+        .run()?;
+    Ok(directory.join(format!("spanprof-{VERSION}.tar.gz")))
 }
 
 /// Installs the package from source by pip into a clean environment, in the profile of the workspace's tests, and runs it once.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::OpenPoints;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::workspace::{self, VERSION};
+use crate::workspace::{self, REPOSITORY, VERSION};
 use crate::{artifact, scratch};
 
 /// Directory of the unpacked crates, below the target directory.
@@ -26,20 +26,21 @@ pub fn check(open: &mut OpenPoints) -> StepResult {
     Ok(())
 }
 
-/// The address of the repository; empty until it is known.
-pub fn repository(open: &mut OpenPoints) -> StepResult<String> {
-    let address = metadata()?["packages"]
-        .as_array()
-        .and_then(|packages| packages.iter().find(|package| package["name"] == "spanprof"))
-        .and_then(|package| package["repository"].as_str().map(str::to_owned))
-        .unwrap_or_default();
-    if address.is_empty() {
-        open.add("Cargo.toml: set `repository` of [workspace.package] to the address of the repository".to_owned());
-    } else if !address.starts_with("https://") {
-        let message = format!("expected an https:// address as `repository` of [workspace.package], got `{address}`");
-        return Err(StepFailure::new("Cargo.toml", message));
+/// The address of the repository, which every package has.
+fn repository(open: &mut OpenPoints) -> StepResult {
+    match REPOSITORY {
+        "" => {
+            open.add("Cargo.toml: set `repository` of [workspace.package], and `dynamic = [\"version\", \"urls\"]` in pyproject.toml");
+            Ok(())
+        }
+        address if address.starts_with("https://") && !address.ends_with('/') => Ok(()),
+        address => {
+            let message = format!(
+                "expected https://…, without a slash at its end, as `repository` of [workspace.package], got {address}"
+            );
+            Err(StepFailure::new("Cargo.toml", message))
+        }
     }
-    Ok(address)
 }
 
 fn metadata() -> StepResult<Value> {
@@ -76,9 +77,8 @@ fn compile(names: &[String]) -> StepResult {
         format!("[workspace]\nresolver = \"2\"\nmembers = [{}]\n\n[patch.crates-io]\n{patches}", members.join(", "));
     scratch::write(&directory.join("Cargo.toml"), &manifest)?;
     artifact::copy(&workspace::root().join("Cargo.lock"), &directory.join("Cargo.lock"))?;
-    ProcessStep::cargo("compile the packed crates")
+    artifact::outside_the_workspace(ProcessStep::cargo("compile the packed crates"))
         .args(["check", "--quiet", "--workspace"])
-        .env("CARGO_TARGET_DIR", workspace::target().join("source-packages"))
         .in_directory(&directory)
         .run()
 }

@@ -2,6 +2,8 @@
 //! per step. Nothing is published here: the workflow of a release does that with what this verb left in `target/dist`.
 
 mod crates;
+mod packages;
+mod pom;
 mod versions;
 
 use clap::ValueEnum;
@@ -11,7 +13,11 @@ use crate::workspace::VERSION;
 
 /// checks and builds what a release publishes, into target/dist; publishes nothing
 ///
-/// Steps: `versions` (one version everywhere, an entry in the changelog), `crates` (cargo package, then a build of what it packed).
+/// Steps: `versions` (one version everywhere, an entry in the changelog), `crates` (cargo package, then a build of what it packed),
+/// `sources` (installs from a clone and from packages with sources), `packages` (the wheels, the sdist, the npm package and the JAR by
+/// the rules of their registries; built unless target/dist has those of this commit),
+/// `files` (SBOM and checksums of the packages in target/dist), `reproducible` (a clone in another directory builds the same bytes;
+/// only on request, since it builds all packages again).
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, group = clap::ArgGroup::new("mode").required(true))]
 pub struct ReleaseArguments {
@@ -30,16 +36,18 @@ pub struct ReleaseArguments {
 enum ReleaseStep {
     Versions,
     Crates,
+    Packages,
 }
 
 impl ReleaseStep {
-    /// In order.
-    const DEFAULT: [Self; 2] = [Self::Versions, Self::Crates];
+    /// In order; without the one that only runs on request.
+    const DEFAULT: [Self; 3] = [Self::Versions, Self::Crates, Self::Packages];
 
     fn run(self, open: &mut OpenPoints) -> StepResult {
         match self {
             Self::Versions => versions::check(open),
             Self::Crates => crates::check(open),
+            Self::Packages => packages::check(),
         }
     }
 }
@@ -49,10 +57,8 @@ impl ReleaseStep {
 pub struct OpenPoints(Vec<String>);
 
 impl OpenPoints {
-    fn add(&mut self, point: String) {
-        if !self.0.contains(&point) {
-            self.0.push(point);
-        }
+    fn add(&mut self, point: impl Into<String>) {
+        self.0.push(point.into());
     }
 }
 
