@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::live::contention;
-use super::{check, demo, docs, tidy};
+use super::{check, demo, docs, release, tidy};
 use crate::deadline::at_most;
 use crate::languages::{self, node, python, Packages, Tool, Toolchain, Versions};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
@@ -69,6 +69,7 @@ pub fn run(given: &TestArguments) -> StepResult {
     for language in languages::ALL {
         step(&format!("{}, from source", language.title()), &mut |_| language.install_from_source());
     }
+    step("Rust, from source", &mut |_| release::sources::rust());
     step("page of serve", &mut |tally| node::suite::page(&scratch::empty("page-screenshots")?, tally));
     step("contention", &mut |_| contention::short());
     step("first results", &mut |_| docs::first_results());

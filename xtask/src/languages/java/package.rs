@@ -158,16 +158,34 @@ fn pack(java: &Jdk, libraries: &Libraries, into: &Path, words: &[&str], beside: 
     Ok(into.join(file_name(".jar")))
 }
 
-/// Builds the JAR from source by Maven, in the profile of the workspace's tests, and runs it once.
+/// Builds the JAR from source by Maven, in the profile of the workspace's tests, runs it once, and compiles its sources.
 pub fn from_source() -> StepResult {
     let java = runtimes::preferred()?;
     let build = scratch::empty("jar-from-source")?;
     runtimes::maven("mvn -f bindings-java package", &java)
-        .args(["--quiet", "package"])
+        .args(["--quiet", "-Prelease", "-Dmaven.javadoc.skip=true", "package"])
         .arg(format!("-Dspanprof.build={}", build.display()))
         .env("SPANPROF_CARGO_PROFILE", "dev")
         .run()?;
-    first_run(&java, &build.join(file_name(".jar")))
+    first_run(&java, &build.join(file_name(".jar")))?;
+    compile_sources(&java, &build.join(file_name("-sources.jar")))
+}
+
+/// Compiles what the JAR with the sources has, with the POM and nothing else of the repository.
+fn compile_sources(java: &Jdk, sources: &Path) -> StepResult {
+    let project = scratch::empty("jar-of-sources")?;
+    copy(&workspace::root().join("bindings-java/pom.xml"), &project.join("pom.xml"))?;
+    let code = scratch::empty("jar-of-sources/src/main/java")?;
+    ProcessStep::new("unpack the sources", java.home.join("bin/jar"))
+        .args(["--extract", "--file"])
+        .arg(sources)
+        .in_directory(&code)
+        .run()?;
+    runtimes::maven("compile the sources of the JAR", java)
+        .args(["--quiet", "compile", "-Dspanprof.library=none"])
+        .arg(format!("-Dspanprof.build={}", project.join("build").display()))
+        .in_directory(&project)
+        .run()
 }
 
 /// Runs `FirstRun` with the JAR alone: as a library, then as a Java agent, then with the native agent that the JAR unpacks.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::runtimes::{self, NodeJs};
 use crate::artifact::{self, copy, Glibc};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::workspace::{self, REPOSITORY};
+use crate::workspace::{self, REPOSITORY, VERSION};
 use crate::{git, scratch, third_party};
 
 /// Oldest supported glibc: that of Node.js 18.
@@ -102,7 +102,8 @@ fn published_manifest(manifest: &str, repository: &str) -> StepResult<String> {
     serde_json::to_string_pretty(&members).map_err(failure)
 }
 
-/// Installs the package from source by npm into a clean directory, in the profile of the workspace's tests, and runs it once.
+/// Installs the package from source by npm into a clean directory, in the profile of the workspace's tests, and runs it once: as a
+/// folder, and as the package that `npm pack` makes of the folder.
 pub fn from_source() -> StepResult {
     let directory = scratch::empty("addon-from-source")?;
     scratch::write(&directory.join("package.json"), "{\"private\": true}\n")?;
@@ -113,7 +114,16 @@ pub fn from_source() -> StepResult {
         .env("CARGO_TARGET_DIR", workspace::target())
         .in_directory(&directory)
         .run()?;
-    run_once(&[runtimes::preferred()?], &directory)
+    run_once(&[runtimes::preferred()?], &directory)?;
+    let packed = scratch::empty("addon-packed-from-source")?;
+    runtimes::npm("npm pack, in bindings-node")
+        .args(["pack", "--silent", "--pack-destination"])
+        .arg(&packed)
+        .env("SPANPROF_CARGO_PROFILE", "dev")
+        .env("CARGO_TARGET_DIR", workspace::target())
+        .in_directory(&workspace::root().join("bindings-node"))
+        .run()?;
+    first_run(&[runtimes::preferred()?], &packed.join(format!("spanprof-{VERSION}.tgz")))
 }
 
 /// Installs the package into a clean directory and runs it once on each Node.js.

@@ -143,18 +143,38 @@ pub fn source_distribution(directory: &Path) -> StepResult<PathBuf> {
     Ok(directory.join(format!("spanprof-{VERSION}.tar.gz")))
 }
 
-/// Installs the package from source by pip into a clean environment, in the profile of the workspace's tests, and runs it once.
+/// Installs the package from source by pip into a clean environment, in the dev profile, and runs it once: from the work tree, from its
+/// last commit by git, and from the sdist.
 pub fn from_source() -> StepResult {
-    let python = runtimes::preferred()?;
-    let venv = Venv::with("from-source", &python, &[])?;
-    ProcessStep::new("pip install ./bindings-python", venv.python())
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--force-reinstall"])
-        .arg("./bindings-python")
-        .env("MATURIN_PEP517_ARGS", "--profile dev")
-        .env("CARGO_TARGET_DIR", workspace::target())
-        .in_directory(&workspace::root())
+    let root = workspace::root();
+    let from_tree = pip_install("./bindings-python")?.env("CARGO_TARGET_DIR", workspace::target());
+    installed_run(from_tree)?;
+    let address = format!("git+file://{}#subdirectory=bindings-python", root.display());
+    installed_run(artifact::outside_the_workspace(pip_install(&address)?))?;
+    let directory = scratch::empty("sdist")?;
+    let sdist = source_distribution(&directory)?;
+    // Without the times in the sdist: cargo would take a build of older sources for current.
+    ProcessStep::new("unpack the sdist", "tar")
+        .args(["--extract", "--touch", "--file"])
+        .arg(&sdist)
+        .in_directory(&directory)
         .run()?;
-    run_once(&python, &venv, true)
+    let unpacked = directory.join(format!("spanprof-{VERSION}"));
+    installed_run(artifact::outside_the_workspace(pip_install(&unpacked.display().to_string())?))
+}
+
+fn pip_install(source: &str) -> StepResult<ProcessStep> {
+    let venv = Venv::with("from-source", &runtimes::preferred()?, &[])?;
+    Ok(ProcessStep::new(format!("pip install {source}"), venv.python())
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-cache-dir"])
+        .args(["--force-reinstall", source])
+        .env("MATURIN_PEP517_ARGS", "--profile dev"))
+}
+
+fn installed_run(installation: ProcessStep) -> StepResult {
+    installation.run()?;
+    let python = runtimes::preferred()?;
+    run_once(&python, &Venv::with("from-source", &python, &[])?, true)
 }
 
 /// Installs a wheel into a clean environment and runs it once.

@@ -4,6 +4,7 @@
 mod crates;
 mod packages;
 mod pom;
+pub mod sources;
 mod versions;
 
 use clap::ValueEnum;
@@ -36,17 +37,19 @@ pub struct ReleaseArguments {
 enum ReleaseStep {
     Versions,
     Crates,
+    Sources,
     Packages,
 }
 
 impl ReleaseStep {
     /// In order; without the one that only runs on request.
-    const DEFAULT: [Self; 3] = [Self::Versions, Self::Crates, Self::Packages];
+    const DEFAULT: [Self; 4] = [Self::Versions, Self::Crates, Self::Sources, Self::Packages];
 
     fn run(self, open: &mut OpenPoints) -> StepResult {
         match self {
             Self::Versions => versions::check(open),
             Self::Crates => crates::check(open),
+            Self::Sources => sources::check(),
             Self::Packages => packages::check(),
         }
     }

@@ -1,0 +1,57 @@
+//! Step `sources`: installs each package from source as its users do, from a clone and from packages with sources, and runs it
+//! once. Called by `test` too, one language at a time.
+
+use std::path::Path;
+
+use crate::languages;
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::workspace::{self, VERSION};
+use crate::{artifact, scratch};
+
+/// The program of a new user.
+const PROGRAM: &str = r#"fn main() -> Result<(), spanprof::Error> {
+    let config = spanprof::Config::builder().service_name("first").output("flame.html").load()?;
+    let profiler = spanprof::Profiler::start(config)?;
+    println!("{}", (0..50_000_000u64).map(|number| number * number % 97).sum::<u64>());
+    profiler.stop();
+    Ok(())
+}
+"#;
+
+pub fn check() -> StepResult {
+    languages::ALL.iter().try_for_each(|language| language.install_from_source())?;
+    rust()
+}
+
+/// `cargo install` of the command, and a program that uses the crate.
+pub fn rust() -> StepResult {
+    command(&scratch::empty("cargo-install")?)?;
+    let directory = scratch::empty("cargo-add")?;
+    let cargo = |name: &str| artifact::outside_the_workspace(ProcessStep::cargo(name)).in_directory(&directory);
+    cargo("cargo init").args(["init", "--quiet", "--vcs", "none", "--name", "first"]).run()?;
+    // The directory is below the workspace.
+    let manifest = scratch::read(&directory.join("Cargo.toml"))?;
+    scratch::write(&directory.join("Cargo.toml"), &format!("{manifest}\n[workspace]\n"))?;
+    cargo("cargo add --path core").args(["add", "--quiet", "--path"]).arg(workspace::root().join("core")).run()?;
+    scratch::write(&directory.join("src/main.rs"), PROGRAM)?;
+    artifact::copy(&workspace::root().join("Cargo.lock"), &directory.join("Cargo.lock"))?;
+    cargo("a program that uses the crate").args(["run", "--quiet"]).run()?;
+    let page = scratch::read(&directory.join("flame.html"))?;
+    match page.contains("first::main") {
+        true => Ok(()),
+        false => Err(StepFailure::new("a program that uses the crate", "wrote a flame graph without `first::main`")),
+    }
+}
+
+fn command(directory: &Path) -> StepResult {
+    ProcessStep::cargo("cargo install --path core/crates/cli")
+        .args(["install", "--quiet", "--locked", "--debug", "--path", "core/crates/cli", "--root"])
+        .arg(directory)
+        .env("CARGO_TARGET_DIR", workspace::target())
+        .run()?;
+    let text = ProcessStep::new("the installed command", directory.join("bin/spanprof")).arg("--version").capture()?;
+    match text.trim() == format!("spanprof {VERSION}") {
+        true => Ok(()),
+        false => Err(StepFailure::new("the installed command", format!("expected spanprof {VERSION}, got {text}"))),
+    }
+}
