@@ -2,8 +2,11 @@
 //! per step. Nothing is published here: the workflow of a release does that with what this verb left in `target/dist`.
 
 mod crates;
+mod files;
 mod packages;
 mod pom;
+mod reproducible;
+mod sbom;
 pub mod sources;
 mod versions;
 
@@ -39,11 +42,13 @@ enum ReleaseStep {
     Crates,
     Sources,
     Packages,
+    Files,
+    Reproducible,
 }
 
 impl ReleaseStep {
     /// In order; without the one that only runs on request.
-    const DEFAULT: [Self; 4] = [Self::Versions, Self::Crates, Self::Sources, Self::Packages];
+    const DEFAULT: [Self; 5] = [Self::Versions, Self::Crates, Self::Sources, Self::Packages, Self::Files];
 
     fn run(self, open: &mut OpenPoints) -> StepResult {
         match self {
@@ -51,6 +56,8 @@ impl ReleaseStep {
             Self::Crates => crates::check(open),
             Self::Sources => sources::check(),
             Self::Packages => packages::check(),
+            Self::Files => files::write(),
+            Self::Reproducible => reproducible::check(),
         }
     }
 }
