@@ -21,7 +21,7 @@ const workers = require('./workers.js');
  */
 
 /**
- * Keys of docs/configuration.md in camelCase; others come from environment variables, the configuration file and the defaults.
+ * Keys of docs/reference/configuration.md in camelCase; others come from environment variables, the configuration file and the defaults.
  * @typedef {object} Options
  * @property {boolean | undefined} [enabled]
  * @property {string | undefined} [serviceName]

@@ -42,7 +42,7 @@ function plain(value, depth) {
 function checkedSignals(signals) {
   if (Array.isArray(signals) && signals.every(canListen)) return signals;
   const message = `stopOnSignals must be a list of signals such as ['SIGTERM', 'SIGINT'], got ${String(signals)}`;
-  throw new SpanprofError(message, 'invalid_config', 'docs/node.md describes the option');
+  throw new SpanprofError(message, 'invalid_config', 'docs/reference/node.md describes the option');
 }
 
 /**

@@ -87,6 +87,6 @@ test('the options are the keys of the core and those of Node.js', () => {
   const ofNode = keys.filter((key) => !ofTheCore.includes(key));
   assert.deepEqual(ofTheCore.filter((key) => !keys.includes(key)), []);
   // Keys of this language only are documented in its guide.
-  const guide = fs.readFileSync(path.join(__dirname, '..', '..', 'docs', 'node.md'), 'utf8');
-  for (const key of ofNode) assert.match(guide, new RegExp(`\\b${key}\\b`), `${key} is neither the core's nor in docs/node.md`);
+  const guide = fs.readFileSync(path.join(__dirname, '..', '..', 'docs', 'reference', 'node.md'), 'utf8');
+  for (const key of ofNode) assert.match(guide, new RegExp(`\\b${key}\\b`), `${key} is neither the core's nor in docs/reference/node.md`);
 });

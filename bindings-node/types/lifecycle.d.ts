@@ -3,7 +3,7 @@
  */
 export type Texts = Readonly<Record<string, string | number | boolean | null | undefined>> | object;
 /**
- * Keys of docs/configuration.md in camelCase; others come from environment variables, the configuration file and the defaults.
+ * Keys of docs/reference/configuration.md in camelCase; others come from environment variables, the configuration file and the defaults.
  */
 export type Options = {
     enabled?: boolean | undefined;

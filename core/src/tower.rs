@@ -1,5 +1,5 @@
 //! `/debug/pprof` as a tower service, for the server of a Rust program: axum, hyper, tonic. Paths, parameters and access are
-//! those of the profiler's own listener (docs/pull.md), except for the `Host` header, which the server of the program checks.
+//! those of the profiler's own listener (docs/guides/pull.md), except for the `Host` header, which the server of the program checks.
 //!
 //! ```ignore
 //! let app = axum::Router::new().nest_service("/debug/pprof", spanprof::tower::PprofService::new());

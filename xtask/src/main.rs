@@ -4,6 +4,7 @@
 
 mod arguments;
 mod artifact;
+mod book;
 mod browser;
 mod deadline;
 mod documents;

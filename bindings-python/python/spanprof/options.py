@@ -1,4 +1,4 @@
-"""The settings of ``start`` and ``update``, for type checkers only. docs/configuration.md describes them."""
+"""The settings of ``start`` and ``update``, for type checkers only. docs/reference/configuration.md describes them."""
 
 from __future__ import annotations
 

@@ -113,7 +113,9 @@ impl HeapRuntime for NativeRuntime {
         walk::load_unwind_tables();
         match allocator_hook::probe_allocator() {
             true => Ok(()),
-            false => Err("the global allocator is not spanprof::alloc::Profiled (see docs/rust.md)".to_owned()),
+            false => {
+                Err("the global allocator is not spanprof::alloc::Profiled (see docs/reference/rust.md)".to_owned())
+            }
         }
     }
 

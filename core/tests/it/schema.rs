@@ -10,7 +10,7 @@ fn documents() -> PathBuf {
 }
 
 fn validator() -> jsonschema::Validator {
-    let text = std::fs::read_to_string(documents().join("schema.json")).unwrap();
+    let text = std::fs::read_to_string(documents().join("reference/schema.json")).unwrap();
     jsonschema::draft202012::new(&serde_json::from_str(&text).unwrap()).unwrap()
 }
 
@@ -18,15 +18,21 @@ fn value(yaml: &str) -> Value {
     serde_norway::from_str(yaml).unwrap()
 }
 
+fn pages(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { pages(&path) } else { vec![path] }).collect()
+}
+
 /// The files of spanprof in every page, each with the name of its page.
 fn documented_files() -> Vec<(String, String)> {
-    // Configuration of other programs, of `spanprof scrape`, and of `spanprof check --redaction`.
+    // Configuration of other programs such as Kubernetes, of `spanprof scrape`, and of `spanprof check --redaction`.
     let is_other = |block: &str| {
-        let names = ["receivers:", "service:", "targets:", "redaction_cases:"];
+        let names =
+            ["receivers:", "service:", "services:", "apiVersion:", "jobs:", "groups:", "targets:", "redaction_cases:"];
         block.lines().any(|line| names.iter().any(|name| line.starts_with(name)))
     };
     let mut files = Vec::new();
-    for page in std::fs::read_dir(documents()).unwrap().map(|entry| entry.unwrap().path()) {
+    for page in pages(&documents()) {
         let Ok(text) = std::fs::read_to_string(&page) else { continue };
         let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
         let name = page.file_name().unwrap().to_string_lossy().into_owned();
@@ -104,7 +110,7 @@ fn values_of_the_wrong_type_and_unknown_names_are_refused() {
 
 #[test]
 fn every_key_is_in_the_schema_with_its_description() {
-    let text = std::fs::read_to_string(documents().join("schema.json")).unwrap();
+    let text = std::fs::read_to_string(documents().join("reference/schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
     for key in spanprof_config::KEYS {
         let property = &schema["properties"][key.name];

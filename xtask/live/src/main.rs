@@ -54,7 +54,7 @@ fn reference(page: &str) -> Result<(), String> {
         "configuration" => print!("{}", spanprof::Config::reference_markdown()),
         "statistics" => print!("{}", spanprof::Stats::reference_markdown()),
         "schema" => print!("{}", spanprof::Config::json_schema(BINDING_OPTIONS)),
-        "surface" => print!("{}", surface::page()?),
+        "api" => print!("{}", surface::page()?),
         other => return Err(format!("no reference page `{other}`")),
     }
     Ok(())

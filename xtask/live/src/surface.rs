@@ -4,7 +4,7 @@ use serde_norway::Value;
 
 const SURFACE: &str = include_str!("../../../core/conformance/surface.yaml");
 
-/// The text of docs/surface.md.
+/// The text of docs/reference/api.md.
 pub fn page() -> Result<String, String> {
     let surface: Value = serde_norway::from_str(SURFACE).map_err(|error| error.to_string())?;
     let mut page = "# Public API\n\nEvery language has these concepts. `core/conformance/surface.yaml` is the source of this page; the tests \
@@ -41,7 +41,7 @@ fn code(language: &str, name: &str) -> String {
 mod tests {
     #[test]
     fn the_page_in_docs_is_the_generated_one() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/surface.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/api.md");
         assert_eq!(std::fs::read_to_string(path).unwrap(), super::page().unwrap(), "run `cargo xtask docs`");
     }
 }

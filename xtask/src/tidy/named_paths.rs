@@ -3,7 +3,7 @@
 use super::Violation;
 
 /// The pages.
-const PAGES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/glossary.md"];
+const PAGES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference/glossary.md"];
 
 /// `files` are the paths of the work tree.
 pub fn check(files: &[String], page: &str, text: &str) -> Vec<Violation> {

@@ -1,28 +1,37 @@
-//! `cargo xtask docs`: generates the reference pages from the core's tables, runs rustdoc, and executes every code block of
-//! the documents.
+//! `cargo xtask docs`: generates the reference pages from the core's tables, builds the site and rustdoc, and executes every
+//! code block of the documents.
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::languages::{self, python, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{documents, scratch, workspace};
+use crate::{book, documents, scratch, workspace};
 
-/// generated reference pages, rustdoc, and the documents' code blocks executed
+/// generated reference pages, the site, rustdoc, and the documents' code blocks executed
 ///
-/// docs/configuration.md, docs/schema.json and docs/statistics.md come from the tables in core, docs/surface.md from core/conformance.
-/// Python blocks of README.md and docs/*.md run against the wheel; relative links must have a target.
+/// The pages configuration.md, statistics.md and schema.json of docs/reference come from the tables in core, api.md from core/conformance.
+/// The site is target/book/index.html. Links and anchors must have a target, and docs/SUMMARY.md lists every page.
+/// Python blocks of README.md and docs/ run against the wheel.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct DocsArguments {
     /// fails when a generated page differs, and writes nothing
     #[arg(long)]
     check: bool,
+    /// checks links and builds the site, nothing else
+    #[arg(long)]
+    site: bool,
 }
 
 pub fn run(given: &DocsArguments) -> StepResult {
-    generated(given.check)?;
-    links()?;
+    if !given.site {
+        generated(given.check)?;
+    }
+    documents::check_links()?;
+    book::build()?;
+    if given.site {
+        return Ok(());
+    }
     rustdoc()?;
     blocks()
 }
@@ -39,50 +48,20 @@ pub fn rustdoc() -> StepResult {
 
 /// Writes, or compares, the pages generated from the core's tables.
 pub fn generated(check: bool) -> StepResult {
-    for file in ["configuration.md", "statistics.md", "surface.md", "schema.json"] {
+    for file in ["configuration.md", "statistics.md", "api.md", "schema.json"] {
         let page = file.split('.').next().unwrap_or(file);
         let text = ProcessStep::cargo(format!("generate {page}"))
             .args(["run", "--quiet", "-p", "spanprof-live", "--", "reference", page])
             .capture()?;
-        let path = workspace::root().join("docs").join(file);
+        let path = workspace::root().join("docs/reference").join(file);
         if !check {
             scratch::write(&path, &text)?;
         } else if scratch::read(&path)? != text {
-            let message = format!("docs/{file} differs from its source");
+            let message = format!("docs/reference/{file} differs from its source");
             return Err(StepFailure::new("generated pages", message).with_hint("cargo xtask docs"));
         }
     }
     Ok(())
-}
-
-/// Checks that relative links of every document have a target.
-pub fn links() -> StepResult {
-    println!("── links");
-    let root = workspace::root();
-    let mut broken = Vec::new();
-    for path in documents::paths()? {
-        let directory = root.join(&path).parent().map(Path::to_path_buf).unwrap_or_default();
-        for link in links_of(&scratch::read(&root.join(&path))?) {
-            if !directory.join(&link).exists() {
-                broken.push(format!("{path}: {link}"));
-            }
-        }
-    }
-    match broken.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("links", format!("without a target:\n  {}", broken.join("\n  ")))),
-    }
-}
-
-fn links_of(text: &str) -> Vec<String> {
-    let mut links = Vec::new();
-    for part in text.split("](").skip(1) {
-        let link = part.split([')', '#', ' ']).next().unwrap_or_default();
-        if !link.is_empty() && !link.contains("://") && !link.starts_with("mailto:") {
-            links.push(link.to_owned());
-        }
-    }
-    links
 }
 
 /// Runs the code blocks of the documents in every language.
@@ -113,14 +92,4 @@ pub fn first_results() -> StepResult {
         std::fs::remove_file(&flame_graph).map_err(|error| StepFailure::new("first result", error.to_string()))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relative_links_are_found_without_their_anchors() {
-        assert_eq!(links_of("[a](docs/a.md#top) [b](https://x.y) [c](b.md) [d](#here)"), ["docs/a.md", "b.md"]);
-    }
 }

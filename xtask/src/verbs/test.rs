@@ -11,7 +11,7 @@ use crate::languages::{self, node, python, Packages, Tool, Toolchain, Versions};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{progress, scratch};
+use crate::{book, documents, progress, scratch};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
 ///
@@ -53,7 +53,8 @@ pub fn run(given: &TestArguments) -> StepResult {
     step("rustfmt", &mut |_| check::format());
     step("clippy", &mut |_| check::clippy());
     step("tidy", &mut |_| tidy::run_on_published());
-    step("links", &mut |_| docs::links());
+    step("links", &mut |_| documents::check_links());
+    step("site", &mut |_| book::build());
     step("rustdoc", &mut |_| docs::rustdoc());
     step("Rust", &mut rust);
     step("generated documents", &mut |_| docs::generated(true));

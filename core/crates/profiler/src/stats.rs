@@ -206,7 +206,7 @@ impl Stats {
              - **gauge**: the current value.\n\
              - **property**: text, or a number that identifies something.\n\n\
              `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken. With `metrics`, the numbers are \
-             also [metrics](destinations.md#metrics-of-the-profiler) of OpenTelemetry.\n\n\
+             also [metrics](../guides/destinations.md#metrics-of-the-profiler) of OpenTelemetry.\n\n\
              | name | unit | kind | description |\n|---|---|---|---|\n",
         );
         for doc in COUNTERS.iter().chain(OTHER_STATS) {

@@ -13,7 +13,7 @@ use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 /// Newest version with all modules available.
 const VERSION: &str = "0.161.0";
 pub(super) const GATE: &str = "--feature-gates=service.profilesSupport";
-/// The Collector's error without the gate; docs/troubleshooting.md quotes it.
+/// The Collector's error without the gate; docs/guides/troubleshooting.md quotes it.
 const WITHOUT_GATE: &str =
     "profiling signal support is at alpha level, gated under the \"service.profilesSupport\" feature gate";
 
@@ -86,11 +86,11 @@ fn without_gate(collector: &Path, directory: &Path) -> StepResult {
             format!("expected `{WITHOUT_GATE}`, got {status}:\n{output}"),
         ));
     }
-    let page = scratch::read(&crate::workspace::root().join("docs/troubleshooting.md"))?;
+    let page = scratch::read(&crate::workspace::root().join("docs/guides/troubleshooting.md"))?;
     if !page.contains(WITHOUT_GATE) {
         return Err(StepFailure::new(
             "troubleshooting page",
-            format!("docs/troubleshooting.md does not quote `{WITHOUT_GATE}`"),
+            format!("docs/guides/troubleshooting.md does not quote `{WITHOUT_GATE}`"),
         ));
     }
     println!("without the feature gate: refuses to start, as documented");

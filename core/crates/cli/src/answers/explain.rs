@@ -215,30 +215,30 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
     };
     let top = || Some(format!("spanprof top {filter}"));
     match finding.rule {
-        Rule::FewSamples => (None, "docs/configuration.md, sample_rate; or profile for longer"),
-        Rule::MissingStacks => (None, "docs/troubleshooting.md"),
-        Rule::LimitedSampling => (None, "docs/overhead.md"),
-        Rule::HotCode => (of_function("list"), "docs/cli.md"),
+        Rule::FewSamples => (None, "docs/reference/configuration.md, sample_rate; or profile for longer"),
+        Rule::MissingStacks => (None, "docs/guides/troubleshooting.md"),
+        Rule::LimitedSampling => (None, "docs/internals/overhead.md"),
+        Rule::HotCode => (of_function("list"), "docs/reference/cli.md"),
         Rule::GarbageCollection => (
             of_function("peek").or_else(top),
             match &finding.function {
-                Some(_) => "docs/python.md, node.md or java.md, Garbage collection",
+                Some(_) => "docs/reference/python.md, node.md or java.md, Garbage collection",
                 None => {
-                    "docs/python.md, node.md or java.md, Garbage collection; with heap=true, the allocators are named"
+                    "docs/reference/python.md, node.md or java.md, Garbage collection; with heap=true, the allocators are named"
                 }
             },
         ),
-        Rule::LockConvoy => (of_function("peek"), "docs/python.md, java.md or rust.md, Locks"),
+        Rule::LockConvoy => (of_function("peek"), "docs/reference/python.md, java.md or rust.md, Locks"),
         Rule::EventLoopBlock => (
             of_function("peek"),
             match finding.type_name {
                 // Of asyncio.
-                "off_cpu" => "docs/python.md, Time off CPU, and live threads",
-                _ => "docs/node.md, Blocks of the event loop",
+                "off_cpu" => "docs/reference/python.md, Time off CPU, and live threads",
+                _ => "docs/reference/node.md, Blocks of the event loop",
             },
         ),
-        Rule::WaitingRequests => (of_function("peek"), "docs/cli.md, Spans: `spanprof spans --sort wait`"),
-        Rule::MemoryGrowth => (of_function("peek"), "docs/leaks.md"),
+        Rule::WaitingRequests => (of_function("peek"), "docs/reference/cli.md, Spans: `spanprof spans --sort wait`"),
+        Rule::MemoryGrowth => (of_function("peek"), "docs/guides/leaks.md"),
         Rule::Regression => {
             let version = |wanted: &str| {
                 finding.facts.iter().find_map(|(name, fact)| match fact {
@@ -252,7 +252,7 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
             };
             let (baseline, comparison) = (selector("baseline_version"), selector("version"));
             let words = format!("--baseline {baseline} --comparison {comparison} --type cpu --normalize");
-            (Some(format!("spanprof diff {source} {words}")), "docs/cli.md, Compare")
+            (Some(format!("spanprof diff {source} {words}")), "docs/reference/cli.md, Compare")
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn checks(config: &Config) -> Vec<DoctorCheck> {
         checks.push(DoctorCheck::problem(CHECK, "enabled is false", meaning, "unset enabled (SPANPROF_ENABLED)"));
     }
     for warning in &config.warnings {
-        let action = "correct or unset it; docs/configuration.md lists all keys with their values";
+        let action = "correct or unset it; docs/reference/configuration.md lists all keys with their values";
         checks.push(DoctorCheck::limited(CHECK, warning, "the setting has no effect", action));
     }
     if checks.is_empty() {
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn the_settings_of_languages_are_those_of_the_schema() {
         let schema: serde_json::Value =
-            serde_json::from_str(include_str!("../../../../../docs/schema.json")).expect("a schema");
+            serde_json::from_str(include_str!("../../../../../docs/reference/schema.json")).expect("a schema");
         let keys: BTreeSet<&str> = spanprof_config::KEYS.iter().map(|key| key.name).collect();
         let properties = schema["properties"].as_object().expect("properties").iter();
         // Keys and their sections have a type; settings of a language only a description.

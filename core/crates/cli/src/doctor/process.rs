@@ -131,7 +131,7 @@ fn library(subject: &Subject, pid: u32) -> DoctorCheck {
             format!("{name} ({pid}) has no library of spanprof"),
             "no profile is taken",
             "start the program with spanprof: `spanprof run app.py`, `node --import spanprof/register app.mjs`, `java \
-             -javaagent:spanprof.jar -jar app.jar`, or a call of start(); see docs/quickstart.md",
+             -javaagent:spanprof.jar -jar app.jar`, or a call of start(); see docs/start/README.md",
         ),
     }
 }

@@ -14,7 +14,7 @@ use crate::scrape::{ScrapeConfig, Scraper};
     before_help = "\
 Pulls pprof profiles from HTTP endpoints at intervals (Go's net/http/pprof, /debug/pprof of the packages) and forwards them to
 OTLP receivers, directories and object storage. Totals since the start of a process (allocations, contention) are forwarded as
-differences of successive pulls. Ctrl-C or SIGTERM delivers the queue and stops it. docs/scrape.md lists the keys of the file.",
+differences of successive pulls. Ctrl-C or SIGTERM delivers the queue and stops it. docs/guides/scrape.md lists the keys of the file.",
     after_help = "\
 Examples:
   spanprof scrape --config scrape.yaml

@@ -21,7 +21,7 @@ const BATCH: usize = 16;
     before_help = "\
 Copies the profiles of a directory and their side-cars below s3://BUCKET/PREFIX/, gs://… or az://…, and removes nothing. An
 object of the same size is not written again. One of another size is of another writer: it stays, and the exit code is 1.
-Credentials are read from the environment variables of each storage; docs/destinations.md lists them.",
+Credentials are read from the environment variables of each storage; docs/guides/destinations.md lists them.",
     after_help = "\
 Examples:
   spanprof upload ./profiles s3://shop-profiles/checkout/host-1/

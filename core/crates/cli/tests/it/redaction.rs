@@ -46,7 +46,7 @@ fn check_shows_the_texts_that_redaction_would_remove_and_changes_no_file() {
 fn the_documented_cases_hold_and_a_case_that_fails_is_shown() {
     let home = TestDirectory::new();
     let none = home.file("none.yaml", b"profiling: {redaction_rules: []}\n");
-    let documented = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/redaction-cases.yaml");
+    let documented = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/guides/redaction-cases.yaml");
     let check = spanprof(&["check", "--redaction", &none, documented]);
     assert!(check.code == 0 && check.stdout.ends_with(" cases, 0 failed\n"), "{check:?}");
     assert!(number(&spanprof(&["check", "--redaction", &none, documented, "--json"]).stdout, "cases") > 150);

@@ -85,7 +85,7 @@ An `endpoint` without a scheme gets `https://` for port 443, else `http://`. Wit
 certificates are configured and `insecure` is not set. Port 4317 selects gRPC unless `protocol` is set.
 
 ## Redaction
-[redaction.md](redaction.md) explains `redaction`, `redaction_rules` and `redaction_hash_key`.
+[Redaction](../guides/redaction.md) explains `redaction`, `redaction_rules` and `redaction_hash_key`.
 
 ## Invalid values
 An invalid value in code is an error. In a variable or the file it is a warning. The value of the next source in the order of
@@ -94,7 +94,7 @@ precedence is then used, or the default. An invalid rule of `redaction_rules` is
 
 ## Kill switches
 `SPANPROF_DISABLED=1` and `OTEL_SDK_DISABLED=true` turn the profiler off for the life of the process. `enabled=false` prepares it, so that
-it can be enabled while it runs ([control](control.md)). `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
+it can be enabled while it runs ([control](../guides/control.md)). `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
 ";
 
 impl Config {

@@ -1,5 +1,5 @@
 //! Random pprof files by seed, from small pools of values, so that entries repeat. Not generated, since the round trip does not
-//! preserve it (docs/cli.md): repeated labels of one key, labels without key or text, types without any value beside
+//! preserve it (docs/reference/cli.md): repeated labels of one key, labels without key or text, types without any value beside
 //! `samples`/`count`, equal types, comments with line breaks, files without a value.
 
 use crate::pprof_messages::{File, Function, Label, Line, Location, Mapping, Sample, ValueType};

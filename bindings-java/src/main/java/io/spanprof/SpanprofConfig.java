@@ -10,7 +10,7 @@ import java.util.Objects;
 
 /**
  * Settings in code. Other settings come from {@code SPANPROF_*} and {@code OTEL_*} variables, the configuration file and
- * the defaults. docs/configuration.md describes the keys.
+ * the defaults. docs/reference/configuration.md describes the keys.
  */
 public final class SpanprofConfig {
     private final Map<String, Object> values;

@@ -37,7 +37,7 @@ class LocksTest {
             for (int site = 0; site < methods.size(); site++) {
                 // Threads that first use a class at the same time wait for each other in the class loader.
                 boolean loads = sample.frames().stream().anyMatch(frame -> frame.function().contains("ClassLoader"));
-                // A thread that was just mounted has its callers in the heap (docs/java.md): the label says which ones.
+                // A thread that was just mounted has its callers in the heap (docs/reference/java.md): the label says which ones.
                 boolean isInHeap = sample.has("[frames_in_heap]") && methods.stream().noneMatch(sample::has)
                         && String.valueOf(site).equals(sample.labels().get("site"));
                 if ((sample.has(methods.get(site)) || isInHeap) && !loads) {
