@@ -366,7 +366,7 @@ def test_every_name_of_stats_is_documented(run_target):
         print(json.dumps(list(spanprof.stats())))
         """
     )
-    pages = "".join((DOCUMENTS / page).read_text() for page in ("reference/statistics.md", "reference/python.md"))
+    pages = "".join((DOCUMENTS / page).read_text() for page in ("reference/statistics.md", "internals/runtime-statistics.md"))
     documented = set(re.findall(r"`([^`\n]+)`", pages))
     names = json.loads(target.stdout)
     assert len(names) > 100

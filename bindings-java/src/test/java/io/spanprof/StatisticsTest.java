@@ -23,7 +23,7 @@ class StatisticsTest {
 
     private static Set<String> documented() throws IOException {
         Set<String> names = new TreeSet<>();
-        for (String page : List.of("reference/statistics.md", "reference/java.md")) {
+        for (String page : List.of("reference/statistics.md", "internals/runtime-statistics.md")) {
             Matcher quoted = Pattern.compile("`([^`\n]+)`").matcher(Files.readString(DOCUMENTS.resolve(page)));
             while (quoted.find()) {
                 names.add(quoted.group(1));
