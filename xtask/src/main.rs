@@ -10,6 +10,7 @@ mod deadline;
 mod documents;
 mod elf;
 mod git;
+mod guides;
 mod http;
 mod interpreters;
 mod languages;

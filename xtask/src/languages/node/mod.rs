@@ -13,6 +13,7 @@ use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain, Ver
 use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
+use crate::{artifact, guides};
 
 pub struct NodeToolchain;
 
@@ -61,11 +62,14 @@ impl Toolchain for NodeToolchain {
         suite::files(&|file| file.contains("conformance"), tally)
     }
 
+    fn document_blocks(&self) -> StepResult {
+        let package = suite::prepared()?;
+        let command = artifact::command_line()?.parent().map(Path::to_path_buf).unwrap_or_default();
+        guides::run("node", &[command], |directory| link_package(&package, directory))
+    }
+
     fn first_program(&self, directory: &Path) -> StepResult<Option<FirstProgram>> {
-        let failed = |error: std::io::Error| StepFailure::new("first result", error.to_string());
-        let modules = directory.join("node_modules");
-        std::fs::create_dir(&modules).map_err(failed)?;
-        std::os::unix::fs::symlink(suite::prepared()?, modules.join("spanprof")).map_err(failed)?;
+        link_package(&suite::prepared()?, directory)?;
         let step = ProcessStep::new("the README in Node.js", runtimes::preferred()?.program);
         Ok(Some(FirstProgram { tag: "js", file: "checkout.js", step }))
     }
@@ -84,4 +88,12 @@ impl Toolchain for NodeToolchain {
             false => live::run(given),
         }
     }
+}
+
+/// Makes the package loadable for programs in `directory`.
+fn link_package(package: &Path, directory: &Path) -> StepResult {
+    let modules = directory.join("node_modules");
+    let linked =
+        std::fs::create_dir(&modules).and_then(|()| std::os::unix::fs::symlink(package, modules.join("spanprof")));
+    linked.map_err(|error| StepFailure::new("link the package", format!("{}: {error}", modules.display())))
 }

@@ -1,17 +1,17 @@
-//! The Python blocks of the documents.
+//! The Python blocks of the documents, and the guides that run with Python.
 
 use std::time::Duration;
 
 use super::{package, runtimes, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{documents, scratch, workspace};
+use crate::{documents, guides, scratch, workspace};
 
 /// Runs the Python blocks of each document that has any, in one program per document.
 pub fn run_blocks() -> StepResult {
     let python = runtimes::preferred()?;
-    // The demo's environment, which has the libraries of the documents.
-    let packages = ["-r", "examples/python-fastapi/requirements.txt"].map(str::to_owned);
-    let venv = Venv::with("demo", &python, &packages)?;
+    let packages =
+        ["-r", "examples/python-fastapi/requirements.txt", "gunicorn", "celery", "django"].map(str::to_owned);
+    let venv = Venv::with("documents", &python, &packages)?;
     venv.install_wheel(&package::build_for_tests()?)?;
     let directory = scratch::empty("docs-blocks")?;
     let mut count = 0;
@@ -35,6 +35,6 @@ pub fn run_blocks() -> StepResult {
     }
     match count {
         0 => Err(StepFailure::new("code blocks", "no document has one")),
-        _ => Ok(()),
+        _ => guides::run("python", &[venv.program("")], |_| Ok(())),
     }
 }
