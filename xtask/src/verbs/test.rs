@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::live::contention;
 use super::{check, demo, docs, release, tidy};
 use crate::deadline::at_most;
-use crate::languages::{self, node, python, Packages, Tool, Toolchain, Versions};
+use crate::languages::{self, python, Packages, Tool, Toolchain, Versions};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{book, documents, progress, scratch};
+use crate::{book, documents, progress};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
 ///
@@ -71,7 +71,6 @@ pub fn run(given: &TestArguments) -> StepResult {
         step(&format!("{}, from source", language.title()), &mut |_| language.install_from_source());
     }
     step("Rust, from source", &mut |_| release::sources::rust());
-    step("page of serve", &mut |tally| node::suite::page(&scratch::empty("page-screenshots")?, tally));
     step("contention", &mut |_| contention::short());
     step("first results", &mut |_| docs::first_results());
     step("demo", &mut |_| {

@@ -13,7 +13,7 @@ use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain, Ver
 use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{artifact, guides};
+use crate::{artifact, guides, scratch};
 
 pub struct NodeToolchain;
 
@@ -55,7 +55,11 @@ impl Toolchain for NodeToolchain {
     }
 
     fn test(&self, versions: Versions, tally: &mut Tally) -> StepResult {
-        suite::run(versions, tally)
+        let before = *tally;
+        let outcome = suite::run(versions, tally);
+        tally.add_outcome(before, outcome);
+        // The page is tested by Node.js too; its browser leaves the processors to the other languages for much of its time.
+        suite::page(&scratch::empty("page-screenshots")?, tally)
     }
 
     fn conformance(&self, tally: &mut Tally) -> StepResult {
