@@ -20,7 +20,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "field", "seccomp"))
 import filtered  # noqa: E402
 
 DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
-MEMORY = "/sys/fs/cgroup/memory"
+CONTROL_GROUPS = "/sys/fs/cgroup"
+#: The container's root is built here, in a file system of its mount namespace.
+WORK = "/mnt"
 MEBIBYTE = 1 << 20
 UNSHARED = ["--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
 
@@ -59,12 +61,15 @@ class Container:
 
     def start(self, log):
         """The process of the runtime; a group of its own."""
+        group = memory_group(self.spec["memory"]) if self.spec["memory"] else None
         spec = tempfile.NamedTemporaryFile("w", suffix=".json", delete=False)
         with spec:
-            json.dump(self.spec, spec)
+            json.dump({**self.spec, "memory_group": group}, spec)
         with open(log, "wb") as output:
             words = ["unshare", *UNSHARED, "--", sys.executable, "-I", os.path.abspath(__file__), spec.name]
-            return subprocess.Popen(words, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
+            process = subprocess.Popen(words, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
+        process.memory_group = group
+        return process
 
     def run(self, log, limit=120):
         """Exit code of the container that ends by itself."""
@@ -77,17 +82,36 @@ class Container:
 
 def end(process, number=signal.SIGTERM, within=20):
     """Ends a container: `number` to the program, its exit code. Killed, with code None, if it does not end in time."""
-    if process.poll() is None:
-        for child in children(process.pid):
-            os.kill(child, number)
-        try:
+    try:
+        if process.poll() is None:
+            for child in children(process.pid):
+                os.kill(child, number)
             return process.wait(within)
-        except subprocess.TimeoutExpired:
-            pass
+        return process.returncode
+    except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return None
-    return process.returncode
+    finally:
+        if process.memory_group:
+            os.rmdir(process.memory_group)
+            process.memory_group = None
+
+
+def memory_group(limit):
+    """A control group with a memory limit, of version 1 or 2; the first process of the container joins it."""
+    is_first = os.path.exists(f"{CONTROL_GROUPS}/memory/memory.limit_in_bytes")
+    group = tempfile.mkdtemp(prefix="spanprof-deploy-", dir=f"{CONTROL_GROUPS}/memory" if is_first else CONTROL_GROUPS)
+    try:
+        # The users of containers read their limits.
+        os.chmod(group, 0o755)
+        for name in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes") if is_first else ("memory.max",):
+            if not is_first or os.path.exists(f"{group}/{name}"):
+                write(f"{group}/{name}", str(limit))
+    except OSError:
+        os.rmdir(group)
+        raise
+    return group
 
 
 def children(pid):
@@ -143,17 +167,10 @@ def mount(*words):
 def enter(spec):
     """Builds the root, enters it, and becomes the program."""
     mount("--make-rprivate", "/")
-    group = None
-    if spec["memory"]:
-        group = f"{MEMORY}/spanprof-deploy-{spec['hostname']}-{os.getppid()}-{time.monotonic_ns()}"
-        os.makedirs(group)
-        for name in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
-            if os.path.exists(f"{group}/{name}"):
-                write(f"{group}/{name}", str(spec["memory"]))
-        write(f"{group}/cgroup.procs", "0")
-    work = tempfile.mkdtemp(prefix="spanprof-container-")
-    mount("-t", "tmpfs", "tmpfs", work)
-    root, upper, inner = (os.path.join(work, name) for name in ("root", "upper", "work"))
+    if spec["memory_group"]:
+        write(f"{spec['memory_group']}/cgroup.procs", "0")
+    mount("-t", "tmpfs", "tmpfs", WORK)
+    root, upper, inner = (os.path.join(WORK, name) for name in ("root", "upper", "work"))
     os.mkdir(root)
     if spec["changes_image"]:
         upper, inner = spec["image"], tempfile.mkdtemp(prefix="work-", dir=os.path.dirname(spec["image"]))

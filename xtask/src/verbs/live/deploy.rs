@@ -5,14 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::field;
+use super::{collector, field, pyroscope};
 use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
-const CELLS: [(&str, &str, &str); 12] = [
+const CELLS: [(&str, &str, &str); 13] = [
     ("lambda-python", "lambda_layers.py", "python"),
     ("lambda-nodejs", "lambda_layers.py", "nodejs"),
     ("lambda-java", "lambda_layers.py", "java"),
@@ -25,6 +25,7 @@ const CELLS: [(&str, &str, &str); 12] = [
     ("systemd-python", "systemd_units.py", "python"),
     ("systemd-node", "systemd_units.py", "node"),
     ("systemd-java", "systemd_units.py", "java"),
+    ("compose", "compose_stack.py", "compose.yaml"),
 ];
 /// Beyond the builds of the images, which install the requirements of the programs.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -44,7 +45,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live-deploy", &python, &["pyyaml==6.0.3".to_owned()])?;
     venv.install_wheel(&packages.wheel)?;
-    let variables = [
+    let mut variables = vec![
         ("DEPLOY_SCRATCH", scratch::empty("live-deploy")?),
         ("DEPLOY_EXAMPLES", workspace::root().join("examples/deploy")),
         ("DEPLOY_PACKAGES", packages.directory),
@@ -52,6 +53,9 @@ pub fn run(given: &LiveArguments) -> StepResult {
         ("DEPLOY_JAVA_HOME", java::runtimes::preferred()?.home),
         ("DEPLOY_NODE", node::runtimes::preferred()?.program),
     ];
+    if chosen.iter().any(|(name, ..)| *name == "compose") {
+        variables.extend([("DEPLOY_COLLECTOR", collector::built()?), ("DEPLOY_PYROSCOPE", pyroscope::built()?)]);
+    }
     let mut failed = Vec::new();
     for (name, program, word) in chosen {
         let step = ProcessStep::new(*name, venv.python()).arg(Path::new("xtask/live/deploy").join(program)).arg(word);

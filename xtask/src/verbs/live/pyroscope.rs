@@ -49,7 +49,7 @@ struct PyroscopeSetup {
 }
 
 pub fn run(_: &LiveArguments) -> StepResult {
-    let server = go_program("pyroscope", "github.com/grafana/pyroscope/cmd/pyroscope", VERSION)?;
+    let server = built()?;
     let collector = collector::built()?;
     let setup = PyroscopeSetup::prepare()?;
     let _pyroscope = setup.start_pyroscope(&server)?;
@@ -83,6 +83,11 @@ pub fn run(_: &LiveArguments) -> StepResult {
     }
     record("every type push".to_owned(), setup.every_type_by_push());
     all_passed("live pyroscope", &failed)
+}
+
+/// Pyroscope's program.
+pub(super) fn built() -> StepResult<PathBuf> {
+    go_program("pyroscope", "github.com/grafana/pyroscope/cmd/pyroscope", VERSION)
 }
 
 impl PyroscopeSetup {
