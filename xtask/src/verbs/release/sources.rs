@@ -18,6 +18,21 @@ const PROGRAM: &str = r#"fn main() -> Result<(), spanprof::Error> {
 }
 "#;
 
+/// The manifest of a new user. Not by `cargo init`, which would make the directory below this workspace a member of it. Names need
+/// debug information.
+const MANIFEST: &str = r#"[package]
+name = "first"
+version = "0.1.0"
+edition = "2021"
+
+[dependencies]
+
+[workspace]
+
+[profile.dev.package.first]
+debug = "line-tables-only"
+"#;
+
 pub fn check() -> StepResult {
     languages::ALL.iter().try_for_each(|language| language.install_from_source())?;
     rust()
@@ -28,12 +43,9 @@ pub fn rust() -> StepResult {
     command(&scratch::empty("cargo-install")?)?;
     let directory = scratch::empty("cargo-add")?;
     let cargo = |name: &str| artifact::outside_the_workspace(ProcessStep::cargo(name)).in_directory(&directory);
-    cargo("cargo init").args(["init", "--quiet", "--vcs", "none", "--name", "first"]).run()?;
-    // The directory is below the workspace.
-    let manifest = scratch::read(&directory.join("Cargo.toml"))?;
-    scratch::write(&directory.join("Cargo.toml"), &format!("{manifest}\n[workspace]\n"))?;
+    scratch::write(&directory.join("Cargo.toml"), MANIFEST)?;
+    scratch::write(&scratch::empty("cargo-add/src")?.join("main.rs"), PROGRAM)?;
     cargo("cargo add --path core").args(["add", "--quiet", "--path"]).arg(workspace::root().join("core")).run()?;
-    scratch::write(&directory.join("src/main.rs"), PROGRAM)?;
     artifact::copy(&workspace::root().join("Cargo.lock"), &directory.join("Cargo.lock"))?;
     cargo("a program that uses the crate").args(["run", "--quiet"]).run()?;
     let page = scratch::read(&directory.join("flame.html"))?;
