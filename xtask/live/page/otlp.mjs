@@ -74,9 +74,14 @@ function valueTypes(dictionary, type) {
     : { sampleType: valueType('samples', 'count'), periodType: valueType(type, 'nanoseconds'), period: PERIOD_NS };
 }
 
+function valuesOf(value, timesMs) {
+  if (!timesMs) return { values: [String(value)] };
+  return { values: timesMs.map(() => String(value / timesMs.length)), timestampsUnixNano: timesMs.map((ms) => `${ms}000000`) };
+}
+
 /**
  * The request of one service and window. A sample has `type`, `functions` (root first), `weight` (nanoseconds, bytes or a count),
- * `labels` and `link` ({ traceId, spanId }).
+ * `labels`, `link` ({ traceId, spanId }), and `timesMs`, over which its weight is evenly distributed.
  */
 export function exportRequest({ name, pid, frames, commit }, { fromMs, toMs }, samples) {
   const dictionary = new Dictionary();
@@ -88,7 +93,7 @@ export function exportRequest({ name, pid, frames, commit }, { fromMs, toMs }, s
       stackIndex: dictionary.stack(sample.functions, frames),
       attributeIndices: Object.entries(sample.labels ?? {}).map(([key, value]) => dictionary.attribute(key, value)),
       linkIndex: dictionary.link(sample.link),
-      values: [String(isPlain(type) ? sample.weight : sample.weight / PERIOD_NS)],
+      ...valuesOf(isPlain(type) ? sample.weight : sample.weight / PERIOD_NS, sample.timesMs),
     })),
   }));
   const attributes = [{ key: 'process.pid', value: { intValue: String(pid) } }];

@@ -84,9 +84,17 @@ fn a_lane_has_the_samples_of_a_thread_in_the_order_of_their_times_with_exact_wei
     let waits = lane(&profile, "worker (wall)");
     assert_eq!((numbers(&waits["samples"]["weight"]), stack(waits, 0)), (vec![5.5], vec!["wait", "serve", "main"]));
     assert!(waits["samples"].get("threadCPUDelta").is_none(), "no CPU time is known");
-    let [cpu, wait] = [worker, waits].map(|lane| &lane["frameTable"]["category"][0]);
-    let category = |index: &Value| &profile["meta"]["categories"][index.as_u64().unwrap() as usize]["name"];
-    assert_eq!((category(cpu), category(wait)), (&"CPU".into(), &"Wait".into()));
+}
+
+#[test]
+fn the_page_shows_the_lanes_of_a_thread_with_cpu_time_first_and_selects_the_busiest() {
+    let profile = converted(&request(), "request.firefox.json");
+    let names: Vec<_> =
+        profile["threads"].as_array().unwrap().iter().map(|lane| lane["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["loop (cpu)", "worker (cpu)", "worker (wall)"]);
+    assert_eq!(profile["meta"]["keepProfileThreadOrder"], true);
+    assert_eq!(profile["meta"]["initialSelectedThreads"], serde_json::json!([1]), "30 ms of CPU time against 10 ms");
+    assert_eq!(profile["meta"]["initialVisibleThreads"], serde_json::json!([1, 0, 2]));
 }
 
 #[test]
@@ -174,11 +182,15 @@ fn the_members_are_those_of_another_writer_of_the_format() {
         flags: reference::FrameFlags::empty(),
     };
     let stack = other.intern_stack_frames(thread, [frame].into_iter());
+    other.add_initial_visible_thread(thread);
+    other.add_initial_selected_thread(thread);
     other.add_sample(thread, at(1.0), stack, reference::CpuDelta::ZERO, 1);
     other.add_marker(thread, reference::MarkerTiming::Interval(at(0.0), at(1.0)), ReferenceSpan(name));
     let (mut expected, mut written) = (BTreeSet::new(), BTreeSet::new());
     members(&serde_json::to_value(&other).unwrap(), "", &mut expected);
     members(&converted(&request(), "request.firefox.json"), "", &mut written);
+    // The reference cannot set this member of the page (`src/types/profile.ts`, ProfileMeta).
+    expected.insert(".meta.keepProfileThreadOrder".to_owned());
     assert_eq!(written, expected);
 }
 

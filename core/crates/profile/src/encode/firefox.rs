@@ -6,16 +6,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use super::flamegraph::{write_numbers, write_text};
+use crate::code_origin::CodeOrigin;
 use crate::transform::{call_paths, CallPaths};
-use crate::{AttributeSetId, AttributeValue, Link, Profile, ProfilesData, ResourceProfiles, Sample};
+use crate::{kinds, AttributeSetId, AttributeValue, Link, Profile, ProfilesData, ResourceProfiles, Sample};
 
 /// Version of the format; the page upgrades older versions.
 const VERSION: u32 = 55;
-/// Categories, in this order: name and color.
-const CATEGORIES: [(&str, &str); 3] = [("Other", "grey"), ("CPU", "green"), ("Wait", "orange")];
+/// Categories, in this order: name and color. A function has one category in all lanes, since the page draws a call gray whose frames
+/// have several.
+const CATEGORIES: [(&str, &str); 5] = [
+    ("Other", "grey"),
+    ("Own code", "orange"),
+    ("Library", "lightblue"),
+    ("Runtime", "darkgrey"),
+    ("Profiler", "purple"),
+];
+/// Lanes that the page shows before the reader selects others: the maximum of its own choice.
+const VISIBLE_LANES: usize = 15;
 const OTHER: i64 = 0;
-const CPU: i64 = 1;
-const WAIT: i64 = 2;
 
 /// The file, and the samples that are not in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +65,8 @@ pub fn encode(
                         times.name = name;
                     }
                 }
-                let key = LaneKey { thread, type_name: profile.type_name().to_owned() };
+                let type_name = profile.type_name().to_owned();
+                let key = LaneKey { thread, rank: rank(&type_name), type_name };
                 lanes.entry(key).or_insert_with(|| Lane::of(profile)).add(profile, sample);
             }
         }
@@ -67,6 +76,7 @@ pub fn encode(
     let parents = parents(&paths);
     let mut json = String::from("{\"meta\":");
     write_meta(&mut json, product, start_ns, interval_ns.unwrap_or(1_000_000));
+    write_selection(&mut json, &lanes);
     json.push_str(r#","libs":[],"pages":[],"profilerOverhead":[],"counters":[],"threads":["#);
     let mut marked: Option<&ThreadKey> = None;
     for (nth, (key, lane)) in lanes.iter_mut().enumerate() {
@@ -114,7 +124,13 @@ impl ThreadKey {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LaneKey {
     thread: ThreadKey,
+    rank: usize,
     type_name: String,
+}
+
+/// Place of a type among the lanes of a thread: CPU time first.
+fn rank(type_name: &str) -> usize {
+    kinds::ALL.iter().flat_map(|kind| kind.types).take_while(|of_kind| of_kind.name != type_name).count()
 }
 
 /// The samples of a lane.
@@ -191,8 +207,21 @@ fn write_meta(out: &mut String, product: &str, start_ns: u64, interval_ns: i64) 
         r#""tooltipLabel":"{marker.name}","tableLabel":"{marker.data.trace} {marker.data.span}","#,
         r#""description":"From the first to the last sample of a span in this thread.","#,
         r#""fields":[{"key":"trace","label":"Trace id","format":"unique-string","searchable":true},"#,
-        r#"{"key":"span","label":"Span id","format":"unique-string","searchable":true}]}]}"#
+        r#"{"key":"span","label":"Span id","format":"unique-string","searchable":true}]}]"#
     ));
+}
+
+/// Ends the metadata with the lanes that the page shows, the busiest first, and the selected one. Without them it compares CPU time
+/// with numbers of samples of other types: it selects allocations, and hides lanes with few samples.
+fn write_selection(out: &mut String, lanes: &BTreeMap<LaneKey, Lane>) {
+    let weight = |lane: &Lane| lane.samples.iter().map(|sample| i128::from(sample.weight)).sum::<i128>();
+    let mut order: Vec<_> =
+        lanes.iter().enumerate().map(|(nth, (key, lane))| (key.rank, -weight(lane), nth as i64)).collect();
+    order.sort_unstable();
+    let visible = order.iter().take(VISIBLE_LANES).map(|(_, _, nth)| *nth);
+    write_numbers(out, "initialVisibleThreads", visible.clone());
+    write_numbers(out, "initialSelectedThreads", visible.take(1));
+    out.push_str(r#","keepProfileThreadOrder":true}"#);
 }
 
 /// Nanoseconds as a number of milliseconds with all digits.
@@ -281,7 +310,7 @@ impl LaneWriter<'_> {
         out.push('{');
         self.write_identity(out);
         self.write_samples(out, lane, &stacks);
-        self.write_functions(out, &mut tables, lane);
+        self.write_functions(out, &mut tables);
         write_stacks(out, &tables.stack_rows);
         self.write_markers(out, &mut tables, spans);
         out.push_str(r#","nativeSymbols":{"length":0,"address":[],"functionSize":[],"libIndex":[],"name":[]}"#);
@@ -356,7 +385,7 @@ impl LaneWriter<'_> {
     }
 
     /// One frame for each function: lines of calls are merged, as in the other formats of stack trees.
-    fn write_functions(&self, out: &mut String, tables: &mut LaneTables, lane: &Lane) {
+    fn write_functions(&self, out: &mut String, tables: &mut LaneTables) {
         let order = std::mem::take(&mut tables.function_order);
         let rows: Vec<_> = order.iter().filter_map(|function| self.paths.functions.get(*function as usize)).collect();
         let names: Vec<i64> = rows.iter().map(|row| tables.string(&row.name)).collect();
@@ -365,11 +394,13 @@ impl LaneWriter<'_> {
         let lines = || rows.iter().map(|row| if row.start_line > 0 { row.start_line } else { -1 });
         let count = rows.len();
         let same = |value: i64| std::iter::repeat_n(value, count);
-        let category = match (self.key.type_name.as_str(), lane.unit.as_str()) {
-            ("cpu", _) => CPU,
-            (_, "nanoseconds") => WAIT,
-            _ => OTHER,
-        };
+        let categories = rows.iter().map(|row| match row.origin() {
+            CodeOrigin::Unknown => OTHER,
+            CodeOrigin::Own => 1,
+            CodeOrigin::Library => 2,
+            CodeOrigin::Runtime => 3,
+            CodeOrigin::Profiler => 4,
+        });
         let _ = write!(out, r#","funcTable":{{"length":{count}"#);
         write_numbers(out, "name", names.iter().copied());
         let flags = vec!["false"; count].join(",");
@@ -381,7 +412,7 @@ impl LaneWriter<'_> {
         let _ = write!(out, r#"}},"frameTable":{{"length":{count}"#);
         write_numbers(out, "address", same(-1));
         write_numbers(out, "inlineDepth", same(0));
-        write_numbers(out, "category", same(category));
+        write_numbers(out, "category", categories);
         write_numbers(out, "subcategory", same(0));
         write_numbers(out, "func", 0..count as i64);
         write_column(out, "nativeSymbol", same(-1));
