@@ -85,16 +85,18 @@ pub fn merge_profiles<'a>(parts: impl IntoIterator<Item = (&'a Dictionary, &'a [
 impl ResourceGroup {
     fn add(&mut self, profile: &Profile, transfer: &mut Transfer<'_, '_>) {
         let empty = transfer.empty_profile(profile);
+        // The newest window of a state replaces one with another period, or with another comment on limits of the profiler.
+        let is_replaced = self.is_one_process && empty.is_gauge();
         let kind = MergeKey {
             sample_type: empty.sample_type.clone(),
             period_type: empty.period_type.clone(),
-            period: empty.period,
+            period: if is_replaced { 0 } else { empty.period },
             exact_type: empty.exact_type.clone(),
-            attributes: empty.attributes,
+            attributes: if is_replaced { AttributeSetId::EMPTY } else { empty.attributes },
         };
         let at = *self.by_kind.entry(kind).or_insert(self.kinds.len());
         let merged = match self.kinds.get_mut(at) {
-            Some(merged) if self.is_one_process && empty.is_gauge() => {
+            Some(merged) if is_replaced => {
                 let age = |profile: &Profile| (profile.end_unix_nano(), profile.profile_id);
                 if age(&empty) <= age(&merged.profile) {
                     return;

@@ -473,6 +473,14 @@ fn of_a_gauge_the_newest_window_of_each_process_remains() {
     for parts in [[&old, &new, &other], [&new, &other, &old], [&other, &old, &new]] {
         assert_eq!(space(&merge(parts), "inuse_space"), [("cache".to_owned(), 1150)]);
     }
+    // Also where the older window has another period, or a comment on a limit.
+    let mut limited = window_of(Some(1), "inuse_space", 10, &[("cache", 100)]);
+    let comment = limited.dictionary.attribute("pprof.profile.comment", Value::String("limited by cpu_budget"), "");
+    let attributes = limited.dictionary.attribute_set(&[comment]);
+    let profile = &mut limited.resources[0].profiles[0];
+    (profile.period, profile.attributes) = (1 << 20, attributes);
+    assert_eq!(space(&merge([&limited, &new]), "inuse_space"), [("cache".to_owned(), 150)]);
+    assert_eq!(space(&merge([&new, &limited]), "inuse_space"), [("cache".to_owned(), 150)]);
     // Merged windows keep their own time, so that a later merge compares it.
     assert_eq!(space(&merge([&merge([&old, &new]), &old]), "inuse_space"), [("cache".to_owned(), 150)]);
     // Sums add up, and so do gauges of unknown processes, such as plain pprof files.
