@@ -226,6 +226,11 @@ pub fn is_activity(function: &str, file: &str) -> bool {
     file.is_empty() && function.starts_with(['[', '('])
 }
 
+/// Whether a frame is a regular expression: Node.js compiles each to machine code, whose frame has its text.
+pub fn is_regular_expression(function: &str, file: &str) -> bool {
+    file.is_empty() && function.starts_with("(regexp) ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use super::fold::Folding;
 use super::functions::FunctionKey;
-use crate::code_origin::{CodeOrigin, RuntimeBucket};
+use crate::code_origin::{is_regular_expression, CodeOrigin, RuntimeBucket};
 
 /// The part of a program that executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,6 +13,8 @@ pub enum CodePart {
     Library,
     /// A part of the runtime, native code, the kernel or the profiler.
     Runtime(RuntimeBucket),
+    /// The match of a regular expression.
+    RegularExpression,
     /// No code, but the reason why there is no stack; or code without a file, as in folded stacks.
     Unknown,
 }
@@ -23,6 +25,9 @@ impl CodePart {
     pub fn of_stack<'f>(leaf_first: impl Iterator<Item = &'f FunctionKey>) -> Self {
         let mut functions = leaf_first.peekable();
         let Some(leaf) = functions.peek() else { return Self::Unknown };
+        if is_regular_expression(&leaf.name, &leaf.file) {
+            return Self::RegularExpression;
+        }
         match leaf.origin() {
             CodeOrigin::Own => Self::Own,
             CodeOrigin::Library => Self::Library,
@@ -50,6 +55,7 @@ impl CodePart {
             Self::Own => "own",
             Self::Library => "library",
             Self::Runtime(bucket) => bucket.name(),
+            Self::RegularExpression => "regular expression",
             Self::Unknown => "other",
         }
     }
@@ -60,6 +66,7 @@ impl CodePart {
             Self::Own => "Own code",
             Self::Library => "Libraries",
             Self::Runtime(bucket) => bucket.title(),
+            Self::RegularExpression => "Regular expressions",
             Self::Unknown => "Other",
         }
     }
@@ -98,6 +105,7 @@ mod tests {
             (&[INTERPRETER, LIBRARY, OWN], CodePart::Runtime(RuntimeBucket::Interpreter)),
             (&[("do_syscall_64", "", Kernel), COLLECT, OWN], CodePart::Runtime(RuntimeBucket::Kernel)),
             (&[("(garbage collector)", "", Native), OWN], CodePart::Runtime(RuntimeBucket::GarbageCollector)),
+            (&[("(regexp) ^(\\w+)+$", "", Native), OWN], CodePart::RegularExpression),
             (&[("[signal_blocked]", "", Unspecified)], CodePart::Unknown),
             (&[("main", "", Unspecified)], CodePart::Unknown),
             (&[], CodePart::Unknown),
