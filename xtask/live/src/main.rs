@@ -4,6 +4,7 @@
 mod collector;
 mod metrics;
 mod payload;
+mod profile_types;
 mod requests;
 mod share;
 mod surface;
@@ -55,6 +56,7 @@ fn reference(page: &str) -> Result<(), String> {
         "statistics" => print!("{}", spanprof::Stats::reference_markdown()),
         "schema" => print!("{}", spanprof::Config::json_schema(BINDING_OPTIONS)),
         "api" => print!("{}", surface::page()?),
+        "profile-types" => print!("{}", profile_types::page()),
         other => return Err(format!("no reference page `{other}`")),
     }
     Ok(())

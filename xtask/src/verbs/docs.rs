@@ -9,7 +9,7 @@ use crate::{book, documents, scratch, workspace};
 
 /// generated reference pages, the site, rustdoc, and the documents' code blocks executed
 ///
-/// The pages configuration.md, statistics.md and schema.json of docs/reference come from the tables in core, api.md from core/conformance.
+/// The pages configuration.md, profile-types.md, statistics.md and schema.json of docs/reference come from the tables in core, api.md from core/conformance.
 /// The site is target/book/index.html. Links and anchors must have a target, and docs/SUMMARY.md lists every page.
 /// Python blocks of README.md and docs/ run against the wheel.
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub fn rustdoc() -> StepResult {
 
 /// Writes, or compares, the pages generated from the core's tables.
 pub fn generated(check: bool) -> StepResult {
-    for file in ["configuration.md", "statistics.md", "api.md", "schema.json"] {
+    for file in ["configuration.md", "profile-types.md", "statistics.md", "api.md", "schema.json"] {
         let page = file.split('.').next().unwrap_or(file);
         let text = ProcessStep::cargo(format!("generate {page}"))
             .args(["run", "--quiet", "-p", "spanprof-live", "--", "reference", page])

@@ -37,6 +37,8 @@ pub struct KindType {
     pub unit: &'static str,
     /// Index of its value among the two values of a sample; that of the count is the other one.
     pub value: usize,
+    /// What it measures; its description in the reference.
+    pub doc: &'static str,
 }
 
 /// A type in the form of a profile of OTLP.
@@ -61,8 +63,8 @@ pub struct PyroscopeNames {
     pub period_type: Option<TypeName>,
 }
 
-const fn value(value: usize, name: &'static str, unit: &'static str) -> KindType {
-    KindType { name, unit, value }
+const fn value(value: usize, name: &'static str, unit: &'static str, doc: &'static str) -> KindType {
+    KindType { name, unit, value, doc }
 }
 
 const fn pyroscope(series: &'static str, period_type: Option<TypeName>) -> Option<PyroscopeNames> {
@@ -87,25 +89,50 @@ const fn plain(name: &'static str, key: Option<&'static str>, types: &'static [K
 pub static CPU: ProfileKind = ProfileKind {
     counted: Some(("samples", "count")),
     pyroscope: pyroscope("process_cpu", None),
-    ..plain("cpu", Some("cpu"), &[value(1, "cpu", NS)])
+    ..plain("cpu", Some("cpu"), &[value(1, "cpu", NS, "CPU time of each thread, in user and kernel mode.")])
 };
 
 /// Wall-clock time.
-pub static WALL: ProfileKind = plain("wall", Some("wall"), &[value(0, "wall", NS)]);
+pub static WALL: ProfileKind =
+    plain("wall", Some("wall"), &[value(0, "wall", NS, "Elapsed time of each thread, running or waiting.")]);
 
 /// Objects in use.
 pub static IN_USE: ProfileKind = ProfileKind {
     period_type: ("memory", "bytes"),
     pyroscope: pyroscope("memory", Some(("space", "bytes"))),
     is_gauge: true,
-    ..plain("heap", Some("heap"), &[value(0, "inuse_space", "bytes"), value(1, "inuse_objects", "count")])
+    ..plain(
+        "heap",
+        Some("heap"),
+        &[
+            value(
+                0,
+                "inuse_space",
+                "bytes",
+                "Bytes of the objects in use at the end of the window, by the stack that allocated them.",
+            ),
+            value(
+                1,
+                "inuse_objects",
+                "count",
+                "Objects in use at the end of the window, by the stack that allocated them.",
+            ),
+        ],
+    )
 };
 
 /// Allocations.
 pub static ALLOCATIONS: ProfileKind = ProfileKind {
     period_type: ("memory", "bytes"),
     pyroscope: pyroscope("memory", Some(("space", "bytes"))),
-    ..plain("allocs", Some("heap"), &[value(0, "alloc_space", "bytes"), value(1, "alloc_objects", "count")])
+    ..plain(
+        "allocs",
+        Some("heap"),
+        &[
+            value(0, "alloc_space", "bytes", "Allocated bytes, also of objects that were freed again."),
+            value(1, "alloc_objects", "count", "Allocated objects, also those that were freed again."),
+        ],
+    )
 };
 
 /// Waits for locks.
@@ -113,17 +140,42 @@ pub static LOCK: ProfileKind = ProfileKind {
     default_index: 1,
     period_type: ("mutex", "count"),
     pyroscope: pyroscope("mutex", Some(("contentions", "count"))),
-    ..plain("lock", Some("lock"), &[value(1, "contentions", "count"), value(0, "delay", NS)])
+    ..plain(
+        "lock",
+        Some("lock"),
+        &[
+            value(
+                1,
+                "contentions",
+                "count",
+                "Waits for locks that another thread or task held, by the stack of the waiter.",
+            ),
+            value(0, "delay", NS, "Time of waits for locks, by the stack of the waiter."),
+        ],
+    )
 };
 
 /// Time for which an event loop was blocked.
-pub static EVENT_LOOP: ProfileKind = plain("event_loop_lag", None, &[value(0, "event_loop_lag", NS)]);
+pub static EVENT_LOOP: ProfileKind = plain(
+    "event_loop_lag",
+    None,
+    &[value(
+        0,
+        "event_loop_lag",
+        NS,
+        "Length of turns of the event loop beyond `event_loop_block`, by the stacks that ran meanwhile.",
+    )],
+);
 
 /// Time off the CPU.
-pub static OFF_CPU: ProfileKind = plain("off_cpu", Some("off_cpu"), &[value(0, "off_cpu", NS)]);
+pub static OFF_CPU: ProfileKind = plain(
+    "off_cpu",
+    Some("off_cpu"),
+    &[value(0, "off_cpu", NS, "Time in which a thread did not run; the leaf frame is the reason.")],
+);
 
 /// Pauses for garbage collection.
-pub static GC: ProfileKind = plain("gc", Some("gc"), &[value(0, "gc", NS)]);
+pub static GC: ProfileKind = plain("gc", Some("gc"), &[value(0, "gc", NS, "Pauses for garbage collection.")]);
 
 /// Threads by their stacks at one moment.
 pub static THREADS: ProfileKind = ProfileKind {
@@ -133,15 +185,25 @@ pub static THREADS: ProfileKind = ProfileKind {
         period_type: Some(("goroutine", "count")),
     }),
     is_gauge: true,
-    ..plain("threads", Some("threads"), &[value(0, "threads", "count")])
+    ..plain(
+        "threads",
+        Some("threads"),
+        &[value(0, "threads", "count", "Live threads by their stacks at the end of the window.")],
+    )
 };
 
 /// The type that counts requests that ended with an error.
 pub const REQUEST_ERRORS: &str = "request_errors";
 
 /// Ended requests, and those of them that ended with an error: reported by middlewares and span processors.
-pub static REQUESTS: ProfileKind =
-    plain("requests", None, &[value(0, "requests", "count"), value(1, REQUEST_ERRORS, "count")]);
+pub static REQUESTS: ProfileKind = plain(
+    "requests",
+    None,
+    &[
+        value(0, "requests", "count", "Requests whose end a middleware or a span processor reported, by endpoint."),
+        value(1, REQUEST_ERRORS, "count", "Those of them that ended with an error."),
+    ],
+);
 
 /// All kinds. Of several kinds, the first of these is shown by default.
 pub static ALL: [&ProfileKind; 10] =

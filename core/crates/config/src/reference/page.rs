@@ -1,8 +1,59 @@
 //! The reference page of the configuration, generated from the key table.
 
+use crate::keys::key::Key;
 use crate::keys::nested::nested_names;
 use crate::keys::table::{Config, KEYS};
-use std::fmt::Write;
+
+/// The keys that most programs set, in the order in which they matter.
+const FIRST: [&str; 10] = [
+    "service_name",
+    "endpoint",
+    "headers",
+    "output",
+    "file_directory",
+    "profiles",
+    "sample_rate",
+    "tags",
+    "retention",
+    "cpu_budget",
+];
+
+/// Titles, each with the names of its keys or their first words.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "Program and labels",
+        &["service_name", "resource_attributes", "tags", "own_code", "inherit_threads", "thread_labels"],
+    ),
+    ("Switches", &["enabled", "profiles", "signals", "config_"]),
+    ("CPU samples", &["cpu", "sample_rate", "clock", "cpu_duty_cycle"]),
+    ("Wall clock, time off CPU, threads", &["wall", "off_cpu", "threads"]),
+    ("Memory and garbage collection", &["heap", "gc"]),
+    ("Locks", &["lock"]),
+    ("Slow and failed requests", &["retention", "tail_", "keep_timestamps"]),
+    ("Windows and limits", &["upload_interval", "max_", "stop_timeout"]),
+    ("Overhead", &["cpu_budget", "sample_rate_max", "adaptive_", "load_shedding"]),
+    (
+        "Receivers",
+        &[
+            "endpoint",
+            "protocol",
+            "headers",
+            "compression",
+            "timeout",
+            "certificate",
+            "client_",
+            "insecure",
+            "destinations",
+            "queue_",
+            "buffer_",
+        ],
+    ),
+    ("Content of profiles", &["link", "instance_attributes", "label_names", "heap_age", "service_name_attribute"]),
+    ("Files", &["output", "file_"]),
+    ("Pull and control", &["pull"]),
+    ("Metrics of the profiler", &["metrics"]),
+    ("Removal of secrets", &["redaction"]),
+];
 
 /// Text below the table.
 const NOTES: &str = "
@@ -98,35 +149,64 @@ it can be enabled while it runs ([control](../guides/control.md)). `OTEL_PROFILE
 ";
 
 impl Config {
-    /// The keys as Markdown: name, variable, type, default, bounds, description.
+    /// The keys as Markdown, in groups: name, type, default, description.
     pub fn reference_markdown() -> String {
         let defaults = Config::default().entries();
-        let mut page = String::from(
-            "# Configuration\n\nEach key can be set in code, in a `SPANPROF_*` variable and in the YAML file named by \
-             `config_file`. In code, Node.js and Java spell the keys in camelCase. Order of precedence: code, `SPANPROF_*`, \
-             `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can change while running (`update`).\n\n| key | variable | type | default | bounds | description |\n|---|---|---|---|---|---|\n",
-        );
-        for (key, (_, default, _)) in KEYS.iter().zip(&defaults) {
-            let bounds = match key.bounds {
-                Some(bounds) => format!("{} to {} {}", bounds.min, bounds.max, key.unit),
-                None => String::new(),
-            };
+        let row = |key: &Key| {
+            let default =
+                defaults.iter().find(|(name, _, _)| *name == key.name).map_or("", |(_, text, _)| text.as_str());
             let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                page,
-                "| `{}`{} | `{}` | {} | {} | {} | {} |",
-                key.name,
-                if key.live { " *" } else { "" },
-                key.environment_name(),
-                key.shape.name(),
-                default,
-                bounds,
-                key.doc.trim(),
-            );
+            let kind = match key.bounds {
+                Some(bounds) => format!("{}, {} to {} {}", key.shape.name(), bounds.min, bounds.max, key.unit),
+                None => key.shape.name().into_owned(),
+            };
+            let star = if key.live { " *" } else { "" };
+            format!("| `{}`{star} | {} | {default} | {} |\n", key.name, kind.trim_end(), key.doc.trim())
+        };
+        let table = |keys: &mut dyn Iterator<Item = &'static Key>| {
+            format!("| key | type | default | description |\n|---|---|---|---|\n{}", keys.map(row).collect::<String>())
+        };
+        let mut page = String::from(
+            "# Configuration\n\nEach key can be set in code, in the variable `SPANPROF_` with its name in upper case \
+             (`sample_rate`: `SPANPROF_SAMPLE_RATE`), and in the YAML file named by `config_file`. In code, Node.js and Java spell the \
+             keys in camelCase. Order of precedence: code, `SPANPROF_*`, `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can \
+             change while running (`update`).\n\n## Ten keys that matter first\n\n",
+        );
+        page += &table(&mut FIRST.iter().filter_map(|name| KEYS.iter().find(|key| key.name == *name)));
+        page += "\n## All keys\n";
+        for (title, _) in GROUPS {
+            page += &format!("\n### {title}\n\n{}", table(&mut KEYS.iter().filter(|key| group(key) == Some(*title))));
         }
         let nested = nested_names().map(|(section, name, key)| format!("| `{section}.{name}` | `{key}` |"));
         page.push_str(&NOTES.replace("NESTED", &nested.collect::<Vec<_>>().join("\n")));
         page
+    }
+}
+
+/// The group of a key: the one with the longest name or prefix of it. A name without `_` at its end is that of one key, or the
+/// first word of several.
+fn group(key: &Key) -> Option<&'static str> {
+    let length = |part: &str| {
+        let rest = key.name.strip_prefix(part)?;
+        (rest.is_empty() || part.ends_with('_') || rest.starts_with('_')).then_some(part.len())
+    };
+    let best = |parts: &[&str]| parts.iter().filter_map(|part| length(part)).max();
+    let with_lengths = GROUPS.iter().filter_map(|(title, parts)| best(parts).map(|length| (length, *title)));
+    with_lengths.max_by_key(|(length, _)| *length).map(|(_, title)| title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_each_key_once_below_the_ten_first_ones() {
+        let page = Config::reference_markdown();
+        let (first, all) = page.split_once("## All keys").unwrap();
+        for key in KEYS {
+            let cell = format!("\n| `{}`{} |", key.name, if key.live { " *" } else { "" });
+            assert_eq!(all.matches(&cell).count(), 1, "{}", key.name);
+        }
+        assert!(FIRST.iter().all(|name| first.contains(&format!("\n| `{name}`"))), "{first}");
     }
 }
