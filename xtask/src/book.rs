@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_link_out_of_the_book_becomes_the_path_of_its_file() {
         let text = "[a](b.md#c), [policy](../../SECURITY.md#calls), [x](https://x.y), [core/a.rs](../../core/a.rs)";
-        let expected = "[a](b.md#c), policy (`SECURITY.md`), [x](https://x.y), core/a.rs";
+        let expected = "[a](b.md#c), policy (`SECURITY.md`), [x](https://x.y), core/a.rs\n";
         assert_eq!(inside_the_book("docs/guides/page.md", text), expected);
     }
 }

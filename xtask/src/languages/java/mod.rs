@@ -13,6 +13,7 @@ use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain, Ver
 use crate::arguments::{LiveArguments, RuntimeArguments};
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
+use crate::{artifact, guides};
 
 pub struct JavaToolchain;
 
@@ -55,6 +56,15 @@ impl Toolchain for JavaToolchain {
 
     fn conformance(&self, tally: &mut Tally) -> StepResult {
         suite::junit(&["-Dtest=ConformanceTest,SurfaceTest"], tally)
+    }
+
+    fn document_blocks(&self) -> StepResult {
+        let jar = package::for_tests()?;
+        let java = runtimes::preferred()?.home.join("bin");
+        let command = artifact::command_line()?.parent().map(Path::to_path_buf).unwrap_or_default();
+        guides::run("java", &[java, command], |directory| {
+            artifact::copy(&jar, &directory.join(concat!("spanprof-", env!("CARGO_PKG_VERSION"), ".jar")))
+        })
     }
 
     fn first_program(&self, _directory: &Path) -> StepResult<Option<FirstProgram>> {

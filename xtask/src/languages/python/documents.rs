@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{package, runtimes, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{documents, guides, scratch, workspace};
+use crate::{command_lines, documents, guides, scratch, workspace};
 
 /// Runs the Python blocks of each document that has any, in one program per document.
 pub fn run_blocks() -> StepResult {
@@ -35,6 +35,9 @@ pub fn run_blocks() -> StepResult {
     }
     match count {
         0 => Err(StepFailure::new("code blocks", "no document has one")),
-        _ => guides::run("python", &[venv.program("")], |_| Ok(())),
+        _ => {
+            command_lines::check(&venv.program("spanprof"))?;
+            guides::run("python", &[venv.program("")], |_| Ok(()))
+        }
     }
 }
