@@ -228,16 +228,9 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
                 }
             },
         ),
-        Rule::LockConvoy => (of_function("peek"), "docs/reference/python.md, java.md or rust.md, Locks"),
-        Rule::EventLoopBlock => (
-            of_function("peek"),
-            match finding.type_name {
-                // Of asyncio.
-                "off_cpu" => "docs/reference/python.md, Time off CPU, and live threads",
-                _ => "docs/reference/node.md, Blocks of the event loop",
-            },
-        ),
-        Rule::WaitingRequests => (of_function("peek"), "docs/reference/cli.md, Spans: `spanprof spans --sort wait`"),
+        Rule::LockConvoy => (of_function("peek"), "docs/guides/locks.md"),
+        Rule::EventLoopBlock => (of_function("peek"), "docs/guides/event-loop.md"),
+        Rule::WaitingRequests => (of_function("peek"), "docs/guides/slow-endpoint.md"),
         Rule::MemoryGrowth => (of_function("peek"), "docs/guides/leaks.md"),
         Rule::Regression => {
             let version = |wanted: &str| {

@@ -50,7 +50,12 @@ fn the_advice_to_profile_the_heap_is_absent_where_allocators_are_named() {
     };
     let (gc, allocated) = (file("gc", &["main", "[GC]"]), file("alloc_space", &["main", "build"]));
     let advice = "with heap=true";
-    let pages = [vec![&*gc], vec![&*gc, &allocated]].map(|files| spanprof(&[&["explain"], &files[..]].concat()).stdout);
+    // In one line, since the advice may be wrapped.
+    let text = |files: &[&str]| {
+        let done = spanprof(&[&["explain"], files].concat());
+        done.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let pages = [text(&[&gc]), text(&[&gc, &allocated])];
     assert!(pages.iter().all(|text| text.contains("garbage collection takes 40.0% of the time")), "{pages:?}");
     assert!(pages[0].contains(advice) && !pages[1].contains(advice), "{pages:?}");
     assert!(pages[1].contains("allocators: build 100.0%"), "{pages:?}");
