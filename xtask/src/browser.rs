@@ -44,10 +44,10 @@ impl Browser {
         ProcessStep::new(name, &self.program).args(options).arg(own)
     }
 
-    /// Writes a picture of the page after its scripts ran, 1400 by 900 pixels.
-    pub fn screenshot(&self, address: &str, file: &Path) -> StepResult {
-        let option = format!("--screenshot={}", file.display());
-        self.step("screenshot of the page").arg(option).arg(address).capture_any().map(drop)
+    /// Writes a picture of the page after its scripts ran, 1400 pixels wide.
+    pub fn screenshot(&self, address: &str, file: &Path, height: u32) -> StepResult {
+        let options = [format!("--screenshot={}", file.display()), format!("--window-size=1400,{height}")];
+        self.step("screenshot of the page").args(options).arg(address).capture_any().map(drop)
     }
 
     /// The DOM of the page after its scripts ran.

@@ -167,7 +167,9 @@ pub fn show(
     }
     println!("all services: {}", server.page);
     if let (Some(picture), Some(slow)) = (picture, slow_requests.first()) {
-        Browser::find(directory)?.screenshot(&format!("{}?trace_id={}", server.page, slow.trace_id), picture)?;
+        let address = format!("{}?trace_id={}", server.page, slow.trace_id);
+        // Without the functions below, whose files have the paths of this machine.
+        Browser::find(directory)?.screenshot(&address, picture, 655)?;
         println!("picture of the first: {}", picture.display());
     }
     if seconds.is_none() {

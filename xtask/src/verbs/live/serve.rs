@@ -35,7 +35,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
         .arg("xtask/live/pprof/program.py")
         .args([endpoint.as_str(), SERVICE])
         .run()?;
-    browser.screenshot(&endpoint, &browser.directory.join("page.png"))?;
+    browser.screenshot(&endpoint, &browser.directory.join("page.png"), 900)?;
     let page = browser.page(&endpoint)?;
     let types = [("types", ">cpu</button>"), ("types", ">wall</button>"), ("types", ">inuse_space</button>")];
     for (part, expected) in
