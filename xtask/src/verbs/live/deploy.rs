@@ -51,7 +51,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
         ("DEPLOY_PACKAGES", packages.directory),
         ("DEPLOY_SPANPROF", venv.program("spanprof")),
         ("DEPLOY_JAVA_HOME", java::runtimes::preferred()?.home),
-        ("DEPLOY_NODE", node::runtimes::preferred()?.program),
+        ("DEPLOY_NODE", on_path(node::runtimes::preferred()?.program)),
     ];
     if chosen.iter().any(|(name, ..)| *name == "compose") {
         variables.extend([("DEPLOY_COLLECTOR", collector::built()?), ("DEPLOY_PYROSCOPE", pyroscope::built()?)]);
@@ -66,6 +66,14 @@ pub fn run(given: &LiveArguments) -> StepResult {
         }
     }
     all_passed("live deploy", &failed)
+}
+
+/// The path of a program that has a name only: a link of that name would point to itself.
+fn on_path(program: PathBuf) -> PathBuf {
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&directories).map(|directory| directory.join(&program)).find(|path| path.is_file());
+    found.unwrap_or(program)
 }
 
 /// A directory with the packages, as a user has after `wheel`, `addon` and `jar`.
