@@ -67,10 +67,12 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         (None, Some(trace_id)) => SpanSubject::Trace(trace_id),
         (None, None) => return Err("expected `span_id` or `trace_id`".to_owned()),
     };
-    let Some((near, around)) = beside(state, filter) else { return Ok(json!({"found": false, "windows_left_out": 0})) };
+    let (range, unread) = range_of(state, filter);
+    let Some(range) = range else { return Ok(json!({"found": false, "windows_left_out": unread})) };
+    let (near, around) = around(state, filter, range);
     let mut totals = SpanTotals::with_categories(None);
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
-    let left_out = add_windows(state, &near, by_type.iter_mut().chain([&mut totals]));
+    let left_out = unread + add_windows(state, &near, by_type.iter_mut().chain([&mut totals]));
     let Some(time) = span_time(&totals, subject) else {
         return Ok(json!({"found": false, "windows_left_out": left_out}));
     };
@@ -93,17 +95,20 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
     }))
 }
 
-/// The windows with samples of the filter's span or trace, and those around them with which it is compared; and the time around.
-fn beside(state: &ServerState, filter: &Filter) -> Option<(Filter, Duration)> {
-    let mut found: Option<(u64, u64)> = None;
-    let subject = Filter { type_name: None, ..filter.clone() };
-    state.store.for_each_window(&subject, |data| {
+/// Begin and end of the profiles with samples of the filter's span or trace, and the number of windows left out.
+fn range_of(state: &ServerState, filter: &Filter) -> (Option<(u64, u64)>, usize) {
+    let mut range: Option<(u64, u64)> = None;
+    let left_out = state.store.for_each_window(&Filter { type_name: None, ..filter.clone() }, |data| {
         for (_, profile) in data.profiles().filter(|(_, profile)| !profile.samples.is_empty()) {
-            let (from, to) = found.unwrap_or((profile.time_unix_nano, profile.end_unix_nano()));
-            found = Some((from.min(profile.time_unix_nano), to.max(profile.end_unix_nano())));
+            let (from, to) = range.unwrap_or((profile.time_unix_nano, profile.end_unix_nano()));
+            range = Some((from.min(profile.time_unix_nano), to.max(profile.end_unix_nano())));
         }
     });
-    let (from, to) = found?;
+    (range, left_out)
+}
+
+/// The windows with which a span or trace of this range is compared, and the time around it.
+fn around(state: &ServerState, filter: &Filter, (from, to): (u64, u64)) -> (Filter, Duration) {
     let within = |around: Duration| {
         let ns = around.as_nanos() as u64;
         let (from, to) = (from.saturating_sub(ns), to.saturating_add(ns));
@@ -112,12 +117,13 @@ fn beside(state: &ServerState, filter: &Filter) -> Option<(Filter, Duration)> {
             to_unix_nano: Some(filter.to_unix_nano.map_or(to, |end| end.min(to))),
             span_id: None,
             trace_id: None,
-            ..subject.clone()
+            type_name: None,
+            ..filter.clone()
         }
     };
     let is_few = |around: &Duration| state.store.count_windows(&within(*around)) <= MAX_WINDOWS_BESIDE;
     let around = AROUND.into_iter().find(is_few).unwrap_or(AROUND[AROUND.len() - 1]);
-    Some((within(around), around))
+    (within(around), around)
 }
 
 /// The findings of `spanprof explain`; their commands read from this server.
