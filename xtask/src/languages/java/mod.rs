@@ -63,7 +63,7 @@ impl Toolchain for JavaToolchain {
         let java = runtimes::preferred()?.home.join("bin");
         let command = artifact::command_line()?.parent().map(Path::to_path_buf).unwrap_or_default();
         guides::run("java", &[java, command], |directory| {
-            artifact::copy(&jar, &directory.join(concat!("spanprof-", env!("CARGO_PKG_VERSION"), ".jar")))
+            artifact::copy(&jar, &directory.join(package::file_name(".jar")))
         })
     }
 

@@ -72,7 +72,7 @@ pub fn pack_for_demo() -> StepResult<PathBuf> {
     ProcessStep::new("pack the wheel", runtimes::preferred()?.program)
         .arg("xtask/wheel/of_library.py")
         .arg(workspace::target().join("optimized/lib_spanprof.so"))
-        .arg(env!("CARGO_PKG_VERSION"))
+        .arg(VERSION)
         .arg(&dist)
         .run()?;
     only_wheel(&dist)
