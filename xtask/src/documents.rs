@@ -128,23 +128,34 @@ fn lines(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// The code blocks of a document in one language, concatenated.
-pub fn blocks_of(text: &str, language: &str) -> String {
-    let opening = format!("```{language}");
-    let mut program = String::new();
-    let mut inside = false;
+/// A code block of a document.
+pub struct CodeBlock<'t> {
+    /// What follows the opening fence, such as `sh` or `python shop.py`.
+    pub info: &'t str,
+    pub text: String,
+}
+
+/// The code blocks of a document, in their order.
+pub fn code_blocks(text: &str) -> Vec<CodeBlock<'_>> {
+    let mut blocks = Vec::new();
+    let mut open: Option<CodeBlock<'_>> = None;
     for line in text.lines() {
-        match (inside, line.trim_end()) {
-            (false, line) if line == opening => inside = true,
-            (true, "```") => inside = false,
-            (true, _) => {
-                program.push_str(line);
-                program.push('\n');
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(info)) => open = Some(CodeBlock { info: info.trim_end(), text: String::new() }),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => {
+                block.text.push_str(line);
+                block.text.push('\n');
             }
-            _ => {}
+            (None, None) => {}
         }
     }
-    program
+    blocks
+}
+
+/// The code blocks of a document in one language, concatenated.
+pub fn blocks_of(text: &str, language: &str) -> String {
+    code_blocks(text).into_iter().filter(|block| block.info == language).map(|block| block.text).collect()
 }
 
 #[cfg(test)]

@@ -96,22 +96,14 @@ enum BlockKind {
 /// The blocks that matter for a run.
 fn blocks_of(text: &str) -> Vec<GuideBlock> {
     let mut blocks = Vec::new();
-    let mut open: Option<Option<GuideBlock>> = None;
-    for line in text.lines() {
-        match (&mut open, line.strip_prefix("```")) {
-            (None, Some(info)) => {
-                let kind = match info.split_once(' ') {
-                    Some((_, file)) => Some(BlockKind::File(file.trim().to_owned())),
-                    None if info == "sh" => Some(BlockKind::Commands),
-                    None if info == "text" && !blocks.is_empty() => Some(BlockKind::Output),
-                    None => None,
-                };
-                open = Some(kind.map(|kind| GuideBlock { kind, text: String::new() }));
-            }
-            (Some(_), Some(_)) => blocks.extend(open.take().flatten()),
-            (Some(Some(block)), None) => block.text += &format!("{line}\n"),
-            _ => {}
-        }
+    for documents::CodeBlock { info, text } in documents::code_blocks(text) {
+        let kind = match info.split_once(' ') {
+            Some((_, file)) => BlockKind::File(file.trim().to_owned()),
+            None if info == "sh" => BlockKind::Commands,
+            None if info == "text" && !blocks.is_empty() => BlockKind::Output,
+            None => continue,
+        };
+        blocks.push(GuideBlock { kind, text });
     }
     blocks
 }
