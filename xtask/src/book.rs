@@ -1,8 +1,6 @@
 //! The site of the documents: `docs/` built by mdBook, with search. Called by `docs` and `test`.
 
-use std::path::Path;
-
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{ProcessStep, StepResult};
 use crate::venv::Venv;
 use crate::{documents, interpreters, scratch, workspace};
 
@@ -17,7 +15,6 @@ pub fn build() -> StepResult {
         let from = workspace::root().join(path);
         let to = source.join(path.trim_start_matches("docs/"));
         if path.ends_with(".md") {
-            create_directory(&to)?;
             scratch::write(&to, &inside_the_book(path, &scratch::read(&from)?))?;
         } else {
             crate::artifact::copy(&from, &to)?;
@@ -33,11 +30,6 @@ pub fn build() -> StepResult {
         .run()?;
     println!("{}", site.join("index.html").display());
     Ok(())
-}
-
-fn create_directory(file: &Path) -> StepResult {
-    let created = file.parent().map_or(Ok(()), std::fs::create_dir_all);
-    created.map_err(|error| StepFailure::new("create a directory", format!("{}: {error}", file.display())))
 }
 
 /// The text of a page, in which a link to a file outside `docs/` is the path of the file: the site does not have it.

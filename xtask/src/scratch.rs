@@ -18,9 +18,11 @@ pub fn empty(name: &str) -> StepResult<PathBuf> {
     Ok(directory)
 }
 
-/// Writes a file; the error names it.
+/// Writes a file, and creates its directory; the error names it.
 pub fn write(path: &std::path::Path, text: &str) -> StepResult {
-    std::fs::write(path, text)
+    path.parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(path, text))
         .map_err(|error| StepFailure::new("write file", format!("cannot write {}: {error}", path.display())))
 }
 

@@ -42,7 +42,6 @@ const MIT: &str = include_str!("../release/MIT.txt");
 /// Writes the file for the libraries of `packages`.
 pub fn write(packages: &[&str], to: &Path) -> StepResult {
     let text = text(&crates_of(packages)?, &license_files).map_err(|message| StepFailure::new(FILE, message))?;
-    to.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|error| StepFailure::new(FILE, error.to_string()))?;
     scratch::write(to, &text)
 }
 

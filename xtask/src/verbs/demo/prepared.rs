@@ -44,16 +44,10 @@ impl Prepared {
 
     /// Empties the directory and copies `files` of `from` into it.
     pub fn begin(&self, from: &Path, files: &[&str]) -> StepResult {
-        let failed = |path: &Path, error: std::io::Error| {
-            StepFailure::new("copy the service", format!("{}: {error}", path.display()))
-        };
         drop(std::fs::remove_file(&self.mark));
         drop(std::fs::remove_dir_all(&self.directory));
         for file in files {
-            let copy = self.directory.join(file);
-            let directory = copy.parent().unwrap_or(&self.directory);
-            std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
-            scratch::write(&copy, &scratch::read(&from.join(file))?)?;
+            scratch::write(&self.directory.join(file), &scratch::read(&from.join(file))?)?;
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub fn rust() -> StepResult {
     let directory = scratch::empty("cargo-add")?;
     let cargo = |name: &str| artifact::outside_the_workspace(ProcessStep::cargo(name)).in_directory(&directory);
     scratch::write(&directory.join("Cargo.toml"), MANIFEST)?;
-    scratch::write(&scratch::empty("cargo-add/src")?.join("main.rs"), PROGRAM)?;
+    scratch::write(&directory.join("src/main.rs"), PROGRAM)?;
     cargo("cargo add --path core").args(["add", "--quiet", "--path"]).arg(workspace::root().join("core")).run()?;
     artifact::copy(&workspace::root().join("Cargo.lock"), &directory.join("Cargo.lock"))?;
     cargo("a program that uses the crate").args(["run", "--quiet"]).run()?;
