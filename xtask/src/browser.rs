@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::scratch;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{on_path, ProcessStep, StepFailure, StepResult};
 
 /// Chromium with a profile of its own.
 pub struct Browser {
@@ -16,12 +16,7 @@ impl Browser {
     /// The browser on PATH.
     pub fn find(directory: PathBuf) -> StepResult<Self> {
         let names = ["chromium", "chromium-browser", "google-chrome"];
-        let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
-        let found = names
-            .iter()
-            .flat_map(|name| directories.iter().map(move |directory| directory.join(name)))
-            .find(|path| path.is_file());
-        let program = found.ok_or_else(|| {
+        let program = names.iter().find_map(|name| on_path(Path::new(name))).ok_or_else(|| {
             StepFailure::new("find Chromium", "no chromium on PATH").with_hint("apt-get install chromium")
         })?;
         Ok(Self { program, directory })

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,12 @@ impl fmt::Display for StepFailure {
             None => Ok(()),
         }
     }
+}
+
+/// The first file of this name in a directory of PATH.
+pub fn on_path(program: &Path) -> Option<PathBuf> {
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
 /// Fails with the names of the parts of `step` that failed, where each error was already printed.

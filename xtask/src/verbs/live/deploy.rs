@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{collector, field, pyroscope};
 use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
-use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
+use crate::step::{self, all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
@@ -45,13 +45,15 @@ pub fn run(given: &LiveArguments) -> StepResult {
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live-deploy", &python, &["pyyaml==6.0.3".to_owned()])?;
     venv.install_wheel(&packages.wheel)?;
+    let node = node::runtimes::preferred()?.program;
     let mut variables = vec![
         ("DEPLOY_SCRATCH", scratch::empty("live-deploy")?),
         ("DEPLOY_EXAMPLES", workspace::root().join("examples/deploy")),
         ("DEPLOY_PACKAGES", packages.directory),
         ("DEPLOY_SPANPROF", venv.program("spanprof")),
         ("DEPLOY_JAVA_HOME", java::runtimes::preferred()?.home),
-        ("DEPLOY_NODE", on_path(node::runtimes::preferred()?.program)),
+        // A link of the name alone would point to itself.
+        ("DEPLOY_NODE", step::on_path(&node).unwrap_or(node)),
     ];
     if chosen.iter().any(|(name, ..)| *name == "compose") {
         variables.extend([("DEPLOY_COLLECTOR", collector::built()?), ("DEPLOY_PYROSCOPE", pyroscope::built()?)]);
@@ -66,14 +68,6 @@ pub fn run(given: &LiveArguments) -> StepResult {
         }
     }
     all_passed("live deploy", &failed)
-}
-
-/// The path of a program that has a name only: a link of that name would point to itself.
-fn on_path(program: PathBuf) -> PathBuf {
-    let directories = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&directories).map(|directory| directory.join(&program)).find(|path| path.is_file());
-    found.unwrap_or(program)
 }
 
 /// A directory with the packages, as a user has after `wheel`, `addon` and `jar`.
