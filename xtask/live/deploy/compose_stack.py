@@ -7,14 +7,13 @@ Dockerfile, each with the command, files, variables and limits of the file. Pyro
 import json
 import os
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
 
 import yaml
-from container import Container, DeployFailure, end, expect, folder, loopback, tail, wait_for_port
-from docker_images import DOCKER_CAPABILITIES, context_of, get, quantity
+from container import Container, end, expect, folder, loopback, row, send_reports, tail, wait_for_port
+from docker_images import DOCKER_CAPABILITIES, context_of, quantity
 from dockerfile import BASE_PATH, Image
 from seccomp_profiles import runtime_default
 
@@ -109,8 +108,7 @@ def main(name):
             container = container_of(name, service, images[name], settings_of(service, volumes, list(services)))
             running[name] = container.start(log)
             wait_for_port(PORTS[name], running[name], log)
-        for _ in range(4):
-            get("/report?rows=60000")
+        send_reports(4)
         end(running.pop("checkout"))
         until = time.monotonic() + 120
         while "render_report" not in (found := render())["names"]:
@@ -123,7 +121,4 @@ def main(name):
 
 
 if __name__ == "__main__":
-    try:
-        print(f"row: compose, {sys.argv[1]}: {main(sys.argv[1])}")
-    except DeployFailure as failure:
-        sys.exit(f"compose {sys.argv[1]}: {failure}")
+    row("compose", main)

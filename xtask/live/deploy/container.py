@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "field", "seccomp"))
@@ -34,6 +35,14 @@ class DeployFailure(Exception):
 def expect(condition, message):
     if not condition:
         raise DeployFailure(message)
+
+
+def row(title, cell):
+    """Runs a cell with the argument of the program, and prints its row."""
+    try:
+        print(f"row: {title}, {sys.argv[1]}: {cell(sys.argv[1])}")
+    except DeployFailure as failure:
+        sys.exit(f"{title}, {sys.argv[1]}: {failure}")
 
 
 def folder(name):
@@ -153,6 +162,18 @@ def wait_for_port(port, process, log, within=60):
         expect(process.poll() is None, f"ended with {process.returncode} before it listened on {port}\n{tail(log)}")
         time.sleep(0.1)
     raise DeployFailure(f"nothing listens on {port} after {within} s\n{tail(log)}")
+
+
+def get(path):
+    """The response of the service."""
+    with urllib.request.urlopen(f"http://127.0.0.1:8000{path}", timeout=60) as answer:
+        return answer.read().decode()
+
+
+def send_reports(count):
+    """Requests whose work must be in the profiles."""
+    for _ in range(count):
+        get("/report?rows=60000")
 
 
 def tail(log):

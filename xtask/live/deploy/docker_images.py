@@ -9,13 +9,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
-import urllib.request
 
 import receiver
 import yaml
-from container import DeployFailure, clock, end, expect, folder, loopback, tail, wait_for_port
+from container import clock, end, expect, folder, get, loopback, row, send_reports, tail, wait_for_port
 from dockerfile import Image
 from seccomp_profiles import runtime_default
 
@@ -45,11 +43,6 @@ def context_of(language):
     return context
 
 
-def get(path):
-    with urllib.request.urlopen(f"http://127.0.0.1:8000{path}", timeout=60) as answer:
-        return answer.read().decode()
-
-
 class Run:
     """One run of a container under load: its statistics, and what the receiver has."""
 
@@ -61,8 +54,7 @@ class Run:
         try:
             wait_for_port(8000, process, self.log)
             expect(get("/health"), "no answer at /health")
-            for _ in range(4):
-                get("/report?rows=60000")
+            send_reports(4)
             self.clock = clock(process)
             self.stats = json.loads(get("/profiler")) if language != "java" else None
             if ends_with == signal.SIGKILL:
@@ -197,7 +189,4 @@ def paranoid():
 
 
 if __name__ == "__main__":
-    try:
-        print(f"row: docker and kubernetes, {sys.argv[1]}: {main(sys.argv[1])}")
-    except DeployFailure as failure:
-        sys.exit(f"docker {sys.argv[1]}: {failure}")
+    row("docker and kubernetes", main)

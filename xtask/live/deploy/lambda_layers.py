@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import receiver
 import yaml
-from container import Container, DeployFailure, end, expect, folder, loopback, tail
+from container import Container, end, expect, folder, loopback, row, tail
 
 EXAMPLE = os.path.join(os.environ["DEPLOY_EXAMPLES"], "lambda")
 FUNCTIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "functions")
@@ -229,7 +229,4 @@ def check_profiles(language, received, api):
 
 
 if __name__ == "__main__":
-    try:
-        print(f"row: lambda {sys.argv[1]}: {main(sys.argv[1])}")
-    except DeployFailure as failure:
-        sys.exit(f"lambda {sys.argv[1]}: {failure}")
+    row("lambda", main)

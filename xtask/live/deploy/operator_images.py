@@ -12,11 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 
 import receiver
 import yaml
-from container import Container, DeployFailure, end, expect, folder, loopback, tail, wait_for_port
+from container import Container, end, expect, folder, loopback, row, send_reports, tail, wait_for_port
 from dockerfile import BASE_PATH, Image
 from seccomp_profiles import runtime_default
 
@@ -137,9 +136,7 @@ def main(language):
     process = container.start(log)
     try:
         wait_for_port(8000, process, log)
-        for _ in range(6):
-            with urllib.request.urlopen("http://127.0.0.1:8000/report?rows=60000", timeout=60) as answer:
-                answer.read()
+        send_reports(6)
         # The program does not handle SIGTERM, and the first process of a container ignores it then: no window is sent at its end.
         time.sleep(3)
     finally:
@@ -153,7 +150,4 @@ def main(language):
 
 
 if __name__ == "__main__":
-    try:
-        print(f"row: operator, {sys.argv[1]}: {main(sys.argv[1])}")
-    except DeployFailure as failure:
-        sys.exit(f"operator {sys.argv[1]}: {failure}")
+    row("operator", main)

@@ -12,10 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 
 import receiver
-from container import Container, DeployFailure, clock, end, expect, folder, loopback, tail, wait_for_port
+from container import Container, clock, end, expect, folder, loopback, row, send_reports, tail, wait_for_port
 from dockerfile import BASE_PATH
 from operator_images import PACKAGE as OPERATOR_PACKAGE
 from operator_images import program_of
@@ -126,9 +125,7 @@ def under_load(expected, container, language, received):
     process = container.start(log)
     try:
         wait_for_port(8000, process, log)
-        for _ in range(4):
-            with urllib.request.urlopen("http://127.0.0.1:8000/report?rows=60000", timeout=60) as answer:
-                answer.read()
+        send_reports(4)
         time.sleep(3)
         expect(clock(process) == expected, f"{clock(process)} is the clock, expected {expected}\n{tail(log)}")
     finally:
@@ -160,7 +157,4 @@ def main(language):
 
 
 if __name__ == "__main__":
-    try:
-        print(f"row: systemd, {sys.argv[1]}: {main(sys.argv[1])}")
-    except DeployFailure as failure:
-        sys.exit(f"systemd {sys.argv[1]}: {failure}")
+    row("systemd", main)
