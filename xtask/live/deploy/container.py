@@ -131,11 +131,17 @@ def children(pid):
 
 def clock(process):
     """The clock of the CPU samples in a container: perf events are file descriptors."""
-    for child in children(process.pid):
-        directory = f"/proc/{child}/fd"
-        if any("perf_event" in os.readlink(f"{directory}/{name}") for name in os.listdir(directory)):
-            return "perf"
-    return "thread_timer"
+    is_perf = any("perf_event" in target for child in children(process.pid) for target in open_files(child))
+    return "perf" if is_perf else "thread_timer"
+
+
+def open_files(pid):
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            yield os.readlink(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            # Closed since it was listed.
+            continue
 
 
 def loopback():
