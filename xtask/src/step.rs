@@ -29,6 +29,12 @@ impl StepFailure {
         Self { step: step.into(), message: message.into(), hint: None }
     }
 
+    /// Adds the names of the tests that failed in the step.
+    pub fn with_failed_tests(mut self, tests: &[String]) -> Self {
+        tests.iter().for_each(|test| self.message += &format!("\n  failed: {test}"));
+        self
+    }
+
     /// Adds the command or action that resolves it.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -1,10 +1,12 @@
 //! Sums the results of the test runners, parsed from their closing lines. A step that fails without a counted test adds one
-//! failure, so that the total never shows "0 failed" after a failure.
+//! failure, so that the total never shows "0 failed" after a failure. Keeps what failed, for the end of a long output.
 
 use std::fmt;
 
+use crate::step::StepResult;
+
 /// Passed and failed so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Tests that passed.
     pub passed: u64,
@@ -12,6 +14,8 @@ pub struct Tally {
     pub failed: u64,
     /// Passed tests that failed at their first attempt.
     pub unstable: u64,
+    /// The failed steps, each with the names of its failed tests, and the unstable tests.
+    pub named: Vec<String>,
 }
 
 impl Tally {
@@ -63,15 +67,17 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.unstable += other.unstable;
+        self.named.extend(other.named);
     }
 
     /// Adds a step's outcome: a failure without a counted test adds one.
-    pub fn add_outcome<E: fmt::Display>(&mut self, before: Tally, outcome: Result<(), E>) {
+    pub fn add_outcome(&mut self, before: &Tally, outcome: StepResult) {
         if let Err(failure) = outcome {
             eprintln!("\nxtask: {failure}");
             if self.failed == before.failed {
                 self.failed += 1;
             }
+            self.named.push(failure.to_string());
         }
     }
 }
@@ -85,6 +91,7 @@ impl fmt::Display for Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::StepFailure;
 
     fn sum(lines: &[&str]) -> Tally {
         let mut tally = Tally::default();
@@ -98,19 +105,22 @@ mod tests {
             "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
         ]);
-        assert_eq!(tally, Tally { passed: 15, failed: 2, unstable: 0 });
+        assert_eq!(tally, Tally { passed: 15, failed: 2, unstable: 0, ..Tally::default() });
     }
 
     #[test]
     fn pytest_results_are_read_with_and_without_rulers() {
         let tally =
             sum(&["======= 1 failed, 41 passed, 2 warnings in 3.21s =======", "7 passed in 0.5s", "1 error in 0.2s"]);
-        assert_eq!(tally, Tally { passed: 48, failed: 2, unstable: 0 });
+        assert_eq!(tally, Tally { passed: 48, failed: 2, unstable: 0, ..Tally::default() });
     }
 
     #[test]
     fn long_pytest_runs_have_minutes_after_the_seconds() {
-        assert_eq!(sum(&["=== 5 passed in 75.10s (0:01:15) ==="]), Tally { passed: 5, failed: 0, unstable: 0 });
+        assert_eq!(
+            sum(&["=== 5 passed in 75.10s (0:01:15) ==="]),
+            Tally { passed: 5, failed: 0, unstable: 0, ..Tally::default() }
+        );
     }
 
     #[test]
@@ -119,9 +129,9 @@ mod tests {
             "[INFO] Tests run: 5, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.3 s -- in io.spanprof.ScopesTest",
             "[ERROR] Tests run: 12, Failures: 1, Errors: 2, Skipped: 3",
         ]);
-        assert_eq!(tally, Tally { passed: 6, failed: 3, unstable: 0 });
+        assert_eq!(tally, Tally { passed: 6, failed: 3, unstable: 0, ..Tally::default() });
         let tally = sum(&["[WARNING] Tests run: 12, Failures: 0, Errors: 0, Skipped: 2, Flakes: 1"]);
-        assert_eq!(tally, Tally { passed: 10, failed: 0, unstable: 1 });
+        assert_eq!(tally, Tally { passed: 10, failed: 0, unstable: 1, ..Tally::default() });
     }
 
     #[test]
@@ -133,15 +143,16 @@ mod tests {
     #[test]
     fn a_step_that_fails_without_a_test_counts_once() {
         let mut tally = Tally::default();
-        tally.add_outcome(Tally::default(), Err("no compiler"));
+        tally.add_outcome(&Tally::default(), Err(StepFailure::new("clippy", "no compiler")));
         assert_eq!(tally.failed, 1);
+        assert_eq!(tally.named, ["step `clippy`: no compiler"]);
     }
 
     #[test]
     fn a_step_whose_failures_were_counted_is_not_counted_again() {
         let before = Tally::default();
-        let mut tally = Tally { passed: 1, failed: 2, unstable: 0 };
-        tally.add_outcome(before, Err("two tests failed"));
+        let mut tally = Tally { passed: 1, failed: 2, unstable: 0, ..Tally::default() };
+        tally.add_outcome(&before, Err(StepFailure::new("tests", "two tests failed")));
         assert_eq!(tally.failed, 2);
     }
 }

@@ -58,7 +58,7 @@ pub fn clippy() -> StepResult {
 /// Explores the interleavings of ring and slot within each model's bound, or within a larger one. Has its own target
 /// directory, since `--cfg loom` would rebuild everything else.
 pub fn loom(preemptions: Option<u32>, tally: &mut Tally) -> StepResult {
-    let before = *tally;
+    let before = tally.clone();
     let mut step = ProcessStep::cargo("loom: interleavings of ring and slot")
         .args(["test", "--release", "-p", "spanprof-signal", "--lib", "model", "--target-dir"])
         .arg(crate::workspace::target().join("loom"))

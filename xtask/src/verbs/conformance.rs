@@ -20,7 +20,7 @@ pub fn run(given: &ConformanceArguments) -> StepResult {
     let names = if given.names.is_empty() { all.clone() } else { given.names.iter().map(String::as_str).collect() };
     let mut tally = Tally::default();
     for name in names {
-        let before = tally;
+        let before = tally.clone();
         match languages::ALL.iter().find(|language| language.name() == name) {
             Some(language) => language.conformance(&mut tally)?,
             None if name == "rust" => rust(&mut tally)?,

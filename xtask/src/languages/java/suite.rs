@@ -4,6 +4,7 @@ use super::package::{path_properties, Libraries};
 use super::runtimes::{self, Jdk};
 use crate::deadline::at_most;
 use crate::languages::Versions;
+use crate::second_attempt::{self, FailedTests};
 use crate::step::{StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{progress, scratch};
@@ -51,16 +52,22 @@ pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
 
 fn run_on(java: &Jdk, words: &[&str], libraries: &Libraries, tally: &mut Tally) -> StepResult {
     let build = scratch::empty(&format!("java-{}", java.version))?;
-    let before = *tally;
+    let (before, mut failed) = (tally.clone(), FailedTests::default());
     let outcome = runtimes::maven(format!("tests on Java {}", java.version), java)
         .args(["test", "-Dsurefire.rerunFailingTestsCount=1"])
         .args(words)
         .args(path_properties(libraries, &build))
         .time_limit(at_most(30))
-        .run_with_lines(|line| tally.read(line));
+        .run_with_lines(|line| {
+            tally.read(line);
+            second_attempt::failed_in_surefire(line).into_iter().for_each(|name| failed.add(name.clone(), name));
+        });
+    if tally.unstable > before.unstable {
+        tally.named.push(format!("failed at an attempt: {}", failed.names.join("; ")));
+    }
     if outcome.is_ok() && tally.passed == before.passed {
         return Err(StepFailure::new("JUnit", "no test ran"));
     }
-    tally.add_outcome(before, outcome);
+    tally.add_outcome(&before, outcome.map_err(|failure| failure.with_failed_tests(&failed.names)));
     Ok(())
 }

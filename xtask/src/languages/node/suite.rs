@@ -48,7 +48,7 @@ pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
         suites(std::slice::from_ref(node), &package, &|file| is_complete || depends_on_version(file), tally);
     }
     let packed = package::pack_for_tests()?;
-    let before = *tally;
+    let before = tally.clone();
     package::first_run(&nodes, &packed)?;
     tally.passed = before.passed + nodes.len() as u64;
     Ok(())
@@ -79,9 +79,9 @@ pub fn prepared() -> StepResult<PathBuf> {
 
 fn suites(nodes: &[NodeJs], package: &Path, is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) {
     for node in nodes {
-        let before = *tally;
+        let before = tally.clone();
         let outcome = suite(node, package, is_selected, tally);
-        tally.add_outcome(before, outcome);
+        tally.add_outcome(&before, outcome);
     }
 }
 
@@ -157,11 +157,11 @@ fn counted(
     files: &[String],
     tally: &mut Tally,
 ) -> StepResult {
-    let (before, mut suite) = (*tally, TapOutput::default());
+    let (before, mut suite) = (tally.clone(), TapOutput::default());
     let outcome = tests(name.to_owned(), files).run_with_lines(|line| suite.read(line));
     tally.passed += suite.passed;
     tally.failed += suite.failed;
-    second_attempt::of_failed(&suite.failed_files, before, tally, outcome, |files, second| {
+    second_attempt::of_failed(&suite.failed_files, &before, tally, outcome, |files, second| {
         let mut suite = TapOutput::default();
         let outcome = tests(format!("failed {name}"), files).run_with_lines(|line| suite.read(line));
         *second = Tally { passed: suite.passed, failed: suite.failed, ..Tally::default() };
@@ -179,8 +179,8 @@ struct TapOutput {
     passed: u64,
     failed: u64,
     failed_files: FailedTests,
-    /// The last test failed, and its file follows.
-    expects_file: bool,
+    /// The last test, which failed; its file follows.
+    failed_test: Option<String>,
 }
 
 impl TapOutput {
@@ -195,11 +195,11 @@ impl TapOutput {
             }
         }
         let line = line.trim_start();
-        if line.starts_with("not ok ") {
-            self.expects_file = true;
+        if let Some(test) = line.strip_prefix("not ok ") {
+            self.failed_test = Some(test.to_owned());
         } else if let Some((file, _)) = line.strip_prefix("location: '").and_then(|rest| rest.split_once(':')) {
-            if std::mem::take(&mut self.expects_file) {
-                self.failed_files.add(file.to_owned());
+            if let Some(test) = self.failed_test.take() {
+                self.failed_files.add(file.to_owned(), format!("{test} ({file})"));
             }
         }
     }
@@ -228,7 +228,13 @@ mod tests {
             suite.read(line);
         }
         assert_eq!((suite.passed, suite.failed), (3, 2));
-        assert_eq!(suite.failed_files, FailedTests { names: vec!["/tests/b.test.js".to_owned()], count: 2 });
+        assert_eq!(
+            suite.failed_files,
+            FailedTests {
+                names: vec!["/tests/b.test.js".to_owned()],
+                lines: ["1 - inner (/tests/b.test.js)", "2 - outer (/tests/b.test.js)"].map(str::to_owned).to_vec(),
+            }
+        );
     }
 
     #[test]
