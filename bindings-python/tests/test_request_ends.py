@@ -210,9 +210,13 @@ def check(target, count: int) -> None:
     plain = {int(sample.labels["request"]) for sample in samples if "end_timestamp_ns" not in sample.labels}
     assert not plain & (kept | required), "of a kept request every sample is kept"
     assert plain, "the fast requests are sampled too"
-    counted = Counter()
+    counted, recorded = Counter(), []
     for sample in target.profiles("requests").samples:
         counted.update(sample.values)
+        recorded += [int(sample.labels["duration"]) / 1e9] * sample.values["requests"]
+    # Rounded by less than 7 %.
+    for duration, inside, outside in zip(sorted(recorded), *map(sorted, zip(*durations.values()))):
+        assert 0.93 * inside < duration < 1.07 * outside, (inside, duration, outside)
     assert counted == {"requests": count, "request_errors": len(failed)}
 
 

@@ -32,7 +32,7 @@ class Dictionary {
   }
 
   attribute(key, value) {
-    return this.#attributes.index({ keyStrindex: this.string(key), value: { stringValue: value } });
+    return this.#attributes.index({ keyStrindex: this.string(key), value: typeof value === 'number' ? { intValue: String(value) } : { stringValue: value } });
   }
 
   /** `functions` are root first, stacks leaf first. The frame type may depend on the name. */

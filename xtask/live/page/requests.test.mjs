@@ -88,11 +88,11 @@ function orders(window = 90) {
   ];
 }
 
-/** Forty ended requests, one of which failed: the second of the sampled ones. */
+/** Forty ended requests of 20 ms, but for two of the sampled ones: the first took 1.3 s, the second 250 ms until it failed. */
 function endedOrders() {
-  const ended = { functions: ['[request]'], labels: { endpoint: 'GET /orders' } };
-  const failed = { ...ended, weight: 1, link: link(93, 1, false) };
-  return [{ ...ended, type: 'requests', weight: 39 }, { ...failed, type: 'requests' }, { ...failed, type: 'request_errors' }];
+  const ended = (type, ms, more) => ({ type, functions: ['[request]'], labels: { endpoint: 'GET /orders', duration: ms * MS }, weight: 1, ...more });
+  const failed = ended('requests', 250, { link: link(93, 1, false) });
+  return [ended('requests', 20, { weight: 38 }), ended('requests', 1_300, { link: link(93, 0, false) }), failed, { ...failed, type: 'request_errors' }];
 }
 
 /** A request that only waits, and one that only computes. */
@@ -119,18 +119,29 @@ const ordersUrl = () => ownServerUrl('orders', async (url) => {
   await send(url, 'untold', [{ type: 'cpu', functions: ['main', 'work'], weight: 20 * MS, link: link(92, 0, false) }]);
 });
 
-pageTest('endpoints show their requests and errors, and a failed span says so', async ({ openAddress }) => {
+pageTest('endpoints show their requests, errors and durations, and a slow span and a failed one have theirs', async ({ openAddress }) => {
   const page = await openAddress(`${await ordersUrl()}/?service=counted&view=requests`);
   await page.settled();
   const [row] = (await page.texts('#request-rows tr')).map((text) => text.replaceAll(/\s+/g, ' ').trim());
-  assert.match(row, /GET \/orders counted 40 3 1 /, row);
+  assert.ok(row.startsWith(`GET /orders counted 40 3 1 ${amount(20 * MS)} ${amount(1_300 * MS)} `), row);
+  assert.match(await page.text('#requests'), /Quantiles are of the durations of all requests/);
+  // The slow ones first, without a choice.
+  await page.clickText('#request-rows td', 'GET /orders');
+  await eventually(async () => assert.equal(page.query().get('order'), 'duration'));
+  await page.settled();
+  const spans = (await page.texts('#request-rows tr')).map((text) => text.replaceAll(/\s+/g, ' ').trim());
+  assert.equal(spans.length, 3);
+  assert.ok(spans[0].includes(`– ${amount(1_300 * MS)} `) && spans[1].includes(`failed ${amount(250 * MS)} `), spans.join('\n'));
+  await page.evaluate(() => history.back());
+  await eventually(async () => assert.equal(page.query().get('endpoint'), null));
+  await page.settled();
   await page.clickText('#requests th button', 'Errors');
   await page.clickText('#request-rows td', 'GET /orders');
   await eventually(async () => assert.equal(page.query().get('endpoint'), 'GET /orders'));
   await page.settled();
   assert.deepEqual(await page.texts('#request-rows td.failed'), ['failed']);
   await page.clickText('#request-rows td', link(93, 1, false).traceId);
-  await eventually(async () => assert.match(await page.text('#request h2'), /GET \/orders · .* · failed$/));
+  await eventually(async () => assert.match(await page.text('#request h2'), /GET \/orders · .* · 250 ms · failed$/));
   await page.settled();
 });
 

@@ -13,8 +13,8 @@ use crate::resolve::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::retention::{EndOfRequest, RequestKey, TailBuffer, TailPolicy};
 use crate::runtime::{EndedCode, Frame, Runtime};
 use crate::window::captured::CapturedWindows;
-use crate::window::{ResolvedSample, SampleCollection, SampleCollections, Window, WindowSettings};
-use spanprof_profile::HeapAge;
+use crate::window::{Division, ResolvedSample, SampleCollection, SampleCollections, Window, WindowSettings};
+use spanprof_profile::{HeapAge, RequestDuration};
 use spanprof_signal::heap::HeapSampling;
 use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
@@ -123,11 +123,14 @@ impl Drain {
         }
         let counted = RawSample { values: [1, error], ..*sample };
         let stack = self.stack_of(position, &counted, counters);
+        // A collection has the spans of failed requests only: each span is a sample of its own.
         let link = if error != 0 && ended.link.span_id != [0; 8] { ended.link } else { Link::default() };
-        let resolved = ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, age: None };
+        let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
+        let resolved = ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, division };
         self.collections.add(&resolved);
-        let weighed = window.weigh(resolved, counters);
-        window.insert_request(&weighed);
+        let link = if ended.link.span_id != [0; 8] { ended.link } else { Link::default() };
+        let weighed = window.weigh(ResolvedSample { link, ..resolved }, counters);
+        window.insert_request(&weighed, duration_ns);
     }
 
     /// Whether objects in use are divided by age.
@@ -265,7 +268,7 @@ impl Drain {
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock);
         }
         let ContextRow { label_set, link, .. } = row;
-        let resolved = ResolvedSample { sample: &sample, stack, label_set, link, age: None };
+        let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division: None };
         self.collections.add(&resolved);
         if sample.flags.has(SampleFlags::ON_DEMAND) {
             return;
@@ -330,8 +333,8 @@ impl Drain {
             let label_set = totals.label_set;
             let mut is_labeled =
                 || *has_own_age.entry(label_set).or_insert_with(|| labels_of(label_set).iter().any(is_age));
-            let age = totals.age.filter(|_| !is_labeled());
-            window.add(ResolvedSample { sample: &sample, stack, label_set, link: Link::default(), age }, counters);
+            let division = totals.age.filter(|_| !is_labeled()).map(Division::Age);
+            window.add(ResolvedSample { sample: &sample, stack, label_set, link: Link::default(), division }, counters);
         }
         self.heap.end_window();
         if let Some(interval) = self.heap.relax() {

@@ -200,7 +200,12 @@ pub static REQUESTS: ProfileKind = plain(
     "requests",
     None,
     &[
-        value(0, "requests", "count", "Requests whose end a middleware or a span processor reported, by endpoint."),
+        value(
+            0,
+            "requests",
+            "count",
+            "Requests whose end a middleware or a span processor reported, by endpoint and rounded duration.",
+        ),
         value(1, REQUEST_ERRORS, "count", "Those of them that ended with an error."),
     ],
 );

@@ -8,7 +8,6 @@ use super::*;
 use crate::engine::Engine;
 use crate::scripted_engine_testing::{closed, counter, engine, settings, tail_policy, with_retention};
 use crate::testing::FakeRuntime;
-use crate::window::MAX_FAILED_SPANS;
 use crate::EngineSettings;
 use spanprof_profile::{kinds, ProfilesData};
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, Sequence};
@@ -300,8 +299,7 @@ fn every_end_is_counted_and_the_first_failed_requests_keep_their_span() {
             .map(|sample| (u64::from_be_bytes(data.dictionary.get_link(sample.link).span_id), sample.total()))
             .collect();
         spans.sort_unstable();
-        // One entry is that of the requests without a link.
-        let with_span = MAX_FAILED_SPANS as u64 - 1;
+        let with_span = 1_024;
         let rest = 1500 - with_span as i64;
         let expected = std::iter::once((0, rest)).chain((1..=with_span).map(|nth| (2 * nth, 1)));
         assert_eq!(spans, expected.collect::<Vec<_>>());

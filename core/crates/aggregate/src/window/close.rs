@@ -1,7 +1,7 @@
 //! Turns an open window into immutable profiles over a dictionary without unused entries. Pure: times and random ids
 //! are arguments.
 
-use super::{DetailedSample, SampleKey, SampleTotals, Series, Window, KINDS};
+use super::{DetailedSample, Division, SampleKey, SampleTotals, Series, Window, KINDS};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::resolve::locations::{LocationIndex, LocationTable};
@@ -14,7 +14,7 @@ use spanprof_profile::kinds::{self, ProfileKind, TypeShape};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
     AttributeSetId, Dictionary, Function, HeapAge, Line, LinkId, Location, LocationId, Profile, ProfilesData,
-    ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
+    RequestDuration, ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
 };
 use spanprof_signal::SampleKind;
 
@@ -93,6 +93,9 @@ impl Window {
     /// Closes the window, or one kind of it; `None` when it has no samples.
     pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow<UnredactedProfiles>> {
         let opened_ns = self.opened_ns?;
+        if input.only.is_none_or(|only| only == SampleKind::RequestEnd) {
+            self.add_slowest_requests();
+        }
         let now_ns = input.now_monotonic_ns;
         let mut first_start_ns = now_ns;
         let mut raw_samples = 0;
@@ -171,7 +174,7 @@ impl Window {
     }
 
     fn after_close(&mut self, now_ns: u64) {
-        if self.series.iter().all(Series::is_empty) {
+        if self.series.iter().all(Series::is_empty) && self.ended.is_empty() {
             self.opened_ns = None;
             self.links.truncate(1);
             self.link_ids.retain(|_, id| *id == 0);
@@ -189,7 +192,7 @@ struct ProfileBuilder<'a, 'w> {
     dictionary: Dictionary,
     location_ids: WordMap<LocationIndex, LocationId>,
     stack_ids: WordMap<StackIndex, StackId>,
-    attribute_ids: WordMap<(LabelSetId, u32, Option<HeapAge>), AttributeSetId>,
+    attribute_ids: WordMap<(LabelSetId, u32, Option<Division>), AttributeSetId>,
 }
 
 impl ProfileBuilder<'_, '_> {
@@ -289,8 +292,8 @@ impl ProfileBuilder<'_, '_> {
     }
 
     fn attributes(&mut self, key: &SampleKey) -> AttributeSetId {
-        let SampleKey { label_set, thread_id, age, .. } = *key;
-        if let Some(known) = self.attribute_ids.get(&(label_set, thread_id, age)) {
+        let SampleKey { label_set, thread_id, division, .. } = *key;
+        if let Some(known) = self.attribute_ids.get(&(label_set, thread_id, division)) {
             return *known;
         }
         let labels = labels_of(label_set);
@@ -319,11 +322,16 @@ impl ProfileBuilder<'_, '_> {
             }
             ids.push(dictionary.attribute(key, Value::String(value), ""));
         }
-        if let Some(age) = age {
-            ids.push(dictionary.attribute(HeapAge::LABEL, Value::String(age.text()), ""));
+        match division {
+            Some(Division::Age(age)) => ids.push(dictionary.attribute(HeapAge::LABEL, Value::String(age.text()), "")),
+            Some(Division::Duration(duration)) if !is_label(RequestDuration::LABEL) => {
+                let ns = Value::Int(i64::try_from(duration.ns()).unwrap_or(i64::MAX));
+                ids.push(dictionary.attribute(RequestDuration::LABEL, ns, RequestDuration::UNIT));
+            }
+            Some(Division::Duration(_)) | None => {}
         }
         let id = dictionary.attribute_set(&ids);
-        self.attribute_ids.insert((label_set, thread_id, age), id);
+        self.attribute_ids.insert((label_set, thread_id, division), id);
         id
     }
 }

@@ -1,4 +1,4 @@
-//! The open window: aggregates samples of each kind by (stack, label set, link, thread, age). Owned by the drain thread. Not
+//! The open window: aggregates samples of each kind by (stack, label set, link, thread, division). Owned by the drain thread. Not
 //! here: draining and resolving (`drain`), profiles of a closed window (`window::close`).
 
 pub(crate) mod captured;
@@ -6,6 +6,7 @@ mod close;
 mod collection;
 #[cfg(test)]
 mod collection_tests;
+mod ended;
 #[cfg(test)]
 mod own_code_tests;
 mod periods;
@@ -17,21 +18,20 @@ use crate::context::{LabelSetId, Link};
 use crate::counters::Counters;
 use crate::hash::WordMap;
 use crate::resolve::stacks::StackIndex;
-use spanprof_profile::HeapAge;
+use spanprof_profile::{HeapAge, RequestDuration};
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
 pub use close::ClosedWindow;
 pub(crate) use close::{frame_line, own_code_comment, CloseInput};
 pub use collection::SampleSelection;
 pub(crate) use collection::{SampleCollection, SampleCollections};
+use ended::EndedSpans;
 use periods::Periods;
 
 /// Entries at which a window closes early: bounds memory at any rate and number of spans.
 pub(crate) const MAX_ENTRIES: usize = 65_536;
 /// Kept timestamps at which a window closes early.
 pub(crate) const MAX_TIMESTAMPS: usize = 131_072;
-/// Failed requests of a window that keep their span; further ones are only counted.
-pub(crate) const MAX_FAILED_SPANS: usize = 1024;
 
 /// Configuration of the window. A change of a period closes the window first.
 /// Finds the name of a thread by its kernel id.
@@ -72,8 +72,16 @@ pub(crate) struct ResolvedSample<'a> {
     pub stack: StackIndex,
     pub label_set: LabelSetId,
     pub link: Link,
-    /// Age of objects in use.
-    pub age: Option<HeapAge>,
+    pub division: Option<Division>,
+}
+
+/// What divides the samples of one stack, label set, link and thread further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Division {
+    /// Of objects in use.
+    Age(HeapAge),
+    /// Of ended requests.
+    Duration(RequestDuration),
 }
 
 /// A sample with its weight, before it is aggregated.
@@ -87,7 +95,7 @@ pub(crate) struct WeighedSample {
     pub link: Link,
     /// Kernel thread id when samples carry it, else 0.
     pub thread_id: u32,
-    pub age: Option<HeapAge>,
+    pub division: Option<Division>,
 }
 
 /// A sample that is not aggregated: its time and its two values.
@@ -107,8 +115,7 @@ pub(crate) struct SampleKey {
     pub link: u32,
     /// Kernel thread id when samples carry it, else 0.
     pub thread_id: u32,
-    /// Age of objects in use when samples carry it.
-    pub age: Option<HeapAge>,
+    pub division: Option<Division>,
 }
 
 /// Totals of one aggregated sample.
@@ -167,6 +174,7 @@ pub(crate) struct Window {
     /// Keys of first samples of threads; they get a share of the unattributed CPU time.
     first_of_thread: Vec<SampleKey>,
     thread_names: WordMap<u32, String>,
+    ended: EndedSpans,
     periods: Periods,
     /// Number of kept timestamps, by kind.
     timestamps: [usize; KINDS],
@@ -189,6 +197,7 @@ impl Window {
             link_ids: [(Link::default(), 0)].into_iter().collect(),
             first_of_thread: Vec::new(),
             thread_names: WordMap::default(),
+            ended: EndedSpans::default(),
             periods: Periods::default(),
             timestamps: [0; KINDS],
             samples: [0; KINDS],
@@ -229,7 +238,7 @@ impl Window {
 
     /// Computes the weight of a sample and counts it. It is not in the window yet.
     pub fn weigh(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) -> WeighedSample {
-        let ResolvedSample { sample, stack, label_set, link, age } = resolved;
+        let ResolvedSample { sample, stack, label_set, link, division } = resolved;
         let values = match sample.kind {
             SampleKind::Cpu => {
                 counters.samples_cpu.add(1);
@@ -265,7 +274,7 @@ impl Window {
         self.open_at(sample.time_ns, self.reach_back_ns(sample));
         let thread_id = if self.settings.thread_labels { sample.thread_id } else { 0 };
         let (kind, time_ns) = (sample.kind, sample.time_ns);
-        let weighed = WeighedSample { kind, values, time_ns, stack, label_set, link, thread_id, age };
+        let weighed = WeighedSample { kind, values, time_ns, stack, label_set, link, thread_id, division };
         if kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
             let key = self.key(&weighed, !self.settings.strips_links);
             self.first_of_thread.push(key);
@@ -290,20 +299,13 @@ impl Window {
         self.series[code].detailed.push(DetailedSample { key, time_ns: sample.time_ns, values: sample.values });
     }
 
-    /// Counts an ended request. Failed requests have a link, which the first [`MAX_FAILED_SPANS`] of a window keep.
-    pub fn insert_request(&mut self, sample: &WeighedSample) {
-        let has_link = self.series[sample.kind as usize].entries.len() < MAX_FAILED_SPANS;
-        let key = self.key(sample, has_link);
-        self.add_to(sample.kind, key, sample.values, sample.time_ns);
-    }
-
     fn key(&mut self, sample: &WeighedSample, has_link: bool) -> SampleKey {
-        let WeighedSample { stack, label_set, thread_id, age, .. } = *sample;
+        let WeighedSample { stack, label_set, thread_id, division, .. } = *sample;
         if thread_id != 0 && !self.thread_names.contains_key(&thread_id) {
             self.thread_names.insert(thread_id, (self.settings.thread_name)(thread_id).unwrap_or_default());
         }
         let link = if has_link { self.link_id(sample.link) } else { 0 };
-        SampleKey { stack, label_set, link, thread_id, age }
+        SampleKey { stack, label_set, link, thread_id, division }
     }
 
     /// Time from the beginning of a sample's period to its timestamp.
@@ -379,7 +381,7 @@ impl Window {
         counters.unseen_shown_ns.add(left_ns);
         if left_ns > 0 {
             let stack = unattributed_stack;
-            let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0, age: None };
+            let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0, division: None };
             self.add_share(key, left_ns, now_ns);
         }
     }

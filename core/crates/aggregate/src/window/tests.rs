@@ -1,9 +1,11 @@
 //! Tests of the window beyond the conformance cases: caps, closing one kind, clocks that step back, order.
 
 use super::*;
+use crate::context::intern_labels;
 use crate::resolve::locations::LocationTable;
 use crate::resolve::stacks::StackTable;
 use spanprof_profile::code_origin::OwnCode;
+use spanprof_profile::Sample;
 use spanprof_signal::{Context, DropReason, SampleFlags};
 
 use crate::scripted_engine_testing::{redactor, ScriptedSymbols, WINDOW as SETTINGS};
@@ -57,7 +59,10 @@ fn sample(kind: SampleKind, time_ns: u64, values: [u64; 2]) -> RawSample<'static
 }
 
 fn add(window: &mut Window, stack: StackIndex, sample: &RawSample<'_>, link: Link) {
-    window.add(ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link, age: None }, &Counters::default());
+    window.add(
+        ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link, division: None },
+        &Counters::default(),
+    );
 }
 
 #[test]
@@ -184,4 +189,84 @@ fn a_window_with_too_many_threads_closes_early() {
     tables.close(&mut window, 100, None).unwrap();
     window.release_remainders_of_ended_threads(&mut |_| false);
     assert!(!window.is_full());
+}
+
+/// Inserts an ended request of an endpoint into the window.
+fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_ms: u64, error: u64, span: u64) {
+    let label_set = intern_labels(&[("endpoint", endpoint)]);
+    let ended = sample(SampleKind::RequestEnd, 1_000 + span, [1, error]);
+    let ended = RawSample { thread_id: 0, ..ended };
+    let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
+    let resolved = ResolvedSample { sample: &ended, stack, label_set, link, division: None };
+    let weighed = window.weigh(resolved, &Counters::default());
+    window.insert_request(&weighed, duration_ms * 1_000_000);
+}
+
+/// Number of requests, of samples, and the spans in ascending order, of all profiles of one type.
+fn requests_of(closed: &ClosedWindow, type_name: &str) -> (i64, usize, Vec<u64>) {
+    let profiles = closed.data.profiles().filter(|(_, profile)| profile.type_name() == type_name);
+    let samples: Vec<_> = profiles.flat_map(|(_, profile)| &profile.samples).collect();
+    let links = samples.iter().map(|sample| closed.data.dictionary.get_link(sample.link).span_id);
+    let mut spans: Vec<_> = links.map(u64::from_be_bytes).filter(|span| *span != 0).collect();
+    spans.sort_unstable();
+    (samples.iter().map(|sample| sample.total()).sum(), samples.len(), spans)
+}
+
+#[test]
+fn the_slowest_requests_of_each_endpoint_keep_their_span_and_all_are_counted() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    let duration_ms = |number: u64| number * 7 % 1_009;
+    for number in 1..=1_000 {
+        end_request(&mut window, stack, "slow", duration_ms(number), 0, number);
+        end_request(&mut window, stack, "fast", 1, 0, 10_000 + number);
+    }
+    let alloc = tables.close(&mut window, 2_000, Some(SampleKind::Alloc));
+    assert!(alloc.is_none() && !window.is_empty(), "they stay until the close of their kind");
+    let closed = tables.close(&mut window, 100_000, None).unwrap();
+    assert!(window.is_empty());
+    let (count, samples, spans) = requests_of(&closed, "requests");
+    assert_eq!(count, 2_000);
+    // Durations from 1 ms to 1 s have ten powers of two.
+    assert!(samples <= 20 + 10 * 8 + 2, "{samples}");
+    let mut slowest: Vec<u64> = (1..=1_000).collect();
+    slowest.sort_by_key(|number| std::cmp::Reverse(duration_ms(*number)));
+    slowest.truncate(10);
+    slowest.extend(10_001..=10_010);
+    slowest.sort_unstable();
+    assert_eq!(spans, slowest);
+    for (_, profile) in closed.data.profiles() {
+        let has_times = |sample: &&Sample| !sample.timestamps_unix_nano.is_empty();
+        let timed = profile.samples.iter().filter(has_times).count();
+        assert!(timed == 0 || timed == profile.samples.len(), "all samples of a profile have timestamps, or none");
+    }
+}
+
+#[test]
+fn failed_requests_keep_their_span_up_to_a_limit_and_those_without_a_span_are_counted() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    for number in 1..=3_000 {
+        end_request(&mut window, stack, "failing", 5, 1, number);
+        end_request(&mut window, stack, "unlinked", 5, 0, 0);
+    }
+    let closed = tables.close(&mut window, 100_000, None).unwrap();
+    let (failed, _, spans) = requests_of(&closed, "request_errors");
+    assert_eq!((failed, spans), (3_000, (1..=1_024).collect()));
+    assert_eq!(requests_of(&closed, "requests").0, 6_000);
+}
+
+#[test]
+fn the_number_of_endpoints_whose_slow_requests_keep_their_span_is_bounded() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    for number in 1..=3_000 {
+        end_request(&mut window, stack, &format!("endpoint {number}"), number, 0, number);
+    }
+    let closed = tables.close(&mut window, 100_000, None).unwrap();
+    let (count, _, spans) = requests_of(&closed, "requests");
+    assert_eq!((count, spans), (3_000, (1..=1_024).collect()));
 }

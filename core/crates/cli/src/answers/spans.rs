@@ -3,7 +3,8 @@
 use serde_json::{json, Map, Value};
 use spanprof_profile::kinds::{REQUESTS, REQUEST_ERRORS};
 use spanprof_read::query::{
-    SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, WaitSource, MIN_SPAN_SAMPLES,
+    is_of_requests, SpanBaseline, SpanBaselineRow, SpanDifference, SpanGrouping, SpanRow, SpanTable, WaitSource,
+    MIN_SPAN_SAMPLES, REQUEST_TIME,
 };
 
 use super::function::{function_members, printable};
@@ -17,6 +18,7 @@ pub(crate) enum SpanOrder {
     Alloc,
     Wait,
     Errors,
+    Duration,
 }
 
 impl SpanOrder {
@@ -27,6 +29,7 @@ impl SpanOrder {
             Self::Alloc => row.weight("alloc_space"),
             Self::Wait => wait.map_or(0, |wait| wait.weight(row)),
             Self::Errors => row.weight(REQUEST_ERRORS),
+            Self::Duration => row.durations.map_or_else(|| row.weight(REQUEST_TIME), |[_, p99]| p99),
         }
     }
 }
@@ -49,6 +52,7 @@ impl SpansReport<'_> {
             SpanOrder::Wait => self.wait.map(|wait| wait.weight(row)),
             // A window without a failed request has no profile of them.
             SpanOrder::Errors => self.counts_requests().then(|| row.weight(REQUEST_ERRORS)),
+            SpanOrder::Duration => duration_of(row),
         }
     }
 
@@ -69,6 +73,7 @@ impl SpansReport<'_> {
             (SpanOrder::Cpu, _) => "cpu",
             (SpanOrder::Alloc, _) => "alloc_space",
             (SpanOrder::Errors, _) => REQUEST_ERRORS,
+            (SpanOrder::Duration, _) => REQUEST_TIME,
             (SpanOrder::Wait, Some(WaitSource::OffCpu)) => "off_cpu",
             (SpanOrder::Wait, Some(WaitSource::WallMinusCpu)) => "wall",
             (SpanOrder::Wait, _) => "delay",
@@ -80,7 +85,7 @@ impl SpansReport<'_> {
     fn totals(&self) -> String {
         let share = |name: &String, weight| format_share(self.table.linked.get(name).copied().unwrap_or(0), weight);
         let weight = |name: &str| self.table.totals.get(name).map_or(0, |total| total.weight);
-        let sampled = self.table.totals.iter().filter(|(name, _)| !REQUESTS.has(name));
+        let sampled = self.table.totals.iter().filter(|(name, _)| !is_of_requests(name));
         let parts = sampled.map(|(name, total)| {
             let unit = self.table.units.get(name).map_or("", String::as_str);
             format!("{name} {}, {} in spans", format_quantity(total.weight, unit), share(name, total.weight))
@@ -107,8 +112,10 @@ impl SpansReport<'_> {
         let mut lines = FittingTable::new(TerminalLayout::of_stdout());
         let mut numbers = format!("{:>10} {:>6} {:>10} {:>10} {:>8}  ", "cpu", "cpu%", "alloc", "wait", "samples");
         if self.counts_requests() {
-            let requests = if self.grouping == SpanGrouping::Endpoint { "requests" } else { "" };
-            numbers = format!("{requests:>8} {:>7} ", "errors") + &numbers;
+            numbers = match self.grouping {
+                SpanGrouping::Endpoint => format!("{:>8} {:>7} {:>8} {:>8} ", "requests", "errors", "p50", "p99"),
+                SpanGrouping::Span | SpanGrouping::Trace => format!("{:>7} {:>10} ", "errors", "duration"),
+            } + &numbers;
         }
         match self.grouping {
             SpanGrouping::Span => {
@@ -123,10 +130,15 @@ impl SpansReport<'_> {
         for row in rows.iter().take(self.limit) {
             let quantity =
                 |column, unit| self.weight(row, column).map_or("-".to_owned(), |weight| format_quantity(weight, unit));
-            let counts = self.weight(row, SpanOrder::Errors).map_or(String::new(), |errors| {
-                let requests = self.requests(row).map_or(String::new(), |requests| requests.to_string());
-                format!("{requests:>8} {errors:>7} ")
-            });
+            let time = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format_quantity(ns, "nanoseconds"));
+            let counts = match (self.weight(row, SpanOrder::Errors), self.requests(row)) {
+                (None, _) => String::new(),
+                (Some(errors), None) => format!("{errors:>7} {:>10} ", time(duration_of(row))),
+                (Some(errors), Some(requests)) => {
+                    let [p50, p99] = [0, 1].map(|nth| time(row.durations.map(|both| both[nth])));
+                    format!("{requests:>8} {errors:>7} {p50:>8} {p99:>8} ")
+                }
+            };
             let numbers = format!(
                 "{counts}{:>10} {:>6} {:>10} {:>10} {:>8}  ",
                 quantity(SpanOrder::Cpu, "nanoseconds"),
@@ -178,6 +190,12 @@ impl SpansReport<'_> {
                 insert(name, self.weight(row, column).into());
             }
             insert("requests", self.requests(row).into());
+            if self.grouping == SpanGrouping::Endpoint {
+                insert("p50_ns", row.durations.map(|[p50, _]| p50).into());
+                insert("p99_ns", row.durations.map(|[_, p99]| p99).into());
+            } else {
+                insert("duration_ns", duration_of(row).into());
+            }
             // Milliseconds, which JavaScript numbers represent exactly.
             insert("first_ms", (row.first_unix_nano / 1_000_000).into());
             let types = row.types.iter().map(|(name, total)| {
@@ -212,6 +230,11 @@ impl SpansReport<'_> {
             "rows": table.rows.iter().take(self.limit).map(row).collect::<Value>(),
         })
     }
+}
+
+/// Nanoseconds from the start to the end of a failed or slow request; of a trace with several, their sum.
+pub(crate) fn duration_of(row: &SpanRow) -> Option<i64> {
+    row.types.get(REQUEST_TIME).map(|total| total.weight)
 }
 
 fn endpoint_text(service: &str, endpoint: &str) -> String {

@@ -12,7 +12,7 @@ use spanprof_read::query::{
 };
 
 use super::state::ServerState;
-use crate::answers::spans::{baseline_json, SpanOrder, SpansReport};
+use crate::answers::spans::{baseline_json, duration_of, SpanOrder, SpansReport};
 use crate::answers::{explain, span_time as span_time_report};
 
 /// Parameters of `/api/requests` beside those of the filter.
@@ -47,7 +47,8 @@ pub(super) fn table(
         Some("alloc") => SpanOrder::Alloc,
         Some("wait") => SpanOrder::Wait,
         Some("errors") => SpanOrder::Errors,
-        Some(other) => return Err(format!("`sort`: expected cpu, alloc, wait or errors, got `{other}`")),
+        Some("duration") => SpanOrder::Duration,
+        Some(other) => return Err(format!("`sort`: expected cpu, alloc, wait, errors or duration, got `{other}`")),
     };
     let (totals, left_out) = state.store.span_totals(filter);
     let wait = WaitSource::of(&totals.type_names());
@@ -90,6 +91,7 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
     Ok(json!({
         "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
         "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
+        "duration_ns": duration_of(found),
         "spans": found.spans, "time": span_time_report::json(&time), "differences": differences, "windows_left_out": left_out,
         "others_within_s": around.as_secs(),
     }))

@@ -26,7 +26,8 @@ pub(super) fn to_json(parts: &SpanParts) -> Value {
     });
     json!({
         "types": parts.types, "endpoints": parts.endpoints, "links": hex::encode(links.collect::<Vec<u8>>()),
-        "spans": spans.collect::<Value>(), "unlinked": unlinked.collect::<Value>(), "left_out": parts.left_out,
+        "spans": spans.collect::<Value>(), "unlinked": unlinked.collect::<Value>(), "durations": parts.durations,
+        "left_out": parts.left_out,
     })
 }
 
@@ -51,10 +52,16 @@ pub(super) fn from_json(value: &Value) -> Option<SpanParts> {
     });
     let unlinked = value["unlinked"].as_array()?.iter();
     let unlinked = unlinked.map(|row| Some((index(&row[0])?, totals(row.as_array()?.get(1..)?)?)));
+    let counts = |of: &Value| {
+        let pair = |pair: &Value| Some((pair[0].as_i64()?, pair[1].as_i64()?));
+        of.as_array()?.iter().map(pair).collect::<Option<Vec<_>>>()
+    };
+    let durations = value["durations"].as_array()?.iter().map(|row| Some((index(&row[0])?, counts(&row[1])?)));
     Some(SpanParts {
         types: pairs(&value["types"])?,
         spans: spans.collect::<Option<_>>()?,
         unlinked: unlinked.collect::<Option<_>>()?,
+        durations: durations.collect::<Option<_>>()?,
         left_out: value["left_out"].as_u64()? as usize,
         endpoints,
     })
@@ -93,6 +100,7 @@ mod tests {
             endpoints: vec![("shop".to_owned(), String::new()), ("shop".to_owned(), "GET /\"cart\"".to_owned())],
             spans: vec![span.clone(), SpanPart { first_unix_nano: None, ..span }],
             unlinked: vec![(0, vec![total])],
+            durations: vec![(1, vec![(1_000, 3), (i64::MAX, 1)])],
             left_out: 4,
         };
         let read = |parts: &SpanParts| from_json(&serde_json::from_str(&to_json(parts).to_string()).unwrap());

@@ -28,7 +28,7 @@ const WAITING_TYPES: [&str; 3] = ["wall", "off_cpu", "delay"];
 Reads every source of `spanprof top`. Samples have a span if an OpenTelemetry SDK or a middleware links them.
 
 The endpoint of a span is its label http.route, endpoint or span_name, in this order. Wait is the type off_cpu; without it wall
-minus cpu, or the delay at locks. Spans without a sample are not counted.
+minus cpu, or the delay at locks. Spans without a sample are listed if they failed or were slow, and their end was reported.
 
 With --against-endpoint, --span-id or --trace-id names a span or trace. It is compared with the mean of the others of its endpoint: by
 where its time went (CPU by part of the program, waiting by reason), and by function.",

@@ -1,7 +1,7 @@
 //! `spanprof spans`: traces, spans and endpoints, and one span against its endpoint.
 
 use serde_json::json;
-use spanprof_profile::ProfilesData;
+use spanprof_profile::{ProfilesData, Value};
 
 use crate::client::{get, post};
 use crate::fixture::{
@@ -198,29 +198,47 @@ fn the_number_of_samples_of_measured_waits_is_no_nanoseconds() {
 fn ended_requests_and_errors_are_counted_by_endpoint_and_failed_spans_are_marked() {
     let home = TestDirectory::new();
     const ENDED: &[(&str, &str)] = &[("endpoint", "GET /cart")];
+    // 37 requests of 10 ms, one of 300 ms, and the failed one of 1.2 s.
     let count = |type_name, counts: &[TestSample<'_>]| {
         let mut data = window("shop", type_name, counts);
+        for sample in data.resources.iter_mut().flat_map(|it| &mut it.profiles).flat_map(|it| &mut it.samples) {
+            let mut labels = data.dictionary.get_attribute_set(sample.attributes).to_vec();
+            let duration_ms = if !sample.link.is_empty() {
+                1_200
+            } else if sample.total() == 1 {
+                300
+            } else {
+                10
+            };
+            labels.push(data.dictionary.attribute("duration", Value::Int(duration_ms * MS), "ns"));
+            sample.attributes = data.dictionary.attribute_set(&labels);
+        }
         for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
             (profile.sample_type.unit, profile.period_type.unit, profile.period) = ("count".into(), "count".into(), 1);
         }
         data
     };
-    let ended = [TestSample(&["[request]"], 38, ENDED, 0), TestSample(&["[request]"], 1, ENDED, 2)];
+    let ended = [37, 1].map(|count| TestSample(&["[request]"], count, ENDED, 0));
+    let failed = [TestSample(&["[request]"], 1, ENDED, 2)];
     let windows = [
         ("cpu.pb", requests()[0].clone()),
         ("requests.pb", count("requests", &ended)),
-        ("errors.pb", count("request_errors", &ended[1..])),
+        ("failed.pb", count("requests", &failed)),
+        ("errors.pb", count("request_errors", &failed)),
     ];
     let files = windows.map(|(name, data)| home.file(name, &encoded(&data)));
-    let spans = |more: &[&str]| spanprof(&[&["spans", &files[0], &files[1], &files[2]], more].concat());
+    let spans = |more: &[&str]| spanprof(&[&["spans"], &files.each_ref().map(String::as_str)[..], more].concat());
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let endpoints = spans(&["--by", "endpoint", "--sort", "errors"]);
     assert!(endpoints.stdout.contains("% in spans; requests 39, 1 failed\n"), "{endpoints:?}");
-    assert_eq!(words(row(&endpoints, "/cart")), "39 1 420 ms 42.0% - - 1 2 GET /cart shop");
-    assert_eq!(words(row(&endpoints, "/pay")), "0 0 200 ms 20.0% - - 0 1 POST /pay shop");
+    assert_eq!(words(row(&endpoints, "/cart")), "39 1 10.0 ms 1.20 s 420 ms 42.0% - - 1 2 GET /cart shop");
+    assert_eq!(words(row(&endpoints, "/pay")), "0 0 - - 200 ms 20.0% - - 0 1 POST /pay shop");
     let failed = spans(&["--sort", "errors", "--json", "-n", "1"]).stdout;
     assert!(failed.contains(&format!(r#""span_id":"{}""#, hex::encode(ids(2).1))), "{failed}");
-    assert_eq!(number(&failed, "errors"), 1, "{failed}");
+    assert_eq!((number(&failed, "errors"), number(&failed, "duration_ns")), (1, 1_200 * MS), "{failed}");
+    let slow = spans(&["--sort", "duration", "-n", "2"]);
+    assert_eq!(words(row(&slow, &hex::encode(ids(2).1))).split(' ').take(2).collect::<Vec<_>>(), ["1", "1.20"]);
+    assert!(words(&slow.stdout).contains("errors duration cpu"), "{slow:?}");
     let compared = spans(&["--against-endpoint", "--span-id", &hex::encode(ids(2).1)]);
     assert!(compared.stdout.contains("\nit ended with an error\n"), "{compared:?}");
 }
@@ -275,7 +293,7 @@ fn the_server_lists_requests_and_compares_one_with_its_endpoint() {
     assert!(get(&serve.http, "/api/request").text().contains("expected `span_id` or `trace_id`"));
     assert!(get(&serve.http, "/api/requests?sort=name")
         .text()
-        .contains("expected cpu, alloc, wait or errors, got `name`"));
+        .contains("expected cpu, alloc, wait, errors or duration, got `name`"));
     let findings = get(&serve.http, "/api/explain?service=shop").text();
     assert!(findings.contains(&format!("http://{}", serve.http)) && findings.contains(r#""rule":""#), "{findings}");
 }

@@ -46,7 +46,8 @@ pub fn encode(
     let mut left_out = 0;
     let mut interval_ns = None;
     for (process, resource) in data.resources.iter().enumerate() {
-        for profile in &resource.profiles {
+        // Ended requests have no place among the samples of a thread.
+        for profile in resource.profiles.iter().filter(|profile| !kinds::REQUESTS.has(profile.type_name())) {
             if profile.type_name() == "cpu" && profile.period_type.unit == "nanoseconds" && profile.period > 0 {
                 interval_ns.get_or_insert(profile.period);
             }

@@ -10,6 +10,7 @@ mod entry;
 mod heap_age;
 mod id;
 mod profile;
+mod request_duration;
 mod table;
 mod transfer;
 
@@ -19,5 +20,6 @@ pub use entry::*;
 pub use heap_age::HeapAge;
 pub use id::*;
 pub use profile::*;
+pub use request_duration::RequestDuration;
 pub(crate) use table::TextTable;
 pub use transfer::Transfer;

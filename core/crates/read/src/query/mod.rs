@@ -38,7 +38,9 @@ pub use span_baseline::{
 };
 pub use span_parts::{SpanPart, SpanParts};
 pub use span_time::{span_time, ComparedTotal, SpanTime, SpanTimeRow, WaitSource};
-pub use spans::{endpoint_of_labels, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
+pub use spans::{
+    endpoint_of_labels, is_of_requests, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal, REQUEST_TIME,
+};
 pub use stack_filter::{is_match, StackFilter};
 pub use time_category::TimeCategory;
 pub use top::{top, TopRow, TopTable};

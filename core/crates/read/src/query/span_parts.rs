@@ -1,11 +1,13 @@
 //! Sums of spans in plain values, to be stored and added up again: those of a long time range, without its samples.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
+use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::Link;
 
-use super::spans::{add_to, merge_into, span_entry, SpanTotals, TypeTotal};
+use super::spans::{add_to, merge_into, span_entry, FirstTime, SpanTotals, TypeTotal};
 
 /// The sums of one span.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,7 +20,7 @@ pub struct SpanPart {
     pub named_by: (u8, i64),
     /// By index of the type; shorter where it has no samples of the last types.
     pub totals: Vec<TypeTotal>,
-    /// Unix nanoseconds of the first sample, or of the start of its window.
+    /// Unix nanoseconds of its start, or of its first sample or window.
     pub first_unix_nano: Option<u64>,
 }
 
@@ -33,6 +35,8 @@ pub struct SpanParts {
     pub spans: Vec<SpanPart>,
     /// Sums of the samples that belong to no span, or to one that was left out, by index of the endpoint.
     pub unlinked: Vec<(u32, Vec<TypeTotal>)>,
+    /// Number of ended requests by duration in nanoseconds, by index of the endpoint.
+    pub durations: Vec<(u32, Vec<(i64, i64)>)>,
     /// Samples of spans that were left out.
     pub left_out: usize,
 }
@@ -73,15 +77,21 @@ impl SpanTotals {
             endpoint: span.endpoint,
             named_by: span.named_by,
             totals: span.totals.clone(),
-            first_unix_nano: span.first_unix_nano,
+            first_unix_nano: span.first.map(FirstTime::unix_nano),
         };
         let mut unlinked: Vec<_> = unlinked.into_iter().collect();
         unlinked.sort_by_key(|(endpoint, _)| *endpoint);
+        let listed = |(endpoint, counts): (&u32, &BTreeMap<i64, i64>)| {
+            (*endpoint, counts.iter().map(|(duration, count)| (*duration, *count)).collect())
+        };
+        let mut durations: Vec<(u32, Vec<(i64, i64)>)> = self.durations.iter().map(listed).collect();
+        durations.sort_by_key(|(endpoint, _)| *endpoint);
         SpanParts {
             types: self.types.iter().cloned().zip(self.units.iter().cloned()).collect(),
             endpoints: self.endpoints.clone(),
             spans: spans.into_iter().map(part).collect(),
             unlinked,
+            durations,
             left_out,
         }
     }
@@ -111,6 +121,12 @@ impl SpanTotals {
             add(self.unlinked.entry(endpoint).or_default(), totals);
             add(&mut self.totals, totals);
         }
+        let counts_requests = is_added(REQUESTS.default_type());
+        for (endpoint, counts) in parts.durations.iter().filter(|_| counts_requests) {
+            let Some(endpoint) = of_endpoint(*endpoint) else { continue };
+            let sums = self.durations.entry(endpoint).or_default();
+            counts.iter().for_each(|(duration, count)| *sums.entry(*duration).or_default() += count);
+        }
         for part in &parts.spans {
             let mut totals = Vec::new();
             add(&mut totals, &part.totals);
@@ -125,7 +141,7 @@ impl SpanTotals {
                 continue;
             };
             merge_into(&mut span.totals, &totals);
-            span.first_unix_nano = span.first_unix_nano.into_iter().chain(part.first_unix_nano).min();
+            span.first = span.first.into_iter().chain(part.first_unix_nano.map(FirstTime::Window)).min();
             // By name between equals, in whatever order the parts are added.
             let name = |at: u32| Reverse(&self.endpoints[at as usize]);
             if is_new || (part.named_by, name(endpoint)) > (span.named_by, name(span.endpoint)) {

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use spanprof_profile::code_origin::WaitReason;
-use spanprof_profile::kinds::{REQUESTS, REQUEST_ERRORS};
+use spanprof_profile::kinds::REQUEST_ERRORS;
 
 use super::span_baseline::SpanSubject;
-use super::spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
+use super::spans::{is_of_requests, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 use super::time_category::TimeCategory;
 
 /// Name of the row of waits that are the difference of wall and CPU time.
@@ -130,8 +130,8 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
         SpanSubject::Trace(trace_id) => row.link.trace_id == trace_id,
     };
     let own = table.rows.iter().find(is_subject)?;
-    // A failed request is counted once. It is no amount to compare, and without other samples no span to compare with.
-    let is_sampled = |row: &&SpanRow| row.types.keys().any(|name| !REQUESTS.has(name));
+    // An ended request is counted once. It is no amount to compare, and without other samples no span to compare with.
+    let is_sampled = |row: &&SpanRow| row.types.keys().any(|name| !is_of_requests(name));
     let is_of_endpoint = |row: &&SpanRow| row.service == own.service && row.endpoint == own.endpoint;
     let is_other = |row: &&SpanRow| !is_subject(row) && is_of_endpoint(row) && is_sampled(row);
     let others: Vec<&SpanRow> = table.rows.iter().filter(is_other).collect();
@@ -139,7 +139,7 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     let wait = WaitSource::of(of_service);
     let sides = Sides { own: Sums::of([own]), others: Sums::of(others.iter().copied()), count: others.len() };
     let mut names: Vec<&String> = sides.own.types.keys().chain(sides.others.types.keys()).collect();
-    names.retain(|name| !REQUESTS.has(name));
+    names.retain(|name| !is_of_requests(name));
     names.sort();
     names.dedup();
     let mut rows: Vec<SpanTimeRow> = names.into_iter().map(|name| sides.row(&table, name)).collect();

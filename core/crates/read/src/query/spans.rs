@@ -7,7 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles};
+use spanprof_profile::kinds::REQUESTS;
+use spanprof_profile::{
+    AttributeSetId, Dictionary, Link, Profile, ProfilesData, RequestDuration, ResourceProfiles, Sample, Value,
+};
 
 use super::generated_names;
 use super::time_category::{StackCategories, TimeCategory};
@@ -19,6 +22,14 @@ const MAX_SPANS: usize = 200_000;
 /// Labels that name an endpoint, best first: those of the middlewares, of Pyroscope's users, and of local root spans.
 pub(crate) const ENDPOINT_LABELS: [&str; 3] = ["http.route", "endpoint", "span_name"];
 const METHOD_LABEL: &str = "http.request.method";
+/// The type of the durations of ended requests in [`SpanTotals`], in nanoseconds: no profile has it, since a duration is a label of the
+/// type `requests`. Of the spans, only failed and slow ones have it.
+pub const REQUEST_TIME: &str = "request_time";
+
+/// Whether a type counts or times requests, instead of samples.
+pub fn is_of_requests(type_name: &str) -> bool {
+    REQUESTS.has(type_name) || type_name == REQUEST_TIME
+}
 
 /// The unit of a row of [`SpanTable`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +75,10 @@ pub struct SpanRow {
     /// Of an endpoint: median and 99th percentile of the weights of its spans, by type. Of the spans with samples only, hence
     /// too high where most spans are shorter than the sampling interval.
     pub quantiles: BTreeMap<String, [i64; 2]>,
-    /// Unix nanoseconds of the first sample with a timestamp, else the start of the first window; 0 without a span.
+    /// Of an endpoint with reported ends: median and 99th percentile of the durations of all its requests, rounded by less than 7 %.
+    pub durations: Option<[i64; 2]>,
+    /// Unix nanoseconds: the start of a request with a known duration, else its first sample with a timestamp, else the start of
+    /// the first window; 0 without a span.
     pub first_unix_nano: u64,
     /// What time was used for, by profile type: of [`SpanTotals::with_categories`].
     pub categories: BTreeMap<String, BTreeMap<TimeCategory, TypeTotal>>,
@@ -120,6 +134,8 @@ pub struct SpanTotals {
     pub(super) spans: HashMap<Link, SpanSums>,
     /// Samples without a span, by endpoint.
     pub(super) unlinked: HashMap<u32, Vec<TypeTotal>>,
+    /// Number of ended requests by endpoint and duration.
+    pub(super) durations: HashMap<u32, BTreeMap<i64, i64>>,
     pub(super) left_out: usize,
 }
 
@@ -138,8 +154,26 @@ pub(super) struct SpanSums {
     pub functions: HashMap<u32, Weight>,
     /// By index of the type.
     categories: CategorySums,
-    /// Of the first sample with a timestamp, else of the first window.
-    pub(super) first_unix_nano: Option<u64>,
+    pub(super) first: Option<FirstTime>,
+}
+
+/// When a span began. The smaller one is the better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FirstTime {
+    /// The start of the request.
+    Start(u64),
+    /// Its first sample with a timestamp.
+    Sample(u64),
+    /// The start of the first window.
+    Window(u64),
+}
+
+impl FirstTime {
+    pub fn unix_nano(self) -> u64 {
+        match self {
+            Self::Start(time) | Self::Sample(time) | Self::Window(time) => time,
+        }
+    }
 }
 
 impl SpanTotals {
@@ -189,19 +223,30 @@ impl SpanTotals {
         categories: &mut StackCategories<'_>,
     ) {
         let at = self.type_index(profile.type_name(), profile.unit());
+        let counts_requests = profile.type_name() == REQUESTS.default_type();
+        let time_at = counts_requests.then(|| self.type_index(REQUEST_TIME, "nanoseconds"));
         let mut has_counts = true;
         for sample in &profile.samples {
             let weight = profile.weight(sample);
             let (samples, is_count) = estimated_samples(profile, weight);
             has_counts &= is_count;
-            add_to(&mut self.totals, at, weight, samples);
             let set = sample.attributes;
             let (endpoint, quality) = match endpoints.get(&set) {
                 Some(known) => *known,
                 None => *endpoints.entry(set).or_insert(self.endpoint_of(data, resource, set)),
             };
+            let duration = time_at.and_then(|_| request_duration(&data.dictionary, sample));
+            if let Some(duration) = duration {
+                *self.durations.entry(endpoint).or_default().entry(duration).or_default() += weight;
+            }
+            let time = time_at.zip(duration).map(|(at, duration)| (at, duration.saturating_mul(weight)));
+            let add = |totals: &mut Vec<TypeTotal>| {
+                add_to(totals, at, weight, samples);
+                time.into_iter().for_each(|(at, time)| add_to(totals, at, time, samples));
+            };
+            add(&mut self.totals);
             if sample.link.is_empty() {
-                add_to(self.unlinked.entry(endpoint).or_default(), at, weight, samples);
+                add(self.unlinked.entry(endpoint).or_default());
                 continue;
             }
             let link = data.dictionary.get_link(sample.link);
@@ -209,15 +254,19 @@ impl SpanTotals {
                 self.left_out += 1;
                 continue;
             };
-            add_to(&mut span.totals, at, weight, samples);
+            add(&mut span.totals);
             if self.has_categories {
                 for category in categories.of(profile.type_name(), sample.stack).into_iter().flatten() {
                     let total = span.categories.entry((at, category)).or_default();
                     total.add(TypeTotal { weight, samples });
                 }
             }
-            let time = sample.timestamps_unix_nano.iter().min().copied().unwrap_or(profile.time_unix_nano);
-            span.first_unix_nano = Some(span.first_unix_nano.map_or(time, |first| first.min(time)));
+            let first = match (sample.timestamps_unix_nano.iter().min(), duration) {
+                (Some(end), Some(duration)) => FirstTime::Start(end.saturating_sub(duration.unsigned_abs())),
+                (Some(time), None) => FirstTime::Sample(*time),
+                (None, _) => FirstTime::Window(profile.time_unix_nano),
+            };
+            span.first = span.first.into_iter().chain([first]).min();
             if (quality, weight) >= span.named_by {
                 (span.endpoint, span.named_by) = (endpoint, (quality, weight));
             }
@@ -313,7 +362,7 @@ impl SpanTotals {
             for (key, total) in &span.categories {
                 group.categories.entry(*key).or_default().add(*total);
             }
-            group.first_unix_nano = group.first_unix_nano.into_iter().chain(span.first_unix_nano).min();
+            group.first = group.first.into_iter().chain(span.first).min();
             if grouping == SpanGrouping::Endpoint {
                 group.weights.resize(self.types.len(), Vec::new());
                 for (weights, total) in group.weights.iter_mut().zip(&span.totals) {
@@ -334,6 +383,8 @@ impl SpanTotals {
             }
         }
         let row = |((link, _), group): ((Link, u32), GroupSums)| {
+            let of_endpoint = group.named_by.filter(|_| grouping == SpanGrouping::Endpoint);
+            let durations = of_endpoint.and_then(|(_, Reverse(at))| self.durations.get(&at));
             let endpoint = group.named_by.and_then(|(_, Reverse(at))| self.endpoints.get(at as usize));
             let (service, endpoint) = endpoint.cloned().unwrap_or_default();
             let mut categories: BTreeMap<String, BTreeMap<TimeCategory, TypeTotal>> = BTreeMap::new();
@@ -348,7 +399,8 @@ impl SpanTotals {
                 spans: group.spans,
                 types: named(&group.totals),
                 quantiles: with_spans.map(|(name, weights)| (name.clone(), median_and_p99(weights))).collect(),
-                first_unix_nano: group.first_unix_nano.unwrap_or(0),
+                durations: durations.and_then(median_and_p99_of_counts),
+                first_unix_nano: group.first.map_or(0, FirstTime::unix_nano),
                 categories,
             }
         };
@@ -427,7 +479,7 @@ struct GroupSums {
     named_by: Option<((u8, i64), Reverse<u32>)>,
     /// Of an endpoint: the weights of its spans, by type.
     weights: Vec<Vec<i64>>,
-    first_unix_nano: Option<u64>,
+    first: Option<FirstTime>,
 }
 
 /// The endpoint that a label set names, such as `GET /cart`, and the quality of its label: the higher the better. `None` without
@@ -446,6 +498,29 @@ fn named_endpoint(keys: &[&str], label: impl Fn(&str) -> Option<String>) -> Opti
         }
         _ => (quality, name),
     })
+}
+
+/// Nanoseconds of the duration of an ended request.
+fn request_duration(dictionary: &Dictionary, sample: &Sample) -> Option<i64> {
+    let label = dictionary.attributes_of(sample.attributes).find(|label| label.key == RequestDuration::LABEL)?;
+    match label.value {
+        Value::Int(ns) if ns >= 0 => Some(ns),
+        _ => None,
+    }
+}
+
+/// By nearest rank, of values with their number.
+fn median_and_p99_of_counts(counts: &BTreeMap<i64, i64>) -> Option<[i64; 2]> {
+    let total: i64 = counts.values().sum();
+    let at = |percent: i64| {
+        let mut before = 0;
+        let reaches = |(_, count): &(&i64, &i64)| {
+            before += **count;
+            before * 100 >= total * percent
+        };
+        counts.iter().find(reaches).map(|(value, _)| *value)
+    };
+    Some([at(50)?, at(99)?])
 }
 
 /// By nearest rank. `weights` is not empty.

@@ -30,7 +30,7 @@ const BASELINES = {
 const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", file: "chosenFile", line: "chosenLine", zoom: "zoom", callers: "callers", group: "group", baseline: "baseLabels" };
 const FLAGS = { live: "live", native: "native", libraries: "libraries", absolute: "absolute", all: "allChanges", inverted: "inverted", labels: "explorer" };
 const CHOICES = {
-  view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["cpu", "wait", "alloc", "errors"]], base: ["base", Object.keys(BASELINES)],
+  view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["duration", "cpu", "wait", "alloc", "errors"]], base: ["base", Object.keys(BASELINES)],
   recursion: ["recursion", ["keep", "collapse"]], by: ["by", ["label", "type"]],
 };
 /** Texts of which null and "" differ. */

@@ -1,6 +1,6 @@
 /* The view Requests: endpoints, the spans of one, and one span beside the others of its endpoint. */
 
-const REQUEST_SORTS = { cpu: "CPU", wait: "Waiting", alloc: "Allocated", errors: "Errors" };
+const REQUEST_SORTS = { duration: "Duration", cpu: "CPU", wait: "Waiting", alloc: "Allocated", errors: "Errors" };
 function requestsQuery() {
   const query = filterOf({ ...state, type: null, span: "", trace: state.endpoint ? "" : state.trace }, now);
   query.set("by", state.endpoint !== null ? "span" : "endpoint");
@@ -19,8 +19,8 @@ const isRequestView = () => state.view === "requests" && isOneRequest();
 const typeOfTime = (cpu, waiting, wait) => (wait && waiting > cpu ? wait.split(" ")[0] : "cpu");
 /** The type to show of a listed span: that of the column by which the spans are sorted, of times the longer one. */
 const typeOfRow = (row, wait) => (state.requestSort === "alloc" && row.alloc_bytes ? "alloc_space" : typeOfTime(row.cpu_ns || 0, row.wait_ns || 0, wait));
-/** The order of an endpoint's spans that lists the slow ones first: by the longer one of CPU time and waits, unless another is chosen. */
-const sortOfSpans = (row, wait) => (state.requestSort !== "cpu" ? state.requestSort : wait && row.wait_ns > row.cpu_ns ? "wait" : "cpu");
+/** The order of an endpoint's spans that lists the slow ones first: by their durations, or else by the longer one of CPU time and waits, unless another is chosen. */
+const sortOfSpans = (row, wait) => (state.requestSort !== "cpu" ? state.requestSort : row.p99_ns ? "duration" : wait && row.wait_ns > row.cpu_ns ? "wait" : "cpu");
 /** The type to show of a request without a chosen one: that of most of its time, else the first that it has. */
 function typeOfRequest({ rows }) {
   const weight = (name) => rows.find((row) => row.name === name)?.weight || 0;
@@ -36,12 +36,14 @@ function Requests() {
   const isSpans = data.by === "span";
   const has = (type) => Object.hasOwn(data.types, type);
   const countsRequests = has("requests");
-  const timed = has("wall") ? "wall" : "cpu";
+  // Of all requests, if their ends are reported; else of the spans that have samples.
+  const timed = countsRequests ? null : has("wall") ? "wall" : "cpu";
   // A narrow screen has no room for minor columns beside the names.
   const minor = "number minor";
-  const sortable = (name, kind = "number") => h("th", { class: kind, scope: "col", "aria-sort": state.requestSort === name ? "descending" : null },
-    h("button", { type: "button", onClick: () => change({ requestSort: name }, { loads: ["requests"] }) }, REQUEST_SORTS[name], state.requestSort === name && " ↓"));
-  const quantile = (row, at) => h("td", { class: at === "p50" ? minor : "number" }, row.types[timed]?.[at] === undefined ? "–" : amount(row.types[timed][at], "nanoseconds"));
+  const sortable = (name, kind = "number", title = REQUEST_SORTS[name]) => h("th", { class: kind, scope: "col", "aria-sort": state.requestSort === name ? "descending" : null },
+    h("button", { type: "button", onClick: () => change({ requestSort: name }, { loads: ["requests"] }) }, title, state.requestSort === name && " ↓"));
+  const time = (ns, kind = "number") => h("td", { class: kind }, ns ? amount(ns, "nanoseconds") : "–");
+  const quantile = (row, at) => time(timed ? row.types[timed]?.[at] : row[at + "_ns"], at === "p50" ? minor : "number");
   const cell = (value, type, unit) => (has(type) ? h(NumberCell, { value: value ?? 0, total: data.types[type].total, unit, name: type === "alloc_space" ? "minor" : "" }) : h("td", { class: type === "alloc_space" ? minor : "number" }, "–"));
   // The source is that of all services; this one may lack it.
   const wait = data.wait && has(data.wait.split(" ")[0]) ? data.wait : null;
@@ -57,24 +59,25 @@ function Requests() {
     !isSpans && [countsRequests && h("td", { class: minor }, row.requests.toLocaleString("en")), h("td", { class: minor }, row.spans.toLocaleString("en"))],
     countsRequests && h("td", { class: minor + (row.errors ? " failed" : ""), title: row.requests ? share(row.errors, row.requests) + " of its requests" : null },
       isSpans ? (row.errors ? "failed" : "–") : row.errors.toLocaleString("en")),
-    !isSpans && [quantile(row, "p50"), quantile(row, "p99")],
+    isSpans ? countsRequests && time(row.duration_ns) : [quantile(row, "p50"), quantile(row, "p99")],
     cell(row.cpu_ns, "cpu", "nanoseconds"),
     !wait ? h("td", { class: "number" }, "–") : h(NumberCell, { value: row.wait_ns, total: waitTotal, unit: "nanoseconds" }),
     cell(row.alloc_bytes, "alloc_space", "bytes"), h("td", { class: minor }, row.samples.toLocaleString("en"))));
-  const timedWords = timed === "wall" ? " wall" : " CPU";
+  const timedWords = { wall: " wall", cpu: " CPU" }[timed] || "";
   return [h("section", attributes,
-    isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") + " with samples" }),
+    isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": isSpans ? "Spans" : "Endpoints" },
       h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"),
         !isSpans && [countsRequests && h("th", { class: minor, scope: "col" }, "Requests"), h("th", { class: minor, scope: "col" }, "Spans")],
         countsRequests && sortable("errors", minor),
-        !isSpans && [h("th", { class: minor, scope: "col" }, "p50" + timedWords), h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
+        isSpans ? countsRequests && sortable("duration")
+          : [h("th", { class: minor, scope: "col" }, "p50" + timedWords), countsRequests ? sortable("duration", "number", "p99") : h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
         sortable("cpu"), sortable("wait"), sortable("alloc", minor), h("th", { class: minor, scope: "col" }, "Samples"))),
       h("tbody", { id: "request-rows" }, rows)),
       data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
       data.spans > 0 && !isSpans && !data.rows.some(isNamed) && h("p", { class: "nothing" }, "These spans have no endpoint. The middlewares of spanprof label samples with http.route; the labels endpoint and span_name name endpoints too."),
       data.spans > 0 && !wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
-      h("p", { class: "more" }, (wait ? "Waiting is " + WAIT_SOURCES[wait] + ". " : "") + (isSpans ? "" : "Quantiles are of the spans that have samples.")))), h(Findings)];
+      h("p", { class: "more" }, (wait ? "Waiting is " + WAIT_SOURCES[wait] + ". " : "") + (timed ? (isSpans ? "" : "Quantiles are of the spans that have samples.") : isSpans ? "Durations are known of the slowest and the failed requests." : "Quantiles are of the durations of all requests.")))), h(Findings)];
 }
 
 /** The findings of `spanprof explain`. */
@@ -112,7 +115,7 @@ function OneRequest() {
   const others = data.time.others === 1 ? "the other span" : "the mean of " + data.time.others.toLocaleString("en") + " others";
   return h("section", attributes, h(Crumbs, { endpoint: data.endpoint, rest: subject }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
-      h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.time.failed && h("span", { class: "failed" }, " · failed")),
+      h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.duration_ns && " · " + amount(data.duration_ns, "nanoseconds"), data.time.failed && h("span", { class: "failed" }, " · failed")),
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLink, { data })),
       h(TimeTable, { time: data.time }),
       data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),

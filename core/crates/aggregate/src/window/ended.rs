@@ -1,0 +1,85 @@
+//! Ended requests of the open window: all are counted by endpoint and rounded duration. The slowest of each endpoint and the first
+//! that failed keep their span, with the time of their end. Not here: the report of an end, tail-based retention.
+
+use super::{Division, WeighedSample, Window};
+use crate::context::{LabelSetId, Link};
+use crate::hash::WordMap;
+use spanprof_profile::RequestDuration;
+
+/// Slowest requests of an endpoint that keep their span.
+const SLOWEST: usize = 10;
+/// Requests of a window that keep their span for being slow, and for having failed. Further ones are only counted.
+const MAX_SPANS: usize = 1024;
+
+/// The requests that keep their span, of the requests since the last close.
+#[derive(Debug, Default)]
+pub(super) struct EndedSpans {
+    /// By endpoint.
+    slowest: WordMap<LabelSetId, Vec<EndedRequest>>,
+    slow: usize,
+    failed: usize,
+}
+
+/// An ended request.
+#[derive(Clone, Copy, Debug)]
+struct EndedRequest {
+    sample: WeighedSample,
+    duration_ns: u64,
+}
+
+impl EndedSpans {
+    pub fn is_empty(&self) -> bool {
+        self.slow == 0
+    }
+
+    /// Keeps the request if it is one of the slowest so far. Returns the one that is not, or no longer.
+    fn keep_slow(&mut self, request: EndedRequest) -> Option<EndedRequest> {
+        let of_endpoint = self.slowest.entry(request.sample.label_set).or_default();
+        if of_endpoint.len() < SLOWEST && self.slow < MAX_SPANS {
+            of_endpoint.push(request);
+            self.slow += 1;
+            return None;
+        }
+        let fastest = of_endpoint.iter_mut().min_by_key(|kept| kept.duration_ns);
+        match fastest.filter(|fastest| fastest.duration_ns < request.duration_ns) {
+            Some(fastest) => Some(std::mem::replace(fastest, request)),
+            None => Some(request),
+        }
+    }
+}
+
+impl Window {
+    /// Counts an ended request. Its link is that of its span, empty without one.
+    pub fn insert_request(&mut self, sample: &WeighedSample, duration_ns: u64) {
+        let request = EndedRequest { sample: *sample, duration_ns };
+        let has_failed = sample.values[1] > 0;
+        if sample.link.is_empty() || has_failed && self.ended.failed >= MAX_SPANS {
+            self.count_request(request);
+        } else if has_failed {
+            self.ended.failed += 1;
+            self.insert_span(request);
+        } else if let Some(faster) = self.ended.keep_slow(request) {
+            self.count_request(faster);
+        }
+    }
+
+    fn count_request(&mut self, EndedRequest { sample, duration_ns }: EndedRequest) {
+        let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
+        let key = self.key(&WeighedSample { link: Link::default(), division, ..sample }, false);
+        self.add_to(sample.kind, key, sample.values, sample.time_ns);
+    }
+
+    fn insert_span(&mut self, EndedRequest { sample, duration_ns }: EndedRequest) {
+        let division = Some(Division::Duration(RequestDuration::fine(duration_ns)));
+        self.insert_detailed(&WeighedSample { division, ..sample });
+    }
+
+    /// Adds the requests that were the slowest until the end of the window.
+    pub(super) fn add_slowest_requests(&mut self) {
+        let EndedSpans { slowest, .. } = std::mem::take(&mut self.ended);
+        let mut requests: Vec<_> = slowest.into_values().flatten().collect();
+        // In one order, so that equal windows have equal bytes.
+        requests.sort_by_key(|EndedRequest { sample, .. }| (sample.label_set, sample.time_ns, sample.link));
+        requests.into_iter().for_each(|request| self.insert_span(request));
+    }
+}
