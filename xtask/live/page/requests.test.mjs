@@ -5,7 +5,6 @@ import { link } from './fixture.mjs';
 import { eventually } from './browser.mjs';
 import { exportRequest } from './otlp.mjs';
 import { amount, assertTotal, fixture, ownServerUrl, pageTest } from './session.mjs';
-import { TRACE_URL } from './server.mjs';
 
 const CPU = { service: 'api', type: 'cpu' };
 const { traceId, spanId } = link(3, 0, false);
@@ -36,11 +35,16 @@ pageTest('two clicks lead from an endpoint to one span beside the others', async
   assert.ok((await page.text('#request-types')).includes(amount(fixture.weight(CPU, ofSpan))));
 });
 
-pageTest('a link with a trace id opens its span, with a link to the trace', async ({ open }) => {
+pageTest('a link with a trace id opens its span, with links to the trace in each tracing system', async ({ open }) => {
   const page = await open(`?trace_id=${traceId}&span_id=${spanId}`);
   assert.match(await page.text('#request'), new RegExp(`GET /cart.*${traceId}`, 's'));
-  const address = await page.evaluate(() => document.querySelector('#trace-link').href);
-  assert.equal(address, TRACE_URL.replace('{trace_id}', traceId));
+  assert.deepEqual(await page.texts('#request .trace-link'), ['Jaeger', 'Tempo eu-1', 'Open the trace']);
+  const [jaeger, tempo, zipkin] = await page.evaluate(() => Array.from(document.querySelectorAll('.trace-link'), (link) => link.getAttribute('href')));
+  assert.equal(jaeger, `http://localhost:16686/trace/${traceId}?uiFind=${spanId}`);
+  assert.equal(zipkin, `http://localhost:9411/zipkin/traces/${traceId}`);
+  assert.doesNotMatch(tempo, /["{}]/, 'a URL has no such characters');
+  const panes = JSON.parse(new URL(tempo).searchParams.get('panes'));
+  assert.deepEqual(panes, { t: { datasource: 'tempo', queries: [{ refId: 'A', query: traceId }] } });
 });
 
 pageTest('a trace without samples says so, and a button leads back to the endpoints', async ({ open }) => {

@@ -11,8 +11,12 @@ import path from 'node:path';
 /** The program in the environment variable SPANPROF, or the debug build of the work tree. */
 export const PROGRAM = process.env.SPANPROF || fileURLToPath(new URL('../../../target/debug/spanprof', import.meta.url));
 
-/** Address of a trace in a tracing system. */
-export const TRACE_URL = 'http://localhost:16686/trace/{trace_id}';
+/** Addresses of a trace in tracing systems; the last has no name. */
+const TRACE_URLS = [
+  'Jaeger=http://localhost:16686/trace/{trace_id}?uiFind={span_id}',
+  'Tempo eu-1=http://localhost:3000/explore?schemaVersion=1&orgId=1&panes={"t":{"datasource":"tempo","queries":[{"refId":"A","query":"{trace_id}"}]}}',
+  'http://localhost:9411/zipkin/traces/{trace_id}',
+];
 /** Address of a source line in a repository. */
 export const SOURCE_URL = 'https://git.example/shop/blob/{commit}/{path}#L{line}';
 /** The lines of `api/app.py` below the directory of the sources. */
@@ -34,8 +38,9 @@ export class Server {
     const [profiles, sources] = [path.join(directory, 'profiles'), path.join(directory, 'sources')];
     mkdirSync(path.join(sources, 'api'), { recursive: true });
     writeFileSync(path.join(sources, 'api', 'app.py'), SOURCE.join('\n'));
-    const words = ['serve', '--grpc', '0', '--http', '0', '--json', '--dir', profiles, '--trace-url', TRACE_URL,
-      '--source-path', sources, '--source-url', SOURCE_URL];
+    const words = ['serve', '--grpc', '0', '--http', '0', '--json', '--dir', profiles,
+      '--source-path', sources, '--source-url', SOURCE_URL,
+      ...TRACE_URLS.flatMap((template) => ['--trace-url', template])];
     const child = spawn(PROGRAM, words, { stdio: ['ignore', 'pipe', 'pipe'] });
     const server = new Server(child, directory);
     let log = '';

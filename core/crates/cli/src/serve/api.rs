@@ -371,13 +371,15 @@ fn stats(state: &ServerState) -> Value {
     let (intake, store) = (&state.counters, &state.store.counters);
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let hours = || windows.iter().filter(|window| window.is_rollup);
+    let trace_urls = state.settings.trace_urls.iter().map(|link| json!({"name": link.name, "url": link.url}));
+    let trace_urls = trace_urls.collect::<Value>();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": state.started.elapsed().as_secs(),
         "grpc": state.addresses.grpc.to_string(),
         "http": state.addresses.http.to_string(),
         "dir": state.store.directory().to_string_lossy(),
-        "trace_url": state.settings.trace_url,
+        "trace_urls": trace_urls,
         "indexing": state.store.is_indexing(),
         "windows": windows.len(),
         "bytes": windows.iter().map(|window| window.bytes).sum::<u64>(),

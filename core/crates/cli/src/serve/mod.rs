@@ -41,6 +41,7 @@ mod state;
 mod store;
 mod timeline;
 mod top;
+mod trace_url;
 mod visits;
 mod window;
 mod window_record;
@@ -58,6 +59,8 @@ use tokio::sync::watch;
 
 pub(crate) use file_names::{received_of_name, replaced_range_ms};
 pub use store::Retention;
+pub(crate) use trace_url::refuse_repeated_names;
+pub use trace_url::TraceUrl;
 
 use crate::answers::sources::SourcePaths;
 use crate::failure::Failure;
@@ -89,8 +92,8 @@ pub struct Settings {
     pub limits: DecodeLimits,
     /// Names under which browsers may reach the page, besides localhost and addresses.
     pub allowed_hosts: Vec<String>,
-    /// Address of a trace in a tracing system, with `{trace_id}` and, where it can show a span, `{span_id}`.
-    pub trace_url: Option<String>,
+    /// Links to a trace in tracing systems, with different names.
+    pub trace_urls: Vec<TraceUrl>,
     /// Where the page may read source files.
     pub(crate) source_paths: SourcePaths,
     /// Address of a source file in a repository, with `{path}`, `{line}` and `{commit}`.

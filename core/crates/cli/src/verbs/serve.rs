@@ -14,7 +14,7 @@ use crate::moment;
 use crate::output;
 use crate::quantity::ByteCount;
 use crate::redaction_rules;
-use crate::serve::{Addresses, Retention, Server, Settings};
+use crate::serve::{refuse_repeated_names, Addresses, Retention, Server, Settings, TraceUrl};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -63,9 +63,10 @@ pub(crate) struct ServeArguments {
     /// YAML
     #[arg(long, value_name = "FILE")]
     pub redaction: Option<String>,
-    /// link of the page to a trace, such as http://localhost:16686/trace/{trace_id}; also with {span_id}
-    #[arg(long, value_name = "TEMPLATE", value_parser = trace_url)]
-    pub trace_url: Option<String>,
+    /// link of the page to a trace, such as http://localhost:16686/trace/{trace_id}, also with {span_id}; repeat for
+    /// more, each with a name: Jaeger=http://…
+    #[arg(long, value_name = "TEMPLATE", value_parser = TraceUrl::parse)]
+    pub trace_url: Vec<TraceUrl>,
     /// directory of sources that the page shows; repeat for more. Anyone who can open the page can read the files below it
     #[arg(long, value_name = "DIR")]
     pub source_path: Vec<PathBuf>,
@@ -102,14 +103,6 @@ fn source_url(text: &str) -> Result<String, &'static str> {
     }
 }
 
-fn trace_url(text: &str) -> Result<String, &'static str> {
-    let is_link = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
-    match is_link && text.contains("{trace_id}") {
-        true => Ok(text.to_owned()),
-        false => Err("expected a link with {trace_id}, such as http://localhost:16686/trace/{trace_id} for Jaeger"),
-    }
-}
-
 fn age(text: &str) -> Result<Duration, &'static str> {
     let nanos = moment::parse_duration_ns(text).filter(|nanos| *nanos > 0);
     nanos.map(Duration::from_nanos).ok_or("expected a time such as 24h")
@@ -125,6 +118,7 @@ fn address(text: &str) -> Result<IpAddr, &'static str> {
 pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
     let ServeArguments { listen, quiet, .. } = given;
     let limits = DecodeLimits::default();
+    refuse_repeated_names(&given.trace_url)?;
     let settings = Settings {
         grpc: SocketAddr::new(listen, given.grpc),
         http: SocketAddr::new(listen, given.http),
@@ -133,7 +127,7 @@ pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
         max_request_bytes: given.max_request_bytes.0.min(limits.decompressed_bytes as u64) as usize,
         limits,
         allowed_hosts: given.allow_host,
-        trace_url: given.trace_url,
+        trace_urls: given.trace_url,
         source_paths: SourcePaths::only_below(source_directories(&given.source_path)?, given.trim_path),
         source_url: given.source_url,
         redaction: given.redaction.as_deref().map(redaction_rules::read).transpose()?,

@@ -64,7 +64,7 @@ pub(crate) fn run(given: &ViewArguments) -> Result<i32, Failure> {
         max_request_bytes: limits.decompressed_bytes,
         limits,
         allowed_hosts: Vec::new(),
-        trace_url: None,
+        trace_urls: Vec::new(),
         source_paths: SourcePaths::only_below(Vec::new(), None),
         source_url: None,
         redaction: None,

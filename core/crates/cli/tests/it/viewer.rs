@@ -1,6 +1,6 @@
 //! What the page of `serve` reads of functions, stacks and labels.
 
-use serde_json::Value;
+use serde_json::{json, Value};
 
 use crate::client::{get, post};
 use crate::fixture::{encoded, shop, spanprof, window, Serve, TestDirectory, TestSample};
@@ -44,6 +44,36 @@ fn the_server_shows_a_function_with_its_neighbors_and_reads_sources_below_their_
     assert!(refused.code != 0 && refused.stderr.contains("expected a directory, got a file"), "{refused:?}");
     let refused = spanprof(&["serve", "--source-url", "https://git.example/{file}"]);
     assert!(refused.code == 2 && refused.stderr.contains("expected a link with {path}"), "{refused:?}");
+}
+
+#[test]
+fn the_server_tells_the_page_the_link_of_each_tracing_system() {
+    let home = TestDirectory::new();
+    let jaeger = "http://localhost:16686/trace/{trace_id}?uiFind={span_id}";
+    let tempo = r#"https://grafana.example/explore?panes={"t":{"queries":[{"query":"{trace_id}"}]}}"#;
+    let links = |flags: &[&str]| -> Value {
+        let serve = Serve::start(&home.path().join("store"), flags);
+        let stats: Value = serde_json::from_str(&get(&serve.http, "/api/stats").text()).unwrap();
+        stats["trace_urls"].clone()
+    };
+    assert_eq!(links(&[]), json!([]));
+    assert_eq!(links(&["--trace-url", jaeger]), json!([{"name": null, "url": jaeger}]));
+    let named = [format!("Jaeger={jaeger}"), format!("Tempo eu-1={tempo}")];
+    assert_eq!(
+        links(&["--trace-url", &named[0], "--trace-url", &named[1]]),
+        json!([{"name": "Jaeger", "url": jaeger}, {"name": "Tempo eu-1", "url": tempo}])
+    );
+    for (flags, error) in [
+        (
+            vec!["--trace-url", "Jaeger=http://a/{traceId}"],
+            "invalid value 'Jaeger=http://a/{traceId}' for '--trace-url",
+        ),
+        (vec!["--trace-url", "Jaeger=http://a/{traceId}"], "{trace_id} and {span_id} only, got {traceId}"),
+        (vec!["--trace-url", jaeger, "--trace-url", tempo], "different name for each link, got two without a name"),
+    ] {
+        let refused = spanprof(&[&["serve", "--grpc", "0", "--http", "0"], &flags[..]].concat());
+        assert!(refused.code == 2 && refused.stderr.contains(error), "{refused:?}");
+    }
 }
 
 #[test]

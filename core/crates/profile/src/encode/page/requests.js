@@ -116,7 +116,7 @@ function OneRequest() {
   return h("section", attributes, h(Crumbs, { endpoint: data.endpoint, rest: subject }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
       h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.duration_ns && " · " + amount(data.duration_ns, "nanoseconds"), data.time.failed && h("span", { class: "failed" }, " · failed")),
-      h("p", { class: "soft" }, data.service + " · trace ", h(TraceLink, { data })),
+      h("p", { class: "soft" }, data.service + " · trace ", h(TraceLinks, { data })),
       h(TimeTable, { time: data.time }),
       data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),
       data.differences.map((difference) => h(Differences, { key: difference.type, difference,
@@ -140,12 +140,14 @@ function TimeTable({ time }) {
   h("tbody", { id: "request-types" }, rows));
 }
 
-/** The trace id, as a link into the tracing system if the server knows one. */
-function TraceLink({ data }) {
+/** The trace id, with links into the tracing systems that the server knows. */
+function TraceLinks({ data }) {
   const traceId = state.trace || data.trace_id;
-  const template = responses.stats?.data?.trace_url;
-  const address = template && template.replaceAll("{trace_id}", traceId).replaceAll("{span_id}", data.span_id || "");
-  return [h("code", {}, traceId), address && [" · ", h("a", { id: "trace-link", href: address, target: "_blank", rel: "noopener noreferrer" }, "Open the trace")]];
+  // Encodes what no URL may contain, such as the JSON in an address of Grafana.
+  const address = (url) => url.replaceAll("{trace_id}", traceId).replaceAll("{span_id}", data.span_id || "").replace(/["{}|\\^`<> ]/g, encodeURIComponent);
+  const links = (responses.stats?.data?.trace_urls || []).map(({ name, url }) => [" · ",
+    h("a", { class: "trace-link", href: address(url), title: name && "Open the trace in " + name, target: "_blank", rel: "noopener noreferrer" }, name || "Open the trace")]);
+  return [h("code", {}, traceId), links];
 }
 
 function Differences({ difference, title }) {
