@@ -37,11 +37,45 @@ fn files_of_any_age_are_shown_until_a_signal_and_removed() {
 }
 
 #[test]
+fn the_page_opens_in_the_browser_where_there_is_a_display() {
+    let home = TestDirectory::new();
+    let profile = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    // The browser ends the server, whose signal handlers are installed by then.
+    let script = home.file("browser", b"#!/bin/sh\necho \"$1\" > \"$OPENED\"; kill -INT $PPID\n");
+    // Copied by a process of its own: a program that is open for writing in a fork of this process cannot start (ETXTBSY).
+    let browser = home.path().join("xdg-open");
+    let copied = Command::new("install").args(["-m", "755", &script]).arg(browser).status().unwrap();
+    assert!(copied.success());
+    let opened = home.path().join("opened");
+    let programs = format!("{}:{}", home.path().display(), std::env::var("PATH").unwrap());
+    let mut child = command(&["view", &profile])
+        .envs([("PATH", programs.as_str()), ("DISPLAY", ":9"), ("OPENED", opened.to_str().unwrap())])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut note = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut note).unwrap();
+    if !note.contains("opened in the browser") {
+        child.kill().unwrap();
+    }
+    let done = child.wait_with_output().unwrap();
+    assert_eq!((done.status.code(), note.as_str()), (Some(0), "spanprof: opened in the browser; Ctrl-C stops\n"));
+    assert_eq!(std::fs::read_to_string(opened).unwrap(), String::from_utf8_lossy(&done.stdout));
+}
+
+#[test]
 fn unreadable_and_empty_files_end_with_an_error_and_leave_nothing() {
     let (home, temporary) = (TestDirectory::new(), TestDirectory::new());
     let noise = home.file("noise.pb", b"certainly not protobuf");
     let empty = home.file("empty.pb", b"");
-    for (source, words) in [(noise.as_str(), "noise.pb"), (&empty, "no samples in"), ("/nonexistent", "cannot read")] {
+    let page = home.file("flame.html", b"<!doctype html><html>");
+    for (source, words) in [
+        (noise.as_str(), "noise.pb"),
+        (&empty, "no samples in"),
+        (&page, "got an HTML or XML page; open it in a browser"),
+        ("/nonexistent", "cannot read"),
+    ] {
         let done = command(&["view", source, "--no-open"]).env("TMPDIR", temporary.path()).output().unwrap();
         let stderr = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.code() == Some(1) && stderr.contains(words), "{stderr}");

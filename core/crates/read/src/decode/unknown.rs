@@ -12,7 +12,7 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\x28\xb5\x2f\xfd", "zstd data; decompress it first"),
     (b"BZh", "bzip2 data; decompress it first"),
     (b"\xfd7zXZ\0", "xz data; decompress it first"),
-    (b"<", "an HTML or XML page"),
+    (b"<", "an HTML or XML page; open it in a browser"),
 ];
 
 /// Length of the prefix that is inspected.
