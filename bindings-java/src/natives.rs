@@ -42,7 +42,7 @@ pub fn all() -> Vec<NativeMethod> {
         c"profileTypes" c"()[B" api::Java_io_spanprof_Native_profileTypes,
         c"beginRootSpan" c"([J[B)V" requests::Java_io_spanprof_Native_beginRootSpan,
         c"endRootSpan" c"([BJZ)V" requests::Java_io_spanprof_Native_endRootSpan,
-        c"beginRequest" c"([J)J" requests::Java_io_spanprof_Native_beginRequest,
+        c"beginRequest" c"([J[B)J" requests::Java_io_spanprof_Native_beginRequest,
         c"endRequest" c"(J[BJZ)V" requests::Java_io_spanprof_Native_endRequest,
         c"servePulls" c"()V" requests::Java_io_spanprof_Native_servePulls,
         c"pull" c"([B[B)[B" requests::Java_io_spanprof_Native_pull,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jni::objects::{JByteArray, JClass, JLongArray};
 use jni::sys::jlong;
 use jni::EnvUnowned;
-use spanprof_aggregate::context::{parse_id, Link};
+use spanprof_aggregate::context::{link_of_hex, parse_id};
 use spanprof_profiler::binding::{self, HttpRequest};
 use spanprof_profiler::RequestEnd;
 
@@ -23,9 +23,7 @@ pub extern "system" fn Java_io_spanprof_Native_beginRootSpan<'l>(
     ffi_guard(env, |env| {
         let row = read_words(env, &words)?.row();
         if let [trace_id, span_id] = &texts_of(env, &ids)?[..] {
-            let trace_id = parse_id(trace_id).unwrap_or_default();
-            let link = Link { trace_id, span_id: parse_id(span_id).unwrap_or_default() };
-            binding::begin_root_span(&row, link);
+            binding::begin_root_span(&row, link_of_hex(trace_id, span_id));
         }
         Ok(())
     });
@@ -55,16 +53,22 @@ pub extern "system" fn Java_io_spanprof_Native_endRootSpan<'l>(
     });
 }
 
-/// A request begins in a filter, in the context `words`: the word of its local root; 0 if its end is not to be reported.
+/// A request begins in a filter, in the context `words`, with trace id and span id of its caller in hex: the word of its local root;
+/// 0 if its end is not to be reported.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_beginRequest<'l>(
     env: EnvUnowned<'l>,
     _class: JClass<'l>,
     words: JLongArray<'l>,
+    ids: JByteArray<'l>,
 ) -> jlong {
     ffi_guard(env, |env| {
         let row = read_words(env, &words)?.row();
-        Ok(binding::begin_request(&row).map_or(0, i64::from_ne_bytes))
+        let caller = match &texts_of(env, &ids)?[..] {
+            [trace_id, span_id] => link_of_hex(trace_id, span_id),
+            _ => Default::default(),
+        };
+        Ok(binding::begin_request(&row, caller).map_or(0, i64::from_ne_bytes))
     })
 }
 

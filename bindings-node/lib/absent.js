@@ -22,7 +22,7 @@
  * @property {() => string[]} profileTypes keys of the profiles that are on
  * @property {(current: number, traceId: string, spanId: string) => void} beginRootSpan
  * @property {(traceId: string, spanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRootSpan
- * @property {(current: number) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
+ * @property {(current: number, traceId: string, spanId: string) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
  * @property {(request: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRequest
  * @property {() => number} beginCapture number of the capture; 0 without a profiler
  * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture

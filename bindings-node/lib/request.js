@@ -41,7 +41,7 @@ class MiddlewareRequest {
     this.id = scope.child(outer, labels);
     /** @type {string | undefined} */
     this.route = route;
-    const localRoot = native.beginRequest(outer);
+    const localRoot = native.beginRequest(outer, labels.trace_id ?? '', labels.span_id ?? '');
     if (localRoot === '') return;
     this.id = native.contextWithLocalRoot(this.id, localRoot);
     const began = performance.now();

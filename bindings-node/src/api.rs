@@ -16,7 +16,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof_aggregate::context::{context_row, format_id, parse_id, Link};
+use spanprof_aggregate::context::{context_row, format_id, link_of_hex, parse_id};
 use spanprof_aggregate::StatValue;
 use spanprof_config::{from_json, process_environment, Config, Error, ErrorKind};
 use spanprof_profiler::binding::{self, ffi_guard, with_running};
@@ -240,8 +240,7 @@ pub fn profile_types() -> Vec<&'static str> {
 #[napi]
 pub fn begin_root_span(current: f64, trace_id: String, span_id: String) {
     ffi_guard((), || {
-        let link =
-            Link { trace_id: parse_id(&trace_id).unwrap_or_default(), span_id: parse_id(&span_id).unwrap_or_default() };
+        let link = link_of_hex(&trace_id, &span_id);
         binding::begin_root_span(&context_row(current as u64).unwrap_or_default(), link);
     });
 }
@@ -254,12 +253,13 @@ pub fn end_root_span(trace_id: String, span_id: String, milliseconds: f64, endpo
     });
 }
 
-/// A request begins in a middleware, in the context `current`: its id in hex, the local root of its contexts; empty if its
-/// end is not to be reported.
+/// A request begins in a middleware, in the context `current`, with the trace and span of its caller in hex: its id in hex, the
+/// local root of its contexts; empty if its end is not to be reported.
 #[napi]
-pub fn begin_request(current: f64) -> String {
+pub fn begin_request(current: f64, trace_id: String, span_id: String) -> String {
     ffi_guard(String::new(), || {
-        let root = binding::begin_request(&context_row(current as u64).unwrap_or_default());
+        let row = context_row(current as u64).unwrap_or_default();
+        let root = binding::begin_request(&row, link_of_hex(&trace_id, &span_id));
         format_id(&root.unwrap_or_default())
     })
 }

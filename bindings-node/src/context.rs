@@ -2,7 +2,7 @@
 
 use napi_derive::napi;
 use spanprof_aggregate::context as table;
-use spanprof_aggregate::context::{ContextRow, LabelSetId, Link};
+use spanprof_aggregate::context::{ContextRow, LabelSetId};
 
 /// The contents of a context: labels flat, ids in hex, empty when absent.
 #[napi(object)]
@@ -23,10 +23,7 @@ fn pairs(keys_and_values: &[String]) -> Vec<(&str, &str)> {
 /// The id of `parent` under a span; ids in hex, empty without a span. `parent` itself if that span is its link.
 pub fn under_span(parent: u64, trace_id: &str, span_id: &str, is_remote: bool) -> u64 {
     let row = table::context_row(parent).unwrap_or_default();
-    let link = Link {
-        trace_id: table::parse_id(trace_id).unwrap_or_default(),
-        span_id: table::parse_id(span_id).unwrap_or_default(),
-    };
+    let link = table::link_of_hex(trace_id, span_id);
     if row.link == link {
         return parent;
     }

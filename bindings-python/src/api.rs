@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use spanprof_aggregate::context::{ContextRow, Link};
+use spanprof_aggregate::context::{link_of_hex, ContextRow, Link};
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{process_environment, Error, ErrorKind};
@@ -115,10 +115,15 @@ pub fn end_root_span(trace_id: &Bound<'_, PyAny>, span_id: u64, duration_ns: i64
     });
 }
 
-/// A request begins in a middleware: the id for [`in_request`] and [`end_request`]; 0 if its end is not to be reported.
+/// A request begins in a middleware, with the trace and span of its caller in hex: the id for [`in_request`] and
+/// [`end_request`]; 0 if its end is not to be reported.
 #[pyfunction]
-pub fn begin_request() -> u64 {
-    ffi_guard(0, || binding::begin_request(&context::row(variable::get().id())).map_or(0, u64::from_be_bytes))
+#[pyo3(signature = (trace_id = "", span_id = ""))]
+pub fn begin_request(trace_id: &str, span_id: &str) -> u64 {
+    ffi_guard(0, || {
+        let row = context::row(variable::get().id());
+        binding::begin_request(&row, link_of_hex(trace_id, span_id)).map_or(0, u64::from_be_bytes)
+    })
 }
 
 /// Prepared labels for the scope of a request that [`begin_request`] returned.

@@ -239,3 +239,33 @@ def test_with_spans_too_each_request_is_reported_once(run_target, sampler, app, 
     source = fastapi(app.replace("SAMPLER", sampler), headers)
     target = run_target(f"COUNT, IS_UNSAMPLED = 200, {sampler == 'ALWAYS_OFF'}\n{COMMON}{source}", timeout=180)
     check(target, 200)
+
+
+CALLERS = """
+import time
+import spanprof.wsgi
+from werkzeug.test import Client
+
+def app(environ, start_response):
+    number = int(environ["PATH_INFO"].rsplit("/", 1)[1])
+    time.sleep(0.15 if number == 7 else 0.001)
+    start_response("500 Failed" if number == 9 else "200 OK", [])
+    return [b""]
+
+app = spanprof.wsgi.Middleware(app)
+spanprof.start(heap=False, upload_interval=30)
+for number in range(1, 31):
+    Client(app).get(f"/carts/{number}", headers={"traceparent": f"00-{5:032x}-{number:016x}-01"})
+spanprof.stop()
+"""
+
+
+def test_without_a_tracing_sdk_slow_and_failed_requests_have_the_span_of_their_caller(run_target):
+    samples = run_target(CALLERS).profiles("requests").samples
+    assert sum(sample.values["requests"] for sample in samples) == 30
+    assert {sample.labels["trace_id"] for sample in samples if "trace_id" in sample.labels} == {f"{5:032x}"}
+    by_span = {int(sample.labels["span_id"], 16): sample for sample in samples if "span_id" in sample.labels}
+    # The ten slowest, and the failed one.
+    assert len(by_span) == 11 and {7, 9} <= by_span.keys(), by_span.keys()
+    assert 0.148 < int(by_span[7].labels["duration"]) / 1e9 < 0.3
+    assert [span for span, sample in by_span.items() if sample.values["request_errors"]] == [9]

@@ -18,7 +18,8 @@ class Request:
 
     def __init__(self, method: str, traceparent: str, has_end: bool = True) -> None:
         labels = request_labels(method, traceparent)
-        self._id = native.begin_request() if has_end else 0
+        caller = labels.get("trace_id", ""), labels.get("span_id", "")
+        self._id = native.begin_request(*caller) if has_end else 0
         #: Whether this object reports the end.
         self.is_reported = self._id != 0
         #: Labels of the request's samples, with its id as local root.

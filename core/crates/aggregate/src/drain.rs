@@ -118,7 +118,11 @@ impl Drain {
         let [duration_ns, error] = sample.values;
         if let Some(tail) = self.tail.as_mut().filter(|_| RequestKey::of(&ended).is_some()) {
             let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
-            tail.end(RequestKey::all_of(&ended), &end, counters);
+            // A span around the request is the local root of others, if of any.
+            let is_root = !sample.flags.has(SampleFlags::SPAN_OUTSIDE);
+            let root = if is_root { ended.link.span_id } else { [0; 8] };
+            let of_request = ContextRow { link: Link { span_id: root, ..ended.link }, ..ended };
+            tail.end(RequestKey::all_of(&of_request), &end, counters);
             self.add_released(window);
         }
         let counted = RawSample { values: [1, error], ..*sample };

@@ -191,6 +191,11 @@ fn span_id(key: &str, value: &str) -> Option<[u8; 8]> {
     }
 }
 
+/// Trace and span of two ids in hex; an id that is not valid is left out.
+pub fn link_of_hex(trace_id: &str, span_id: &str) -> Link {
+    Link { trace_id: parse_id(trace_id).unwrap_or_default(), span_id: parse_id(span_id).unwrap_or_default() }
+}
+
 /// Parses an id of exactly `N` bytes in hex; `None` for other text and for zeroes only.
 pub fn parse_id<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut id = [0; N];

@@ -69,10 +69,10 @@ pub fn end_root_span(end: &RequestEnd<'_>) {
     request::end_root_span(end);
 }
 
-/// A request begins in a middleware, in the context `row`. Returns the id to set as local root of its contexts until
+/// A request begins in a middleware, in the context `row`; `caller` is the link of its samples where the context has none. Returns the id to set as local root of its contexts until
 /// [`end_request`]; `None` while no profiler runs, or if another middleware or a span processor reports its end.
-pub fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
-    request::begin_request(row)
+pub fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
+    request::begin_request(row, caller)
 }
 
 /// The request `end.local_root_span_id` ends, which [`begin_request`] began. `end.trace_id` is not used.

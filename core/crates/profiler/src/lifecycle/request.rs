@@ -44,20 +44,32 @@ impl ProfilerHandle {
     /// decides on the samples. Never blocks. A report that does not fit into the ring is lost and counted
     /// (`dropped.submit_ring_full`); the request is then released undecided.
     pub fn request_ended(&self, end: &RequestEnd<'_>) {
-        self.submit_end(end, end.local_root_span_id);
+        self.submit_end(end, EndedSpan::Root(end.local_root_span_id));
     }
 
-    /// `span_id`: the local root span, or the one that began inside of a middleware's request; zero without one.
-    fn submit_end(&self, end: &RequestEnd<'_>, span_id: [u8; 8]) {
+    fn submit_end(&self, end: &RequestEnd<'_>, span: EndedSpan) {
         if self.is_running() {
             // Losses are counted by `submit`.
-            let _ = self.submit(&entry(end, span_id));
+            let _ = self.submit(&entry(end, span));
         }
     }
 }
 
+/// Span id of the request's samples; zero without one.
+#[derive(Clone, Copy)]
+enum EndedSpan {
+    /// Of the local root span, or of the one that began inside of a middleware's request.
+    Root([u8; 8]),
+    /// Of the caller, or of the span around a middleware: further requests may have it.
+    Outside([u8; 8]),
+}
+
 /// The ring entry of an end.
-fn entry(end: &RequestEnd<'_>, span_id: [u8; 8]) -> RawSample<'static> {
+fn entry(end: &RequestEnd<'_>, span: EndedSpan) -> RawSample<'static> {
+    let (span_id, flags) = match span {
+        EndedSpan::Root(span_id) => (span_id, 0),
+        EndedSpan::Outside(span_id) => (span_id, SampleFlags::SPAN_OUTSIDE),
+    };
     let context = InlineContext {
         label_set: if end.endpoint.is_empty() { 0 } else { intern_labels(&[(ENDPOINT_LABEL, end.endpoint)]).0 },
         trace_id: end.trace_id,
@@ -68,7 +80,7 @@ fn entry(end: &RequestEnd<'_>, span_id: [u8; 8]) -> RawSample<'static> {
     let duration_ns = u64::try_from(end.duration.as_nanos()).unwrap_or(u64::MAX);
     RawSample {
         kind: SampleKind::RequestEnd,
-        flags: SampleFlags::default(),
+        flags: SampleFlags(flags),
         thread_id: 0,
         time_ns: monotonic_ns(),
         values: [duration_ns, u64::from(end.is_error)],
@@ -86,7 +98,7 @@ pub(crate) use scripted::{script_ends, take_scripted_end};
 /// Ends of requests in conformance cases, which run without a profiler: kept per thread, for the engine of the case.
 #[cfg(feature = "conformance")]
 mod scripted {
-    use super::{entry, RawSample, RequestEnd};
+    use super::{entry, EndedSpan, RawSample, RequestEnd};
     use std::cell::RefCell;
 
     thread_local! {
@@ -104,13 +116,13 @@ mod scripted {
     }
 
     /// Keeps an end; false outside of cases.
-    pub(crate) fn keep(end: &RequestEnd<'_>, span_id: [u8; 8]) -> bool {
-        ENDS.with_borrow_mut(|ends| ends.as_mut().map(|ends| ends.push(entry(end, span_id))).is_some())
+    pub(crate) fn keep(end: &RequestEnd<'_>, span: EndedSpan) -> bool {
+        ENDS.with_borrow_mut(|ends| ends.as_mut().map(|ends| ends.push(entry(end, span))).is_some())
     }
 
     /// As [`crate::ProfilerHandle::request_ended`].
     pub fn report(end: &RequestEnd<'_>) {
-        keep(end, end.local_root_span_id);
+        keep(end, EndedSpan::Root(end.local_root_span_id));
     }
 
     /// The end that was reported since the last call, if it was exactly one.
@@ -126,7 +138,7 @@ mod scripted {
         false
     }
 
-    pub(crate) fn keep(_end: &super::RequestEnd<'_>, _span_id: [u8; 8]) -> bool {
+    pub(crate) fn keep(_end: &super::RequestEnd<'_>, _span: super::EndedSpan) -> bool {
         false
     }
 }
@@ -136,7 +148,8 @@ const MAX_PENDING: usize = 65_536;
 
 /// A request of a middleware.
 struct PendingRequest {
-    trace_id: [u8; 16],
+    /// Trace and span of its samples, without a span that began inside of it.
+    link: Link,
     /// The first local root span that began inside of it.
     span: Option<Link>,
     /// Whether that span ended with an error.
@@ -177,7 +190,7 @@ impl PendingEnds {
             || is_in_trace()
     }
 
-    fn begin_request(&mut self, row: &ContextRow) -> Option<[u8; 8]> {
+    fn begin_request(&mut self, row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
         if self.requests.len() >= MAX_PENDING || self.contains(row) {
             return None;
         }
@@ -185,7 +198,8 @@ impl PendingEnds {
             [0, 0, 0, 0, 0, 0, 0, 0] => random::number().max(1).to_be_bytes(),
             of_unsampled_span => of_unsampled_span,
         };
-        self.requests.insert(root, PendingRequest { trace_id: row.link.trace_id, span: None, is_error: false });
+        let link = if row.link.is_empty() { caller } else { row.link };
+        self.requests.insert(root, PendingRequest { link, span: None, is_error: false });
         Some(root)
     }
 
@@ -217,29 +231,32 @@ fn counts_ends() -> bool {
     scripted::is_scripted() || ProfilerHandle::running().is_some_and(|profiler| profiler.is_running())
 }
 
-fn submit_end(end: &RequestEnd<'_>, span_id: [u8; 8]) {
-    if scripted::keep(end, span_id) {
+fn submit_end(end: &RequestEnd<'_>, span: EndedSpan) {
+    if scripted::keep(end, span) {
         return;
     }
     if let Some(profiler) = ProfilerHandle::running() {
-        profiler.submit_end(end, span_id);
+        profiler.submit_end(end, span);
     }
 }
 
 /// See [`crate::binding::begin_request`].
-pub(crate) fn begin_request(row: &ContextRow) -> Option<[u8; 8]> {
+pub(crate) fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
     if !counts_ends() {
         return None;
     }
-    PendingEnds::lock().begin_request(row)
+    PendingEnds::lock().begin_request(row, caller)
 }
 
 /// See [`crate::binding::end_request`].
 pub(crate) fn end_request(end: &RequestEnd<'_>) {
     let Some(request) = PendingEnds::lock().requests.remove(&end.local_root_span_id) else { return };
-    let span = request.span.unwrap_or(Link { trace_id: request.trace_id, ..Link::default() });
+    let (trace_id, span) = match request.span {
+        Some(root) => (root.trace_id, EndedSpan::Root(root.span_id)),
+        None => (request.link.trace_id, EndedSpan::Outside(request.link.span_id)),
+    };
     let is_error = end.is_error || request.is_error;
-    submit_end(&RequestEnd { trace_id: span.trace_id, is_error, ..*end }, span.span_id);
+    submit_end(&RequestEnd { trace_id, is_error, ..*end }, span);
 }
 
 /// See [`crate::binding::begin_root_span`].
@@ -252,7 +269,7 @@ pub(crate) fn begin_root_span(row: &ContextRow, span: Link) {
 /// See [`crate::binding::end_root_span`].
 pub(crate) fn end_root_span(end: &RequestEnd<'_>) {
     if counts_ends() && PendingEnds::lock().end_root_span(end.local_root_span_id, end.is_error) {
-        submit_end(end, end.local_root_span_id);
+        submit_end(end, EndedSpan::Root(end.local_root_span_id));
     }
 }
 
@@ -274,9 +291,9 @@ mod tests {
     #[test]
     fn of_nested_middlewares_only_the_outermost_reports_the_request() {
         let mut pending = PendingEnds::default();
-        let first = pending.begin_request(&ContextRow::default()).unwrap();
-        assert_eq!(pending.begin_request(&inside(Link::default(), first)), None);
-        let second = pending.begin_request(&ContextRow::default()).unwrap();
+        let first = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
+        assert_eq!(pending.begin_request(&inside(Link::default(), first), Link::default()), None);
+        let second = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
         assert_ne!(first, second);
         assert!(pending.requests.remove(&first).is_some() && pending.requests.remove(&second).is_some());
     }
@@ -287,7 +304,7 @@ mod tests {
         {
             let mut pending = PendingEnds::default();
             pending.begin_root_span(&ContextRow::default(), span(1));
-            assert_eq!(pending.begin_request(&row), None, "{row:?}");
+            assert_eq!(pending.begin_request(&row, Link::default()), None, "{row:?}");
             assert!(pending.end_root_span([1; 8], false));
             assert!(pending.spans.is_empty());
         }
@@ -296,15 +313,24 @@ mod tests {
     #[test]
     fn inside_of_an_unsampled_span_the_middleware_reports_the_request() {
         let mut pending = PendingEnds::default();
-        assert_eq!(pending.begin_request(&inside(span(1), [1; 8])), Some([1; 8]));
-        assert!(pending.begin_request(&inside(span(2), [0; 8])).is_some());
+        assert_eq!(pending.begin_request(&inside(span(1), [1; 8]), Link::default()), Some([1; 8]));
+        assert!(pending.begin_request(&inside(span(2), [0; 8]), Link::default()).is_some());
+    }
+
+    #[test]
+    fn a_request_has_the_span_of_its_caller_unless_it_begins_in_another_one() {
+        for (row, expected) in [(ContextRow::default(), span(9)), (inside(span(1), [1; 8]), span(1))] {
+            let mut pending = PendingEnds::default();
+            let root = pending.begin_request(&row, span(9)).unwrap();
+            assert_eq!(pending.requests.remove(&root).unwrap().link, expected);
+        }
     }
 
     #[test]
     fn a_span_that_begins_in_a_request_is_reported_with_it_and_further_ones_report_themselves() {
         for ends_first in [true, false] {
             let mut pending = PendingEnds::default();
-            let root = pending.begin_request(&ContextRow::default()).unwrap();
+            let root = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
             pending.begin_root_span(&inside(Link::default(), root), span(1));
             pending.begin_root_span(&inside(Link::default(), root), span(2));
             assert!(pending.end_root_span([2; 8], true));
@@ -321,7 +347,10 @@ mod tests {
     fn the_number_of_requests_and_spans_without_an_end_is_bounded() {
         let mut pending = PendingEnds::default();
         for number in 0..MAX_PENDING as u64 + 10 {
-            assert_eq!(pending.begin_request(&ContextRow::default()).is_some(), number < MAX_PENDING as u64);
+            assert_eq!(
+                pending.begin_request(&ContextRow::default(), Link::default()).is_some(),
+                number < MAX_PENDING as u64
+            );
             let span = Link { trace_id: TRACE, span_id: (number + 1).to_be_bytes() };
             pending.begin_root_span(&ContextRow::default(), span);
             assert!(pending.spans.len() <= MAX_PENDING);

@@ -40,7 +40,7 @@ final class Native {
     static native void endRootSpan(byte[] texts, long nanos, boolean isError);
 
     /** {@code words}: the current context. The local root of the request's context; 0 if its end is not to be reported. */
-    static native long beginRequest(long[] words);
+    static native long beginRequest(long[] words, byte[] ids);
 
     static native void endRequest(long request, byte[] endpoint, long nanos, boolean isError);
 

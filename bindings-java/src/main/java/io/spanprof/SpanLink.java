@@ -91,12 +91,15 @@ public final class SpanLink {
     }
 
     /**
-     * Reports the begin of a request in the calling thread's context. Returns its local root, for
+     * Reports the begin of a request in the calling thread's context; ids of the caller's trace and span in hex, or
+     * empty. Returns its local root, for
      * {@link #withLocalRoot} and {@link #endRequest}; 0 while no profiler runs, or if a span processor or another
      * filter reports its end.
      */
-    public static long beginRequest() {
-        return NativeLibrary.isLoaded() ? Native.beginRequest(Scope.currentWords()) : 0;
+    public static long beginRequest(String traceId, String spanId) {
+        return NativeLibrary.isLoaded()
+                ? Native.beginRequest(Scope.currentWords(), Packed.pack(List.of(traceId, spanId)))
+                : 0;
     }
 
     /** Reports the end of a request that {@link #beginRequest} returned; on any thread. */

@@ -34,7 +34,7 @@ public final class Cases {
         long[] contextOf(byte[] scopes, boolean prepared, byte[] boundIn, boolean returned, byte[] request)
                 throws Exception {
             List<String> names = Packed.unpack(request);
-            long localRoot = names.isEmpty() ? 0 : requests.computeIfAbsent(names.get(0), name -> SpanLink.beginRequest());
+            long localRoot = names.isEmpty() ? 0 : requests.computeIfAbsent(names.get(0), name -> SpanLink.beginRequest("", ""));
             List<Map<String, String>> around = scopesIn(scopes);
             Callable<long[]> call = boundIn == null
                     ? () -> wordsIn(localRoot)

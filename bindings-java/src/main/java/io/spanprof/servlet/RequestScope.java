@@ -42,7 +42,9 @@ final class RequestScope implements AutoCloseable {
         method = labels.getOrDefault("http.request.method", "");
         route = labels.getOrDefault("http.route", "");
         // An asynchronous or forwarded dispatch continues its request.
-        request = dispatched == null ? SpanLink.beginRequest() : dispatched.request;
+        request = dispatched == null
+                ? SpanLink.beginRequest(labels.getOrDefault("trace_id", ""), labels.getOrDefault("span_id", ""))
+                : dispatched.request;
         isEnded = new AtomicBoolean(dispatched != null || request == 0);
         scope = Spanprof.tag(labels);
         if (request != 0) {
