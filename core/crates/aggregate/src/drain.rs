@@ -118,23 +118,18 @@ impl Drain {
         let [duration_ns, error] = sample.values;
         if let Some(tail) = self.tail.as_mut().filter(|_| RequestKey::of(&ended).is_some()) {
             let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
-            // A span around the request is the local root of others, if of any.
-            let is_root = !sample.flags.has(SampleFlags::SPAN_OUTSIDE);
-            let root = if is_root { ended.link.span_id } else { [0; 8] };
-            let of_request = ContextRow { link: Link { span_id: root, ..ended.link }, ..ended };
-            tail.end(RequestKey::all_of(&of_request), &end, counters);
+            tail.end(RequestKey::all_of(&ended, !sample.flags.has(SampleFlags::SPAN_OUTSIDE)), &end, counters);
             self.add_released(window);
         }
         let counted = RawSample { values: [1, error], ..*sample };
         let stack = self.stack_of(position, &counted, counters);
+        let own = if ended.link.span_id != [0; 8] { ended.link } else { Link::default() };
         // A collection has the spans of failed requests only: each span is a sample of its own.
-        let link = if error != 0 && ended.link.span_id != [0; 8] { ended.link } else { Link::default() };
+        let link = if error != 0 { own } else { Link::default() };
         let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
         let resolved = ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, division };
         self.collections.add(&resolved);
-        let link = if ended.link.span_id != [0; 8] { ended.link } else { Link::default() };
-        let weighed = window.weigh(ResolvedSample { link, ..resolved }, counters);
-        window.insert_request(&weighed, duration_ns);
+        window.add_request(ResolvedSample { link: own, ..resolved }, duration_ns, counters);
     }
 
     /// Whether objects in use are divided by age.

@@ -1,8 +1,9 @@
 //! Ended requests of the open window: all are counted by endpoint and rounded duration. The slowest of each endpoint and the first
 //! that failed keep their span, with the time of their end. Not here: the report of an end, tail-based retention.
 
-use super::{Division, WeighedSample, Window};
+use super::{Division, ResolvedSample, WeighedSample, Window};
 use crate::context::{LabelSetId, Link};
+use crate::counters::Counters;
 use crate::hash::WordMap;
 use spanprof_profile::RequestDuration;
 
@@ -49,9 +50,10 @@ impl EndedSpans {
 }
 
 impl Window {
-    /// Counts an ended request. Its link is that of its span, empty without one.
-    pub fn insert_request(&mut self, sample: &WeighedSample, duration_ns: u64) {
-        let request = EndedRequest { sample: *sample, duration_ns };
+    /// Adds an ended request. Its link is that of its span, empty without one.
+    pub fn add_request(&mut self, ended: ResolvedSample<'_>, duration_ns: u64, counters: &Counters) {
+        let sample = self.weigh(ended, counters);
+        let request = EndedRequest { sample, duration_ns };
         let has_failed = sample.values[1] > 0;
         if sample.link.is_empty() || has_failed && self.ended.failed >= MAX_SPANS {
             self.count_request(request);

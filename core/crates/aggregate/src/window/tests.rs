@@ -198,8 +198,7 @@ fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_
     let ended = RawSample { thread_id: 0, ..ended };
     let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
     let resolved = ResolvedSample { sample: &ended, stack, label_set, link, division: None };
-    let weighed = window.weigh(resolved, &Counters::default());
-    window.insert_request(&weighed, duration_ms * 1_000_000);
+    window.add_request(resolved, duration_ms * 1_000_000, &Counters::default());
 }
 
 /// Number of requests, of samples, and the spans in ascending order, of all profiles of one type.

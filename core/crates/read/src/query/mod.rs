@@ -13,6 +13,7 @@ mod growth;
 mod label_matcher;
 mod label_values;
 mod neighbors;
+mod request_times;
 mod span_baseline;
 mod span_parts;
 mod span_time;
@@ -33,14 +34,13 @@ pub use growth::{Growth, FAMILY_ERROR, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 pub use label_matcher::{LabelMatcher, MatchOperator};
 pub use label_values::{labels, LabelKey, LabelTable};
 pub use neighbors::{neighbors, Neighbors};
+pub use request_times::{is_of_requests, REQUEST_TIME};
 pub use span_baseline::{
     span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, SpanSubject, MIN_SPAN_SAMPLES,
 };
 pub use span_parts::{SpanPart, SpanParts};
 pub use span_time::{span_time, ComparedTotal, SpanTime, SpanTimeRow, WaitSource};
-pub use spans::{
-    endpoint_of_labels, is_of_requests, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal, REQUEST_TIME,
-};
+pub use spans::{endpoint_of_labels, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 pub use stack_filter::{is_match, StackFilter};
 pub use time_category::TimeCategory;
 pub use top::{top, TopRow, TopTable};

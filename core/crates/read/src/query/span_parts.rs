@@ -7,7 +7,8 @@ use hashbrown::HashMap;
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::Link;
 
-use super::spans::{add_to, merge_into, span_entry, FirstTime, SpanTotals, TypeTotal};
+use super::request_times::FirstTime;
+use super::spans::{add_to, merge_into, span_entry, SpanTotals, TypeTotal};
 
 /// The sums of one span.
 #[derive(Clone, Debug, Default, PartialEq)]

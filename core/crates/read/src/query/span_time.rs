@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use spanprof_profile::code_origin::WaitReason;
 use spanprof_profile::kinds::REQUEST_ERRORS;
 
+use super::request_times::is_of_requests;
 use super::span_baseline::SpanSubject;
-use super::spans::{is_of_requests, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
+use super::spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 use super::time_category::TimeCategory;
 
 /// Name of the row of waits that are the difference of wall and CPU time.

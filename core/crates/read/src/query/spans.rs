@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use spanprof_profile::kinds::REQUESTS;
-use spanprof_profile::{
-    AttributeSetId, Dictionary, Link, Profile, ProfilesData, RequestDuration, ResourceProfiles, Sample, Value,
-};
+use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles};
 
 use super::generated_names;
+use super::request_times::{median_and_p99_of_counts, request_duration, FirstTime, REQUEST_TIME};
 use super::time_category::{StackCategories, TimeCategory};
 use super::weights::{visit_samples, FunctionLine, Granularity, StackRows, Weight};
 use super::window_sums::estimated_samples;
@@ -22,14 +21,6 @@ const MAX_SPANS: usize = 200_000;
 /// Labels that name an endpoint, best first: those of the middlewares, of Pyroscope's users, and of local root spans.
 pub(crate) const ENDPOINT_LABELS: [&str; 3] = ["http.route", "endpoint", "span_name"];
 const METHOD_LABEL: &str = "http.request.method";
-/// The type of the durations of ended requests in [`SpanTotals`], in nanoseconds: no profile has it, since a duration is a label of the
-/// type `requests`. Of the spans, only failed and slow ones have it.
-pub const REQUEST_TIME: &str = "request_time";
-
-/// Whether a type counts or times requests, instead of samples.
-pub fn is_of_requests(type_name: &str) -> bool {
-    REQUESTS.has(type_name) || type_name == REQUEST_TIME
-}
 
 /// The unit of a row of [`SpanTable`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,25 +146,6 @@ pub(super) struct SpanSums {
     /// By index of the type.
     categories: CategorySums,
     pub(super) first: Option<FirstTime>,
-}
-
-/// When a span began. The smaller one is the better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FirstTime {
-    /// The start of the request.
-    Start(u64),
-    /// Its first sample with a timestamp.
-    Sample(u64),
-    /// The start of the first window.
-    Window(u64),
-}
-
-impl FirstTime {
-    pub fn unix_nano(self) -> u64 {
-        match self {
-            Self::Start(time) | Self::Sample(time) | Self::Window(time) => time,
-        }
-    }
 }
 
 impl SpanTotals {
@@ -498,29 +470,6 @@ fn named_endpoint(keys: &[&str], label: impl Fn(&str) -> Option<String>) -> Opti
         }
         _ => (quality, name),
     })
-}
-
-/// Nanoseconds of the duration of an ended request.
-fn request_duration(dictionary: &Dictionary, sample: &Sample) -> Option<i64> {
-    let label = dictionary.attributes_of(sample.attributes).find(|label| label.key == RequestDuration::LABEL)?;
-    match label.value {
-        Value::Int(ns) if ns >= 0 => Some(ns),
-        _ => None,
-    }
-}
-
-/// By nearest rank, of values with their number.
-fn median_and_p99_of_counts(counts: &BTreeMap<i64, i64>) -> Option<[i64; 2]> {
-    let total: i64 = counts.values().sum();
-    let at = |percent: i64| {
-        let mut before = 0;
-        let reaches = |(_, count): &(&i64, &i64)| {
-            before += **count;
-            before * 100 >= total * percent
-        };
-        counts.iter().find(reaches).map(|(value, _)| *value)
-    };
-    Some([at(50)?, at(99)?])
 }
 
 /// By nearest rank. `weights` is not empty.
