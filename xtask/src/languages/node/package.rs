@@ -1,6 +1,8 @@
 //! `cargo xtask addon`: builds the npm package with its native module, audits it, checks its size, and runs it once from a
 //! clean directory.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,6 +80,11 @@ fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
     copy(library, &staged.join(PREBUILD))?;
     let manifest = scratch::read(&root.join("bindings-node/package.json"))?;
     scratch::write(&staged.join("package.json"), &published_manifest(&manifest, REPOSITORY)?)?;
+    // npm packs the modes of the files, which depend on the umask of the clone and of the build.
+    for file in artifact::files_below(&staged) {
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644))
+            .map_err(|error| StepFailure::new("pack", format!("{}: {error}", file.display())))?;
+    }
     let dist = workspace::target().join(directory);
     std::fs::create_dir_all(&dist).map_err(|error| StepFailure::new("pack", format!("{}: {error}", dist.display())))?;
     let output = runtimes::npm("pack")
