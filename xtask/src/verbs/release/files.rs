@@ -10,7 +10,8 @@ use crate::{interpreters, scratch};
 
 /// Validates documents with the schema of CycloneDX.
 const VALIDATOR: &str = "cyclonedx-python-lib[json-validation]==11.12.0";
-const CHECKSUMS: &str = "SHA256SUMS";
+/// Checksums of every file of a release.
+pub const CHECKSUMS: &str = "SHA256SUMS";
 /// Language, package URL, and crates of its libraries.
 const PACKAGES: [(&str, &str, &[&str]); 3] = [
     ("python", "pkg:pypi/spanprof", &["spanprof-python"]),

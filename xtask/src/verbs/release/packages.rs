@@ -16,7 +16,7 @@ use crate::{artifact, git, interpreters, scratch, third_party};
 /// Checks the metadata of wheels and sdists.
 const TWINE: &str = "twine==7.0.0";
 /// Commit and checksums of the packages in `target/dist`.
-pub const BUILT_FROM: &str = ".built-from";
+const BUILT_FROM: &str = ".built-from";
 
 pub fn dist() -> PathBuf {
     workspace::target().join("dist")

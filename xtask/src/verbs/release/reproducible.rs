@@ -1,8 +1,16 @@
-//! Step `reproducible`: a clone in another directory, with a target directory of its own, builds the same bytes.
+//! Step `reproducible`: a clone in another directory, with a target directory, a umask, a time zone and a language of its own, builds
+//! the same bytes.
 
-use super::packages::{self, dist, BUILT_FROM};
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use super::files::{self, CHECKSUMS};
+use super::packages::{self, dist};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{git, scratch, workspace};
+
+/// A cold build of all packages on two cores that do other work too.
+const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 pub fn check() -> StepResult {
     let name = "reproducible";
@@ -10,21 +18,25 @@ pub fn check() -> StepResult {
         return Err(StepFailure::new(name, "the work tree has changes, which a clone lacks").with_hint("commit them"));
     };
     packages::check()?;
+    files::write()?;
     // The directory differs in its length too.
     let clone = scratch::empty("reproducible")?.join("second/clone");
-    ProcessStep::new("clone", "git").args(["clone", "--quiet"]).arg(workspace::root()).arg(&clone).run()?;
-    ProcessStep::new("check out", "git").args(["checkout", "--quiet", &commit]).in_directory(&clone).run()?;
-    ProcessStep::cargo("build the packages in the clone")
-        .args(["xtask", "release", "--dry-run", "--step", "packages"])
+    private("clone", "git").args(["clone", "--quiet"]).arg(workspace::root()).arg(&clone).run()?;
+    private("check out", "git").args(["checkout", "--quiet", &commit]).in_directory(&clone).run()?;
+    private("build the packages in the clone", workspace::cargo())
+        .args(["xtask", "release", "--dry-run", "--step", "packages", "--step", "files"])
         .env("CARGO_TARGET_DIR", clone.join("target"))
+        .env("TZ", "Pacific/Kiritimati")
+        .env("LC_ALL", "C")
         .in_directory(&clone)
+        .time_limit(LIMIT)
         .run()?;
-    let first = scratch::read(&dist().join(BUILT_FROM))?;
-    let second = scratch::read(&clone.join("target/dist").join(BUILT_FROM))?;
+    let first = scratch::read(&dist().join(CHECKSUMS))?;
+    let second = scratch::read(&clone.join("target/dist").join(CHECKSUMS))?;
     let different = differences(&first, &second);
     match different.is_empty() {
         true => {
-            println!("{} packages are equal in both builds", first.lines().count() - 1);
+            println!("{} files are equal in both builds", first.lines().count());
             Ok(())
         }
         false => {
@@ -33,6 +45,11 @@ pub fn check() -> StepResult {
             Err(StepFailure::new(name, message).with_hint("diffoscope FILE FILE shows the differences"))
         }
     }
+}
+
+/// A program whose files are private to the user.
+fn private(name: &str, program: impl AsRef<OsStr>) -> ProcessStep {
+    ProcessStep::new(name, "sh").args(["-c", "umask 077 && exec \"$@\"", "sh"]).arg(program)
 }
 
 /// Names of the files whose checksums are not in both lists.
@@ -53,7 +70,7 @@ mod tests {
 
     #[test]
     fn different_and_missing_files_are_named() {
-        assert_eq!(differences("c\n1  a\n2  b\n", "c\n1  a\n2  b\n"), [""; 0]);
-        assert_eq!(differences("c\n1  a\n2  b\n3  d\n", "c\n1  a\n9  b\n"), ["b", "d"]);
+        assert_eq!(differences("1  a\n2  b\n", "1  a\n2  b\n"), [""; 0]);
+        assert_eq!(differences("1  a\n2  b\n3  d\n", "1  a\n9  b\n"), ["b", "d"]);
     }
 }
