@@ -1,6 +1,7 @@
 //! Java: JDKs and Maven, the JAR, JUnit.
 
 mod bench;
+mod jar_modes;
 pub mod live;
 pub mod package;
 mod record;

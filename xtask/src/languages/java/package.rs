@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use lz4::{BlockSize, ContentChecksum, EncoderBuilder};
 
+use super::jar_modes;
 use super::runtimes::{self, Jdk};
 use crate::artifact::{self, copy, Glibc};
 use crate::scratch;
@@ -154,6 +155,7 @@ fn pack(java: &Jdk, libraries: &Libraries, into: &Path, words: &[&str], beside: 
         .run()?;
     for end in std::iter::once(&".jar").chain(beside) {
         copy(&build.join(file_name(end)), &into.join(file_name(end)))?;
+        jar_modes::set(&into.join(file_name(end)))?;
     }
     Ok(into.join(file_name(".jar")))
 }
