@@ -47,18 +47,21 @@ pub fn without_machine_paths() -> String {
     format!("--remap-path-prefix={}=/cargo", cargo_home.display())
 }
 
-/// A package's release library, built with `flags` of the compiler and linked against the oldest supported glibc.
+/// A package's release library, built with `flags` of the compiler and linked against the oldest supported glibc. A build with flags
+/// has a target directory of its own: where a flag is `--remap-path-prefix`, cargo leaves the flags out of the names of its results, and
+/// the builds of two packages would replace each other's dependencies.
 pub fn release_library(package: &str, oldest: Glibc, flags: &str) -> StepResult<PathBuf> {
     let tools = Venv::with("zigbuild", &interpreters::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
     let target = format!("{TARGET}.{oldest}");
+    let directory = workspace::target().join(if flags.is_empty() { "" } else { "release-with-flags" });
     ProcessStep::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
         .args(["zigbuild", "--release", "--locked", "-p", package, "--target", &target])
-        .env("CARGO_TARGET_DIR", workspace::target())
+        .env("CARGO_TARGET_DIR", &directory)
         .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
         .env("RUSTFLAGS", format!("{flags} {}", without_machine_paths()))
         .run()?;
     let file = format!("release/lib{}.so", package.replace('-', "_"));
-    Ok(workspace::target().join(TARGET).join(file))
+    Ok(directory.join(TARGET).join(file))
 }
 
 /// Fails when a library requires symbol versions newer than the glibc that its package supports.
