@@ -11,9 +11,10 @@
 //! is charged to a wrong stack.
 //!
 //! Time in which the whole process was stopped is charged to no stack: AWS Lambda freezes a process between two invocations, a
-//! container can be paused, and SIGSTOP and debuggers stop every thread. The clock goes on meanwhile. A stop is a tick that is
-//! late by more than `MAX_LATE_NS` without CPU time of the process. A busy machine delays ticks too, but not those of a process
-//! that uses no processor.
+//! container can be paused, and SIGSTOP and debuggers stop every thread. The clock goes on meanwhile. A tick follows a stop if it
+//! is late by more than `MAX_LATE_NS`, the sampler did not wait for a processor for most of that time, and the process used little
+//! CPU time. A busy machine delays ticks too, but the kernel counts that as run delay of the sampler. The program may run for some
+//! time between the end of the stop and the tick. Where the kernel counts no run delay, the limit of CPU time is lower.
 
 use spanprof_config::Config;
 use spanprof_signal::Sequence;
@@ -27,8 +28,14 @@ const MAX_BASE_NS: u64 = 2_000_000_000;
 const IDLE_CPU_DIVISOR: u64 = 10;
 /// Longest delay of a tick that is charged for certain.
 const MAX_LATE_NS: u64 = 1_000_000_000;
-/// In a later tick, the delay is a stop if the process used at most this fraction of one processor since the tick before.
-const STOPPED_CPU_DIVISOR: u64 = 100;
+/// After a stop, the process used at most this fraction of one processor since the tick before: 1 / divisor.
+const STOPPED_CPU_DIVISOR: u64 = 10;
+/// As [`STOPPED_CPU_DIVISOR`], where the kernel counts no run delay.
+const STOPPED_CPU_DIVISOR_WITHOUT_DELAY: u64 = 100;
+/// After a stop, the run delay of the sampler is at most this fraction of the delay of the tick: 1 / divisor.
+const STOPPED_DELAY_DIVISOR: u64 = 2;
+/// Interval of the readings of the run delay, each of which opens a file.
+const RUN_DELAY_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Chooses the time of the next tick and the weight of its observations.
 pub(crate) struct Pace {
@@ -47,6 +54,9 @@ pub(crate) struct Pace {
     cpu_ns: u64,
     /// Whether the process used little CPU time between the last two ticks.
     used_little: bool,
+    /// Run delay of the sampler at its last reading, and the time of the reading.
+    run_delay_ns: Option<u64>,
+    run_delay_read_ns: u64,
 }
 
 /// The time between two ticks.
@@ -93,6 +103,8 @@ impl Pace {
             last_tick_ns: now_ns,
             cpu_ns: 0,
             used_little: false,
+            run_delay_ns: None,
+            run_delay_read_ns: 0,
         }
     }
 
@@ -112,13 +124,14 @@ impl Pace {
     }
 
     /// Begins a tick; returns the time since the last one, without that in which the process was stopped. `cpu_ns`: the process's
-    /// CPU clock.
-    pub fn begin_tick(&mut self, now_ns: u64, cpu_ns: u64) -> Elapsed {
+    /// CPU clock; `run_delay_ns`: reads the time for which this thread could run but had no processor, if the kernel counts it.
+    pub fn begin_tick(&mut self, now_ns: u64, cpu_ns: u64, run_delay_ns: impl FnOnce() -> Option<u64>) -> Elapsed {
         let between_ns = now_ns.saturating_sub(self.last_tick_ns);
         let used_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
         self.used_little = used_ns.saturating_mul(IDLE_CPU_DIVISOR) <= between_ns;
         let late_ns = now_ns.saturating_sub(self.next_tick_ns);
-        let was_stopped = late_ns > MAX_LATE_NS && used_ns.saturating_mul(STOPPED_CPU_DIVISOR) <= late_ns;
+        let delay_ns = self.run_delay_since_reading(now_ns, run_delay_ns);
+        let was_stopped = late_ns > MAX_LATE_NS && is_stop(late_ns, used_ns, delay_ns);
         let all_ns = between_ns - if was_stopped { late_ns.min(between_ns) } else { 0 };
         let previous_ns = self.last_covers_until_ns.min(now_ns).saturating_sub(self.last_tick_ns).min(all_ns);
         if now_ns < self.next_tick_ns {
@@ -127,6 +140,16 @@ impl Pace {
         }
         self.last_tick_ns = now_ns;
         Elapsed { previous_ns, current_ns: all_ns - previous_ns }
+    }
+
+    /// Run delay of the sampler since its last reading; `None` if it is not known, or not read in this tick.
+    fn run_delay_since_reading(&mut self, now_ns: u64, read: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        if now_ns.saturating_sub(self.run_delay_read_ns) < RUN_DELAY_INTERVAL_NS {
+            return None;
+        }
+        self.run_delay_read_ns = now_ns;
+        let before_ns = std::mem::replace(&mut self.run_delay_ns, read());
+        Some(self.run_delay_ns?.saturating_sub(before_ns?))
     }
 
     /// Adapts the interval after a tick. `max`: its maximum, if no thread moved.
@@ -141,6 +164,14 @@ impl Pace {
     pub fn is_idle(&self) -> bool {
         self.max_ns > 0 && self.interval_ns > self.base_ns
     }
+}
+
+/// Whether a tick that is late by `late_ns` follows a stop. `used_ns`: CPU time of the process since the tick before; `delay_ns`: run
+/// delay of the sampler, at least since then.
+fn is_stop(late_ns: u64, used_ns: u64, delay_ns: Option<u64>) -> bool {
+    let divisor = delay_ns.map_or(STOPPED_CPU_DIVISOR_WITHOUT_DELAY, |_| STOPPED_CPU_DIVISOR);
+    let has_processor = delay_ns.is_none_or(|delay_ns| delay_ns.saturating_mul(STOPPED_DELAY_DIVISOR) <= late_ns);
+    has_processor && used_ns.saturating_mul(divisor) <= late_ns
 }
 
 #[cfg(test)]
@@ -158,7 +189,7 @@ mod tests {
     /// The next planned tick; returns its time.
     fn tick(pace: &mut Pace, random: &mut Sequence, is_at_rest: bool, cpu_ns: u64) -> (u64, Elapsed) {
         let now_ns = pace.plan(BASE_NS, random);
-        let elapsed = pace.begin_tick(now_ns, cpu_ns);
+        let elapsed = pace.begin_tick(now_ns, cpu_ns, || None);
         pace.adapt(is_at_rest.then_some(MAX));
         (now_ns, elapsed)
     }
@@ -211,7 +242,7 @@ mod tests {
         let last_ns = pace.last_tick_ns;
         let due_ns = pace.plan(BASE_NS, &mut random);
         assert!(due_ns > last_ns + 1);
-        assert_eq!(pace.begin_tick(last_ns + 1, 0).all_ns(), 1);
+        assert_eq!(pace.begin_tick(last_ns + 1, 0, || None).all_ns(), 1);
         pace.plan(BASE_NS, &mut random);
         assert_eq!(pace.last_covers_until_ns, last_ns + 1);
     }
@@ -222,11 +253,12 @@ mod tests {
         for tick in 0..100 {
             let now_ns = pace.plan(1_000_000_000, &mut random);
             assert!(now_ns >= tick * 500_000_000);
-            pace.begin_tick(now_ns, 0);
+            pace.begin_tick(now_ns, 0, || None);
             pace.adapt(Some(MAX));
             assert!(!pace.is_idle());
         }
     }
+
     #[test]
     fn time_in_which_the_process_was_stopped_is_not_elapsed() {
         const STOPPED_NS: u64 = 3_000_000_000;
@@ -237,20 +269,55 @@ mod tests {
                 now_ns = tick(&mut pace, &mut random, is_at_rest, 0).0;
             }
             let due_ns = pace.plan(BASE_NS, &mut random);
-            assert_eq!(pace.begin_tick(due_ns + STOPPED_NS, 1_000_000).all_ns(), due_ns - now_ns);
+            let elapsed = pace.begin_tick(due_ns + STOPPED_NS, 1_000_000, || None);
+            assert_eq!(elapsed.all_ns(), due_ns - now_ns);
             pace.adapt(is_at_rest.then_some(MAX));
             let next_ns = pace.plan(BASE_NS, &mut random);
             assert!(next_ns > due_ns + STOPPED_NS);
-            assert_eq!(pace.begin_tick(next_ns, 1_000_000).all_ns(), next_ns - due_ns - STOPPED_NS);
+            assert_eq!(pace.begin_tick(next_ns, 1_000_000, || None).all_ns(), next_ns - due_ns - STOPPED_NS);
         }
+    }
+
+    /// The time that a tick covers which is late after some seconds of ticks. `used_ns`: CPU time of the process since the tick
+    /// before; `delay_ns`: run delay of the sampler since its start.
+    fn covered_by_a_late_tick(late_ns: u64, used_ns: u64, delay_ns: Option<u64>) -> Covered {
+        let (mut pace, mut random) = (Pace::new(0), Sequence::new(6));
+        let mut last_ns = 0;
+        while last_ns < 2_500_000_000 {
+            last_ns = pace.plan(BASE_NS, &mut random);
+            pace.begin_tick(last_ns, 0, || delay_ns.map(|_| 0));
+        }
+        let due_ns = pace.plan(BASE_NS, &mut random);
+        let covered_ns = pace.begin_tick(due_ns + late_ns, used_ns, || delay_ns).all_ns();
+        if covered_ns == due_ns + late_ns - last_ns {
+            return Covered::All;
+        }
+        assert_eq!(covered_ns, due_ns - last_ns);
+        Covered::UntilDue
+    }
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum Covered {
+        All,
+        UntilDue,
     }
 
     #[test]
     fn a_late_tick_of_a_process_that_used_the_cpu_covers_its_delay() {
         for (late_ns, used_ns) in [(3_000_000_000, 40_000_000), (MAX_LATE_NS, 0)] {
-            let mut pace = Pace::new(0);
-            let late_ns = pace.plan(BASE_NS, &mut Sequence::new(6)) + late_ns;
-            assert_eq!(pace.begin_tick(late_ns, used_ns).all_ns(), late_ns);
+            assert_eq!(covered_by_a_late_tick(late_ns, used_ns, None), Covered::All);
         }
+        let busy = covered_by_a_late_tick(3_000_000_000, 400_000_000, Some(0));
+        assert_eq!(busy, Covered::All, "the sampler waited for something else");
+    }
+
+    #[test]
+    fn a_thread_that_runs_before_the_sampler_after_a_stop_does_not_hide_the_stop() {
+        assert_eq!(covered_by_a_late_tick(3_000_000_000, 100_000_000, Some(300_000_000)), Covered::UntilDue);
+    }
+
+    #[test]
+    fn a_tick_that_is_late_because_the_sampler_had_no_processor_covers_its_delay() {
+        assert_eq!(covered_by_a_late_tick(3_000_000_000, 10_000_000, Some(2_900_000_000)), Covered::All);
     }
 }
