@@ -163,7 +163,7 @@ def main(language):
         expect(run.stats["memory.limit_bytes"] == limit, f"memory limit {run.stats['memory.limit_bytes']}, expected {limit}")
     for name, value in (("k8s.pod.name", "metadata.name"), ("k8s.namespace.name", "metadata.namespace"), ("k8s.node.name", "spec.nodeName")):
         labeled = receiver.rows(received.files(), "cpu", "--label", f"{name}={FIELDS[value]}", "--service", "checkout")
-        expect(labeled[None][0] > 0, f"no profile has {name}={FIELDS[value]}")
+        expect(labeled[None] > 0, f"no profile has {name}={FIELDS[value]}")
 
     Run("killed", pod(image, spec, volumes), language, received, signal.SIGKILL)
     words = [os.environ["DEPLOY_SPANPROF"], "heap", "--last-crash", volumes["profiler"]]

@@ -34,8 +34,6 @@ BOOTSTRAP = {
     "java": 'exec $AWS_LAMBDA_EXEC_WRAPPER sh -c \'exec /var/lang/bin/java -cp "/var/runtime/lib/*:/opt/java/lib/*:/var/task:/var/task/lib/*" '
     'com.amazonaws.services.lambda.runtime.api.client.AWSLambda "$_HANDLER"\'',
 }
-#: On the stack of the thread that serves the invocations, in Python and Java while it waits for one, too.
-CLIENT = {"python": "awslambdaric", "nodejs": ".", "java": "lambda.runtime.api.client"}
 
 
 class RuntimeApi:
@@ -45,7 +43,9 @@ class RuntimeApi:
         self.timeout, self.sent = timeout, sent
         self.orders, self.results, self.seconds, self.at_response = [], [], [], []
         self.sandbox, self.thaw, self.failure = None, threading.Event(), None
-        self.invoked_at = None
+        self.invoked_at, self.stopped_at = None, None
+        #: Seconds for which the sandbox was stopped until now.
+        self.frozen = 0.0
         api = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -56,8 +56,11 @@ class RuntimeApi:
                 number = len(api.results)
                 if number:
                     os.killpg(api.sandbox.pid, signal.SIGSTOP)
+                    api.stopped_at = time.monotonic()
                 api.thaw.wait()
                 api.thaw.clear()
+                if number:
+                    api.frozen += time.monotonic() - api.stopped_at
                 os.killpg(api.sandbox.pid, signal.SIGCONT)
                 event = json.dumps({"order": number, "work": WORK, "wait": WAIT}).encode()
                 self.send_response(200)
@@ -188,13 +191,13 @@ def main(language):
     received = receiver.Receiver(folder(f"lambda-{language}/received"))
     api = RuntimeApi(function["Timeout"], lambda: len(received.files()))
     log = os.path.join(folder(f"lambda-{language}/logs"), "log")
-    api.sandbox = sandbox(language, image, function, SPANPROF_WALL="true").start(log)
+    api.sandbox = sandbox(language, image, function, SPANPROF_WALL="true", SPANPROF_THREAD_LABELS="true").start(log)
     try:
         for order in range(INVOCATIONS):
             result = api.invoke(log, function["Timeout"] + 20)
             expect(result["order"] == order and result["request"] == f"request-{order}", f"responded {result} to {order}")
             time.sleep(FROZEN)
-        seconds = check_profiles(language, received, api)
+        seconds = check_profiles(received, api)
         received.answers = False
         api.invoke(log, function["Timeout"] + 20)
     finally:
@@ -205,7 +208,7 @@ def main(language):
     return f"layer of {size / 1e6:.1f} MB, {seconds}, a flush of {flush * 1000:.0f} ms, {delayed:.1f} s without an answer"
 
 
-def check_profiles(language, received, api):
+def check_profiles(received, api):
     """Each invocation's profile was there before its response, CPU time is right, and no wall-clock time is that of the freeze."""
     used = 0.0
     for result, count in zip(api.results, api.at_response):
@@ -216,16 +219,23 @@ def check_profiles(language, received, api):
     active = sum(api.seconds[:INVOCATIONS])
     waited = receiver.below(wall, "lambda_work")
     expect(0.7 * used < waited < active, f"{waited:.2f} s of wall-clock time in lambda_work, {used:.2f} s of CPU time, {active:.2f} s active")
-    served = receiver.rows(received.files(), "wall", "--focus", CLIENT[language])
-    served_s = max((cumulative for function, (_, cumulative) in served.items() if function), default=0) / 1e9
-    frozen = FROZEN * (INVOCATIONS - 1)
-    expect(served_s < active + 0.2 * frozen, f"{served_s:.1f} s of wall-clock time of invocations: {active:.1f} s were active, {frozen:.1f} s frozen")
+    charged, elapsed = charged_time(received, api), api.results[-1]["clock"] - api.results[0]["clock"]
+    text = f"{charged:.2f} s of wall-clock time of the thread between the first and the last flush, in which the process ran for {elapsed - api.frozen:.2f} s"
+    # At most the interval of an idle process is charged of each freeze.
+    expect(abs(charged - (elapsed - api.frozen)) < 0.05 * elapsed, f"{text}, frozen for {api.frozen:.1f} s")
     for name, value in (("faas.name", "checkout"), ("faas.version", "$LATEST"), ("cloud.region", "eu-central-1")):
         labeled = receiver.rows(received.files(), "cpu", "--label", f"{name}={value}")
-        expect(labeled[None][0] > 0, f"no profile has {name}={value}")
+        expect(labeled[None] > 0, f"no profile has {name}={value}")
     services = receiver.rows(received.files(), "cpu", "--service", "checkout")
-    expect(services[None][0] > 0, "no profile is of the service `checkout`")
-    return f"{used:.1f} s of CPU time in {INVOCATIONS} invocations, {served_s:.1f} s of wall-clock time in {active:.1f} s, {frozen:.0f} s frozen"
+    expect(services[None] > 0, "no profile is of the service `checkout`")
+    return f"{used:.1f} s of CPU time in {INVOCATIONS} invocations, {text} and was frozen for {api.frozen:.1f} s"
+
+
+def charged_time(received, api):
+    """Wall-clock time in the profiles of the thread that serves the invocations, from the first flush to the last one."""
+    thread = ("--label", f"thread.id={api.results[0]['thread']}")
+    first, last = (receiver.rows(received.files()[:count], "wall", *thread)[None] for count in (api.at_response[0], api.at_response[-1]))
+    return (last - first) / 1e9
 
 
 if __name__ == "__main__":

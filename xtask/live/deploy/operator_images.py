@@ -145,7 +145,7 @@ def main(language):
     expect(work > 0, f"no CPU time in {WORK[language]}, ended with {code}\n{tail(log)}")
     expect(in_spans > 0.9 * work, f"{in_spans:.2f} of {work:.2f} s of the work have a span\n{tail(log)}")
     labels = ("--label", "k8s.pod.name=checkout-5d8f-x1", "--service", "checkout")
-    expect(receiver.rows(received.files(), "cpu", *labels)[None][0] / 1e9 >= work, f"not all profiles have {labels}")
+    expect(receiver.rows(received.files(), "cpu", *labels)[None] / 1e9 >= work, f"not all profiles have {labels}")
     return f"{work:.2f} s of CPU time in the work, {in_spans:.2f} s in spans of requests"
 
 

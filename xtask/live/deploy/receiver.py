@@ -8,7 +8,6 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
-
 class Receiver:
     """Listens on the loopback until the process ends. With `answers` false it accepts requests and never responds."""
 
@@ -50,7 +49,7 @@ class Receiver:
         return [os.path.join(self.directory, name) for name in sorted(os.listdir(self.directory)) if name.endswith(".pb")]
 
     def rows(self, kind):
-        """Flat and cumulative value of each function in all profiles of a type."""
+        """Cumulative value of each function in all profiles of a type."""
         return rows(self.files(), kind)
 
 
@@ -67,25 +66,25 @@ def body_of(request):
 
 
 def rows(sources, kind, *options):
-    """`spanprof top` of sources: {function: (flat, cumulative)}, and the total as `None`."""
+    """`spanprof top` of sources: the cumulative value of each function, and the total as `None`. Of functions with one name, which may call
+    each other, the largest."""
     if not sources:
-        return {None: (0, 0)}
+        return {None: 0}
     words = [os.environ["DEPLOY_SPANPROF"], "top", *sources, "--type", kind, "--limit", "0", "--json", *options]
     ended = subprocess.run(words, capture_output=True, text=True)
     if ended.returncode != 0:
         # No profile of this type yet.
-        return {None: (0, 0)}
+        return {None: 0}
     table = json.loads(ended.stdout)
-    found = {None: (table["total"], table["total"])}
+    found = {None: table["total"]}
     for row in table["rows"]:
-        flat, cumulative = found.get(row["function"], (0, 0))
-        found[row["function"]] = (flat + row["flat"], cumulative + row["cum"])
+        found[row["function"]] = max(found.get(row["function"], 0), row["cum"])
     return found
 
 
 def below(table, name):
     """Cumulative value of a function, whatever its class or module is, in seconds."""
-    return max((cumulative for function, (_, cumulative) in table.items() if function and function.split(".")[-1] == name), default=0) / 1e9
+    return max((value for function, value in table.items() if function and function.split(".")[-1] == name), default=0) / 1e9
 
 
 def in_spans(sources):

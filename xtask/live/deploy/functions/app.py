@@ -1,5 +1,6 @@
-"""A function of Lambda: CPU time in `lambda_work`, then a wait. Responds with the CPU time that it used."""
+"""A function of Lambda: CPU time in `lambda_work`, then a wait. Responds with the CPU time that it used, its clock and its thread."""
 
+import threading
 import time
 
 
@@ -17,4 +18,5 @@ def lambda_wait(seconds):
 def handler(event, context):
     used = lambda_work(event["work"])
     lambda_wait(event["wait"])
-    return {"order": event["order"], "used": used, "request": context.aws_request_id}
+    thread = threading.get_native_id()
+    return {"order": event["order"], "used": used, "clock": time.monotonic(), "thread": thread, "request": context.aws_request_id}
