@@ -1,7 +1,7 @@
 """The images of examples/deploy/docker and the manifests of examples/deploy/kubernetes: a service of one language under load, with the user, the
 seccomp filter, the root and the memory limit that the files state.
 
-    docker_images.py python|node|java
+    docker_images.py python|node|java|rust
 """
 
 import json
@@ -24,9 +24,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DOCKER_CAPABILITIES = ("chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw sys_chroot mknod audit_write "
                        "setfcap").split()
 #: A function of the program's work, and the files of its context.
-WORK = {"python": "render_report", "node": "renderReport", "java": "renderReport"}
+WORK = {"python": "render_report", "node": "renderReport", "java": "renderReport", "rust": "render_report"}
 PACKAGE = {"python": "*x86_64.whl", "node": "*.tgz", "java": "*[0-9].jar"}
-SERVED = {"python": "python-fastapi", "node": "node-express"}
+SERVED = {"python": "python-fastapi", "node": "node-express", "rust": "rust-axum"}
+#: The clone: the second context of the image for Rust.
+CLONE = os.path.dirname(PROGRAMS)
 
 
 def context_of(language):
@@ -39,6 +41,10 @@ def context_of(language):
         subprocess.run([f"{home}/bin/jar", "--create", f"--file={context}/app.jar", "--main-class=Shop", "-C", classes, "."], check=True)
     else:
         shutil.copytree(os.path.join(PROGRAMS, SERVED[language]), context, dirs_exist_ok=True)
+    if language == "rust":
+        # The versions that the registry's cache on this machine has.
+        shutil.copy(os.path.join(CLONE, "Cargo.lock"), context)
+        return context
     subprocess.run(["sh", "-c", f"cp {os.environ['DEPLOY_PACKAGES']}/spanprof-{PACKAGE[language]} {context}"], check=True)
     return context
 
@@ -139,7 +145,8 @@ def volumes_of(spec, language):
 
 
 def main(language):
-    image = Image(f"docker-{language}", os.path.join(EXAMPLES, f"docker/{language}.Dockerfile"), context_of(language))
+    dockerfile = os.path.join(EXAMPLES, f"docker/{language}.Dockerfile")
+    image = Image(f"docker-{language}", dockerfile, context_of(language), contexts={"spanprof": CLONE})
     filter_of_docker = runtime_default(DOCKER_CAPABILITIES)
     loopback()
     received = receiver.Receiver(folder(f"docker-{language}/received"))

@@ -19,10 +19,10 @@ BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 class Image:
     """The files and the configuration of a built image. `bases`: a function for each base image besides the runtimes, which writes its
-    files."""
+    files. `contexts`: the directories of `docker build --build-context`."""
 
-    def __init__(self, name, dockerfile, context, bases=None):
-        self.name, self.context, self.bases, self.stages = name, context, bases or {}, {}
+    def __init__(self, name, dockerfile, context, bases=None, contexts=None):
+        self.name, self.context, self.bases, self.stages = name, context, bases or {}, dict(contexts or {})
         with open(dockerfile) as file:
             text = re.sub(r"^#.*\n", "", file.read(), flags=re.MULTILINE).replace("\\\n", " ")
         for line in text.splitlines():
@@ -30,10 +30,13 @@ class Image:
                 instruction, _, words = line.strip().partition(" ")
                 getattr(self, f"do_{instruction.lower()}")(words.strip())
 
-    def run(self, command, env=None):
+    def run(self, command, env=None, mounts=()):
         """Carries out a command in the image, as root and with this machine's network and package registries."""
         variables = {**os.environ, **self.env, **(env or {}), "HOME": "/root"}
-        code = Container(self.root, command, env=variables, cwd=self.cwd, changes_image=True).run(self.log, 600)
+        # Of the build of this repository.
+        variables.pop("CARGO_TARGET_DIR", None)
+        container = Container(self.root, command, env=variables, cwd=self.cwd, changes_image=True, mounts=list(mounts))
+        code = container.run(self.log, 600)
         with open(self.log) as file:
             expect(code == 0, f"{self.name}: {command} ended with {code}\n{file.read()[-4000:]}")
 
@@ -52,10 +55,13 @@ class Image:
             self.link(os.environ["DEPLOY_NODE"], "node")
         elif base == "eclipse-temurin":
             self.link(f"{os.environ['DEPLOY_JAVA_HOME']}/bin/java", "java")
+        elif base == "rust":
+            for name in ("cargo", "rustc"):
+                self.link(shutil.which(name), name)
         elif base in self.bases:
             self.bases[base](self)
         else:
-            expect(base == "busybox", f"no base image {reference} on this machine")
+            expect(base in ("busybox", "debian"), f"no base image {reference} on this machine")
 
     def link(self, program, name):
         os.makedirs(f"{self.root}/usr/local/bin", exist_ok=True)
@@ -84,7 +90,19 @@ class Image:
                 shutil.copy(path, into)
 
     def do_run(self, words):
-        self.run(["/bin/sh", "-c", words])
+        caches = []
+        while words.startswith("--mount=type=cache,target="):
+            mount, _, words = words.partition(" ")
+            target = mount.partition("target=")[2]
+            caches.append((self.cache(target), target, True))
+            words = words.lstrip()
+        self.run(["/bin/sh", "-c", words], mounts=caches)
+
+    def cache(self, target):
+        """A directory that outlives the image, as BuildKit's for a target."""
+        path = f"{os.environ['DEPLOY_SCRATCH']}-caches/{self.name}{target}"
+        os.makedirs(path, exist_ok=True)
+        return path
 
     def do_env(self, words):
         self.env.update(word.split("=", 1) for word in shlex.split(words))

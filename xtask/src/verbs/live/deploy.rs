@@ -12,13 +12,14 @@ use crate::step::{self, all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
-const CELLS: [(&str, &str, &str); 13] = [
+const CELLS: [(&str, &str, &str); 14] = [
     ("lambda-python", "lambda_layers.py", "python"),
     ("lambda-nodejs", "lambda_layers.py", "nodejs"),
     ("lambda-java", "lambda_layers.py", "java"),
     ("docker-python", "docker_images.py", "python"),
     ("docker-node", "docker_images.py", "node"),
     ("docker-java", "docker_images.py", "java"),
+    ("docker-rust", "docker_images.py", "rust"),
     ("operator-java", "operator_images.py", "java"),
     ("operator-python", "operator_images.py", "python"),
     ("operator-nodejs", "operator_images.py", "nodejs"),

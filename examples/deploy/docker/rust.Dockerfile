@@ -1,0 +1,27 @@
+# docker build -f rust.Dockerfile -t checkout:1 --build-context spanprof=../../.. ../../rust-axum
+# The context is the directory of the program, the second one a clone of spanprof, on which the program depends by `path = "../../core"`.
+#
+# spanprof needs Linux x86-64 with glibc: no `rust:alpine`, and the same Debian in both stages.
+FROM rust:1-slim-bookworm AS build
+WORKDIR /src
+COPY --from=spanprof Cargo.toml ./
+COPY --from=spanprof core core
+WORKDIR /src/examples/checkout
+COPY Cargo.* ./
+COPY src src
+# CPU stacks need frame pointers. Names and lines need the debug information that `debug = "line-tables-only"` in Cargo.toml keeps.
+ENV RUSTFLAGS="-C force-frame-pointers=yes"
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/examples/checkout/target \
+    cargo build --release && cp target/release/checkout /usr/local/bin/checkout
+
+FROM debian:bookworm-slim
+# With its debug information, no `strip`: 59 MB instead of 10 MB, which are not loaded with the program. The profiler reads the parts of them
+# that a new address needs.
+COPY --from=build /usr/local/bin/checkout /usr/local/bin/checkout
+ENV OTEL_SERVICE_NAME=checkout \
+    OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318 \
+    HOST=0.0.0.0
+# A number: Kubernetes cannot see that a name is not root.
+USER 65532:65532
+EXPOSE 8000
+CMD ["checkout"]
