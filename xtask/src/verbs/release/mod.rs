@@ -20,8 +20,8 @@ use crate::workspace::VERSION;
 /// Steps: `versions` (one version everywhere, an entry in the changelog), `crates` (cargo package, then a build of what it packed),
 /// `sources` (installs from a clone and from packages with sources), `packages` (the wheels, the sdist, the npm package and the JAR by
 /// the rules of their registries; built unless target/dist has those of this commit),
-/// `files` (SBOM and checksums of the packages in target/dist), `reproducible` (a clone in another directory builds the same bytes;
-/// only on request, since it builds all packages again).
+/// `files` (SBOM and checksums of the packages in target/dist), `reproducible` (a clone in another directory, with another umask,
+/// time zone and encoding, builds files with the same checksums; only on request, since it builds all packages again).
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, group = clap::ArgGroup::new("mode").required(true))]
 pub struct ReleaseArguments {

@@ -1,4 +1,4 @@
-//! Step `reproducible`: a clone in another directory, with a target directory, a umask, a time zone and a language of its own, builds
+//! Step `reproducible`: a clone in another directory, with a target directory, a umask, a time zone and an encoding of its own, builds
 //! the same bytes.
 
 use std::ffi::OsStr;
