@@ -324,7 +324,9 @@ impl ProfileBuilder<'_, '_> {
         }
         match division {
             Some(Division::Age(age)) => ids.push(dictionary.attribute(HeapAge::LABEL, Value::String(age.text()), "")),
-            Some(Division::Duration(duration)) if !is_label(RequestDuration::LABEL) => {
+            Some(Division::Duration(duration))
+                if !self.input.tags.iter().any(|(key, _)| key == RequestDuration::LABEL) =>
+            {
                 let ns = Value::Int(i64::try_from(duration.ns()).unwrap_or(i64::MAX));
                 ids.push(dictionary.attribute(RequestDuration::LABEL, ns, RequestDuration::UNIT));
             }
