@@ -56,13 +56,14 @@ def folder(name):
 
 
 class Container:
-    """What a runtime knows of a container. `image` is the directory with the files of the image."""
+    """What a runtime knows of a container. `image` is the directory with the files of the image; `network`, if any, a process whose
+    network the container has; `hosts` are names of the loopback, `addresses` are those of other containers by name."""
 
     def __init__(self, image, command, **settings):
         self.spec = {
             "image": image, "command": command, "env": {}, "cwd": "/", "user": 0, "group": 0, "groups": [], "capabilities": [], "ambient": [],
             "seccomp": None, "no_new_privileges": False, "read_only": False, "mounts": [], "tmpfs": {}, "shm": 64 * MEBIBYTE,
-            "memory": None, "hosts": [], "hostname": "container", "changes_image": False,
+            "memory": None, "hosts": [], "hostname": "container", "changes_image": False, "network": None, "addresses": {},
         }
         unknown = set(settings) - set(self.spec)
         expect(not unknown, f"no such setting of a container: {unknown}")
@@ -75,7 +76,8 @@ class Container:
         with spec:
             json.dump({**self.spec, "memory_group": group}, spec)
         with open(log, "wb") as output:
-            words = ["unshare", *UNSHARED, "--", sys.executable, "-I", os.path.abspath(__file__), spec.name]
+            network = ["nsenter", f"--net=/proc/{self.spec['network']}/ns/net", "--"] if self.spec["network"] else []
+            words = [*network, "unshare", *UNSHARED, "--", sys.executable, "-I", os.path.abspath(__file__), spec.name]
             process = subprocess.Popen(words, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
         process.memory_group = group
         return process
@@ -158,28 +160,28 @@ def loopback():
         fcntl.ioctl(probe, 0x8914, up)
 
 
-def wait_for_port(port, process, log, within=60):
-    """Waits until a program listens on the loopback."""
+def wait_for_port(port, process, log, within=60, host="127.0.0.1"):
+    """Waits until a program listens."""
     until = time.monotonic() + within
     while time.monotonic() < until:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            if probe.connect_ex((host, port)) == 0:
                 return
         expect(process.poll() is None, f"ended with {process.returncode} before it listened on {port}\n{tail(log)}")
         time.sleep(0.1)
     raise DeployFailure(f"nothing listens on {port} after {within} s\n{tail(log)}")
 
 
-def get(path):
+def get(path, host="127.0.0.1"):
     """The response of the service."""
-    with urllib.request.urlopen(f"http://127.0.0.1:8000{path}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{host}:8000{path}", timeout=60) as answer:
         return answer.read().decode()
 
 
-def send_reports(count):
+def send_reports(count, host="127.0.0.1"):
     """Requests whose work must be in the profiles."""
     for _ in range(count):
-        get("/report?rows=60000")
+        get("/report?rows=60000", host)
 
 
 def tail(log):
@@ -219,8 +221,9 @@ def enter(spec):
         os.mkdir(f"{root}/dev/shm")
         mount("-t", "tmpfs", "-o", f"size={spec['shm']},mode=1777,noexec,nosuid,nodev", "shm", f"{root}/dev/shm")
     if not spec["changes_image"]:
-        names = " ".join(["localhost", spec["hostname"], *spec["hosts"]])
-        write(f"{root}/etc/hosts", f"127.0.0.1 {names}\n")
+        own = [] if spec["hostname"] in spec["addresses"] else [spec["hostname"]]
+        names = " ".join(["localhost", *own, *spec["hosts"]])
+        write(f"{root}/etc/hosts", "".join([f"127.0.0.1 {names}\n", *(f"{ip} {name}\n" for name, ip in spec["addresses"].items())]))
     # Users of the image have access to a runtime in a directory of root, as pyenv's.
     os.chmod(f"{root}/root", 0o755)
     for path, options in spec["tmpfs"].items():

@@ -5,14 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{collector, field, pyroscope};
+use super::{collector, field, objects, pyroscope};
 use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
 use crate::step::{self, all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
-const CELLS: [(&str, &str, &str); 14] = [
+const CELLS: [(&str, &str, &str); 15] = [
     ("lambda-python", "lambda_layers.py", "python"),
     ("lambda-nodejs", "lambda_layers.py", "nodejs"),
     ("lambda-java", "lambda_layers.py", "java"),
@@ -26,8 +26,11 @@ const CELLS: [(&str, &str, &str); 14] = [
     ("systemd-python", "systemd_units.py", "python"),
     ("systemd-node", "systemd_units.py", "node"),
     ("systemd-java", "systemd_units.py", "java"),
-    ("compose", "compose_stack.py", "compose.yaml"),
+    ("compose", COMPOSE, "compose"),
+    ("pyroscope-distributed", COMPOSE, "pyroscope-distributed"),
 ];
+/// The program of the cells that run Compose files.
+const COMPOSE: &str = "compose_stack.py";
 /// Beyond the builds of the images, which install the requirements of the programs.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -56,8 +59,9 @@ pub fn run(given: &LiveArguments) -> StepResult {
         // A link of the name alone would point to itself.
         ("DEPLOY_NODE", step::on_path(&node).unwrap_or(node)),
     ];
-    if chosen.iter().any(|(name, ..)| *name == "compose") {
+    if chosen.iter().any(|(_, program, _)| *program == COMPOSE) {
         variables.extend([("DEPLOY_COLLECTOR", collector::built()?), ("DEPLOY_PYROSCOPE", pyroscope::built()?)]);
+        variables.push(("DEPLOY_OBJECTS", objects::built()?));
     }
     let mut failed = Vec::new();
     for (name, program, word) in chosen {

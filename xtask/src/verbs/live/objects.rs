@@ -33,7 +33,7 @@ struct ObjectSuite {
 pub fn run(_: &LiveArguments) -> StepResult {
     let service = go_program("scrape", ".", scrape::VERSION)?;
     let suite = ObjectSuite {
-        server: go_program("objects", "github.com/versity/versitygw/cmd/versitygw", VERSION)?,
+        server: built()?,
         command: artifact::command_line()?,
         directory: scratch::empty("live-objects")?,
         port: super::free_port()?,
@@ -63,6 +63,11 @@ pub fn run(_: &LiveArguments) -> StepResult {
     suite.measure()?;
     drop(storage);
     Ok(())
+}
+
+/// The program of the S3 server.
+pub(super) fn built() -> StepResult<PathBuf> {
+    go_program("objects", "github.com/versity/versitygw/cmd/versitygw", VERSION)
 }
 
 impl ObjectSuite {
