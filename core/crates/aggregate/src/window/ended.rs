@@ -2,7 +2,7 @@
 //! that failed keep their span, with the time of their end. Not here: the report of an end, tail-based retention.
 
 use super::{Division, ResolvedSample, WeighedSample, Window};
-use crate::context::{LabelSetId, Link};
+use crate::context::LabelSetId;
 use crate::counters::Counters;
 use crate::hash::WordMap;
 use spanprof_profile::RequestDuration;
@@ -50,24 +50,23 @@ impl EndedSpans {
 }
 
 impl Window {
-    /// Adds an ended request. Its link is that of its span, empty without one.
+    /// Adds an ended request. Its link is that of its span, empty without one; its division is the rounded duration.
     pub fn add_request(&mut self, ended: ResolvedSample<'_>, duration_ns: u64, counters: &Counters) {
         let sample = self.weigh(ended, counters);
         let request = EndedRequest { sample, duration_ns };
         let has_failed = sample.values[1] > 0;
         if sample.link.is_empty() || has_failed && self.ended.failed >= MAX_SPANS {
-            self.count_request(request);
+            self.count_request(&sample);
         } else if has_failed {
             self.ended.failed += 1;
             self.insert_span(request);
         } else if let Some(faster) = self.ended.keep_slow(request) {
-            self.count_request(faster);
+            self.count_request(&faster.sample);
         }
     }
 
-    fn count_request(&mut self, EndedRequest { sample, duration_ns }: EndedRequest) {
-        let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
-        let key = self.key(&WeighedSample { link: Link::default(), division, ..sample }, false);
+    fn count_request(&mut self, sample: &WeighedSample) {
+        let key = self.key(sample, false);
         self.add_to(sample.kind, key, sample.values, sample.time_ns);
     }
 

@@ -197,8 +197,10 @@ fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_
     let ended = sample(SampleKind::RequestEnd, 1_000 + span, [1, error]);
     let ended = RawSample { thread_id: 0, ..ended };
     let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
-    let resolved = ResolvedSample { sample: &ended, stack, label_set, link, division: None };
-    window.add_request(resolved, duration_ms * 1_000_000, &Counters::default());
+    let duration_ns = duration_ms * 1_000_000;
+    let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
+    let resolved = ResolvedSample { sample: &ended, stack, label_set, link, division };
+    window.add_request(resolved, duration_ns, &Counters::default());
 }
 
 /// Number of requests, of samples, and the spans in ascending order, of all profiles of one type.

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashMap;
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::{Dictionary, RequestDuration, Sample, Value};
 
-/// The type of the durations of ended requests in [`SpanTotals`](super::SpanTotals), in nanoseconds: no profile has it, since a duration is a label of the
-/// type `requests`. Of the spans, only failed and slow ones have it.
+/// The type of the durations of ended requests in [`SpanTotals`](super::SpanTotals), in nanoseconds: no profile has it, since a
+/// duration is a label of the type `requests`. Of the spans, only failed and slow ones have it.
 pub const REQUEST_TIME: &str = "request_time";
 
 /// Whether a type counts or times requests, instead of samples.
@@ -43,16 +44,41 @@ pub(super) fn request_duration(dictionary: &Dictionary, sample: &Sample) -> Opti
     }
 }
 
-/// By nearest rank, of values with their number.
-pub(super) fn median_and_p99_of_counts(counts: &BTreeMap<i64, i64>) -> Option<[i64; 2]> {
-    let total: i64 = counts.values().sum();
-    let at = |percent: i64| {
-        let mut before = 0;
-        let reaches = |(_, count): &(&i64, &i64)| {
-            before += **count;
-            before * 100 >= total * percent
+/// Number of ended requests by endpoint and duration.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RequestDurations {
+    of_endpoint: HashMap<u32, BTreeMap<i64, i64>>,
+}
+
+impl RequestDurations {
+    pub fn add(&mut self, endpoint: u32, duration_ns: i64, requests: i64) {
+        let count = self.of_endpoint.entry(endpoint).or_default().entry(duration_ns).or_default();
+        *count = count.saturating_add(requests);
+    }
+
+    /// By nearest rank; `None` without requests.
+    pub fn median_and_p99(&self, endpoint: u32) -> Option<[i64; 2]> {
+        let counts = self.of_endpoint.get(&endpoint)?;
+        // Counts of a file may be any numbers.
+        let total: i128 = counts.values().map(|count| i128::from(*count)).sum();
+        let at = |percent: i128| {
+            let mut before = 0;
+            let reaches = |(_, count): &(&i64, &i64)| {
+                before += i128::from(**count);
+                before * 100 >= total * percent
+            };
+            counts.iter().find(reaches).map(|(duration_ns, _)| *duration_ns)
         };
-        counts.iter().find(reaches).map(|(value, _)| *value)
-    };
-    Some([at(50)?, at(99)?])
+        Some([at(50)?, at(99)?])
+    }
+
+    /// Each endpoint with its durations and their counts, in ascending order.
+    pub fn listed(&self) -> Vec<(u32, Vec<(i64, i64)>)> {
+        let listed = |(endpoint, counts): (&u32, &BTreeMap<i64, i64>)| {
+            (*endpoint, counts.iter().map(|(duration_ns, count)| (*duration_ns, *count)).collect())
+        };
+        let mut all: Vec<_> = self.of_endpoint.iter().map(listed).collect();
+        all.sort_by_key(|(endpoint, _): &(u32, Vec<_>)| *endpoint);
+        all
+    }
 }

@@ -1,7 +1,6 @@
 //! Sums of spans in plain values, to be stored and added up again: those of a long time range, without its samples.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use spanprof_profile::kinds::REQUESTS;
@@ -82,17 +81,12 @@ impl SpanTotals {
         };
         let mut unlinked: Vec<_> = unlinked.into_iter().collect();
         unlinked.sort_by_key(|(endpoint, _)| *endpoint);
-        let listed = |(endpoint, counts): (&u32, &BTreeMap<i64, i64>)| {
-            (*endpoint, counts.iter().map(|(duration, count)| (*duration, *count)).collect())
-        };
-        let mut durations: Vec<(u32, Vec<(i64, i64)>)> = self.durations.iter().map(listed).collect();
-        durations.sort_by_key(|(endpoint, _)| *endpoint);
         SpanParts {
             types: self.types.iter().cloned().zip(self.units.iter().cloned()).collect(),
             endpoints: self.endpoints.clone(),
             spans: spans.into_iter().map(part).collect(),
             unlinked,
-            durations,
+            durations: self.durations.listed(),
             left_out,
         }
     }
@@ -125,8 +119,7 @@ impl SpanTotals {
         let counts_requests = is_added(REQUESTS.default_type());
         for (endpoint, counts) in parts.durations.iter().filter(|_| counts_requests) {
             let Some(endpoint) = of_endpoint(*endpoint) else { continue };
-            let sums = self.durations.entry(endpoint).or_default();
-            counts.iter().for_each(|(duration, count)| *sums.entry(*duration).or_default() += count);
+            counts.iter().for_each(|(duration, count)| self.durations.add(endpoint, *duration, *count));
         }
         for part in &parts.spans {
             let mut totals = Vec::new();

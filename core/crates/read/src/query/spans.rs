@@ -11,7 +11,7 @@ use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles};
 
 use super::generated_names;
-use super::request_times::{median_and_p99_of_counts, request_duration, FirstTime, REQUEST_TIME};
+use super::request_times::{request_duration, FirstTime, RequestDurations, REQUEST_TIME};
 use super::time_category::{StackCategories, TimeCategory};
 use super::weights::{visit_samples, FunctionLine, Granularity, StackRows, Weight};
 use super::window_sums::estimated_samples;
@@ -59,7 +59,7 @@ pub struct SpanRow {
     pub service: String,
     /// Such as `GET /cart`, "" when unknown.
     pub endpoint: String,
-    /// Number of spans that have samples or failed.
+    /// Number of spans that have samples, failed, or were slow.
     pub spans: usize,
     /// By profile type; types without samples are absent.
     pub types: BTreeMap<String, TypeTotal>,
@@ -93,7 +93,7 @@ pub struct SpanTable {
     pub linked: BTreeMap<String, i64>,
     /// Unit of the weights, by type.
     pub units: BTreeMap<String, String>,
-    /// Number of spans that have samples.
+    /// Number of spans that have samples, failed, or were slow.
     pub spans: usize,
     /// Samples of spans beyond the limit of 200,000.
     pub left_out: usize,
@@ -125,8 +125,7 @@ pub struct SpanTotals {
     pub(super) spans: HashMap<Link, SpanSums>,
     /// Samples without a span, by endpoint.
     pub(super) unlinked: HashMap<u32, Vec<TypeTotal>>,
-    /// Number of ended requests by endpoint and duration.
-    pub(super) durations: HashMap<u32, BTreeMap<i64, i64>>,
+    pub(super) durations: RequestDurations,
     pub(super) left_out: usize,
 }
 
@@ -209,7 +208,7 @@ impl SpanTotals {
             };
             let duration = time_at.and_then(|_| request_duration(&data.dictionary, sample));
             if let Some(duration) = duration {
-                *self.durations.entry(endpoint).or_default().entry(duration).or_default() += weight;
+                self.durations.add(endpoint, duration, weight);
             }
             let time = time_at.zip(duration).map(|(at, duration)| (at, duration.saturating_mul(weight)));
             let add = |totals: &mut Vec<TypeTotal>| {
@@ -356,7 +355,7 @@ impl SpanTotals {
         }
         let row = |((link, _), group): ((Link, u32), GroupSums)| {
             let of_endpoint = group.named_by.filter(|_| grouping == SpanGrouping::Endpoint);
-            let durations = of_endpoint.and_then(|(_, Reverse(at))| self.durations.get(&at));
+            let durations = of_endpoint.and_then(|(_, Reverse(at))| self.durations.median_and_p99(at));
             let endpoint = group.named_by.and_then(|(_, Reverse(at))| self.endpoints.get(at as usize));
             let (service, endpoint) = endpoint.cloned().unwrap_or_default();
             let mut categories: BTreeMap<String, BTreeMap<TimeCategory, TypeTotal>> = BTreeMap::new();
@@ -371,7 +370,7 @@ impl SpanTotals {
                 spans: group.spans,
                 types: named(&group.totals),
                 quantiles: with_spans.map(|(name, weights)| (name.clone(), median_and_p99(weights))).collect(),
-                durations: durations.and_then(median_and_p99_of_counts),
+                durations,
                 first_unix_nano: group.first.map_or(0, FirstTime::unix_nano),
                 categories,
             }

@@ -39,7 +39,10 @@ final class Native {
     /** {@code texts}: trace id and span id in hex, and the endpoint. */
     static native void endRootSpan(byte[] texts, long nanos, boolean isError);
 
-    /** {@code words}: the current context. The local root of the request's context; 0 if its end is not to be reported. */
+    /**
+     * {@code words}: the current context; {@code ids}: the caller's trace and span. The local root of the request's
+     * context; 0 if its end is not to be reported.
+     */
     static native long beginRequest(long[] words, byte[] ids);
 
     static native void endRequest(long request, byte[] endpoint, long nanos, boolean isError);
