@@ -27,18 +27,18 @@ impl FailedTests {
     }
 }
 
-/// Runs the failed tests again if they are few and all have a name. `outcome` and `tally` are of the first attempt, `before`
-/// is the tally before it; `again` runs the named tests and nothing else.
+/// Runs the failed tests again if they are few and all have a name. `outcome` and `tally` are of the first attempt, before
+/// which `failed_before` tests had failed; `again` runs the named tests and nothing else.
 pub fn of_failed(
     failed: &FailedTests,
-    before: &Tally,
+    failed_before: u64,
     tally: &mut Tally,
     outcome: StepResult,
     again: impl FnOnce(&[String], &mut Tally) -> StepResult,
 ) -> StepResult {
     let (names, count) = (failed.names.join(", "), failed.lines.len() as u64);
     let outcome = outcome.map_err(|failure| failure.with_failed_tests(&failed.lines));
-    let have_names = tally.failed - before.failed == count;
+    let have_names = tally.failed - failed_before == count;
     if outcome.is_ok() || count == 0 || count > UNSTABLE_LIMIT || !have_names {
         return outcome;
     }
@@ -80,15 +80,13 @@ mod tests {
     use super::*;
     use crate::step::StepFailure;
 
-    const BEFORE: Tally = Tally { passed: 1, failed: 0, unstable: 0, named: Vec::new() };
-
     /// Tally and success after a first attempt with two failures and a second one with `passed` and `failed` tests.
     fn after(names: &[&str], passed: u64, failed: u64) -> ((u64, u64, u64), bool) {
         let mut first = FailedTests::default();
         names.iter().for_each(|name| first.add((*name).to_owned(), *name));
         let mut tally = Tally { passed: 8, failed: 2, ..Tally::default() };
         let outcome = Err(StepFailure::new("tests", "exit code 1"));
-        let result = of_failed(&first, &BEFORE, &mut tally, outcome, |_, second| {
+        let result = of_failed(&first, 0, &mut tally, outcome, |_, second| {
             *second = Tally { passed, failed, ..Tally::default() };
             match failed {
                 0 => Ok(()),

@@ -58,7 +58,7 @@ pub fn clippy() -> StepResult {
 /// Explores the interleavings of ring and slot within each model's bound, or within a larger one. Has its own target
 /// directory, since `--cfg loom` would rebuild everything else.
 pub fn loom(preemptions: Option<u32>, tally: &mut Tally) -> StepResult {
-    let before = tally.clone();
+    let passed_before = tally.passed;
     let mut step = ProcessStep::cargo("loom: interleavings of ring and slot")
         .args(["test", "--release", "-p", "spanprof-signal", "--lib", "model", "--target-dir"])
         .arg(crate::workspace::target().join("loom"))
@@ -70,7 +70,7 @@ pub fn loom(preemptions: Option<u32>, tally: &mut Tally) -> StepResult {
         step = step.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
     }
     step.run_with_lines(|line| tally.read(line))?;
-    match tally.passed > before.passed {
+    match tally.passed > passed_before {
         true => Ok(()),
         false => Err(StepFailure::new("loom", "no model ran")),
     }

@@ -45,9 +45,9 @@ pub fn run(given: &TestArguments) -> StepResult {
     let mut tally = Tally::default();
     let mut durations = Vec::new();
     let mut step = |name: &str, work: &mut dyn FnMut(&mut Tally) -> StepResult| {
-        let (before, begun) = (tally.clone(), Instant::now());
+        let (failed_before, begun) = (tally.failed, Instant::now());
         let outcome = work(&mut tally);
-        tally.add_outcome(&before, outcome);
+        tally.add_outcome(failed_before, outcome);
         durations.push(format!("{:>6} s  {name}", begun.elapsed().as_secs()));
     };
     step("rustfmt", &mut |_| check::format());
@@ -100,7 +100,7 @@ fn languages_side_by_side(versions: Versions, tally: &mut Tally) -> StepResult {
     let test = |language: &dyn Toolchain| {
         let (mut own, begun) = (Tally::default(), Instant::now());
         let outcome = progress::labeled(language.title(), || language.test(versions, &mut own));
-        own.add_outcome(&Tally::default(), outcome);
+        own.add_outcome(0, outcome);
         progress::print(&format!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs()));
         own
     };
@@ -144,12 +144,12 @@ fn rust(tally: &mut Tally) -> StepResult {
         let words = ["test", "--workspace", "--features", "spanprof/opentelemetry-sdk", "--no-fail-fast"];
         Ok(ProcessStep::cargo(name).args(words).env("PYO3_PYTHON", python.program).time_limit(at_most(35)))
     };
-    let (before, mut failed) = (tally.clone(), FailedTests::default());
+    let (failed_before, mut failed) = (tally.failed, FailedTests::default());
     let outcome = tests("tests in Rust")?.run_with_lines(|line| {
         tally.read(line);
         second_attempt::failed_in_cargo(line).into_iter().for_each(|name| failed.add(name.clone(), name));
     });
-    second_attempt::of_failed(&failed, &before, tally, outcome, |names, second| {
+    second_attempt::of_failed(&failed, failed_before, tally, outcome, |names, second| {
         tests("failed tests in Rust")?
             .args(["--", "--exact", "--test-threads=1"])
             .args(names)

@@ -52,7 +52,8 @@ pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
 
 fn run_on(java: &Jdk, words: &[&str], libraries: &Libraries, tally: &mut Tally) -> StepResult {
     let build = scratch::empty(&format!("java-{}", java.version))?;
-    let (before, mut failed) = (tally.clone(), FailedTests::default());
+    let (passed_before, failed_before, unstable_before) = (tally.passed, tally.failed, tally.unstable);
+    let mut failed = FailedTests::default();
     let outcome = runtimes::maven(format!("tests on Java {}", java.version), java)
         .args(["test", "-Dsurefire.rerunFailingTestsCount=1"])
         .args(words)
@@ -62,12 +63,12 @@ fn run_on(java: &Jdk, words: &[&str], libraries: &Libraries, tally: &mut Tally) 
             tally.read(line);
             second_attempt::failed_in_surefire(line).into_iter().for_each(|name| failed.add(name.clone(), name));
         });
-    if tally.unstable > before.unstable {
+    if tally.unstable > unstable_before {
         tally.named.push(format!("failed at an attempt: {}", failed.names.join("; ")));
     }
-    if outcome.is_ok() && tally.passed == before.passed {
+    if outcome.is_ok() && tally.passed == passed_before {
         return Err(StepFailure::new("JUnit", "no test ran"));
     }
-    tally.add_outcome(&before, outcome.map_err(|failure| failure.with_failed_tests(&failed.names)));
+    tally.add_outcome(failed_before, outcome.map_err(|failure| failure.with_failed_tests(&failed.names)));
     Ok(())
 }

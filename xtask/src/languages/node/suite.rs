@@ -48,9 +48,8 @@ pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
         suites(std::slice::from_ref(node), &package, &|file| is_complete || depends_on_version(file), tally);
     }
     let packed = package::pack_for_tests()?;
-    let before = tally.clone();
     package::first_run(&nodes, &packed)?;
-    tally.passed = before.passed + nodes.len() as u64;
+    tally.passed += nodes.len() as u64;
     Ok(())
 }
 
@@ -79,9 +78,9 @@ pub fn prepared() -> StepResult<PathBuf> {
 
 fn suites(nodes: &[NodeJs], package: &Path, is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) {
     for node in nodes {
-        let before = tally.clone();
+        let failed_before = tally.failed;
         let outcome = suite(node, package, is_selected, tally);
-        tally.add_outcome(&before, outcome);
+        tally.add_outcome(failed_before, outcome);
     }
 }
 
@@ -157,17 +156,17 @@ fn counted(
     files: &[String],
     tally: &mut Tally,
 ) -> StepResult {
-    let (before, mut suite) = (tally.clone(), TapOutput::default());
+    let (passed_before, failed_before, mut suite) = (tally.passed, tally.failed, TapOutput::default());
     let outcome = tests(name.to_owned(), files).run_with_lines(|line| suite.read(line));
     tally.passed += suite.passed;
     tally.failed += suite.failed;
-    second_attempt::of_failed(&suite.failed_files, &before, tally, outcome, |files, second| {
+    second_attempt::of_failed(&suite.failed_files, failed_before, tally, outcome, |files, second| {
         let mut suite = TapOutput::default();
         let outcome = tests(format!("failed {name}"), files).run_with_lines(|line| suite.read(line));
         *second = Tally { passed: suite.passed, failed: suite.failed, ..Tally::default() };
         outcome
     })?;
-    match tally.passed > before.passed {
+    match tally.passed > passed_before {
         true => Ok(()),
         false => Err(StepFailure::new(name, "no test ran")),
     }

@@ -33,15 +33,15 @@ pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
             false => INDEPENDENT.iter().map(|name| format!("--ignore=tests/{name}.py")).collect(),
         };
         let words: Vec<&str> = left_out.iter().map(String::as_str).collect();
-        let before = tally.clone();
+        let failed_before = tally.failed;
         let outcome = environment(python, &wheel).and_then(|venv| pytest(&venv, python, &words, tally));
-        tally.add_outcome(&before, outcome);
+        tally.add_outcome(failed_before, outcome);
     }
     // Each interpreter has its own layout.
     for python in runtimes::all()? {
-        let before = tally.clone();
+        let failed_before = tally.failed;
         let outcome = runtime_tests(&python, &wheel, tally);
-        tally.add_outcome(&before, outcome);
+        tally.add_outcome(failed_before, outcome);
     }
     Ok(())
 }
@@ -87,15 +87,15 @@ fn with_second_attempt(
             .in_directory(&crate::workspace::root().join("bindings-python"))
             .time_limit(at_most(minutes))
     };
-    let (before, mut failed) = (tally.clone(), FailedTests::default());
+    let (passed_before, failed_before, mut failed) = (tally.passed, tally.failed, FailedTests::default());
     let outcome = tests(name.to_owned(), selection).run_with_lines(|line| {
         tally.read(line);
         second_attempt::failed_in_pytest(line).into_iter().for_each(|name| failed.add(name, line));
     });
-    second_attempt::of_failed(&failed, &before, tally, outcome, |names, second| {
+    second_attempt::of_failed(&failed, failed_before, tally, outcome, |names, second| {
         tests(format!("failed {name}"), names).run_with_lines(|line| second.read(line))
     })?;
-    match tally.passed > before.passed {
+    match tally.passed > passed_before {
         true => Ok(()),
         false => Err(StepFailure::new("pytest", "no test ran")),
     }
