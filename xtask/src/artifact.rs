@@ -26,10 +26,29 @@ impl std::fmt::Display for Glibc {
     }
 }
 
-/// Builds the `spanprof` command in the profile of the workspace's tests.
+/// Features of the tests: what no package of the workspace enables, and the bindings' entry points for tests.
+pub const TEST_FEATURES: &str =
+    "spanprof/opentelemetry-sdk,spanprof-python/testing,spanprof-node/testing,spanprof-java/testing";
+
+/// Builds what the tests run, in the dev profile: the command line, the libraries of the packages, the Rust programs of the live
+/// suites. Returns the directory with the results. One cargo call for all of them, with the features of `cargo test --workspace`:
+/// separate ones would compile the dependencies again with other features. The example makes cargo include those of the
+/// `[dev-dependencies]`.
+pub fn for_tests() -> StepResult<PathBuf> {
+    let programs = ["spanprof", "spanprof-live", "buffered", "pulled", "rust-phases", "rust-stress"];
+    ProcessStep::cargo("build the libraries and programs for tests")
+        .args(["build", "--quiet", "--locked", "--workspace", "--lib", "--example", "rust-leak"])
+        .args(programs.iter().flat_map(|name| ["--bin", name]))
+        // As maturin does: the library of Python is not linked to an interpreter.
+        .args(["--features", TEST_FEATURES, "--features", "spanprof-python/extension-module"])
+        .env("PYO3_PYTHON", interpreters::preferred()?.program)
+        .run()?;
+    Ok(workspace::target().join("debug"))
+}
+
+/// The `spanprof` command of [`for_tests`].
 pub fn command_line() -> StepResult<PathBuf> {
-    ProcessStep::cargo("build the command line").args(["build", "-p", "spanprof-cli"]).run()?;
-    Ok(workspace::target().join("debug/spanprof"))
+    Ok(for_tests()?.join("spanprof"))
 }
 
 /// Sets the profile and the target directory of builds of unpacked packages and clones. In the target directory of the workspace, cargo

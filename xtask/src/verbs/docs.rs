@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::languages::{self, python, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{book, documents, scratch, workspace};
+use crate::{artifact, book, documents, scratch, workspace};
 
 /// generated reference pages, the site, rustdoc, and the documents' code blocks executed
 ///
@@ -50,8 +50,8 @@ pub fn rustdoc() -> StepResult {
 pub fn generated(check: bool) -> StepResult {
     for file in ["configuration.md", "profile-types.md", "statistics.md", "api.md", "schema.json"] {
         let page = file.split('.').next().unwrap_or(file);
-        let text = ProcessStep::cargo(format!("generate {page}"))
-            .args(["run", "--quiet", "-p", "spanprof-live", "--", "reference", page])
+        let text = ProcessStep::new(format!("generate {page}"), artifact::for_tests()?.join("spanprof-live"))
+            .args(["reference", page])
             .capture()?;
         let path = workspace::root().join("docs/reference").join(file);
         if !check {

@@ -11,7 +11,7 @@ use crate::languages::{self, python, Packages, Tool, Toolchain, Versions};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{book, documents, progress};
+use crate::{artifact, book, documents, progress};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 50 min on 2 cores
 ///
@@ -140,8 +140,7 @@ fn toolchain() -> StepResult {
 fn rust(tally: &mut Tally) -> StepResult {
     let tests = |name: &str| {
         let python = python::runtimes::preferred()?;
-        // A feature of the Rust binding that no package of the workspace enables.
-        let words = ["test", "--workspace", "--features", "spanprof/opentelemetry-sdk", "--no-fail-fast"];
+        let words = ["test", "--workspace", "--features", artifact::TEST_FEATURES, "--no-fail-fast"];
         Ok(ProcessStep::cargo(name).args(words).env("PYO3_PYTHON", python.program).time_limit(at_most(35)))
     };
     let (failed_before, mut failed) = (tally.failed, FailedTests::default());

@@ -82,18 +82,14 @@ impl Libraries {
         Self { whole, opener, directory: workspace::target().join("java-libraries") }.packed(BEST)
     }
 
-    /// In the profile of the workspace's tests, with the feature `testing` for the conformance suite.
+    /// Those of [`artifact::for_tests`].
     pub fn for_tests() -> StepResult<Self> {
-        ProcessStep::cargo("build the libraries for tests")
-            .args(["build", "--locked", "-p", "spanprof-java", "-p", "spanprof-java-opener"])
-            .args(["--features", "spanprof-java/testing"])
-            .run()?;
-        Self::built("debug", "java-libraries-for-tests").packed(FASTEST)
+        Self::built(&artifact::for_tests()?, "java-libraries-for-tests").packed(FASTEST)
     }
 
     /// The libraries that the demo built.
     fn for_demo() -> StepResult<Self> {
-        Self::built("optimized", "java-libraries-for-demo").packed(FASTEST)
+        Self::built(&workspace::target().join("optimized"), "java-libraries-for-demo").packed(FASTEST)
     }
 
     /// Those of a build from source, linked against the glibc of this machine. `SPANPROF_CARGO_PROFILE` selects the cargo
@@ -104,13 +100,12 @@ impl Libraries {
             .args(["build", "--locked", "-p", "spanprof-java", "-p", "spanprof-java-opener", "--profile", &profile])
             .run()?;
         let directory = if profile == "dev" { "debug" } else { &profile };
-        Self::built(directory, "java-libraries-from-source").packed(BEST)
+        Self::built(&workspace::target().join(directory), "java-libraries-from-source").packed(BEST)
     }
 
-    /// The libraries in a directory of the target directory, to be packed into another one.
-    fn built(from: &str, into: &str) -> Self {
-        let built = |name: &str| workspace::target().join(from).join(name);
-        let (whole, opener) = (built("libspanprof_java.so"), built("libspanprof_java_opener.so"));
+    /// The libraries in `from`, to be packed into a directory of the target directory.
+    fn built(from: &Path, into: &str) -> Self {
+        let (whole, opener) = (from.join("libspanprof_java.so"), from.join("libspanprof_java_opener.so"));
         Self { whole, opener, directory: workspace::target().join(into) }
     }
 

@@ -36,14 +36,10 @@ pub fn release_package() -> StepResult<PathBuf> {
     pack(&library, "dist")
 }
 
-/// Builds the module in the profile of the workspace's tests, with the feature `testing`, and copies it into the package in the
-/// work tree.
+/// Copies the module of [`artifact::for_tests`] into the package in the work tree.
 pub fn build_for_tests() -> StepResult<PathBuf> {
-    ProcessStep::cargo("build the module for tests")
-        .args(["build", "--locked", "-p", "spanprof-node", "--features", "testing"])
-        .run()?;
     let package = workspace::root().join("bindings-node");
-    copy(&workspace::target().join("debug/libspanprof_node.so"), &package.join(PREBUILD))?;
+    copy(&artifact::for_tests()?.join("libspanprof_node.so"), &package.join(PREBUILD))?;
     Ok(package)
 }
 

@@ -1,6 +1,5 @@
 //! `cargo xtask wheel`: builds the release wheel, audits its symbol versions, checks its size, and runs it once in a clean
-//! environment. The suites use another wheel, in the dev profile and with the feature `testing`: one release wheel for both would
-//! compile the dependencies twice, in a cold `cargo xtask test` that has to end within 40 minutes on two cores.
+//! environment. The suites use another wheel, in the dev profile, whose compilation is that of the tests in Rust.
 
 use std::path::{Path, PathBuf};
 
@@ -47,31 +46,33 @@ pub fn release() -> StepResult<PathBuf> {
     only_wheel(&dist)
 }
 
-/// A wheel in the profile of the workspace's tests, so that nothing is compiled twice, with the feature `testing`; for this
-/// machine only.
+/// Packs the library of [`artifact::for_tests`]; for this machine only.
 pub fn build_for_tests() -> StepResult<PathBuf> {
-    build_with("build the wheel for tests", "dist-for-tests", "extension-module,testing")
-}
-
-/// As [`build_for_tests`], with the feature `record-stacks`.
-pub fn build_for_recording() -> StepResult<PathBuf> {
-    build_with("build the wheel that records", "dist-for-recording", "extension-module,record-stacks")
-}
-
-fn build_with(name: &str, directory: &str, features: &str) -> StepResult<PathBuf> {
-    let python = runtimes::preferred()?;
-    let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
-    let dist = scratch::empty(directory)?;
-    maturin(&tools, &python, name, &dist).args(["--compatibility", "linux", "--features", features]).run()?;
-    only_wheel(&dist)
+    pack(&artifact::for_tests()?, "dist-for-tests")
 }
 
 /// Packs the library that the demo built; for this machine only.
 pub fn pack_for_demo() -> StepResult<PathBuf> {
-    let dist = scratch::empty("dist-for-demo")?;
+    pack(&workspace::target().join("optimized"), "dist-for-demo")
+}
+
+/// A wheel in the dev profile with the feature `record-stacks`, for this machine only.
+pub fn build_for_recording() -> StepResult<PathBuf> {
+    let python = runtimes::preferred()?;
+    let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
+    let dist = scratch::empty("dist-for-recording")?;
+    maturin(&tools, &python, "build the wheel that records", &dist)
+        .args(["--compatibility", "linux", "--features", "extension-module,record-stacks"])
+        .run()?;
+    only_wheel(&dist)
+}
+
+/// Makes a wheel of the library in `built`, in a directory below the target directory.
+fn pack(built: &Path, directory: &str) -> StepResult<PathBuf> {
+    let dist = scratch::empty(directory)?;
     ProcessStep::new("pack the wheel", runtimes::preferred()?.program)
         .arg("xtask/wheel/of_library.py")
-        .arg(workspace::target().join("optimized/lib_spanprof.so"))
+        .arg(built.join("lib_spanprof.so"))
         .arg(VERSION)
         .arg(&dist)
         .run()?;

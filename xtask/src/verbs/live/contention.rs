@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::field::released;
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages::{java, node, python};
 use crate::step::{ProcessStep, StepResult};
 use crate::{scratch, workspace};
@@ -66,9 +67,6 @@ fn run_cells(release: bool, phase_ms: u32, attempts: u32, words: &[impl AsRef<Os
         .arg(&classes)
         .arg(source("Phases.java"))
         .run()?;
-    ProcessStep::cargo("build the Rust program")
-        .args(["build", "--quiet", "-p", "spanprof-live", "--bin", "rust-phases"])
-        .run()?;
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     let programs = serde_json::json!({
         "python": [text(venv.python()), text(source("phases.py"))],
@@ -79,7 +77,7 @@ fn run_cells(release: bool, phase_ms: u32, attempts: u32, words: &[impl AsRef<Os
             format!("{class_path}:{}", classes.display()),
             "Phases".to_owned(),
         ],
-        "rust": [text(workspace::target().join("debug/rust-phases"))],
+        "rust": [text(artifact::for_tests()?.join("rust-phases"))],
     });
     ProcessStep::new("live contention", venv.python())
         .arg(source("contention.py"))

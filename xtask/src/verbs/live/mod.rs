@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::languages;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::workspace;
@@ -129,14 +130,14 @@ fn go_program(name: &str, package: &str, version: &str) -> StepResult<PathBuf> {
 
 /// Runs a subcommand of `spanprof-live`.
 fn run_spanprof_live(name: &str, words: &[&str]) -> StepResult {
-    ProcessStep::cargo(name).args(["run", "--quiet", "-p", "spanprof-live", "--"]).args(words).run()
+    ProcessStep::new(name, artifact::for_tests()?.join("spanprof-live")).args(words).run()
 }
 
 /// Stress of a Rust program with every profile on.
 fn rust_stress(given: &LiveArguments) -> StepResult {
     let seconds = given.seconds.unwrap_or(60);
-    ProcessStep::cargo("Rust stress")
-        .args(["run", "--quiet", "-p", "spanprof-live", "--bin", "rust-stress", "--", &seconds.to_string()])
+    ProcessStep::new("Rust stress", artifact::for_tests()?.join("rust-stress"))
+        .arg(seconds.to_string())
         .without_cpu_budget()
         .time_limit(Duration::from_secs(seconds) + RUST_GRACE)
         .run()

@@ -73,8 +73,7 @@ fn source(name: &str) -> PathBuf {
 }
 
 fn rust() -> StepResult<BufferedProgram> {
-    ProcessStep::cargo("build the Rust program").args(["build", "-p", "spanprof-live", "--bin", "buffered"]).run()?;
-    let words = vec![workspace::target().join("debug/buffered")];
+    let words = vec![artifact::for_tests()?.join("buffered")];
     Ok(BufferedProgram { language: "rust", words, modules: None })
 }
 

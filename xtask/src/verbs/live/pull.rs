@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::pprof;
 use crate::arguments::LiveArguments;
+use crate::artifact;
 use crate::http;
 use crate::languages::{java, node, python};
 use crate::scratch;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
-use crate::workspace;
 
 const TOKEN: &str = "live-token";
 const AUTHORIZATION: &str = "Authorization: Bearer live-token";
@@ -46,8 +46,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let of_java = Expected { language: "java", burn: "Pulled.burn", allocate: "Pulled.allocate", wait };
     language(&pprof, &directory, step, &of_java)?;
 
-    ProcessStep::cargo("build the Rust program").args(["build", "-p", "spanprof-live", "--bin", "pulled"]).run()?;
-    let step = ProcessStep::new("a Rust program", workspace::target().join("debug/pulled"));
+    let step = ProcessStep::new("a Rust program", artifact::for_tests()?.join("pulled"));
     let of_rust = Expected { language: "rust", burn: "pulled::burn", allocate: "pulled::allocate", wait: waits };
     language(&pprof, &directory, step, &of_rust)
 }

@@ -9,7 +9,7 @@ use crate::arguments::LiveArguments;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
 use crate::step::{all_passed, ProcessStep, Running, StepFailure, StepResult};
-use crate::{http, scratch, workspace};
+use crate::{artifact, http, scratch, workspace};
 
 /// Newest version with a Go module that builds; like 1.20 to 2.0, it stores trace ids as labels.
 const VERSION: &str = "1.21.0";
@@ -95,7 +95,6 @@ impl PyroscopeSetup {
         let wheel = python::package::build_for_tests()?;
         let venv = Venv::with("live", &python::runtimes::preferred()?, &[])?;
         venv.install_wheel(&wheel)?;
-        ProcessStep::cargo("build the Rust program").args(["build", "--quiet", "-p", "spanprof-live"]).run()?;
         Ok(Self {
             directory: scratch::empty("live-pyroscope")?,
             pyroscope: free_port()?,
@@ -107,7 +106,7 @@ impl PyroscopeSetup {
             node_modules: node::live::installed()?,
             java: java::runtimes::preferred()?,
             java_classes: java::live::compiled()?,
-            rust: workspace::target().join("debug/spanprof-live"),
+            rust: artifact::for_tests()?.join("spanprof-live"),
         })
     }
 

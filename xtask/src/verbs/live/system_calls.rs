@@ -228,8 +228,7 @@ fn java() -> StepResult<TracedProgram> {
 }
 
 fn rust() -> StepResult<TracedProgram> {
-    ProcessStep::cargo("build the Rust program").args(["build", "--quiet", "-p", "spanprof-live"]).run()?;
-    let words = vec![workspace::target().join("debug/spanprof-live"), "system-calls".into()];
+    let words = vec![artifact::for_tests()?.join("spanprof-live"), "system-calls".into()];
     Ok(TracedProgram { language: "rust", words, variables: Vec::new() })
 }
 
