@@ -51,8 +51,8 @@ pub fn command_line() -> StepResult<PathBuf> {
     Ok(for_tests()?.join("spanprof"))
 }
 
-/// Sets the profile and the target directory of builds of unpacked packages and clones. In the target directory of the workspace, cargo
-/// would take the results of one tree for those of another.
+/// Sets the profile and the target directory of builds from source. In the target directory of the workspace, cargo would take the
+/// results of an unpacked package or of a clone for those of the work tree.
 pub fn outside_the_workspace(step: ProcessStep) -> ProcessStep {
     step.env("CARGO_TARGET_DIR", workspace::target().join("source-packages"))
         .env("CARGO_PROFILE_DEV_DEBUG", "0")

@@ -16,15 +16,15 @@ use crate::{artifact, book, documents, progress};
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 50 min on 2 cores
 ///
 /// The documents' Python blocks and the CPU cells of `live contention` beside busy processes run too. The suites run on the newest
-/// CPython, the Node.js on PATH and the oldest JDK from 17 on; the tests that depend on the version also on the oldest CPython, an
-/// older and a newer Node.js, the other JDKs, and Java 21 from PyPI. Ends with one line: N passed, N failed.
+/// CPython, the Node.js on PATH and the oldest JDK from 17 on; the tests that depend on the version also on the oldest CPython, a newer
+/// Node.js and the other JDKs. Ends with one line: N passed, N failed.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct TestArguments {
     /// length of the demo at its end, in seconds
     #[arg(long, default_value_t = 15)]
     seconds: u64,
-    /// runs the complete suites on each version of Python, Node.js and Java, not only what depends on the version
+    /// runs the complete suites on each version of Python, Node.js and Java, with an older Node.js and Java 21 from PyPI
     #[arg(long)]
     every_version: bool,
 }

@@ -13,20 +13,23 @@ use crate::{progress, scratch};
 const OF_THE_VM: &str = "-Dtest=AllocationsTest,GcPausesTest,InheritedTest,LocksTest,MountsTest,VmThreadsTest,\
     ProfileTest#stacksAreCompleteWhileTheCollector*+labelsFollowVirtual*+wallTimeCovers*";
 
-/// Runs the suite on the oldest installed JDK, and the part that depends on the VM's version on the others and on the version between
-/// them.
+/// Runs the suite on the oldest installed JDK, and the part that depends on the VM's version on the others; with every version also
+/// on one between them.
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let libraries = Libraries::for_tests()?;
     for (at, java) in runtimes::all()?.iter().enumerate() {
         let is_complete = at == 0 || versions == Versions::Complete;
         run_on(java, if is_complete { &[] } else { &[OF_THE_VM] }, &libraries, tally)?;
     }
-    junit_between(tally)
+    match versions {
+        Versions::Complete => junit_between(&libraries, tally),
+        Versions::Dependent => Ok(()),
+    }
 }
 
 /// Runs the tests that depend on the VM's version on the Java from PyPI, which is between the usual installed ones. It has
 /// no compiler: the oldest installed JDK compiles. Without PyPI these tests are left out, with one line.
-fn junit_between(tally: &mut Tally) -> StepResult {
+fn junit_between(libraries: &Libraries, tally: &mut Tally) -> StepResult {
     let installed = runtimes::all()?;
     let java = match runtimes::between(&installed) {
         Ok(Some(java)) => java,
@@ -38,7 +41,7 @@ fn junit_between(tally: &mut Tally) -> StepResult {
     };
     let program = format!("-Djvm={}", java.home.join("bin/java").display());
     let compiler = Jdk { home: installed[0].home.clone(), ..java };
-    run_on(&compiler, &[OF_THE_VM, &program], &Libraries::for_tests()?, tally)
+    run_on(&compiler, &[OF_THE_VM, &program], libraries, tally)
 }
 
 /// Runs the classes that `words` select on every installed JDK with the library for tests.

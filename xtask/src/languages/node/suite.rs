@@ -1,5 +1,5 @@
 //! The Node.js part of `cargo xtask test`: the package in the work tree with a module in the tests' profile, its
-//! declarations, and its tests on an older, the current and a newer Node.js.
+//! declarations, and its tests on the Node.js on PATH and a newer one.
 
 use std::path::{Path, PathBuf};
 
@@ -35,14 +35,16 @@ const OF_THE_VERSION: [&str; 16] = [
 /// Node.js of the page's tests: puppeteer-core 25 needs 22.12 or later.
 const PAGE_NODE_MAJOR: u32 = 24;
 
-/// Runs everything; continues after a failure, so that one run shows every failure.
+/// Runs everything; continues after a failure, so that one run shows every failure. The older Node.js is left out unless every version
+/// is tested.
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let package = prepared()?;
-    let nodes = runtimes::all()?;
+    let preferred = runtimes::preferred()?;
+    let mut nodes = runtimes::all()?;
+    nodes.retain(|node| versions == Versions::Complete || node.major() >= preferred.major());
     let list: Vec<_> = nodes.iter().map(|node| node.version.as_str()).collect();
     progress::print(&format!("Node.js tests will run on {}", list.join(", ")));
     declarations(&package)?;
-    let preferred = runtimes::preferred()?;
     for node in &nodes {
         let is_complete = versions == Versions::Complete || node.version == preferred.version;
         suites(std::slice::from_ref(node), &package, &|file| is_complete || depends_on_version(file), tally);

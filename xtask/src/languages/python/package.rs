@@ -148,8 +148,7 @@ pub fn source_distribution(directory: &Path) -> StepResult<PathBuf> {
 /// last commit by git, and from the sdist.
 pub fn from_source() -> StepResult {
     let root = workspace::root();
-    let from_tree = pip_install("./bindings-python")?.env("CARGO_TARGET_DIR", workspace::target());
-    installed_run(from_tree)?;
+    installed_run(artifact::outside_the_workspace(pip_install("./bindings-python")?))?;
     let address = format!("git+file://{}#subdirectory=bindings-python", root.display());
     installed_run(artifact::outside_the_workspace(pip_install(&address)?))?;
     let directory = scratch::empty("sdist")?;

@@ -6,44 +6,70 @@ use super::runtimes::{self, Python};
 use super::{package, Venv};
 use crate::deadline::at_most;
 use crate::languages::Versions;
+use crate::progress;
 use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
-/// Test files whose outcome does not depend on the interpreter: delivery, daemons, system calls, frameworks, the type checker.
-const INDEPENDENT: [&str; 7] = [
+/// Test files whose outcome does not depend on the interpreter: delivery, options, daemons, system calls, frameworks, the type checker.
+const INDEPENDENT: [&str; 15] = [
+    "test_bind",
+    "test_child_ends",
     "test_daemons",
+    "test_django",
+    "test_hostile_labels",
+    "test_outcome",
     "test_pull_handlers",
+    "test_pyroscope",
     "test_request_ends",
+    "test_run",
     "test_seccomp",
     "test_servers",
+    "test_sidecars",
     "test_tail_retention",
     "test_typing",
 ];
 
-/// Runs the suite on the newest interpreter, the part that depends on the interpreter on the oldest one, and the tests of the
-/// runtime on every one.
+/// Runs the suite on the newest interpreter and, beside it, the part that depends on the interpreter on the oldest one and the tests
+/// of the runtime on every one.
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let wheel = package::build_for_tests()?;
-    let pythons = runtimes::oldest_and_newest()?;
-    for (at, python) in pythons.iter().enumerate() {
-        let is_complete = versions == Versions::Complete || at + 1 == pythons.len();
-        let left_out: Vec<String> = match is_complete {
-            true => Vec::new(),
-            false => INDEPENDENT.iter().map(|name| format!("--ignore=tests/{name}.py")).collect(),
-        };
-        let words: Vec<&str> = left_out.iter().map(String::as_str).collect();
-        let failed_before = tally.failed;
-        let outcome = environment(python, &wheel).and_then(|venv| pytest(&venv, python, &words, tally));
-        tally.add_outcome(failed_before, outcome);
-    }
-    // Each interpreter has its own layout.
-    for python in runtimes::all()? {
-        let failed_before = tally.failed;
-        let outcome = runtime_tests(&python, &wheel, tally);
-        tally.add_outcome(failed_before, outcome);
-    }
+    let mut pythons = runtimes::oldest_and_newest()?;
+    let newest = pythons.pop();
+    let beside = std::thread::scope(|threads| {
+        let others = threads.spawn(|| {
+            progress::labeled("Python, versions", || {
+                let mut own = Tally::default();
+                for python in &pythons {
+                    suite(python, &wheel, left_out(versions), &mut own);
+                }
+                // Each interpreter has its own layout.
+                let outcome =
+                    runtimes::all().map(|all| all.iter().for_each(|python| runtime_tests(python, &wheel, &mut own)));
+                own.add_outcome(0, outcome);
+                own
+            })
+        });
+        newest.iter().for_each(|python| suite(python, &wheel, &[], tally));
+        others.join().unwrap_or(Tally { failed: 1, ..Tally::default() })
+    });
+    tally.add(beside);
     Ok(())
+}
+
+/// Test files that do not run on the older interpreter.
+fn left_out(versions: Versions) -> &'static [&'static str] {
+    match versions {
+        Versions::Complete => &[],
+        Versions::Dependent => &INDEPENDENT,
+    }
+}
+
+fn suite(python: &Python, wheel: &Path, left_out: &[&str], tally: &mut Tally) {
+    let options: Vec<String> = left_out.iter().map(|name| format!("--ignore=tests/{name}.py")).collect();
+    let failed_before = tally.failed;
+    let outcome = environment(python, wheel).and_then(|venv| pytest(&venv, python, &options, tally));
+    tally.add_outcome(failed_before, outcome);
 }
 
 /// Runs the conformance tests on the oldest and the newest interpreter.
@@ -51,7 +77,7 @@ pub fn conformance(tally: &mut Tally) -> StepResult {
     let wheel = package::build_for_tests()?;
     for python in runtimes::oldest_and_newest()? {
         let venv = environment(&python, &wheel)?;
-        pytest(&venv, &python, &["-k", "conformance"], tally)?;
+        pytest(&venv, &python, &["-k", "conformance"].map(str::to_owned), tally)?;
     }
     Ok(())
 }
@@ -64,10 +90,9 @@ fn environment(python: &Python, wheel: &Path) -> StepResult<Venv> {
 }
 
 /// Runs the Python suite, or a part of it.
-fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -> StepResult {
+fn pytest(venv: &Venv, python: &Python, selection: &[String], tally: &mut Tally) -> StepResult {
     let name = format!("tests on Python {}", python.full());
-    let selection: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    with_second_attempt(venv, &name, &[], &selection, 20, tally)
+    with_second_attempt(venv, &name, &[], selection, 20, tally)
 }
 
 /// Runs pytest with `options` on the tests that `selection` selects, and what failed once more.
@@ -103,10 +128,12 @@ fn with_second_attempt(
 
 /// Runs the tests of the runtime's `testing` functions (`bindings-python/tests/runtime`). They need the wheel for tests and no
 /// fixture of the suite.
-fn runtime_tests(python: &Python, wheel: &Path, tally: &mut Tally) -> StepResult {
-    let venv = Venv::with("runtime", python, &["pytest", "pytest-timeout", "greenlet"].map(str::to_owned))?;
-    venv.install_wheel(wheel)?;
+fn runtime_tests(python: &Python, wheel: &Path, tally: &mut Tally) {
     let name = format!("tests of the runtime on Python {}", python.full());
     let options = ["-o", "python_files=check_*.py", "--confcutdir", "tests/runtime"];
-    with_second_attempt(&venv, &name, &options, &["tests/runtime".to_owned()], 10, tally)
+    let failed_before = tally.failed;
+    let outcome = Venv::with("runtime", python, &["pytest", "pytest-timeout", "greenlet"].map(str::to_owned))
+        .and_then(|venv| venv.install_wheel(wheel).map(|()| venv))
+        .and_then(|venv| with_second_attempt(&venv, &name, &options, &["tests/runtime".to_owned()], 10, tally));
+    tally.add_outcome(failed_before, outcome);
 }

@@ -56,10 +56,9 @@ pub fn rust() -> StepResult {
 }
 
 fn command(directory: &Path) -> StepResult {
-    ProcessStep::cargo("cargo install --path core/crates/cli")
+    artifact::outside_the_workspace(ProcessStep::cargo("cargo install --path core/crates/cli"))
         .args(["install", "--quiet", "--locked", "--debug", "--path", "core/crates/cli", "--root"])
         .arg(directory)
-        .env("CARGO_TARGET_DIR", workspace::target())
         .run()?;
     let text = ProcessStep::new("the installed command", directory.join("bin/spanprof")).arg("--version").capture()?;
     match text.trim() == format!("spanprof {VERSION}") {
