@@ -1,16 +1,36 @@
 //! The handle of Rust programs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use crate::runtime::walk::is_without_frame_pointers;
 use crate::runtime::{threads, NativeRuntime};
 use spanprof_config::{Config, ConfigPatch, Error};
-use spanprof_profiler::{RequestEnd, Stats};
+use spanprof_profiler::{log, LogLevel, RequestEnd, Stats};
+
+/// Logs a warning, once, if the program was built without frame pointers: its CPU stacks lack callers.
+fn warn_without_frame_pointers() {
+    static CHECKED: Once = Once::new();
+    CHECKED.call_once(|| {
+        if is_without_frame_pointers() {
+            log(
+                LogLevel::Warning,
+                "spanprof: this program was built without frame pointers, so stacks of the CPU profile lack callers; build it with \
+                 RUSTFLAGS=\"-C force-frame-pointers=yes\"",
+            );
+        }
+    });
+}
 
 /// Starts the profiler with the runtime of native code.
 pub(crate) fn start_native(config: Config) -> Result<spanprof_profiler::ProfilerHandle, Error> {
     threads::allow_signals(config.signals);
-    spanprof_profiler::ProfilerHandle::start_with_runtime(config, Arc::new(NativeRuntime))
+    let samples_cpu = config.cpu;
+    let handle = spanprof_profiler::ProfilerHandle::start_with_runtime(config, Arc::new(NativeRuntime))?;
+    if samples_cpu && handle.is_running() {
+        warn_without_frame_pointers();
+    }
+    Ok(handle)
 }
 
 /// A handle to the profiler of this process. Clones refer to the same profiler; dropping a handle stops nothing.

@@ -24,8 +24,8 @@ static UNWINDER_FAILED: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Copy)]
 pub(crate) struct WalkStart {
     pc: u64,
-    stack_pointer: u64,
-    frame_pointer: u64,
+    pub(super) stack_pointer: u64,
+    pub(super) frame_pointer: u64,
     #[cfg(target_arch = "aarch64")]
     link_register: u64,
 }

@@ -35,6 +35,11 @@ struct FunctionIndex {
 }
 
 impl UnwindTables {
+    /// Whether an address is in code of the program, not of a library. The linker reports the program first.
+    pub(crate) fn is_in_program(&self, address: u64) -> bool {
+        self.functions.first().is_some_and(|program| program.code.contains(&address))
+    }
+
     /// The address at which the function of `pc` begins.
     pub(crate) fn function_start(&self, pc: u64) -> Option<u64> {
         let table = self.functions.iter().find(|table| table.code.contains(&pc))?;
