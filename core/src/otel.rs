@@ -7,7 +7,9 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData};
 use std::time::Duration;
 
-use spanprof_profiler::{ProfilerHandle, RequestEnd};
+use spanprof_aggregate::context::{context_row, Link};
+use spanprof_os::thread_context;
+use spanprof_profiler::{binding, ProfilerHandle, RequestEnd};
 
 /// Attribute of a local root span that identifies its profile: its own span id.
 const PROFILE_ID: &str = "pyroscope.profile.id";
@@ -35,7 +37,11 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
         if !is_local_root {
             return;
         }
-        span.set_attribute(KeyValue::new(PROFILE_ID, span.span_context().span_id().to_string()));
+        let (trace_id, span_id) = (span.span_context().trace_id(), span.span_context().span_id());
+        // The request of a layer, if the span begins inside of it.
+        let row = context_row(thread_context::current()).unwrap_or_default();
+        binding::begin_root_span(&row, Link { trace_id: trace_id.to_bytes(), span_id: span_id.to_bytes() });
+        span.set_attribute(KeyValue::new(PROFILE_ID, span_id.to_string()));
         let types = ProfilerHandle::running().map(|profiler| profiler.profile_types()).unwrap_or_default();
         let types: Vec<StringValue> = types.into_iter().map(StringValue::from).collect();
         if !types.is_empty() {
@@ -47,8 +53,7 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
         if span.parent_span_id != SpanId::INVALID && !span.parent_span_is_remote {
             return;
         }
-        let Some(profiler) = ProfilerHandle::running() else { return };
-        profiler.request_ended(&RequestEnd {
+        binding::end_root_span(&RequestEnd {
             trace_id: span.span_context.trace_id().to_bytes(),
             local_root_span_id: span.span_context.span_id().to_bytes(),
             // 0 after a change of the clock.
@@ -158,6 +163,60 @@ mod tests {
         profiler.update(&ConfigPatch(vec![("cpu".to_owned(), ConfigValue::Bool(false))])).unwrap();
         tracer.in_span("without CPU samples", |_| {});
         assert_eq!(on("without CPU samples"), None);
+        profiler.stop();
+    }
+
+    /// A service whose requests have a span each.
+    #[cfg(feature = "tower")]
+    struct Traced(opentelemetry_sdk::trace::SdkTracer);
+
+    #[cfg(feature = "tower")]
+    impl tower_service::Service<http::Request<()>> for Traced {
+        type Response = http::Response<String>;
+        type Error = std::convert::Infallible;
+        type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+        fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: http::Request<()>) -> Self::Future {
+            self.0.in_span("cart", |context| context.span().set_status(Status::error("refused")));
+            std::future::ready(Ok(http::Response::new(String::new())))
+        }
+    }
+
+    #[cfg(feature = "tower")]
+    #[test]
+    fn a_request_with_a_layer_and_a_processor_is_reported_once() {
+        use tower_layer::Layer;
+        use tower_service::Service;
+        let _serial = spanprof_os::testing::one_at_a_time();
+        let provider = SdkTracerProvider::builder().with_span_processor(SpanProcessor).build();
+        let tracer = provider.tracer("shop");
+        let config = Config {
+            destinations: Some(Vec::new()),
+            heap: false,
+            retention: SampleRetention::Tail,
+            tail_duration: TailDuration::Ignored,
+            ..Config::default()
+        };
+        let profiler = crate::api::profiler::start_native(config).unwrap();
+        let mut shop = crate::tower::RequestLayer::new(|uri, _| Some(uri.path())).layer(Traced(tracer.clone()));
+        let mut call = || {
+            let mut response = std::pin::pin!(shop.call(http::Request::new(())));
+            let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(std::future::Future::poll(response.as_mut(), &mut task).is_ready());
+        };
+        let reported = || {
+            assert!(profiler.flush(Duration::from_secs(30)));
+            let stats = profiler.stats();
+            (stats.counter("tail.requests"), stats.counter("tail.kept_error"))
+        };
+        call();
+        assert_eq!(reported(), (1, 1), "the layer reports, with the error of the span");
+        tracer.in_span("around", |_| call());
+        assert_eq!(reported(), (2, 1), "the processor reports");
         profiler.stop();
     }
 }

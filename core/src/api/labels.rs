@@ -29,6 +29,12 @@ impl Labels {
         Self(with_labels(ContextRow::default(), labels))
     }
 
+    /// Labels and link of a context.
+    #[cfg(feature = "tower")]
+    pub(crate) fn of_row(row: ContextRow) -> Self {
+        Self(row)
+    }
+
     /// No label, but the number of a capture.
     pub(crate) fn of_capture(number: u32) -> Self {
         Self(ContextRow { capture: number, ..ContextRow::default() })
@@ -118,7 +124,7 @@ fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
 
 /// The active span of OpenTelemetry's context of this thread.
 #[cfg(feature = "opentelemetry")]
-fn active_span() -> spanprof_aggregate::context::Link {
+pub(crate) fn active_span() -> spanprof_aggregate::context::Link {
     use opentelemetry::trace::TraceContextExt;
     opentelemetry::Context::map_current(|context| {
         let span = context.span();
@@ -134,7 +140,7 @@ fn active_span() -> spanprof_aggregate::context::Link {
 }
 
 #[cfg(not(feature = "opentelemetry"))]
-fn active_span() -> spanprof_aggregate::context::Link {
+pub(crate) fn active_span() -> spanprof_aggregate::context::Link {
     spanprof_aggregate::context::Link::default()
 }
 

@@ -12,6 +12,7 @@ mod pprof;
 mod profiler;
 mod pull;
 mod redaction;
+mod requests;
 mod rust_language;
 mod schema;
 mod sidecars;

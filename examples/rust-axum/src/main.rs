@@ -1,17 +1,16 @@
-//! A small shop on axum, profiled by spanprof. The profiler needs the start, the allocator for the heap profile, and a layer that
-//! labels requests with their route. OTEL_* variables select the destination.
+//! A small shop on axum, profiled by spanprof. The profiler needs the start, the allocator for the heap profile, and a layer
+//! for requests. OTEL_* variables select the destination.
 
 use std::alloc::System;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::LazyLock;
 
-use axum::extract::{MatchedPath, Path, Query, Request, State};
-use axum::middleware::{from_fn, Next};
-use axum::response::Response;
+use axum::extract::{MatchedPath, Path, Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{json, Map, Value};
+use spanprof::tower::RequestLayer;
 use spanprof::{Config, Profiler, StatValue};
 use tokio::signal::unix::{signal, SignalKind};
 
@@ -29,7 +28,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = Router::new()
         .route("/cart/{size}", get(cart))
         .route("/report", get(report))
-        .route_layer(from_fn(label))
+        // Samples of a request carry its route, on each thread that polls its future; requests are counted with their duration.
+        .route_layer(RequestLayer::new(|_uri, extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str)))
         .route("/health", get(|| async { "ok" }))
         .route("/profiler", get(statistics))
         .with_state(profiler.clone());
@@ -37,15 +37,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = std::env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
     let listener = tokio::net::TcpListener::bind((host, 8000)).await?;
     let mut terminate = signal(SignalKind::terminate())?;
-    axum::serve(listener, app).with_graceful_shutdown(async move { drop(terminate.recv().await) }).await?;
+    axum::serve(listener, app).with_graceful_shutdown(async move { _ = terminate.recv().await }).await?;
     // The end of `main` alone loses the last window.
     profiler.stop();
     Ok(())
-}
-
-/// Samples of a request carry its route, on each thread that polls its future.
-async fn label(path: MatchedPath, request: Request, next: Next) -> Response {
-    spanprof::tag_future([("http.route", path.as_str())], next.run(request)).await
 }
 
 async fn cart(Path(size): Path<usize>) -> Json<Value> {

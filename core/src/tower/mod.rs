@@ -1,4 +1,5 @@
-//! `/debug/pprof` as a tower service, for the server of a Rust program: axum, hyper, tonic. Paths, parameters and access are
+//! For servers of Rust programs: axum, hyper, tonic. [`RequestLayer`] profiles requests. [`PprofService`] serves `/debug/pprof`: paths,
+//! parameters and access are
 //! those of the profiler's own listener (docs/guides/pull.md), except for the `Host` header, which the server of the program checks.
 //!
 //! ```ignore
@@ -7,6 +8,10 @@
 //!
 //! A pull runs on a thread of its own, so that it occupies no worker of the runtime. It ends early when its future is dropped,
 //! which servers do when the client leaves.
+
+mod requests;
+
+pub use requests::{ProfiledBody, ProfiledResponse, ProfiledService, RequestLayer, RouteOf};
 
 use std::convert::Infallible;
 use std::future::{poll_fn, Future};
