@@ -57,6 +57,8 @@ pub fn outside_the_workspace(step: ProcessStep) -> ProcessStep {
     step.env("CARGO_TARGET_DIR", workspace::target().join("source-packages"))
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "0")
+        // The flags of docs/start/rust.md, which shares the results.
+        .env("RUSTFLAGS", "-C force-frame-pointers=yes")
 }
 
 /// Compiler flags that replace the path of the registry's sources in messages of panics. Those of this workspace are relative.

@@ -1,5 +1,6 @@
 //! The documents of the repository: their links, headings and programs.
 
+use crate::code_blocks::code_blocks;
 use crate::git;
 use crate::step::{StepFailure, StepResult};
 use crate::{scratch, workspace};
@@ -128,34 +129,10 @@ fn lines(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// A code block of a document.
-pub struct CodeBlock<'t> {
-    /// What follows the opening fence, such as `sh` or `python shop.py`.
-    pub info: &'t str,
-    pub text: String,
-}
-
-/// The code blocks of a document, in their order.
-pub fn code_blocks(text: &str) -> Vec<CodeBlock<'_>> {
-    let mut blocks = Vec::new();
-    let mut open: Option<CodeBlock<'_>> = None;
-    for line in text.lines() {
-        match (&mut open, line.strip_prefix("```")) {
-            (None, Some(info)) => open = Some(CodeBlock { info: info.trim_end(), text: String::new() }),
-            (Some(_), Some(_)) => blocks.extend(open.take()),
-            (Some(block), None) => {
-                block.text.push_str(line);
-                block.text.push('\n');
-            }
-            (None, None) => {}
-        }
-    }
-    blocks
-}
-
-/// The code blocks of a document in one language, concatenated.
+/// The code blocks of a document in one language that are no files, concatenated.
 pub fn blocks_of(text: &str, language: &str) -> String {
-    code_blocks(text).into_iter().filter(|block| block.info == language).map(|block| block.text).collect()
+    let blocks = code_blocks(text).into_iter().filter(|block| block.language == language && block.file.is_none());
+    blocks.map(|block| block.text).collect()
 }
 
 #[cfg(test)]
@@ -164,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_blocks_of_one_language_are_one_program() {
-        let text = "a\n```sh\npip install x\n```\n```python\nimport x\n```\ntext\n```python\nx.y()\n```\n";
+        let text = "a\n```sh\npip install x\n```\n```python\nimport x\n```\ntext\n```python\nx.y()\n```\n```python a.py\n1\n```\n";
         assert_eq!(blocks_of(text, "python"), "import x\nx.y()\n");
     }
     #[test]

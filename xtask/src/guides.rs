@@ -1,4 +1,4 @@
-//! Guides: documents whose commands run. A guide begins with `<!-- runs with python -->` (or node, java). Its blocks run in their
+//! Guides: documents whose commands run. A guide begins with `<!-- runs with python -->` (or node, java, rust). Its blocks run in their
 //! order, in a directory of their own:
 //!
 //! - a block with a name, such as ```` ```python shop.py ````, is the file of that name;
@@ -7,8 +7,9 @@
 //!   numbers and directories differ from run to run.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use crate::code_blocks::{code_blocks, CodeBlock};
+use crate::deadline::at_most;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{documents, progress, scratch, workspace};
 
@@ -40,8 +41,9 @@ fn run_page(page: &str, blocks: &[GuideBlock], programs: &[PathBuf], directory: 
     let outcome = ProcessStep::new(format!("guide {page}"), "bash")
         .arg("guide.sh")
         .env("PATH", path)
+        .env("CLONE", workspace::root())
         .in_directory(directory)
-        .time_limit(Duration::from_secs(300))
+        .time_limit(at_most(15))
         .run();
     let commands = blocks.iter().filter(|block| block.kind == BlockKind::Commands).count();
     let outputs: Vec<String> =
@@ -96,12 +98,12 @@ enum BlockKind {
 /// The blocks that matter for a run.
 fn blocks_of(text: &str) -> Vec<GuideBlock> {
     let mut blocks = Vec::new();
-    for documents::CodeBlock { info, text } in documents::code_blocks(text) {
-        let kind = match info.split_once(' ') {
-            Some((_, file)) => BlockKind::File(file.trim().to_owned()),
-            None if info == "sh" => BlockKind::Commands,
-            None if info == "text" && !blocks.is_empty() => BlockKind::Output,
-            None => continue,
+    for CodeBlock { language, file, text, .. } in code_blocks(text) {
+        let kind = match (file, language) {
+            (Some(file), _) => BlockKind::File(file.to_owned()),
+            (None, "sh") => BlockKind::Commands,
+            (None, "text") if !blocks.is_empty() => BlockKind::Output,
+            _ => continue,
         };
         blocks.push(GuideBlock { kind, text });
     }
@@ -109,14 +111,16 @@ fn blocks_of(text: &str) -> Vec<GuideBlock> {
 }
 
 fn script(blocks: &[GuideBlock]) -> String {
-    let mut script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n".to_owned();
+    let mut script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nOUTPUTS=$PWD\n".to_owned();
     let mut number = 0;
     for GuideBlock { kind, text } in blocks {
         match kind {
-            BlockKind::File(name) => script += &format!("cat > {name} <<'END OF FILE'\n{text}END OF FILE\n"),
+            BlockKind::File(name) => {
+                script += &format!("mkdir -p $(dirname {name})\ncat > {name} <<'END OF FILE'\n{text}END OF FILE\n")
+            }
             BlockKind::Commands => {
                 number += 1;
-                script += &format!("exec > {} 2>&1\n{text}", output(number));
+                script += &format!("exec > \"$OUTPUTS/{}\" 2>&1\n{text}", output(number));
             }
             BlockKind::Output => {}
         }
@@ -135,7 +139,7 @@ mod tests {
     fn a_guide_is_a_script_of_its_files_and_commands() {
         let script = script(&blocks_of(PAGE));
         assert!(script.ends_with(
-            "cat > shop.py <<'END OF FILE'\nprint('reserve 17')\nEND OF FILE\nexec > output-1 2>&1\npython shop.py\n"
+            "cat > shop.py <<'END OF FILE'\nprint('reserve 17')\nEND OF FILE\nexec > \"$OUTPUTS/output-1\" 2>&1\npython shop.py\n"
         ));
     }
 

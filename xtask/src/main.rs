@@ -6,6 +6,7 @@ mod arguments;
 mod artifact;
 mod book;
 mod browser;
+mod code_blocks;
 mod command_lines;
 mod deadline;
 mod documents;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::release::sources;
 use crate::languages::{self, python, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{artifact, book, documents, scratch, workspace};
@@ -66,7 +67,8 @@ pub fn generated(check: bool) -> StepResult {
 
 /// Runs the code blocks of the documents in every language.
 pub fn blocks() -> StepResult {
-    languages::ALL.iter().try_for_each(|language| language.document_blocks())
+    languages::ALL.iter().try_for_each(|language| language.document_blocks())?;
+    sources::rust()
 }
 
 /// Runs the README's first program of each language; each must write a flame graph.

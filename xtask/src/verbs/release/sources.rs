@@ -6,53 +6,35 @@ use std::path::Path;
 use crate::languages;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::workspace::{self, VERSION};
-use crate::{artifact, scratch};
-
-/// The program of a new user.
-const PROGRAM: &str = r#"fn main() -> Result<(), spanprof::Error> {
-    let config = spanprof::Config::builder().service_name("first").output("flame.html").load()?;
-    let profiler = spanprof::Profiler::start(config)?;
-    println!("{}", (0..50_000_000u64).map(|number| number * number % 97).sum::<u64>());
-    profiler.stop();
-    Ok(())
-}
-"#;
-
-/// The manifest of a new user. Not by `cargo init`, which would make the directory below this workspace a member of it. Names need
-/// debug information.
-const MANIFEST: &str = r#"[package]
-name = "first"
-version = "0.1.0"
-edition = "2021"
-
-[dependencies]
-
-[workspace]
-
-[profile.dev.package.first]
-debug = "line-tables-only"
-"#;
+use crate::{artifact, guides, scratch};
 
 pub fn check() -> StepResult {
     languages::ALL.iter().try_for_each(|language| language.install_from_source())?;
     rust()
 }
 
-/// `cargo install` of the command, and a program that uses the crate.
+/// `cargo install` of the command, and the documents whose commands run with it and the crate.
 pub fn rust() -> StepResult {
-    command(&scratch::empty("cargo-install")?)?;
-    let directory = scratch::empty("cargo-add")?;
-    let cargo = |name: &str| artifact::outside_the_workspace(ProcessStep::cargo(name)).in_directory(&directory);
-    scratch::write(&directory.join("Cargo.toml"), MANIFEST)?;
-    scratch::write(&directory.join("src/main.rs"), PROGRAM)?;
-    cargo("cargo add --path core").args(["add", "--quiet", "--path"]).arg(workspace::root().join("core")).run()?;
-    artifact::copy(&workspace::root().join("Cargo.lock"), &directory.join("Cargo.lock"))?;
-    cargo("a program that uses the crate").args(["run", "--quiet"]).run()?;
-    let page = scratch::read(&directory.join("flame.html"))?;
-    match page.contains("first::main") {
-        true => Ok(()),
-        false => Err(StepFailure::new("a program that uses the crate", "wrote a flame graph without `first::main`")),
-    }
+    let installed = scratch::empty("cargo-install")?;
+    command(&installed)?;
+    guides::run("rust", &[installed.join("bin")], |directory| {
+        artifact::copy(&workspace::root().join("Cargo.lock"), &directory.join("Cargo.lock"))?;
+        // Else cargo would make the new package a member of the workspace that contains the target directory.
+        scratch::write(&directory.join("Cargo.toml"), "[workspace]\nresolver = \"2\"\n")?;
+        scratch::write(&directory.join(".cargo/config.toml"), &cargo_configuration())
+    })
+}
+
+/// Directory and profile of builds outside the workspace, and debug information of the user's package. The profile of a dependency is
+/// that of `command`, which has compiled most of them. On a busy machine, a debug build can take longer than the default to stop.
+fn cargo_configuration() -> String {
+    let target = workspace::target().join("source-packages");
+    format!(
+        "[build]\ntarget-dir = {target:?}\n[profile.dev]\ndebug = 0\nincremental = false\n\
+         [profile.dev.package.checkout]\ndebug = \"line-tables-only\"\n\
+         [profile.dev.package.spanprof-os]\nopt-level = 1\n\
+         [env]\nSPANPROF_STOP_TIMEOUT = \"20\"\n"
+    )
 }
 
 fn command(directory: &Path) -> StepResult {
