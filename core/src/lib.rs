@@ -29,10 +29,6 @@
 //! bindings of their languages.
 #![deny(missing_docs)]
 
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct ReadmeProgram;
-
 pub mod alloc;
 mod api;
 #[cfg(feature = "opentelemetry-sdk")]

@@ -26,9 +26,8 @@ impl std::fmt::Display for Glibc {
     }
 }
 
-/// Features of the tests: what no package of the workspace enables, and the bindings' entry points for tests.
-pub const TEST_FEATURES: &str =
-    "spanprof/opentelemetry-sdk,spanprof-python/testing,spanprof-node/testing,spanprof-java/testing";
+/// Features of the tests: the bindings' entry points for tests.
+pub const TEST_FEATURES: &str = "spanprof-python/testing,spanprof-node/testing,spanprof-java/testing";
 
 /// Builds what the tests run, in the dev profile: the command line, the libraries of the packages, the Rust programs of the live
 /// suites. Returns the directory with the results. One cargo call for all of them, with the features of `cargo test --workspace`:

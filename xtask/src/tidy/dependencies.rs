@@ -15,7 +15,7 @@ const OF_BINDINGS: [&str; 6] = [
 ];
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
@@ -67,6 +67,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("spanprof-cli", &["spanprof-profile", "spanprof-read", "spanprof-export", "spanprof-os", "spanprof-config"]),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-os", "spanprof-profile", "spanprof-read", "spanprof-export"]),
+    ("spanprof-documents", &[]),
     ("xtask", &[]),
 ];
 

@@ -12,7 +12,7 @@ use crate::{artifact, book, documents, scratch, workspace};
 ///
 /// The pages configuration.md, profile-types.md, statistics.md and schema.json of docs/reference come from the tables in core, api.md from core/conformance.
 /// The site is target/book/index.html. Links and anchors must have a target, and docs/SUMMARY.md lists every page.
-/// Python blocks of README.md and docs/ run against the wheel.
+/// Python blocks of README.md and docs/ run against the wheel, Rust blocks are compiled.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct DocsArguments {
@@ -68,6 +68,9 @@ pub fn generated(check: bool) -> StepResult {
 /// Runs the code blocks of the documents in every language.
 pub fn blocks() -> StepResult {
     languages::ALL.iter().try_for_each(|language| language.document_blocks())?;
+    ProcessStep::cargo("compile the code blocks in Rust")
+        .args(["check", "--quiet", "-p", "spanprof-documents", "--bench", "blocks"])
+        .run()?;
     sources::rust()
 }
 

@@ -15,7 +15,7 @@ use crate::{artifact, book, documents, progress};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 50 min on 2 cores
 ///
-/// The documents' Python blocks and the CPU cells of `live contention` beside busy processes run too. The suites run on the newest
+/// The documents' code blocks and the CPU cells of `live contention` beside busy processes run too. The suites run on the newest
 /// CPython, the Node.js on PATH and the oldest JDK from 17 on; the tests that depend on the version also on the oldest CPython, a newer
 /// Node.js and the other JDKs. Ends with one line: N passed, N failed.
 #[derive(Debug, clap::Args)]
