@@ -1,6 +1,7 @@
 //! Node.js: binaries, the npm package, the tests of Node's own runner.
 
 mod bench;
+mod documents;
 pub mod live;
 pub mod package;
 mod record;
@@ -68,6 +69,7 @@ impl Toolchain for NodeToolchain {
 
     fn document_blocks(&self) -> StepResult {
         let package = suite::prepared()?;
+        documents::run_blocks(&package)?;
         let command = artifact::command_line()?.parent().map(Path::to_path_buf).unwrap_or_default();
         guides::run("node", &[command], |directory| link_package(&package, directory))
     }
