@@ -12,7 +12,7 @@ use crate::{artifact, book, documents, scratch, workspace};
 ///
 /// The pages configuration.md, profile-types.md, statistics.md and schema.json of docs/reference come from the tables in core, api.md from core/conformance.
 /// The site is target/book/index.html. Links and anchors must have a target, and docs/SUMMARY.md lists every page.
-/// Python blocks of README.md and docs/ run against the wheel, Rust blocks are compiled.
+/// Code blocks of README.md and docs/ run against the packages for tests; those in Java and Rust are compiled.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct DocsArguments {

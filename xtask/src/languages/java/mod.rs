@@ -1,6 +1,7 @@
 //! Java: JDKs and Maven, the JAR, JUnit.
 
 mod bench;
+mod documents;
 mod jar_modes;
 pub mod live;
 pub mod package;
@@ -61,6 +62,7 @@ impl Toolchain for JavaToolchain {
 
     fn document_blocks(&self) -> StepResult {
         let jar = package::for_tests()?;
+        documents::compile_blocks(&jar)?;
         let java = runtimes::preferred()?.home.join("bin");
         let command = artifact::command_line()?.parent().map(Path::to_path_buf).unwrap_or_default();
         guides::run("java", &[java, command], |directory| {

@@ -1,0 +1,7 @@
+import java.util.concurrent.StructuredTaskScope;
+
+/** As {@link Program}, for subtasks. */
+class Subtasks extends Program {
+    StructuredTaskScope.Joiner<Price, ?> joiner;
+    StructuredTaskScope<Price, ?> subtasks;
+}
