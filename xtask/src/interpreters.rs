@@ -137,6 +137,13 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_names_the_oldest_and_the_newest_version() {
+        let readme = crate::scratch::read(&crate::workspace::root().join("README.md")).unwrap();
+        let row = readme.lines().find(|line| line.starts_with(&format!("| Python 3.{OLDEST_MINOR}–"))).unwrap();
+        assert!(row.contains(&format!(" 3.{NEWEST_MINOR}: ")), "{row}");
+    }
+
+    #[test]
     fn the_newest_patch_of_each_minor_version_is_kept() {
         let kept = newest_patches([python(12, 1), python(9, 18), python(12, 4), python(12, 2)].into_iter());
         assert_eq!(kept, [python(9, 18), python(12, 4)]);

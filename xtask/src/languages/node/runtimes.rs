@@ -114,3 +114,15 @@ pub fn install_locked(name: &str, directory: &Path) -> StepResult {
 pub fn npm(name: impl Into<String>) -> ProcessStep {
     ProcessStep::new(name, "npm").args(["--no-audit", "--no-fund", "--loglevel=error"]).install_hint(INSTALL_HINT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_names_the_oldest_and_the_newest_major() {
+        let readme = scratch::read(&crate::workspace::root().join("README.md")).unwrap();
+        let [oldest, .., newest] = EVERY_MAJOR;
+        assert!(readme.contains(&format!("| Node.js {oldest}–{newest} |")));
+    }
+}

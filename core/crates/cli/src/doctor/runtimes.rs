@@ -191,7 +191,15 @@ mod tests {
         let package = include_str!("../../../../../bindings-node/package.json");
         assert!(package.contains(&format!("\"node\": \">={}\"", node.oldest[0])));
         let readme = include_str!("../../../../../README.md");
-        assert!(readme.contains(&format!("| Java {}, ", java.oldest[0])));
+        let rows = [
+            format!("| Python {major}.{minor}–"),
+            format!("| Node.js {}–", node.oldest[0]),
+            format!("| Java {}, ", java.oldest[0]),
+            format!("| Rust {} or later |", env!("CARGO_PKG_RUST_VERSION")),
+        ];
+        for row in rows {
+            assert!(readme.contains(&row), "{row}");
+        }
     }
 
     #[test]
