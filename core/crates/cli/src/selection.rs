@@ -194,12 +194,14 @@ pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
     if data.sample_count() > 0 {
         types.retain(|summary| summary.samples > 0);
     }
-    let preferred =
-        kinds::ALL.into_iter().find(|kind| types.iter().any(|summary| summary.type_name == kind.default_type()));
-    preferred
-        .map(|kind| kind.default_type().to_owned())
-        .or_else(|| types.first().map(|summary| summary.type_name.clone()))
-        .unwrap_or_default()
+    preferred_type(types.iter().map(|summary| summary.type_name.as_str()))
+}
+
+/// The first of the types that users usually want, else the first type. "" when there is none.
+pub(crate) fn preferred_type<'t>(types: impl Iterator<Item = &'t str> + Clone) -> String {
+    let is_present = |name: &str| types.clone().any(|present| present == name);
+    let preferred = kinds::ALL.into_iter().map(|kind| kind.default_type()).find(|name| is_present(name));
+    preferred.or_else(|| types.clone().next()).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `/api/diff`: compares two selections of the store, as `spanprof diff` does. The parameters of the filter select the comparison.
 //! The baseline has the same filter, except for the labels of `baseline` and the times `baseline_from` and `baseline_to`.
 
-use spanprof_profile::{transform, ProfilesData};
-use spanprof_read::query::{self, Compared, DiffSide, Filter, Granularity, WindowSums};
+use spanprof_profile::{transform, Profile};
+use spanprof_read::query::{self, Compared, Filter, Granularity, WindowSums};
 
 use super::stack_view::StackView;
 use super::state::ServerState;
@@ -13,13 +13,11 @@ use crate::selection;
 
 /// Parameters beside those of the filter.
 pub(super) const PARAMETERS: [&str; 5] = ["baseline", "baseline_from", "baseline_to", "normalize", "limit"];
-/// Windows merged at once.
+/// Windows whose states are merged at once.
 const MERGE_BATCH: usize = 24;
 
 /// One side as read.
-#[derive(Default)]
 struct StoredSide {
-    data: ProfilesData,
     windows: WindowSums,
     left_out: usize,
 }
@@ -35,17 +33,33 @@ pub(super) fn json(
     let baseline = baseline_filter(comparison, &parameter)?;
     let normalize = matches!(parameter("normalize").as_deref(), Some("1" | "true"));
     let sides = [&baseline, comparison].map(|filter| read(state, filter, view));
-    let type_name = match sides[1].data.sample_count() {
-        0 => selection::type_to_show(&sides[0].data, &baseline),
-        _ => selection::type_to_show(&sides[1].data, comparison),
-    };
-    let [before, after] = sides.each_ref().map(|side| DiffSide { data: &side.data, windows: &side.windows });
-    let table = query::diff(before, after, &type_name, Granularity::Function, normalize);
-    let tree = query::diff_tree(before, after, &type_name, normalize);
+    let type_name = type_to_show(comparison, &sides);
+    let windows = sides.each_ref().map(|side| &side.windows);
+    let table = query::diff(windows, &type_name, normalize);
+    let tree = query::diff_tree(windows, &type_name, normalize);
     let mut members = diff::members(&DiffReport::new(&table, &tree, normalize, None, true, limit));
     members.insert("windows_left_out".to_owned(), sides.iter().map(|side| side.left_out).sum::<usize>().into());
-    let folded = query::folded_diff_tree(before, after, &type_name, normalize);
+    let folded = query::folded_diff_tree(windows, &type_name, normalize);
     diff::with_trees(&members, &tree, &folded).map_err(|error| error.to_string())
+}
+
+/// The type of the filter, else the preferred one of the comparison, or of the baseline if the comparison has no samples.
+fn type_to_show(comparison: &Filter, sides: &[StoredSide; 2]) -> String {
+    if let Some(name) = &comparison.type_name {
+        return name.clone();
+    }
+    let with_samples = |side: &StoredSide| -> Vec<String> {
+        let types = side.windows.types().filter(|(_, has_samples)| *has_samples);
+        types.map(|(name, _)| name.to_owned()).collect()
+    };
+    let mut names = with_samples(&sides[1]);
+    if names.is_empty() {
+        names = with_samples(&sides[0]);
+    }
+    if names.is_empty() {
+        names = sides[0].windows.types().map(|(name, _)| name.to_owned()).collect();
+    }
+    selection::preferred_type(names.iter().map(String::as_str))
 }
 
 fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<String>) -> Result<Filter, String> {
@@ -69,20 +83,22 @@ fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<Strin
 }
 
 fn read(state: &ServerState, filter: &Filter, view: &StackView) -> StoredSide {
-    let windows = WindowSums::with_paths(Granularity::Function, Compared::Flat).and_folded_paths();
-    let mut side = StoredSide { windows, ..StoredSide::default() };
-    let mut batch = Vec::new();
-    side.left_out = state.store.for_each_part(filter, |mut part| {
+    let mut windows = WindowSums::with_paths(Granularity::Function, Compared::Flat).and_folded_paths();
+    let mut states = Vec::new();
+    let left_out = state.store.for_each_part(filter, |mut part| {
         view.selection().filter(&mut part);
-        side.windows.add(&part);
+        windows.add(&part);
+        part.resources.iter_mut().for_each(|resource| resource.profiles.retain(Profile::is_gauge));
+        part.resources.retain(|resource| !resource.profiles.is_empty());
+        if part.resources.is_empty() {
+            return;
+        }
         Detail::Stacks.reduce(&mut part);
-        batch.push(part);
-        if batch.len() == MERGE_BATCH {
-            side.data = transform::merge(std::iter::once(&side.data).chain(&batch));
-            batch.clear();
+        states.push(part);
+        if states.len() == MERGE_BATCH {
+            states = vec![transform::merge(&states)];
         }
     });
-    side.data = transform::merge(std::iter::once(&side.data).chain(&batch));
-    side.windows.add_state(&side.data);
-    side
+    windows.add_state(&transform::merge(&states));
+    StoredSide { windows, left_out }
 }

@@ -140,7 +140,7 @@ impl StackView {
         type_name: &str,
     ) -> StackTree {
         let profiles = profiles.filter(|profile| profile.type_name() == type_name);
-        let tree = transform::tree_of(dictionary, profiles, None, self.collapses_recursion);
+        let tree = transform::tree_of(dictionary, profiles, self.collapses_recursion);
         let tree = StackTree { type_name: type_name.to_owned(), ..tree };
         match &self.shape {
             TreeShape::Calls => tree,

@@ -11,7 +11,7 @@ use spanprof_read::query::{Filter, SpanTotals};
 use super::file_names::LEVELS;
 use super::parts;
 use super::queries::{Queries, StoreView};
-use super::rollup;
+use super::rollup::{self, Rollup};
 use super::rollups::{self, StoredRollup};
 use super::window::StoredWindow;
 
@@ -112,13 +112,17 @@ impl<F: FnMut(ProfilesData)> PartVisitor for SampleVisit<'_, F> {
     fn rollup(&mut self, rollup: &StoredRollup) -> bool {
         let keys: Vec<&str> = self.filter.labels.iter().map(|label| label.key.as_str()).collect();
         let rollup = rollup.read(&keys);
-        rollup.map(|rollup| (self.visit)(self.filter.apply(&rollup.data))).is_some()
+        let Some(Rollup { mut data, .. }) = rollup else { return false };
+        data.resources = self.filter.select(&data);
+        (self.visit)(data);
+        true
     }
 
     fn window(&mut self, window: &StoredWindow) {
         // Removed by retention: nothing to add.
         if let Ok(data) = self.queries.decoded(&window.path) {
-            (self.visit)(self.filter.apply(&data));
+            let resources = self.filter.select(&data);
+            (self.visit)(ProfilesData { dictionary: data.dictionary.clone(), resources });
         }
     }
 }

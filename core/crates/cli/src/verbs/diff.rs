@@ -3,9 +3,7 @@
 use serde_json::Value;
 use spanprof_profile::encode::page;
 use spanprof_profile::{is_gauge_type, ProfilesData};
-use spanprof_read::query::{
-    self, Compared, DiffSide, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS,
-};
+use spanprof_read::query::{self, Compared, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS};
 
 use super::empty_selection::nothing_passes;
 use super::table::{SortColumn, TableArguments};
@@ -166,15 +164,14 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
             ));
         }
     }
-    let [baseline, comparison] =
-        [&baseline, &comparison].map(|side| DiffSide { data: &side.data, windows: &side.windows });
+    let sides = [&baseline.windows, &comparison.windows];
     let mut table = match per {
-        None => query::diff(baseline, comparison, &type_name, by, normalize),
+        None => query::diff(sides, &type_name, normalize),
         Some(per) => {
-            let unit = query::types(baseline.data).into_iter().find(|summary| summary.type_name == type_name);
+            let unit = query::types(&baseline.data).into_iter().find(|summary| summary.type_name == type_name);
             let requests = if let CostUnit::Request(requests) = per { Some(requests) } else { None };
             let unit = unit.map(|summary| summary.unit).unwrap_or_default();
-            query::cost([baseline.windows, comparison.windows], &type_name, &unit, requests)
+            query::cost(sides, &type_name, &unit, requests)
         }
     };
     if compared == Compared::Cum && per.is_none() {
@@ -184,13 +181,13 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     if given.fail_over.is_some() {
         refuse_too_few_samples(&table)?;
     }
-    let tree = query::diff_tree(baseline, comparison, &type_name, normalize);
+    let tree = query::diff_tree(sides, &type_name, normalize);
     let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit).per(per);
     if let Some(path) = &given.output {
         let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
         // The page itself hides what may be chance.
         let whole = DiffReport::new(&table, &tree, normalize, given.fail_over, true, PAGE_ROWS).per(per);
-        let folded = query::folded_diff_tree(baseline, comparison, &type_name, normalize);
+        let folded = query::folded_diff_tree(sides, &type_name, normalize);
         let response = diff_report::with_trees(&diff_report::members(&whole), &tree, &folded)
             .map_err(|error| Failure::new(error.to_string()))?;
         output::write(path, page::comparison_html(&response, &title).as_bytes())?;

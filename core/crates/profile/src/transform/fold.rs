@@ -13,6 +13,7 @@ use crate::{FrameType, StackId};
 const UNNAMED: &str = "library";
 
 /// How a function is folded.
+#[derive(Debug)]
 pub(super) enum Folding {
     /// Stays a frame.
     Kept,
@@ -71,14 +72,11 @@ impl StackTree {
     /// The tree with folded libraries and runtimes. Functions for which `is_kept` is true stay frames, and so does the class of
     /// allocated objects.
     pub fn folded(&self, is_kept: impl Fn(&FunctionKey) -> bool) -> StackTree {
-        let foldings: Vec<Folding> = self
-            .functions
-            .iter()
-            .map(|function| if is_kept(function) { Folding::Kept } else { Folding::of(function) })
-            .collect();
-        let has_classes = ["alloc_", "inuse_"].iter().any(|prefix| self.type_name.starts_with(prefix));
-        let is_class = |function: u32| has_classes && self.functions[function as usize].file.is_empty();
-        let mut folded = FoldedFunctions { rows: vec![self.functions[0].clone()], known: HashMap::new() };
+        let mut folded = FoldedPaths::new(&self.type_name);
+        folded.set_functions(
+            &self.functions,
+            |function| if is_kept(function) { Folding::Kept } else { Folding::of(function) },
+        );
         let mut calls = Vec::new();
         let mut stacks = Vec::new();
         // Nodes and functions from the root's callee to the current node.
@@ -98,25 +96,8 @@ impl StackTree {
             }
             functions.clear();
             functions.extend(path.iter().map(|(_, function)| *function));
-            let class = functions.pop_if(|function| is_class(*function));
             let start = calls.len();
-            let mut rest = &functions[..];
-            while let [first, ..] = rest {
-                let folding = |function: &u32| &foldings[*function as usize];
-                let continued = rest.windows(2).take_while(|pair| folding(&pair[1]).continues(folding(&pair[0])));
-                let (run, after) = rest.split_at(1 + continued.count());
-                let key = match folding(first) {
-                    Folding::Kept => self.functions[*first as usize].clone(),
-                    Folding::Library(_) => {
-                        let is_caller = after.first().is_some_and(|next| matches!(folding(next), Folding::Kept));
-                        self.library(run, &foldings, is_caller)
-                    }
-                    Folding::Runtime(_) => runtime(run.iter().map(folding)),
-                };
-                calls.push(folded.number(key));
-                rest = after;
-            }
-            calls.extend(class.map(|class| folded.number(self.functions[class as usize].clone())));
+            folded.fold(&self.functions, &functions, &mut calls);
             stacks.push(StackCalls { id: StackId(at as u32), start, end: calls.len(), weight });
         }
         let (mut tree, ends) = assembled(self.type_name.clone(), self.unit.clone(), folded.rows, calls, stacks);
@@ -139,11 +120,113 @@ impl StackTree {
         }
         lacking
     }
+}
 
-    /// The frame of a run of libraries. A framework that calls own code has the name of the library next to it, other runs that
-    /// of the library that was called. The standard library names a run only without another one.
-    fn library(&self, run: &[u32], foldings: &[Folding], is_caller: bool) -> FunctionKey {
-        let named = run.iter().filter_map(|function| match &foldings[*function as usize] {
+/// Folds call paths one by one, as [`StackTree::folded`] folds those of a tree.
+#[derive(Debug)]
+pub struct FoldedPaths {
+    /// Whether the last function of a path may be the class of allocated objects.
+    has_classes: bool,
+    /// By function.
+    foldings: Vec<Folding>,
+    /// By function: the number of the frame that has its name, once a path has it.
+    frames: Vec<Option<u32>>,
+    rows: Vec<FunctionKey>,
+    known: HashMap<FunctionKey, u32>,
+}
+
+impl FoldedPaths {
+    /// No paths yet, of a profile type.
+    pub fn new(type_name: &str) -> Self {
+        Self {
+            has_classes: ["alloc_", "inuse_"].iter().any(|prefix| type_name.starts_with(prefix)),
+            foldings: Vec::new(),
+            frames: Vec::new(),
+            rows: Vec::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// The functions of folded paths in order of first use; entry 0 is the root's.
+    pub fn functions(&self) -> &[FunctionKey] {
+        &self.rows
+    }
+
+    /// Adds functions to those of paths. Entry 0 is the root's.
+    pub fn add_functions(&mut self, functions: &[FunctionKey]) {
+        self.set_functions(functions, Folding::of);
+    }
+
+    /// Folds a function as it is now: its origin was unknown.
+    pub fn update_function(&mut self, at: u32, function: &FunctionKey) {
+        if let Some(folding) = self.foldings.get_mut(at as usize) {
+            *folding = Folding::of(function);
+            self.frames[at as usize] = None;
+        }
+    }
+
+    /// Adds those of `functions` that have no folding yet.
+    fn set_functions(&mut self, functions: &[FunctionKey], folding: impl Fn(&FunctionKey) -> Folding) {
+        if self.rows.is_empty() {
+            self.rows.extend(functions.first().cloned());
+        }
+        let new = &functions[self.foldings.len().min(functions.len())..];
+        self.foldings.extend(new.iter().map(folding));
+        self.frames.resize(self.foldings.len(), None);
+    }
+
+    /// Appends the frames of a path to `frames`, as indices of [`Self::functions`]. `path` has indices of `functions`, root first, all
+    /// of which were added.
+    pub fn fold(&mut self, functions: &[FunctionKey], mut path: &[u32], frames: &mut Vec<u32>) {
+        let class = match path {
+            [callers @ .., last] if self.has_classes && functions[*last as usize].file.is_empty() => {
+                path = callers;
+                Some(*last)
+            }
+            _ => None,
+        };
+        while let [first, ..] = path {
+            let folding = |function: &u32| &self.foldings[*function as usize];
+            let continued = path.windows(2).take_while(|pair| folding(&pair[1]).continues(folding(&pair[0])));
+            let (run, after) = path.split_at(1 + continued.count());
+            let named = match folding(first) {
+                Folding::Kept => *first,
+                Folding::Library(_) => {
+                    let is_caller = after.first().is_some_and(|next| matches!(folding(next), Folding::Kept));
+                    self.named_by(run, is_caller)
+                }
+                Folding::Runtime(_) => {
+                    run.iter().copied().max_by_key(|function| folding(function).priority()).unwrap_or(*first)
+                }
+            };
+            let frame = match self.frames[named as usize] {
+                Some(frame) => frame,
+                None => {
+                    let function = &functions[named as usize];
+                    let key = folding(&named).frame(function).unwrap_or_else(|| function.clone());
+                    let frame = self.number(key);
+                    self.frames[named as usize] = Some(frame);
+                    frame
+                }
+            };
+            frames.push(frame);
+            path = after;
+        }
+        frames.extend(class.map(|class| self.number(functions[class as usize].clone())));
+    }
+
+    fn number(&mut self, key: FunctionKey) -> u32 {
+        let rows = &mut self.rows;
+        *self.known.entry(key).or_insert_with_key(|key| {
+            rows.push(key.clone());
+            rows.len() as u32 - 1
+        })
+    }
+
+    /// The function that names a run of libraries. A framework that calls own code has the name of the library next to it, other
+    /// runs that of the library that was called. The standard library names a run only without another one.
+    fn named_by(&self, run: &[u32], is_caller: bool) -> u32 {
+        let named = run.iter().filter_map(|function| match &self.foldings[*function as usize] {
             Folding::Library(Some(library)) => Some((*function, library)),
             _ => None,
         });
@@ -152,18 +235,8 @@ impl StackTree {
             named.reverse();
         }
         let best = named.iter().find(|(_, library)| !library.is_standard).or(named.first());
-        let function = best.map_or(run[0], |(function, _)| *function) as usize;
-        foldings[function].frame(&self.functions[function]).unwrap_or_default()
+        best.map_or(run[0], |(function, _)| *function)
     }
-}
-
-fn runtime<'f>(run: impl Iterator<Item = &'f Folding>) -> FunctionKey {
-    let buckets = run.filter_map(|folding| match folding {
-        Folding::Runtime(bucket) => Some(*bucket),
-        _ => None,
-    });
-    let bucket = buckets.max().unwrap_or(RuntimeBucket::Native);
-    folded_key(bucket.name(), bucket.frame_type(), bucket.origin())
 }
 
 fn folded_key(name: &str, frame_type: FrameType, origin: CodeOrigin) -> FunctionKey {
@@ -216,22 +289,6 @@ impl FoldableFunctions {
             rows: order.iter().map(|at| std::mem::take(&mut rows[*at])).collect(),
             numbers: numbers[..count].to_vec(),
         }
-    }
-}
-
-/// Functions of the folded tree in order of first use; 0 is the root.
-struct FoldedFunctions {
-    rows: Vec<FunctionKey>,
-    known: HashMap<FunctionKey, u32>,
-}
-
-impl FoldedFunctions {
-    fn number(&mut self, key: FunctionKey) -> u32 {
-        let rows = &mut self.rows;
-        *self.known.entry(key).or_insert_with_key(|key| {
-            rows.push(key.clone());
-            rows.len() as u32 - 1
-        })
     }
 }
 

@@ -53,7 +53,7 @@ impl<'d> FunctionTable<'d> {
         Self::with_fold(dictionary, Some(fold))
     }
 
-    pub(super) fn with_fold(dictionary: &'d Dictionary, fold: Option<fn(String) -> String>) -> Self {
+    fn with_fold(dictionary: &'d Dictionary, fold: Option<fn(String) -> String>) -> Self {
         Self {
             dictionary,
             fold,

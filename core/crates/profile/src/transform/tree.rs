@@ -56,7 +56,7 @@ pub struct CallPaths {
 /// The call paths of all profiles.
 pub fn call_paths(data: &ProfilesData) -> CallPaths {
     let profiles = data.profiles().map(|(_, profile)| profile);
-    let (tree, of_stack) = tree_with_leaves(&data.dictionary, profiles, None, false);
+    let (tree, of_stack) = tree_with_leaves(&data.dictionary, profiles, false);
     let nodes = tree.depths().into_iter().zip(tree.nodes.iter().map(|node| node.function)).collect();
     CallPaths { functions: tree.functions, nodes, of_stack: of_stack.into_iter().collect() }
 }
@@ -65,28 +65,26 @@ pub fn call_paths(data: &ProfilesData) -> CallPaths {
 pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
     let of_type = |profile: &&Profile| profile.type_name() == type_name;
     let profiles = data.profiles().map(|(_, profile)| profile).filter(of_type);
-    let tree = tree_of(&data.dictionary, profiles, None, false);
+    let tree = tree_of(&data.dictionary, profiles, false);
     StackTree { type_name: type_name.to_owned(), ..tree }
 }
 
-/// The tree of profiles of one type. `fold` as in [`FunctionTable::folded`]; with `folds_recursion`, a function that calls itself directly is one node.
+/// The tree of profiles of one type. With `folds_recursion`, a function that calls itself directly is one node.
 pub fn tree_of<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,
-    fold: Option<fn(String) -> String>,
     folds_recursion: bool,
 ) -> StackTree {
-    tree_with_leaves(dictionary, profiles, fold, folds_recursion).0
+    tree_with_leaves(dictionary, profiles, folds_recursion).0
 }
 
 /// The tree, and the node of each stack.
 fn tree_with_leaves<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,
-    fold: Option<fn(String) -> String>,
     folds_recursion: bool,
 ) -> (StackTree, Vec<(StackId, u32)>) {
-    let mut functions = FunctionTable::with_fold(dictionary, fold);
+    let mut functions = FunctionTable::new(dictionary);
     // Functions of all stacks, root first, one stack after the other.
     let mut calls: Vec<u32> = Vec::new();
     let mut stacks: Vec<StackCalls> = Vec::new();

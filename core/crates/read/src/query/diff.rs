@@ -4,21 +4,12 @@
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
-use spanprof_profile::ProfilesData;
 
-use super::generated_names;
 use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
-use super::weights::{weights_of, FunctionLine, Granularity, Weight, Weights};
+use super::stack_sums::Summed;
+use super::summed_row::SummedRow;
+use super::weights::{FunctionLine, Weight};
 use super::window_sums::{TypeSums, WindowSums};
-
-/// One side of a comparison.
-#[derive(Clone, Copy, Debug)]
-pub struct DiffSide<'d> {
-    /// Its profiles, merged.
-    pub data: &'d ProfilesData,
-    /// Its windows.
-    pub windows: &'d WindowSums,
-}
 
 /// One function or line in both profiles. Generated names are those of their family: `Foo$*.run`.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,33 +81,28 @@ impl DiffRow {
 
 /// Compares one profile type. With `normalize`, weights of the comparison are scaled to the total of the baseline, which
 /// compares shares: of runs of different length or load. Without samples in the comparison it scales nothing.
-pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granularity, normalize: bool) -> DiffTable {
-    let sides = [baseline, comparison];
-    let [baseline, comparison] = sides.map(|side| folded_weights(side.data, type_name, by));
-    let scaled = |value: i64| match comparison.total {
-        total if normalize && total != 0 => (value as f64 * (baseline.total as f64 / total as f64)).round() as i64,
+pub fn diff(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTable {
+    let none = TypeSums::new(type_name, Summed::default());
+    let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
+    let [baseline, comparison] = sums;
+    let scaled = |value: i64| match comparison.weight {
+        total if normalize && total != 0 => (value as f64 * (baseline.weight as f64 / total as f64)).round() as i64,
         _ => value,
     };
-    let mut both: HashMap<FunctionLine, [Weight; 2]> =
-        baseline.rows.into_iter().map(|(at, weight)| (at, [weight, Weight::default()])).collect();
-    for (at, weight) in comparison.rows {
-        let weight = Weight { flat: scaled(weight.flat), cum: scaled(weight.cum) };
-        both.entry(at).or_default()[1] = weight;
-    }
-    let default = TypeSums::default();
-    let sums = sides.map(|side| side.windows.of_type(type_name).unwrap_or(&default));
     let by_process = growth::compares_processes(sums);
     let basis = if normalize { Basis::Total } else { Basis::Duration };
-    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), basis, by_process));
-    let compared = both.len();
-    let mut rows: Vec<DiffRow> = both
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.stacks.sums(), basis, by_process));
+    let mut rows: Vec<DiffRow> = rows_of_both(sums)
         .into_iter()
         .map(|(at, [baseline, comparison])| {
-            let of_side = tested_sides.map(|side| side.row_of(|sums| sums.rows.get(&at)));
+            let of_side = [baseline.1, comparison.1];
+            let of_side = [0, 1].map(|side| tested_sides[side].row_of(of_side[side]));
             let growth = growth::growth(tested_sides, of_side, MIN_SHARE);
-            DiffRow { growth, ..DiffRow::untested(at, [baseline, comparison]) }
+            let comparison = Weight { flat: scaled(comparison.0.flat), cum: scaled(comparison.0.cum) };
+            DiffRow { growth, ..DiffRow::untested(at, [baseline.0, comparison]) }
         })
         .collect();
+    let compared = rows.len();
     let tested = mark_significant(&mut rows);
     rows.retain(|row| row.baseline != row.comparison);
     rows.sort_by(|one, other| {
@@ -128,9 +114,9 @@ pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granu
     });
     DiffTable {
         type_name: type_name.to_owned(),
-        unit: if baseline.unit.is_empty() { comparison.unit } else { baseline.unit },
-        baseline_total: baseline.total,
-        comparison_total: comparison.total,
+        unit: if baseline.unit.is_empty() { comparison.unit.clone() } else { baseline.unit.clone() },
+        baseline_total: baseline.weight,
+        comparison_total: comparison.weight,
         equal: compared - rows.len(),
         rows,
         tested,
@@ -145,10 +131,10 @@ pub fn diff(baseline: DiffSide, comparison: DiffSide, type_name: &str, by: Granu
 /// The variation of the processes decides, of the total and of each row: nothing is tested with fewer than
 /// [`growth::MIN_WINDOWS`] of them on a side.
 pub fn cost(sides: [&WindowSums; 2], type_name: &str, unit: &str, requests: Option<[f64; 2]>) -> DiffTable {
-    let default = TypeSums::default();
-    let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&default));
+    let none = TypeSums::new(type_name, Summed::default());
+    let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
     let by_process = growth::compares_processes(sums);
-    let mut tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), Basis::Runs, by_process));
+    let mut tested_sides = sums.map(|sums| TestedSide::new(sums, sums.stacks.sums(), Basis::Runs, by_process));
     if let Some(requests) = requests {
         tested_sides = [0, 1].map(|side| tested_sides[side].per(requests[side]));
     }
@@ -186,17 +172,34 @@ pub fn cost(sides: [&WindowSums; 2], type_name: &str, unit: &str, requests: Opti
     }
 }
 
+/// The weight of a row on one side, and its sums over the windows; `None` where it is absent.
+type SideRow<'s> = (Weight, Option<&'s SummedRow>);
+
+/// The rows of both sides.
+fn rows_of_both(sums: [&TypeSums; 2]) -> Vec<(FunctionLine, [SideRow<'_>; 2])> {
+    let mut rows: Vec<(FunctionLine, [SideRow<'_>; 2])> = Vec::new();
+    let mut known: HashMap<FunctionLine, usize> = HashMap::new();
+    for (side, sums) in sums.into_iter().enumerate() {
+        for ((at, weight), sums) in sums.stacks.rows().zip(sums.stacks.sums()) {
+            let row = *known.entry(at).or_insert_with_key(|at| {
+                rows.push((at.clone(), Default::default()));
+                rows.len() - 1
+            });
+            rows[row].1[side] = (weight, Some(sums));
+        }
+    }
+    rows
+}
+
 /// The rows of both sides with their growth; nothing is tested with `is_tested` false.
 fn tested_rows(sums: [&TypeSums; 2], sides: [TestedSide; 2], is_tested: bool) -> Vec<DiffRow> {
-    let [baseline, comparison] = sums;
-    let only_in_baseline = baseline.rows.keys().filter(|at| !comparison.rows.contains_key(*at));
-    let row = |at: &FunctionLine| {
-        let of_side = sides.map(|side| side.row_of(|sums| sums.rows.get(at)));
+    let row = |(at, of_side): (FunctionLine, [SideRow<'_>; 2])| {
+        let of_side = [0, 1].map(|side| sides[side].row_of(of_side[side].1));
         let weights = of_side.map(|sums| Weight { flat: sums.weight as i64, cum: 0 });
         let growth = is_tested.then(|| growth::growth(sides, of_side, MIN_SHARE)).flatten();
-        DiffRow { growth, ..DiffRow::untested(at.clone(), weights) }
+        DiffRow { growth, ..DiffRow::untested(at, weights) }
     };
-    comparison.rows.keys().chain(only_in_baseline).map(row).collect()
+    rows_of_both(sums).into_iter().map(row).collect()
 }
 
 /// The functions or lines whose share of a type is significantly larger in the comparison (one-sided, all rows together), by
@@ -205,7 +208,7 @@ pub(crate) fn regressions(sides: [&WindowSums; 2], type_name: &str) -> Vec<DiffR
     let [Some(baseline), Some(comparison)] = sides.map(|side| side.of_type(type_name)) else { return Vec::new() };
     let sums = [baseline, comparison];
     let by_process = growth::compares_processes(sums);
-    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.rows.values(), Basis::Total, by_process));
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.stacks.sums(), Basis::Total, by_process));
     let mut rows = tested_rows(sums, tested_sides, true);
     mark_significant(&mut rows);
     rows.retain(|row| row.has_grown);
@@ -216,11 +219,6 @@ pub(crate) fn regressions(sides: [&WindowSums; 2], type_name: &str) -> Vec<DiffR
         growth_of_share(other).total_cmp(&growth_of_share(one)).then_with(|| one.at.cmp(&other.at))
     });
     rows
-}
-
-fn folded_weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
-    let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
-    weights_of(&data.dictionary, profiles, by, Some(generated_names::fold))
 }
 
 /// Marks the significant rows; returns the number of rows that were tested.

@@ -7,13 +7,12 @@
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
-use spanprof_profile::transform::{self, FunctionKey, StackTree};
-use spanprof_profile::Profile;
+use spanprof_profile::transform::{self, FunctionKey};
 
-use super::diff::DiffSide;
-use super::generated_names;
 use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
-use super::window_sums::{path_keys, SummedRow, TypeSums};
+use super::stack_sums::{PathSums, Summed};
+use super::summed_row::SummedRow;
+use super::window_sums::{TypeSums, WindowSums};
 
 /// The last function of a call path.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,34 +71,24 @@ impl DiffTree {
     }
 }
 
-/// Compares one profile type; the sides have sums of [`super::WindowSums::with_paths`]. `normalize` as in [`super::diff()`].
-pub fn diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, normalize: bool) -> DiffTree {
-    compared([baseline, comparison], type_name, normalize, |tree| tree, |sums| &sums.paths)
+/// Compares one profile type; the sides are of [`WindowSums::with_paths`]. `normalize` as in [`super::diff()`].
+pub fn diff_tree(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTree {
+    compared(sides, type_name, normalize, |sums| (&sums.stacks.functions, &sums.stacks.paths))
 }
 
-/// As [`diff_tree()`], with folded libraries and runtimes ([`StackTree::folded`]); the sides have the sums of
-/// [`super::WindowSums::and_folded_paths`].
-pub fn folded_diff_tree(baseline: DiffSide, comparison: DiffSide, type_name: &str, normalize: bool) -> DiffTree {
-    let fold = |tree: StackTree| tree.folded(|_| false);
-    compared([baseline, comparison], type_name, normalize, fold, |sums| &sums.folded_paths)
+/// As [`diff_tree()`], with folded libraries and runtimes ([`spanprof_profile::transform::StackTree::folded`]); the sides are of
+/// [`WindowSums::and_folded_paths`].
+pub fn folded_diff_tree(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTree {
+    compared(sides, type_name, normalize, |sums| (sums.stacks.folded_functions(), &sums.stacks.folded_paths))
 }
 
-/// The sums of call paths of one side.
-type PathsOf = fn(&TypeSums) -> &HashMap<u64, SummedRow>;
+/// The call paths of one side and their functions.
+type PathsOf = fn(&TypeSums) -> (&[FunctionKey], &PathSums);
 
-fn compared(
-    sides: [DiffSide; 2],
-    type_name: &str,
-    normalize: bool,
-    shape: fn(StackTree) -> StackTree,
-    paths_of: PathsOf,
-) -> DiffTree {
-    let trees = sides.map(|side| {
-        let of_type = |profile: &&Profile| profile.type_name() == type_name;
-        let profiles = side.data.profiles().map(|(_, profile)| profile).filter(of_type);
-        shape(transform::tree_of(&side.data.dictionary, profiles, Some(generated_names::fold), true))
-    });
-    let totals = trees.each_ref().map(|tree| tree.nodes[0].total_weight);
+fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of: PathsOf) -> DiffTree {
+    let none = TypeSums::new(type_name, Summed::default());
+    let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
+    let totals = sums.map(|sums| sums.weight);
     let scale = match normalize && totals[1] != 0 {
         true => totals[0] as f64 / totals[1] as f64,
         false => 1.0,
@@ -108,10 +97,11 @@ fn compared(
     let mut known: HashMap<FunctionKey, u32> = HashMap::new();
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();
     let mut nodes: Vec<DiffNode> = Vec::new();
-    for (side, tree) in trees.iter().enumerate() {
+    let mut rows: Vec<[Option<&SummedRow>; 2]> = Vec::new();
+    for (side, sums) in sums.into_iter().enumerate() {
+        let (functions_of_side, paths) = paths_of(sums);
         let scaled = |weight: i64| if side == 1 { (weight as f64 * scale).round() as i64 } else { weight };
-        let numbers: Vec<u32> = tree
-            .functions
+        let numbers: Vec<u32> = functions_of_side
             .iter()
             .map(|function| {
                 *known.entry(function.clone()).or_insert_with_key(|function| {
@@ -121,8 +111,8 @@ fn compared(
             })
             .collect();
         // Node of both for each node of the side.
-        let mut merged: Vec<u32> = Vec::with_capacity(tree.nodes.len());
-        for (at, node) in tree.nodes.iter().enumerate() {
+        let mut merged: Vec<u32> = Vec::with_capacity(paths.nodes.len());
+        for (at, (node, row)) in paths.nodes.iter().zip(paths.sums()).enumerate() {
             let parent = if at == 0 { 0 } else { merged[node.parent as usize] };
             let function = numbers[node.function as usize];
             // The root has no caller: no other node is its own parent.
@@ -138,31 +128,31 @@ fn compared(
                     is_significant: false,
                 };
                 nodes.push(node);
+                rows.push([None; 2]);
                 nodes.len() as u32 - 1
             });
+            rows[both as usize][side] = Some(row);
             nodes[both as usize].self_weights[side] = scaled(node.self_weight);
-            nodes[both as usize].total_weights[side] = scaled(node.total_weight);
+            nodes[both as usize].total_weights[side] = scaled(row.weight);
             merged.push(both);
         }
     }
     let edges: Vec<(u32, u32)> = nodes.iter().map(|node| (node.parent, node.function)).collect();
     let order = transform::depth_first(&edges, &functions);
+    let rows: Vec<_> = order.iter().map(|(at, _)| rows[*at as usize]).collect();
     let nodes = order.into_iter().map(|(at, parent)| DiffNode { parent, ..nodes[at as usize] }).collect();
-    let unit = trees.iter().map(|tree| &tree.unit).find(|unit| !unit.is_empty()).cloned().unwrap_or_default();
+    let unit = sums.iter().map(|sums| &sums.unit).find(|unit| !unit.is_empty()).cloned().unwrap_or_default();
     let mut tree = DiffTree { type_name: type_name.to_owned(), unit, functions, nodes, one_sided: Vec::new() };
-    let none = TypeSums::default();
-    test(&mut tree, sides.map(|side| side.windows.of_type(type_name).unwrap_or(&none)), paths_of, normalize);
+    let basis = if normalize { Basis::Total } else { Basis::Duration };
+    let by_process = growth::compares_processes(sums);
+    let tested_sides = sums.map(|sums| TestedSide::new(sums, paths_of(sums).1.sums(), basis, by_process));
+    test(&mut tree, sums, tested_sides, &rows);
     tree
 }
 
-/// Tests the paths of both sides, and the topmost of those on one side.
-fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], paths_of: PathsOf, normalize: bool) {
-    let by_process = growth::compares_processes(sums);
-    let basis = if normalize { Basis::Total } else { Basis::Duration };
-    let sides = sums.map(|sums| TestedSide::new(sums, paths_of(sums).values(), basis, by_process));
-    let edges: Vec<(u32, u32)> = tree.nodes.iter().map(|node| (node.parent, node.function)).collect();
-    let keys = path_keys(&tree.functions, edges.iter().copied());
-    let rows = |at: usize| sides.map(|side| side.row_of(|sums| paths_of(sums).get(&keys[at])));
+/// Tests the paths of both sides, and the topmost of those on one side. `rows`: the sums of each node on both sides.
+fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], sides: [TestedSide; 2], rows: &[[Option<&SummedRow>; 2]]) {
+    let rows = |at: usize| [0, 1].map(|side| sides[side].row_of(rows[at][side]));
     let is_one_sided = |node: &DiffNode| (node.total_weights[0] == 0) != (node.total_weights[1] == 0);
     let mut of_both = Vec::new();
     let mut topmost = Vec::new();

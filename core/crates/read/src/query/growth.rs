@@ -12,7 +12,8 @@
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::dispersion::CommonDispersion;
-use super::window_sums::{Exposure, RowSums, SummedRow, TypeSums};
+use super::summed_row::{RowSums, SummedRow};
+use super::window_sums::{Exposure, TypeSums};
 
 /// With fewer windows on a side, the number of its samples decides: they are too few to estimate how much a value varies.
 pub const MIN_WINDOWS: usize = 5;
@@ -72,12 +73,7 @@ pub(super) fn compares_processes(sums: [&TypeSums; 2]) -> bool {
 
 impl<'s> TestedSide<'s> {
     /// The side whose `rows` are compared; `by_process` is that of [`compares_processes`].
-    pub fn new<'r>(
-        sums: &'s TypeSums,
-        rows: impl Iterator<Item = &'r SummedRow>,
-        basis: Basis,
-        by_process: bool,
-    ) -> Self {
+    pub fn new(sums: &'s TypeSums, rows: &[SummedRow], basis: Basis, by_process: bool) -> Self {
         let mut side = Self {
             sums,
             basis,
@@ -99,7 +95,7 @@ impl<'s> TestedSide<'s> {
             }
         }
         if side.replicates >= MIN_WINDOWS {
-            let rows = rows.map(|row| side.row(row));
+            let rows = rows.iter().map(|row| side.row(row));
             let tested = rows.filter(|row| row.weight >= MIN_SHARE * sums.total.sum);
             let dispersions: Vec<f64> = tested.filter_map(|row| side.dispersion(row)).collect();
             side.common = CommonDispersion::fit(&dispersions, side.freedom());
@@ -126,8 +122,8 @@ impl<'s> TestedSide<'s> {
     }
 
     /// As [`Self::row`], of a row that may be absent.
-    pub fn row_of(&self, find: impl FnOnce(&'s TypeSums) -> Option<&'s SummedRow>) -> RowSums {
-        find(self.sums).map_or_else(RowSums::default, |row| self.row(row))
+    pub fn row_of(&self, row: Option<&SummedRow>) -> RowSums {
+        row.map_or_else(RowSums::default, |row| self.row(row))
     }
 
     fn freedom(&self) -> f64 {

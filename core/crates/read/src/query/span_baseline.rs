@@ -21,8 +21,8 @@ use statrs::function::beta::beta_reg;
 
 use super::growth;
 use super::spans::{SpanSums, SpanTotals, TypeTotal};
+use super::summed_row::Compared;
 use super::weights::FunctionLine;
-use super::window_sums::Compared;
 
 /// Smallest number of samples of a tested row: those of the span and of the mean span together.
 pub const MIN_SPAN_SAMPLES: f64 = 3.0;

@@ -1,4 +1,4 @@
-//! Flat, own and cumulative weight per function or line: the sums of the top table and of the comparison.
+//! Flat, own and cumulative weight per function or line: the sums of the top table.
 
 use hashbrown::HashMap;
 
@@ -109,20 +109,10 @@ impl LocationRows<'_> {
 /// Adds up the samples of one type.
 pub(super) fn weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
     let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
-    weights_of(&data.dictionary, profiles, by, None)
-}
-
-/// Adds up the samples of profiles of one type. `fold` as in [`FunctionTable::folded`].
-pub(super) fn weights_of<'d>(
-    dictionary: &'d Dictionary,
-    profiles: impl Iterator<Item = &'d Profile>,
-    by: Granularity,
-    fold: Option<fn(String) -> String>,
-) -> Weights {
     let mut sums: Vec<Weight> = Vec::new();
     let mut own_sums: Vec<i64> = Vec::new();
     let mut result = Weights::default();
-    let rows = visit_samples(dictionary, profiles, by, fold, |profile, sample, StackRows { rows, own }| {
+    let rows = visit_samples(&data.dictionary, profiles, by, None, |profile, sample, StackRows { rows, own }| {
         if result.unit.is_empty() {
             profile.unit().clone_into(&mut result.unit);
         }
@@ -151,7 +141,8 @@ pub(super) fn weights_of<'d>(
     result
 }
 
-/// Calls `visit` with each sample and the numbers of its rows. Returns the rows by number, in order of first use.
+/// Calls `visit` with each sample and the numbers of its rows. Returns the rows by number, in order of first use. `fold` as in
+/// [`FunctionTable::folded`].
 pub(crate) fn visit_samples<'d>(
     dictionary: &'d Dictionary,
     profiles: impl Iterator<Item = &'d Profile>,

@@ -6,88 +6,44 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
 use spanprof_profile::{
-    transform::{self, FunctionKey, StackTree},
     Attribute, AttributeSetId, Dictionary, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY,
 };
 
-use super::generated_names;
-use super::weights::{weights_of, FunctionLine, Granularity, Weight};
+use super::stack_sums::{Summed, SummedStacks};
+use super::summed_row::{Compared, GroupTotals, WindowExposure};
+use super::weights::Granularity;
 
 /// Groups of processes as replicates; further processes join these groups in turn, which bounds memory.
 const MAX_GROUPS: usize = 32;
 
-/// Which weight of a row is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compared {
-    /// The function itself.
-    #[default]
-    Flat,
-    /// The function with its callees.
-    Cum,
-}
-
-impl Compared {
-    pub(super) fn of(self, weight: Weight) -> i64 {
-        match self {
-            Compared::Flat => weight.flat,
-            Compared::Cum => weight.cum,
-        }
-    }
-}
-
 /// Sums over the windows of one side.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct WindowSums {
-    by: Granularity,
-    compared: Compared,
-    has_paths: bool,
-    has_folded_paths: bool,
+    summed: Summed,
     /// Rows are the values of this label, not functions.
     label: Option<String>,
     by_type: BTreeMap<String, TypeSums>,
 }
 
 /// Sums of one profile type. Each window has the total weight y and the duration d.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TypeSums {
+    /// Unit of the weights.
+    pub unit: String,
     pub windows: usize,
     /// Number of samples; `None` if a window does not state its sampling interval.
     pub samples: Option<f64>,
+    /// Whether there is any sample.
+    pub has_samples: bool,
+    /// Weight of all samples.
+    pub weight: i64,
     pub total: Exposure,
     pub duration: Exposure,
-    pub rows: HashMap<FunctionLine, SummedRow>,
-    /// Call paths with their callees, by [`path_keys`].
-    pub paths: HashMap<u64, SummedRow>,
-    /// Those with folded libraries and runtimes.
-    pub folded_paths: HashMap<u64, SummedRow>,
+    pub stacks: SummedStacks,
     /// Group of each process; profiles without a process identity are in none.
     groups: HashMap<u64, usize>,
     pub group_totals: Vec<GroupTotals>,
     has_unidentified: bool,
-}
-
-/// One group of processes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct GroupTotals {
-    pub total: f64,
-    pub duration: f64,
-    pub processes: f64,
-}
-
-/// A row over all windows, and its weight in each group of processes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SummedRow {
-    pub sums: RowSums,
-    pub groups: Vec<f64>,
-}
-
-/// A window of one side, as the exposure of its rows.
-#[derive(Clone, Copy)]
-struct WindowExposure {
-    total: f64,
-    duration: f64,
-    interval: Option<f64>,
-    group: Option<usize>,
 }
 
 /// Sum and sum of squares of y or of d.
@@ -95,17 +51,6 @@ struct WindowExposure {
 pub(super) struct Exposure {
     pub sum: f64,
     pub squares: f64,
-}
-
-/// Sums of a row with the weight x in a window.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RowSums {
-    pub weight: f64,
-    pub squares: f64,
-    pub by_total: f64,
-    pub by_duration: f64,
-    pub by_processes: f64,
-    pub samples: f64,
 }
 
 impl Exposure {
@@ -118,7 +63,7 @@ impl Exposure {
 impl WindowSums {
     /// No windows yet.
     pub fn new(by: Granularity, compared: Compared) -> Self {
-        Self { by, compared, ..Self::default() }
+        Self { summed: Summed { by, compared, ..Summed::default() }, ..Self::default() }
     }
 
     /// Rows are the values of a label, or of an attribute of the resource: `endpoint=/cart`.
@@ -128,12 +73,12 @@ impl WindowSums {
 
     /// As [`Self::new`]; also sums call paths, for [`super::diff_tree()`].
     pub fn with_paths(by: Granularity, compared: Compared) -> Self {
-        Self { has_paths: true, ..Self::new(by, compared) }
+        Self { summed: Summed { by, compared, has_paths: true, has_folded_paths: false }, ..Self::default() }
     }
 
     /// Also sums call paths with folded libraries and runtimes, for [`super::folded_diff_tree()`].
     pub fn and_folded_paths(self) -> Self {
-        Self { has_folded_paths: true, ..self }
+        Self { summed: Summed { has_folded_paths: true, ..self.summed }, ..self }
     }
 
     /// Adds windows: each profile is one. Profiles of a state ([`Profile::is_gauge`]) are no replicates, since most of the state
@@ -155,27 +100,23 @@ impl WindowSums {
 
     /// Adds one profile as a window.
     pub(crate) fn add_profile(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
-        let sums = self
-            .by_type
-            .entry(profile.type_name().to_owned())
-            .or_insert_with(|| TypeSums { samples: Some(0.0), ..TypeSums::default() });
-        let window = sums.add_window(profile, resource);
-        let rows = match &self.label {
-            Some(key) => label_weights(dictionary, resource, profile, key),
-            None => weights_of(dictionary, std::iter::once(profile), self.by, Some(generated_names::fold)).rows,
+        let (type_name, summed) = (profile.type_name(), self.summed);
+        let sums = match self.by_type.get_mut(type_name) {
+            Some(sums) => sums,
+            None => self.by_type.entry(type_name.to_owned()).or_insert_with(|| TypeSums::new(type_name, summed)),
         };
-        for (at, weight) in rows {
-            sums.rows.entry(at).or_default().add(self.compared.of(weight), window);
-        }
-        if self.has_paths || self.has_folded_paths {
-            let tree = transform::tree_of(dictionary, std::iter::once(profile), Some(generated_names::fold), true);
-            if self.has_paths {
-                add_paths(&mut sums.paths, &tree, window);
+        let window = sums.add_window(profile, resource);
+        match &self.label {
+            Some(key) => {
+                sums.stacks.add_named(label_weights(dictionary, resource, profile, key).into_iter(), window);
             }
-            if self.has_folded_paths {
-                add_paths(&mut sums.folded_paths, &tree.folded(|_| false), window);
-            }
+            None => sums.stacks.add(dictionary, profile, window),
         }
+    }
+
+    /// The names of the types, and whether each has samples.
+    pub fn types(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.by_type.iter().map(|(name, sums)| (name.as_str(), sums.has_samples))
     }
 
     /// Total weight of a type.
@@ -199,6 +140,22 @@ impl WindowSums {
 }
 
 impl TypeSums {
+    pub fn new(type_name: &str, summed: Summed) -> Self {
+        Self {
+            unit: String::new(),
+            windows: 0,
+            samples: Some(0.0),
+            has_samples: false,
+            weight: 0,
+            total: Exposure::default(),
+            duration: Exposure::default(),
+            stacks: SummedStacks::new(type_name, summed),
+            groups: HashMap::new(),
+            group_totals: Vec::new(),
+            has_unidentified: false,
+        }
+    }
+
     /// Number of replicates if processes are these, at most [`MAX_GROUPS`]; 0 if a process is unknown.
     pub fn process_groups(&self) -> usize {
         if self.has_unidentified {
@@ -214,7 +171,13 @@ impl TypeSums {
     }
 
     fn add_window(&mut self, profile: &Profile, resource: &ResourceProfiles) -> WindowExposure {
-        let total = profile.samples.iter().fold(0i64, |sum, sample| sum.saturating_add(profile.weight(sample))) as f64;
+        let weight = profile.samples.iter().fold(0i64, |sum, sample| sum.saturating_add(profile.weight(sample)));
+        if self.unit.is_empty() {
+            profile.unit().clone_into(&mut self.unit);
+        }
+        self.has_samples |= !profile.samples.is_empty();
+        self.weight = self.weight.saturating_add(weight);
+        let total = weight as f64;
         let (duration, interval) = (profile.duration_nano as f64, sampling_interval(profile));
         self.windows += 1;
         self.total.add(total);
@@ -242,50 +205,13 @@ impl TypeSums {
     }
 }
 
-fn add_paths(paths: &mut HashMap<u64, SummedRow>, tree: &StackTree, window: WindowExposure) {
-    let edges = tree.nodes.iter().map(|node| (node.parent, node.function));
-    for (key, node) in path_keys(&tree.functions, edges).into_iter().zip(&tree.nodes) {
-        paths.entry(key).or_default().add(node.total_weight, window);
-    }
-}
-
-impl SummedRow {
-    fn add(&mut self, weight: i64, window: WindowExposure) {
-        let weight = weight as f64;
-        let sums = &mut self.sums;
-        sums.weight += weight;
-        sums.squares += weight * weight;
-        sums.by_total += weight * window.total;
-        sums.by_duration += weight * window.duration;
-        sums.samples += window.interval.map_or(0.0, |interval| weight / interval);
-        if let Some(group) = window.group {
-            if group >= self.groups.len() {
-                self.groups.resize(group + 1, 0.0);
-            }
-            self.groups[group] += weight;
-        }
-    }
-
-    /// The sums with groups of processes in place of windows.
-    pub fn by_process(&self, group_totals: &[GroupTotals]) -> RowSums {
-        let mut sums = RowSums { squares: 0.0, by_total: 0.0, by_duration: 0.0, ..self.sums };
-        for (weight, group) in self.groups.iter().zip(group_totals) {
-            sums.squares += weight * weight;
-            sums.by_total += weight * group.total;
-            sums.by_duration += weight * group.duration;
-            sums.by_processes += weight * group.processes;
-        }
-        sums
-    }
-}
-
 /// The weight of each value of a label; samples without it are one row.
 fn label_weights(
     dictionary: &Dictionary,
     resource: &ResourceProfiles,
     profile: &Profile,
     key: &str,
-) -> Vec<(FunctionLine, Weight)> {
+) -> BTreeMap<String, i64> {
     let of_resource = resource.resource.iter().find(|attribute| attribute.key == key);
     let value_of = |set: AttributeSetId| {
         let of_sample = dictionary.attributes_of(set).find(|attribute| attribute.key == key);
@@ -297,17 +223,13 @@ fn label_weights(
         let sum = sums.entry(sample.attributes).or_default();
         *sum = sum.saturating_add(profile.weight(sample));
     }
-    let row = |(set, sum)| {
-        (FunctionLine { function: value_of(set), ..FunctionLine::default() }, Weight { flat: sum, cum: sum })
-    };
     // Several sets have one value.
-    let mut rows: BTreeMap<FunctionLine, Weight> = BTreeMap::new();
-    for (at, weight) in sums.into_iter().map(row) {
-        let sum = rows.entry(at).or_default();
-        sum.flat = sum.flat.saturating_add(weight.flat);
-        sum.cum = sum.flat;
+    let mut rows: BTreeMap<String, i64> = BTreeMap::new();
+    for (set, weight) in sums {
+        let sum = rows.entry(value_of(set)).or_default();
+        *sum = sum.saturating_add(weight);
     }
-    rows.into_iter().collect()
+    rows
 }
 
 /// A hash of the attributes that identify a process.
@@ -322,26 +244,6 @@ pub(crate) fn process_identity(resource: &ResourceProfiles) -> Option<u64> {
         (&attribute.key, attribute.value.as_ref().to_string()).hash(&mut hasher);
     }
     Some(hasher.finish())
-}
-
-/// A number per call path, equal in all windows: a hash of its functions. Nodes are parents and functions, parents first.
-pub(super) fn path_keys(functions: &[FunctionKey], nodes: impl Iterator<Item = (u32, u32)>) -> Vec<u64> {
-    let hash_of = |value: &dyn Fn(&mut DefaultHasher)| {
-        // Fixed keys, unlike those of maps.
-        let mut hasher = DefaultHasher::new();
-        value(&mut hasher);
-        hasher.finish()
-    };
-    let functions: Vec<u64> = functions.iter().map(|function| hash_of(&|hasher| function.hash(hasher))).collect();
-    let mut keys: Vec<u64> = Vec::new();
-    for (parent, function) in nodes {
-        let key = match keys.get(parent as usize) {
-            Some(caller) => hash_of(&|hasher| (caller, functions[function as usize]).hash(hasher)),
-            None => 0,
-        };
-        keys.push(key);
-    }
-    keys
 }
 
 /// Longest time that one observation of a waiting thread covers, nanoseconds: profiles of `off_cpu` do not state their number.

@@ -4,9 +4,7 @@ use spanprof_profile::transform::merge;
 use spanprof_profile::{
     Attribute, Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, ValueType,
 };
-use spanprof_read::query::{
-    cost, diff, Compared, DiffRow, DiffSide, DiffTable, FunctionLine, Granularity, Weight, WindowSums,
-};
+use spanprof_read::query::{cost, diff, Compared, DiffRow, DiffTable, FunctionLine, Granularity, Weight, WindowSums};
 
 const WINDOW_NS: u64 = 10_000_000_000;
 /// 100 Hz.
@@ -45,12 +43,10 @@ fn compared(baseline: &[ProfilesData], comparison: &[ProfilesData], normalize: b
     let sides = [baseline, comparison].map(|windows| {
         let mut sums = WindowSums::new(Granularity::Function, Compared::Flat);
         windows.iter().for_each(|window| sums.add(window));
-        let merged = merge(windows);
-        sums.add_state(&merged);
-        (merged, sums)
+        sums.add_state(&merge(windows));
+        sums
     });
-    let [baseline, comparison] = sides.each_ref().map(|(data, windows)| DiffSide { data, windows });
-    diff(baseline, comparison, &type_name, Granularity::Function, normalize)
+    diff(sides.each_ref(), &type_name, normalize)
 }
 
 fn row<'t>(table: &'t DiffTable, function: &str) -> &'t DiffRow {

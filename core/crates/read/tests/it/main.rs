@@ -2,6 +2,7 @@
 
 mod comparison;
 mod diagnosis;
+mod diff_trees;
 mod heap_peak;
 mod hostile;
 mod otlp;
