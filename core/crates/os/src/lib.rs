@@ -26,6 +26,7 @@ pub use clocks::perf::perf_event_budget;
 pub use clocks::thread_clocks::Clocks;
 pub use clocks::thread_start::{start_own_thread, StartedThread};
 pub use fork::{install_fork_hook, reset_in_child_by};
+pub use memory::arenas::use_one_arena;
 pub use memory::inboxes::{inbox, inbox_in_use, use_inbox};
 pub use memory::live_sets::{live_set, new_live_set};
 pub use memory::mapped_file::MappedFile;

@@ -116,6 +116,9 @@ fn address(text: &str) -> Result<IpAddr, &'static str> {
 }
 
 pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
+    // Queries run on changing threads.
+    #[cfg(target_os = "linux")]
+    spanprof_os::use_one_arena();
     let ServeArguments { listen, quiet, .. } = given;
     let limits = DecodeLimits::default();
     refuse_repeated_names(&given.trace_url)?;

@@ -1,5 +1,6 @@
-//! Memory that handlers may access at any time, and files that are read in place.
+//! Memory that handlers may access at any time, files that are read in place, and the allocator.
 
+pub mod arenas;
 pub mod inboxes;
 pub mod live_sets;
 pub mod mapped_file;
