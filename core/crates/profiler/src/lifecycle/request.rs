@@ -10,13 +10,13 @@
 //! A middleware gives its request a random local root span id, which is never exported: random trace ids would appear in
 //! profiles as traces that no trace store has.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::ProfilerHandle;
 use spanprof_aggregate::context::{intern_labels, ContextRow, Link};
 use spanprof_aggregate::hash::{hash_bytes, WordMap};
-use spanprof_os::{monotonic_ns, random};
+use spanprof_os::{monotonic_ns, random, PerProcess};
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
 
 /// The end of a request: a local root span, or the part of a trace that ran in this process.
@@ -171,11 +171,11 @@ struct PendingEnds {
 }
 
 impl PendingEnds {
-    /// Locked for some lookups at most. A binding whose process may fork calls under its interpreter lock, so that no child
-    /// inherits it locked.
-    fn lock() -> MutexGuard<'static, Self> {
-        static PENDING: LazyLock<Mutex<PendingEnds>> = LazyLock::new(Mutex::default);
-        PENDING.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locked for some lookups at most. A forked child has its own: another thread may have held the lock at the fork, and the
+    /// requests that are open belong to the parent.
+    fn with<R>(body: impl FnOnce(&mut Self) -> R) -> R {
+        static PENDING: PerProcess<Mutex<PendingEnds>> = PerProcess::empty();
+        PENDING.with(|pending| body(&mut pending.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Whether the end of the request that `row` belongs to will be reported.
@@ -245,12 +245,13 @@ pub(crate) fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
     if !counts_ends() {
         return None;
     }
-    PendingEnds::lock().begin_request(row, caller)
+    PendingEnds::with(|pending| pending.begin_request(row, caller))
 }
 
 /// See [`crate::binding::end_request`].
 pub(crate) fn end_request(end: &RequestEnd<'_>) {
-    let Some(request) = PendingEnds::lock().requests.remove(&end.local_root_span_id) else { return };
+    let removed = PendingEnds::with(|pending| pending.requests.remove(&end.local_root_span_id));
+    let Some(request) = removed else { return };
     let (trace_id, span) = match request.span {
         Some(root) => (root.trace_id, EndedSpan::Root(root.span_id)),
         None => (request.link.trace_id, EndedSpan::Outside(request.link.span_id)),
@@ -262,13 +263,13 @@ pub(crate) fn end_request(end: &RequestEnd<'_>) {
 /// See [`crate::binding::begin_root_span`].
 pub(crate) fn begin_root_span(row: &ContextRow, span: Link) {
     if counts_ends() {
-        PendingEnds::lock().begin_root_span(row, span);
+        PendingEnds::with(|pending| pending.begin_root_span(row, span));
     }
 }
 
 /// See [`crate::binding::end_root_span`].
 pub(crate) fn end_root_span(end: &RequestEnd<'_>) {
-    if counts_ends() && PendingEnds::lock().end_root_span(end.local_root_span_id, end.is_error) {
+    if counts_ends() && PendingEnds::with(|pending| pending.end_root_span(end.local_root_span_id, end.is_error)) {
         submit_end(end, EndedSpan::Root(end.local_root_span_id));
     }
 }
@@ -278,6 +279,15 @@ mod tests {
     use super::*;
 
     const TRACE: [u8; 16] = [7; 16];
+
+    #[test]
+    fn a_forked_child_begins_requests_while_a_thread_of_the_parent_held_the_lock() {
+        spanprof_signal::count_forks();
+        let begin = |pending: &mut PendingEnds| pending.begin_request(&ContextRow::default(), Link::default());
+        PendingEnds::with(|_| {
+            spanprof_os::testing::in_child(|| assert!(PendingEnds::with(begin).is_some()));
+        });
+    }
 
     fn span(id: u8) -> Link {
         Link { trace_id: TRACE, span_id: [id; 8] }
