@@ -1,6 +1,7 @@
 //! The handle of Rust programs.
 
-use std::sync::{Arc, Once};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::runtime::walk::is_without_frame_pointers;
@@ -10,16 +11,14 @@ use spanprof_profiler::{log, LogLevel, RequestEnd, Stats};
 
 /// Logs a warning, once, if the program was built without frame pointers: its CPU stacks lack callers.
 fn warn_without_frame_pointers() {
-    static CHECKED: Once = Once::new();
-    CHECKED.call_once(|| {
-        if is_without_frame_pointers() {
-            log(
-                LogLevel::Warning,
-                "spanprof: this program was built without frame pointers, so stacks of the CPU profile lack callers; build it with \
-                 RUSTFLAGS=\"-C force-frame-pointers=yes\"",
-            );
-        }
-    });
+    static CHECKED: AtomicBool = AtomicBool::new(false);
+    if !CHECKED.swap(true, Ordering::Relaxed) && is_without_frame_pointers() {
+        log(
+            LogLevel::Warning,
+            "spanprof: this program was built without frame pointers, so stacks of the CPU profile lack callers; build it with \
+             RUSTFLAGS=\"-C force-frame-pointers=yes\"",
+        );
+    }
 }
 
 /// Starts the profiler with the runtime of native code.

@@ -7,7 +7,10 @@ use super::calling_thread::{walk_from, WalkStart};
 use super::frame_pointers::walk_frame_pointers;
 use super::unwind_tables::{load_unwind_tables, unwind_tables};
 
-/// Callers that are compared.
+/// Callers that are compared: functions of this crate and of the program. Behind them may be C code, which most distributions build
+/// without frame pointers; in a static program it is in the same object.
+const COMPARED_CALLERS: usize = 2;
+/// Callers by frame pointers, among which the compared ones must be.
 const MAX_CALLERS: usize = 64;
 
 /// Whether callers of this function that belong to the program lack frame pointers. The fault guard must be installed.
@@ -33,10 +36,10 @@ fn walk_by_frame_pointers(start: &WalkStart, push: &mut dyn FnMut(u64) -> bool) 
     walk_frame_pointers(start.stack_pointer, start.frame_pointer, push);
 }
 
-/// Whether a walk by frame pointers lacks a caller in the program. Below its first function are those of the C library, which most
-/// distributions build without frame pointers.
+/// Whether a walk by frame pointers lacks one of the nearest callers in the program.
 fn is_incomplete(by_tables: &[u64], by_frame_pointers: &[u64], in_program: impl Fn(&u64) -> bool) -> bool {
-    by_tables.iter().take_while(|address| in_program(address)).any(|address| !by_frame_pointers.contains(address))
+    let mut compared = by_tables.iter().take(COMPARED_CALLERS).take_while(|address| in_program(address));
+    compared.any(|address| !by_frame_pointers.contains(address))
 }
 
 #[cfg(test)]
@@ -49,6 +52,8 @@ mod tests {
         assert!(!is_incomplete(&[1, 2, 3, 700], &[1, 2, 3], in_program));
         assert!(is_incomplete(&[1, 2, 3, 700], &[3, 700], in_program));
         assert!(is_incomplete(&[1, 2], &[], in_program));
+        // A C library without frame pointers, linked into the program.
+        assert!(!is_incomplete(&[1, 2, 3], &[1, 2], in_program));
         // The start was called by a library without frame pointers, or the tables are unknown.
         assert!(!is_incomplete(&[700, 1, 2], &[], in_program));
         assert!(!is_incomplete(&[], &[], in_program));
