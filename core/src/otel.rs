@@ -123,14 +123,7 @@ mod tests {
         tracer.in_span("before", |_| {});
 
         let _serial = spanprof_os::testing::one_at_a_time();
-        let config = Config {
-            destinations: Some(Vec::new()),
-            heap: false,
-            retention: SampleRetention::Tail,
-            tail_duration: TailDuration::Ignored,
-            ..Config::default()
-        };
-        let profiler = crate::api::profiler::start_native(config).unwrap();
+        let profiler = crate::api::profiler::start_native(retaining_errors()).unwrap();
         tracer.in_span("cart", |_| {
             tracer.in_span("query", |context| {
                 tag_wrapper([("table", "items")], || {});
@@ -166,6 +159,16 @@ mod tests {
         profiler.stop();
     }
 
+    fn retaining_errors() -> Config {
+        Config {
+            destinations: Some(Vec::new()),
+            heap: false,
+            retention: SampleRetention::Tail,
+            tail_duration: TailDuration::Ignored,
+            ..Config::default()
+        }
+    }
+
     /// A service whose requests have a span each.
     #[cfg(feature = "tower")]
     struct Traced(opentelemetry_sdk::trace::SdkTracer);
@@ -194,14 +197,7 @@ mod tests {
         let _serial = spanprof_os::testing::one_at_a_time();
         let provider = SdkTracerProvider::builder().with_span_processor(SpanProcessor).build();
         let tracer = provider.tracer("shop");
-        let config = Config {
-            destinations: Some(Vec::new()),
-            heap: false,
-            retention: SampleRetention::Tail,
-            tail_duration: TailDuration::Ignored,
-            ..Config::default()
-        };
-        let profiler = crate::api::profiler::start_native(config).unwrap();
+        let profiler = crate::api::profiler::start_native(retaining_errors()).unwrap();
         let mut shop = crate::tower::RequestLayer::new(|uri, _| Some(uri.path())).layer(Traced(tracer.clone()));
         let mut call = || {
             let mut response = std::pin::pin!(shop.call(http::Request::new(())));

@@ -149,9 +149,36 @@ pin_project_lite::pin_project! {
     pub struct TaggedFuture<F> {
         #[pin]
         future: F,
-        labels: Labels,
-        // The context of the last poll: outer context, active span, context id, and its pin.
-        opened: Option<(u64, spanprof_aggregate::context::Link, u64, PinnedContext)>,
+        labels: PolledLabels,
+    }
+}
+
+/// Labels of work that is polled.
+pub(crate) struct PolledLabels {
+    labels: Labels,
+    /// The context of the last poll: outer context, active span, context id, and its pin.
+    opened: Option<(u64, spanprof_aggregate::context::Link, u64, PinnedContext)>,
+}
+
+impl PolledLabels {
+    pub(crate) fn new(labels: Labels) -> Self {
+        Self { labels, opened: None }
+    }
+
+    /// Starts the scope of a poll.
+    pub(crate) fn enter(&mut self) -> TagScope {
+        let outer = thread_context::current();
+        let span = active_span();
+        let id = match &self.opened {
+            // The same outer context and span as in the last poll need no new context.
+            Some((known_outer, known_span, id, _)) if (*known_outer, *known_span) == (outer, span) => *id,
+            _ => {
+                let id = inner_id(outer, self.labels);
+                self.opened = Some((outer, span, id, pin_context(id)));
+                id
+            }
+        };
+        TagScope::enter_id(id)
     }
 }
 
@@ -162,7 +189,7 @@ pin_project_lite::pin_project! {
 /// # let _ = work;
 /// ```
 pub fn tag_future<F: Future>(labels: impl AsLabels, future: F) -> TaggedFuture<F> {
-    TaggedFuture { future, labels: labels.as_labels(), opened: None }
+    TaggedFuture { future, labels: PolledLabels::new(labels.as_labels()) }
 }
 
 impl<F: Future> Future for TaggedFuture<F> {
@@ -170,18 +197,7 @@ impl<F: Future> Future for TaggedFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let outer = thread_context::current();
-        let span = active_span();
-        let id = match this.opened {
-            // The same outer context and span as in the last poll need no new context.
-            Some((known_outer, known_span, id, _)) if (*known_outer, *known_span) == (outer, span) => *id,
-            _ => {
-                let id = inner_id(outer, *this.labels);
-                *this.opened = Some((outer, span, id, pin_context(id)));
-                id
-            }
-        };
-        let _scope = TagScope::enter_id(id);
+        let _scope = this.labels.enter();
         this.future.poll(task)
     }
 }

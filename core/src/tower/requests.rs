@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::api::labels::{active_span, tag_future, Labels, TagScope, TaggedFuture};
+use crate::api::labels::{active_span, Labels, PolledLabels};
 use spanprof_aggregate::context::{context_row, link_of_hex, with_labels, ContextRow, Link};
 use spanprof_os::thread_context;
 use spanprof_profiler::{binding, RequestEnd};
@@ -72,8 +72,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let route = (self.route)(request.uri(), request.extensions());
         let (labels, open) = begin(request.method(), route, request.headers());
-        let _scope = TagScope::enter(labels);
-        ProfiledResponse { future: tag_future(labels, self.inner.call(request)), labels, open }
+        let mut labels = PolledLabels::new(labels);
+        let _scope = labels.enter();
+        ProfiledResponse { future: self.inner.call(request), labels: Some(labels), open }
     }
 }
 
@@ -147,8 +148,9 @@ pin_project_lite::pin_project! {
     /// The response of a [`ProfiledService`].
     pub struct ProfiledResponse<F> {
         #[pin]
-        future: TaggedFuture<F>,
-        labels: Labels,
+        future: F,
+        // The body of the response takes them.
+        labels: Option<PolledLabels>,
         open: Option<ServedRequest>,
     }
 }
@@ -161,12 +163,13 @@ where
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        let _scope = this.labels.as_mut().map(PolledLabels::enter);
         let outcome = ready!(this.future.poll(task));
         let mut open = this.open.take();
         if let Some(open) = &mut open {
             open.has_failed = outcome.as_ref().map_or(true, |response| response.status().is_server_error());
         }
-        let labels = *this.labels;
+        let labels = this.labels.take();
         Poll::Ready(outcome.map(|response| response.map(|body| ProfiledBody { body, labels, open })))
     }
 }
@@ -176,7 +179,7 @@ pin_project_lite::pin_project! {
     pub struct ProfiledBody<B> {
         #[pin]
         body: B,
-        labels: Labels,
+        labels: Option<PolledLabels>,
         open: Option<ServedRequest>,
     }
 }
@@ -187,7 +190,7 @@ impl<B: Body> Body for ProfiledBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
-        let _scope = TagScope::enter(*this.labels);
+        let _scope = this.labels.as_mut().map(PolledLabels::enter);
         let frame = ready!(this.body.poll_frame(task));
         if !matches!(frame, Some(Ok(_))) {
             if let Some(mut open) = this.open.take() {
