@@ -49,11 +49,10 @@ pub fn rustdoc() -> StepResult {
 
 /// Writes, or compares, the pages generated from the core's tables.
 pub fn generated(check: bool) -> StepResult {
+    let program = artifact::for_tests()?.join("spanprof-live");
     for file in ["configuration.md", "profile-types.md", "statistics.md", "api.md", "schema.json"] {
         let page = file.split('.').next().unwrap_or(file);
-        let text = ProcessStep::new(format!("generate {page}"), artifact::for_tests()?.join("spanprof-live"))
-            .args(["reference", page])
-            .capture()?;
+        let text = ProcessStep::new(format!("generate {page}"), &program).args(["reference", page]).capture()?;
         let path = workspace::root().join("docs/reference").join(file);
         if !check {
             scratch::write(&path, &text)?;

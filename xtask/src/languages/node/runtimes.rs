@@ -53,9 +53,20 @@ pub fn preferred() -> StepResult<NodeJs> {
 
 /// The one on PATH, an older and a newer one, oldest first.
 pub fn all() -> StepResult<Vec<NodeJs>> {
+    beside_preferred(|_| true)
+}
+
+/// The one on PATH and a newer one, if there is any.
+pub fn preferred_and_newer() -> StepResult<Vec<NodeJs>> {
+    let own = preferred()?.major();
+    beside_preferred(|major| major > own)
+}
+
+/// The one on PATH and those of `FROM_NPM` that `is_wanted` accepts, oldest first.
+fn beside_preferred(is_wanted: impl Fn(u32) -> bool) -> StepResult<Vec<NodeJs>> {
     let mut found = vec![preferred()?];
     for major in FROM_NPM {
-        if found[0].major() != major {
+        if found[0].major() != major && is_wanted(major) {
             found.push(from_npm(major)?);
         }
     }

@@ -40,8 +40,10 @@ const PAGE_NODE_MAJOR: u32 = 24;
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let package = prepared()?;
     let preferred = runtimes::preferred()?;
-    let mut nodes = runtimes::all()?;
-    nodes.retain(|node| versions == Versions::Complete || node.major() >= preferred.major());
+    let nodes = match versions {
+        Versions::Complete => runtimes::all()?,
+        Versions::Dependent => runtimes::preferred_and_newer()?,
+    };
     let list: Vec<_> = nodes.iter().map(|node| node.version.as_str()).collect();
     progress::print(&format!("Node.js tests will run on {}", list.join(", ")));
     declarations(&package)?;
