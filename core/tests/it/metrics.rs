@@ -83,7 +83,8 @@ fn expected_series(name: &str) -> Option<String> {
     let parts: Vec<_> = name.split('.').collect();
     Some(match parts.as_slice() {
         ["clock", "signal"] => return None,
-        ["dropped", "code_ended"] => "spanprof.dropped.code_ended".to_owned(),
+        // Of other units than samples.
+        ["dropped", other @ ("code_ended" | "open_requests")] => format!("spanprof.dropped.{other}"),
         ["dropped", reason] => format!("spanprof.dropped reason={reason}"),
         ["export", number, "dropped_samples"] => format!("spanprof.export.dropped_samples destination={number}"),
         ["export", number, field] => match field.strip_prefix("dropped_") {

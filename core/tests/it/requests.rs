@@ -156,3 +156,14 @@ fn a_service_without_a_profiler_responds_as_before() {
     let future = RequestLayer::new(|_, _| None).layer(Fails).call(request("GET", "/"));
     assert!(matches!(poll(pin!(future)), Poll::Ready(Err("refused"))));
 }
+
+#[test]
+fn requests_beyond_the_limit_of_open_ones_are_lost_with_a_counter() {
+    let _serial = one_at_a_time();
+    let profiler = start_native(Config::default()).unwrap();
+    let mut shop = RequestLayer::new(|_, _| None).layer(Shop);
+    let open: Vec<_> = (0..65_536 + 3).map(|_| shop.call(request("GET", "/never"))).collect();
+    assert_eq!(profiler.stats().counter("dropped.open_requests"), 3);
+    profiler.stop();
+    drop(open);
+}

@@ -132,6 +132,8 @@ counters! {
     wall_without_stack = "wall.without_stack", "samples";
     /// Wall-clock and submitted samples dropped because the ring was full.
     submit_dropped = "dropped.submit_ring_full", "samples";
+    /// Requests of middlewares that are not in the profile `requests`, because 65,536 others had not ended.
+    open_requests_dropped = "dropped.open_requests", "requests";
     /// CPU time of the wall sampler, part of `cost.own_cpu_ns`.
     wall_cpu_ns = "cost.wall_cpu_ns", "ns";
     /// Changes of the governor's limits.

@@ -53,6 +53,12 @@ impl ProfilerHandle {
             let _ = self.submit(&entry(end, span));
         }
     }
+
+    fn count_unreported_request(&self) {
+        if let Some(session) = self.session() {
+            session.counters.open_requests_dropped.add(1);
+        }
+    }
 }
 
 /// Span id of the request's samples; zero without one.
@@ -143,7 +149,7 @@ mod scripted {
     }
 }
 
-/// Beyond these, requests of middlewares are not reported, and open spans are forgotten.
+/// Beyond these, requests of middlewares are not reported but counted (`dropped.open_requests`), and open spans are forgotten.
 const MAX_PENDING: usize = 65_536;
 
 /// A request of a middleware.
@@ -154,6 +160,15 @@ struct PendingRequest {
     span: Option<Link>,
     /// Whether that span ended with an error.
     is_error: bool,
+}
+
+/// Why a middleware does not report the end of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotPending {
+    /// Another middleware or a span processor does.
+    ReportedElsewhere,
+    /// [`MAX_PENDING`] are open.
+    TableFull,
 }
 
 /// A local root span with a processor.
@@ -190,9 +205,12 @@ impl PendingEnds {
             || is_in_trace()
     }
 
-    fn begin_request(&mut self, row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
-        if self.requests.len() >= MAX_PENDING || self.contains(row) {
-            return None;
+    fn begin_request(&mut self, row: &ContextRow, caller: Link) -> Result<[u8; 8], NotPending> {
+        if self.contains(row) {
+            return Err(NotPending::ReportedElsewhere);
+        }
+        if self.requests.len() >= MAX_PENDING {
+            return Err(NotPending::TableFull);
         }
         let root = match row.local_root_span_id {
             [0, 0, 0, 0, 0, 0, 0, 0] => random::number().max(1).to_be_bytes(),
@@ -200,7 +218,7 @@ impl PendingEnds {
         };
         let link = if row.link.is_empty() { caller } else { row.link };
         self.requests.insert(root, PendingRequest { link, span: None, is_error: false });
-        Some(root)
+        Ok(root)
     }
 
     fn begin_root_span(&mut self, row: &ContextRow, span: Link) {
@@ -245,7 +263,13 @@ pub(crate) fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
     if !counts_ends() {
         return None;
     }
-    PendingEnds::with(|pending| pending.begin_request(row, caller))
+    let root = PendingEnds::with(|pending| pending.begin_request(row, caller));
+    if root == Err(NotPending::TableFull) {
+        if let Some(profiler) = ProfilerHandle::running() {
+            profiler.count_unreported_request();
+        }
+    }
+    root.ok()
 }
 
 /// See [`crate::binding::end_request`].
@@ -285,7 +309,7 @@ mod tests {
         spanprof_signal::count_forks();
         let begin = |pending: &mut PendingEnds| pending.begin_request(&ContextRow::default(), Link::default());
         PendingEnds::with(|_| {
-            spanprof_os::testing::in_child(|| assert!(PendingEnds::with(begin).is_some()));
+            spanprof_os::testing::in_child(|| assert!(PendingEnds::with(begin).is_ok()));
         });
     }
 
@@ -302,7 +326,10 @@ mod tests {
     fn of_nested_middlewares_only_the_outermost_reports_the_request() {
         let mut pending = PendingEnds::default();
         let first = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
-        assert_eq!(pending.begin_request(&inside(Link::default(), first), Link::default()), None);
+        assert_eq!(
+            pending.begin_request(&inside(Link::default(), first), Link::default()),
+            Err(NotPending::ReportedElsewhere)
+        );
         let second = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
         assert_ne!(first, second);
         assert!(pending.requests.remove(&first).is_some() && pending.requests.remove(&second).is_some());
@@ -314,7 +341,7 @@ mod tests {
         {
             let mut pending = PendingEnds::default();
             pending.begin_root_span(&ContextRow::default(), span(1));
-            assert_eq!(pending.begin_request(&row, Link::default()), None, "{row:?}");
+            assert_eq!(pending.begin_request(&row, Link::default()), Err(NotPending::ReportedElsewhere), "{row:?}");
             assert!(pending.end_root_span([1; 8], false));
             assert!(pending.spans.is_empty());
         }
@@ -323,8 +350,8 @@ mod tests {
     #[test]
     fn inside_of_an_unsampled_span_the_middleware_reports_the_request() {
         let mut pending = PendingEnds::default();
-        assert_eq!(pending.begin_request(&inside(span(1), [1; 8]), Link::default()), Some([1; 8]));
-        assert!(pending.begin_request(&inside(span(2), [0; 8]), Link::default()).is_some());
+        assert_eq!(pending.begin_request(&inside(span(1), [1; 8]), Link::default()), Ok([1; 8]));
+        assert!(pending.begin_request(&inside(span(2), [0; 8]), Link::default()).is_ok());
     }
 
     #[test]
@@ -357,10 +384,8 @@ mod tests {
     fn the_number_of_requests_and_spans_without_an_end_is_bounded() {
         let mut pending = PendingEnds::default();
         for number in 0..MAX_PENDING as u64 + 10 {
-            assert_eq!(
-                pending.begin_request(&ContextRow::default(), Link::default()).is_some(),
-                number < MAX_PENDING as u64
-            );
+            let root = pending.begin_request(&ContextRow::default(), Link::default());
+            assert_eq!(root.err(), (number >= MAX_PENDING as u64).then_some(NotPending::TableFull));
             let span = Link { trace_id: TRACE, span_id: (number + 1).to_be_bytes() };
             pending.begin_root_span(&ContextRow::default(), span);
             assert!(pending.spans.len() <= MAX_PENDING);
