@@ -114,8 +114,12 @@ fn known_method(method: &Method) -> &str {
 /// Trace and span of the header `traceparent` (W3C Trace Context, section 3.2); empty without a valid one.
 fn caller_of(headers: &HeaderMap) -> Link {
     let text = headers.get("traceparent").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut parts = text.split('-').skip(1);
-    let caller = link_of_hex(parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let mut parts = text.split('-');
+    let [version, trace_id, span_id, flags] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    if version.len() != 2 || flags.len() != 2 {
+        return Link::default();
+    }
+    let caller = link_of_hex(trace_id, span_id);
     if caller.trace_id == [0; 16] || caller.span_id == [0; 8] {
         Link::default()
     } else {
@@ -206,5 +210,26 @@ impl<B: Body> Body for ProfiledBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_is_read_from_complete_headers_only() {
+        let trace_and_span = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
+        let caller = |value: String| {
+            caller_of(&HeaderMap::from_iter([("traceparent".parse().unwrap(), value.parse().unwrap())]))
+        };
+        for complete in [format!("00-{trace_and_span}-01"), format!("cc-{trace_and_span}-00-of-a-later-version")] {
+            assert_eq!(caller(complete).span_id, [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]);
+        }
+        let zero = "00-00000000000000000000000000000000-00f067aa0ba902b7-01".to_owned();
+        for other in [trace_and_span.to_owned(), format!("00-{trace_and_span}"), format!("0-{trace_and_span}-1"), zero]
+        {
+            assert!(caller(other.clone()).is_empty(), "{other}");
+        }
     }
 }
