@@ -7,11 +7,15 @@
 //!   numbers and directories differ from run to run.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::code_blocks::{code_blocks, CodeBlock};
 use crate::deadline::at_most;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{documents, progress, scratch, workspace};
+
+/// `spanprof serve` in guides listens on its default port; the guides of several languages run at the same time.
+static DEFAULT_PORT: Mutex<()> = Mutex::new(());
 
 /// Runs every guide of a language. `programs` are directories in front of PATH; `prepare` fills the directory of a guide.
 pub fn run(language: &str, programs: &[PathBuf], prepare: impl Fn(&Path) -> StepResult) -> StepResult {
@@ -21,10 +25,12 @@ pub fn run(language: &str, programs: &[PathBuf], prepare: impl Fn(&Path) -> Step
         if !text.starts_with(&format!("<!-- runs with {language} -->")) {
             continue;
         }
-        let directory = scratch::empty(&format!("guide-{}", page.replace(['/', '.'], "-")))?;
+        let directory = scratch::empty(&name(&page))?;
         let examples = std::os::unix::fs::symlink(workspace::root().join("examples"), directory.join("examples"));
         examples.map_err(|error| StepFailure::new("examples of the guides", error.to_string()))?;
         prepare(&directory)?;
+        let _alone =
+            text.contains("\nspanprof serve").then(|| DEFAULT_PORT.lock().unwrap_or_else(PoisonError::into_inner));
         run_page(&page, &blocks_of(&text), programs, &directory)?;
         count += 1;
     }
@@ -32,6 +38,15 @@ pub fn run(language: &str, programs: &[PathBuf], prepare: impl Fn(&Path) -> Step
         0 => Err(StepFailure::new("guides", format!("no document runs with {language}"))),
         _ => Ok(()),
     }
+}
+
+fn name(page: &str) -> String {
+    format!("guide-{}", page.replace(['/', '.'], "-"))
+}
+
+/// Where a guide has run.
+pub fn directory(page: &str) -> PathBuf {
+    workspace::target().join(name(page))
 }
 
 fn run_page(page: &str, blocks: &[GuideBlock], programs: &[PathBuf], directory: &Path) -> StepResult {

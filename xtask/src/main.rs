@@ -11,6 +11,7 @@ mod command_lines;
 mod deadline;
 mod documents;
 mod elf;
+mod first_results;
 mod git;
 mod guides;
 mod http;

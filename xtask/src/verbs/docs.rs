@@ -1,10 +1,8 @@
 //! `cargo xtask docs`: generates the reference pages from the core's tables, builds the site and rustdoc, and executes every
 //! code block of the documents.
 
-use std::time::Duration;
-
 use super::release::sources;
-use crate::languages::{self, python, FirstProgram};
+use crate::languages::{self, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{artifact, book, documents, scratch, workspace};
 
@@ -71,29 +69,4 @@ pub fn blocks() -> StepResult {
         .args(["check", "--quiet", "-p", "spanprof-documents", "--bench", "blocks"])
         .run()?;
     sources::rust()
-}
-
-/// Runs the README's first program of each language; each must write a flame graph.
-pub fn first_results() -> StepResult {
-    let readme = scratch::read(&workspace::root().join("README.md"))?;
-    let directory = scratch::empty("docs-first-results")?;
-    let flame_graph = directory.join("flame.html");
-    let programs: Vec<FirstProgram> = languages::ALL
-        .iter()
-        .filter_map(|language| language.first_program(&directory).transpose())
-        .collect::<StepResult<_>>()?;
-    for FirstProgram { tag, file: name, step } in programs {
-        let file = directory.join(name);
-        scratch::write(&file, &documents::blocks_of(&readme, tag))?;
-        step.arg(&file).in_directory(&directory).time_limit(Duration::from_secs(120)).run()?;
-        let page = scratch::read(&flame_graph)?;
-        if !page.contains("price") {
-            return Err(StepFailure::new(
-                "first result",
-                format!("{name} of README.md wrote a flame graph without `price`"),
-            ));
-        }
-        std::fs::remove_file(&flame_graph).map_err(|error| StepFailure::new("first result", error.to_string()))?;
-    }
-    Ok(())
 }

@@ -11,7 +11,7 @@ use crate::languages::{self, python, Packages, Tool, Toolchain, Versions};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{artifact, book, documents, progress};
+use crate::{artifact, book, documents, first_results, progress};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
 ///
@@ -62,17 +62,17 @@ pub fn run(given: &TestArguments) -> StepResult {
     for language in languages::ALL {
         step(&format!("{}, package", language.title()), &mut |_| language.package(Packages::ForTests).map(drop));
     }
-    step("languages side by side", &mut |tally| languages_side_by_side(given.versions(), tally));
-    for language in languages::ALL {
-        step(&format!("{}, documents", language.title()), &mut |_| language.document_blocks());
-    }
+    step("languages side by side", &mut |tally| {
+        side_by_side(tally, |language, own| language.test(given.versions(), own))
+    });
+    step("documents side by side", &mut |tally| side_by_side(tally, |language, _| language.document_blocks()));
     // Last, since npm links the work tree: its module replaces the one for tests.
     for language in languages::ALL {
         step(&format!("{}, from source", language.title()), &mut |_| language.install_from_source());
     }
     step("Rust, from source", &mut |_| release::sources::rust());
     step("contention", &mut |_| contention::short());
-    step("first results", &mut |_| docs::first_results());
+    step("first results", &mut |_| first_results::run());
     step("demo", &mut |_| {
         demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests, None)
     });
@@ -95,17 +95,18 @@ pub fn run(given: &TestArguments) -> StepResult {
     }
 }
 
-/// Runs the tests of all languages at the same time: most of them wait, for timers, child processes and windows.
-fn languages_side_by_side(versions: Versions, tally: &mut Tally) -> StepResult {
-    let test = |language: &dyn Toolchain| {
+/// Does `work` for all languages at the same time: most of it waits, for timers, child processes and windows.
+fn side_by_side(tally: &mut Tally, work: impl Fn(&dyn Toolchain, &mut Tally) -> StepResult + Sync) -> StepResult {
+    let of_language = |language: &dyn Toolchain| {
         let (mut own, begun) = (Tally::default(), Instant::now());
-        let outcome = progress::labeled(language.title(), || language.test(versions, &mut own));
+        let outcome = progress::labeled(language.title(), || work(language, &mut own));
         own.add_outcome(0, outcome);
         progress::print(&format!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs()));
         own
     };
+    let of_language = &of_language;
     let all: Vec<Tally> = std::thread::scope(|threads| {
-        let started = languages::ALL.map(|language| threads.spawn(move || test(language)));
+        let started = languages::ALL.map(|language| threads.spawn(move || of_language(language)));
         started.into_iter().map(|thread| thread.join().unwrap_or(Tally { failed: 1, ..Tally::default() })).collect()
     });
     all.into_iter().for_each(|own| tally.add(own));

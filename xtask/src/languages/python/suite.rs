@@ -30,30 +30,34 @@ const INDEPENDENT: [&str; 15] = [
     "test_typing",
 ];
 
-/// Runs the suite on the newest interpreter and, beside it, the part that depends on the interpreter on the oldest one and the tests
-/// of the runtime on every one.
+/// Runs side by side: the suite on the newest interpreter, the part that depends on the interpreter on the oldest one, and the tests of
+/// the runtime on every one, since each has its own layout.
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let wheel = package::build_for_tests()?;
-    let mut pythons = runtimes::oldest_and_newest()?;
-    let newest = pythons.pop();
+    let (mut oldest, all) = (runtimes::oldest_and_newest()?, runtimes::all()?);
+    let newest = oldest.pop();
+    let lane = |label: &'static str, work: &dyn Fn(&mut Tally)| {
+        let mut own = Tally::default();
+        progress::labeled(label, || work(&mut own));
+        own
+    };
     let beside = std::thread::scope(|threads| {
-        let others = threads.spawn(|| {
-            progress::labeled("Python, versions", || {
-                let mut own = Tally::default();
-                for python in &pythons {
-                    suite(python, &wheel, left_out(versions), &mut own);
-                }
-                // Each interpreter has its own layout.
-                let outcome =
-                    runtimes::all().map(|all| all.iter().for_each(|python| runtime_tests(python, &wheel, &mut own)));
-                own.add_outcome(0, outcome);
-                own
-            })
-        });
+        let lanes = [
+            threads.spawn(|| {
+                let suites = |own: &mut Tally| {
+                    oldest.iter().for_each(|python| suite(python, &wheel, left_out(versions), own));
+                };
+                lane("Python, oldest", &suites)
+            }),
+            threads.spawn(|| {
+                let suites = |own: &mut Tally| all.iter().for_each(|python| runtime_tests(python, &wheel, own));
+                lane("Python, runtime", &suites)
+            }),
+        ];
         newest.iter().for_each(|python| suite(python, &wheel, &[], tally));
-        others.join().unwrap_or(Tally { failed: 1, ..Tally::default() })
+        lanes.map(|lane| lane.join().unwrap_or(Tally { failed: 1, ..Tally::default() }))
     });
-    tally.add(beside);
+    beside.into_iter().for_each(|own| tally.add(own));
     Ok(())
 }
 

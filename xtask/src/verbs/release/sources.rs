@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::languages;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::workspace::{self, VERSION};
-use crate::{artifact, guides, scratch};
+use crate::{artifact, first_results, guides, scratch};
 
 pub fn check() -> StepResult {
     languages::ALL.iter().try_for_each(|language| language.install_from_source())?;
@@ -22,7 +22,8 @@ pub fn rust() -> StepResult {
         // Else cargo would make the new package a member of the workspace that contains the target directory.
         scratch::write(&directory.join("Cargo.toml"), "[workspace]\nresolver = \"2\"\n")?;
         scratch::write(&directory.join(".cargo/config.toml"), &cargo_configuration())
-    })
+    })?;
+    first_results::run_in_rust(&guides::directory("docs/start/rust.md").join("checkout"))
 }
 
 /// Directory and profile of builds outside the workspace, and debug information of the user's package. The profile of a dependency is

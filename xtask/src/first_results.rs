@@ -1,0 +1,46 @@
+//! The programs of the README: each must write a flame graph with its function.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::languages::{self, FirstProgram};
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::{artifact, documents, scratch, workspace};
+
+/// Runs the README's first program of each language; each must write a flame graph.
+pub fn run() -> StepResult {
+    let readme = scratch::read(&workspace::root().join("README.md"))?;
+    let directory = scratch::empty("docs-first-results")?;
+    let programs: Vec<FirstProgram> = languages::ALL
+        .iter()
+        .filter_map(|language| language.first_program(&directory).transpose())
+        .collect::<StepResult<_>>()?;
+    for FirstProgram { tag, file: name, step } in programs {
+        let file = directory.join(name);
+        scratch::write(&file, &documents::blocks_of(&readme, tag))?;
+        step.arg(&file).in_directory(&directory).time_limit(Duration::from_secs(120)).run()?;
+        take_flame_graph(&directory, name, "price")?;
+    }
+    Ok(())
+}
+
+/// As [`run`], for Rust, in a package that depends on the crate.
+pub fn run_in_rust(package: &Path) -> StepResult {
+    let readme = scratch::read(&workspace::root().join("README.md"))?;
+    scratch::write(&package.join("src/bin/readme.rs"), &documents::blocks_of(&readme, "rust"))?;
+    artifact::with_frame_pointers(ProcessStep::cargo("the README in Rust"))
+        .args(["run", "--quiet", "--bin", "readme"])
+        .in_directory(package)
+        .run()?;
+    take_flame_graph(package, "readme.rs", "readme::main")
+}
+
+/// Fails when the program `name` of the README has not written a flame graph with `function`.
+fn take_flame_graph(directory: &Path, name: &str, function: &str) -> StepResult {
+    let flame_graph = directory.join("flame.html");
+    if !scratch::read(&flame_graph)?.contains(function) {
+        let message = format!("{name} of README.md wrote a flame graph without `{function}`");
+        return Err(StepFailure::new("first result", message));
+    }
+    std::fs::remove_file(&flame_graph).map_err(|error| StepFailure::new("first result", error.to_string()))
+}
