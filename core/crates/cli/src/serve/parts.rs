@@ -26,7 +26,7 @@ pub(crate) struct MergedWindows {
     pub is_merged: bool,
     /// Summaries of the samples of each file that passed the filter.
     pub summaries: Vec<TypeSummary>,
-    /// Number of samples that passed the filter.
+    /// Number of observations that passed the filter.
     pub samples: SampleCounts,
     pub windows: usize,
 }

@@ -40,7 +40,7 @@ pub(crate) struct QueryResult {
     pub data: Arc<ProfilesData>,
     /// Summaries of the samples of each window that passed the filter, for a timeline; by value of the label that is kept.
     pub summaries: Vec<TypeSummary>,
-    /// Number of samples that passed the filter.
+    /// Number of observations that passed the filter.
     pub samples: SampleCounts,
     pub windows: usize,
     /// Matching windows that were not read: the deadline had passed, or the result was too large.
@@ -56,7 +56,7 @@ pub(crate) struct QueryResult {
 }
 
 impl QueryResult {
-    /// Number of samples of one type.
+    /// Number of observations of one type.
     pub(crate) fn samples_of(&self, type_name: &str) -> usize {
         self.samples.iter().filter(|((_, name), _)| name == type_name).map(|(_, count)| count).sum()
     }
@@ -483,7 +483,8 @@ fn passing_rollup(query: &Query, data: &ProfilesData, facts: &RollupFacts) -> Me
     let read = rollup_facts::counts(&data.resources);
     for (key, count) in &mut part.samples {
         if let (Some(read @ 1..), Some(all)) = (read.get(key), facts.counts.get(key)) {
-            *count = (*count as u128 * *all as u128 / *read as u128) as usize;
+            // Facts of earlier versions count records, of which the observations that were read may be more.
+            *count = (*count as u128 * *all.max(read) as u128 / *read as u128) as usize;
         }
     }
     facts.widen_gauges(&mut part.summaries, query.filter.service.as_deref());

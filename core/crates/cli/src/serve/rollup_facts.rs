@@ -9,7 +9,7 @@ use spanprof_read::query::{self, TypeSummary};
 /// Resolution of [`RollupFacts::minutes`].
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// Number of samples by service and type.
+/// Number of observations by service and type.
 pub(crate) type SampleCounts = BTreeMap<(String, String), usize>;
 
 /// Adds the numbers of other samples.
@@ -102,13 +102,14 @@ impl RollupFacts {
     }
 }
 
-/// The numbers of samples in `resources`.
+/// The numbers of observations in `resources`.
 pub(crate) fn counts(resources: &[ResourceProfiles]) -> SampleCounts {
     let mut counts = SampleCounts::new();
     for resource in resources {
         for profile in &resource.profiles {
             let key = (resource.service_name().to_owned(), profile.type_name().to_owned());
-            *counts.entry(key).or_default() += profile.samples.len();
+            let observations = profile.samples.iter().map(|sample| profile.observations(sample).max(0) as usize);
+            *counts.entry(key).or_default() += observations.sum::<usize>();
         }
     }
     counts

@@ -5,6 +5,9 @@ use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, ValueType};
 
 use super::*;
 use crate::gzip::gzip;
+use crate::serve::file_names::{side_file, FACTS_SUFFIX};
+use crate::serve::rollup;
+use crate::serve::rollup_facts::RollupFacts;
 use crate::serve::stack_view::StackView;
 use crate::temp_directory_testing::TempDirectory;
 
@@ -149,6 +152,35 @@ fn rollups_count_the_samples_of_a_type_that_several_services_have_once() {
     drop(store);
     let by_rollups = opened(&home);
     assert_eq!([&Filter::default(), &shop].map(|filter| answer(&by_rollups, filter)), expected);
+}
+
+#[test]
+fn rollups_count_observations_even_if_their_facts_count_records() {
+    let home = TempDirectory::new("observations");
+    for nth in 0..360 {
+        let received_ms = START_MS + nth * 20_000 + 15_000;
+        let mut data = window(received_ms / 1000 - 10, 7);
+        let profile = &mut data.resources[0].profiles[0];
+        profile.period_type = std::mem::replace(&mut profile.sample_type, ValueType::new("samples", "count"));
+        profile.period = 10;
+        let name = format!("{received_ms}-1-{nth:06}.otlp.pb.gz");
+        std::fs::write(home.path().join(name), gzip(&otlp::encode(&data, Revision::One))).unwrap();
+    }
+    let expected = (360 * 7, 360, 360 * 7);
+    let store = opened(&home);
+    assert_eq!(answer(&store, &Filter::default()), expected);
+    store.build_rollups(NOW_MS);
+    drop(store);
+    assert_eq!(answer(&opened(&home), &Filter::default()), expected);
+    // As earlier versions wrote them.
+    for path in file_names(&home).iter().map(|name| home.path().join(name)) {
+        if let Some(facts) = rollup::read_facts(&path) {
+            let counts = facts.counts.keys().map(|key| (key.clone(), facts.windows)).collect();
+            let text = RollupFacts { counts, ..facts }.to_json().to_string();
+            std::fs::write(side_file(&path, FACTS_SUFFIX), gzip(text.as_bytes())).unwrap();
+        }
+    }
+    assert_eq!(answer(&opened(&home), &Filter::default()), expected);
 }
 
 #[test]

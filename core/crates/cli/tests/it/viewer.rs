@@ -216,3 +216,26 @@ fn a_timeline_has_the_samples_whose_stacks_pass_in_all_by_label_and_by_type() {
         assert_eq!(get(&serve.http, &format!("/api/timeline?{query}")).status, 400, "{query}");
     }
 }
+
+#[test]
+fn the_table_and_the_exported_page_count_observations_and_not_the_records_that_have_them() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    let samples =
+        [TestSample(&["main", "serve"], 500_000_000, &[], 0), TestSample(&["main", "idle"], 30_000_000, &[], 0)];
+    for type_name in ["cpu", "off_cpu"] {
+        assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", type_name, &samples))).status, 200);
+    }
+    let page = get(&serve.http, "/api/profile?format=flamegraph").text();
+    let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+    let exported: Value = serde_json::from_str(data).unwrap();
+    // Only the values of the CPU profile are numbers of observations.
+    for (type_name, expected) in [("cpu", 53), ("off_cpu", 2)] {
+        let top: Value = serde_json::from_str(&get(&serve.http, &format!("/api/top?type={type_name}")).text()).unwrap();
+        assert_eq!((&top["samples"], &top["stacks"]), (&json!(expected), &json!(2)), "{type_name}");
+        let profiles = exported["profiles"].as_array().unwrap();
+        let profile = profiles.iter().find(|profile| profile["type"] == type_name).unwrap();
+        let rows = profile["samples"].as_array().unwrap().chunks(4);
+        assert_eq!(rows.map(|row| row[3].as_i64().unwrap()).sum::<i64>(), expected, "{type_name}");
+    }
+}

@@ -113,6 +113,15 @@ impl Profile {
             && self.period_type != self.sample_type
     }
 
+    /// Number of observations in a sample: its values where they count samples, else 1.
+    pub fn observations(&self, sample: &Sample) -> i64 {
+        if self.sample_type.kind == "samples" && self.sample_type.unit == "count" {
+            sample.total()
+        } else {
+            1
+        }
+    }
+
     /// Whether the values describe the state at the end of the window, such as the memory in use. Windows of one process then
     /// do not add up: the newest replaces the others.
     pub fn is_gauge(&self) -> bool {

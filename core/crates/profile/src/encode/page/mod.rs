@@ -14,7 +14,7 @@ use super::compact::compact;
 use super::flamegraph::{self, escape_markup, write_functions, write_numbers, write_text};
 use crate::kinds::{self, ProfileKind};
 use crate::transform::{self, CallPaths, FoldableFunctions};
-use crate::{AttributeSetId, Dictionary, Profile, ProfilesData, ResourceProfiles};
+use crate::{AttributeSetId, Dictionary, ProfilesData, ResourceProfiles};
 
 /// The style sheet of the page, without that of the flame graph.
 const STYLE: &str = compact!(include_str!("page.css"));
@@ -181,7 +181,7 @@ fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &st
             let node = of_stack.get(&sample.stack).copied().unwrap_or_default();
             let sum = sums.entry((node, labels.set(sample.attributes))).or_default();
             sum[0] = sum[0].saturating_add(profile.weight(sample));
-            sum[1] = sum[1].saturating_add(if is_counted(profile) { sample.total() } else { 1 });
+            sum[1] = sum[1].saturating_add(profile.observations(sample));
         }
         let members =
             |((node, set), [weight, count]): ((u32, usize), [i64; 2])| [i64::from(node), set as i64, weight, count];
@@ -197,11 +197,6 @@ fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &st
     }
     sources::write(out, &context.sources, &functions);
     out.push('}');
-}
-
-/// Whether the values are numbers of observations.
-fn is_counted(profile: &Profile) -> bool {
-    profile.sample_type.kind == "samples" && profile.sample_type.unit == "count"
 }
 
 /// Labels, and label sets in order of first use.
@@ -303,7 +298,7 @@ mod tests {
     use serde_json::{json, Value};
 
     use super::*;
-    use crate::{Attribute, AttributeValue, Function, Line, Location, Sample, ValueType};
+    use crate::{Attribute, AttributeValue, Function, Line, Location, Profile, Sample, ValueType};
 
     /// Profiles of a service with a sample for each function, weight and route.
     fn profiles(samples: &[(&str, i64, &str)]) -> ProfilesData {

@@ -264,10 +264,10 @@ let emptyCauses = [];
 async function explainEmpty() {
   emptyCauses = [];
   const { top } = responses;
-  if (state.view === "compare" || isRequestView() || !top?.data || (top.data.samples ?? top.data.stacks) > 0) return;
+  if (state.view === "compare" || isRequestView() || !top?.data || (top.data.samples || top.data.stacks) > 0) return;
   const filters = filtersOf(state);
   const counts = await Promise.all(filters.map(({ without }) => request("top", shownFilter({ ...state, ...without }) + "&limit=1").catch(() => null)));
-  const excluding = filters.filter((filter, nth) => (counts[nth]?.samples ?? counts[nth]?.stacks) > 0);
+  const excluding = filters.filter((filter, nth) => (counts[nth]?.samples || counts[nth]?.stacks) > 0);
   emptyCauses = excluding.length ? excluding : filters;
   emptyCauses.isSure = excluding.length > 0;
 }
