@@ -83,7 +83,7 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         if differences.len() == MAX_COMPARED {
             break;
         }
-        match span_baseline(totals.0, subject, Compared::Flat) {
+        match span_baseline(totals.0, &time, Compared::Flat) {
             Ok(baseline) => differences.push(baseline_json(&baseline, true, MAX_FUNCTIONS)),
             Err(NoSpanBaseline::NotFound | NoSpanBaseline::NoEndpoint) => {}
         }

@@ -156,7 +156,7 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
         }
     }
     let Some(time) = span_time(&categories, subject) else { return Err(not_found(given, &words, first)) };
-    if let Some(report) = comparison(given, &functions, (subject, &words), &time)? {
+    if let Some(report) = comparison(given, &functions, &words, &time)? {
         return Ok(report);
     }
     if filter.type_name.is_some() {
@@ -169,7 +169,7 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
     };
     let mut functions = totals_of(given, other);
     add_all(&mut functions, sources, &Filter { type_name: Some(other.to_owned()), ..everything })?;
-    let Some(report) = comparison(given, &functions, (subject, &words), &time)? else {
+    let Some(report) = comparison(given, &functions, &words, &time)? else {
         return Err(not_found(given, &words, other));
     };
     output::note(&format!(
@@ -192,14 +192,14 @@ fn not_found(given: &SpansArguments, words: &str, type_name: &str) -> Failure {
 fn comparison(
     given: &SpansArguments,
     totals: &SpanTotals,
-    (subject, words): (SpanSubject, &str),
+    words: &str,
     time: &SpanTime,
 ) -> Result<Option<String>, Failure> {
     let compared = match given.compare {
         SortColumn::Flat => Compared::Flat,
         SortColumn::Cum => Compared::Cum,
     };
-    let baseline = match span_baseline(totals, subject, compared) {
+    let baseline = match span_baseline(totals, time, compared) {
         Ok(baseline) => baseline,
         Err(NoSpanBaseline::NotFound) => return Ok(None),
         Err(NoSpanBaseline::NoEndpoint) => {

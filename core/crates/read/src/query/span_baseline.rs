@@ -12,14 +12,13 @@
 //! test: with 20 of them, each of 20 functions is the largest by chance in one of 21 spans. Simulated spans of 14
 //! samples: 4 of 3,000 equal ones have a significant function, and 963 of 1,000 intervals contain the true difference.
 
-use std::cmp::Reverse;
-
 use hashbrown::HashMap;
 use spanprof_profile::Link;
 use statrs::distribution::{ContinuousCDF, Gamma};
 use statrs::function::beta::beta_reg;
 
 use super::growth;
+use super::span_time::SpanTime;
 use super::spans::{SpanSums, SpanTotals, TypeTotal};
 use super::summed_row::Compared;
 use super::weights::FunctionLine;
@@ -76,7 +75,7 @@ pub struct SpanBaseline {
     pub service: String,
     /// Endpoint of the span.
     pub endpoint: String,
-    /// Number of other spans, or traces, of the endpoint that have samples of this type.
+    /// Number of other spans, or traces, of the endpoint that have samples, of any type.
     pub others: usize,
     /// Samples of the span and of all others; `None` where their number is unknown.
     pub samples: Option<[f64; 2]>,
@@ -119,43 +118,27 @@ impl SpanUnit {
     }
 }
 
-/// Compares a span or trace with the others of its service and endpoint. `totals` are those of [`SpanTotals::with_functions`].
-pub fn span_baseline(
-    totals: &SpanTotals,
-    subject: SpanSubject,
-    compared: Compared,
-) -> Result<SpanBaseline, NoSpanBaseline> {
-    let is_subject = |link: &Link| match subject {
-        SpanSubject::Span(span) => {
-            link.span_id == span.span_id && (span.trace_id == [0; 16] || link.trace_id == span.trace_id)
-        }
-        SpanSubject::Trace(trace_id) => link.trace_id == trace_id,
-    };
-    let of_subject: Vec<(&Link, &SpanSums)> =
-        totals.spans().iter().filter(|(link, span)| is_subject(link) && !span.functions.is_empty()).collect();
-    if of_subject.is_empty() {
-        return Err(NoSpanBaseline::NotFound);
-    }
-    let named = of_subject.iter().filter(|(_, span)| span.has_endpoint());
-    let (_, best) =
-        named.max_by_key(|(link, span)| (span.named_by(), Reverse(**link))).ok_or(NoSpanBaseline::NoEndpoint)?;
+/// Compares a span or trace with the others of its service and endpoint, of which those without samples of the type count as 0.
+/// `totals` are those of [`SpanTotals::with_functions`].
+pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -> Result<SpanBaseline, NoSpanBaseline> {
+    let subject = &time.subject;
+    // The link of a trace has no span.
+    let is_trace = subject.link.span_id == [0; 8];
     let mut own = SpanUnit::default();
-    of_subject.iter().for_each(|(_, span)| own.add(totals, span, compared));
-    // A trace is of the endpoint if one of its spans is; then all of its spans count.
-    let of_endpoint = |span: &SpanSums| span.has_endpoint() && span.endpoint == best.endpoint;
-    let mut others: HashMap<Link, SpanUnit> = HashMap::new();
-    let key = |link: &Link| match subject {
-        SpanSubject::Span(_) => *link,
-        SpanSubject::Trace(_) => Link { span_id: [0; 8], ..*link },
-    };
-    let spans = || totals.spans().iter().filter(|(link, span)| !is_subject(link) && !span.functions.is_empty());
-    for (link, _) in spans().filter(|(_, span)| of_endpoint(span)) {
-        others.entry(key(link)).or_default();
-    }
-    for (link, span) in spans() {
-        if let Some(unit) = others.get_mut(&key(link)) {
+    let mut others: HashMap<Link, SpanUnit> = time.others.iter().map(|link| (*link, SpanUnit::default())).collect();
+    for (link, span) in totals.spans().iter().filter(|(_, span)| !span.functions.is_empty()) {
+        let key = if is_trace { Link { span_id: [0; 8], ..*link } } else { *link };
+        if key == subject.link {
+            own.add(totals, span, compared);
+        } else if let Some(unit) = others.get_mut(&key) {
             unit.add(totals, span, compared);
         }
+    }
+    if own.functions.is_empty() {
+        return Err(NoSpanBaseline::NotFound);
+    }
+    if subject.endpoint.is_empty() {
+        return Err(NoSpanBaseline::NoEndpoint);
     }
     let (functions, has_counts) = totals.functions();
     let others: Vec<SpanUnit> = others.into_values().collect();
@@ -191,12 +174,11 @@ pub fn span_baseline(
         size(other).total_cmp(&size(one)).then_with(|| one.at.cmp(&other.at))
     });
     let (type_name, unit) = totals.tracked_type();
-    let (service, endpoint) = totals.endpoint(best.endpoint);
     Ok(SpanBaseline {
         type_name: type_name.to_owned(),
         unit: unit.to_owned(),
-        service: service.to_owned(),
-        endpoint: endpoint.to_owned(),
+        service: subject.service.clone(),
+        endpoint: subject.endpoint.clone(),
         others: others.len(),
         samples: intervals.map(|_| [own.sampled.samples, all.samples]),
         total,

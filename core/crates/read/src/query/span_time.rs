@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use spanprof_profile::code_origin::WaitReason;
 use spanprof_profile::kinds::REQUEST_ERRORS;
+use spanprof_profile::Link;
 
 use super::request_times::is_of_requests;
 use super::span_baseline::SpanSubject;
@@ -111,8 +112,8 @@ pub struct SpanTime {
     pub subject: SpanRow,
     /// Whether it ended with an error: known for the first of each profile that failed.
     pub is_failed: bool,
-    /// Number of other spans, or traces, of its service and endpoint that have samples.
-    pub others: usize,
+    /// The other spans, or traces, of its service and endpoint that have samples.
+    pub others: Vec<Link>,
     /// The profile types that the span or the others have.
     pub rows: Vec<SpanTimeRow>,
 }
@@ -150,7 +151,8 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     let rank = |row: &SpanTimeRow| TITLES.iter().position(|(name, _)| *name == row.name).unwrap_or(TITLES.len());
     rows.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name)));
     let is_failed = own.weight(REQUEST_ERRORS) > 0;
-    Some(SpanTime { subject: own.clone(), is_failed, others: others.len(), rows })
+    let others = others.iter().map(|row| row.link).collect();
+    Some(SpanTime { subject: own.clone(), is_failed, others, rows })
 }
 
 /// Sums of spans.

@@ -391,10 +391,6 @@ impl SpanTotals {
         &self.spans
     }
 
-    pub(super) fn endpoint(&self, at: u32) -> (&str, &str) {
-        self.endpoints.get(at as usize).map_or(("", ""), |(service, endpoint)| (service, endpoint))
-    }
-
     /// Functions of the tracked type, and whether its numbers of samples are known.
     pub(super) fn functions(&self) -> (&[FunctionLine], bool) {
         let tracked = self.tracked.as_ref();
@@ -425,18 +421,6 @@ impl TrackedFunctions {
             rows.push(row.clone());
             rows.len() as u32 - 1
         })
-    }
-}
-
-impl SpanSums {
-    /// Whether a label named its endpoint.
-    pub fn has_endpoint(&self) -> bool {
-        self.named_by.0 > 0
-    }
-
-    /// Quality of the label that named the endpoint, then the weight of that sample.
-    pub fn named_by(&self) -> (u8, i64) {
-        self.named_by
     }
 }
 

@@ -3,7 +3,7 @@
 use spanprof_profile::{
     Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType,
 };
-use spanprof_read::query::{span_baseline, Compared, Granularity, SpanBaseline, SpanSubject, SpanTotals};
+use spanprof_read::query::{span_baseline, span_time, Compared, Granularity, SpanBaseline, SpanSubject, SpanTotals};
 
 const INTERVAL_NS: i64 = 10_000_000;
 const FUNCTIONS: [(&str, f64); 6] =
@@ -89,7 +89,13 @@ fn link(span: u64) -> Link {
 }
 
 fn compared(totals: &SpanTotals, span: u64) -> SpanBaseline {
-    span_baseline(totals, SpanSubject::Span(link(span)), Compared::Flat).expect("a span with samples")
+    compared_with(totals, totals, span)
+}
+
+/// `all` has the spans of all types.
+fn compared_with(all: &SpanTotals, totals: &SpanTotals, span: u64) -> SpanBaseline {
+    let time = span_time(all, SpanSubject::Span(link(span))).expect("a span with samples");
+    span_baseline(totals, &time, Compared::Flat).expect("a span with samples of the type")
 }
 
 fn significant(baseline: &SpanBaseline) -> Vec<&str> {
@@ -164,4 +170,80 @@ fn spans_at_another_sampling_interval_are_compared_by_their_rates() {
         }
         assert!(falsely <= 10, "{falsely} of 100 equal spans differ");
     }
+}
+
+/// Totals of a type of which each of the spans has a count of `mean`, so that some have none, and totals of all types. Span 1 has
+/// `extra` samples more.
+fn rare_totals(draws: &mut Draws, spans: u64, mean: f64, extra: i64) -> [SpanTotals; 2] {
+    let mut rare = SpanTotals::with_functions(None, "delay", Granularity::Function);
+    let mut all = SpanTotals::new(None);
+    for type_name in ["cpu", "delay"] {
+        let mut data = ProfilesData::default();
+        let dictionary = &mut data.dictionary;
+        let route = dictionary.attribute("http.route", Value::String("/cart"), "");
+        let attributes = dictionary.attribute_set(&[route]);
+        let function = Function { name: dictionary.string("lock"), ..Function::default() };
+        let lines = [Line { function: dictionary.function(function), line: 1, column: 0 }];
+        let location = dictionary.location(Location { lines: &lines, ..Location::default() });
+        let stack = dictionary.stack(&[location]);
+        let mut samples = Vec::new();
+        for span in 1..=spans {
+            let count = match type_name {
+                "cpu" => 1,
+                _ => draws.count(mean) + if span == 1 { extra } else { 0 },
+            };
+            let sample = Sample {
+                stack,
+                link: dictionary.link(link(span)),
+                attributes,
+                values: vec![count * INTERVAL_NS],
+                ..Sample::default()
+            };
+            samples.extend((count > 0).then_some(sample));
+        }
+        let value_type = ValueType::new(type_name, "nanoseconds");
+        let (sample_type, period_type) = (value_type.clone(), value_type);
+        let profile = Profile { sample_type, period_type, period: INTERVAL_NS, samples, ..Profile::default() };
+        data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+        rare.add(&data);
+        all.add(&data);
+    }
+    [all, rare]
+}
+
+#[test]
+fn spans_without_samples_of_the_type_count_as_zero_in_mean_and_interval() {
+    let mut draws = Draws(14);
+    let (mut means, mut covered, mut falsely, mut compared) = (0.0, 0, 0, 0);
+    for _ in 0..20 {
+        let [all, rare] = rare_totals(&mut draws, 51, 2.0, 0);
+        let with_samples: Vec<u64> = (1..=50)
+            .filter(|span| {
+                span_time(&all, SpanSubject::Span(link(*span))).is_some_and(|time| time.subject.weight("delay") > 0)
+            })
+            .collect();
+        for span in with_samples {
+            let baseline = compared_with(&all, &rare, span);
+            assert_eq!(baseline.others, 50);
+            let (low, high) = baseline.total.interval.expect("an interval");
+            means += baseline.total.mean / INTERVAL_NS as f64;
+            covered += usize::from(low <= 0.0 && high >= 0.0);
+            falsely += usize::from(!significant(&baseline).is_empty());
+            compared += 1;
+        }
+    }
+    let mean = means / f64::from(compared);
+    assert!(compared > 800 && (1.85..2.1).contains(&mean), "{mean} of {compared}");
+    assert!(covered * 100 >= compared as usize * 93 && falsely <= 20, "{covered} and {falsely} of {compared}");
+}
+
+#[test]
+fn the_only_span_of_its_endpoint_with_samples_of_the_type_differs_from_the_others() {
+    let [all, rare] = rare_totals(&mut Draws(15), 11, 0.0, 8);
+    let baseline = compared_with(&all, &rare, 1);
+    assert_eq!((baseline.others, baseline.total.mean, baseline.samples), (10, 0.0, Some([8.0, 0.0])));
+    // Eight samples in one span and none in ten: (1/11)⁸, twice.
+    let p_value = baseline.rows[0].difference.p_value.expect("a test");
+    assert!((p_value / (2.0 * (1.0f64 / 11.0).powi(8)) - 1.0).abs() < 1e-6, "{p_value}");
+    assert_eq!(significant(&baseline), ["lock"]);
 }
