@@ -345,7 +345,7 @@ fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {
             return Err((StatusCode::BAD_REQUEST, message));
         }
     };
-    Ok(ResponseContent { content_type, bytes, windows_left_out: result.windows_left_out })
+    Ok(ResponseContent { content_type, bytes, windows_left_out: result.left_out.windows })
 }
 
 /// The kept requests, newest first.
@@ -403,3 +403,7 @@ fn stats(state: &ServerState) -> Value {
         "unreadable_files": count(&store.unreadable_files),
     })
 }
+
+#[cfg(test)]
+#[path = "api_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@
 use spanprof_profile::{transform, Profile};
 use spanprof_read::query::{self, Compared, Filter, Granularity, WindowSums};
 
+use super::left_out::LeftOut;
 use super::stack_view::StackView;
 use super::state::ServerState;
 use crate::answers::diff::{self, DiffReport};
@@ -19,7 +20,7 @@ const MERGE_BATCH: usize = 24;
 /// One side as read.
 struct StoredSide {
     windows: WindowSums,
-    left_out: usize,
+    left_out: LeftOut,
 }
 
 /// The response for a filter of the comparison; an error if a parameter is invalid.
@@ -38,7 +39,7 @@ pub(super) fn json(
     let table = query::diff(windows, &type_name, normalize);
     let tree = query::diff_tree(windows, &type_name, normalize);
     let mut members = diff::members(&DiffReport::new(&table, &tree, normalize, None, true, limit));
-    members.insert("windows_left_out".to_owned(), sides.iter().map(|side| side.left_out).sum::<usize>().into());
+    sides[0].left_out.and(sides[1].left_out).add_to(&mut members);
     let folded = query::folded_diff_tree(windows, &type_name, normalize);
     diff::with_trees(&members, &tree, &folded).map_err(|error| error.to_string())
 }

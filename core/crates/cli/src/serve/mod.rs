@@ -14,6 +14,7 @@ mod hour_limits;
 mod index_log;
 mod intake;
 mod label_groups;
+mod left_out;
 mod locks;
 mod name_search;
 mod otlp_grpc;

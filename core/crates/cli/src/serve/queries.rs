@@ -15,6 +15,7 @@ use super::directory;
 use super::file_names::LEVELS;
 use super::hour_limits::HourLimits;
 use super::label_groups;
+use super::left_out::LeftOut;
 use super::locks::lock;
 use super::parts::{self, memory_bytes, MergedWindows, PartCache};
 use super::rollup::{self, Rollup};
@@ -34,6 +35,8 @@ const MERGE_BATCH: usize = 24;
 const MAX_RESULT_SAMPLES: usize = 1_500_000;
 /// A query responds after this time with the windows merged so far; [`Queries::complete`] merges the rest.
 const QUERY_DEADLINE: Duration = Duration::from_secs(2);
+/// A visit (`visits`) stops after this time.
+const VISIT_DEADLINE: Duration = Duration::from_secs(10);
 /// Result of a query: merged samples, and the number of their windows.
 #[derive(Debug)]
 pub(crate) struct QueryResult {
@@ -44,9 +47,9 @@ pub(crate) struct QueryResult {
     pub samples: SampleCounts,
     pub windows: usize,
     /// Matching windows that were not read: the deadline had passed, or the result was too large.
-    pub windows_left_out: usize,
-    /// First start and last end of the windows left out, Unix nanoseconds.
-    pub left_out_range: Option<(u64, u64)>,
+    pub left_out: LeftOut,
+    /// Whether the result was too large, so that no later query reads them either.
+    pub is_too_large: bool,
     /// Whether files of earlier runs were still being indexed, so that their windows may be missing.
     pub is_indexing: bool,
     /// Whether files could not be read: retention removed their windows, or an hour replaced them.
@@ -61,13 +64,12 @@ impl QueryResult {
         self.samples.iter().filter(|((_, name), _)| name == type_name).map(|(_, count)| count).sum()
     }
 
-    /// The members of a response, with what the result lacks. Times are milliseconds, which JavaScript numbers represent exactly.
+    /// The members of a response, with what the result lacks.
     pub(crate) fn with_completeness(&self, mut members: Map<String, Value>) -> Value {
         members.insert("windows".to_owned(), self.windows.into());
-        members.insert("windows_left_out".to_owned(), self.windows_left_out.into());
-        if let Some((from, to)) = self.left_out_range {
-            members.insert("left_out_from_ms".to_owned(), (from / 1_000_000).into());
-            members.insert("left_out_to_ms".to_owned(), (to / 1_000_000).into());
+        self.left_out.add_to(&mut members);
+        if self.is_too_large {
+            members.insert("too_large".to_owned(), true.into());
         }
         self.hours.add_to(&mut members);
         if self.is_indexing {
@@ -124,6 +126,8 @@ pub(crate) struct Queries {
     unfinished: Mutex<Option<Query>>,
     unfinished_added: Notify,
     pub(super) deadline: Duration,
+    pub(super) max_samples: usize,
+    pub(super) visit_deadline: Duration,
 }
 
 impl Queries {
@@ -136,6 +140,8 @@ impl Queries {
             unfinished: Mutex::default(),
             unfinished_added: Notify::new(),
             deadline: QUERY_DEADLINE,
+            max_samples: MAX_RESULT_SAMPLES,
+            visit_deadline: VISIT_DEADLINE,
         }
     }
 }
@@ -220,7 +226,7 @@ impl Queries {
             query,
             is_interrupted: &is_interrupted,
             newest_unix_ms: view.windows.last().map_or(0, |window| window.received_unix_ms),
-            left_out: Vec::new(),
+            left_out: LeftOut::default(),
             was_interrupted: false,
             has_missing_files: false,
         };
@@ -230,19 +236,14 @@ impl Queries {
         }
         let MergeRun { left_out, was_interrupted, has_missing_files, .. } = run;
         let MergedWindows { data, summaries, samples, windows, .. } = sum.finish();
-        let left_out_range = left_out
-            .iter()
-            .map(|window| (window.from_unix_nano, window.to_unix_nano))
-            .reduce(|(from, to), next| (from.min(next.0), to.max(next.1)));
-        let windows_left_out = left_out.len();
         let is_indexing = view.is_indexing;
         let result = Arc::new(QueryResult {
             data,
             summaries,
             samples,
             windows,
-            windows_left_out,
-            left_out_range,
+            left_out,
+            is_too_large: left_out.windows > 0 && !was_interrupted,
             is_indexing,
             has_missing_files,
             hours: HourLimits::of(&view.windows, &query.filter, &query.detail),
@@ -286,7 +287,7 @@ struct MergeRun<'q> {
     is_interrupted: &'q dyn Fn() -> bool,
     /// Arrival of the newest window.
     newest_unix_ms: u64,
-    left_out: Vec<Arc<StoredWindow>>,
+    left_out: LeftOut,
     was_interrupted: bool,
     has_missing_files: bool,
 }
@@ -321,10 +322,10 @@ impl MergeRun<'_> {
                 sum.add(part);
             } else if is_cached && rollups::end_ms(bucket, level) <= self.newest_unix_ms {
                 let mut own = BatchedMerge { samples_before: sum.total_samples(), ..BatchedMerge::default() };
-                let left_out = self.left_out.len();
+                let left_out = self.left_out.windows;
                 self.add(bucket, level, false, &mut own);
                 let part = Arc::new(own.finish());
-                if self.left_out.len() == left_out {
+                if self.left_out.windows == left_out {
                     self.queries.parts.insert(bucket, &self.query.part_key(), &part);
                 }
                 sum.add(part);
@@ -369,7 +370,7 @@ impl MergeRun<'_> {
             return sum.add(part);
         }
         if !self.may_read(sum) {
-            return self.left_out.push(window.clone());
+            return self.left_out.add(window);
         }
         // Removed by retention: nothing to add. Replaced: the store asks again.
         let Ok(data) = self.queries.decoded(&window.path) else {
@@ -388,7 +389,7 @@ impl MergeRun<'_> {
 
     /// Whether neither the deadline has passed nor the result is too large.
     fn may_read(&mut self, sum: &BatchedMerge) -> bool {
-        let is_too_large = sum.total_samples() > MAX_RESULT_SAMPLES;
+        let is_too_large = sum.total_samples() > self.queries.max_samples;
         self.was_interrupted = self.was_interrupted || (!is_too_large && (self.is_interrupted)());
         !is_too_large && !self.was_interrupted
     }

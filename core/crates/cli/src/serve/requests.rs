@@ -11,6 +11,7 @@ use spanprof_read::query::{
     WaitSource,
 };
 
+use super::left_out::LeftOut;
 use super::state::ServerState;
 use crate::answers::spans::{baseline_json, duration_of, SpanOrder, SpansReport};
 use crate::answers::{explain, span_time as span_time_report};
@@ -56,9 +57,7 @@ pub(super) fn table(
     if let Some(endpoint) = parameter("endpoint") {
         table.rows.retain(|row| row.endpoint == endpoint);
     }
-    let mut answer = SpansReport { table: &table, grouping, sort, wait, limit }.json();
-    answer["windows_left_out"] = left_out.into();
-    Ok(answer)
+    Ok(left_out.with(SpansReport { table: &table, grouping, sort, wait, limit }.json()))
 }
 
 /// One span or trace beside the mean of the others of its endpoint: where its time went, and the functions that differ.
@@ -69,14 +68,12 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         (None, None) => return Err("expected `span_id` or `trace_id`".to_owned()),
     };
     let (range, unread) = range_of(state, filter);
-    let Some(range) = range else { return Ok(json!({"found": false, "windows_left_out": unread})) };
+    let Some(range) = range else { return Ok(unread.with(json!({"found": false}))) };
     let (near, around) = around(state, filter, range);
     let mut totals = SpanTotals::with_categories(None);
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
-    let left_out = unread + add_windows(state, &near, by_type.iter_mut().chain([&mut totals]));
-    let Some(time) = span_time(&totals, subject) else {
-        return Ok(json!({"found": false, "windows_left_out": left_out}));
-    };
+    let left_out = unread.and(add_windows(state, &near, by_type.iter_mut().chain([&mut totals])));
+    let Some(time) = span_time(&totals, subject) else { return Ok(left_out.with(json!({"found": false}))) };
     let found = &time.subject;
     let mut differences = Vec::new();
     for totals in by_type.iter().zip(COMPARED_TYPES).filter(|(_, name)| found.types.contains_key(*name)) {
@@ -88,17 +85,17 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
             Err(NoSpanBaseline::NotFound | NoSpanBaseline::NoEndpoint) => {}
         }
     }
-    Ok(json!({
+    Ok(left_out.with(json!({
         "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
         "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
         "duration_ns": duration_of(found),
-        "spans": found.spans, "time": span_time_report::json(&time), "differences": differences, "windows_left_out": left_out,
+        "spans": found.spans, "time": span_time_report::json(&time), "differences": differences,
         "others_within_s": around.as_secs(),
-    }))
+    })))
 }
 
-/// Begin and end of the profiles with samples of the filter's span or trace, and the number of windows left out.
-fn range_of(state: &ServerState, filter: &Filter) -> (Option<(u64, u64)>, usize) {
+/// Begin and end of the profiles with samples of the filter's span or trace, and the windows left out.
+fn range_of(state: &ServerState, filter: &Filter) -> (Option<(u64, u64)>, LeftOut) {
     let mut range: Option<(u64, u64)> = None;
     let left_out = state.store.for_each_window(&Filter { type_name: None, ..filter.clone() }, |data| {
         for (_, profile) in data.profiles().filter(|(_, profile)| !profile.samples.is_empty()) {
@@ -133,16 +130,14 @@ pub(super) fn findings(state: &ServerState, filter: &Filter) -> Value {
     let mut diagnosis = Diagnosis::default();
     let everything = Filter { type_name: None, ..filter.clone() };
     let left_out = state.store.for_each_part(&everything, |data| diagnosis.add(&data));
-    let mut answer = explain::json(&diagnosis, &diagnosis.findings(), &[format!("http://{}", state.addresses.http)]);
-    answer["windows_left_out"] = left_out.into();
-    answer
+    left_out.with(explain::json(&diagnosis, &diagnosis.findings(), &[format!("http://{}", state.addresses.http)]))
 }
 
 fn add_windows<'t>(
     state: &ServerState,
     filter: &Filter,
     totals: impl IntoIterator<Item = &'t mut SpanTotals>,
-) -> usize {
+) -> LeftOut {
     let mut totals: Vec<_> = totals.into_iter().collect();
     state.store.for_each_window(filter, |data| {
         totals.iter_mut().for_each(|totals| totals.add(&data));

@@ -13,6 +13,7 @@ use spanprof_read::query::{Filter, SpanTotals};
 use super::directory::{DirectoryFile, WindowDirectory};
 use super::file_names::HOURS;
 use super::index_log::IndexLog;
+use super::left_out::LeftOut;
 use super::locks::lock;
 use super::queries::{Queries, QueryResult, StoreView};
 use super::received::ReceivedProfiles;
@@ -60,7 +61,7 @@ pub(crate) struct Store {
     generation: AtomicU64,
     indexing: AtomicBool,
     stopping: AtomicBool,
-    queries: Queries,
+    pub(super) queries: Queries,
     rollups: Arc<Rollups>,
     pub received: ReceivedProfiles,
     pub counters: StoreCounters,
@@ -347,12 +348,12 @@ impl Store {
     }
 
     /// As [`Queries::for_each_part`].
-    pub(crate) fn for_each_part(&self, filter: &Filter, visit: impl FnMut(ProfilesData)) -> usize {
+    pub(crate) fn for_each_part(&self, filter: &Filter, visit: impl FnMut(ProfilesData)) -> LeftOut {
         self.queries.for_each_part(&self.view(), filter, visit)
     }
 
     /// As [`Queries::span_totals`].
-    pub(crate) fn span_totals(&self, filter: &Filter) -> (SpanTotals, usize) {
+    pub(crate) fn span_totals(&self, filter: &Filter) -> (SpanTotals, LeftOut) {
         self.queries.span_totals(&self.view(), filter)
     }
 
@@ -362,7 +363,7 @@ impl Store {
     }
 
     /// As [`Queries::for_each_window`].
-    pub(crate) fn for_each_window(&self, filter: &Filter, visit: impl FnMut(ProfilesData)) -> usize {
+    pub(crate) fn for_each_window(&self, filter: &Filter, visit: impl FnMut(ProfilesData)) -> LeftOut {
         self.queries.for_each_window(&self.view(), filter, visit)
     }
 }

@@ -49,11 +49,11 @@ fn a_partial_result_is_completed_by_the_next_query() {
     let home = TempDirectory::new("partial");
     let store = with_deadline(Duration::ZERO, store_of(&home, 5));
     let partial = store.query(&Filter::default(), Detail::Stacks);
-    assert_eq!((total(&partial), partial.windows_left_out), (0, 5));
-    assert_eq!(partial.left_out_range, Some((1_700_000_000_000_000_000, 1_700_000_050_000_000_000)));
+    assert_eq!((total(&partial), partial.left_out.windows), (0, 5));
+    assert_eq!(partial.left_out.range, Some((1_700_000_000_000_000_000, 1_700_000_050_000_000_000)));
     store.complete_queries();
     let complete = store.query(&Filter::default(), Detail::Stacks);
-    assert_eq!((total(&complete), complete.windows_left_out, complete.left_out_range), (5, 0, None));
+    assert_eq!((total(&complete), complete.left_out.windows, complete.left_out.range), (5, 0, None));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_repeated_query_continues_from_the_windows_merged_so_far() {
     let later = |from| Filter { from_unix_nano: Some(from), ..Filter::default() };
     let store = with_deadline(Duration::ZERO, store);
     let repeated = store.query(&later(1), Detail::Stacks);
-    assert_eq!((total(&repeated), repeated.windows_left_out), (5, 0));
+    assert_eq!((total(&repeated), repeated.left_out.windows), (5, 0));
 }
 
 /// A window of one minute's sample and span, stored at `received_ms`.
@@ -212,7 +212,7 @@ fn a_timeline_of_selected_stacks_reads_minutes_and_continues_after_its_deadline(
         let result = store.query_in_steps(&filter, 60_000, &Detail::Stacks, view.selection());
         assert_eq!(result.data.sample_count(), 0, "summaries only");
         let total: i64 = result.summaries.iter().map(|summary| summary.total).sum();
-        (total, result.summaries.len(), result.windows, result.windows_left_out)
+        (total, result.summaries.len(), result.windows, result.left_out.windows)
     };
     assert_eq!(totals(&store, 0), (360, 120, 360, 0));
     let store = with_deadline(Duration::ZERO, store);
@@ -220,7 +220,7 @@ fn a_timeline_of_selected_stacks_reads_minutes_and_continues_after_its_deadline(
     let none = StackView::parse(&[("focus".to_owned(), "absent".to_owned())]).unwrap();
     let left_out = |store: &Store| {
         let result = store.query_in_steps(&Filter::default(), 60_000, &Detail::Stacks, none.selection());
-        (result.summaries.iter().map(|summary| summary.total).sum::<i64>(), result.windows_left_out)
+        (result.summaries.iter().map(|summary| summary.total).sum::<i64>(), result.left_out.windows)
     };
     assert_eq!(left_out(&store), (0, 360));
     store.complete_queries();
@@ -273,8 +273,8 @@ fn an_unfinished_query_of_another_view_replaces_the_earlier_one() {
     store.query(&Filter::default(), Detail::Everything);
     store.query(&shop, Detail::Everything);
     store.complete_queries();
-    assert_eq!(store.query(&shop, Detail::Everything).windows_left_out, 0);
-    assert_eq!(store.query(&Filter::default(), Detail::Everything).windows_left_out, 2);
+    assert_eq!(store.query(&shop, Detail::Everything).left_out.windows, 0);
+    assert_eq!(store.query(&Filter::default(), Detail::Everything).left_out.windows, 2);
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn a_visit_of_a_long_range_reads_rollups_and_one_of_a_single_span_reads_windows(
             parts += 1;
             weight += data.profiles().flat_map(|(_, profile)| &profile.samples).map(Sample::total).sum::<i64>();
         });
-        (parts, weight, left_out)
+        (parts, weight, left_out.windows)
     };
     let span = Filter { span_id: Some((START_MS + 15_000).to_be_bytes()), ..Filter::default() };
     assert_eq!(

@@ -3,20 +3,19 @@
 //! through `store`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{Filter, SpanTotals};
 
 use super::file_names::LEVELS;
+use super::left_out::LeftOut;
 use super::parts;
 use super::queries::{Queries, StoreView};
 use super::rollup::{self, Rollup};
 use super::rollups::{self, StoredRollup};
 use super::window::StoredWindow;
 
-/// A visit stops after this time.
-const VISIT_DEADLINE: Duration = Duration::from_secs(10);
 /// Parts of a time range that are enough to tell a trend from chance.
 const PARTS: u64 = 24;
 
@@ -28,30 +27,36 @@ trait PartVisitor {
 }
 
 impl Queries {
-    /// Visits the windows that may hold samples of the filter, newest first until the deadline; returns how many were left out.
-    pub(crate) fn for_each_window(&self, view: &StoreView, filter: &Filter, visit: impl FnMut(ProfilesData)) -> usize {
+    /// Visits the windows that may hold samples of the filter, newest first until the deadline; returns which were left out.
+    pub(crate) fn for_each_window(
+        &self,
+        view: &StoreView,
+        filter: &Filter,
+        visit: impl FnMut(ProfilesData),
+    ) -> LeftOut {
         self.visit(view, filter, 0, &mut SampleVisit { queries: self, filter, visit })
     }
 
     /// As [`Queries::for_each_window`], with roll-ups instead of windows where the time range has enough of them. They lack most
     /// links of spans.
-    pub(crate) fn for_each_part(&self, view: &StoreView, filter: &Filter, visit: impl FnMut(ProfilesData)) -> usize {
+    pub(crate) fn for_each_part(&self, view: &StoreView, filter: &Filter, visit: impl FnMut(ProfilesData)) -> LeftOut {
         let is_rolled_up = filter.trace_id.is_none() && filter.span_id.is_none();
         let levels = if is_rolled_up { rollups::levels_within(range_ms(view, filter) / PARTS) } else { 0 };
         self.visit(view, filter, levels, &mut SampleVisit { queries: self, filter, visit })
     }
 
-    /// The sums of the spans, and the number of windows left out.
-    pub(crate) fn span_totals(&self, view: &StoreView, filter: &Filter) -> (SpanTotals, usize) {
+    /// The sums of the spans, and the windows left out.
+    pub(crate) fn span_totals(&self, view: &StoreView, filter: &Filter) -> (SpanTotals, LeftOut) {
         let is_stored = filter.labels.is_empty() && filter.trace_id.is_none() && filter.span_id.is_none();
         let mut sums = SpanSumVisit { queries: self, filter, is_stored, totals: SpanTotals::new(None) };
         let left_out = self.visit(view, filter, if is_stored { LEVELS } else { 0 }, &mut sums);
         (sums.totals, left_out)
     }
 
-    fn visit(&self, view: &StoreView, filter: &Filter, levels: usize, visitor: &mut impl PartVisitor) -> usize {
+    fn visit(&self, view: &StoreView, filter: &Filter, levels: usize, visitor: &mut impl PartVisitor) -> LeftOut {
         let (owned, others): (Vec<_>, Vec<_>) = view.windows.iter().rev().cloned().partition(|window| window.is_owned);
-        let mut run = VisitRun { queries: self, filter, visitor, started: Instant::now(), left_out: 0 };
+        let mut run =
+            VisitRun { queries: self, filter, visitor, started: Instant::now(), left_out: LeftOut::default() };
         run.visit(&owned, levels);
         run.visit(&others, 0);
         run.left_out
@@ -70,7 +75,7 @@ struct VisitRun<'q, V> {
     filter: &'q Filter,
     visitor: &'q mut V,
     started: Instant,
-    left_out: usize,
+    left_out: LeftOut,
 }
 
 impl<V: PartVisitor> VisitRun<'_, V> {
@@ -78,7 +83,7 @@ impl<V: PartVisitor> VisitRun<'_, V> {
         let Some(level) = levels.checked_sub(1) else {
             for window in windows.iter().filter(|window| window.may_hold(self.filter)) {
                 match self.is_late() {
-                    true => self.left_out += 1,
+                    true => self.left_out.add(window),
                     false => self.visitor.window(window),
                 }
             }
@@ -97,7 +102,7 @@ impl<V: PartVisitor> VisitRun<'_, V> {
     }
 
     fn is_late(&self) -> bool {
-        self.started.elapsed() > VISIT_DEADLINE
+        self.started.elapsed() >= self.queries.visit_deadline
     }
 }
 

@@ -38,7 +38,7 @@ function Partial() {
   const [name, { data }] = lacking;
   const range = data.left_out_from_ms ? " (" + clock(data.left_out_from_ms, true) + " – " + clock(data.left_out_to_ms, true) + ")" : "";
   return h("p", { id: "partial", class: "note warn", role: "status" }, counted(data.windows_left_out, "older window") + " not included" + range +
-    (isCompleted(name) ? " yet: the server is reading." : ": narrow the range."));
+    (isCompleted(name) && !data.too_large ? " yet: the server is reading." : ": narrow the range."));
 }
 
 function Downloads() {

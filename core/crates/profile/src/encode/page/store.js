@@ -137,7 +137,8 @@ function finish(ready) {
   root.dataset.samples = top?.data?.samples ?? "";
   root.dataset.ready = ready;
   // The server completes a partial result in the background.
-  const isPartial = Object.keys(responses).some((name) => isCompleted(name) && (responses[name]?.data?.windows_left_out > 0 || responses[name]?.data?.indexing));
+  const isDue = (data) => (data?.windows_left_out > 0 && !data.too_large) || data?.indexing;
+  const isPartial = Object.keys(responses).some((name) => isCompleted(name) && isDue(responses[name]?.data));
   const mine = loadNumber;
   if (isPartial) setTimeout(() => { if (mine === loadNumber) load(); }, 1000);
 }
