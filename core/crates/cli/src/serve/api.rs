@@ -165,27 +165,27 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/top" => {
             let request = TopRequest::parse(owned_parameter).map_err(bad_request)?;
             let result = stacks();
-            let beside = request.beside_filter(&filter).map(|filter| {
-                let result = state.store.query(&filter, Detail::Stacks);
-                top_table(state, &result, &filter, &view)
-            });
+            let beside_filter = request.beside_filter(&filter);
+            let beside = beside_filter.map(|filter| (state.store.query(&filter, Detail::Stacks), filter));
+            let beside_table = beside.as_ref().map(|(result, filter)| top_table(state, result, filter, &view));
             let table = top_table(state, &result, &filter, &view);
-            let mut members = request.members(&table, beside.as_deref());
+            let mut members = request.members(&table, beside_table.as_deref());
             // The number of samples per stack is not kept.
             let samples = (!view.has_filters()).then(|| result.samples_of(&table.type_name));
             members.insert("samples".to_owned(), samples.into());
-            result.with_completeness(members)
+            let results = beside.iter().map(|(result, _)| result).chain([&result]);
+            let least_complete = results.max_by_key(|result| result.left_out.windows).unwrap_or(&result);
+            let mut answer = least_complete.with_completeness(members);
+            answer["windows"] = result.windows.into();
+            answer
         }
         "/api/flamegraph" => {
             let request = FlameRequest::parse(owned_parameter).map_err(bad_request)?;
-            let result = stacks();
-            let whole = match view.group() {
-                None => stack_tree(state, &result, &filter, &view),
-                Some(key) => {
-                    let labeled = state.store.query(&filter, Detail::OneLabel(key.to_owned()));
-                    stack_tree(state, &labeled, &filter, &view)
-                }
+            let result = match view.group() {
+                None => stacks(),
+                Some(key) => state.store.query(&filter, Detail::OneLabel(key.to_owned())),
             };
+            let whole = stack_tree(state, &result, &filter, &view);
             let tree = match request.folding(&whole) {
                 None => whole,
                 Some((folding, is_kept)) => {

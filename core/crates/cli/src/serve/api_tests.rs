@@ -66,6 +66,25 @@ fn answer(state: &ServerState, path_and_query: &str) -> Value {
 }
 
 #[test]
+fn a_response_of_two_queries_says_what_the_less_complete_one_lacks() {
+    let home = TempDirectory::new("two-queries");
+    let state = late_server(&home);
+    let left_out = |query: &str| answer(&state, query)["windows_left_out"].clone();
+    for query in ["/api/flamegraph", "/api/top"] {
+        assert_eq!(left_out(query), WINDOWS);
+    }
+    // The background reads the stacks of all types.
+    state.store.complete_queries();
+    for query in ["/api/flamegraph", "/api/top"] {
+        assert_eq!(left_out(query), 0);
+    }
+    for query in ["/api/flamegraph?group=route", "/api/top?beside=wall"] {
+        assert_eq!(left_out(query), WINDOWS, "{query}");
+    }
+    assert_eq!(answer(&state, "/api/top?beside=wall")["windows"], WINDOWS);
+}
+
+#[test]
 fn a_response_beyond_the_limit_of_samples_says_that_a_later_one_lacks_the_same_windows() {
     let home = TempDirectory::new("too-large");
     let mut state = late_server(&home);

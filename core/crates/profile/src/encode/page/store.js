@@ -144,7 +144,7 @@ function finish(ready) {
 }
 
 /** Whether the server completes the results of a part. It keeps no parts of results with labels. */
-const isCompleted = (name) => ["top", "flame"].includes(name) || (name === "timeline" && !state.group);
+const isCompleted = (name) => name === "top" || (["flame", "timeline"].includes(name) && !state.group);
 
 /** Path and query of the parts of a view. */
 const QUERIES = {
