@@ -109,6 +109,10 @@ function stock() {
   ];
 }
 
+/** More requests than a page of rows. */
+const manyOrders = () => Array.from({ length: 230 }, (_, nth) => (
+  { type: 'cpu', functions: ['main', 'serve'], weight: 20 * MS, labels: { 'http.route': '/many' }, link: link(94, nth, false) }));
+
 async function send(url, name, samples) {
   const toMs = Math.floor(Date.now() / 1000) * 1000;
   const response = await fetch(`${url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' },
@@ -120,6 +124,7 @@ const ordersUrl = () => ownServerUrl('orders', async (url) => {
   await send(url, 'orders', orders());
   await send(url, 'counted', [...orders(93), ...endedOrders()]);
   await send(url, 'stock', stock());
+  await send(url, 'many', manyOrders());
   await send(url, 'untold', [{ type: 'cpu', functions: ['main', 'work'], weight: 20 * MS, link: link(92, 0, false) }]);
 });
 
@@ -147,6 +152,17 @@ pageTest('endpoints show their requests, errors and durations, and a slow span a
   await page.clickText('#request-rows td', link(93, 1, false).traceId);
   await eventually(async () => assert.match(await page.text('#request h2'), /GET \/orders · .* · 250 ms · failed$/));
   await page.settled();
+});
+
+pageTest('a list of more than 200 spans says so, and a button shows more', async ({ openAddress }) => {
+  const page = await openAddress(`${await ordersUrl()}/?service=many&view=requests&endpoint=%2Fmany`);
+  await page.settled();
+  assert.equal(await page.count('#request-rows tr'), 200);
+  assert.match(await page.text('#requests .more'), /^200 of 230 spans\./);
+  await page.clickText('#requests .more button', 'Show more');
+  await eventually(async () => assert.equal(await page.count('#request-rows tr'), 230));
+  await page.settled();
+  assert.doesNotMatch(await page.text('#requests'), /230 of 230/);
 });
 
 for (const [size, viewport] of [['', {}], [', on a phone', { width: 400, height: 900 }]]) {

@@ -6,9 +6,11 @@ function requestsQuery() {
   query.set("by", state.endpoint !== null ? "span" : "endpoint");
   query.set("sort", state.requestSort);
   if (state.endpoint !== null) query.set("endpoint", state.endpoint);
-  query.set("limit", "200");
+  query.set("limit", String(requestLimit));
   return query;
 }
+const REQUEST_ROWS = 200;
+let requestLimit = REQUEST_ROWS;
 /** Where waits come from. */
 const WAIT_SOURCES = { off_cpu: "time off the CPU", "wall - cpu": "wall time less CPU time", delay: "time spent waiting for locks" };
 const isOneRequest = () => Boolean(state.span || state.trace);
@@ -41,7 +43,7 @@ function Requests() {
   // A narrow screen has no room for minor columns beside the names.
   const minor = "number minor";
   const sortable = (name, kind = "number", title = REQUEST_SORTS[name]) => h("th", { class: kind, scope: "col", "aria-sort": state.requestSort === name ? "descending" : null },
-    h("button", { type: "button", onClick: () => change({ requestSort: name }, { loads: ["requests"] }) }, title, state.requestSort === name && " ↓"));
+    h("button", { type: "button", onClick: () => { requestLimit = REQUEST_ROWS; change({ requestSort: name }, { loads: ["requests"] }); } }, title, state.requestSort === name && " ↓"));
   const time = (ns, kind = "number") => h("td", { class: kind }, ns ? amount(ns, "nanoseconds") : "–");
   const quantile = (row, at) => time(timed ? row.types[timed]?.[at] : row[at + "_ns"], at === "p50" ? minor : "number");
   const cell = (value, type, unit) => (has(type) ? h(NumberCell, { value: value ?? 0, total: data.types[type].total, unit, name: type === "alloc_space" ? "minor" : "" }) : h("td", { class: type === "alloc_space" ? minor : "number" }, "–"));
@@ -74,6 +76,9 @@ function Requests() {
           : [h("th", { class: minor, scope: "col" }, "p50" + timedWords), countsRequests ? sortable("duration", "number", "p99") : h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
         sortable("cpu"), sortable("wait"), sortable("alloc", minor), h("th", { class: minor, scope: "col" }, "Samples"))),
       h("tbody", { id: "request-rows" }, rows)),
+      data.count > data.rows.length && h("p", { class: "more" }, data.rows.length.toLocaleString("en") + " of " + counted(data.count, isSpans ? "span" : "endpoint") + ". ",
+        h("button", { type: "button", id: "more", onClick: () => { requestLimit += 4 * REQUEST_ROWS; load(["requests"]); } }, "Show more")),
+      data.samples_left_out > 0 && h("p", { class: "more" }, "Spans beyond the limit are not listed. They have " + counted(data.samples_left_out, "sample") + ": narrow the range."),
       data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
       data.spans > 0 && !isSpans && !data.rows.some(isNamed) && h("p", { class: "nothing" }, "These spans have no endpoint. The middlewares of spanprof label samples with http.route; the labels endpoint and span_name name endpoints too."),
       data.spans > 0 && !wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
