@@ -1,9 +1,10 @@
 // The table of functions: sorting, search and further rows.
 
 import assert from 'node:assert/strict';
-import { amount, fixture, pageTest, tableFunctions } from './session.mjs';
+import { amount, fixture, ownServerUrl, pageTest, tableFunctions } from './session.mjs';
 import { eventually } from './browser.mjs';
 import { RARE, ROOTS } from './fixture.mjs';
+import { exportRequest } from './otlp.mjs';
 
 const TABLE = '?service=shop&type=cpu&view=top';
 
@@ -58,4 +59,21 @@ pageTest('a click on a row marks its function in the flame graph', async ({ open
   const weight = fixture.weight({ service: 'api', type: 'cpu' }, (sample) => sample.functions.includes('charge'));
   await eventually(async () => assert.ok((await page.text('#flame .flamegraph-match')).includes(amount(weight))));
   assert.equal(page.query().get('function'), 'charge');
+});
+
+pageTest('a click on one of two functions of a name marks that one', async ({ openAddress }) => {
+  const weights = { 'first.js': 60_000_000, 'second.js': 20_000_000 };
+  const url = await ownServerUrl('twins', async (url) => {
+    const toMs = Math.floor(Date.now() / 1000) * 1000;
+    for (const [file, weight] of Object.entries(weights)) {
+      const frames = { frameType: 'v8js', fileOf: (name) => (name === 'main' ? 'main.js' : file) };
+      const body = JSON.stringify(exportRequest({ name: 'twins', pid: 1, frames }, { fromMs: toMs - 10_000, toMs }, [{ type: 'cpu', functions: ['main', '(anonymous)'], weight }]));
+      assert.ok((await fetch(`${url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).ok);
+    }
+  });
+  const page = await openAddress(`${url}/?view=both&type=cpu`);
+  await page.settled();
+  await page.clickText('#top-rows tr', 'second.js');
+  await eventually(async () => assert.equal(await page.text('#flame .flamegraph-match'), `Matched 25.0% (${amount(weights['second.js'])})`));
+  await page.settled();
 });

@@ -58,7 +58,7 @@ impl FlameRequest {
     pub(super) fn folding(&self, whole: &StackTree) -> Option<(String, impl Fn(&FunctionKey) -> bool)> {
         let search = NameSearch::parse(&self.search);
         let is_match = move |function: &FunctionKey| {
-            search.as_ref().is_some_and(|search| search.matches(&function.name, &function.file))
+            search.as_ref().is_some_and(|search| search.matches(&function.name, &function.file, function.start_line))
         };
         let is_hidden = |function: &FunctionKey| function.origin() != CodeOrigin::Own && is_match(function);
         let has_hidden = self.is_folded && whole.functions.iter().skip(1).any(is_hidden);
@@ -74,8 +74,9 @@ impl FlameRequest {
             members.insert("inverted".to_owned(), true.into());
         }
         let node = tree.node_at(&self.path);
-        let matched = NameSearch::parse(&self.search)
-            .map(|search| tree.matched_weight(node, |function| search.matches(&function.name, &function.file)));
+        let matched = NameSearch::parse(&self.search).map(|search| {
+            tree.matched_weight(node, |function| search.matches(&function.name, &function.file, function.start_line))
+        });
         let json = match self.width {
             None if !is_inverted => flamegraph::json(tree),
             // It may lack nodes itself.

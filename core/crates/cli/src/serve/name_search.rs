@@ -1,6 +1,7 @@
 //! The search of the page: by name and file of functions, without case. `flamegraph.js` has the same rules.
 
 use regex_lite::{Regex, RegexBuilder};
+use spanprof_read::query;
 
 /// Text, or an expression that is written as `/expression/`.
 pub(super) enum NameSearch {
@@ -20,13 +21,12 @@ impl NameSearch {
         }
     }
 
-    /// Whether the name or the file of a function matches.
-    pub(super) fn matches(&self, name: &str, file: &str) -> bool {
-        let is_match = |text: &str| match self {
-            Self::Text(searched) => text.to_lowercase().contains(searched),
-            Self::Expression(expression) => expression.is_match(text),
-        };
-        is_match(name) || (!file.is_empty() && is_match(file))
+    /// Whether the name or the file of a function contains the text; an expression is also matched with `name file:line`.
+    pub(super) fn matches(&self, name: &str, file: &str, line: i64) -> bool {
+        match self {
+            Self::Text(searched) => [name, file].iter().any(|text| text.to_lowercase().contains(searched)),
+            Self::Expression(expression) => query::is_match(expression, name, file, line),
+        }
     }
 }
 
@@ -35,12 +35,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_expressions_match_names_and_files_without_case() {
-        let matches = |text: &str| NameSearch::parse(text).map(|search| search.matches("Cart.price", "/srv/Shop.java"));
-        for text in ["price", " PRICE ", "shop.JAVA", "/^cart[.]/", "/[.]java$/", "/srv/"] {
+    fn text_and_expressions_match_names_and_files_without_case_and_expressions_the_start_line() {
+        let matches =
+            |text: &str| NameSearch::parse(text).map(|search| search.matches("Cart.price", "/srv/Shop.java", 12));
+        for text in
+            ["price", " PRICE ", "shop.JAVA", "/^cart[.]/", "/[.]java$/", "/srv/", "/^cart.price /srv/shop.java:12$/"]
+        {
             assert_eq!(matches(text), Some(true), "{text}");
         }
-        for text in ["prices", "/^price/", "/(/", "//"] {
+        for text in ["prices", "/^price/", "/(/", "//", "/^cart.price /srv/shop.java:1$/"] {
             assert_eq!(matches(text), Some(false), "{text}");
         }
         assert_eq!((matches(""), matches("  ")), (None, None));

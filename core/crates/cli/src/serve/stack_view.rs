@@ -145,7 +145,8 @@ impl StackView {
         match &self.shape {
             TreeShape::Calls => tree,
             TreeShape::Inverted => tree.inverted(),
-            TreeShape::Callers(pattern) => tree.callers_of(|function| query::is_match(pattern, function)),
+            TreeShape::Callers(pattern) => tree
+                .callers_of(|function| query::is_match(pattern, &function.name, &function.file, function.start_line)),
         }
     }
 }

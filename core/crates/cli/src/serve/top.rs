@@ -85,7 +85,7 @@ impl TopRequest {
         let mut rows = paired(table, beside);
         let functions = rows.len();
         if let Some(search) = &self.search {
-            rows.retain(|row| search.matches(&row.at.function, &row.at.file));
+            rows.retain(|row| search.matches(&row.at.function, &row.at.file, row.at.line));
         }
         self.sort(&mut rows);
         let shown = rows.iter().skip(self.offset).take(self.limit).map(|row| {

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use regex_lite::Regex;
-use spanprof_profile::transform::{FunctionKey, FunctionTable};
+use spanprof_profile::transform::FunctionTable;
 use spanprof_profile::{ProfilesData, StackId};
 
 /// Conditions on stacks; the default selects everything. A pattern matches a function's name, its
@@ -32,7 +32,8 @@ impl StackFilter {
                 for function in functions.of_location(*location).collect::<Vec<_>>() {
                     let [focus, ignore] = *matches.entry(function).or_insert_with(|| {
                         let function = &functions.rows()[function as usize];
-                        let is_match = |pattern: &Regex| is_match(pattern, function);
+                        let is_match =
+                            |pattern: &Regex| is_match(pattern, &function.name, &function.file, function.start_line);
                         [&self.focus, &self.ignore].map(|pattern| pattern.as_ref().is_some_and(is_match))
                     });
                     has_focus |= focus;
@@ -51,9 +52,9 @@ impl StackFilter {
 }
 
 /// Whether a pattern of a [`StackFilter`] matches a function.
-pub fn is_match(pattern: &Regex, FunctionKey { name, file, start_line, .. }: &FunctionKey) -> bool {
-    let place = || match (file.as_str(), start_line) {
-        ("", _) => name.clone(),
+pub fn is_match(pattern: &Regex, name: &str, file: &str, start_line: i64) -> bool {
+    let place = || match (file, start_line) {
+        ("", _) => name.to_owned(),
         (file, 0) => format!("{name} {file}"),
         (file, line) => format!("{name} {file}:{line}"),
     };
@@ -66,13 +67,8 @@ mod tests {
 
     #[test]
     fn a_pattern_with_the_place_selects_one_of_several_functions_of_a_name() {
-        let function = |file: &str, start_line| FunctionKey {
-            name: "(anonymous)".to_owned(),
-            file: file.to_owned(),
-            start_line,
-            ..FunctionKey::default()
-        };
-        let selects = |pattern: &str, file: &str, line| is_match(&Regex::new(pattern).unwrap(), &function(file, line));
+        let selects =
+            |pattern: &str, file: &str, line| is_match(&Regex::new(pattern).unwrap(), "(anonymous)", file, line);
         let exact = r"^\(anonymous\) app\.js:12$";
         assert_eq!(
             [("app.js", 12), ("app.js", 13), ("b.js", 12)].map(|(file, line)| selects(exact, file, line)),

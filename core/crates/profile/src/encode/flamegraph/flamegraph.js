@@ -99,17 +99,17 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     this.resize();
   }
 
-  /** Whether a name contains the text, or matches it when it is written as /expression/. */
-  static nameTest(text) {
+  /** Whether name or file of a function contain the text; an expression, written as /expression/, is also matched with `name file:line`. */
+  static functionTest(text) {
     const expression = /^\/(.+)\/$/.exec(text);
     if (expression) {
       try {
         const pattern = new RegExp(expression[1], "i");
-        return (name) => pattern.test(name);
+        return (name, file, line) => [name, file, name + (file && " " + file + (line ? ":" + line : ""))].some((subject) => pattern.test(subject));
       } catch { /* Incomplete expressions are searched as text. */ }
     }
     const part = text.toLowerCase();
-    return (name) => name.toLowerCase().includes(part);
+    return (name, file) => [name, file].some((subject) => subject.toLowerCase().includes(part));
   }
 
   /** Marks functions whose name or file passes the test of the text. */
@@ -117,10 +117,9 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     this.query = text = (text || "").trim();
     this.matched = null;
     if (text) {
-      const test = Flamegraph.nameTest(text);
-      const { names, files, file } = this.tree;
-      const inFile = files.map((name) => name !== "" && test(name));
-      this.matched = names.map((name, at) => at > 0 && (inFile[file[at]] || test(name)));
+      const test = Flamegraph.functionTest(text);
+      const { names, files, file, lines } = this.tree;
+      this.matched = names.map((name, at) => at > 0 && test(name, files[file[at]], lines[at]));
     }
     this.count();
     this.redraw();

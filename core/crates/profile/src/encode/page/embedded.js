@@ -100,8 +100,8 @@ const embedded = (() => {
     let rows = functions.names.map((_, at) => at).filter((at) => first.cum[at] !== 0 || second?.cum[at]);
     const known = rows.length;
     if (query.get("search")) {
-      const test = Flamegraph.nameTest(query.get("search"));
-      rows = rows.filter((at) => test(functions.names[at]) || test(fileOf(at)));
+      const test = Flamegraph.functionTest(query.get("search"));
+      rows = rows.filter((at) => test(functions.names[at], fileOf(at), functions.lines[at]));
     }
     const columns = { flat: first.flat, own: first.own, cum: first.cum, beside_flat: second?.flat, beside_cum: second?.cum };
     const order = columns[query.get("sort")];
@@ -201,8 +201,8 @@ const embedded = (() => {
         tree.elided.push(part.elided?.[node] || 0);
       });
     }
-    const test = search && Flamegraph.nameTest(search);
-    if (query.get("fold")) tree = withFolded(tree, functions, type, test && functions.names.map((name, at) => test(name) || test(fileOf(at))));
+    const test = search && Flamegraph.functionTest(search);
+    if (query.get("fold")) tree = withFolded(tree, functions, type, test && functions.names.map((name, at) => test(name, fileOf(at), functions.lines[at])));
     const sums = totalWeights(tree.parent, tree.elided ? tree.own.map((weight, node) => weight + tree.elided[node]) : tree.own);
     const level = new Int32Array(sums.length), shown = [], elided = [];
     tree.fn.forEach((at, node) => {

@@ -2,7 +2,10 @@
 
 /** What the flame graph marks: the selected function, else the search. */
 function markedText() {
-  return state.chosen ? "/^" + escapedPattern(state.chosen) + "$/" : state.search;
+  if (!state.chosen) return state.search;
+  // Functions of a comparison have no lines.
+  const line = "(:" + (state.chosenLine || "\\d+") + ")?";
+  return "/^" + escapedPattern(state.chosen) + (state.chosenFile ? " " + escapedPattern(state.chosenFile) + line : "") + "$/";
 }
 
 /**
@@ -75,8 +78,8 @@ class DiffFlamePane extends GraphPane {
   create() { return new DiffFlamegraph(this.element); }
   /** Libraries are folded, unless only functions within them match. */
   shownOf({ tree, folded }) {
-    const test = markedText() && Flamegraph.nameTest(markedText());
-    const hasMatch = ({ names, files, file }) => names.some((name, at) => at && (test(name) || (file[at] && test(files[file[at]]))));
+    const test = markedText() && Flamegraph.functionTest(markedText());
+    const hasMatch = ({ names, files, file, lines }) => names.some((name, at) => at && test(name, files[file[at]], lines[at]));
     return state.libraries || (test && !hasMatch(folded) && hasMatch(tree)) ? tree : folded;
   }
   draw(tree, { baseline_total: before, comparison_total: after }) { this.graph.show(tree, [before, after]); }
