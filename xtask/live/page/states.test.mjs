@@ -48,18 +48,51 @@ pageTest('a click on a row while another type loads keeps the rest of the page',
   await end();
 });
 
-pageTest('a failed request shows its message, and Retry loads again', async ({ open }) => {
-  const page = await open('?view=both&service=api&type=cpu');
-  const failure = { status: 500, contentType: 'application/json', body: JSON.stringify({ error: 'the index is damaged' }) };
-  const end = await page.intercept('/api/top', () => failure);
-  await page.clickText('#types [role="radio"]', 'wall');
-  await eventually(async () => assert.equal(await page.settled(), 'error'));
-  assert.match(await page.text('.problem'), /the index is damaged/);
-  await end();
-  await page.clickText('.problem button', 'Retry');
-  await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
-  assert.equal(await page.text('.problem'), '');
-});
+/** Of each view, the request that fills a pane, and the panes that show it. */
+const REQUESTS = [
+  { view: 'both', path: '/api/top', panes: ['#top'], loading: 'Loading the functions…' },
+  { view: 'both', path: '/api/flamegraph', panes: ['#flame'], loading: 'Loading the flame graph…' },
+  { view: 'compare', path: '/api/diff', panes: ['#compare > .pane:not(#compare-flame)', '#compare-flame'], loading: 'Loading the comparison…' },
+  { view: 'requests', path: '/api/requests', panes: ['#requests'], loading: 'Loading the requests…' },
+];
+const isGraphVisible = (page) => page.evaluate(() => document.querySelector('.flamegraph canvas')?.checkVisibility({ visibilityProperty: true }) ?? false);
+
+for (const { view, path, panes } of REQUESTS) {
+  pageTest(`a failure of ${path} shows its message without the former result, and Retry loads again`, async ({ open }) => {
+    const page = await open(`?view=${view}&service=api&type=cpu`);
+    const failure = { status: 500, contentType: 'application/json', body: JSON.stringify({ error: 'the index is damaged' }) };
+    const end = await page.intercept(path, () => failure);
+    await page.clickText('#types [role="radio"]', 'wall');
+    await eventually(async () => assert.equal(await page.settled(), 'error'));
+    for (const pane of panes) assert.equal(await page.text(pane), 'the index is damaged Retry');
+    assert.equal(await isGraphVisible(page), path === '/api/top');
+    await page.screenshot(`failure of ${path}`);
+    await end();
+    await page.clickText(`${panes[0]} button`, 'Retry');
+    await eventually(async () => assert.equal(await page.settled(), 'true'));
+    assert.equal(await page.text('.problem'), '');
+    assert.equal(await isGraphVisible(page), view !== 'requests');
+    if (view === 'both') await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
+  });
+}
+
+for (const { view, path, panes, loading } of REQUESTS) {
+  pageTest(`a view that has no earlier response of ${path} says that it loads`, async ({ open }) => {
+    const other = view === 'both' ? 'compare' : 'both';
+    const page = await open(`?view=${other}&service=api&type=cpu`);
+    const end = await page.intercept(path, () => sleep(1500));
+    await page.click(`#views [data-value="${view}"]`);
+    await eventually(async () => assert.equal(await page.text(panes[0]), loading), 1000);
+    const status = await page.evaluate((pane) => {
+      const { ariaBusy, classList } = document.querySelector(pane).closest('[aria-busy]');
+      return { ariaBusy, isStale: classList.contains('stale') };
+    }, panes[0]);
+    assert.deepEqual(status, { ariaBusy: 'true', isStale: false });
+    await page.settled();
+    assert.notEqual(await page.text(panes[0]), loading);
+    await end();
+  });
+}
 
 pageTest('without profiles, the page states where to send them', async ({ openEmpty }) => {
   const page = await openEmpty();

@@ -63,8 +63,8 @@ function comparedAmounts(data) {
 }
 
 function ChangeTable() {
-  const { data, error } = responses.compare || {};
-  if (!data) return h("div", { class: "pane" }, error && h(PaneError, { error }));
+  const { data } = responses.compare || {};
+  if (!data) return h("div", { class: "pane" }, h(PaneStatus, { part: "compare", loading: "Loading the comparison…" }));
   const showsAll = state.allChanges || data.tested === 0;
   const { before, after } = comparedAmounts(data);
   // The end of an interval is absent where it is infinite.

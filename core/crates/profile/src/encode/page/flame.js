@@ -36,6 +36,8 @@ class GraphPane extends Component {
   componentDidUpdate() { this.update(); }
   update() {
     const { data } = responses[this.part] || {};
+    // Hidden by its visibility, the graph keeps its width, which the next request has.
+    this.element.style.visibility = data ? "" : "hidden";
     const shown = data && this.shownOf(data);
     if (shown && shown !== this.drawn) this.draw((this.drawn = shown), data);
     if (this.marked !== markedText()) this.graph.search((this.marked = markedText()));
@@ -68,8 +70,7 @@ class FlamePane extends GraphPane {
     this.graph.show(tree, { path: state.zoom ? state.zoom.split(".") : [] });
   }
   render() {
-    const { error } = responses.flame || {};
-    return h("section", { ...paneAttributes("flame", "flame"), "aria-label": "Flame graph" }, error && h(PaneError, { error }), this.host());
+    return h("section", { ...paneAttributes("flame", "flame"), "aria-label": "Flame graph" }, h(PaneStatus, { part: "flame", loading: "Loading the flame graph…" }), this.host());
   }
 }
 
@@ -88,7 +89,8 @@ class DiffFlamePane extends GraphPane {
     this.graph.showAll(state.allChanges);
   }
   render() {
-    return h("section", { id: "compare-flame", class: paneClass("compare", "pane"), "aria-label": "Flame graph of the comparison" }, this.host());
+    return h("section", { id: "compare-flame", class: paneClass("compare", "pane"), "aria-label": "Flame graph of the comparison" },
+      h(PaneStatus, { part: "compare", loading: "Loading the flame graph…" }), this.host());
   }
 }
 

@@ -20,10 +20,10 @@ function functionQuery() {
 
 class FunctionPane extends Component {
   render() {
-    const { data, error } = responses.function || {};
+    const { data } = responses.function || {};
     const attributes = { ...paneAttributes("function", "function"), "aria-label": "Function " + state.chosen };
     const close = h("button", { type: "button", class: "quiet", "aria-label": "Close the function", onClick: () => choose("") }, "×");
-    if (!data) return h("section", attributes, h(FunctionHead, { name: state.chosen, close }), error && h(PaneError, { error }));
+    if (!data) return h("section", attributes, h(FunctionHead, { name: state.chosen, close }), h(PaneStatus, { part: "function", loading: "Loading the function…" }));
     if (!data.matched) return h("section", attributes, h(FunctionHead, { name: state.chosen, close }), h("p", { class: "nothing" }, "No sample here has this function."));
     return h("section", attributes, h(FunctionHead, { name: data.function, close }),
       h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Callers, callees and source" },

@@ -42,9 +42,9 @@ const VALUE_ROWS = 6;
 class LabelExplorer extends Component {
   render() {
     if (!state.explorer) return null;
-    const { data, error } = responses.weights || {};
+    const { data } = responses.weights || {};
     const attributes = { ...paneAttributes("labels", "weights", "explorer"), "aria-label": "Labels" };
-    if (!data) return h("section", attributes, error ? h(PaneError, { error }) : h("p", { class: "soft" }, "Adding up the labels…"));
+    if (!data) return h("section", attributes, h(PaneStatus, { part: "weights", loading: "Adding up the labels…" }));
     const weighted = new Set(data.labels.map((label) => label.label));
     const others = (responses.labels?.data?.labels || []).filter((label) => !weighted.has(label.name));
     const button = (key, value, ...content) => h("button", { type: "button", title: key + "=" + value, onClick: () => change(withLabel(key, value)) }, content);

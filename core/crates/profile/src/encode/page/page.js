@@ -5,7 +5,13 @@ function paneAttributes(id, part, name = "pane") {
   return { id, "aria-busy": String(pending.has(part)), class: paneClass(part, name) };
 }
 function paneClass(part, name) {
-  return name + (pending.has(part) ? " stale" : "");
+  return name + (pending.has(part) && responses[part]?.data ? " stale" : "");
+}
+/** What a pane shows without a response: the error, or what is loading. */
+function PaneStatus({ part, loading }) {
+  const { data, error } = responses[part] || {};
+  if (data) return null;
+  return error ? h(PaneError, { error }) : pending.has(part) ? h("p", { class: "nothing", role: "status" }, loading) : null;
 }
 function PaneError({ id, error }) {
   return h("p", { id, class: "problem", role: "alert" }, error + " ", h("button", { type: "button", onClick: () => load() }, "Retry"));

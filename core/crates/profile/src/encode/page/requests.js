@@ -32,9 +32,9 @@ function typeOfRequest({ rows }) {
 
 function Requests() {
   if (isOneRequest()) return [h(OneRequest), h(FlamePane)];
-  const { data, error } = responses.requests || {};
+  const { data } = responses.requests || {};
   const attributes = paneAttributes("requests", "requests");
-  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  if (!data) return h("section", attributes, h(PaneStatus, { part: "requests", loading: "Loading the requests…" }));
   const isSpans = data.by === "span";
   const has = (type) => Object.hasOwn(data.types, type);
   const countsRequests = has("requests");
@@ -87,9 +87,9 @@ function Requests() {
 
 /** The findings of `spanprof explain`. */
 function Findings() {
-  const { data, error } = responses.explain || {};
+  const { data } = responses.explain || {};
   const attributes = paneAttributes("findings", "explain");
-  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  if (!data) return h("section", attributes, h(PaneStatus, { part: "explain", loading: "Loading the findings…" }));
   const items = data.findings.map((finding) => h("li", { class: finding.severity },
     h("h3", {}, finding.function ? h("button", { type: "button", class: "link", title: "Show it in the flame graph",
       onClick: () => change({ view: "both", type: finding.type || state.type, ...chosenBy(finding.function.function, finding.function.file) }) }, finding.title) : finding.title),
@@ -109,9 +109,9 @@ function Crumbs({ endpoint, rest }) {
 
 /** One span, or all spans of a trace: where its time went, and what differs from the others of its endpoint. */
 function OneRequest() {
-  const { data, error } = responses.request || {};
+  const { data } = responses.request || {};
   const attributes = { ...paneAttributes("request", "request"), "aria-label": "One request" };
-  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  if (!data) return h("section", attributes, h(PaneStatus, { part: "request", loading: "Loading the request…" }));
   const subject = state.span ? "span " + state.span : "trace " + state.trace;
   if (!data.found) return h("section", attributes, h(Crumbs, { endpoint: state.endpoint, rest: subject }),
     h("p", { class: "nothing" }, "No sample belongs to the " + subject + ". It was shorter than the sampling interval, or the time range excludes it. ",

@@ -36,9 +36,9 @@ const BESIDE_WORDS = {
 };
 const OWN_TITLE = "Samples in which this is the innermost function of own code: with the libraries and the runtime that it calls";
 function TopTable() {
-  const { data, error } = responses.top || {};
+  const { data } = responses.top || {};
   const attributes = paneAttributes("top", "top");
-  if (!data) return h("section", attributes, error && h(PaneError, { error }));
+  if (!data) return h("section", attributes, h(PaneStatus, { part: "top", loading: "Loading the functions…" }));
   const { beside } = data;
   const word = (type, text) => (beside ? BESIDE_WORDS[type] + ", " + text.toLowerCase() : text);
   const columns = [["flat", word(data.type, "Self")], ["own", word(data.type, "Own"), OWN_TITLE], ["cum", word(data.type, "Total")]];

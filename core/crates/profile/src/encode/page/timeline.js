@@ -1,10 +1,9 @@
 /* The timeline, and the selection of a range in it. */
 
 function Timeline() {
-  const { data, error } = responses.timeline || {};
+  const { data } = responses.timeline || {};
   const attributes = paneAttributes("timeline", "timeline", "timeline");
-  if (error) return h("section", { ...attributes, "aria-label": "Weight over time" }, h(PaneError, { error }));
-  if (!data) return h("section", { ...attributes, "aria-label": "Weight over time" });
+  if (!data) return h("section", { ...attributes, "aria-label": "Weight over time" }, h(PaneStatus, { part: "timeline", loading: "Loading the timeline…" }));
   const highest = Math.max(1, ...data.totals, ...containedSeries(data).flatMap(({ totals }) => totals));
   const count = Math.max(1, data.totals.length);
   const end = data.from_ms + count * data.step_ms;
