@@ -2,9 +2,10 @@
 // time.
 
 import assert from 'node:assert/strict';
-import { amount, fixture, outermost, pageTest } from './session.mjs';
+import { amount, fixture, outermost, ownServerUrl, pageTest } from './session.mjs';
 import { eventually } from './browser.mjs';
 import { FORMER_CALLER, GROWN, ROOTS, WINDOWS } from './fixture.mjs';
+import { exportRequest } from './otlp.mjs';
 
 const COMPARE = '?service=shop&type=cpu&view=compare';
 /** The later half; its default baseline is the range of the same length before it. */
@@ -27,6 +28,35 @@ pageTest('without a range, the comparison has a baseline with samples', async ({
   assert.equal(totals.length, 2, `a total of each side that is not 0: ${totals}`);
   await row(page, GROWN);
 });
+
+/** Services, each with the type of its samples by window; a service or a type that is absent before has no baseline there. */
+const PARTIAL = {
+  older: () => 'cpu',
+  newer: (window) => (window >= WINDOWS / 2 ? 'cpu' : null),
+  paused: (window) => (window === 0 || window >= 8 ? 'cpu' : null),
+  changed: (window) => (window >= WINDOWS / 2 ? 'cpu' : 'wall'),
+};
+const partialUrl = () => ownServerUrl('partial', async (url) => {
+  for (let window = 0; window < WINDOWS; window++) {
+    for (const [nth, [name, typeOf]] of Object.entries(PARTIAL).entries()) {
+      if (!typeOf(window)) continue;
+      const service = { name, pid: 6000 + nth, frames: { frameType: 'cpython', fileOf: () => '/srv/app.py' } };
+      const samples = [{ type: typeOf(window), functions: ['main', 'serve'], weight: 1e9 }];
+      const body = JSON.stringify(exportRequest(service, fixture.window(window), samples));
+      const response = await fetch(`${url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+      assert.ok(response.ok, await response.text());
+    }
+  }
+});
+const baselineOf = (page) => page.evaluate(() => document.querySelector('#base').value);
+
+for (const [name, first, base, seconds] of [['older', 6, 'previous', 6], ['newer', 6, 'half', 3], ['changed', 6, 'half', 3], ['paused', 8, 'half', 2]]) {
+  pageTest(`the default baseline of a service that is ${name} is ${base} and has samples`, async ({ openAddress }) => {
+    const page = await openAddress(`${await partialUrl()}/?service=${name}&type=cpu&view=compare&${fixture.range(first, WINDOWS - 1)}`);
+    assert.equal(await baselineOf(page), base);
+    assert.deepEqual((await page.text('#compare-basis')).match(AMOUNT), [seconds, seconds].map((total) => amount(total * 1e9)));
+  });
+}
 
 pageTest('the later half of the windows is compared with the earlier half', async ({ open }) => {
   const page = await open(HALVES);

@@ -6,13 +6,30 @@ const SHIFTS_MS = { hour: 3600e3, day: 86400e3, week: 7 * 86400e3 };
 function comparedRange() {
   return shownWindows() || [state.from ? milliseconds(state.from, now) : now - 3600e3, state.to ? milliseconds(state.to, now) : now];
 }
-/** The chosen baseline, else the time before where it has profiles, else the first half of the range. */
+/** The chosen baseline, else the time before where it has samples, else the first half of the range. */
 function baseline() {
   if (state.base) return state.base;
   if (state.baseLabels) return "same";
+  const before = responses.before?.data;
+  // A partial response may lack the samples that exist.
+  const isEmpty = before && !before.windows_left_out && !((before.samples ?? before.stacks) > 0);
+  return hasProfilesBefore() && !isEmpty ? "previous" : "half";
+}
+/** Whether the profiles of the service begin before the middle of the time before. Which types and labels they have is not known. */
+function hasProfilesBefore() {
   const [from, to] = comparedRange();
-  const first = Math.min(...(responses.services?.data?.services || []).map((service) => service.from_ms));
-  return first <= from - (to - from) / 2 ? "previous" : "half";
+  const services = (responses.services?.data?.services || []).filter((service) => state.service === "*" || service.name === state.service);
+  return Math.min(...services.map((service) => service.from_ms)) <= from - (to - from) / 2;
+}
+/** The samples of the time before, which decide about the baseline; null where no request is necessary. */
+function beforeQuery() {
+  if (embedded || state.base || state.baseLabels || !hasProfilesBefore()) return null;
+  const query = stackFilter();
+  const [from, to] = comparedRange();
+  query.set("from", String(from - (to - from)));
+  query.set("to", String(from));
+  query.set("limit", "1");
+  return query;
 }
 function comparisonQuery() {
   const query = stackFilter();

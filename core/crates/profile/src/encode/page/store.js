@@ -123,6 +123,11 @@ async function load(parts) {
     }
     writeAddress(false);
   }
+  const before = parts.has("compare") ? beforeQuery() : null;
+  if (before) {
+    await fetchPart("before", "top", before);
+    if (!isCurrent()) return;
+  }
   for (const name of ["timeline", "top", "flame", "function", "weights", "requests", "request", "explain", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
   await Promise.all(fetches);
   if (!isCurrent()) return;
