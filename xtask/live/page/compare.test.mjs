@@ -100,3 +100,12 @@ pageTest('the comparison folds libraries, and a function within them that is cho
   const chosen = await open(`${HALVES}&function=${ROOTS[0]}`);
   assert.match(await chosen.text('#compare-flame .flamegraph-match'), /^Matched 100/);
 });
+
+pageTest('a comparison without samples names the filter that excludes them, and a button removes it', async ({ open }) => {
+  const page = await open(`?service=api&type=cpu&view=compare&label=http.route%3D/pay&label=color%3Dblue&${fixture.range(WINDOWS / 2, WINDOWS - 1)}`);
+  assert.equal(await page.text('#nothing'), 'No sample passes the filters. Without color=blue, some would. Remove color=blue');
+  await page.clickText('button.remove-filter', 'Remove color=blue');
+  await page.settled();
+  assert.equal(await page.text('#nothing'), '');
+  assert.equal((await page.text('#compare-basis')).match(AMOUNT)?.length, 2);
+});

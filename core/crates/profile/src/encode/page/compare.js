@@ -105,8 +105,8 @@ function ChangeTable() {
         h("td", { class: "name", title: path.functions.join("\n") }, h("div", {}, "… > " + path.functions.slice(-3).join(" > ")), h("small", {}, "call path")));
     }));
   const hidden = data.rows.length ? " " + counted(data.rows.length, "difference") + " may be chance." : "";
-  const empty = data.baseline_total === 0 ? "The baseline has no samples: choose another one above."
-    : data.comparison_total === 0 ? "No sample passes the filters." : "No significant change." + hidden;
+  const empty = data.comparison_total === 0 ? "The comparison has no samples."
+    : data.baseline_total === 0 ? "The baseline has no samples: choose another one above." : "No significant change." + hidden;
   const heads = [["Baseline", "number"], ["Comparison", "number"], [state.absolute ? "Change" : "Change of the share", "number"], ["95 % interval", "number interval"], ["Function", ""]];
   return h("div", { class: "pane" }, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Changes" },
     h("table", {}, h("thead", {}, h("tr", {}, heads.map(([words, kind]) => h("th", { class: kind, scope: "col" }, words)))),

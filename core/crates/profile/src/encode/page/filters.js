@@ -48,8 +48,7 @@ class Filters extends Component {
 
 /** Names the filters that exclude every sample, with a button to remove each. */
 function NothingPasses() {
-  const { top } = responses;
-  if (state.view === "compare" || pending.has("top") || !top?.data || (top.data.samples || top.data.stacks) > 0) return null;
+  if (embedded?.isComparison || pending.has(state.view === "compare" ? "compare" : "top") || !hasNoSamples()) return null;
   // A request that was not found says so itself.
   if (isRequestView()) return responses.request?.data?.found ? h("p", { id: "nothing", class: "nothing", role: "status" }, "This request has no samples of the type " + state.type + ".") : null;
   const names = emptyCauses.map((filter) => (filter.name ? "“" + filter.text + "”" : filter.text));

@@ -267,12 +267,24 @@ const isByType = () => state.by === "type" && canSplitByType();
 
 /** The filters that can be removed where no sample passes: those without which some would, else all. */
 let emptyCauses = [];
+/** Whether the response of the view has no sample. */
+function hasNoSamples() {
+  if (state.view === "compare") return responses.compare?.data?.comparison_total === 0;
+  const { top } = responses;
+  return Boolean(top?.data) && !((top.data.samples || top.data.stacks) > 0);
+}
 async function explainEmpty() {
   emptyCauses = [];
-  const { top } = responses;
-  if (state.view === "compare" || isRequestView() || !top?.data || (top.data.samples || top.data.stacks) > 0) return;
+  if (embedded?.isComparison || isRequestView() || !hasNoSamples()) return;
   const filters = filtersOf(state);
-  const counts = await Promise.all(filters.map(({ without }) => request("top", shownFilter({ ...state, ...without }) + "&limit=1").catch(() => null)));
+  const queryWithout = ({ without, isTime }) => {
+    const query = shownFilter({ ...state, ...without });
+    query.set("limit", "1");
+    const compared = state.view === "compare" && !isTime ? comparisonQuery() : null;
+    for (const name of ["from", "to"]) if (compared?.has(name)) query.set(name, compared.get(name));
+    return query;
+  };
+  const counts = await Promise.all(filters.map((filter) => request("top", queryWithout(filter)).catch(() => null)));
   const excluding = filters.filter((filter, nth) => (counts[nth]?.samples || counts[nth]?.stacks) > 0);
   emptyCauses = excluding.length ? excluding : filters;
   emptyCauses.isSure = excluding.length > 0;
