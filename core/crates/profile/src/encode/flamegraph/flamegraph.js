@@ -35,6 +35,19 @@ function percent(part, whole) {
   return part === 0 ? "0%" : ((100 * part) / whole).toFixed(part < whole / 1000 ? 3 : 1) + "%";
 }
 
+/** White text has a contrast of 4.6:1 on it. WCAG 2.2 requires 4.5:1 (success criterion 1.4.3), also after rounding to bytes. */
+const MAX_DARK_LUMINANCE = 1.05 / 4.6 - 0.05;
+/** The relative luminance of a color, as of WCAG 2.2. */
+function luminance(hue, saturation, lightness) {
+  const chroma = (saturation / 100) * Math.min(lightness, 100 - lightness) / 100;
+  const linear = (offset) => {
+    const turn = (offset + hue / 30 + 12) % 12;
+    const value = lightness / 100 - chroma * Math.max(-1, Math.min(turn - 3, 9 - turn, 1));
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * linear(0) + 0.7152 * linear(8) + 0.0722 * linear(4);
+}
+
 function element(name, className, parent) {
   const created = document.createElement(name);
   created.className = className;
@@ -141,9 +154,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     this.canvas.height = Math.round(height * ratio);
     this.canvas.style.width = width + "px";
     this.canvas.style.height = height + "px";
-    this.width = width;
-    this.height = height;
-    this.ratio = ratio;
+    Object.assign(this, { width, height, ratio });
     // Draws immediately, since setting its size clears a canvas.
     this.draw();
   }
@@ -368,8 +379,12 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   }
 
+  /** A color of frames. Dark ones are as light as white text permits: yellow and green are lighter than red and blue of one lightness. */
   tint(hue, saturation, vary) {
-    return this.isDark() ? `hsl(${hue} ${saturation * 0.62}% ${36 + vary}%)` : `hsl(${hue} ${saturation}% ${74 + vary}%)`;
+    if (!this.isDark()) return `hsl(${hue} ${saturation}% ${74 + vary}%)`;
+    let lightness = 36 + vary;
+    while (luminance(hue, saturation * 0.62, lightness) > MAX_DARK_LUMINANCE) lightness--;
+    return `hsl(${hue} ${saturation * 0.62}% ${lightness}%)`;
   }
 
   /** Own code is saturated, libraries are pale, runtime and profiler are gray. */
@@ -391,7 +406,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
       const path = files[file[fn]];
       const separator = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\"));
       const seed = hash(separator > 0 ? path.slice(0, separator) : path || names[fn].split(/[.:]/)[0]);
-      color = fn === 0 ? this.tint(220, 6, 8) : this.shade(hue + (seed % 19) - 9, saturation, ((seed >> 8) % 11) - 5, origin[fn]);
+      color = fn === 0 ? this.tint(220, 6, 8) : this.shade(hue + (seed % 19) - 9, saturation, ((seed >>> 8) % 11) - 5, origin[fn]);
       this.colors.set(fn, color);
     }
     return color;
@@ -422,12 +437,12 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     const [first, last] = [Math.floor(top / ROW), Math.ceil((top + height) / ROW)];
     const base = nodes.start[zoomed];
     const scale = nodes.total[zoomed] > 0 ? width / nodes.total[zoomed] : 0;
-    const [ink, faded] = dark ? ["#f1f3f5", "#aab3bd"] : ["#16191d", "#5c636b"];
+    const [ink, faded] = dark ? ["#ffffff", "#b4bcc5"] : ["#16191d", "#4a5159"];
     const box = (node, x, wide, isAbove) => {
       const fn = nodes.fn[node];
       const y = nodes.level[node] * ROW - top;
       const hit = matched && matched[fn];
-      pen.globalAlpha = isAbove ? 0.55 : matched && !hit ? 0.35 : 1;
+      pen.globalAlpha = matched && !hit ? 0.35 : isAbove ? 0.55 : 1;
       pen.fillStyle = hit ? (dark ? "#c2255c" : "#f783ac") : this.fill(node);
       pen.fillRect(x, y, Math.max(MIN_VISIBLE_WIDTH, wide - (wide > 3 ? 1 : 0)), ROW - 1);
       if (node === this.hovered || node === this.selected) {
@@ -480,3 +495,4 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
 Flamegraph.amount = amount;
 Flamegraph.percent = percent;
 Flamegraph.element = element;
+Flamegraph.frameTypes = Object.keys(KINDS);
