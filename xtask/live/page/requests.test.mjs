@@ -35,6 +35,13 @@ pageTest('two clicks lead from an endpoint to one span beside the others', async
   assert.ok((await page.text('#request-types')).includes(amount(fixture.weight(CPU, ofSpan))));
 });
 
+pageTest('the lists of requests have no search of functions, and one request has it', async ({ open }) => {
+  for (const [query, count] of [['', 0], ['&endpoint=GET+%2Fcart', 0], [`&span_id=${spanId}`, 1]]) {
+    const page = await open(`?service=api&type=cpu&view=requests${query}`);
+    assert.equal(await page.count('#search'), count, query);
+  }
+});
+
 pageTest('a link with a trace id opens its span, with links to the trace in each tracing system', async ({ open }) => {
   const page = await open(`?trace_id=${traceId}&span_id=${spanId}`);
   assert.match(await page.text('#request'), new RegExp(`GET /cart.*${traceId}`, 's'));

@@ -88,7 +88,7 @@ function Page() {
         !embedded?.isComparison && h(Filters), !embedded && [h(LabelExplorer), h(Timeline), h(RangeNote), h(HoursNote), h(Partial)],
         h("section", { id: "content" },
           h("div", { class: "bar summary" }, h(Figures), h("div", { class: "actions" },
-            h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,
+            hasFunctions() && h("input", { id: "search", type: "search", placeholder: "Search functions", spellcheck: false, "aria-label": "Search functions", value: state.search,
               onInput: (event) => search(event.target.value) }),
             h(LibrariesButton),
             !embedded?.isComparison && h(Radios, { id: "views", label: "View", options: Object.entries(VIEWS).filter(([view]) => !embedded || embedded.views.includes(view)), value: state.view, onChange: (view) => change({ view }) }),
@@ -98,6 +98,8 @@ function Page() {
   ];
 }
 
+/** Whether the view has functions, which a search finds: the lists of requests have none. */
+const hasFunctions = () => state.view !== "requests" || isOneRequest();
 const hasFlameGraph = () => state.view === "both" || state.view === "flame" || isRequestView();
 
 /** Renders at once: a response is on the screen before the next step of a load. */
