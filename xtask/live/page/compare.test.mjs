@@ -17,7 +17,7 @@ const halves = () => [0, 1].map((half) =>
 
 /** The text of the row of a function. */
 async function row(page, name) {
-  const found = (await page.texts('#compare-rows tr')).filter((text) => text.includes(name) && !text.includes('>'));
+  const found = (await page.texts('#compare-rows tr')).filter((text) => text.includes(name) && !text.includes(' > '));
   assert.equal(found.length, 1, `rows of ${name}: ${found}`);
   return found[0];
 }
@@ -108,4 +108,21 @@ pageTest('a comparison without samples names the filter that excludes them, and 
   await page.settled();
   assert.equal(await page.text('#nothing'), '');
   assert.equal((await page.text('#compare-basis')).match(AMOUNT)?.length, 2);
+});
+
+pageTest('both ends of an interval have one format', async ({ open }) => {
+  const page = await open(HALVES);
+  const growths = [[-0.123, 0.5], [9.994, 92.856], [92.856, 150], [1, null]];
+  const end = await page.intercept('/api/diff', async (request) => {
+    const response = await fetch(request.url()).then((answer) => answer.json());
+    response.rows = growths.map(([low, high]) => ({ ...response.rows[0], significant: true, growth: { low, high } }));
+    return { contentType: 'application/json', body: JSON.stringify(response) };
+  });
+  await page.click('#refresh');
+  await eventually(async () => assert.equal((await page.texts('#compare-rows td.interval')).length >= growths.length, true));
+  const shown = (await page.texts('#compare-rows td.interval')).slice(0, growths.length);
+  assert.deepEqual(shown, ['-12.3% … +50.0%', '+999.4% … +9,286%', '+9,286% … >9,999%', '+100.0% … ∞']);
+  const isCut = await page.evaluate(() => [...document.querySelectorAll('#compare-rows td.interval')].some((cell) => cell.scrollWidth > cell.clientWidth));
+  assert.equal(isCut, false);
+  await end();
 });

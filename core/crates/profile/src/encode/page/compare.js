@@ -85,7 +85,7 @@ function ChangeTable() {
   const showsAll = state.allChanges || data.tested === 0;
   const { before, after } = comparedAmounts(data);
   // The end of an interval is absent where it is infinite.
-  const end = (value) => (value === null ? "∞" : Math.abs(value) >= 100 ? (value > 0 ? "+" : "−") + "9,999%" : signed(value));
+  const end = (value) => (value === null ? "∞" : value >= 100 ? ">9,999%" : signed(value));
   const interval = (growth) => (growth ? end(growth.low) + " … " + end(growth.high) : "–");
   const functions = data.rows.filter((row) => row.significant || showsAll).slice(0, 300).map((row) => {
     const { baseline: old, comparison: current } = row;

@@ -13,7 +13,11 @@ function amount(value, unit) {
   return scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + "\u00a0" + name;
 }
 const share = (part, whole) => (whole ? ((100 * part) / whole).toFixed(1) + "%" : "–");
-const signed = (fraction) => (fraction > 0 ? "+" : "") + (100 * fraction).toFixed(1) + "%";
+/** `+4.1%`, `+1,234%` */
+function signed(fraction) {
+  const digits = Math.abs(fraction) < 10 ? 1 : 0;
+  return (fraction > 0 ? "+" : "") + (100 * fraction).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + "%";
+}
 /** `1 window`, `2 windows` */
 const counted = (count, noun) => count.toLocaleString("en") + " " + noun + (count === 1 ? "" : "s");
 function clock(ms, withDate) {
