@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { amount, assertTotal, fixture, pageTest } from './session.mjs';
 import { eventually } from './browser.mjs';
+import { link } from './fixture.mjs';
 
 const WIDTH = 400;
 
@@ -110,3 +111,34 @@ for (const view of ['requests', 'both', 'top', 'compare']) {
     assert.ok(nameWidth >= 80, `the names have ${nameWidth} px`);
   });
 }
+
+const topOf = (page, selector) => page.evaluate((chosen) => document.querySelector(chosen).getBoundingClientRect().top, selector);
+
+pageTest(`at ${WIDTH} px, a button shows the controls of filters, and the result begins at three fifths of the height at most`, async ({ open }) => {
+  const page = await open('?service=shop&type=cpu&view=both&label=color%3Dblue', { width: WIDTH, height: 800 });
+  const controls = ['#filter', '#explore', '#group'];
+  const shown = () => page.evaluate((all) => all.filter((one) => document.querySelector(one).checkVisibility()), controls);
+  assert.deepEqual(await shown(), []);
+  assert.equal(await page.text('.chip b'), 'color');
+  await page.click('#show-filters');
+  await eventually(async () => assert.deepEqual(await shown(), controls));
+  await page.click('#show-filters');
+  await eventually(async () => assert.deepEqual(await shown(), []));
+  await page.click('.chip .edit');
+  await eventually(async () => assert.deepEqual(await shown(), controls));
+  assert.deepEqual(await page.evaluate(() => [document.activeElement.id, document.activeElement.value]), ['filter', 'color=blue']);
+  await page.click('#show-filters');
+  await eventually(async () => assert.deepEqual(await shown(), []));
+  const top = await topOf(page, '#panes');
+  assert.ok(top <= 470, `the panes begin at ${top} px`);
+  await page.screenshot('a narrow screen');
+  await page.emulate({ width: 1400, height: 900 });
+  assert.deepEqual([await shown(), await page.texts('#show-filters')], [controls, []]);
+});
+
+pageTest(`at ${WIDTH} px, the table of one request is above its flame graph`, async ({ open }) => {
+  const page = await open(`?span_id=${link(3, 0, false).spanId}`, { width: WIDTH, height: 800 });
+  assert.ok(await topOf(page, '#request') < await topOf(page, '#flame'));
+  const both = await open('?service=api&type=cpu&view=both', { width: WIDTH, height: 800 });
+  assert.ok(await topOf(both, '#flame') < await topOf(both, '#top'));
+});

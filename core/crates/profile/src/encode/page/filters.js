@@ -17,14 +17,23 @@ class Filters extends Component {
     this.input.value = "";
     change(added);
   }
+  /** Moves a filter into the input. */
+  edit(text, without) {
+    this.setState({ isOpen: true }, () => {
+      this.input.value = text;
+      this.input.focus();
+    });
+    change(without);
+  }
   render() {
+    const { isOpen } = this.state;
     const chips = filtersOf(state).filter((filter) => !filter.isTime || state.to).map(({ text, name, value: shown, without, isTime }) => {
       if (name) return h(Chip, { name, value: shown, without });
       if (isTime) {
         const range = (state.from ? clock(milliseconds(state.from, now), true) : "…") + " – " + clock(milliseconds(state.to, now));
         return h(Chip, { name: "time", value: range, without: { from: null, to: "" } });
       }
-      return /^(trace|span)_id=/.test(text) ? h(Chip, { name: text.slice(0, text.indexOf("=")), value: text.slice(text.indexOf("=") + 1), without }) : h(LabelChip, { key: text, text, without });
+      return /^(trace|span)_id=/.test(text) ? h(Chip, { name: text.slice(0, text.indexOf("=")), value: text.slice(text.indexOf("=") + 1), without }) : h(LabelChip, { key: text, text, without, edit: () => this.edit(text, without) });
     });
     chips.push(...transformsOf(state).map((transform) => h(Chip, transform)));
     const labels = responses.labels?.data?.labels || [];
@@ -34,7 +43,9 @@ class Filters extends Component {
       if (this.state.error) this.setState({ error: "" });
       if (event.inputType === "insertReplacementText" || event.inputType === undefined) this.add(event);
     };
-    return h("section", { class: "filters", "aria-label": "Filters" }, h("div", { id: "chips", class: "chips" }, chips),
+    // Only a narrow screen has the button.
+    const toggle = h("button", { id: "show-filters", type: "button", class: "quiet", "aria-expanded": String(Boolean(isOpen)), onClick: () => this.setState({ isOpen: !isOpen }) }, "Filters");
+    return h("section", { class: isOpen ? "filters open" : "filters", "aria-label": "Filters" }, h("div", { id: "chips", class: "chips" }, chips), toggle,
       h("form", { id: "filter-form", onSubmit: (event) => this.add(event) },
         h("input", { id: "filter", list: "suggestions", autocomplete: "off", spellcheck: false, onInput, ref: (input) => { this.input = input; },
           placeholder: "Filter: label=value (or !=, =~, !~)" + (embedded ? "" : ", a trace id or a span id"), "aria-label": "Add a filter" }),

@@ -3,18 +3,12 @@
 const OPERATORS = { "=": "is", "!=": "is not", "=~": "matches", "!~": "does not match" };
 
 /** A filter by a label. Its operator can be changed, and its text edited in the input of filters. */
-function LabelChip({ text, without }) {
+function LabelChip({ text, without, edit }) {
   const [, key, operator, value] = LABEL.exec(text) || [, text, "=", ""];
   const select = (event) => {
     const [was, is] = [operator.endsWith("~"), event.target.value.endsWith("~")];
     const changed = key + event.target.value + (is && !was ? escapedPattern(value) : was && !is ? value.replace(/\\(.)/g, "$1") : value);
     change({ labels: state.labels.map((label) => (label === text ? changed : label)) });
-  };
-  const edit = () => {
-    const input = document.querySelector("#filter");
-    input.value = text;
-    input.focus();
-    change(without);
   };
   return h("span", { class: "chip", title: text }, h("b", {}, key),
     h("select", { class: "operator", value: operator, "aria-label": "Operator of the filter " + key, onChange: select },
