@@ -126,3 +126,27 @@ pageTest('both ends of an interval have one format', async ({ open }) => {
   assert.equal(isCut, false);
   await end();
 });
+
+pageTest('the address has the zoom of the comparison and whether vanished call paths are shown', async ({ open }) => {
+  // The later half is the baseline: what only that half has has vanished.
+  const reversed = `${COMPARE}&libraries=1&${fixture.range(0, WINDOWS / 2 - 1)}`;
+  const drawn = (page) => page.evaluate(() => Number(document.querySelector('#compare-flame .flamegraph').dataset.drawn));
+  const zoomed = (page) => page.text('#compare-flame .flamegraph-about');
+  const page = await open(`${reversed}&base=half`);
+  await page.focus('#compare-flame canvas');
+  for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown', 'Enter']) await page.press(key);
+  await eventually(async () => assert.ok((await zoomed(page)).startsWith(ROOTS[1]), await zoomed(page)));
+  await eventually(async () => assert.match(page.query().get('zoom') ?? '', /^[0-9a-f]{8}\.[0-9a-f]{8}$/));
+  await page.click('#vanished');
+  await eventually(async () => assert.equal(page.query().get('vanished'), '1'));
+  assert.ok((await zoomed(page)).startsWith(ROOTS[1]), await zoomed(page));
+  assert.equal((await page.texts('.flamegraph-toggle')).length, 0, 'the graph has no second control');
+  const again = await open(`?${page.query()}`);
+  assert.equal(await zoomed(again), await zoomed(page));
+  assert.equal(await again.evaluate(() => document.querySelector('#vanished').checked), true);
+  assert.equal(await drawn(again), await drawn(page));
+  await again.evaluate(() => { location.search = location.search.replace(/&zoom=[^&]*/, ''); });
+  await eventually(async () => assert.equal(again.query().get('zoom'), null));
+  await again.settled();
+  assert.ok((await zoomed(again)).startsWith('cpu'), await zoomed(again));
+});

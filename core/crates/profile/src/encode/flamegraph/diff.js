@@ -32,11 +32,14 @@ class DiffFlamegraph extends window.Flamegraph {
       return label;
     };
     this.allToggle = toggle("All changes", "showsAll", () => this.redraw());
-    toggle("Vanished", "showsVanished", () => this.show(this.source, this.sideTotals));
+    this.vanishedToggle = toggle("Vanished", "showsVanished", () => this.show(this.source, this.sideTotals));
   }
 
-  /** Shows another comparison. `totals` are those of the two sides where the tree has weights that are scaled to a common total. */
-  show(tree, totals) {
+  /**
+   * Shows another comparison. `totals` are those of the two sides where the tree has weights that are scaled to a common total;
+   * `options` are those of a flame graph.
+   */
+  show(tree, totals, options) {
     if (!tree.diff) return super.show(tree);
     this.source = tree;
     this.sideTotals = totals;
@@ -45,7 +48,7 @@ class DiffFlamegraph extends window.Flamegraph {
     baseline.forEach((weight, node) => {
       nodes[node * 3 + 2] = this.showsVanished ? Math.max(weight, comparison[node]) : comparison[node];
     });
-    super.show({ ...tree, nodes });
+    super.show({ ...tree, nodes }, options);
     this.sides = [baseline, comparison].map((side) => this.totals(side));
     this.scales = this.sides.map((side, nth) => (totals && side[0] ? totals[nth] / side[0] : 1));
     this.describe();
@@ -58,6 +61,14 @@ class DiffFlamegraph extends window.Flamegraph {
     this.allToggle.hidden = true;
     this.showsAll = all;
     this.redraw();
+  }
+
+  /** Sets whether the call paths that vanished are shown; the caller has the control instead of this graph. */
+  showVanished(shows) {
+    this.vanishedToggle.hidden = true;
+    if (shows === this.showsVanished) return;
+    this.showsVanished = shows;
+    if (this.source) this.show(this.source, this.sideTotals);
   }
 
   /** Weight of each node with its callees. */

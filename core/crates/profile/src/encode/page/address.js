@@ -18,7 +18,7 @@ const DEFAULTS = {
   endpoint: null,
   /** Whether the flame graph shows each function of libraries and the runtime, instead of one frame for each run. */
   libraries: false,
-  live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false,
+  live: false, native: false, base: null, baseLabels: "", absolute: false, allChanges: false, vanished: false,
 };
 const VIEWS = { requests: "Requests", both: "Both", flame: "Flame graph", top: "Table", compare: "Compare" };
 const SORTS = ["flat", "own", "cum", "beside_flat", "beside_cum", "function"];
@@ -28,7 +28,7 @@ const BASELINES = {
 };
 /** Names in the address of the texts and the flags of the state. */
 const TEXTS = { trace_id: "trace", span_id: "span", to: "to", search: "search", function: "chosen", file: "chosenFile", line: "chosenLine", zoom: "zoom", callers: "callers", group: "group", baseline: "baseLabels" };
-const FLAGS = { live: "live", native: "native", libraries: "libraries", absolute: "absolute", all: "allChanges", inverted: "inverted", labels: "explorer" };
+const FLAGS = { live: "live", native: "native", libraries: "libraries", absolute: "absolute", all: "allChanges", vanished: "vanished", inverted: "inverted", labels: "explorer" };
 const CHOICES = {
   view: ["view", Object.keys(VIEWS)], sort: ["sort", SORTS], order: ["requestSort", ["duration", "cpu", "wait", "alloc", "errors"]], base: ["base", Object.keys(BASELINES)],
   recursion: ["recursion", ["keep", "collapse"]], by: ["by", ["label", "type"]],

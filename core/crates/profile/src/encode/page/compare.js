@@ -68,7 +68,7 @@ function CompareForm() {
       Object.entries(BASELINES).map(([value, words]) => h("option", { value }, words)))),
     h("label", { class: "field" }, h("span", {}, "with"), h("input", { id: "base-labels", name: "base-labels", list: "suggestions", autocomplete: "off",
       spellcheck: false, defaultValue: state.baseLabels, placeholder: "service.version=1.2", "aria-label": "Labels of the baseline, separated by commas" })),
-    check("shares", "absolute", "Compare shares")], check("all-changes", "allChanges", "All changes"),
+    check("shares", "absolute", "Compare shares")], check("all-changes", "allChanges", "All changes"), check("vanished", "vanished", "Vanished"),
     data && h("p", { id: "compare-basis" }, h("b", {}, amount(data.baseline_total, data.unit) + " → " + amount(data.comparison_total, data.unit)), "; " + data.basis + "."));
 }
 

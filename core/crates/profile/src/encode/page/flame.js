@@ -47,6 +47,8 @@ class GraphPane extends Component {
   host() { return h(Host, { set: (host) => { this.element = host; } }); }
 }
 
+const zoomOf = ({ zoom }) => ({ path: zoom ? zoom.split(".") : [] });
+
 class FlamePane extends GraphPane {
   part = "flame";
   create() {
@@ -67,7 +69,7 @@ class FlamePane extends GraphPane {
   }
   draw({ tree, inverted }) {
     tree.inverted = inverted;
-    this.graph.show(tree, { path: state.zoom ? state.zoom.split(".") : [] });
+    this.graph.show(tree, zoomOf(state));
   }
   render() {
     return h("section", { ...paneAttributes("flame", "flame"), "aria-label": "Flame graph" }, h(PaneStatus, { part: "flame", loading: "Loading the flame graph…" }), this.host());
@@ -76,15 +78,20 @@ class FlamePane extends GraphPane {
 
 class DiffFlamePane extends GraphPane {
   part = "compare";
-  create() { return new DiffFlamegraph(this.element); }
+  create() {
+    const graph = new DiffFlamegraph(this.element);
+    graph.onzoom = (path) => change({ zoom: path.join(".") }, { loads: [] });
+    return graph;
+  }
   /** Libraries are folded, unless only functions within them match. */
   shownOf({ tree, folded }) {
     const test = markedText() && Flamegraph.functionTest(markedText());
     const hasMatch = ({ names, files, file, lines }) => names.some((name, at) => at && test(name, files[file[at]], lines[at]));
     return state.libraries || (test && !hasMatch(folded) && hasMatch(tree)) ? tree : folded;
   }
-  draw(tree, { baseline_total: before, comparison_total: after }) { this.graph.show(tree, [before, after]); }
+  draw(tree, { baseline_total: before, comparison_total: after }) { this.graph.show(tree, [before, after], zoomOf(state)); }
   update() {
+    this.graph.showVanished(state.vanished);
     super.update();
     this.graph.showAll(state.allChanges);
   }
