@@ -4,6 +4,7 @@ use serde_json::{json, Value};
 use spanprof_read::query::{ComparedTotal, SpanTime};
 
 use super::layout::{FittingTable, TerminalLayout};
+use super::spans::duration_of;
 use crate::quantity::format_quantity;
 
 /// Lines with the profile types, each with its parts below it.
@@ -27,8 +28,9 @@ pub(crate) fn text(time: &SpanTime) -> String {
             lines.row(numbers(part), "  ", category.title().to_owned());
         }
     }
+    let took = duration_of(&time.subject).map(|ns| format!("it took {}\n", format_quantity(ns, "nanoseconds")));
     let failed = if time.is_failed { "it ended with an error\n" } else { "" };
-    failed.to_owned() + &lines.text()
+    took.unwrap_or_default() + failed + &lines.text()
 }
 
 /// `type` is the profile type to show for a row, `frame` the function that its stacks have.

@@ -67,13 +67,12 @@ impl SpansReport<'_> {
         is_counted.then(|| row.weight(REQUESTS.default_type()))
     }
 
-    /// Samples of the column by which the rows are sorted.
+    /// Samples of the column by which the rows are sorted, or of CPU time.
     fn samples(&self, row: &SpanRow) -> f64 {
         let name = match (self.sort, self.wait) {
-            (SpanOrder::Cpu, _) => "cpu",
+            (SpanOrder::Cpu | SpanOrder::Duration, _) => "cpu",
             (SpanOrder::Alloc, _) => "alloc_space",
             (SpanOrder::Errors, _) => REQUEST_ERRORS,
-            (SpanOrder::Duration, _) => REQUEST_TIME,
             (SpanOrder::Wait, Some(WaitSource::OffCpu)) => "off_cpu",
             (SpanOrder::Wait, Some(WaitSource::WallMinusCpu)) => "wall",
             (SpanOrder::Wait, _) => "delay",

@@ -7,8 +7,8 @@ use serde_json::{json, Value};
 use spanprof_profile::Link;
 use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::{
-    span_baseline, span_time, Compared, Filter, Granularity, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTotals,
-    WaitSource,
+    fold_builtins, span_baseline, span_time, Compared, Filter, Granularity, NoSpanBaseline, SpanGrouping, SpanSubject,
+    SpanTotals, WaitSource, COMPARED_TYPES,
 };
 
 use super::left_out::LeftOut;
@@ -20,8 +20,6 @@ use crate::answers::{explain, span_time as span_time_report};
 pub(super) const TABLE_PARAMETERS: [&str; 4] = ["by", "sort", "endpoint", "limit"];
 /// Functions of a difference.
 const MAX_FUNCTIONS: usize = 12;
-/// Types whose functions are compared, most telling first: those that the span has.
-const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc_space"];
 /// Types of a span whose functions are compared.
 const MAX_COMPARED: usize = 3;
 /// Time before and after a span whose windows are compared with it: the longest with at most [`MAX_WINDOWS_BESIDE`] windows. More
@@ -72,7 +70,11 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
     let (near, around) = around(state, filter, range);
     let mut totals = SpanTotals::with_categories(None);
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
-    let left_out = unread.and(add_windows(state, &near, by_type.iter_mut().chain([&mut totals])));
+    let left_out = unread.and(state.store.for_each_window(&near, |mut data| {
+        totals.add(&data);
+        fold_builtins(&mut data);
+        by_type.iter_mut().for_each(|totals| totals.add(&data));
+    }));
     let Some(time) = span_time(&totals, subject) else { return Ok(left_out.with(json!({"found": false}))) };
     let found = &time.subject;
     let mut differences = Vec::new();
@@ -89,7 +91,7 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
         "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
         "duration_ns": duration_of(found),
-        "spans": found.spans, "time": span_time_report::json(&time), "differences": differences,
+        "spans": found.spans, "type": time.main_type(), "time": span_time_report::json(&time), "differences": differences,
         "others_within_s": around.as_secs(),
     })))
 }
@@ -131,15 +133,4 @@ pub(super) fn findings(state: &ServerState, filter: &Filter) -> Value {
     let everything = Filter { type_name: None, ..filter.clone() };
     let left_out = state.store.for_each_part(&everything, |data| diagnosis.add(&data));
     left_out.with(explain::json(&diagnosis, &diagnosis.findings(), &[format!("http://{}", state.addresses.http)]))
-}
-
-fn add_windows<'t>(
-    state: &ServerState,
-    filter: &Filter,
-    totals: impl IntoIterator<Item = &'t mut SpanTotals>,
-) -> LeftOut {
-    let mut totals: Vec<_> = totals.into_iter().collect();
-    state.store.for_each_window(filter, |data| {
-        totals.iter_mut().for_each(|totals| totals.add(&data));
-    })
 }

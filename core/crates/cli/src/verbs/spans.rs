@@ -1,8 +1,9 @@
 //! `spanprof spans`: traces, spans and endpoints by CPU time, allocation and wait; one span against the others of its endpoint.
 
+use spanprof_profile::kinds::REQUESTS;
 use spanprof_read::query::{
-    span_baseline, span_time, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime, SpanTotals,
-    WaitSource,
+    fold_builtins, span_baseline, span_time, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime,
+    SpanTotals, WaitSource, COMPARED_TYPES,
 };
 
 use super::table::{row_limit, Rows, SortColumn};
@@ -13,13 +14,11 @@ use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::moment::unix_ns;
 use crate::output;
+use crate::quantity::format_quantity;
 use crate::selection::EndArguments;
 use crate::source::Source;
 
-/// Type of the comparison with an endpoint.
-const DEFAULT_TYPE: &str = "cpu";
-/// Its types for a span without CPU samples, best first: the first states its sampling interval.
-const WAITING_TYPES: [&str; 3] = ["wall", "off_cpu", "delay"];
+const UNKNOWN_WAITS: &str = "waits are unknown: SPANPROF_PROFILES=all records them (profiles=all)";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -110,9 +109,22 @@ fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<
         SpanRows::Trace => SpanGrouping::Trace,
         SpanRows::Endpoint => SpanGrouping::Endpoint,
     };
-    let table = totals.table(grouping, |row| given.sort.weight(row, wait));
+    let names = totals.type_names();
+    let counts_requests = names.iter().any(|name| name == REQUESTS.default_type());
+    let table = totals.table(grouping, |row| match given.sort {
+        SpanOrder::Duration if !counts_requests => row.weight("cpu") + wait.map_or(0, |wait| wait.weight(row)),
+        sort => sort.weight(row, wait),
+    });
     if table.totals.is_empty() {
         return Err(nothing_passes(&given.read.sources.join(", "), sources, filter));
+    }
+    if given.sort == SpanOrder::Duration && !counts_requests {
+        output::note(
+            "durations are unknown: a middleware or span processor of spanprof reports them; sorted by CPU time and waits",
+        );
+    }
+    if given.sort == SpanOrder::Wait && wait.is_none() {
+        output::note(UNKNOWN_WAITS);
     }
     if table.left_out > 0 {
         output::note(&format!(
@@ -137,54 +149,60 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
         }
     };
     let everything = Filter { span_id: None, trace_id: None, type_name: None, ..filter.clone() };
-    let first = filter.type_name.as_deref().unwrap_or(DEFAULT_TYPE);
+    let names = given.read.sources.join(", ");
     let mut categories = SpanTotals::with_categories(given.endpoint_label.clone());
-    let mut functions = totals_of(given, first);
+    let types = filter.type_name.as_deref().map_or(COMPARED_TYPES.to_vec(), |name| vec![name]);
+    let functions_of =
+        |name: &&str| SpanTotals::with_functions(given.endpoint_label.clone(), name, Rows::Function.into());
+    let mut functions: Vec<SpanTotals> = types.iter().map(functions_of).collect();
     for source in sources {
-        source.for_each_window(&everything, &mut |window| {
+        source.for_each_window(&everything, &mut |mut window| {
             categories.add(&window);
-            functions.add(&window);
+            fold_builtins(&mut window);
+            functions.iter_mut().for_each(|totals| totals.add(&window));
         })?;
     }
-    let names = given.read.sources.join(", ");
+    if categories.type_names().is_empty() && read_all(sources, &everything, Detail::Stacks)?.sample_count() == 0 {
+        return Err(nothing_passes(&names, sources, &filter));
+    }
+    let Some(time) = span_time(&categories, subject) else {
+        return Err(not_found(given, &words, filter.type_name.as_deref()));
+    };
+    let compared_type = match filter.type_name.as_deref().or_else(|| time.main_type()) {
+        Some(compared_type) => compared_type,
+        None => return Err(without_samples(&time, &words)),
+    };
+    let Some(functions) = types.iter().position(|name| *name == compared_type).map(|at| &functions[at]) else {
+        return Err(Failure::new(format!("the {words} has samples of the type {compared_type} only"))
+            .hint(format!("--type {compared_type} compares it by them")));
+    };
     if functions.type_names().is_empty() {
-        if categories.type_names().is_empty() && read_all(sources, &everything, Detail::Stacks)?.sample_count() == 0 {
-            return Err(nothing_passes(&names, sources, &filter));
-        }
-        if filter.type_name.is_some() {
-            return Err(missing(&names, first, &read_all(sources, &everything, Detail::Stacks)?));
-        }
+        return Err(missing(&names, compared_type, &read_all(sources, &everything, Detail::Stacks)?));
     }
-    let Some(time) = span_time(&categories, subject) else { return Err(not_found(given, &words, first)) };
-    if let Some(report) = comparison(given, &functions, &words, &time)? {
-        return Ok(report);
+    let report = comparison(given, functions, &words, &time)?;
+    let report = report.ok_or_else(|| not_found(given, &words, Some(compared_type)))?;
+    if filter.type_name.is_none() && compared_type != "cpu" {
+        output::note(&format!("compared by {compared_type}, which has most of its time (--type selects another)"));
     }
-    if filter.type_name.is_some() {
-        return Err(not_found(given, &words, first));
+    let cpu_ns = time.subject.weight("cpu");
+    if time.has_unknown_waits() && spans_report::duration_of(&time.subject).is_some_and(|ns| ns / 2 > cpu_ns) {
+        output::note(UNKNOWN_WAITS);
     }
-    let has_samples = |name: &&&str| time.subject.types.contains_key(**name);
-    let preferred = WAITING_TYPES.iter().find(has_samples).copied();
-    let Some(other) = preferred.or_else(|| time.subject.types.keys().next().map(String::as_str)) else {
-        return Err(not_found(given, &words, first));
-    };
-    let mut functions = totals_of(given, other);
-    add_all(&mut functions, sources, &Filter { type_name: Some(other.to_owned()), ..everything })?;
-    let Some(report) = comparison(given, &functions, &words, &time)? else {
-        return Err(not_found(given, &words, other));
-    };
-    output::note(&format!(
-        "the {words} has no samples of the type {DEFAULT_TYPE}; compared by {other} (--type selects another)"
-    ));
     Ok(report)
 }
 
-fn totals_of(given: &SpansArguments, type_name: &str) -> SpanTotals {
-    SpanTotals::with_functions(given.endpoint_label.clone(), type_name, Rows::Function.into())
+/// A request of which nothing but the end is known.
+fn without_samples(time: &SpanTime, words: &str) -> Failure {
+    let took = spans_report::duration_of(&time.subject).map(|ns| format_quantity(ns, "nanoseconds"));
+    Failure::new(format!("the {words} took {} and has no samples", took.as_deref().unwrap_or("an unknown time"))).hint(
+        "it waited for a thread of the program: in Node.js behind another request, which `spanprof spans --sort duration` lists at the same time",
+    )
 }
 
-fn not_found(given: &SpansArguments, words: &str, type_name: &str) -> Failure {
+fn not_found(given: &SpansArguments, words: &str, type_name: Option<&str>) -> Failure {
     let names = given.read.sources.join(", ");
-    Failure::new(format!("{names} has no samples of the {words} and type {type_name}"))
+    let of_type = type_name.map_or(String::new(), |name| format!(" and type {name}"));
+    Failure::new(format!("{names} has no samples of the {words}{of_type}"))
         .hint("`spanprof spans` lists the spans that have samples; --type selects another type, such as wall for a span that waits")
 }
 

@@ -180,6 +180,8 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[TestS
                 let own = format!("/srv/{service}/app.py");
                 let (name, file, frame_type) = match name.split_once(" /") {
                     _ if name.starts_with('[') => (*name, "", FrameType::Unspecified),
+                    _ if name.starts_with("v8::") => (*name, "", FrameType::Native),
+                    _ if name.starts_with("JSON.") => (*name, "v8:builtin", FrameType::V8js),
                     Some((function, _)) => (function, &name[function.len() + 1..], FrameType::Cpython),
                     None => (*name, own.as_str(), FrameType::Cpython),
                 };

@@ -15,7 +15,7 @@ use super::time_category::TimeCategory;
 /// Name of the row of waits that are the difference of wall and CPU time.
 const WAITING: &str = "waiting";
 /// Titles of the rows, in their order. Other types follow by name.
-const TITLES: [(&str, &str); 8] = [
+const TITLES: [(&str, &str); 10] = [
     ("cpu", "On the CPU"),
     ("off_cpu", "Waiting (off CPU)"),
     (WAITING, "Waiting (wall − CPU)"),
@@ -24,6 +24,8 @@ const TITLES: [(&str, &str); 8] = [
     ("gc", "Garbage collection"),
     ("event_loop_lag", "Event loop blocked"),
     ("alloc_space", "Allocated"),
+    ("alloc_objects", "Allocated objects"),
+    ("contentions", "Waits for locks"),
 ];
 
 /// The types from which the wait of a row is taken.
@@ -116,6 +118,29 @@ pub struct SpanTime {
     pub others: Vec<Link>,
     /// The profile types that the span or the others have.
     pub rows: Vec<SpanTimeRow>,
+}
+
+impl SpanTime {
+    /// The type whose functions explain the span: that of most of its time, CPU time or a wait, else the first one that it has.
+    pub fn main_type(&self) -> Option<&str> {
+        let weight = |name: &str| self.rows.iter().find(|row| row.name == name).map_or(0, |row| row.total.weight);
+        // Wall time contains CPU time.
+        let times = [
+            ("delay", weight("delay")),
+            ("wall", weight(WAITING)),
+            ("off_cpu", weight("off_cpu")),
+            ("cpu", weight("cpu")),
+        ];
+        // Of equal ones, the last.
+        let longest = times.into_iter().filter(|(_, weight)| *weight > 0).max_by_key(|(_, weight)| *weight);
+        let sampled = || self.rows.iter().find(|row| row.total.samples > 0.0).map(|row| row.type_name.as_str());
+        longest.map(|(name, _)| name).or_else(sampled)
+    }
+
+    /// Whether the service has no profile of waits.
+    pub fn has_unknown_waits(&self) -> bool {
+        !self.rows.iter().any(|row| ["off_cpu", "delay", WAITING].contains(&row.name.as_str()))
+    }
 }
 
 /// Where the time of a span or trace went. `None` if it has no samples. `totals` are those of [`SpanTotals::with_categories`].

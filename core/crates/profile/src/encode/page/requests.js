@@ -17,19 +17,14 @@ const isOneRequest = () => Boolean(state.span || state.trace);
 /** Whether the page shows one request beside the others of its endpoint. */
 const isRequestView = () => state.view === "requests" && isOneRequest();
 
-/** The type that has most of the time of a request: CPU time, or a wait. `wait` is the source of waits, such as "wall - cpu". */
-const typeOfTime = (cpu, waiting, wait) => (wait && waiting > cpu ? wait.split(" ")[0] : "cpu");
-/** The type to show of a listed span: that of the column by which the spans are sorted, of times the longer one. */
-const typeOfRow = (row, wait) => (state.requestSort === "alloc" && row.alloc_bytes ? "alloc_space" : typeOfTime(row.cpu_ns || 0, row.wait_ns || 0, wait));
+/** The type to show of a listed span: that of the column by which the spans are sorted, of times the longest one. `wait` is the source of waits, such as "wall - cpu". */
+function typeOfRow(row, wait) {
+  if (state.requestSort === "alloc" && row.alloc_bytes) return "alloc_space";
+  const times = { cpu: row.cpu_ns || 0, ...(wait && { [wait.split(" ")[0]]: row.wait_ns || 0 }), delay: row.types.delay?.weight || 0 };
+  return Object.keys(times).reduce((longest, name) => (times[name] > times[longest] ? name : longest));
+}
 /** The order of an endpoint's spans that lists the slow ones first: by their durations, or else by the longer one of CPU time and waits, unless another is chosen. */
 const sortOfSpans = (row, wait) => (state.requestSort !== "cpu" ? state.requestSort : row.p99_ns ? "duration" : wait && row.wait_ns > row.cpu_ns ? "wait" : "cpu");
-/** The type to show of a request without a chosen one: that of most of its time, else the first that it has. */
-function typeOfRequest({ rows }) {
-  const weight = (name) => rows.find((row) => row.name === name)?.weight || 0;
-  const [cpu, offCpu, wall] = ["cpu", "off_cpu", "wall"].map(weight);
-  return cpu || offCpu || wall ? typeOfTime(cpu, offCpu || wall - cpu, offCpu ? "off_cpu" : "wall") : rows.find((row) => row.samples > 0)?.type || null;
-}
-
 function Requests() {
   if (isOneRequest()) return [h(OneRequest), h(FlamePane)];
   const { data } = responses.requests || {};

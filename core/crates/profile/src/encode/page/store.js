@@ -113,7 +113,7 @@ async function load(parts) {
     if (state.type === null && (isRequestView() || (state.view === null && isOneRequest()))) {
       const known = await fetchPart("request", ...QUERIES.request());
       if (!isCurrent()) return;
-      if (known?.found) state.type = typeOfRequest(known.time);
+      if (known?.found) state.type = known.type;
       parts.delete("request");
     }
     chooseType(known.types);
