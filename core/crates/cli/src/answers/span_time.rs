@@ -13,7 +13,7 @@ pub(crate) fn text(time: &SpanTime) -> String {
     lines.heading(format!("{:>10} {:>10} {:>7} {:>8}  ", "this", "mean", "ratio", "samples"), "where its time went");
     for row in &time.rows {
         let numbers = |total: &ComparedTotal| {
-            let is_alone = time.others.is_empty();
+            let is_alone = time.others == 0;
             let mean = if is_alone { "-".to_owned() } else { format_quantity(total.mean.round() as i64, &row.unit) };
             let ratio = if is_alone || total.mean == 0.0 {
                 "-".to_owned()
@@ -51,5 +51,5 @@ pub(crate) fn json(time: &SpanTime) -> Value {
         row_members["parts"] = parts;
         row_members
     });
-    json!({"failed": time.is_failed, "others": time.others.len(), "rows": rows.collect::<Value>()})
+    json!({"failed": time.is_failed, "others": time.others, "rows": rows.collect::<Value>()})
 }

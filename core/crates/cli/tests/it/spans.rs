@@ -282,6 +282,8 @@ fn ended_requests_and_errors_are_counted_by_endpoint_and_failed_spans_are_marked
     assert!(words(&slow.stdout).contains("errors duration cpu"), "{slow:?}");
     let compared = spans(&["--against-endpoint", "--span-id", &hex::encode(ids(2).1)]);
     assert!(compared.stdout.contains("\nit took 1.20 s\nit ended with an error\n"), "{compared:?}");
+    // 320 ms of the other sampled request, among 38 ended ones.
+    assert!(compared.stdout.contains("\ncpu: 100 ms, mean of the 38 others: 8.42 ms"), "{compared:?}");
     assert!(compared.stderr.contains("waits are unknown: SPANPROF_PROFILES=all"), "{compared:?}");
     let unlabeled = window("shop", "cpu", &[TestSample(&["main", "cart"], 40 * MS, &[], 2)]);
     let unlabeled = home.file("unlabeled.pb", &encoded(&unlabeled));

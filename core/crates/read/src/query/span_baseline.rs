@@ -77,7 +77,7 @@ pub struct SpanBaseline {
     pub service: String,
     /// Endpoint of the span.
     pub endpoint: String,
-    /// Number of other spans, or traces, of the endpoint that have samples, of any type.
+    /// [`SpanTime::others`].
     pub others: usize,
     /// Samples of the span and of all others; `None` where their number is unknown.
     pub samples: Option<[f64; 2]>,
@@ -120,14 +120,15 @@ impl SpanUnit {
     }
 }
 
-/// Compares a span or trace with the others of its service and endpoint, of which those without samples of the type count as 0.
+/// Compares a span or trace with [`SpanTime::others`], of which those without samples of the type count as 0.
 /// `totals` are those of [`SpanTotals::with_functions`].
 pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -> Result<SpanBaseline, NoSpanBaseline> {
     let subject = &time.subject;
     // The link of a trace has no span.
     let is_trace = subject.link.span_id == [0; 8];
     let mut own = SpanUnit::default();
-    let mut others: HashMap<Link, SpanUnit> = time.others.iter().map(|link| (*link, SpanUnit::default())).collect();
+    let mut others: HashMap<Link, SpanUnit> =
+        time.sampled_others.iter().map(|link| (*link, SpanUnit::default())).collect();
     for (link, span) in totals.spans().iter().filter(|(_, span)| !span.functions.is_empty()) {
         let key = if is_trace { Link { span_id: [0; 8], ..*link } } else { *link };
         if key == subject.link {
@@ -151,7 +152,7 @@ pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -
     let interval = |sampled: TypeTotal| sampled.weight as f64 / sampled.samples;
     let own_interval = Some(interval(own.sampled)).filter(|interval| has_counts && *interval > 0.0);
     let intervals = own_interval.map(|own| [own, Some(interval(all)).filter(|all| *all > 0.0).unwrap_or(own)]);
-    let total = difference(own.total, others.iter().map(|unit| unit.total), others.len(), intervals);
+    let total = difference(own.total, others.iter().map(|unit| unit.total), time.others, intervals);
     // Weights of the others, by function.
     let mut of_others: HashMap<u32, Vec<i64>> = own.functions.keys().map(|function| (*function, Vec::new())).collect();
     for (function, weight) in others.iter().flat_map(|unit| &unit.functions) {
@@ -161,7 +162,7 @@ pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -
         .into_iter()
         .map(|(function, weights)| {
             let weight = own.functions.get(&function).copied().unwrap_or_default();
-            let difference = difference(weight, weights.into_iter(), others.len(), intervals);
+            let difference = difference(weight, weights.into_iter(), time.others, intervals);
             SpanBaselineRow { at: functions[function as usize].clone(), difference, is_significant: false }
         })
         .filter(|row| row.difference.weight != 0 || row.difference.mean != 0.0)
@@ -181,7 +182,7 @@ pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -
         unit: unit.to_owned(),
         service: subject.service.clone(),
         endpoint: subject.endpoint.clone(),
-        others: others.len(),
+        others: time.others,
         samples: intervals.map(|_| [own.sampled.samples, all.samples]),
         total,
         rows,

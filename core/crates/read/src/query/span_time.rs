@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use spanprof_profile::code_origin::WaitReason;
-use spanprof_profile::kinds::REQUEST_ERRORS;
+use spanprof_profile::kinds::{REQUESTS, REQUEST_ERRORS};
 use spanprof_profile::Link;
 
 use super::request_times::is_of_requests;
@@ -115,7 +115,9 @@ pub struct SpanTime {
     /// Whether it ended with an error: known for the first of each profile that failed.
     pub is_failed: bool,
     /// The other spans, or traces, of its service and endpoint that have samples.
-    pub others: Vec<Link>,
+    pub sampled_others: Vec<Link>,
+    /// All others, of which those without samples are 0 in each mean: the other ended requests, where their ends are reported.
+    pub others: usize,
     /// The profile types that the span or the others have.
     pub rows: Vec<SpanTimeRow>,
 }
@@ -164,7 +166,12 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     let others: Vec<&SpanRow> = table.rows.iter().filter(is_other).collect();
     let of_service = table.rows.iter().filter(|row| row.service == own.service).flat_map(|row| row.types.keys());
     let wait = WaitSource::of(of_service);
-    let sides = Sides { own: Sums::of([own]), others: Sums::of(others.iter().copied()), count: others.len() };
+    let ended = match subject {
+        SpanSubject::Span(_) => ended_requests(totals, own).saturating_sub(1),
+        SpanSubject::Trace(_) => 0,
+    };
+    let count = ended.max(others.len());
+    let sides = Sides { own: Sums::of([own]), others: Sums::of(others.iter().copied()), count };
     let mut names: Vec<&String> = sides.own.types.keys().chain(sides.others.types.keys()).collect();
     names.retain(|name| !is_of_requests(name));
     names.sort();
@@ -176,8 +183,15 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     let rank = |row: &SpanTimeRow| TITLES.iter().position(|(name, _)| *name == row.name).unwrap_or(TITLES.len());
     rows.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name)));
     let is_failed = own.weight(REQUEST_ERRORS) > 0;
-    let others = others.iter().map(|row| row.link).collect();
-    Some(SpanTime { subject: own.clone(), is_failed, others, rows })
+    let sampled_others = others.iter().map(|row| row.link).collect();
+    Some(SpanTime { subject: own.clone(), is_failed, sampled_others, others: count, rows })
+}
+
+/// Ended requests of the span's endpoint. Most short ones have no sample, so the sampled spans alone are no fair comparison.
+fn ended_requests(totals: &SpanTotals, span: &SpanRow) -> usize {
+    let endpoints = totals.table(SpanGrouping::Endpoint, |row| row.weight("cpu")).rows;
+    let own = endpoints.iter().find(|row| row.service == span.service && row.endpoint == span.endpoint);
+    own.map_or(0, |row| usize::try_from(row.weight(REQUESTS.default_type())).unwrap_or(0))
 }
 
 /// Sums of spans.

@@ -112,13 +112,13 @@ function OneRequest() {
     h("p", { class: "nothing" }, "No sample belongs to the " + subject + ". It was shorter than the sampling interval, or the time range excludes it. ",
       h("button", { type: "button", class: "remove-filter", onClick: () => change({ trace: "", span: "" }) }, "Remove " + subject),
       state.from && h("button", { type: "button", class: "remove-filter", onClick: () => change({ from: "", to: "" }) }, "Remove the time range")));
-  const others = data.time.others === 1 ? "the other span" : "the mean of " + data.time.others.toLocaleString("en") + " others";
+  const others = data.time.others === 1 ? "the other one" : "the mean of " + data.time.others.toLocaleString("en") + " others";
   return h("section", attributes, h(Crumbs, { endpoint: data.endpoint, rest: subject }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
       h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.duration_ns && " · " + amount(data.duration_ns, "nanoseconds"), data.time.failed && h("span", { class: "failed" }, " · failed")),
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLinks, { data })),
       h(TimeTable, { time: data.time }),
-      data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint that have samples, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),
+      data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),
       data.differences.map((difference) => h(Differences, { key: difference.type, difference,
         title: data.time.rows.find((row) => row.name === difference.type)?.title || difference.type }))));
 }
