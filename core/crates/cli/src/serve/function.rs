@@ -90,7 +90,7 @@ fn source(function: &FunctionLines, settings: &Settings, commit: Option<&str>) -
         Some(_) => None,
         None if at.file.is_empty() => Some("The profile does not name the file of this function.".to_owned()),
         None if paths.is_empty() => {
-            Some(format!("To show the text, start the server with --source-path DIR, the directory of {}.", at.file))
+            Some(format!("`spanprof serve --source-path DIR` shows the text, with the directory of {}.", at.file))
         }
         None => Some(format!(
             "{} is not below the directories of --source-path. Add its directory, or remove a prefix with --trim-path.",
