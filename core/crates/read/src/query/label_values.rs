@@ -10,7 +10,7 @@ use spanprof_profile::{AttributeSetId, ProfilesData};
 pub struct LabelKey {
     /// Name of the label or attribute.
     pub key: String,
-    /// Whether it is an attribute of the resource, and not of the sample.
+    /// Whether it is an attribute of the resource; labels of samples that repeat it with its value are left out.
     pub is_resource: bool,
     /// Number of samples that have it.
     pub samples: usize,
@@ -68,9 +68,13 @@ pub fn labels(data: &ProfilesData, type_name: &str) -> LabelTable {
                 let sum = sums.values.entry(value).or_default();
                 *sum = sum.saturating_add(weight);
             };
-            data.dictionary
-                .attributes_of(set)
-                .for_each(|attribute| add(attribute.key, false, attribute.value.to_string()));
+            for label in data.dictionary.attributes_of(set) {
+                let pair = (label.key.to_owned(), label.value.to_string());
+                // Some producers repeat attributes of the resource in each sample.
+                if identity.binary_search(&pair).is_err() {
+                    add(label.key, false, pair.1);
+                }
+            }
             resource
                 .resource
                 .iter()
@@ -89,4 +93,42 @@ pub fn labels(data: &ProfilesData, type_name: &str) -> LabelTable {
         .collect();
     table.keys.sort_by_key(|key| std::cmp::Reverse(key.values.len()));
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, Value, ValueType};
+
+    #[test]
+    fn a_label_that_repeats_an_attribute_of_the_resource_is_listed_once() {
+        let mut data = ProfilesData::default();
+        let samples = ["shop", "shop", "cart"].map(|service| {
+            let label = data.dictionary.attribute("service.name", Value::String(service), "");
+            let attributes = data.dictionary.attribute_set(&[label]);
+            Sample { attributes, values: vec![10], ..Sample::default() }
+        });
+        let profile = |samples: &[Sample]| Profile {
+            sample_type: ValueType::new("wall", "nanoseconds"),
+            samples: samples.to_vec(),
+            ..Profile::default()
+        };
+        let resource = vec![Attribute::string("service.name", "shop")];
+        let key = |is_resource, samples, value: &str| LabelKey {
+            key: "service.name".to_owned(),
+            is_resource,
+            samples,
+            values: vec![(value.to_owned(), 10 * samples as i64)],
+        };
+        let of = |samples| ResourceProfiles {
+            resource: resource.clone(),
+            profiles: vec![profile(samples)],
+            ..ResourceProfiles::default()
+        };
+        data.resources = vec![of(&samples[..2])];
+        assert_eq!(labels(&data, "wall").keys, [key(true, 2, "shop")]);
+        // A label of another value stays.
+        data.resources = vec![of(&samples)];
+        assert_eq!(labels(&data, "wall").keys, [key(false, 1, "cart"), key(true, 3, "shop")]);
+    }
 }

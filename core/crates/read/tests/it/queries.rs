@@ -181,8 +181,12 @@ proptest! {
                 for (value, weight) in &key.values {
                     let filter = Filter { labels: vec![LabelMatcher::equal(&key.key, value)], ..of_type.clone() };
                     let mut kept = filter.apply(&data);
-                    // A resource may have an attribute of the same name.
                     let ProfilesData { dictionary, resources } = &mut kept;
+                    // A resource may have an attribute of the same name. With the same value, its samples are counted there.
+                    resources.retain(|resource| {
+                        let mut attributes = resource.resource.iter();
+                        !attributes.any(|it| it.key == key.key && it.value.as_ref().to_string() == *value)
+                    });
                     for profile in resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
                         profile.samples.retain(|sample| {
                             dictionary.attributes_of(sample.attributes).any(|label| label.key == key.key)
