@@ -119,6 +119,15 @@ pub(crate) enum ParsedCommand {
     Text(String),
 }
 
+/// How unmodified programs are profiled.
+const RUN_COMMANDS: &str = concat!(
+    "Python: `pip install spanprof`, then `spanprof run app.py`\n  ",
+    "Node.js: `npm install spanprof`, then `node --import spanprof/register app.mjs`\n  ",
+    "Java: `java -javaagent:spanprof-",
+    env!("CARGO_PKG_VERSION"),
+    ".jar -jar app.jar`"
+);
+
 /// Parses the arguments after the program's name.
 pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
     let words = std::iter::once("spanprof").chain(arguments.iter().map(String::as_str));
@@ -168,6 +177,9 @@ fn unwrapped(text: &str) -> String {
 fn failure_of(error: &clap::Error, arguments: &[String]) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("expected a verb").hint(command().render_help().to_string());
+    }
+    if matches!(error.get(ContextKind::InvalidSubcommand), Some(ContextValue::String(verb)) if verb == "run") {
+        return Failure::usage("`run` is a command of the Python package, not of this program").hint(RUN_COMMANDS);
     }
     // clap appends its suggestion, the usage and a pointer to the help.
     let text = error.to_string();
@@ -239,6 +251,9 @@ mod tests {
         assert_eq!(hint("sevre"), "did you mean `spanprof serve`?");
         assert_eq!(hint("flame"), "did you mean `spanprof flamegraph`?");
         assert_eq!(hint("dance"), "see `spanprof --help`");
+        for command in ["spanprof run app.py", "node --import spanprof/register app.mjs", "java -javaagent:spanprof-"] {
+            assert!(hint("--color never run app.py").contains(command), "{command}");
+        }
         assert!(parsed(&format!("top f --{}", "x".repeat(100_000))).is_err());
     }
 
