@@ -54,7 +54,7 @@ const PPROF_PATH: &str = "/debug/pprof";
 /// The profile of a URL without one: CPU time, shorter than the interval of `top --live`.
 const DEFAULT_PROFILE: &str = "profile?seconds=1";
 
-/// Path and query of the profile that a URL of an endpoint names; `None` for another path.
+/// Path and query of the profile that a URL of an endpoint names; `None` without such an endpoint.
 fn profile_of(uri: &Uri) -> Option<String> {
     let (_, after) = uri.path().split_once(PPROF_PATH)?;
     match after {
@@ -85,13 +85,18 @@ impl ServerUrl {
             None => 80,
             Some(port) => port.parse().map_err(|_| wrong("the port is not a number from 0 to 65535"))?,
         };
+        let profile = profile_of(&uri);
+        let is_page = uri.path().trim_matches('/').is_empty() || uri.path() == "/index.html";
+        if profile.is_none() && !is_page {
+            return Err(wrong(&format!("expected the path / or {PPROF_PATH}/, got {}", uri.path())));
+        }
         Ok(ServerUrl {
             is_secure,
             authority: authority.as_str().to_owned(),
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port,
             query: uri.query().unwrap_or("").to_owned(),
-            profile: profile_of(&uri),
+            profile,
         })
     }
 
@@ -220,8 +225,12 @@ mod tests {
         assert_eq!(profile("http://h:6060/debug/pprof/").as_deref(), Some("/debug/pprof/profile?seconds=1"));
         assert_eq!(profile("http://h/a/debug/pprof").as_deref(), Some("/a/debug/pprof/profile?seconds=1"));
         assert_eq!(profile("http://h/debug/pprof/heap?x=1").as_deref(), Some("/debug/pprof/heap?x=1"));
-        assert_eq!([profile("http://h/"), profile("http://h/debug/pproof")], [None, None]);
-        for url in ["http://", "http://user:pass@h", "ftp://h", "http://h:99999", "http:// ", ""] {
+        for page in ["http://h", "http://h/", "http://h//", "http://h/index.html", "http://h?service=cart"] {
+            assert_eq!(profile(page), None, "{page}");
+        }
+        let absent = ["http://h/nosuch", "http://h/debug/pproof", "http://h/api/top"];
+        for url in ["http://", "http://user:pass@h", "ftp://h", "http://h:99999", "http:// ", ""].iter().chain(&absent)
+        {
             assert!(ServerUrl::parse(url).is_err(), "{url}");
         }
     }
