@@ -61,7 +61,7 @@ fn services(diagnosis: &Diagnosis) -> String {
 fn summary(findings: &[Finding]) -> String {
     let of = |severity| findings.iter().filter(move |finding| finding.rule.severity() == severity);
     let hottest = of(FindingSeverity::Observation).find(|finding| finding.rule == Rule::HotCode);
-    match (of(FindingSeverity::Problem).count(), hottest) {
+    let problems = match (of(FindingSeverity::Problem).count(), hottest) {
         (0, None) => "No problems found.".to_owned(),
         (0, Some(hottest)) => format!(
             "No problems found; hottest own code is {} ({} of the CPU time).",
@@ -70,6 +70,11 @@ fn summary(findings: &[Finding]) -> String {
         ),
         (1, _) => "One problem found.".to_owned(),
         (several, _) => format!("{several} problems found."),
+    };
+    match of(FindingSeverity::Limitation).count() {
+        0 => problems,
+        1 => format!("{problems} The profile has one limitation."),
+        several => format!("{problems} The profile has {several} limitations."),
     }
 }
 

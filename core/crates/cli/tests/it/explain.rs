@@ -124,6 +124,8 @@ fn no_problem_and_no_samples_are_reported() {
     let few = home.file("few.otlp.pb", &encoded(&shop("checkout")));
     let done = spanprof(&["explain", &few]);
     assert!(done.stdout.contains("1. limitation: the CPU profile has only 100 samples"), "{done:?}");
+    let words = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("of the CPU time). The profile has one limitation. 1. limitation: "), "{done:?}");
     let none = spanprof(&["explain", &file, "--service", "absent"]);
     assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:?}");
     assert!(none.stderr.contains("\"checkout\" (cpu)"), "{none:?}");

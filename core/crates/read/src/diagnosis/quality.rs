@@ -66,8 +66,8 @@ pub(super) fn rules(service: &ServiceProfile) -> Vec<Finding> {
             findings.push(finding(Rule::MissingStacks, type_name, share, samples, vec![("reasons", reasons)]));
         }
     }
-    if !service.comments.is_empty() {
-        let limits: Vec<&str> = service.comments.iter().take(super::cpu::LISTED).map(String::as_str).collect();
+    if !service.limits.is_empty() {
+        let limits: Vec<&str> = service.limits.iter().take(super::cpu::LISTED).map(String::as_str).collect();
         let facts = vec![("limits", Fact::Text(limits.join("; ")))];
         findings.push(finding(Rule::LimitedSampling, "", EstimatedShare::default(), 0.0, facts));
     }

@@ -28,8 +28,8 @@ pub(super) struct ServiceProfile {
     functions: Vec<(FunctionLine, bool)>,
     known_functions: HashMap<FunctionLine, FunctionId>,
     types: BTreeMap<String, TypeStacks>,
-    /// Comments of the profiler on limits that apply.
-    pub comments: BTreeSet<String>,
+    /// Limits of the profiler that apply, such as `duty_cycle=15s/5m`.
+    pub limits: BTreeSet<String>,
     /// Longest block of an event loop, nanoseconds; 0 where the profiles do not state it.
     pub longest_block_ns: i64,
     /// Objects in use at the ends of windows, by process, in the order of time.
@@ -104,6 +104,24 @@ pub(super) struct Charged {
     pub threads: BTreeSet<String>,
 }
 
+/// The limits in a comment, which joins parts by `; `. That of the governor has two parts: the effective values, and the key that
+/// caused them. A rate that is raised is no limit.
+fn limits(comment: &str) -> Vec<String> {
+    let mut limits = Vec::new();
+    for line in comment.lines() {
+        let mut parts = line.split(';').map(str::trim);
+        while let Some(part) = parts.next() {
+            if let Some((_, values)) = part.split_once("spanprof governor: ") {
+                let reason = parts.next().filter(|reason| reason.starts_with("limited by "));
+                limits.extend(reason.map(|reason| format!("{values}, {reason}")));
+            } else if part.starts_with("duty_cycle=") {
+                limits.push(part.to_owned());
+            }
+        }
+    }
+    limits
+}
+
 impl ServiceProfile {
     pub fn add(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
         let process = process_identity(resource).unwrap_or_default();
@@ -172,8 +190,7 @@ impl ServiceProfile {
             let longest =
                 text.split(['\n', ';']).filter_map(|part| part.trim().strip_prefix(LONGEST_BLOCK)?.parse().ok());
             self.longest_block_ns = longest.fold(self.longest_block_ns, i64::max);
-            let is_limit = |line: &&str| line.contains("spanprof governor: ") || line.contains("duty_cycle=");
-            self.comments.extend(text.lines().filter(is_limit).map(str::to_owned));
+            self.limits.extend(limits(&text));
         }
         let of_resource = resource.resource.iter().map(|attribute| attribute.as_ref());
         // A tag of the profiler is a label of each sample.

@@ -436,8 +436,31 @@ fn an_unreliable_profile_is_reported_before_everything_else() {
     assert_eq!(order, [Rule::MissingStacks, Rule::LimitedSampling, Rule::HotCode]);
     assert_eq!(names(fact(&all[0], "reasons")), ["[unseen_thread]", "[truncated]"]);
     assert_eq!(all[0].samples, 160.0);
-    assert_eq!(fact(&all[1], "limits"), &Fact::Text(comment.to_owned()));
+    let limit = "sample_rate=10 (configured 100), limited by cpu_budget";
+    assert_eq!(fact(&all[1], "limits"), &Fact::Text(limit.to_owned()));
     assert!(rules(&[window(Shape { comment: "made by another tool", ..CPU }, &rows[2..])]).is_empty());
+}
+
+#[test]
+fn each_limit_of_the_profiler_is_listed_once_without_other_comments() {
+    let governor = "spanprof governor: wall_rate=38 (configured 100), shed=heap; limited by cpu_budget";
+    let comments = [
+        governor.to_owned(),
+        format!("{governor}; longest_block_ns=500825056"),
+        format!("{governor}; duty_cycle=15s/5m; longest_block_ns=400\nanother comment"),
+        "spanprof governor: sample_rate=200 (configured 100); raised by sample_rate_max".to_owned(),
+    ];
+    let windows: Vec<_> = (0..)
+        .zip(&comments)
+        .map(|(number, comment)| {
+            window(Shape { number, comment, ..of_type("event_loop_lag") }, &[("main;handle", MS, &[])])
+        })
+        .collect();
+    let all = alarms(&windows);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    let limits = "duty_cycle=15s/5m; wall_rate=38 (configured 100), shed=heap, limited by cpu_budget";
+    assert_eq!(fact(&all[0], "limits"), &Fact::Text(limits.to_owned()));
+    assert_eq!(rules(&windows[3..]), [], "a raised rate is no limit");
 }
 
 #[test]
