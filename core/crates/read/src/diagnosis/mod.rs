@@ -15,7 +15,7 @@ use spanprof_profile::ProfilesData;
 use crate::query::FunctionLine;
 use service::ServiceProfile;
 
-/// Fewer samples support no statement on a part of a profile.
+/// Fewer samples support no statement on a part of a profile. Measured totals need none.
 pub const MIN_FINDING_SAMPLES: f64 = 20.0;
 
 /// The meaning of a finding for the reader. The order is that of the findings.

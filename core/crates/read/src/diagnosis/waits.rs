@@ -10,6 +10,9 @@ use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
 
 /// Threads that wait at one place at a time, on average.
 const WAITING_THREADS: f64 = 0.1;
+/// Total of waits for a lock, nanoseconds, that is a finding also if they are few. Waits from `lock_threshold` on are all recorded with
+/// their length, so their total has no error of sampling. The start of a program waits for less.
+const MIN_DELAY_NS: f64 = 5e9;
 /// Smallest share of the time in which an event loop is blocked.
 const BLOCKED_SHARE: f64 = 0.05;
 /// Shortest total of blocks, nanoseconds: the start of a program blocks once.
@@ -24,7 +27,8 @@ pub(super) fn lock_convoy(service: &ServiceProfile) -> Option<Finding> {
     let counted = service.charge(contentions.stacks.iter());
     let waits = counted.iter().find(|other| other.function == row.function).map_or(0.0, |row| row.weight as f64);
     let waiting = row.weight as f64 / service.observed_ns();
-    if waits < MIN_FINDING_SAMPLES || waiting < WAITING_THREADS {
+    let is_supported = waits >= MIN_FINDING_SAMPLES || (waits >= 1.0 && row.weight as f64 >= MIN_DELAY_NS);
+    if !is_supported || waiting < WAITING_THREADS {
         return None;
     }
     let mut facts = vec![

@@ -261,6 +261,13 @@ fn a_lock_convoy_has_its_waits_threads_and_lock() {
     assert_eq!(fact(&finding, "mean_wait"), &Fact::Quantity(45 * MS, "nanoseconds"));
     let short = window(of_type("delay"), &[(stack, 500 * MS, &[])]);
     assert_eq!(rules(&[short, waits]), [], "0.05 threads wait on average");
+    let few = |delay| {
+        let count = Shape { unit: "count", ..of_type("contentions") };
+        [window(of_type("delay"), &[(stack, delay, &[])]), window(count, &[(stack, 16, &[])])]
+    };
+    let finding = found(&few(18_200 * MS), Rule::LockConvoy, "reserve");
+    assert_eq!((fact(&finding, "waits"), finding.samples), (&Fact::Number(16.0), 16.0), "delay is measured");
+    assert_eq!(rules(&few(4_000 * MS)), [], "few waits, short in total");
 }
 
 #[test]
