@@ -1,7 +1,7 @@
 //! The findings of `spanprof explain` as text of at most 80 columns, as Markdown, and as JSON.
 
 use serde_json::{json, Map, Value};
-use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule};
+use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule, UnknownWaits};
 use spanprof_read::query::FunctionLine;
 
 use super::function::{escaped, function_members, printable};
@@ -31,6 +31,9 @@ pub(crate) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[Strin
         text += &item.command.map_or_else(String::new, |command| wrapped_command(&command));
         text += &wrapped(item.page, &format!("{INDENT}see: "), "        ");
     }
+    for hint in hints(diagnosis) {
+        text += &wrapped(&format!("\n{hint}"), "", "");
+    }
     text
 }
 
@@ -48,6 +51,9 @@ pub(crate) fn markdown(diagnosis: &Diagnosis, findings: &[Finding], sources: &[S
             text += &format!("{INDENT}- {line}\n");
         }
     }
+    for hint in hints(diagnosis) {
+        text += &format!("\n{}\n", escaped(&hint));
+    }
     text
 }
 
@@ -57,7 +63,20 @@ fn services(diagnosis: &Diagnosis) -> String {
     services.join("; ")
 }
 
-/// The number of problems, and the hottest code where there is none.
+/// Profiles that would show more.
+fn hints(diagnosis: &Diagnosis) -> Vec<String> {
+    let hint = |waits: UnknownWaits<'_>| {
+        let service = service_text(waits.service, &[]);
+        let [requests, cpu] = [waits.request_time_ns, waits.cpu_ns].map(|ns| format_quantity(ns, "nanoseconds"));
+        format!(
+            "Waits of {service} are unknown: its requests took {requests}, its CPU time is {cpu}, and there is no profile of \
+             wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."
+        )
+    };
+    diagnosis.unknown_waits().map(hint).collect()
+}
+
+/// The number of problems, the hottest code where there is none, and the number of limitations, which are listed first.
 fn summary(findings: &[Finding]) -> String {
     let of = |severity| findings.iter().filter(move |finding| finding.rule.severity() == severity);
     let hottest = of(FindingSeverity::Observation).find(|finding| finding.rule == Rule::HotCode);
@@ -162,7 +181,7 @@ pub(crate) fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[Strin
         })
     });
     // The findings are the last list: the rows of a page for coding agents.
-    json!({"services": services, "findings": findings.collect::<Value>()})
+    json!({"services": services, "hints": hints(diagnosis), "findings": findings.collect::<Value>()})
 }
 
 /// `checkout (cpu, gc)`

@@ -1,6 +1,7 @@
 //! `spanprof explain`: findings of files and of a running `serve`, hostile names, the width of the text.
 
 use serde_json::Value;
+use spanprof_profile::ProfilesData;
 
 use crate::client::post;
 use crate::fixture::{encoded, shop, spanprof, window, Serve, TestDirectory, TestSample, PERIOD_NS};
@@ -130,6 +131,50 @@ fn no_problem_and_no_samples_are_reported() {
     assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:?}");
     assert!(none.stderr.contains("\"checkout\" (cpu)"), "{none:?}");
     assert_eq!(spanprof(&["explain"]).code, 2);
+}
+
+/// A window of ended requests of one duration.
+fn requests(count: i64, duration_ns: i64) -> ProfilesData {
+    let mut data = window("checkout", "requests", &[TestSample(&["[request]"], count, &[("endpoint", "/pay")], 0)]);
+    let duration = data.dictionary.attribute("duration", spanprof_profile::Value::Int(duration_ns), "ns");
+    let labels = data.dictionary.attribute_set(&[duration]);
+    for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        (profile.sample_type.unit, profile.period_type.unit, profile.period) = ("count".into(), "count".into(), 1);
+        profile.samples.iter_mut().for_each(|sample| sample.attributes = labels);
+    }
+    data
+}
+
+#[test]
+fn a_hint_says_that_the_waits_of_long_requests_are_unknown() {
+    let home = TestDirectory::new();
+    let cpu = home.file("cpu.otlp.pb", &hot("price"));
+    let long = home.file("long.otlp.pb", &encoded(&requests(20, 1_500_000_000)));
+    let short = home.file("short.otlp.pb", &encoded(&requests(20, 500_000_000)));
+    let lock = [TestSample(&["main", "[lock]"], SECOND, &[], 0)];
+    let waits = ["off_cpu", "delay", "wall"]
+        .map(|name| home.file(&format!("{name}.otlp.pb"), &encoded(&window("checkout", name, &lock))));
+    let last = |files: &[&str]| {
+        let done = spanprof(&[&["explain"], files].concat());
+        let paragraph = done.stdout.rsplit("\n\n").next().unwrap_or_default();
+        paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let hint =
+        "Waits of checkout are unknown: its requests took 30.0 s, its CPU time is 8.00 s, and there is no profile of \
+                wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them.";
+    assert_eq!(last(&[&cpu, &long]), hint);
+    assert!(!last(&[&cpu, &short]).contains("unknown"), "10 s of requests, 8 s of CPU time");
+    assert!(!last(&[&long]).contains("unknown"), "the CPU time is unknown");
+    for waits in &waits {
+        assert!(!last(&[&cpu, &long, waits]).contains("unknown"), "{waits}");
+    }
+    let json = |file: &str| -> Value {
+        serde_json::from_str(&spanprof(&["explain", &cpu, file, "--json"]).stdout).expect("JSON")
+    };
+    assert_eq!(json(&long)["hints"], serde_json::json!([hint]));
+    assert_eq!(json(&short)["hints"], serde_json::json!([]));
+    let markdown = spanprof(&["explain", &cpu, &long, "--markdown"]);
+    assert!(markdown.stdout.ends_with("SPANPROF\\_PROFILES=all records them.\n"), "{markdown:?}");
 }
 
 #[test]

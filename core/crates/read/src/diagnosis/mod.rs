@@ -159,6 +159,17 @@ pub struct Finding {
     pub facts: Vec<(&'static str, Fact)>,
 }
 
+/// A service whose requests took much longer than its CPU time, without a profile of waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownWaits<'d> {
+    /// `service.name`, "" when there is none.
+    pub service: &'d str,
+    /// Durations of all requests.
+    pub request_time_ns: i64,
+    /// CPU time, also of work for no request.
+    pub cpu_ns: i64,
+}
+
 /// Profiles to be diagnosed. Windows are added one at a time; memory depends on the number of distinct stacks.
 #[derive(Debug, Default)]
 pub struct Diagnosis {
@@ -184,6 +195,12 @@ impl Diagnosis {
     /// The services and their profile types with the number of samples.
     pub fn services(&self) -> impl Iterator<Item = (&str, Vec<(&str, f64)>)> {
         self.services.iter().map(|(name, service)| (name.as_str(), service.type_samples()))
+    }
+
+    /// The services whose waits are unknown, and matter.
+    pub fn unknown_waits(&self) -> impl Iterator<Item = UnknownWaits<'_>> {
+        let services = self.services.iter();
+        services.filter_map(|(name, service)| Some(UnknownWaits { service: name, ..waits::unknown_waits(service)? }))
     }
 
     /// The findings: limitations, problems, observations; each by descending cost.

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::{HashMap, HashSet};
 use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::encode::pprof::names::{COMMENT, LONGEST_BLOCK};
+use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourceProfiles, Sample};
 
 use crate::query::{
-    estimated_samples, process_identity, visit_samples, Compared, FunctionLine, Granularity, WindowSums,
-    ENDPOINT_LABELS,
+    estimated_samples, process_identity, request_duration, visit_samples, Compared, FunctionLine, Granularity,
+    WindowSums, ENDPOINT_LABELS,
 };
 
 /// Windows of objects in use that are kept for each process, spread over the time.
@@ -32,6 +33,8 @@ pub(super) struct ServiceProfile {
     pub limits: BTreeSet<String>,
     /// Longest block of an event loop, nanoseconds; 0 where the profiles do not state it.
     pub longest_block_ns: i64,
+    /// Durations of all ended requests, nanoseconds.
+    pub request_time_ns: i64,
     /// Objects in use at the ends of windows, by process, in the order of time.
     pub heap: BTreeMap<u64, Vec<HeapWindow>>,
     pub versions: BTreeMap<String, VersionSums>,
@@ -165,6 +168,13 @@ impl ServiceProfile {
                 }
             }
             return;
+        }
+        if profile.type_name() == REQUESTS.default_type() {
+            for sample in &profile.samples {
+                let duration_ns = request_duration(dictionary, sample).unwrap_or_default();
+                let time_ns = duration_ns.saturating_mul(profile.weight(sample));
+                self.request_time_ns = self.request_time_ns.saturating_add(time_ns);
+            }
         }
         let of_type = self.types.entry(profile.type_name().to_owned()).or_default();
         if of_type.windows.insert((process, end)) {

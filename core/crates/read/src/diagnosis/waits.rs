@@ -6,7 +6,7 @@ use spanprof_profile::code_origin::is_activity;
 
 use super::cpu::{heaviest_line, LISTED};
 use super::service::{Charged, ServiceProfile, StackSum};
-use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
+use super::{EstimatedShare, Fact, Finding, Rule, UnknownWaits, MIN_FINDING_SAMPLES};
 
 /// Threads that wait at one place at a time, on average.
 const WAITING_THREADS: f64 = 0.1;
@@ -145,6 +145,14 @@ pub(super) fn waiting_requests(service: &ServiceProfile) -> Option<Finding> {
         ("reasons", Fact::Functions(service.heaviest(&row.leaves, LISTED), row.leaves.values().sum())),
     ];
     Some(at(service, Rule::WaitingRequests, type_name, &row, share, row.samples, facts))
+}
+
+/// The time of requests of which most is no CPU time, with the CPU time, if no profile shows how it was spent.
+pub(super) fn unknown_waits(service: &ServiceProfile) -> Option<UnknownWaits<'_>> {
+    let cpu_ns = service.of_type("cpu")?.total;
+    let has_waits = ["off_cpu", "wall", "delay"].into_iter().any(|name| service.of_type(name).is_some());
+    let is_known = has_waits || (cpu_ns as f64) > service.request_time_ns as f64 * (1.0 - WAITING_SHARE);
+    (!is_known).then_some(UnknownWaits { service: "", request_time_ns: service.request_time_ns, cpu_ns })
 }
 
 /// A finding about the function of `row`, with its line and callers.

@@ -36,7 +36,7 @@ impl FirstTime {
 }
 
 /// Nanoseconds of the duration of an ended request.
-pub(super) fn request_duration(dictionary: &Dictionary, sample: &Sample) -> Option<i64> {
+pub(crate) fn request_duration(dictionary: &Dictionary, sample: &Sample) -> Option<i64> {
     let label = dictionary.attributes_of(sample.attributes).find(|label| label.key == RequestDuration::LABEL)?;
     match label.value {
         Value::Int(ns) if ns >= 0 => Some(ns),
