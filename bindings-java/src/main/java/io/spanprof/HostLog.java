@@ -9,9 +9,12 @@ import java.util.function.BooleanSupplier;
  * thread that waits for lines ({@link LogThread}).
  */
 final class HostLog {
+    private static final String JDK_LOGGING = "java.util.logging.LogManager";
     private static volatile System.Logger customLogger;
-    /** Whether the VM shuts down: the JDK's own shutdown hook removes the handlers of its loggers. */
+    /** Whether the VM shuts down: the JDK's own shutdown hook removes the handlers of its loggers, and their levels. */
     private static volatile boolean programEnds;
+    /** Whether the JDK's logger lets information pass, when it was last read before the VM shut down. */
+    private static volatile boolean logsInformation = true;
 
     private HostLog() {}
 
@@ -21,6 +24,17 @@ final class HostLog {
 
     static void warn(String line) {
         log(System.Logger.Level.WARNING, line);
+    }
+
+    /** Reads the level of the JDK's logger. Does not load the JDK's logging: an agent would do so before the program configures it. */
+    static void readLevel() {
+        try {
+            if (customLogger == null && !programEnds && Native.isLoaded(JDK_LOGGING)) {
+                logsInformation = System.getLogger("spanprof").isLoggable(System.Logger.Level.INFO);
+            }
+        } catch (RuntimeException | Error failed) {
+            return;
+        }
     }
 
     static void programEnds() {
@@ -45,13 +59,14 @@ final class HostLog {
                 return;
             }
             System.Logger logger = customLogger != null ? customLogger : System.getLogger("spanprof");
-            if (programEnds && level == System.Logger.Level.WARNING && isJdkLogger(logger)) {
-                if (logger.isLoggable(level)) {
+            if (programEnds && isJdkLogger(logger) && (level == System.Logger.Level.WARNING || !hasLoggingConfiguration())) {
+                if (logger.isLoggable(level) && (level == System.Logger.Level.WARNING || logsInformation)) {
                     System.err.println(level + ": " + line);
                 }
                 return;
             }
             logger.log(level, line);
+            readLevel();
         } catch (RuntimeException | Error failed) {
             return;
         }
@@ -62,10 +77,15 @@ final class HostLog {
      * invalid thereby, and half a second of compilation follows in a warm web service. Information alone is not worth that.
      */
     private static boolean usesJdkLogging() {
-        return System.getProperty("java.util.logging.config.file") != null
-                || System.getProperty("java.util.logging.config.class") != null
-                || Native.isLoaded("java.util.logging.LogManager")
+        return hasLoggingConfiguration()
+                || Native.isLoaded(JDK_LOGGING)
                 || Native.isLoaded("jdk.internal.logger.LoggerFinderLoader");
+    }
+
+    /** Otherwise the JDK's logging prints information to standard error. */
+    private static boolean hasLoggingConfiguration() {
+        return System.getProperty("java.util.logging.config.file") != null
+                || System.getProperty("java.util.logging.config.class") != null;
     }
 
     private static boolean isJdkLogger(System.Logger logger) {

@@ -7,6 +7,7 @@ final class ShutdownHook {
     private ShutdownHook() {}
 
     static synchronized void install() {
+        HostLog.readLevel();
         if (hook == null) {
             Thread thread = new Thread(null, null, "spanprof-end", 256 * 1024, false) {
                 @Override

@@ -49,6 +49,22 @@ class OutcomeTest {
         assertTrue(output.stream().anyMatch(line -> line.contains(" java.util.logging.LogManager ")), output::toString);
     }
 
+    /** The hook of the JDK's logging removes its handlers and levels while the profiler stops. */
+    @Test
+    void informationAtTheEndIsPrintedIfTheLoggingOfTheJdkIsNotConfiguredOtherwise(@TempDir Path directory) throws Exception {
+        String file = "-Dspanprof.output=" + directory.resolve("flame.html");
+        for (int run = 0; run < 3; run++) {
+            List<String> output = Programs.run(Short.class, List.of(file), "logs");
+            assertEquals(1, outcomes(output).size(), output::toString);
+            assertTrue(outcomes(output).get(0).startsWith("INFO: spanprof: stopped after"), output::toString);
+        }
+        List<String> ofWarnings = Programs.run(Short.class, List.of(file), "warns");
+        assertEquals(List.of(), outcomes(ofWarnings), "the level of the logger excludes it");
+        List<String> withoutHandlers =
+                Programs.run(Short.class, List.of(file, "-Djava.util.logging.config.file=/dev/null"), "logs");
+        assertEquals(List.of(), outcomes(withoutHandlers), "the program has no handler");
+    }
+
     @Test
     void outputIsOneFileOfTheWholeRunWithoutAReceiver(@TempDir Path directory) throws Exception {
         Path page = directory.resolve("flame.html");

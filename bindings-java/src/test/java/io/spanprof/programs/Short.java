@@ -2,9 +2,15 @@ package io.spanprof.programs;
 
 import io.spanprof.Spanprof;
 import java.util.ResourceBundle;
+import java.util.logging.Logger;
 
 /** Ends before its first window, in the way given by its argument. */
 public final class Short {
+    /** Held, since the JDK's loggers are weakly reachable. In a class of its own, so that other runs do not load the JDK's logging. */
+    private static final class Held {
+        static final Logger LOGGER = Logger.getLogger("spanprof");
+    }
+
     private Short() {}
 
     public static void main(String[] args) {
@@ -14,6 +20,9 @@ public final class Short {
         if (args[0].equals("logs")) {
             // From here on the JDK's logging has a shutdown hook.
             System.getLogger("mine").log(System.Logger.Level.INFO, "begun");
+        }
+        if (args[0].equals("warns")) {
+            Held.LOGGER.setLevel(java.util.logging.Level.WARNING);
         }
         Spanprof.start();
         System.out.println("burnt " + burn());
