@@ -5,7 +5,8 @@
 FROM python:3.13-slim
 WORKDIR /srv/app
 COPY requirements.txt spanprof-*.whl ./
-RUN pip install --no-cache-dir -r requirements.txt ./spanprof-*.whl
+# pip chooses the wheel of this image if both are there.
+RUN pip install --no-cache-dir -r requirements.txt && pip install --no-cache-dir --no-index --find-links . spanprof
 COPY app.py ./
 ENV OTEL_SERVICE_NAME=checkout \
     OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318

@@ -1,9 +1,9 @@
 # docker build -f python.Dockerfile -t registry.example/spanprof-autoinstrumentation-python:0.1.0 CONTEXT
 # The context is this directory's `python`, with the wheel of `cargo xtask wheel` beside it.
 FROM python:3.13-slim AS packages
-COPY spanprof-*.whl /
+COPY spanprof-*x86_64.whl /
 # One wheel serves every Python from 3.9 on.
-RUN pip install --no-cache-dir --no-deps --target /packages /spanprof-*.whl
+RUN pip install --no-cache-dir --no-deps --target /packages /spanprof-*x86_64.whl
 COPY spanprof_autostart.py /packages/
 COPY spanprof_autostart-0.1.0.dist-info /packages/spanprof_autostart-0.1.0.dist-info/
 RUN chmod -R a+rX /packages
