@@ -38,11 +38,10 @@ pub use label_values::{labels, LabelKey, LabelTable};
 pub use neighbors::{neighbors, Neighbors};
 pub use request_times::{is_of_requests, REQUEST_TIME};
 pub use span_baseline::{
-    span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, SpanSubject, COMPARED_TYPES,
-    MIN_SPAN_SAMPLES,
+    span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, COMPARED_TYPES, MIN_SPAN_SAMPLES,
 };
 pub use span_parts::{SpanPart, SpanParts};
-pub use span_time::{span_time, ComparedTotal, SpanTime, SpanTimeRow, WaitSource};
+pub use span_time::{span_time, ComparedTotal, SpanSubject, SpanTime, SpanTimeRow, WaitSource};
 pub use spans::{endpoint_of_labels, SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 pub use stack_filter::{is_match, StackFilter};
 pub use summed_row::Compared;

@@ -31,15 +31,6 @@ pub const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc
 const MIN_SPANS: usize = 5;
 const TAIL: f64 = 0.025;
 
-/// The span or trace to compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanSubject {
-    /// A span, whose trace may be left out: all zeros.
-    Span(Link),
-    /// All spans of a trace.
-    Trace([u8; 16]),
-}
-
 /// The difference between a span and the mean of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpanDifference {

@@ -8,7 +8,6 @@ use spanprof_profile::kinds::{REQUESTS, REQUEST_ERRORS};
 use spanprof_profile::Link;
 
 use super::request_times::is_of_requests;
-use super::span_baseline::SpanSubject;
 use super::spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 use super::time_category::TimeCategory;
 
@@ -71,6 +70,15 @@ impl WaitSource {
             Self::Delay => "delay",
         }
     }
+}
+
+/// The span or trace to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanSubject {
+    /// A span, whose trace may be left out: all zeros.
+    Span(Link),
+    /// All spans of a trace.
+    Trace([u8; 16]),
 }
 
 /// Weight and samples of the span, and the mean weight of the others.
