@@ -7,8 +7,8 @@ use serde_json::{json, Value};
 use spanprof_profile::Link;
 use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::{
-    fold_builtins, span_baseline, span_time, Compared, Filter, Granularity, NoSpanBaseline, SpanGrouping, SpanSubject,
-    SpanTotals, WaitSource, COMPARED_TYPES,
+    fold_builtins, span_baseline, span_time, usual_weight, Filter, Granularity, NoSpanBaseline, SpanGrouping,
+    SpanSubject, SpanTotals, WaitSource, COMPARED_TYPES,
 };
 
 use super::left_out::LeftOut;
@@ -78,11 +78,11 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
     let Some(time) = span_time(&totals, subject) else { return Ok(left_out.with(json!({"found": false}))) };
     let found = &time.subject;
     let mut differences = Vec::new();
-    for totals in by_type.iter().zip(COMPARED_TYPES).filter(|(_, name)| found.types.contains_key(*name)) {
+    for (totals, name) in by_type.iter().zip(COMPARED_TYPES).filter(|(_, name)| found.types.contains_key(*name)) {
         if differences.len() == MAX_COMPARED {
             break;
         }
-        match span_baseline(totals.0, &time, Compared::Flat) {
+        match span_baseline(totals, &time, usual_weight(name)) {
             Ok(baseline) => differences.push(baseline_json(&baseline, true, MAX_FUNCTIONS)),
             Err(NoSpanBaseline::NotFound | NoSpanBaseline::NoEndpoint) => {}
         }

@@ -2,8 +2,8 @@
 
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_read::query::{
-    fold_builtins, span_baseline, span_time, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime,
-    SpanTotals, WaitSource, COMPARED_TYPES,
+    fold_builtins, span_baseline, span_time, usual_weight, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject,
+    SpanTime, SpanTotals, WaitSource, COMPARED_TYPES,
 };
 
 use super::table::{row_limit, Rows, SortColumn};
@@ -54,9 +54,9 @@ pub(crate) struct SpansArguments {
     /// compare the span or trace with the others of its endpoint: where its time went, and by function
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub against_endpoint: bool,
-    /// compared weight: of the function itself (flat), or with its callees (cum)
-    #[arg(long, value_name = "WEIGHT", value_enum, default_value_t = SortColumn::Flat, requires = "against_endpoint")]
-    pub compare: SortColumn,
+    /// compared weight: of the function itself (flat), or with its callees (cum: by default of off_cpu and delay)
+    #[arg(long, value_name = "WEIGHT", value_enum, requires = "against_endpoint")]
+    pub compare: Option<SortColumn>,
     /// list every difference, also those that may be chance
     #[arg(long, requires = "against_endpoint")]
     pub all: bool,
@@ -179,7 +179,7 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
     if functions.type_names().is_empty() {
         return Err(missing(&names, compared_type, &read_all(sources, &everything, Detail::Stacks)?));
     }
-    let report = comparison(given, functions, &words, &time)?;
+    let report = comparison(given, compared_type, functions, &words, &time)?;
     let report = report.ok_or_else(|| not_found(given, &words, Some(compared_type)))?;
     if filter.type_name.is_none() && compared_type != "cpu" {
         output::note(&format!("compared by {compared_type}, which has most of its time (--type selects another)"));
@@ -209,13 +209,15 @@ fn not_found(given: &SpansArguments, words: &str, type_name: Option<&str>) -> Fa
 /// The comparison by the functions of one profile type; `None` if the span or trace has no samples of it.
 fn comparison(
     given: &SpansArguments,
+    type_name: &str,
     totals: &SpanTotals,
     words: &str,
     time: &SpanTime,
 ) -> Result<Option<String>, Failure> {
     let compared = match given.compare {
-        SortColumn::Flat => Compared::Flat,
-        SortColumn::Cum => Compared::Cum,
+        None => usual_weight(type_name),
+        Some(SortColumn::Flat) => Compared::Flat,
+        Some(SortColumn::Cum) => Compared::Cum,
     };
     let baseline = match span_baseline(totals, time, compared) {
         Ok(baseline) => baseline,

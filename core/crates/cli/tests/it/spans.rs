@@ -193,6 +193,11 @@ fn a_span_of_a_virtual_thread_that_waits_for_a_lock_is_compared_by_its_delay() {
         &[&["spans"], &files.each_ref().map(String::as_str)[..], &["--against-endpoint", "--span-id", &span]].concat(),
     );
     assert!(done.stdout.contains("\ndelay: 1.50 s, mean of the 1 other"), "{done:?}");
+    // With callees, since the leaf is the lock.
+    assert!(row(&done, "main").trim_start().starts_with("1.50 s"), "{done:?}");
+    let on_thread = home.file("thread.pb", &encoded(&window("shop", "off_cpu", &waits(1_400 * MS, 1))));
+    let done = spanprof(&["spans", &files[0], &on_thread, &files[2], "--against-endpoint", "--span-id", &span]);
+    assert!(done.stdout.contains("\noff_cpu: 1.40 s"), "{done:?}");
 }
 
 #[test]

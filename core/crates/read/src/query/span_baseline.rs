@@ -13,6 +13,7 @@
 //! samples: 4 of 3,000 equal ones have a significant function, and 963 of 1,000 intervals contain the true difference.
 
 use hashbrown::HashMap;
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::Link;
 use statrs::distribution::{ContinuousCDF, Gamma};
 use statrs::function::beta::beta_reg;
@@ -27,6 +28,15 @@ use super::weights::FunctionLine;
 pub const MIN_SPAN_SAMPLES: f64 = 3.0;
 /// Types whose functions are compared unless one is chosen, most telling first.
 pub const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc_space"];
+/// The weight by which functions of a type are compared unless one is chosen. The leaf of a wait is its reason or the lock, which names no
+/// function that waits.
+pub fn usual_weight(type_name: &str) -> Compared {
+    match type_name {
+        "off_cpu" | "delay" => Compared::Cum,
+        _ => Compared::Flat,
+    }
+}
+
 /// From this number of spans on, their variation counts.
 const MIN_SPANS: usize = 5;
 const TAIL: f64 = 0.025;
@@ -165,7 +175,9 @@ pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -
     }
     rows.sort_by(|one, other| {
         let size = |row: &SpanBaselineRow| (row.difference.weight as f64 - row.difference.mean).abs();
-        size(other).total_cmp(&size(one)).then_with(|| one.at.cmp(&other.at))
+        let is_foreign = |row: &SpanBaselineRow| row.at.origin() != CodeOrigin::Own;
+        // Of the callers of one wait, the program's own code first.
+        size(other).total_cmp(&size(one)).then_with(|| (is_foreign(one), &one.at).cmp(&(is_foreign(other), &other.at)))
     });
     let (type_name, unit) = totals.tracked_type();
     Ok(SpanBaseline {

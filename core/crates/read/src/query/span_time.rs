@@ -135,12 +135,11 @@ impl SpanTime {
     pub fn main_type(&self) -> Option<&str> {
         let weight = |name: &str| self.rows.iter().find(|row| row.name == name).map_or(0, |row| row.total.weight);
         // Wall time contains CPU time.
-        let times = [
-            ("delay", weight("delay")),
-            ("wall", weight(WAITING)),
-            ("off_cpu", weight("off_cpu")),
-            ("cpu", weight("cpu")),
-        ];
+        let waits = [("wall", weight(WAITING)), ("off_cpu", weight("off_cpu"))];
+        // Threads that wait for a lock are off the CPU, except virtual ones.
+        let is_of_threads = waits.iter().any(|(_, wait)| *wait > weight("delay") / 2);
+        let delay = if is_of_threads { 0 } else { weight("delay") };
+        let times = [("delay", delay), waits[0], waits[1], ("cpu", weight("cpu"))];
         // Of equal ones, the last.
         let longest = times.into_iter().filter(|(_, weight)| *weight > 0).max_by_key(|(_, weight)| *weight);
         let sampled = || self.rows.iter().find(|row| row.total.samples > 0.0).map(|row| row.type_name.as_str());

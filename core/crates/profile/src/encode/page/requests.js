@@ -20,7 +20,9 @@ const isRequestView = () => state.view === "requests" && isOneRequest();
 /** The type to show of a listed span: that of the column by which the spans are sorted, of times the longest one. `wait` is the source of waits, such as "wall - cpu". */
 function typeOfRow(row, wait) {
   if (state.requestSort === "alloc" && row.alloc_bytes) return "alloc_space";
-  const times = { cpu: row.cpu_ns || 0, ...(wait && { [wait.split(" ")[0]]: row.wait_ns || 0 }), delay: row.types.delay?.weight || 0 };
+  const [waiting, delay] = [row.wait_ns || 0, row.types.delay?.weight || 0];
+  // Threads that wait for a lock are off the CPU, except virtual ones.
+  const times = { cpu: row.cpu_ns || 0, delay: waiting > delay / 2 ? 0 : delay, ...(wait && { [wait.split(" ")[0]]: waiting }) };
   return Object.keys(times).reduce((longest, name) => (times[name] > times[longest] ? name : longest));
 }
 /** The order of an endpoint's spans that lists the slow ones first: by their durations, or else by the longer one of CPU time and waits, unless another is chosen. */
