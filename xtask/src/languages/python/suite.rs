@@ -36,23 +36,17 @@ pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let wheel = package::build_for_tests()?;
     let (mut oldest, all) = (runtimes::oldest_and_newest()?, runtimes::all()?);
     let newest = oldest.pop();
-    let lane = |label: &'static str, work: &dyn Fn(&mut Tally)| {
+    let lane = |label, work: &dyn Fn(&mut Tally)| {
         let mut own = Tally::default();
         progress::labeled(label, || work(&mut own));
         own
     };
+    let on_oldest = |own: &mut Tally| oldest.iter().for_each(|python| suite(python, &wheel, left_out(versions), own));
+    let on_every = |own: &mut Tally| all.iter().for_each(|python| runtime_tests(python, &wheel, own));
     let beside = std::thread::scope(|threads| {
         let lanes = [
-            threads.spawn(|| {
-                let suites = |own: &mut Tally| {
-                    oldest.iter().for_each(|python| suite(python, &wheel, left_out(versions), own));
-                };
-                lane("Python, oldest", &suites)
-            }),
-            threads.spawn(|| {
-                let suites = |own: &mut Tally| all.iter().for_each(|python| runtime_tests(python, &wheel, own));
-                lane("Python, runtime", &suites)
-            }),
+            threads.spawn(|| lane("Python, oldest", &on_oldest)),
+            threads.spawn(|| lane("Python, runtime", &on_every)),
         ];
         newest.iter().for_each(|python| suite(python, &wheel, &[], tally));
         lanes.map(|lane| lane.join().unwrap_or(Tally { failed: 1, ..Tally::default() }))

@@ -132,18 +132,26 @@ fn a_query_by_rollups_returns_what_it_returns_by_windows() {
     assert_eq!(filters.each_ref().map(|filter| answer(&by_rollups, filter)), expected);
 }
 
+/// Writes a window every 20 seconds for two hours, which begins at a second.
+fn write_two_hours(home: &TempDirectory, window_at: impl Fn(u64) -> ProfilesData) {
+    for nth in 0..360 {
+        let received_ms = START_MS + nth * 20_000 + 15_000;
+        let name = format!("{received_ms}-1-{nth:06}.otlp.pb.gz");
+        let data = window_at(received_ms / 1000 - 10);
+        std::fs::write(home.path().join(name), gzip(&otlp::encode(&data, Revision::One))).unwrap();
+    }
+}
+
 #[test]
 fn rollups_count_the_samples_of_a_type_that_several_services_have_once() {
     let home = TempDirectory::new("two-services");
-    for nth in 0..360 {
-        let received_ms = START_MS + nth * 20_000 + 15_000;
-        let mut data = window(received_ms / 1000 - 10, 1);
-        let mut cart = window(received_ms / 1000 - 10, 2).resources.remove(0);
+    write_two_hours(&home, |second| {
+        let mut data = window(second, 1);
+        let mut cart = window(second, 2).resources.remove(0);
         cart.resource = vec![Attribute::string("service.name", "cart")];
         data.resources.push(cart);
-        let name = format!("{received_ms}-1-{nth:06}.otlp.pb.gz");
-        std::fs::write(home.path().join(name), gzip(&otlp::encode(&data, Revision::One))).unwrap();
-    }
+        data
+    });
     let store = opened(&home);
     let shop = Filter { service: Some("shop".to_owned()), ..Filter::default() };
     let expected = [&Filter::default(), &shop].map(|filter| answer(&store, filter));
@@ -157,15 +165,13 @@ fn rollups_count_the_samples_of_a_type_that_several_services_have_once() {
 #[test]
 fn rollups_count_observations_even_if_their_facts_count_records() {
     let home = TempDirectory::new("observations");
-    for nth in 0..360 {
-        let received_ms = START_MS + nth * 20_000 + 15_000;
-        let mut data = window(received_ms / 1000 - 10, 7);
+    write_two_hours(&home, |second| {
+        let mut data = window(second, 7);
         let profile = &mut data.resources[0].profiles[0];
         profile.period_type = std::mem::replace(&mut profile.sample_type, ValueType::new("samples", "count"));
         profile.period = 10;
-        let name = format!("{received_ms}-1-{nth:06}.otlp.pb.gz");
-        std::fs::write(home.path().join(name), gzip(&otlp::encode(&data, Revision::One))).unwrap();
-    }
+        data
+    });
     let expected = (360 * 7, 360, 360 * 7);
     let store = opened(&home);
     assert_eq!(answer(&store, &Filter::default()), expected);
