@@ -12,7 +12,7 @@ function baseline() {
   if (state.baseLabels) return "same";
   const before = responses.before?.data;
   // A partial response may lack the samples that exist.
-  const isEmpty = before && !before.windows_left_out && !((before.samples ?? before.stacks) > 0);
+  const isEmpty = before && !before.windows_left_out && !hasSamples(before);
   return hasProfilesBefore() && !isEmpty ? "previous" : "half";
 }
 /** Whether the profiles of the service begin before the middle of the time before. Which types and labels they have is not known. */

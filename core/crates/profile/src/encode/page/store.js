@@ -267,11 +267,13 @@ const isByType = () => state.by === "type" && canSplitByType();
 
 /** The filters that can be removed where no sample passes: those without which some would, else all. */
 let emptyCauses = [];
+/** Whether a response of `/api/top` has samples. The number of selected stacks' samples is not known, that of their stacks is. */
+const hasSamples = (data) => (data?.samples || data?.stacks) > 0;
 /** Whether the response of the view has no sample. */
 function hasNoSamples() {
   if (state.view === "compare") return responses.compare?.data?.comparison_total === 0;
   const { top } = responses;
-  return Boolean(top?.data) && !((top.data.samples || top.data.stacks) > 0);
+  return Boolean(top?.data) && !hasSamples(top.data);
 }
 async function explainEmpty() {
   emptyCauses = [];
@@ -285,7 +287,7 @@ async function explainEmpty() {
     return query;
   };
   const counts = await Promise.all(filters.map((filter) => request("top", queryWithout(filter)).catch(() => null)));
-  const excluding = filters.filter((filter, nth) => (counts[nth]?.samples || counts[nth]?.stacks) > 0);
+  const excluding = filters.filter((filter, nth) => hasSamples(counts[nth]));
   emptyCauses = excluding.length ? excluding : filters;
   emptyCauses.isSure = excluding.length > 0;
 }
