@@ -73,9 +73,7 @@ impl SpansReport<'_> {
             (SpanOrder::Cpu | SpanOrder::Duration, _) => "cpu",
             (SpanOrder::Alloc, _) => "alloc_space",
             (SpanOrder::Errors, _) => REQUEST_ERRORS,
-            (SpanOrder::Wait, Some(WaitSource::OffCpu)) => "off_cpu",
-            (SpanOrder::Wait, Some(WaitSource::WallMinusCpu)) => "wall",
-            (SpanOrder::Wait, _) => "delay",
+            (SpanOrder::Wait, wait) => wait.map_or("delay", WaitSource::type_name),
         };
         row.types.get(name).map_or(0.0, |total| total.samples).round()
     }
@@ -194,6 +192,7 @@ impl SpansReport<'_> {
                 insert("p99_ns", row.durations.map(|[_, p99]| p99).into());
             } else {
                 insert("duration_ns", duration_of(row).into());
+                insert("type", row.main_type(self.wait).into());
             }
             // Milliseconds, which JavaScript numbers represent exactly.
             insert("first_ms", (row.first_unix_nano / 1_000_000).into());

@@ -7,8 +7,8 @@ use serde_json::{json, Value};
 use spanprof_profile::Link;
 use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::{
-    fold_builtins, span_baseline, span_time, usual_weight, Filter, Granularity, NoSpanBaseline, SpanGrouping,
-    SpanSubject, SpanTotals, WaitSource, COMPARED_TYPES,
+    fold_builtins, span_baseline, span_time, Filter, Granularity, SpanGrouping, SpanSubject, SpanTotals, WaitSource,
+    COMPARED_TYPES,
 };
 
 use super::left_out::LeftOut;
@@ -77,16 +77,10 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
     }));
     let Some(time) = span_time(&totals, subject) else { return Ok(left_out.with(json!({"found": false}))) };
     let found = &time.subject;
-    let mut differences = Vec::new();
-    for (totals, name) in by_type.iter().zip(COMPARED_TYPES).filter(|(_, name)| found.types.contains_key(*name)) {
-        if differences.len() == MAX_COMPARED {
-            break;
-        }
-        match span_baseline(totals, &time, usual_weight(name)) {
-            Ok(baseline) => differences.push(baseline_json(&baseline, true, MAX_FUNCTIONS)),
-            Err(NoSpanBaseline::NotFound | NoSpanBaseline::NoEndpoint) => {}
-        }
-    }
+    // Types that it lacks, and spans without an endpoint, have none.
+    let baselines = by_type.iter().filter_map(|totals| span_baseline(totals, &time, None).ok());
+    let differences: Value =
+        baselines.take(MAX_COMPARED).map(|baseline| baseline_json(&baseline, true, MAX_FUNCTIONS)).collect();
     Ok(left_out.with(json!({
         "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
         "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,

@@ -132,8 +132,7 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
         SortColumn::Cum if given.fail_over.is_some() => {
             return Err(Failure::usage("--fail-over compares functions without their callees: not with --sort cum"))
         }
-        SortColumn::Cum => Compared::Cum,
-        SortColumn::Flat => Compared::Flat,
+        column => column.into(),
     };
     let per = CostUnit::of(given.per.as_deref(), given.requests)?;
     let windows = || match per {

@@ -2,8 +2,8 @@
 
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_read::query::{
-    fold_builtins, span_baseline, span_time, usual_weight, Compared, Filter, NoSpanBaseline, SpanGrouping, SpanSubject,
-    SpanTime, SpanTotals, WaitSource, COMPARED_TYPES,
+    fold_builtins, span_baseline, span_time, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime, SpanTotals,
+    WaitSource, COMPARED_TYPES,
 };
 
 use super::table::{row_limit, Rows, SortColumn};
@@ -179,13 +179,13 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
     if functions.type_names().is_empty() {
         return Err(missing(&names, compared_type, &read_all(sources, &everything, Detail::Stacks)?));
     }
-    let report = comparison(given, compared_type, functions, &words, &time)?;
+    let report = comparison(given, functions, &words, &time)?;
     let report = report.ok_or_else(|| not_found(given, &words, Some(compared_type)))?;
     if filter.type_name.is_none() && compared_type != "cpu" {
         output::note(&format!("compared by {compared_type}, which has most of its time (--type selects another)"));
     }
     let cpu_ns = time.subject.weight("cpu");
-    if time.has_unknown_waits() && spans_report::duration_of(&time.subject).is_some_and(|ns| ns / 2 > cpu_ns) {
+    if time.wait.is_none() && spans_report::duration_of(&time.subject).is_some_and(|ns| ns / 2 > cpu_ns) {
         output::note(UNKNOWN_WAITS);
     }
     Ok(report)
@@ -194,9 +194,10 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
 /// A request of which nothing but the end is known.
 fn without_samples(time: &SpanTime, words: &str) -> Failure {
     let took = spans_report::duration_of(&time.subject).map(|ns| format_quantity(ns, "nanoseconds"));
-    Failure::new(format!("the {words} took {} and has no samples", took.as_deref().unwrap_or("an unknown time"))).hint(
-        "it waited for a thread of the program: in Node.js behind another request, which `spanprof spans --sort duration` lists at the same time",
-    )
+    Failure::new(format!("the {words} took {} and has no samples", took.as_deref().unwrap_or("an unknown time"))).hint(match time.wait {
+        None => UNKNOWN_WAITS,
+        Some(_) => "no thread was sampled in it; in Node.js it may have waited behind another request, which `spanprof spans --sort duration` lists at the same time",
+    })
 }
 
 fn not_found(given: &SpansArguments, words: &str, type_name: Option<&str>) -> Failure {
@@ -209,17 +210,11 @@ fn not_found(given: &SpansArguments, words: &str, type_name: Option<&str>) -> Fa
 /// The comparison by the functions of one profile type; `None` if the span or trace has no samples of it.
 fn comparison(
     given: &SpansArguments,
-    type_name: &str,
     totals: &SpanTotals,
     words: &str,
     time: &SpanTime,
 ) -> Result<Option<String>, Failure> {
-    let compared = match given.compare {
-        None => usual_weight(type_name),
-        Some(SortColumn::Flat) => Compared::Flat,
-        Some(SortColumn::Cum) => Compared::Cum,
-    };
-    let baseline = match span_baseline(totals, time, compared) {
+    let baseline = match span_baseline(totals, time, given.compare.map(Into::into)) {
         Ok(baseline) => baseline,
         Err(NoSpanBaseline::NotFound) => return Ok(None),
         Err(NoSpanBaseline::NoEndpoint) => {

@@ -1,6 +1,6 @@
 //! Tables of functions or lines: the flags that `top` and `diff` share.
 
-use spanprof_read::query::Granularity;
+use spanprof_read::query::{Compared, Granularity};
 
 /// Flags of a table.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,6 +25,15 @@ pub(super) fn row_limit(text: &str) -> Result<usize, std::num::ParseIntError> {
 pub(crate) enum SortColumn {
     Flat,
     Cum,
+}
+
+impl From<SortColumn> for Compared {
+    fn from(column: SortColumn) -> Self {
+        match column {
+            SortColumn::Flat => Compared::Flat,
+            SortColumn::Cum => Compared::Cum,
+        }
+    }
 }
 
 /// The flag `--by`.

@@ -38,8 +38,7 @@ pub use label_values::{labels, LabelKey, LabelTable};
 pub use neighbors::{neighbors, Neighbors};
 pub use request_times::{is_of_requests, REQUEST_TIME};
 pub use span_baseline::{
-    span_baseline, usual_weight, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, COMPARED_TYPES,
-    MIN_SPAN_SAMPLES,
+    span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, COMPARED_TYPES, MIN_SPAN_SAMPLES,
 };
 pub use span_parts::{SpanPart, SpanParts};
 pub use span_time::{span_time, ComparedTotal, SpanSubject, SpanTime, SpanTimeRow, WaitSource};

@@ -72,6 +72,12 @@ impl RequestDurations {
         Some([at(50)?, at(99)?])
     }
 
+    /// Number of requests of an endpoint.
+    pub fn requests(&self, endpoint: u32) -> usize {
+        let counts = self.of_endpoint.get(&endpoint).into_iter().flat_map(BTreeMap::values);
+        usize::try_from(counts.fold(0i64, |sum, count| sum.saturating_add(*count))).unwrap_or(0)
+    }
+
     /// Each endpoint with its durations and their counts, in ascending order.
     pub fn listed(&self) -> Vec<(u32, Vec<(i64, i64)>)> {
         let listed = |(endpoint, counts): (&u32, &BTreeMap<i64, i64>)| {

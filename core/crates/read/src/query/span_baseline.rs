@@ -28,15 +28,6 @@ use super::weights::FunctionLine;
 pub const MIN_SPAN_SAMPLES: f64 = 3.0;
 /// Types whose functions are compared unless one is chosen, most telling first.
 pub const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc_space"];
-/// The weight by which functions of a type are compared unless one is chosen. The leaf of a wait is its reason or the lock, which names no
-/// function that waits.
-pub fn usual_weight(type_name: &str) -> Compared {
-    match type_name {
-        "off_cpu" | "delay" => Compared::Cum,
-        _ => Compared::Flat,
-    }
-}
-
 /// From this number of spans on, their variation counts.
 const MIN_SPANS: usize = 5;
 const TAIL: f64 = 0.025;
@@ -122,8 +113,18 @@ impl SpanUnit {
 }
 
 /// Compares a span or trace with [`SpanTime::others`], of which those without samples of the type count as 0.
-/// `totals` are those of [`SpanTotals::with_functions`].
-pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -> Result<SpanBaseline, NoSpanBaseline> {
+/// `totals` are those of [`SpanTotals::with_functions`]. Without `compared`, waits are compared with callees: their leaf is the reason or
+/// the lock, which names no function that waits.
+pub fn span_baseline(
+    totals: &SpanTotals,
+    time: &SpanTime,
+    compared: Option<Compared>,
+) -> Result<SpanBaseline, NoSpanBaseline> {
+    let (type_name, unit) = totals.tracked_type();
+    let compared = compared.unwrap_or(match type_name {
+        "off_cpu" | "delay" => Compared::Cum,
+        _ => Compared::Flat,
+    });
     let subject = &time.subject;
     // The link of a trace has no span.
     let is_trace = subject.link.span_id == [0; 8];
@@ -179,7 +180,6 @@ pub fn span_baseline(totals: &SpanTotals, time: &SpanTime, compared: Compared) -
         // Of the callers of one wait, the program's own code first.
         size(other).total_cmp(&size(one)).then_with(|| (is_foreign(one), &one.at).cmp(&(is_foreign(other), &other.at)))
     });
-    let (type_name, unit) = totals.tracked_type();
     Ok(SpanBaseline {
         type_name: type_name.to_owned(),
         unit: unit.to_owned(),

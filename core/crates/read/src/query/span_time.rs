@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use spanprof_profile::code_origin::WaitReason;
-use spanprof_profile::kinds::{REQUESTS, REQUEST_ERRORS};
+use spanprof_profile::kinds::REQUEST_ERRORS;
 use spanprof_profile::Link;
 
 use super::request_times::is_of_requests;
@@ -59,6 +59,15 @@ impl WaitSource {
             // Both are estimates: of a span without waits, the difference may be negative.
             Self::WallMinusCpu => row.weight("wall").saturating_sub(row.weight("cpu")).max(0),
             Self::Delay => row.weight("delay"),
+        }
+    }
+
+    /// The profile type that has its functions.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Self::OffCpu => "off_cpu",
+            Self::WallMinusCpu => "wall",
+            Self::Delay => "delay",
         }
     }
 
@@ -126,29 +135,30 @@ pub struct SpanTime {
     pub sampled_others: Vec<Link>,
     /// All others, of which those without samples are 0 in each mean: the other ended requests, where their ends are reported.
     pub others: usize,
+    /// The source of its service's waits; `None` where they are unknown.
+    pub wait: Option<WaitSource>,
     /// The profile types that the span or the others have.
     pub rows: Vec<SpanTimeRow>,
 }
 
 impl SpanTime {
-    /// The type whose functions explain the span: that of most of its time, CPU time or a wait, else the first one that it has.
+    /// The type whose functions explain the span: [`SpanRow::main_type`], else the first one that it has.
     pub fn main_type(&self) -> Option<&str> {
-        let weight = |name: &str| self.rows.iter().find(|row| row.name == name).map_or(0, |row| row.total.weight);
-        // Wall time contains CPU time.
-        let waits = [("wall", weight(WAITING)), ("off_cpu", weight("off_cpu"))];
-        // Threads that wait for a lock are off the CPU, except virtual ones.
-        let is_of_threads = waits.iter().any(|(_, wait)| *wait > weight("delay") / 2);
-        let delay = if is_of_threads { 0 } else { weight("delay") };
-        let times = [("delay", delay), waits[0], waits[1], ("cpu", weight("cpu"))];
-        // Of equal ones, the last.
-        let longest = times.into_iter().filter(|(_, weight)| *weight > 0).max_by_key(|(_, weight)| *weight);
         let sampled = || self.rows.iter().find(|row| row.total.samples > 0.0).map(|row| row.type_name.as_str());
-        longest.map(|(name, _)| name).or_else(sampled)
+        self.subject.main_type(self.wait).or_else(sampled)
     }
+}
 
-    /// Whether the service has no profile of waits.
-    pub fn has_unknown_waits(&self) -> bool {
-        !self.rows.iter().any(|row| ["off_cpu", "delay", WAITING].contains(&row.name.as_str()))
+impl SpanRow {
+    /// The type of most of its time, CPU time or a wait; `None` without both. `wait` is the source of its service's waits.
+    pub fn main_type(&self, wait: Option<WaitSource>) -> Option<&'static str> {
+        let waiting = wait.map_or(0, |wait| wait.weight(self));
+        // Threads that wait for a lock are off the CPU, except virtual ones.
+        let delay = if waiting > self.weight("delay") / 2 { 0 } else { self.weight("delay") };
+        let waits = wait.map(|wait| (wait.type_name(), waiting));
+        let times = [("delay", delay)].into_iter().chain(waits).chain([("cpu", self.weight("cpu"))]);
+        // Of equal ones, the last.
+        times.filter(|(_, weight)| *weight > 0).max_by_key(|(_, weight)| *weight).map(|(name, _)| name)
     }
 }
 
@@ -173,8 +183,9 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     let others: Vec<&SpanRow> = table.rows.iter().filter(is_other).collect();
     let of_service = table.rows.iter().filter(|row| row.service == own.service).flat_map(|row| row.types.keys());
     let wait = WaitSource::of(of_service);
+    // Most short requests have no sample, so the sampled spans alone are no fair comparison.
     let ended = match subject {
-        SpanSubject::Span(_) => ended_requests(totals, own).saturating_sub(1),
+        SpanSubject::Span(_) => totals.ended_requests(&own.service, &own.endpoint).saturating_sub(1),
         SpanSubject::Trace(_) => 0,
     };
     let count = ended.max(others.len());
@@ -191,14 +202,7 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     rows.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name)));
     let is_failed = own.weight(REQUEST_ERRORS) > 0;
     let sampled_others = others.iter().map(|row| row.link).collect();
-    Some(SpanTime { subject: own.clone(), is_failed, sampled_others, others: count, rows })
-}
-
-/// Ended requests of the span's endpoint. Most short ones have no sample, so the sampled spans alone are no fair comparison.
-fn ended_requests(totals: &SpanTotals, span: &SpanRow) -> usize {
-    let endpoints = totals.table(SpanGrouping::Endpoint, |row| row.weight("cpu")).rows;
-    let own = endpoints.iter().find(|row| row.service == span.service && row.endpoint == span.endpoint);
-    own.map_or(0, |row| usize::try_from(row.weight(REQUESTS.default_type())).unwrap_or(0))
+    Some(SpanTime { subject: own.clone(), is_failed, sampled_others, others: count, wait, rows })
 }
 
 /// Sums of spans.

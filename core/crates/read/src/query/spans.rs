@@ -387,6 +387,12 @@ impl SpanTotals {
         }
     }
 
+    /// Number of ended requests of an endpoint.
+    pub(super) fn ended_requests(&self, service: &str, endpoint: &str) -> usize {
+        let at = self.known_endpoints.get(&(service.to_owned(), endpoint.to_owned()));
+        at.map_or(0, |at| self.durations.requests(*at))
+    }
+
     pub(super) fn spans(&self) -> &HashMap<Link, SpanSums> {
         &self.spans
     }

@@ -95,7 +95,7 @@ fn compared(totals: &SpanTotals, span: u64) -> SpanBaseline {
 /// `all` has the spans of all types.
 fn compared_with(all: &SpanTotals, totals: &SpanTotals, span: u64) -> SpanBaseline {
     let time = span_time(all, SpanSubject::Span(link(span))).expect("a span with samples");
-    span_baseline(totals, &time, Compared::Flat).expect("a span with samples of the type")
+    span_baseline(totals, &time, Some(Compared::Flat)).expect("a span with samples of the type")
 }
 
 fn significant(baseline: &SpanBaseline) -> Vec<&str> {

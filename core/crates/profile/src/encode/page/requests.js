@@ -17,14 +17,8 @@ const isOneRequest = () => Boolean(state.span || state.trace);
 /** Whether the page shows one request beside the others of its endpoint. */
 const isRequestView = () => state.view === "requests" && isOneRequest();
 
-/** The type to show of a listed span: that of the column by which the spans are sorted, of times the longest one. `wait` is the source of waits, such as "wall - cpu". */
-function typeOfRow(row, wait) {
-  if (state.requestSort === "alloc" && row.alloc_bytes) return "alloc_space";
-  const [waiting, delay] = [row.wait_ns || 0, row.types.delay?.weight || 0];
-  // Threads that wait for a lock are off the CPU, except virtual ones.
-  const times = { cpu: row.cpu_ns || 0, delay: waiting > delay / 2 ? 0 : delay, ...(wait && { [wait.split(" ")[0]]: waiting }) };
-  return Object.keys(times).reduce((longest, name) => (times[name] > times[longest] ? name : longest));
-}
+/** The type to show of a listed span: that of the column by which the spans are sorted, of times the one with most. */
+const typeOfRow = (row) => (state.requestSort === "alloc" && row.alloc_bytes ? "alloc_space" : row.type || "cpu");
 /** The order of an endpoint's spans that lists the slow ones first: by their durations, or else by the longer one of CPU time and waits, unless another is chosen. */
 const sortOfSpans = (row, wait) => (state.requestSort !== "cpu" ? state.requestSort : row.p99_ns ? "duration" : wait && row.wait_ns > row.cpu_ns ? "wait" : "cpu");
 function Requests() {
@@ -51,7 +45,7 @@ function Requests() {
   const isNamed = (row) => isSpans || row.endpoint !== "";
   const listed = [...data.rows.filter(isNamed), ...data.rows.filter((row) => !isNamed(row))];
   const rows = listed.map((row) => h("tr", { ...pressable(() => (isSpans
-    ? change({ trace: row.trace_id, span: row.span_id, type: typeOfRow(row, wait) })
+    ? change({ trace: row.trace_id, span: row.span_id, type: typeOfRow(row) })
     : change({ endpoint: row.endpoint, service: state.service === "*" ? row.service : state.service, requestSort: sortOfSpans(row, wait) }))) },
     isSpans ? h("td", { class: "name" }, h("div", {}, clock(row.first_ms, true)), h("small", {}, "\u200e" + row.trace_id))
       : h("td", { class: "name" }, h("div", {}, row.endpoint || "(no endpoint)"), h("small", {}, "\u200e" + row.service)),
