@@ -18,6 +18,7 @@ mod http;
 mod interpreters;
 mod languages;
 mod linked;
+mod parallel;
 mod progress;
 mod scratch;
 mod second_attempt;

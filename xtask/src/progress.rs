@@ -73,24 +73,24 @@ pub fn opened(log: &Path, step: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Progress line of one step: updated on a terminal, written once at the end elsewhere.
+/// Progress line of one step: updated on a terminal, written once at the end elsewhere and beside other steps.
 pub struct ProgressLine<'a> {
     step: &'a str,
     begun: Instant,
-    is_terminal: bool,
+    is_updated: bool,
 }
 
 impl<'a> ProgressLine<'a> {
     /// Shows the line.
     pub fn begin(step: &'a str) -> Self {
-        let line = Self { step, begun: Instant::now(), is_terminal: io::stdout().is_terminal() };
+        let line = Self { step, begun: Instant::now(), is_updated: io::stdout().is_terminal() && !has_label() };
         line.advance();
         line
     }
 
     /// Updates the duration.
     pub fn advance(&self) {
-        if self.is_terminal {
+        if self.is_updated {
             print!("\r\x1b[K{}", self.text());
             let _ = io::stdout().flush();
         }
@@ -98,10 +98,10 @@ impl<'a> ProgressLine<'a> {
 
     /// Writes the final state of the line.
     pub fn end(self) {
-        if self.is_terminal {
+        if self.is_updated {
             print!("\r\x1b[K");
         }
-        println!("{}", self.text());
+        print(&self.text());
     }
 
     fn text(&self) -> String {

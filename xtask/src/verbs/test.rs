@@ -11,7 +11,7 @@ use crate::languages::{self, python, Packages, Tool, Toolchain, Versions};
 use crate::second_attempt::{self, FailedTests, UNSTABLE_LIMIT};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::{artifact, book, documents, first_results, progress};
+use crate::{artifact, book, documents, first_results, parallel, progress};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
 ///
@@ -97,19 +97,19 @@ pub fn run(given: &TestArguments) -> StepResult {
 
 /// Does `work` for all languages at the same time: most of it waits, for timers, child processes and windows.
 fn side_by_side(tally: &mut Tally, work: impl Fn(&dyn Toolchain, &mut Tally) -> StepResult + Sync) -> StepResult {
-    let of_language = |language: &dyn Toolchain| {
+    let of_language = |language: &&dyn Toolchain| {
         let (mut own, begun) = (Tally::default(), Instant::now());
-        let outcome = progress::labeled(language.title(), || work(language, &mut own));
+        let outcome = work(*language, &mut own);
         own.add_outcome(0, outcome);
         progress::print(&format!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs()));
-        own
+        Ok(own)
     };
-    let of_language = &of_language;
-    let all: Vec<Tally> = std::thread::scope(|threads| {
-        let started = languages::ALL.map(|language| threads.spawn(move || of_language(language)));
-        started.into_iter().map(|thread| thread.join().unwrap_or(Tally { failed: 1, ..Tally::default() })).collect()
-    });
-    all.into_iter().for_each(|own| tally.add(own));
+    for outcome in parallel::side_by_side(&languages::ALL, |language| language.title(), of_language) {
+        match outcome {
+            Ok(own) => tally.add(own),
+            Err(failure) => tally.add_outcome(tally.failed, Err(failure)),
+        }
+    }
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -12,16 +11,30 @@ use crate::{scratch, workspace};
 /// The function of examples/python-leak that keeps what it allocates.
 const LEAKING: &str = "remember";
 
-/// Runs the program with an interpreter that has the package, and prints the comparison. Fails if the leak is not its first row.
-pub fn show(command: &Path, python: &Path) -> StepResult {
-    println!("\n══ a memory leak, found by comparing two windows of one process");
-    let profiles = scratch::empty("demo-leak")?;
-    ProcessStep::new("a program that leaks", python)
+/// The profiles of the program.
+pub struct LeakProfiles {
+    directory: PathBuf,
+    output: String,
+}
+
+/// Runs the program with an interpreter that has the package.
+pub fn record(python: &Path) -> StepResult<LeakProfiles> {
+    let directory = scratch::empty("demo-leak")?;
+    let program = ProcessStep::new("a program that leaks", python)
         .arg(workspace::root().join("examples/python-leak/leak.py"))
-        .arg(&profiles)
-        .time_limit(Duration::from_secs(60))
-        .run()?;
-    let windows = first_and_last(in_use(&profiles)?)?;
+        .arg(&directory);
+    let (status, output) = program.capture_any()?;
+    match status.success() {
+        true => Ok(LeakProfiles { directory, output }),
+        false => Err(StepFailure::new("a program that leaks", format!("{status}: {output}"))),
+    }
+}
+
+/// Prints the comparison of the first and the last window. Fails if the leak is not its first row.
+pub fn show(command: &Path, profiles: &LeakProfiles) -> StepResult {
+    println!("\n══ a memory leak, found by comparing two windows of one process");
+    print!("{}", profiles.output);
+    let windows = first_and_last(in_use(&profiles.directory)?)?;
     println!("spanprof diff {} {} --type inuse_space", name(&windows[0]), name(&windows[1]));
     let diff = |words: &[&str]| {
         let mut diff = Command::new(command);

@@ -14,12 +14,13 @@ use serde_json::Value;
 
 use crate::browser::Browser;
 use crate::languages::Packages;
+use crate::parallel::side_by_side;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 use crate::{http, progress, scratch, workspace};
 
 /// real web services under load, their profiles linked to spans, shown on one page
 ///
-/// Builds the command line and the packages, optimized (output: target/demo-build.log), starts `spanprof
+/// Builds the command line and the packages, optimized (output: target/demo-*.log), starts `spanprof
 /// serve` (ports 4317 and 4318 where free) and services of examples/ under the OpenTelemetry SDK, drives load with trace
 /// context, and after a warm-up prints for each its own top functions, the share of samples linked to spans, the profile
 /// of one slow request and the profiler's own cost; then a memory leak of a Python program, and the page's addresses.
@@ -38,6 +39,7 @@ pub struct DemoArguments {
 }
 
 use load::SlowRequest;
+use services::ServiceProgram;
 pub use services::{build_command_line, Example, DEFAULT};
 
 pub fn run(given: &DemoArguments) -> StepResult {
@@ -111,8 +113,6 @@ impl DemoServer {
 struct LoadedService {
     example: Example,
     port: u16,
-    /// Statistics of its profiler at the begin of the measured range.
-    before: Value,
     load: load::Load,
     running: Running,
 }
@@ -127,38 +127,44 @@ pub fn show(
 ) -> StepResult {
     let began = Instant::now();
     let directory = scratch::empty("demo")?;
-    let prepare = || {
-        let command = services::build_command_line(packages)?;
-        let programs = examples.iter().map(|example| example.prepare(packages)).collect::<StepResult<Vec<_>>>()?;
-        Ok((command, programs))
-    };
-    let (command, programs) = match packages {
-        Packages::ForTests => prepare()?,
-        Packages::Optimized => progress::into_log(&emptied_log()?, prepare)?,
-    };
+    let command = logged(packages, "build", || services::build_command_line(packages))?;
+    let prepare = |example: &Example| logged(packages, example.language().name(), || example.prepare(packages));
+    let programs: Vec<_> = side_by_side(examples, language, prepare).into_iter().collect::<StepResult<_>>()?;
     let server = DemoServer::start(&command, &directory, ports)?;
-    let mut started = Vec::new();
-    for (example, program) in examples.iter().zip(&programs) {
-        let (running, port) = program.start(&directory, &server, packages)?;
+    let start = |program: &ServiceProgram| program.start(&directory, &server, packages);
+    let started: Vec<_> = programs.iter().map(start).collect::<StepResult<_>>()?;
+    let mut listening = Vec::new();
+    for (example, (mut running, port)) in examples.iter().zip(started) {
+        services::wait_until_it_responds(&mut running, port)?;
         println!("{} listens on 127.0.0.1:{port}", example.service_name());
-        started.push((*example, running, port));
+        listening.push((*example, port, running));
     }
     println!("built and started in {} s; the load begins", began.elapsed().as_secs());
-    let loads: Vec<_> = started.iter().map(|(_, _, port)| load::Load::start(*port)).collect();
+    let loaded = |(example, port, running)| LoadedService { example, port, load: load::Load::start(port), running };
+    let services: Vec<_> = listening.into_iter().map(loaded).collect();
     std::thread::sleep(WARM_UP);
-    let from_ms = unix_ms();
-    let mut services = Vec::new();
-    for ((example, running, port), load) in started.into_iter().zip(loads) {
-        services.push(LoadedService { example, port, before: own_stats(port)?, load, running });
-    }
-    std::thread::sleep(Duration::from_secs(seconds.unwrap_or(DEFAULT_LOAD_SECONDS)));
-    let mut slow_requests = Vec::new();
-    for service in &services {
+    let (begun, from_ms) = (Instant::now(), unix_ms());
+    let before: Vec<_> = services.iter().map(|service| own_stats(service.port)).collect::<StepResult<_>>()?;
+    let python = programs.iter().find(|program| program.example() == Example::FastApi);
+    let leak = python.map(|program| {
+        let python = program.executable().to_owned();
+        std::thread::spawn(move || leak::record(&python))
+    });
+    let queries: Vec<_> =
+        examples.iter().map(|example| ProfileQuery::new(*example, &command, &server, from_ms)).collect();
+    let both: Vec<_> = services.iter().zip(&queries).collect();
+    let slow_requests =
+        side_by_side(&both, |(service, _)| language(&service.example), |(service, query)| service.slow_request(query));
+    let slow_requests: Vec<_> = slow_requests.into_iter().collect::<StepResult<_>>()?;
+    let load_time = Duration::from_secs(seconds.unwrap_or(DEFAULT_LOAD_SECONDS));
+    std::thread::sleep(load_time.saturating_sub(begun.elapsed()));
+    for (((service, query), before), slow) in both.iter().zip(&before).zip(&slow_requests) {
         println!("\n══ {}", service.example.service_name());
-        slow_requests.push(service.show(&command, &server, from_ms)?);
+        service.show(query, before, slow)?;
     }
-    if let Some(program) = programs.iter().find(|program| program.example() == Example::FastApi) {
-        leak::show(&command, program.executable())?;
+    if let Some(leak) = leak {
+        let panicked = |_| Err(StepFailure::new("memory leak", "panicked; the message is above"));
+        leak::show(&command, &leak.join().unwrap_or_else(panicked)?)?;
     }
     check_page(&server)?;
     println!("\none slow request, beside the others of its endpoint:");
@@ -179,32 +185,39 @@ pub fn show(
     Ok(())
 }
 
-fn emptied_log() -> StepResult<PathBuf> {
-    let log = workspace::target().join("demo-build.log");
-    scratch::write(&log, "")?;
-    Ok(log)
+/// Name of an example's language in messages.
+fn language(example: &Example) -> &'static str {
+    example.language().title()
+}
+
+/// Does `work` with its output in a log, or on the terminal with the packages for tests.
+fn logged<T>(packages: Packages, part: &str, work: impl FnOnce() -> StepResult<T>) -> StepResult<T> {
+    match packages {
+        Packages::ForTests => work(),
+        Packages::Optimized => {
+            let log = workspace::target().join(format!("demo-{part}.log"));
+            scratch::write(&log, "")?;
+            progress::into_log(&log, work)
+        }
+    }
 }
 
 impl LoadedService {
-    fn show(&self, command: &Path, server: &DemoServer, from_ms: u128) -> StepResult<SlowRequest> {
-        let address = format!("http://127.0.0.1:{}", server.http_port);
-        let query =
-            ProfileQuery { command: command.to_owned(), example: self.example, address, from: from_ms.to_string() };
-        let slow = self.slow_request(&query)?;
+    fn show(&self, query: &ProfileQuery, before: &Value, slow: &SlowRequest) -> StepResult {
         let stats = own_stats(self.port)?;
         query.own_functions()?;
         query.print("most expensive functions, with libraries and the runtime", &["-n", "8"])?;
-        print_linked_share(self.example, &self.before, &stats)?;
-        query.explain(&slow)?;
+        print_linked_share(self.example, before, &stats)?;
+        query.explain(slow)?;
         print_own_cost(&stats)?;
         println!("requests succeeded: {}, failed: {}", self.load.succeeded(), self.load.failed());
-        if self.load.succeeded() == 0 || self.load.failed() > 0 {
-            return Err(StepFailure::new(
+        match self.load.succeeded() > 0 && self.load.failed() == 0 {
+            true => Ok(()),
+            false => Err(StepFailure::new(
                 "load",
                 "requests failed; the profiler must not change the responses of the service",
-            ));
+            )),
         }
-        Ok(slow)
     }
 
     /// A request with enough samples for a profile of its own, however fast the language and the machine are.
@@ -289,6 +302,11 @@ struct ProfileQuery {
 }
 
 impl ProfileQuery {
+    fn new(example: Example, command: &Path, server: &DemoServer, from_ms: u128) -> Self {
+        let address = format!("http://127.0.0.1:{}", server.http_port);
+        Self { command: command.to_owned(), example, address, from: from_ms.to_string() }
+    }
+
     fn top(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.command);
         command

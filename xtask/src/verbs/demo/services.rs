@@ -83,7 +83,8 @@ impl Example {
         self.language().installed_runtimes().map(drop)
     }
 
-    fn language(self) -> &'static dyn Toolchain {
+    /// The language of the service.
+    pub fn language(self) -> &'static dyn Toolchain {
         match self {
             Self::FastApi => &PythonToolchain,
             Self::Express | Self::Fastify => &NodeToolchain,
@@ -208,7 +209,7 @@ impl ServiceProgram {
         &self.program
     }
 
-    /// Starts it on a free port, and waits until it responds.
+    /// Starts it on a free port.
     pub fn start(&self, directory: &Path, server: &DemoServer, packages: Packages) -> StepResult<(Running, u16)> {
         let port = http::free_port().map_err(|error| StepFailure::new("free port", error.to_string()))?;
         let text = port.to_string();
@@ -220,7 +221,7 @@ impl ServiceProgram {
             Packages::ForTests => service.without_cpu_budget(),
             Packages::Optimized => service,
         };
-        let mut service = service
+        let running = service
             .args(&self.words)
             .args(with_port)
             .env("PORT", &text)
@@ -230,9 +231,12 @@ impl ServiceProgram {
             .env("SPANPROF_HEAP_AGE", "true")
             .in_directory(&self.inside)
             .start(&directory.join(format!("{name}.log")))?;
-        service.wait_until(Duration::from_secs(60), |_| {
-            http::get(port, "/health").ok().filter(|(status, _)| *status == 200)
-        })?;
-        Ok((service, port))
+        Ok((running, port))
     }
+}
+
+/// Waits until a started service responds.
+pub fn wait_until_it_responds(running: &mut Running, port: u16) -> StepResult {
+    let responds = || http::get(port, "/health").ok().filter(|(status, _)| *status == 200);
+    running.wait_until(Duration::from_secs(60), |_| responds()).map(drop)
 }
