@@ -42,75 +42,129 @@ impl TestArguments {
 pub fn run(given: &TestArguments) -> StepResult {
     at_most(0);
     toolchain()?;
-    let mut tally = Tally::default();
-    let mut durations = Vec::new();
-    let mut step = |name: &str, work: &mut dyn FnMut(&mut Tally) -> StepResult| {
-        let (failed_before, begun) = (tally.failed, Instant::now());
-        let outcome = work(&mut tally);
-        tally.add_outcome(failed_before, outcome);
-        durations.push(format!("{:>6} s  {name}", begun.elapsed().as_secs()));
-    };
-    step("rustfmt", &mut |_| check::format());
-    step("clippy", &mut |_| check::clippy());
-    step("tidy", &mut |_| tidy::run_on_published());
-    step("links", &mut |_| documents::check_links());
-    step("site", &mut |_| book::build());
-    step("rustdoc", &mut |_| docs::rustdoc());
-    step("Rust", &mut rust);
-    step("generated documents", &mut |_| docs::generated(true));
-    step("loom", &mut |tally| check::loom(None, tally));
+    let mut tests = Tests::default();
+    tests.part("rustfmt", |_| check::format());
+    tests.part("clippy", |_| check::clippy());
+    tests.part("tidy", |_| tidy::run_on_published());
+    tests.part("links", |_| documents::check_links());
+    tests.part("site", |_| book::build());
+    tests.part("rustdoc", |_| docs::rustdoc());
+    tests.part("Rust, build", |_| tests_in_rust("build the tests in Rust")?.arg("--no-run").run());
+    tests.part("generated documents", |_| docs::generated(true));
+    tests.part("loom", |tally| check::loom(None, tally));
     for language in languages::ALL {
-        step(&format!("{}, package", language.title()), &mut |_| language.package(Packages::ForTests).map(drop));
+        tests.part(&format!("{}, package", language.title()), |_| language.package(Packages::ForTests).map(drop));
     }
-    step("languages side by side", &mut |tally| {
-        side_by_side(tally, |language, own| language.test(given.versions(), own))
-    });
-    step("documents side by side", &mut |tally| side_by_side(tally, |language, _| language.document_blocks()));
-    // Last, since npm links the work tree: its module replaces the one for tests.
-    for language in languages::ALL {
-        step(&format!("{}, from source", language.title()), &mut |_| language.install_from_source());
+    let begun = Instant::now();
+    for outcome in parallel::side_by_side(&TestLane::ALL, TestLane::title, |lane| Ok(lane.run(given.versions()))) {
+        match outcome {
+            Ok(lane) => tests.add(lane),
+            Err(failure) => tests.tally.add_outcome(tests.tally.failed, Err(failure)),
+        }
     }
-    step("Rust, from source", &mut |_| release::sources::rust());
-    step("contention", &mut |_| contention::short());
-    step("first results", &mut |_| first_results::run());
-    step("demo", &mut |_| {
+    tests.durations.push(format!("{:>6} s  these side by side", begun.elapsed().as_secs()));
+    tests.part("contention", |_| contention::short());
+    tests.part("first results", |_| first_results::run());
+    tests.part("demo", |_| {
         demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests, None)
     });
-    progress::print(&format!("duration of each part\n{}", durations.join("\n")));
-    if !tally.named.is_empty() {
-        // The rest of the output is long, and its beginning may be lost.
-        progress::print(&format!(
-            "failures, and tests that passed at the second attempt only:\n{}",
-            tally.named.join("\n")
-        ));
+    tests.end()
+}
+
+/// Results and durations of parts.
+#[derive(Default)]
+struct Tests {
+    tally: Tally,
+    durations: Vec<String>,
+}
+
+impl Tests {
+    fn part(&mut self, name: &str, work: impl FnOnce(&mut Tally) -> StepResult) {
+        let (failed_before, begun) = (self.tally.failed, Instant::now());
+        let outcome = work(&mut self.tally);
+        self.tally.add_outcome(failed_before, outcome);
+        self.durations.push(format!("{:>6} s  {name}", begun.elapsed().as_secs()));
     }
-    if tally.unstable > UNSTABLE_LIMIT {
-        tally.failed += tally.unstable;
-        tally.passed -= tally.unstable;
+
+    fn add(&mut self, other: Self) {
+        self.tally.add(other.tally);
+        self.durations.extend(other.durations);
     }
-    progress::print(&tally.to_string());
-    match tally.failed {
-        0 => Ok(()),
-        failed => Err(StepFailure::new("sum", format!("{failed} failed; each is named above"))),
+
+    /// Prints the sums.
+    fn end(self) -> StepResult {
+        let Self { mut tally, durations } = self;
+        progress::print(&format!("duration of each part\n{}", durations.join("\n")));
+        if !tally.named.is_empty() {
+            // The rest of the output is long, and its beginning may be lost.
+            progress::print(&format!(
+                "failures, and tests that passed at the second attempt only:\n{}",
+                tally.named.join("\n")
+            ));
+        }
+        if tally.unstable > UNSTABLE_LIMIT {
+            tally.failed += tally.unstable;
+            tally.passed -= tally.unstable;
+        }
+        progress::print(&tally.to_string());
+        match tally.failed {
+            0 => Ok(()),
+            failed => Err(StepFailure::new("sum", format!("{failed} failed; each is named above"))),
+        }
     }
 }
 
-/// Does `work` for all languages at the same time: most of it waits, for timers, child processes and windows.
-fn side_by_side(tally: &mut Tally, work: impl Fn(&dyn Toolchain, &mut Tally) -> StepResult + Sync) -> StepResult {
-    let of_language = |language: &&dyn Toolchain| {
-        let (mut own, begun) = (Tally::default(), Instant::now());
-        let outcome = work(*language, &mut own);
-        own.add_outcome(0, outcome);
-        progress::print(&format!("{}: {} s, {own}", language.title(), begun.elapsed().as_secs()));
-        Ok(own)
-    };
-    for outcome in parallel::side_by_side(&languages::ALL, |language| language.title(), of_language) {
-        match outcome {
-            Ok(own) => tally.add(own),
-            Err(failure) => tally.add_outcome(tally.failed, Err(failure)),
+/// Parts that run one after the other, beside those of other lanes: most tests wait, for timers, child processes and windows.
+enum TestLane {
+    Rust,
+    Language(&'static dyn Toolchain),
+}
+
+impl TestLane {
+    const ALL: [Self; 4] = [
+        Self::Language(languages::ALL[0]),
+        Self::Language(languages::ALL[1]),
+        Self::Language(languages::ALL[2]),
+        Self::Rust,
+    ];
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Rust => "Rust",
+            Self::Language(language) => language.title(),
         }
     }
-    Ok(())
+
+    fn run(&self, versions: Versions) -> Tests {
+        let mut tests = Tests::default();
+        let mut part = |name: &str, work: &dyn Fn(&mut Tally) -> StepResult| {
+            tests.part(&format!("{}, {name}", self.title()), work);
+        };
+        match self {
+            Self::Rust => {
+                part("tests", &rust);
+                give_way_to_tests();
+                part("from source", &|_| release::sources::rust());
+            }
+            Self::Language(language) => {
+                part("tests", &|tally| language.test(versions, tally));
+                part("documents", &|_| language.document_blocks());
+                give_way_to_tests();
+                // Last, since npm links the work tree: its module replaces the one for tests.
+                part("from source", &|_| language.install_from_source());
+            }
+        }
+        progress::print(&tests.tally.to_string());
+        tests
+    }
+}
+
+/// Lowers the priority of this thread and the processes that it will start. They compile, beside tests of other lanes that wait
+/// for timers.
+fn give_way_to_tests() {
+    if let Err(error) = rustix::process::nice(10) {
+        eprintln!("cannot lower the priority: {error}");
+    }
 }
 
 /// Fails before the first build when a tool is missing, with the command that installs it.
@@ -139,20 +193,21 @@ fn toolchain() -> StepResult {
 }
 
 fn rust(tally: &mut Tally) -> StepResult {
-    let tests = |name: &str| {
-        let python = python::runtimes::preferred()?;
-        let words = ["test", "--workspace", "--features", artifact::TEST_FEATURES, "--no-fail-fast"];
-        Ok(ProcessStep::cargo(name).args(words).env("PYO3_PYTHON", python.program).time_limit(at_most(35)))
-    };
     let (failed_before, mut failed) = (tally.failed, FailedTests::default());
-    let outcome = tests("tests in Rust")?.run_with_lines(|line| {
+    let outcome = tests_in_rust("tests in Rust")?.run_with_lines(|line| {
         tally.read(line);
         second_attempt::failed_in_cargo(line).into_iter().for_each(|name| failed.add(name.clone(), name));
     });
     second_attempt::of_failed(&failed, failed_before, tally, outcome, |names, second| {
-        tests("failed tests in Rust")?
+        tests_in_rust("failed tests in Rust")?
             .args(["--", "--exact", "--test-threads=1"])
             .args(names)
             .run_with_lines(|line| second.read(line))
     })
+}
+
+fn tests_in_rust(name: &str) -> StepResult<ProcessStep> {
+    let words = ["test", "--workspace", "--features", artifact::TEST_FEATURES, "--no-fail-fast"];
+    let python = python::runtimes::preferred()?;
+    Ok(ProcessStep::cargo(name).args(words).env("PYO3_PYTHON", python.program).time_limit(at_most(35)))
 }
