@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::runtime::walk::is_without_frame_pointers;
 use crate::runtime::{threads, NativeRuntime};
 use spanprof_config::{Config, ConfigPatch, Error};
+use spanprof_os::thread_context;
+use spanprof_profiler::binding::with_running;
 use spanprof_profiler::{log, LogLevel, RequestEnd, Stats};
 
 /// Logs a warning, once, if the program was built without frame pointers: its CPU stacks lack callers.
@@ -25,6 +27,8 @@ fn warn_without_frame_pointers() {
 pub(crate) fn start_native(config: Config) -> Result<spanprof_profiler::ProfilerHandle, Error> {
     threads::allow_signals(config.signals);
     let samples_cpu = config.cpu;
+    // Scans find other threads, after up to 400 ms of CPU time of the process.
+    thread_context::on_new_thread(|| with_running(spanprof_profiler::ProfilerHandle::register_current_thread));
     let handle = spanprof_profiler::ProfilerHandle::start_with_runtime(config, Arc::new(NativeRuntime))?;
     if samples_cpu && handle.is_running() {
         warn_without_frame_pointers();

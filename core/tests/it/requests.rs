@@ -167,3 +167,29 @@ fn requests_beyond_the_limit_of_open_ones_are_lost_with_a_counter() {
     profiler.stop();
     drop(open);
 }
+
+#[test]
+fn a_new_thread_is_sampled_from_its_first_scope_on() {
+    let _serial = one_at_a_time();
+    let receiver = Receiver200::start();
+    let profiler = start_native(Config { heap: false, ..with_receiver(&receiver) }).unwrap();
+    // Threads of a pool end while it is idle, so that each request gets a new one.
+    for request in 0..10_u32 {
+        let work = spanprof::tag_wrapper([("request", request.to_string().as_str())], || {
+            spanprof::bind(|| burn(Duration::from_millis(60)))
+        });
+        std::thread::spawn(work).join().unwrap();
+    }
+    assert!(profiler.flush(TIMEOUT));
+    let data = receiver.next(TIMEOUT).unwrap();
+    profiler.stop();
+
+    let cpu = profile(&data, "cpu");
+    let mut by_request = [0; 10];
+    for sample in &cpu.samples {
+        if let Ok(request) = text(&data, sample, "request").parse::<usize>() {
+            by_request[request] += cpu.weight(sample);
+        }
+    }
+    assert!(by_request.iter().all(|ns| (30_000_000..=90_000_000).contains(ns)), "{by_request:?} ns of 60 ms each");
+}

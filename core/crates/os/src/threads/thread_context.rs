@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 const THREADS: usize = 4096;
 const PROBES: usize = 64;
@@ -13,6 +14,8 @@ static KEYS: [AtomicU64; THREADS] = [const { AtomicU64::new(0) }; THREADS];
 static CONTEXTS: [AtomicU64; THREADS] = [const { AtomicU64::new(0) }; THREADS];
 /// Threads without a free entry; their samples have no labels.
 static UNTRACKED_THREADS: AtomicU64 = AtomicU64::new(0);
+/// See [`on_new_thread`].
+static NEW_THREAD: OnceLock<fn()> = OnceLock::new();
 
 fn probe_sequence(thread_id: u32) -> impl Iterator<Item = usize> {
     let first = (thread_id as usize).wrapping_mul(0x9E37_79B1);
@@ -64,6 +67,11 @@ pub fn current() -> u64 {
     ENTRY.try_with(|entry| index_of(entry).map_or(0, |index| CONTEXTS[index].load(Ordering::Relaxed))).unwrap_or(0)
 }
 
+/// Sets the function that each thread calls once, when it gets its entry: at its first scope. The first call wins.
+pub fn on_new_thread(call: fn()) {
+    let _ = NEW_THREAD.set(call);
+}
+
 /// Number of threads without an entry.
 pub fn untracked_threads() -> u64 {
     UNTRACKED_THREADS.load(Ordering::Relaxed)
@@ -79,6 +87,9 @@ fn index_of(entry: &ThreadEntry) -> Option<usize> {
             let index = claim_index(crate::thread_id(), context);
             entry.index.set(index);
             entry.fork_generation.set(generation);
+            if let (None, Some(_), Some(call)) = (known, index, NEW_THREAD.get()) {
+                call();
+            }
             index
         }
     }
@@ -119,6 +130,19 @@ mod tests {
         assert_eq!(context_of(crate::thread_id()), 10);
         assert_eq!(context_of(other_thread), 0);
         replace_current(before);
+    }
+
+    #[test]
+    fn a_thread_reports_itself_once_when_it_gets_its_entry() {
+        thread_local!(static CALLS: Cell<u32> = const { Cell::new(0) });
+        on_new_thread(|| CALLS.set(CALLS.get() + 1));
+        let calls_after_each = || {
+            [0, 1, 2].map(|context| {
+                replace_current(context);
+                CALLS.get()
+            })
+        };
+        assert_eq!(std::thread::spawn(calls_after_each).join().unwrap(), [1, 1, 1]);
     }
 
     #[test]
