@@ -357,8 +357,8 @@ impl Window {
     }
 
     /// Adds unattributed CPU time, so that totals are exact. The first sample of each thread gets at most a period, since it
-    /// represents short-lived threads without a sample. The rest goes to `unattributed_stack`. Other samples get nothing: the
-    /// time of their threads was measured exactly.
+    /// represents short-lived threads without a sample, and as much of the remainders of ended threads. The rest goes to
+    /// `unattributed_stack`. Other samples get nothing: the time of their threads was measured exactly.
     pub fn add_unattributed(
         &mut self,
         unattributed_ns: u64,
@@ -368,28 +368,27 @@ impl Window {
     ) {
         let period_ns = self.settings.cpu_period_ns;
         let first_samples = std::mem::take(&mut self.first_of_thread);
-        let share_ns = unattributed_ns.checked_div(first_samples.len() as u64).unwrap_or(0).min(period_ns);
-        let mut left_ns = unattributed_ns;
-        for key in first_samples {
-            if share_ns == 0 {
-                break;
-            }
-            left_ns -= share_ns;
-            self.add_share(key, share_ns, now_ns);
+        let threads = first_samples.len() as u64;
+        let share_ns = unattributed_ns.checked_div(threads).unwrap_or(0).min(period_ns);
+        let remainder_ns = self.periods.take_shares(threads, period_ns);
+        for key in first_samples.into_iter().filter(|_| share_ns + remainder_ns > 0) {
+            self.add_share(key, share_ns, remainder_ns, now_ns);
         }
+        let left_ns = unattributed_ns - share_ns * threads;
         counters.unseen_distributed_ns.add(unattributed_ns - left_ns);
         counters.unseen_shown_ns.add(left_ns);
         if left_ns > 0 {
             let stack = unattributed_stack;
             let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0, division: None };
-            self.add_share(key, left_ns, now_ns);
+            self.add_share(key, left_ns, 0, now_ns);
         }
     }
 
-    fn add_share(&mut self, key: SampleKey, ns: u64, now_ns: u64) {
+    /// Adds `ns` to a sample. Its periods contain `remainder_ns` too, which is in the times of other samples.
+    fn add_share(&mut self, key: SampleKey, ns: u64, remainder_ns: u64, now_ns: u64) {
         self.open_at(now_ns, ns.min(self.settings.interval_ns));
-        let values = [self.periods.of_unattributed(ns, self.settings.cpu_period_ns), ns];
-        self.add_to(SampleKind::Cpu, key, values, now_ns);
+        let periods = self.periods.of_unattributed(ns + remainder_ns, self.settings.cpu_period_ns);
+        self.add_to(SampleKind::Cpu, key, [periods, ns], now_ns);
     }
 
     /// Moves the remainders of ended threads to the unattributed time.

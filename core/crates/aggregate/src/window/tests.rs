@@ -191,6 +191,27 @@ fn a_window_with_too_many_threads_closes_early() {
     assert!(!window.is_full());
 }
 
+#[test]
+fn the_remainders_of_ended_threads_are_spread_over_the_samples_of_new_threads() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    let period_ns = SETTINGS.cpu_period_ns;
+    for thread_id in 1..=100 {
+        let flags = SampleFlags(SampleFlags::FIRST_OF_THREAD);
+        let first = RawSample { thread_id, flags, ..sample(SampleKind::Cpu, 5, [period_ns * 3 / 2, 1]) };
+        let link = Link { span_id: u64::from(thread_id).to_be_bytes(), ..Link::default() };
+        add(&mut window, stack, &first, link);
+    }
+    window.release_remainders_of_ended_threads(&mut |_| false);
+    window.add_unattributed(50 * period_ns, 10, stack, &Counters::default());
+    let closed = tables.close(&mut window, 100, None).unwrap();
+    let (_, cpu) = closed.data.profiles().find(|(_, profile)| profile.type_name() == "cpu").unwrap();
+    let counts: Vec<_> = cpu.samples.iter().map(|sample| sample.total()).collect();
+    assert_eq!((counts.len(), counts.iter().sum::<i64>()), (100, 200));
+    assert!(counts.iter().all(|count| *count == 2), "{counts:?}");
+}
+
 /// Inserts an ended request of an endpoint into the window.
 fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_ms: u64, error: u64, span: u64) {
     let label_set = intern_labels(&[("endpoint", endpoint)]);
