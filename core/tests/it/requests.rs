@@ -14,7 +14,7 @@ use spanprof_profile::model::{Profile, ProfilesData, Sample};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::profiler::{burn, one_at_a_time, start_native, with_receiver, Receiver200, TIMEOUT};
+use super::profiler::{burn, one_at_a_time, start_native, with_receiver, without_destination, Receiver200, TIMEOUT};
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const CALLER_SPAN: [u8; 8] = [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7];
@@ -192,4 +192,17 @@ fn a_new_thread_is_sampled_from_its_first_scope_on() {
         }
     }
     assert!(by_request.iter().all(|ns| (30_000_000..=90_000_000).contains(ns)), "{by_request:?} ns of 60 ms each");
+}
+
+#[test]
+fn a_program_that_starts_thousands_of_short_threads_keeps_its_slots() {
+    let _serial = one_at_a_time();
+    let profiler = start_native(Config { heap: false, ..without_destination() }).unwrap();
+    for _ in 0..10_000 {
+        let work = || spanprof::tag_wrapper([("task", "short")], || ());
+        std::thread::Builder::new().stack_size(64 * 1024).spawn(work).unwrap().join().unwrap();
+    }
+    let stats = profiler.stats();
+    profiler.stop();
+    assert_eq!(stats.counter("dropped.too_many_threads"), 0);
 }

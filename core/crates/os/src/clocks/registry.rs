@@ -61,9 +61,14 @@ pub(crate) struct Registry {
     /// Highest slot used so far; beyond the table, further threads are refused.
     used: usize,
     ids: Vec<u32>,
+    /// Clocks opened since the last search for ended threads.
+    opened: usize,
     pub scans: u64,
     pub rearmed: u64,
 }
+
+/// Threads that register themselves until the ended ones among them are searched: each holds a slot and a descriptor until then.
+const MAX_OPENED: usize = 256;
 
 /// A clock is late when its thread used this much CPU time beyond the due time of its sample.
 const LATE_NS: u64 = 100_000_000;
@@ -78,6 +83,7 @@ impl Registry {
         match self.open_slot(thread_id, start, cpu_ns, setup) {
             Ok(slot) => {
                 self.tracked.insert(thread_id, TrackedThread { slot, rearmed: 0, accounted_cpu_ns: 0 });
+                self.opened += 1;
                 self.refused.remove(&thread_id);
             }
             Err(_) if thread_cpu_ns(thread_id).is_none() => {}
@@ -87,6 +93,14 @@ impl Registry {
                 }
             }
         }
+    }
+
+    /// As [`Registry::open`], for a thread that registers itself. Scans may be rarer than the ends of such threads.
+    pub fn open_new(&mut self, thread_id: u32, setup: &ClockSetup) {
+        if self.opened >= MAX_OPENED {
+            self.close_ended(&[]);
+        }
+        self.open(thread_id, AccountingStart::AfterStart, setup);
     }
 
     fn open_slot(
@@ -218,14 +232,7 @@ impl Registry {
         self.scans += 1;
         let has_lost_clock = slot_clock::take_lost_clock();
         self.refused.retain(|thread_id, _| ids.binary_search(thread_id).is_ok());
-        // An unlisted thread may still exist. The kernel continues a listing by position when the last thread read
-        // has ended. Each thread that ended before that position causes one to be skipped (`first_tid` in
-        // fs/proc/base.c).
-        let is_gone = |id: &u32| ids.binary_search(id).is_err() && thread_cpu_ns(*id).is_none();
-        let ended: Vec<u32> = self.tracked.keys().copied().filter(is_gone).collect();
-        for thread_id in ended {
-            self.close(thread_id);
-        }
+        self.close_ended(ids);
         for &thread_id in ids {
             match self.tracked.contains_key(&thread_id) {
                 true if has_lost_clock && self.has_lost_event(thread_id) => {
@@ -235,6 +242,19 @@ impl Registry {
                 true => self.check_clock(thread_id, setup),
                 false => self.open(thread_id, self.refused.get(&thread_id).copied().unwrap_or(start), setup),
             }
+        }
+    }
+
+    /// Closes the clocks of ended threads; `listed` threads exist.
+    fn close_ended(&mut self, listed: &[u32]) {
+        self.opened = 0;
+        // An unlisted thread may still exist. The kernel continues a listing by position when the last thread read
+        // has ended. Each thread that ended before that position causes one to be skipped (`first_tid` in
+        // fs/proc/base.c).
+        let is_gone = |id: &u32| listed.binary_search(id).is_err() && thread_cpu_ns(*id).is_none();
+        let ended: Vec<u32> = self.tracked.keys().copied().filter(is_gone).collect();
+        for thread_id in ended {
+            self.close(thread_id);
         }
     }
 

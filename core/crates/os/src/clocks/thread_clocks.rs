@@ -159,7 +159,7 @@ impl Clocks {
             return self.inbox.scan_due();
         };
         if let Some(run) = state.run.clone().filter(|run| run.number == self.number) {
-            state.registry.open(crate::thread_id(), AccountingStart::AfterStart, &run.setup);
+            state.registry.open_new(crate::thread_id(), &run.setup);
             self.shared.snapshot.publish_threads(&state.registry);
         }
     }
