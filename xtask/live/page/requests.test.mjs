@@ -120,6 +120,13 @@ function stock() {
 const manyOrders = () => Array.from({ length: 230 }, (_, nth) => (
   { type: 'cpu', functions: ['main', 'serve'], weight: 20 * MS, labels: { 'http.route': '/many' }, link: link(94, nth, false) }));
 
+/** A trace with a span of each of two services, and an endpoint that both have. */
+function checkout(isCallee) {
+  const span = (route, method, ms, window) => ({ type: 'cpu', functions: ['main', 'serve'], weight: ms * MS,
+    labels: { 'http.route': route, 'http.request.method': method }, link: link(window, 0, isCallee) });
+  return [isCallee ? span('/price', 'POST', 60, 200) : span('/checkout', 'GET', 20, 200), span('/health', 'GET', 10, isCallee ? 202 : 201)];
+}
+
 async function send(url, name, samples) {
   const toMs = Math.floor(Date.now() / 1000) * 1000;
   const response = await fetch(`${url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' },
@@ -132,6 +139,8 @@ const ordersUrl = () => ownServerUrl('orders', async (url) => {
   await send(url, 'counted', [...orders(93), ...endedOrders()]);
   await send(url, 'stock', stock());
   await send(url, 'many', manyOrders());
+  await send(url, 'gateway', checkout(false));
+  await send(url, 'pricing', checkout(true));
   await send(url, 'untold', [{ type: 'cpu', functions: ['main', 'work'], weight: 20 * MS, link: link(92, 0, false) }]);
 });
 
@@ -224,4 +233,30 @@ pageTest('a service without endpoints and waits says what records them', async (
   assert.doesNotMatch(await complete.text('#requests'), /no endpoint|unknown/);
   const page = await openAddress(`${await ordersUrl()}/?service=untold`);
   assert.match(await page.text('#requests'), /no endpoint\. The middlewares .* http\.route.*Waits are unknown.*SPANPROF_PROFILES=all/s);
+});
+
+pageTest('a trace lists its spans with their endpoints and services, and a click opens one', async ({ openAddress }) => {
+  const { traceId } = link(200, 0, false);
+  const page = await openAddress(`${await ordersUrl()}/?trace_id=${traceId}`);
+  await page.settled();
+  const rows = await page.texts('#trace-spans tr');
+  assert.equal(rows.length, 2, rows.join('\n'));
+  assert.match(rows[0], new RegExp(`^POST /price pricing · .* ${amount(60 * MS)} `));
+  assert.match(rows[1], new RegExp(`^GET /checkout gateway · .* ${amount(20 * MS)} `));
+  await page.clickText('#trace-spans td', 'GET /checkout');
+  await eventually(async () => assert.equal(page.query().get('span_id'), link(200, 0, false).spanId));
+  await assertTotal(page, 20 * MS);
+  assert.equal(await page.count('#trace-spans'), 0, 'one span is no list');
+});
+
+pageTest('spans of several services are listed with their endpoints and services, and those of one without', async ({ openAddress }) => {
+  const heads = async (service) => {
+    const page = await openAddress(`${await ordersUrl()}/?service=${service}&view=requests&endpoint=GET+%2Fhealth`);
+    await page.settled();
+    return [(await page.texts('#requests th')).slice(0, 2), await page.texts('#request-rows td.endpoint')];
+  };
+  const [columns, endpoints] = await heads('*');
+  assert.deepEqual(columns, ['Start', 'Endpoint']);
+  assert.deepEqual(endpoints.toSorted(), ['GET /health gateway', 'GET /health pricing']);
+  assert.deepEqual(await heads('gateway'), [['Start', 'CPU ↓'], []]);
 });

@@ -44,11 +44,13 @@ function Requests() {
   // Samples without an endpoint are of work beside the requests.
   const isNamed = (row) => isSpans || row.endpoint !== "";
   const listed = [...data.rows.filter(isNamed), ...data.rows.filter((row) => !isNamed(row))];
+  const hasEndpoints = isSpans && data.rows.some((row) => row.service !== data.rows[0].service || row.endpoint !== data.rows[0].endpoint);
   const rows = listed.map((row) => h("tr", { ...pressable(() => (isSpans
     ? change({ trace: row.trace_id, span: row.span_id, type: typeOfRow(row) })
     : change({ endpoint: row.endpoint, service: state.service === "*" ? row.service : state.service, requestSort: sortOfSpans(row, wait) }))) },
     isSpans ? h("td", { class: "name" }, h("div", {}, clock(row.first_ms, true)), h("small", {}, "\u200e" + row.trace_id))
-      : h("td", { class: "name" }, h("div", {}, row.endpoint || "(no endpoint)"), h("small", {}, "\u200e" + row.service)),
+      : h(EndpointCell, { row }),
+    hasEndpoints && h(EndpointCell, { row }),
     !isSpans && [countsRequests && h("td", { class: minor }, row.requests.toLocaleString("en")), h("td", { class: minor }, row.spans.toLocaleString("en"))],
     countsRequests && h("td", { class: minor + (row.errors ? " failed" : ""), title: row.requests ? share(row.errors, row.requests) + " of its requests" : null },
       isSpans ? (row.errors ? "failed" : "–") : row.errors.toLocaleString("en")),
@@ -60,7 +62,7 @@ function Requests() {
   return [h("section", attributes,
     isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": isSpans ? "Spans" : "Endpoints" },
-      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"),
+      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"), hasEndpoints && h("th", { scope: "col" }, "Endpoint"),
         !isSpans && [countsRequests && h("th", { class: minor, scope: "col" }, "Requests"), h("th", { class: minor, scope: "col" }, "Spans")],
         countsRequests && sortable("errors", minor),
         isSpans ? countsRequests && sortable("duration")
@@ -74,6 +76,10 @@ function Requests() {
       data.spans > 0 && !isSpans && !data.rows.some(isNamed) && h("p", { class: "nothing" }, "These spans have no endpoint. The middlewares of spanprof label samples with http.route; the labels endpoint and span_name name endpoints too."),
       data.spans > 0 && !wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
       h("p", { class: "more" }, (wait ? "Waiting is " + WAIT_SOURCES[wait] + ". " : "") + (timed ? (isSpans ? "" : "Quantiles are of the spans that have samples.") : isSpans ? "Durations are known of the slowest and the failed requests." : "Quantiles are of the durations of all requests.")))), h(Findings)];
+}
+
+function EndpointCell({ row, more = "" }) {
+  return h("td", { class: "name endpoint" }, h("div", {}, row.endpoint || "(no endpoint)"), h("small", {}, "\u200e" + row.service + more));
 }
 
 /** The findings of `spanprof explain`. */
@@ -113,10 +119,23 @@ function OneRequest() {
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
       h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.duration_ns && " · " + amount(data.duration_ns, "nanoseconds"), data.time.failed && h("span", { class: "failed" }, " · failed")),
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLinks, { data })),
-      h(TimeTable, { time: data.time }),
+      h(TraceSpans), h(TimeTable, { time: data.time }),
       data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),
       data.differences.map((difference) => h(Differences, { key: difference.type, difference,
         title: data.time.rows.find((row) => row.name === difference.type)?.title || difference.type }))));
+}
+
+/** The spans of a trace, which may be of several endpoints and services. */
+function TraceSpans() {
+  const { data } = responses.spans || {};
+  if (state.span || !data || data.rows.length < 2) return null;
+  const hasDurations = data.rows.some((row) => row.duration_ns !== null);
+  const time = (ns) => h("td", { class: "number" }, ns ? amount(ns, "nanoseconds") : "–");
+  const head = (title) => h("th", { class: "number", scope: "col" }, title);
+  const rows = data.rows.map((row) => h("tr", { ...pressable(() => change({ span: row.span_id, type: typeOfRow(row) })) },
+    h(EndpointCell, { row, more: " · " + clock(row.first_ms, true) }), hasDurations && time(row.duration_ns), time(row.cpu_ns), time(row.wait_ns)));
+  return [h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Spans of the trace"), hasDurations && head("Duration"), head("CPU"), head("Waiting"))),
+    h("tbody", { id: "trace-spans" }, rows)), data.count > data.rows.length && h("p", { class: "soft" }, data.rows.length.toLocaleString("en") + " of " + counted(data.count, "span") + ".")];
 }
 
 /** The profile types, each with its parts below it. A click shows the type, and of a reason to wait the frame that the profiler recorded for it. */

@@ -68,7 +68,7 @@ async function fetchPart(name, path, query) {
 /** The parts that a view shows. */
 const PARTS = { both: ["top", "flame"], flame: ["top", "flame"], top: ["top"], compare: ["compare"] };
 function partsOf(view) {
-  const parts = view !== "requests" ? PARTS[view] : isOneRequest() ? ["top", "request", "flame"] : ["top", "requests", "explain"];
+  const parts = view !== "requests" ? PARTS[view] : isOneRequest() ? ["top", "request", "flame", ...(state.span ? [] : ["spans"])] : ["top", "requests", "explain"];
   return [...parts, ...(hasFunctionPane(view) ? ["function"] : []), ...(state.explorer ? ["weights"] : [])];
 }
 const TABLE_ROWS = 100;
@@ -128,7 +128,7 @@ async function load(parts) {
     await fetchPart("before", "top", before);
     if (!isCurrent()) return;
   }
-  for (const name of ["timeline", "top", "flame", "function", "weights", "requests", "request", "explain", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
+  for (const name of ["timeline", "top", "flame", "function", "weights", "requests", "request", "spans", "explain", "compare"]) if (parts.has(name)) fetches.push(fetchPart(name, ...QUERIES[name]()));
   await Promise.all(fetches);
   if (!isCurrent()) return;
   await explainEmpty();
@@ -168,6 +168,7 @@ const QUERIES = {
   function: () => ["function", functionQuery()],
   requests: () => ["requests", requestsQuery()],
   request: () => ["request", filterOf({ ...state, type: null }, now)],
+  spans: () => ["requests", filterOf({ ...state, type: null }, now) + "&by=span"],
   explain: () => ["explain", filterOf({ ...state, type: null }, now)],
   compare: () => ["diff", comparisonQuery()],
 };
