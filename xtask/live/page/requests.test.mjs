@@ -116,6 +116,14 @@ function stock() {
   ];
 }
 
+/** A failed request of 2 s with 100 ms on the CPU, and no profile of waits. */
+function unknownWaits() {
+  const span = link(203, 0, false);
+  const ended = { functions: ['[request]'], weight: 1, labels: { endpoint: 'GET /report', duration: 2_000 * MS }, link: span };
+  return [{ type: 'cpu', functions: ['main', 'serve'], weight: 100 * MS, labels: { endpoint: 'GET /report' }, link: span },
+    { ...ended, type: 'requests' }, { ...ended, type: 'request_errors' }];
+}
+
 /** More requests than a page of rows. */
 const manyOrders = () => Array.from({ length: 230 }, (_, nth) => (
   { type: 'cpu', functions: ['main', 'serve'], weight: 20 * MS, labels: { 'http.route': '/many' }, link: link(94, nth, false) }));
@@ -139,6 +147,7 @@ const ordersUrl = () => ownServerUrl('orders', async (url) => {
   await send(url, 'counted', [...orders(93), ...endedOrders()]);
   await send(url, 'stock', stock());
   await send(url, 'many', manyOrders());
+  await send(url, 'blind', unknownWaits());
   await send(url, 'gateway', checkout(false));
   await send(url, 'pricing', checkout(true));
   await send(url, 'untold', [{ type: 'cpu', functions: ['main', 'work'], weight: 20 * MS, link: link(92, 0, false) }]);
@@ -259,4 +268,18 @@ pageTest('spans of several services are listed with their endpoints and services
   assert.deepEqual(columns, ['Start', 'Endpoint']);
   assert.deepEqual(endpoints.toSorted(), ['GET /health gateway', 'GET /health pricing']);
   assert.deepEqual(await heads('gateway'), [['Start', 'CPU ↓'], []]);
+});
+
+pageTest('a request that took long and its service say that their waits are unknown', async ({ openAddress }) => {
+  const hint = (subject) => `Waits of ${subject} took 2.00 s, its CPU time is 100 ms, and there is no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them.`;
+  const page = await openAddress(`${await ordersUrl()}/?service=blind`);
+  assert.deepEqual(await page.texts('#findings .hint'), [hint('blind are unknown: its requests')]);
+  await page.clickText('#request-rows td', 'GET /report');
+  await eventually(async () => assert.equal(page.query().get('endpoint'), 'GET /report'));
+  await page.settled();
+  await page.click('#request-rows td');
+  await eventually(async () => assert.deepEqual(await page.texts('#request .hint'), [hint('this request are unknown: it')]));
+  await page.settled();
+  const known = await openAddress(`${await ordersUrl()}/?span_id=${link(93, 0, false).spanId}`);
+  assert.equal(await known.count('.hint'), 0, 'its waits are recorded');
 });

@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value};
 use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule, UnknownWaits};
-use spanprof_read::query::FunctionLine;
+use spanprof_read::query::{FunctionLine, SpanTime, REQUEST_TIME};
 
 use super::function::{escaped, function_members, printable};
 use super::next_command::{function_pattern, quoted};
@@ -67,13 +67,23 @@ fn services(diagnosis: &Diagnosis) -> String {
 fn hints(diagnosis: &Diagnosis) -> Vec<String> {
     let hint = |waits: UnknownWaits<'_>| {
         let service = service_text(waits.service, &[]);
-        let [requests, cpu] = [waits.request_time_ns, waits.cpu_ns].map(|ns| format_quantity(ns, "nanoseconds"));
-        format!(
-            "Waits of {service} are unknown: its requests took {requests}, its CPU time is {cpu}, and there is no profile of \
-             wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."
-        )
+        unknown_waits(&service, "its requests", waits.request_time_ns, waits.cpu_ns)
     };
     diagnosis.unknown_waits().map(hint).collect()
+}
+
+/// Profiles that would show more of one request.
+pub(crate) fn request_hints(time: &SpanTime) -> Vec<String> {
+    let [took, cpu] = [REQUEST_TIME, "cpu"].map(|name| time.subject.weight(name));
+    time.has_unknown_waits().then(|| unknown_waits("this request", "it", took, cpu)).into_iter().collect()
+}
+
+fn unknown_waits(subject: &str, measured: &str, took_ns: i64, cpu_ns: i64) -> String {
+    let [took, cpu] = [took_ns, cpu_ns].map(|ns| format_quantity(ns, "nanoseconds"));
+    format!(
+        "Waits of {subject} are unknown: {measured} took {took}, its CPU time is {cpu}, and there is no profile of wall time, \
+         off-CPU time or locks. SPANPROF_PROFILES=all records them."
+    )
 }
 
 /// The number of problems, the hottest code where there is none, and the number of limitations, which are listed first.

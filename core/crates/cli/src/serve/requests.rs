@@ -86,7 +86,7 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
         "duration_ns": duration_of(found),
         "spans": found.spans, "type": time.main_type(), "time": span_time_report::json(&time), "differences": differences,
-        "others_within_s": around.as_secs(),
+        "others_within_s": around.as_secs(), "hints": explain::request_hints(&time),
     })))
 }
 

@@ -184,8 +184,7 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
     if filter.type_name.is_none() && compared_type != "cpu" {
         output::note(&format!("compared by {compared_type}, which has most of its time (--type selects another)"));
     }
-    let cpu_ns = time.subject.weight("cpu");
-    if time.wait.is_none() && spans_report::duration_of(&time.subject).is_some_and(|ns| ns / 2 > cpu_ns) {
+    if time.has_unknown_waits() {
         output::note(UNKNOWN_WAITS);
     }
     Ok(report)

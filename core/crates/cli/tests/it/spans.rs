@@ -290,6 +290,20 @@ fn ended_requests_and_errors_are_counted_by_endpoint_and_failed_spans_are_marked
     // 320 ms of the other sampled request, among 38 ended ones.
     assert!(compared.stdout.contains("\ncpu: 100 ms, mean of the 38 others: 8.42 ms"), "{compared:?}");
     assert!(compared.stderr.contains("waits are unknown: SPANPROF_PROFILES=all"), "{compared:?}");
+    let serve_directory = TestDirectory::new();
+    let serve = Serve::start(serve_directory.path(), &[]);
+    let one = || {
+        let text = get(&serve.http, &format!("/api/request?span_id={}", hex::encode(ids(2).1))).text();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["hints"].clone()
+    };
+    let sent = files.each_ref().map(|file| std::fs::read(file).unwrap());
+    sent.iter().for_each(|body| assert_eq!(post(&serve.http, &[], body).status, 200));
+    let hint = "Waits of this request are unknown: it took 1.20 s, its CPU time is 100 ms, and there is no profile of wall time, \
+                off-CPU time or locks. SPANPROF_PROFILES=all records them.";
+    assert_eq!(one(), json!([hint]));
+    let waits = window("shop", "wall", &[TestSample(&["main", "cart"], 900 * MS, CART, 2)]);
+    assert_eq!(post(&serve.http, &[], &encoded(&waits)).status, 200);
+    assert_eq!(one(), json!([]));
     let unlabeled = window("shop", "cpu", &[TestSample(&["main", "cart"], 40 * MS, &[], 2)]);
     let unlabeled = home.file("unlabeled.pb", &encoded(&unlabeled));
     let named = spanprof(&["spans", &unlabeled, &files[2], "--against-endpoint", "--span-id", &hex::encode(ids(2).1)]);

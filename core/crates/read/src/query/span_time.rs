@@ -7,7 +7,7 @@ use spanprof_profile::code_origin::WaitReason;
 use spanprof_profile::kinds::REQUEST_ERRORS;
 use spanprof_profile::Link;
 
-use super::request_times::is_of_requests;
+use super::request_times::{is_of_requests, REQUEST_TIME};
 use super::spans::{SpanGrouping, SpanRow, SpanTable, SpanTotals, TypeTotal};
 use super::time_category::TimeCategory;
 
@@ -146,6 +146,12 @@ impl SpanTime {
     pub fn main_type(&self) -> Option<&str> {
         let sampled = || self.rows.iter().find(|row| row.total.samples > 0.0).map(|row| row.type_name.as_str());
         self.subject.main_type(self.wait).or_else(sampled)
+    }
+
+    /// Whether it took at least twice as long as its CPU time, and no profile shows waits.
+    pub fn has_unknown_waits(&self) -> bool {
+        let has_waits = self.wait.is_some() || self.rows.iter().any(|row| row.name == "wall");
+        !has_waits && self.subject.weight(REQUEST_TIME) / 2 > self.subject.weight("cpu")
     }
 }
 

@@ -93,8 +93,11 @@ function Findings() {
     h("p", { class: "soft" }, [finding.severity, state.service === "*" && finding.service, finding.samples > 0 && counted(finding.samples, "sample")].filter(Boolean).join(" · ")),
     finding.command && h("pre", { tabIndex: 0 }, finding.command)));
   return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Findings" },
-    h("h2", {}, "Findings"), items.length ? h("ol", {}, items) : h("p", { class: "nothing" }, "Nothing to report: no function, wait or allocation stands out.")));
+    h("h2", {}, "Findings"), items.length ? h("ol", {}, items) : h("p", { class: "nothing" }, "Nothing to report: no function, wait or allocation stands out."), h(Hints, { hints: data.hints })));
 }
+
+/** Profiles that would show more, in the words of `spanprof explain`. */
+const Hints = ({ hints }) => hints.map((hint) => h("p", { class: "hint soft" }, hint));
 
 function Crumbs({ endpoint, rest }) {
   return h("nav", { class: "crumbs", "aria-label": "Requests" },
@@ -119,7 +122,7 @@ function OneRequest() {
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "The request and the others of its endpoint" },
       h("h2", {}, (data.endpoint || "(no endpoint)") + " · " + clock(data.first_ms, true), data.duration_ns && " · " + amount(data.duration_ns, "nanoseconds"), data.time.failed && h("span", { class: "failed" }, " · failed")),
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLinks, { data })),
-      h(TraceSpans), h(TimeTable, { time: data.time }),
+      h(TraceSpans), h(TimeTable, { time: data.time }), h(Hints, { hints: data.hints }),
       data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),
       data.differences.map((difference) => h(Differences, { key: difference.type, difference,
         title: data.time.rows.find((row) => row.name === difference.type)?.title || difference.type }))));
