@@ -179,6 +179,7 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[TestS
             for name in functions.iter().rev() {
                 let own = format!("/srv/{service}/app.py");
                 let (name, file, frame_type) = match name.split_once(" /") {
+                    _ if name.ends_with(" stub]") => (*name, "", FrameType::Jvm),
                     _ if name.starts_with('[') => (*name, "", FrameType::Unspecified),
                     _ if name.starts_with("v8::") => (*name, "", FrameType::Native),
                     _ if name.starts_with("JSON.") => (*name, "v8:builtin", FrameType::V8js),

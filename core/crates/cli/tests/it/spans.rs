@@ -215,6 +215,30 @@ fn code_of_v8_below_a_builtin_function_is_one_row_of_the_comparison() {
 }
 
 #[test]
+fn stubs_of_the_java_vm_are_no_rows_of_the_comparison() {
+    let home = TestDirectory::new();
+    let stack = ["main", "addOrder", "readStock", "[monitorenter_nofpu Runtime1 stub]", "[lock]"];
+    let waits = [
+        TestSample(&stack, 900 * MS, CART, 1),
+        TestSample(&stack, 100 * MS, CART, 2),
+        TestSample(&["main", "idle", "[lock]"], 40 * MS, CART, 2),
+    ];
+    let file = home.file("waits.pb", &encoded(&window("shop", "off_cpu", &waits)));
+    let received = TestDirectory::new();
+    let serve = Serve::start(received.path(), &[]);
+    assert_eq!(post(&serve.http, &[], &std::fs::read(&file).unwrap()).status, 200);
+    let span = hex::encode(ids(1).1);
+    let done = spanprof(&["spans", &file, "--against-endpoint", "--span-id", &span, "--json", "--all"]).stdout;
+    let local: serde_json::Value = serde_json::from_str(&done).unwrap();
+    let served = get(&serve.http, &format!("/api/request?span_id={span}")).text();
+    let served: serde_json::Value = serde_json::from_str(&served).unwrap();
+    for rows in [&local["rows"], &served["differences"][0]["rows"]] {
+        let names: Vec<_> = rows.as_array().unwrap().iter().filter_map(|row| row["function"].as_str()).collect();
+        assert_eq!(names, ["addOrder", "readStock", "main", "[lock]", "idle"], "{rows}");
+    }
+}
+
+#[test]
 fn spans_without_durations_are_sorted_by_their_time_and_missing_waits_are_named() {
     let home = TestDirectory::new();
     let [cpu, waits] = requests();

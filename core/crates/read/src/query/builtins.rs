@@ -1,11 +1,16 @@
-//! Folds native code below the built-in functions of a script language into them: the time of `v8::internal::JsonParser` is that of
-//! `JSON.parse`. Scripts that a builtin calls back, and activities such as `(garbage collector)`, stay.
+//! Folds code of runtimes into the functions that call it. Native code below the built-in functions of a script language: the time of
+//! `v8::internal::JsonParser` is that of `JSON.parse`. Scripts that a builtin calls back, and activities such as `(garbage collector)`,
+//! stay. Generated code of the Java VM: the time of `[monitorenter_nofpu Runtime1 stub]` is that of the method that enters the monitor.
 
 use hashbrown::HashMap;
+use spanprof_profile::kinds::GC;
 use spanprof_profile::{Dictionary, FrameType, FunctionId, LocationId, ProfilesData, StackId, StringId};
 
 /// File of the frames of built-in functions, as the Node.js package names them.
 const BUILTIN_FILE: &str = "v8:builtin";
+
+/// Generated code of the Java VM without a name, as the Java package names it.
+const UNNAMED_STUBS: [&str; 2] = ["[stub]", "[generated_code]"];
 
 /// The code at a location.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +49,40 @@ pub fn fold_builtins(data: &mut ProfilesData) {
     }
 }
 
+/// Removes the generated code of the Java VM below methods, whose names are those of HotSpot in brackets. A frame such as `[lock]` has no
+/// frame type of the VM. Collections have, and profiles of them stay as they are.
+pub fn fold_vm_stubs(data: &mut ProfilesData) {
+    let ProfilesData { dictionary, resources } = data;
+    let mut folded: HashMap<StackId, StackId> = HashMap::new();
+    let profiles = resources.iter_mut().flat_map(|resource| &mut resource.profiles);
+    let with_stubs = profiles.filter(|profile| !GC.has(profile.type_name()));
+    for sample in with_stubs.flat_map(|profile| &mut profile.samples) {
+        sample.stack = *folded.entry(sample.stack).or_insert_with(|| {
+            let stack = dictionary.get_stack(sample.stack);
+            let is_kept =
+                |(nth, location): &(usize, &LocationId)| nth + 1 == stack.len() || !is_vm_stub(dictionary, **location);
+            let kept: Vec<LocationId> =
+                stack.iter().enumerate().filter(is_kept).map(|(_, location)| *location).collect();
+            match kept.len() == stack.len() {
+                true => sample.stack,
+                false => dictionary.stack(&kept),
+            }
+        });
+    }
+}
+
+fn is_vm_stub(dictionary: &Dictionary, id: LocationId) -> bool {
+    let Some(line) = dictionary.get_location(id).lines.first() else { return false };
+    let function = dictionary.get_function(line.function);
+    let name = dictionary.get_string(function.name);
+    let is_stub = match dictionary.frame_type_of(id) {
+        FrameType::Jvm => name.starts_with('['),
+        FrameType::Unspecified => UNNAMED_STUBS.contains(&name),
+        _ => false,
+    };
+    is_stub && dictionary.get_string(function.filename).is_empty()
+}
+
 fn code_at(dictionary: &Dictionary, id: LocationId, builtin_file: StringId) -> Code {
     let location = dictionary.get_location(id);
     let Some(line) = location.lines.first() else { return Code::Native };
@@ -61,11 +100,15 @@ fn code_at(dictionary: &Dictionary, id: LocationId, builtin_file: StringId) -> C
 
 #[cfg(test)]
 mod tests {
-    use spanprof_profile::{Function, Line, Location, Profile, ResourceProfiles, Sample};
+    use spanprof_profile::{Function, Line, Location, Profile, ResourceProfiles, Sample, ValueType};
 
     use super::*;
 
     fn folded(frames: &[(&str, &str, FrameType)]) -> Vec<String> {
+        folded_in("cpu", frames)
+    }
+
+    fn folded_in(type_name: &str, frames: &[(&str, &str, FrameType)]) -> Vec<String> {
         let mut data = ProfilesData::default();
         let dictionary = &mut data.dictionary;
         let locations: Vec<LocationId> = frames
@@ -85,10 +128,15 @@ mod tests {
         let stack = dictionary.stack(&locations);
         let samples = vec![Sample { stack, ..Sample::default() }];
         data.resources.push(ResourceProfiles {
-            profiles: vec![Profile { samples, ..Profile::default() }],
+            profiles: vec![Profile {
+                sample_type: ValueType::new(type_name, "nanoseconds"),
+                samples,
+                ..Profile::default()
+            }],
             ..ResourceProfiles::default()
         });
         fold_builtins(&mut data);
+        fold_vm_stubs(&mut data);
         let dictionary = &data.dictionary;
         let names = dictionary.get_stack(data.resources[0].profiles[0].samples[0].stack).iter().rev().map(|location| {
             let line = dictionary.get_location(*location).lines[0];
@@ -120,5 +168,21 @@ mod tests {
             folded(&[("main", "/srv/a.rs", FrameType::Rust), ("malloc", "", FrameType::Native)]),
             ["main", "malloc"]
         );
+    }
+
+    #[test]
+    fn stubs_of_the_java_vm_are_the_time_of_the_method_that_calls_them() {
+        let stack = [
+            ("[call_stub]", "", FrameType::Jvm),
+            ("Shop.addOrder", "Shop.java", FrameType::Jvm),
+            ("[monitorenter_nofpu Runtime1 stub]", "", FrameType::Jvm),
+            ("[stub]", "", FrameType::Unspecified),
+            ("[lock]", "", FrameType::Unspecified),
+        ];
+        assert_eq!(folded_in("off_cpu", &stack), ["[call_stub]", "Shop.addOrder", "[lock]"]);
+        assert_eq!(folded_in("off_cpu", &stack[1..3]), ["Shop.addOrder"]);
+        let collection =
+            [("Shop.addOrder", "Shop.java", FrameType::Jvm), ("[G1 Young Generation]", "", FrameType::Jvm)];
+        assert_eq!(folded_in("gc", &collection), ["Shop.addOrder", "[G1 Young Generation]"]);
     }
 }
