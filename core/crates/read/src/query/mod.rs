@@ -23,6 +23,7 @@ mod stack_sums;
 mod summed_row;
 mod time_category;
 mod top;
+mod tracked_functions;
 mod weights;
 mod window_sums;
 

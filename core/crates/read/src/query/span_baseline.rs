@@ -12,6 +12,8 @@
 //! test: with 20 of them, each of 20 functions is the largest by chance in one of 21 spans. Simulated spans of 14
 //! samples: 4 of 3,000 equal ones have a significant function, and 963 of 1,000 intervals contain the true difference.
 
+use std::cmp::Reverse;
+
 use hashbrown::HashMap;
 use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::Link;
@@ -160,26 +162,33 @@ pub fn span_baseline(
     for (function, weight) in others.iter().flat_map(|unit| &unit.functions) {
         of_others.entry(*function).or_default().push(*weight);
     }
-    let mut rows: Vec<SpanBaselineRow> = of_others
+    let mut numbered: Vec<(u32, SpanDifference)> = of_others
         .into_iter()
         .map(|(function, weights)| {
             let weight = own.functions.get(&function).copied().unwrap_or_default();
-            let difference = difference(weight, weights.into_iter(), time.others, intervals);
-            SpanBaselineRow { at: functions[function as usize].clone(), difference, is_significant: false }
+            (function, difference(weight, weights.into_iter(), time.others, intervals))
         })
-        .filter(|row| row.difference.weight != 0 || row.difference.mean != 0.0)
+        .filter(|(_, difference)| difference.weight != 0 || difference.mean != 0.0)
         .collect();
+    // Of the callers of one wait, the program's own code first, of which the callee is more specific than its callers.
+    let depths = totals.depths();
+    numbered.sort_by_cached_key(|(function, _)| {
+        let at = &functions[*function as usize];
+        (at.origin() != CodeOrigin::Own, Reverse(depths[*function as usize]), at)
+    });
+    let size = |difference: &SpanDifference| (difference.weight as f64 - difference.mean).abs();
+    numbered.sort_by(|(_, one), (_, other)| size(other).total_cmp(&size(one)));
+    let row = |(function, difference): (u32, SpanDifference)| SpanBaselineRow {
+        at: functions[function as usize].clone(),
+        difference,
+        is_significant: false,
+    };
+    let mut rows: Vec<SpanBaselineRow> = numbered.into_iter().map(row).collect();
     let tested: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].difference.p_value.is_some()).collect();
     let p_values: Vec<f64> = tested.iter().filter_map(|at| rows[*at].difference.p_value).collect();
     for (at, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
         rows[*at].is_significant = is_significant;
     }
-    rows.sort_by(|one, other| {
-        let size = |row: &SpanBaselineRow| (row.difference.weight as f64 - row.difference.mean).abs();
-        let is_foreign = |row: &SpanBaselineRow| row.at.origin() != CodeOrigin::Own;
-        // Of the callers of one wait, the program's own code first.
-        size(other).total_cmp(&size(one)).then_with(|| (is_foreign(one), &one.at).cmp(&(is_foreign(other), &other.at)))
-    });
     Ok(SpanBaseline {
         type_name: type_name.to_owned(),
         unit: unit.to_owned(),

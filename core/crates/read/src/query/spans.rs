@@ -13,6 +13,7 @@ use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, 
 use super::generated_names;
 use super::request_times::{request_duration, FirstTime, RequestDurations, REQUEST_TIME};
 use super::time_category::{StackCategories, TimeCategory};
+use super::tracked_functions::TrackedFunctions;
 use super::weights::{visit_samples, FunctionLine, Granularity, StackRows, Weight};
 use super::window_sums::estimated_samples;
 
@@ -99,17 +100,6 @@ pub struct SpanTable {
     pub left_out: usize,
 }
 
-/// The functions of the spans: of one type, for the comparison of spans.
-#[derive(Clone, Debug)]
-struct TrackedFunctions {
-    type_name: String,
-    by: Granularity,
-    rows: Vec<FunctionLine>,
-    known: HashMap<FunctionLine, u32>,
-    /// Whether the number of samples is known in every window.
-    has_counts: bool,
-}
-
 /// Sums of the spans of all windows.
 #[derive(Clone, Debug, Default)]
 pub struct SpanTotals {
@@ -155,14 +145,7 @@ impl SpanTotals {
 
     /// As [`Self::new`], of one profile type; also sums the functions of each span.
     pub fn with_functions(endpoint_label: Option<String>, type_name: &str, by: Granularity) -> Self {
-        let tracked = TrackedFunctions {
-            type_name: type_name.to_owned(),
-            by,
-            rows: Vec::new(),
-            known: HashMap::new(),
-            has_counts: true,
-        };
-        Self { tracked: Some(tracked), ..Self::new(endpoint_label) }
+        Self { tracked: Some(TrackedFunctions::new(type_name, by)), ..Self::new(endpoint_label) }
     }
 
     /// As [`Self::new`]; also sums what the time of each span was used for.
@@ -245,6 +228,7 @@ impl SpanTotals {
         let Some(tracked) = self.tracked.as_mut() else { return };
         tracked.has_counts &= has_counts;
         let mut by_link: HashMap<Link, HashMap<usize, Weight>> = HashMap::new();
+        let mut depths: Vec<usize> = Vec::new();
         let rows = visit_samples(
             &data.dictionary,
             std::iter::once(profile),
@@ -257,6 +241,10 @@ impl SpanTotals {
                 let weight = profile.weight(sample);
                 let functions = by_link.entry(data.dictionary.get_link(sample.link)).or_default();
                 for (nth, row) in rows.iter().enumerate() {
+                    if *row >= depths.len() {
+                        depths.resize(*row + 1, usize::MAX);
+                    }
+                    depths[*row] = depths[*row].min(rows.len() - 1 - nth);
                     let sum = functions.entry(*row).or_default();
                     sum.cum = sum.cum.saturating_add(weight);
                     if nth == 0 {
@@ -265,7 +253,8 @@ impl SpanTotals {
                 }
             },
         );
-        let numbers: Vec<u32> = rows.into_iter().map(|row| tracked.number(row)).collect();
+        let depths = depths.into_iter().chain(std::iter::repeat(usize::MAX));
+        let numbers: Vec<u32> = rows.into_iter().zip(depths).map(|(row, depth)| tracked.number(row, depth)).collect();
         for (link, functions) in by_link {
             let Some(span) = self.spans.get_mut(&link) else { continue };
             for (row, weight) in functions {
@@ -403,6 +392,12 @@ impl SpanTotals {
         tracked.map_or((&[], false), |tracked| (&tracked.rows, tracked.has_counts))
     }
 
+    /// By function of the tracked type: its smallest distance from the root of a stack. If one function calls another, that of the caller
+    /// is smaller.
+    pub(super) fn depths(&self) -> &[usize] {
+        self.tracked.as_ref().map_or(&[], |tracked| &tracked.depths)
+    }
+
     /// Name and unit of the tracked type.
     pub(super) fn tracked_type(&self) -> (&str, &str) {
         let name = self.tracked.as_ref().map_or("", |tracked| tracked.type_name.as_str());
@@ -417,16 +412,6 @@ impl SpanTotals {
     /// The samples of the tracked type in a span.
     pub(super) fn tracked_total(&self, span: &SpanSums) -> TypeTotal {
         self.tracked_index().and_then(|at| span.totals.get(at)).copied().unwrap_or_default()
-    }
-}
-
-impl TrackedFunctions {
-    fn number(&mut self, row: FunctionLine) -> u32 {
-        let rows = &mut self.rows;
-        *self.known.entry(row).or_insert_with_key(|row| {
-            rows.push(row.clone());
-            rows.len() as u32 - 1
-        })
     }
 }
 
