@@ -1,10 +1,12 @@
 //! A flame graph as one SVG image: for documents and viewers without scripts. The root is at the bottom; the text of a frame
-//! is its name, its tooltip the name, file and weight.
+//! is its name, its tooltip the name, file and weight. Colors are those of the page in its light theme (`flamegraph/flamegraph.js`).
 
 use std::fmt::Write;
 
 use super::flamegraph::escape_markup;
+use crate::code_origin::CodeOrigin;
 use crate::transform::{FunctionKey, StackTree};
+use crate::FrameType;
 
 /// Width of the image without another one, px.
 pub const DEFAULT_WIDTH: usize = 1200;
@@ -39,7 +41,8 @@ pub fn encode(tree: &StackTree, title: &str, width: usize, quantity: impl Fn(i64
             continue;
         }
         max_depth = max_depth.max(depths[at]);
-        let FunctionKey { name, file, .. } = &tree.functions[node.function as usize];
+        let function = &tree.functions[node.function as usize];
+        let FunctionKey { name, file, .. } = function;
         let share = node.total_weight as f64 * 100.0 / total as f64;
         let file = if file.is_empty() { String::new() } else { format!("  {file}") };
         let tooltip = format!("{name}{file}  {}  {share:.1}%", quantity(node.total_weight));
@@ -51,7 +54,7 @@ pub fn encode(tree: &StackTree, title: &str, width: usize, quantity: impl Fn(i64
             escape(&tooltip),
             (node_width - 0.4).max(MIN_WIDTH),
             ROW_HEIGHT - 1.0,
-            color(name),
+            if node.function == 0 { tint(GRAY, 8.0) } else { color(function) },
         );
         let characters = (node_width / CHARACTER_WIDTH) as usize;
         if characters >= MIN_CHARACTERS {
@@ -94,18 +97,53 @@ fn shortened(name: &str, characters: usize) -> String {
     name.chars().take(characters - 1).chain(std::iter::once('…')).collect()
 }
 
-/// A color by the name, so that a function has the same one in every image.
-fn color(name: &str) -> String {
+/// Hue and saturation (percent) of the root, the runtime and the profiler.
+const GRAY: (u32, f64) = (220, 6.0);
+
+/// Hue and saturation (percent) of a frame type.
+const fn tone(frame_type: FrameType) -> (u32, f64) {
+    match frame_type {
+        FrameType::Cpython => (44, 72.0),
+        FrameType::V8js => (88, 44.0),
+        FrameType::Jvm => (162, 40.0),
+        FrameType::Native => (212, 52.0),
+        FrameType::Kernel => (354, 54.0),
+        FrameType::Rust => (20, 66.0),
+        FrameType::Unspecified => (220, 9.0),
+    }
+}
+
+/// The hue of the frame type; own code is saturated, libraries are pale, runtime and profiler are gray. Hue and lightness vary by the
+/// package: the directory of the file, else the first part of the name.
+fn color(function: &FunctionKey) -> String {
+    let FunctionKey { name, file, frame_type, .. } = function;
+    let package = match file.rfind(['/', '\\']) {
+        Some(end @ 1..) => &file[..end],
+        _ if !file.is_empty() => file,
+        _ => name.split(['.', ':']).next().unwrap_or_default(),
+    };
     // FNV-1a.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("hsl({},{}%,{}%)", 10 + hash % 40, 70 + (hash >> 8) % 20, 66 + (hash >> 16) % 12)
+    let seed =
+        package.encode_utf16().fold(0x811c_9dc5_u32, |hash, unit| (hash ^ u32::from(unit)).wrapping_mul(0x0100_0193));
+    let (hue, saturation) = tone(*frame_type);
+    let hue = hue + seed % 19 - 9;
+    let vary = f64::from((seed >> 8) % 11) - 5.0;
+    match function.origin() {
+        CodeOrigin::Library => tint((hue, saturation * 0.5), vary / 2.0 + 13.0),
+        CodeOrigin::Runtime | CodeOrigin::Profiler => tint(GRAY, vary / 2.0),
+        CodeOrigin::Own => tint((hue, saturation.max(62.0)), vary),
+        CodeOrigin::Unknown => tint((hue, saturation), vary),
+    }
+}
+
+fn tint((hue, saturation): (u32, f64), vary: f64) -> String {
+    format!("hsl({hue},{saturation}%,{}%)", 74.0 + vary)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::transform::StackNode;
-    use crate::FrameType;
 
     fn image(name: &str) -> String {
         let node =
@@ -132,6 +170,34 @@ mod tests {
         assert!(image.contains(r#"<rect x="300.0" y="-32" width="898.4""#), "{image}");
         assert_eq!(image.matches("<rect").count(), 4, "background, root, two frames");
         assert!(image.contains(r#"viewBox="0 0 1200 60""#), "{image}");
+    }
+
+    #[test]
+    fn frames_have_the_colors_of_the_page() {
+        let fill = |name: &str, file: &str, frame_type| {
+            color(&FunctionKey { name: name.to_owned(), file: file.to_owned(), frame_type, ..FunctionKey::default() })
+        };
+        // As the page computes them.
+        assert_eq!(fill("price", "/srv/shop/app.py", FrameType::Cpython), "hsl(44,72%,79%)");
+        assert_eq!(fill("get", "/usr/lib/python3.11/queue.py", FrameType::Cpython), "hsl(44,36%,87%)");
+        assert_eq!(fill("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", FrameType::Native), "hsl(220,6%,75%)");
+        assert_eq!(fill("spanprof", "", FrameType::Native), "hsl(220,6%,74%)");
+        assert_eq!(fill("java.util.HashMap.put", "", FrameType::Unspecified), "hsl(214,9%,74%)");
+        assert!(image("main").contains(r#"height="15" fill="hsl(220,6%,82%)"/>"#), "the root");
+        let script = include_str!("flamegraph/flamegraph.js");
+        let frame_types = [
+            FrameType::Unspecified,
+            FrameType::Cpython,
+            FrameType::V8js,
+            FrameType::Jvm,
+            FrameType::Native,
+            FrameType::Kernel,
+            FrameType::Rust,
+        ];
+        for frame_type in frame_types {
+            let (name, (hue, saturation)) = (frame_type.as_str().unwrap_or("other"), tone(frame_type));
+            assert!(script.contains(&format!(r#"["{name}", {hue}, {saturation}]"#)), "{name}");
+        }
     }
 
     #[test]
