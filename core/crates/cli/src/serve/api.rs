@@ -153,7 +153,15 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             let result = state.store.query(&filter, Detail::LabelsOnly);
             let type_name = selection::type_to_show(&result.data, &filter);
             let table = query::labels(&result.data, &type_name);
-            result.with_completeness(answers::labels::members(&table, &type_name, limit()?))
+            let mut members = answers::labels::members(&table, &type_name, limit()?);
+            // Equal label sets are merged: the sum of the values tells how many observations of a label they are, or nothing does.
+            let samples = result.samples_of(&type_name);
+            if samples != table.samples {
+                let labels = members.get_mut("labels").and_then(Value::as_array_mut).into_iter().flatten();
+                labels.for_each(|label| label["samples"] = Value::Null);
+            }
+            members.insert("samples".to_owned(), samples.into());
+            result.with_completeness(members)
         }
         "/api/labels" => labels(&windows(state, &filter), &filter),
         "/api/timeline" => timeline::respond(state, &filter, &view, parameter("by")).map_err(bad_request)?,

@@ -24,7 +24,7 @@ use super::window::StoredWindow;
 use super::window_record;
 
 const NAME: &str = ".index";
-const VERSION: &str = concat!("spanprof-index 1 ", env!("CARGO_PKG_VERSION"), "\n");
+const VERSION: &str = concat!("spanprof-index 2 ", env!("CARGO_PKG_VERSION"), "\n");
 /// Longer records are corrupt: a record has at most 64 labels of 100 values per service.
 const MAX_RECORD_BYTES: u32 = 16 << 20;
 /// Fewer dead records do not justify a rewrite.

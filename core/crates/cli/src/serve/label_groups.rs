@@ -75,7 +75,7 @@ pub(super) fn summaries_by_value(data: &ProfilesData) -> Vec<TypeSummary> {
         for sample in &profile.samples {
             let new = || summary(profile, only_value(data, sample.attributes));
             let summary = summaries.entry((sample.attributes, type_name)).or_insert_with(new);
-            summary.samples += 1;
+            summary.samples += profile.observations(sample).max(0) as usize;
             summary.total = summary.total.saturating_add(profile.weight(sample));
         }
         if profile.samples.is_empty() && is_gauge_type(type_name) {

@@ -42,32 +42,40 @@ pub(crate) fn answer(given: &ServicesArguments) -> Result<Value, Failure> {
     types(given).map(|types| members(&types))
 }
 
-fn types(given: &ServicesArguments) -> Result<Vec<TypeSummary>, Failure> {
+/// The types with their numbers of stacks.
+fn types(given: &ServicesArguments) -> Result<Vec<(TypeSummary, usize)>, Failure> {
     let (data, _) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    Ok(query::types(&data))
+    let with_stacks = |summary: TypeSummary| {
+        let profiles = data.profiles().filter(|(resource, profile)| {
+            resource.service_name() == summary.service && profile.type_name() == summary.type_name
+        });
+        let stacks = profiles.map(|(_, profile)| profile.samples.len()).sum();
+        (summary, stacks)
+    };
+    Ok(query::types(&data).into_iter().map(with_stacks).collect())
 }
 
-fn table_text(types: &[TypeSummary]) -> String {
+fn table_text(types: &[(TypeSummary, usize)]) -> String {
     let mut lines = FittingTable::new(TerminalLayout::of_stdout());
     lines.heading(format!("{:>10} {:>8}  {:24}  {:24}  ", "total", "stacks", "from", "to"), "service, type");
-    for summary in types {
+    for (summary, stacks) in types {
         let total = format_quantity(summary.total, &summary.unit);
         let [from, to] = [summary.from_unix_nano, summary.to_unix_nano].map(moment::format_rfc3339);
         let (service, type_name) = (printable(&summary.service), printable(&summary.type_name));
-        let numbers = format!("{total:>10} {:>8}  {from:24}  {to:24}  ", summary.samples);
+        let numbers = format!("{total:>10} {stacks:>8}  {from:24}  {to:24}  ");
         lines.row(numbers, "", format!("{service}, {type_name}"));
     }
     lines.text()
 }
 
-fn members(types: &[TypeSummary]) -> Value {
-    let rows = types.iter().map(|summary| {
+fn members(types: &[(TypeSummary, usize)]) -> Value {
+    let rows = types.iter().map(|(summary, stacks)| {
         json!({
             "service": summary.service,
             "type": summary.type_name,
             "unit": summary.unit,
             "total": summary.total,
-            "stacks": summary.samples,
+            "stacks": stacks,
             "from": moment::format_rfc3339(summary.from_unix_nano),
             "to": moment::format_rfc3339(summary.to_unix_nano),
         })

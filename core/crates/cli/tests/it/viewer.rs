@@ -218,7 +218,7 @@ fn a_timeline_has_the_samples_whose_stacks_pass_in_all_by_label_and_by_type() {
 }
 
 #[test]
-fn the_table_and_the_exported_page_count_observations_and_not_the_records_that_have_them() {
+fn all_numbers_of_samples_are_those_of_observations_and_not_of_the_records_that_have_them() {
     let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let samples =
@@ -233,6 +233,16 @@ fn the_table_and_the_exported_page_count_observations_and_not_the_records_that_h
     for (type_name, expected) in [("cpu", 53), ("off_cpu", 2)] {
         let top: Value = serde_json::from_str(&get(&serve.http, &format!("/api/top?type={type_name}")).text()).unwrap();
         assert_eq!((&top["samples"], &top["stacks"]), (&json!(expected), &json!(2)), "{type_name}");
+        let answer = |path: &str| -> Value {
+            serde_json::from_str(&get(&serve.http, &format!("{path}type={type_name}")).text()).unwrap()
+        };
+        let [services, types, labels] = ["/api/services?", "/api/types?", "/api/labels?weights=1&"].map(answer);
+        for count in [&services["services"][0], &types["types"][0], &labels].map(|it| &it["samples"]) {
+            assert_eq!(*count, json!(expected), "{type_name}");
+        }
+        // Records with equal labels are merged, so only the values of the CPU profile tell the number of each label.
+        let of_label = if type_name == "cpu" { json!(53) } else { Value::Null };
+        assert_eq!(labels["labels"][0]["samples"], of_label, "{type_name}");
         let profiles = exported["profiles"].as_array().unwrap();
         let profile = profiles.iter().find(|profile| profile["type"] == type_name).unwrap();
         let rows = profile["samples"].as_array().unwrap().chunks(4);

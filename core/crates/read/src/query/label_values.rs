@@ -12,7 +12,7 @@ pub struct LabelKey {
     pub key: String,
     /// Whether it is an attribute of the resource; labels of samples that repeat it with its value are left out.
     pub is_resource: bool,
-    /// Number of samples that have it.
+    /// Number of observations that have it.
     pub samples: usize,
     /// Its values with the weight of their samples, by descending weight.
     pub values: Vec<(String, i64)>,
@@ -25,7 +25,7 @@ pub struct LabelTable {
     pub unit: String,
     /// Weight of all samples.
     pub total: i64,
-    /// Number of samples.
+    /// Number of observations, as of [`Profile::observations`](spanprof_profile::Profile::observations).
     pub samples: usize,
     /// Number of distinct combinations of all attributes: the series of a back end that stores one for each.
     pub series: usize,
@@ -50,7 +50,8 @@ pub fn labels(data: &ProfilesData, type_name: &str) -> LabelTable {
             profile.unit().clone_into(&mut table.unit);
             for sample in &profile.samples {
                 let sum = sets.entry(sample.attributes).or_default();
-                *sum = (sum.0 + 1, sum.1.saturating_add(profile.weight(sample)));
+                let observations = profile.observations(sample).max(0) as usize;
+                *sum = (sum.0 + observations, sum.1.saturating_add(profile.weight(sample)));
             }
         }
         let mut identity: Vec<(String, String)> = resource

@@ -71,7 +71,7 @@ pub struct TypeSummary {
     pub type_name: String,
     /// [`spanprof_profile::Profile::unit`].
     pub unit: String,
-    /// Number of samples.
+    /// Number of observations, as of [`Profile::observations`].
     pub samples: usize,
     /// Sum of the weights, in `unit`.
     pub total: i64,
@@ -113,7 +113,8 @@ pub fn types_of(resources: &[ResourceProfiles]) -> Vec<TypeSummary> {
             from_unix_nano: u64::MAX,
             to_unix_nano: 0,
         });
-        summary.samples += profile.samples.len();
+        let observations = profile.samples.iter().map(|sample| profile.observations(sample).max(0) as usize);
+        summary.samples += observations.sum::<usize>();
         summary.total =
             profile.samples.iter().fold(summary.total, |sum, sample| sum.saturating_add(profile.weight(sample)));
         summary.from_unix_nano = summary.from_unix_nano.min(profile.time_unix_nano);
