@@ -7,6 +7,11 @@ use prost::bytes::Bytes;
 
 use super::messages::{messages, schema, HasSchema, INDEX_BYTES, NUMBER_BYTES};
 
+/// Field number of the stacks in [`ProfilesDictionary`].
+pub(crate) const STACK_TABLE: u32 = 7;
+/// Field number of the samples in [`Profile`].
+pub(crate) const SAMPLES: u32 = 2;
+
 messages! { json;
     ProfilesData {
         [1 message, repeated] resource_profiles: Vec<ResourceProfiles>, 400;

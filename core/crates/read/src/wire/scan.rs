@@ -113,6 +113,31 @@ pub(crate) fn for_each_message<E>(
     Ok(())
 }
 
+/// Merges the fields of a message into `rest`, except for the submessages that `takes` accepts by field number. For bytes that
+/// [`scan`] has accepted.
+pub(crate) fn decode_without<'b, M: prost::Message>(
+    bytes: &'b [u8],
+    rest: &mut M,
+    mut takes: impl FnMut(u32, &'b [u8], &mut M) -> Result<bool, prost::DecodeError>,
+) -> Result<(), prost::DecodeError> {
+    let mut input = Input { bytes, at: 0 };
+    let (mut start, mut end) = (0, 0);
+    while let Ok((number, wire_type)) = input.key() {
+        if wire_type != 2 {
+            if input.skip(wire_type).is_err() {
+                break;
+            }
+        } else if let Ok(message) = input.delimited() {
+            if takes(number, message, rest)? {
+                rest.merge(&bytes[start..end])?;
+                start = input.at;
+            }
+        }
+        end = input.at;
+    }
+    rest.merge(&bytes[start..])
+}
+
 impl Scan<'_> {
     fn charge(&mut self, bytes: usize) -> Result<(), ScanError> {
         self.memory_bytes = self.memory_bytes.saturating_add(bytes);

@@ -3,15 +3,18 @@
 
 use super::super::{DecodeError, DecodeLimits};
 use super::attributes::{owned_attributes, scalar, write_text, CopyBudget};
+use super::encoded::{EncodedList, EncodedParts};
+use super::protobuf_error;
 use super::tables::{decode_error, lookup, DecodedTables};
 use crate::wire::otlp as wire;
 use crate::wire::otlp::any_value::Value as Wire;
 use spanprof_profile::*;
 use spanprof_profile::{StoredAttribute, StoredValue};
 
-/// Appends the request to `data`.
+/// Appends the request to `data`. Its stacks and samples are in the message or in `encoded`.
 pub(super) fn convert(
     request: &wire::ProfilesData,
+    encoded: &EncodedParts<'_>,
     data: &mut ProfilesData,
     limits: &DecodeLimits,
 ) -> Result<(), DecodeError> {
@@ -19,7 +22,8 @@ pub(super) fn convert(
     let absent = wire::ProfilesDictionary::default();
     let dictionary = request.dictionary.as_ref().unwrap_or(&absent);
     let texts: Vec<&str> = dictionary.string_table.iter().map(String::as_str).collect();
-    let tables = tables(dictionary, &texts, &mut data.dictionary, limits, &mut budget)?;
+    let tables = tables(dictionary, encoded, &texts, &mut data.dictionary, limits, &mut budget)?;
+    let mut position = 0;
     for (nth, resource_profiles) in request.resource_profiles.iter().enumerate() {
         let at = format!("resource_profiles[{nth}]");
         let attributes = resource_profiles.resource.as_ref().map_or(&[][..], |resource| &resource.attributes);
@@ -33,7 +37,17 @@ pub(super) fn convert(
             let mut profiles = Vec::with_capacity(scope_profiles.profiles.len());
             for (nth, profile) in scope_profiles.profiles.iter().enumerate() {
                 let at = format!("{at}.profiles[{nth}]");
-                profiles.push(convert_profile(profile, &tables, &mut data.dictionary, &mut budget, limits, &at)?);
+                let samples = encoded.samples(position);
+                position += 1;
+                profiles.push(convert_profile(
+                    profile,
+                    samples,
+                    &tables,
+                    &mut data.dictionary,
+                    &mut budget,
+                    limits,
+                    &at,
+                )?);
             }
             transform::join_exact_values(&mut profiles);
             if nth > 0 {
@@ -52,6 +66,7 @@ pub(super) fn convert(
 
 fn tables<'w>(
     wire: &wire::ProfilesDictionary,
+    encoded: &EncodedParts<'_>,
     texts: &'w [&'w str],
     dictionary: &mut Dictionary,
     limits: &DecodeLimits,
@@ -64,7 +79,7 @@ fn tables<'w>(
         ("link_table", wire.link_table.len()),
         ("string_table", wire.string_table.len()),
         ("attribute_table", wire.attribute_table.len()),
-        ("stack_table", wire.stack_table.len()),
+        ("stack_table", wire.stack_table.len() + encoded.stack_count()),
     ] {
         if length > limits.table_entries {
             let expected = format!("at most {} entries", limits.table_entries);
@@ -115,9 +130,10 @@ fn tables<'w>(
         Ok(dictionary.location(Location { mapping, address: location.address, lines: &lines, attributes }))
     })?;
     let mut stack_locations = Vec::new();
-    dictionary.reserve_stacks(wire.stack_table.len());
-    tables.stacks = each(&wire.stack_table, |nth, stack| {
-        let at = || format!("dictionary.stack_table[{nth}].location_indices");
+    let mut stacks = Vec::with_capacity(wire.stack_table.len() + encoded.stack_count());
+    dictionary.reserve_stacks(stacks.capacity());
+    let mut add_stack = |stack: &wire::Stack| {
+        let at = || format!("dictionary.stack_table[{}].location_indices", stacks.len());
         if stack.location_indices.len() > limits.stack_depth {
             let expected = format!("at most {} locations", limits.stack_depth);
             return Err(decode_error(at(), expected, stack.location_indices.len().to_string()));
@@ -126,8 +142,12 @@ fn tables<'w>(
         for (nth, index) in stack.location_indices.iter().enumerate() {
             stack_locations.push(lookup(&locations, *index, || format!("{}[{nth}]", at()))?);
         }
-        Ok(dictionary.stack(&stack_locations))
-    })?;
+        stacks.push(dictionary.stack(&stack_locations));
+        Ok(())
+    };
+    wire.stack_table.iter().try_for_each(&mut add_stack)?;
+    encoded.for_each_stack(|stack| add_stack(stack.map_err(protobuf_error)?))?;
+    tables.stacks = stacks;
     tables.links = each(&wire.link_table, |nth, link| link_of(link, nth, dictionary))?;
     Ok(tables)
 }
@@ -205,15 +225,17 @@ fn set_of(
 
 fn convert_profile(
     profile: &wire::Profile,
+    encoded: EncodedList<'_>,
     tables: &DecodedTables<'_>,
     dictionary: &mut Dictionary,
     budget: &mut CopyBudget,
     limits: &DecodeLimits,
     at: &str,
 ) -> Result<Profile, DecodeError> {
-    if profile.samples.len() > limits.table_entries {
+    let sample_count = profile.samples.len() + encoded.count;
+    if sample_count > limits.table_entries {
         let expected = format!("at most {} entries", limits.table_entries);
-        return Err(decode_error(format!("{at}.samples"), expected, profile.samples.len().to_string()));
+        return Err(decode_error(format!("{at}.samples"), expected, sample_count.to_string()));
     }
     let mut value_type = |wire: &Option<wire::ValueType>, field: &str| {
         let wire = wire.unwrap_or_default();
@@ -228,8 +250,9 @@ fn convert_profile(
     };
     let sample_type = value_type(&profile.sample_type, "sample_type")?;
     let period_type = value_type(&profile.period_type, "period_type")?;
-    let mut samples = Vec::with_capacity(profile.samples.len());
-    for (nth, sample) in profile.samples.iter().enumerate() {
+    let mut samples = Vec::with_capacity(sample_count);
+    let mut add_sample = |sample: &wire::Sample| {
+        let nth = samples.len();
         let at = |field: &str| format!("{at}.samples[{nth}].{field}");
         let (values, times) = (&sample.values, &sample.timestamps_unix_nano);
         if !values.is_empty() && !times.is_empty() && values.len() != times.len() {
@@ -247,7 +270,10 @@ fn convert_profile(
             timestamps_unix_nano: times.clone(),
             exact_value: 0,
         });
-    }
+        Ok(())
+    };
+    profile.samples.iter().try_for_each(&mut add_sample)?;
+    encoded.for_each_sample(|sample| add_sample(sample.map_err(protobuf_error)?))?;
     let profile_id = match &profile.profile_id[..] {
         [] => [0; 16],
         id => id

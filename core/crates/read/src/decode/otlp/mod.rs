@@ -6,6 +6,7 @@
 
 mod attributes;
 mod convert;
+mod encoded;
 mod tables;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use super::{decompress, json_bound, DecodeError, DecodeLimits};
 use crate::wire::messages::HasSchema;
 use crate::wire::{otlp as wire, scan};
 use convert::convert;
+use encoded::EncodedParts;
 use spanprof_profile::ProfilesData;
 
 pub(crate) const WHAT: &str = "OTLP profiles";
@@ -27,8 +29,14 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<ProfilesData, Decod
 
 pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
     let mut data = ProfilesData::default();
-    each_request_of(body, limits, |request, nth| {
-        convert(&request, &mut data, limits).map_err(|error| within(nth, error))?;
+    each_request_of(&body, limits, |request, nth| {
+        let converted = match request {
+            OtlpRequest::Protobuf(bytes) => EncodedParts::split(bytes)
+                .map_err(protobuf_error)
+                .and_then(|(request, encoded)| convert(&request, &encoded, &mut data, limits)),
+            OtlpRequest::Json(request) => convert(&request, &EncodedParts::default(), &mut data, limits),
+        };
+        converted.map_err(|error| within(nth, error))?;
         Ok(model_bytes(&data))
     })?;
     Ok(data)
@@ -39,29 +47,36 @@ pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) ->
 pub(crate) fn each_request(
     bytes: &[u8],
     limits: &DecodeLimits,
-    visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
+    mut visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
 ) -> Result<(), DecodeError> {
-    each_request_of(decompress::decompress(WHAT, bytes, limits)?, limits, visit)
+    each_request_of(&decompress::decompress(WHAT, bytes, limits)?, limits, |request, nth| {
+        let message = match request {
+            OtlpRequest::Protobuf(bytes) => wire::ProfilesData::decode(bytes).map_err(protobuf_error),
+            OtlpRequest::Json(message) => Ok(message),
+        };
+        visit(message.map_err(|error| within(nth, error))?, nth)
+    })
+}
+
+/// A request within the limits.
+enum OtlpRequest<'b> {
+    Protobuf(&'b [u8]),
+    Json(wire::ProfilesData),
 }
 
 fn each_request_of(
-    body: Cow<'_, [u8]>,
+    body: &[u8],
     limits: &DecodeLimits,
-    mut visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
+    mut visit: impl FnMut(OtlpRequest<'_>, Option<usize>) -> Result<usize, DecodeError>,
 ) -> Result<(), DecodeError> {
     let mut rest = *limits;
-    let mut each = |request: Result<wire::ProfilesData, DecodeError>, nth: Option<usize>, rest: &mut DecodeLimits| {
+    let mut each = |request: Result<OtlpRequest<'_>, DecodeError>, nth: Option<usize>, rest: &mut DecodeLimits| {
         let used = visit(request.map_err(|error| within(nth, error))?, nth)?;
         rest.memory_bytes = limits.memory_bytes.saturating_sub(used);
         Ok::<(), DecodeError>(())
     };
-    match encoding_of(&body) {
-        OtlpEncoding::Protobuf => {
-            let request = message(&body, &rest);
-            // The message contains copies, so the input is freed before the model is built.
-            drop(body);
-            each(request, None, &mut rest)
-        }
+    match encoding_of(body) {
+        OtlpEncoding::Protobuf => each(message(body, &rest), None, &mut rest),
         OtlpEncoding::JsonLines => {
             for (nth, line) in body.split(|byte| *byte == b'\n').enumerate() {
                 if !line.trim_ascii().is_empty() {
@@ -71,7 +86,7 @@ fn each_request_of(
             Ok(())
         }
         OtlpEncoding::LengthPrefixed => {
-            let (mut tail, mut nth) = (&body[..], 0);
+            let (mut tail, mut nth) = (body, 0);
             while !tail.is_empty() {
                 let (request, after) = frame(tail).map_err(|error| within(Some(nth), error))?;
                 each(message(request, &rest), Some(nth), &mut rest)?;
@@ -108,19 +123,24 @@ pub(super) fn check_size(body: &[u8], limits: &DecodeLimits) -> Result<(), Decod
     }
 }
 
-fn message(bytes: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, DecodeError> {
+fn message<'b>(bytes: &'b [u8], limits: &DecodeLimits) -> Result<OtlpRequest<'b>, DecodeError> {
     scan::scan(WHAT, bytes, wire::ProfilesData::schema(), limits)?;
-    wire::ProfilesData::decode(bytes).map_err(|error| DecodeError {
+    Ok(OtlpRequest::Protobuf(bytes))
+}
+
+fn protobuf_error(error: prost::DecodeError) -> DecodeError {
+    DecodeError {
         what: WHAT,
         at: String::new(),
         expected: "a profiles request in protobuf".to_owned(),
         got: error.to_string(),
-    })
+    }
 }
 
-fn json(line: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, DecodeError> {
+fn json(line: &[u8], limits: &DecodeLimits) -> Result<OtlpRequest<'static>, DecodeError> {
     check_json_size(line, limits)?;
-    serde_json::from_slice(line).map_err(|error| json_error("OTLP profiles in JSON".to_owned(), error.to_string()))
+    let message = serde_json::from_slice(line);
+    message.map(OtlpRequest::Json).map_err(|error| json_error("OTLP profiles in JSON".to_owned(), error.to_string()))
 }
 
 fn check_json_size(line: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError> {
