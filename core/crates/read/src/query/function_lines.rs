@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use spanprof_profile::transform::FunctionTable;
-use spanprof_profile::{ProfilesData, StackId};
+use spanprof_profile::ProfilesData;
 
 use super::weights::{FunctionLine, Weight};
 
@@ -33,6 +33,15 @@ pub struct FunctionLineTable {
     pub functions: Vec<FunctionLines>,
 }
 
+/// A call of a function that is looked for, in a location.
+#[derive(Clone, Copy)]
+struct MatchingCall {
+    function: u32,
+    line: i64,
+    /// Whether the location has no inlined call within it.
+    is_innermost: bool,
+}
+
 /// The lines of the functions for which `matches` is true. A line that a stack contains several times (recursion) counts once.
 pub fn function_lines(
     data: &ProfilesData,
@@ -40,7 +49,11 @@ pub fn function_lines(
     matches: impl Fn(&FunctionLine) -> bool,
 ) -> FunctionLineTable {
     let mut table = FunctionLineTable { type_name: type_name.to_owned(), ..FunctionLineTable::default() };
-    let mut by_stack: HashMap<StackId, i64> = HashMap::new();
+    let mut functions = FunctionTable::new(&data.dictionary);
+    let mut found: HashMap<u32, FunctionLines> = HashMap::new();
+    // By location, once a stack has it.
+    let mut calls: Vec<Option<Vec<MatchingCall>>> = vec![None; data.dictionary.lens().locations];
+    let mut seen: Vec<(u32, i64)> = Vec::new();
     for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
         if table.unit.is_empty() {
             profile.unit().clone_into(&mut table.unit);
@@ -48,38 +61,35 @@ pub fn function_lines(
         for sample in &profile.samples {
             let weight = profile.weight(sample);
             table.total = table.total.saturating_add(weight);
-            let sum = by_stack.entry(sample.stack).or_default();
-            *sum = sum.saturating_add(weight);
-        }
-    }
-    let mut functions = FunctionTable::new(&data.dictionary);
-    let mut are_matches: Vec<Option<bool>> = Vec::new();
-    let mut found: HashMap<u32, FunctionLines> = HashMap::new();
-    let mut seen: Vec<(u32, i64)> = Vec::new();
-    for (stack, weight) in by_stack {
-        seen.clear();
-        let mut is_leaf = true;
-        for location in data.dictionary.get_stack(stack) {
-            let lines = data.dictionary.get_location(*location).lines.iter().map(|line| line.line);
-            let calls: Vec<(u32, i64)> =
-                functions.of_location(*location).zip(lines.chain(std::iter::repeat(0))).collect();
-            for (function, line) in calls {
-                are_matches.resize(functions.rows().len(), None);
-                let at = &functions.rows()[function as usize];
-                let is_match = &mut are_matches[function as usize];
-                if *is_match.get_or_insert_with(|| matches(&at.clone().into())) && !seen.contains(&(function, line)) {
+            seen.clear();
+            for (depth, location) in data.dictionary.get_stack(sample.stack).iter().enumerate() {
+                let Some(calls) = calls.get_mut(location.index()) else { continue };
+                let calls = calls.get_or_insert_with(|| {
+                    let lines = data.dictionary.get_location(*location).lines.iter().map(|line| line.line);
+                    let numbers: Vec<u32> = functions.of_location(*location).collect();
+                    let calls = numbers.into_iter().zip(lines.chain(std::iter::repeat(0))).enumerate();
+                    let matching = calls.filter_map(|(nth, (function, line))| {
+                        let at = FunctionLine::from(functions.rows()[function as usize].clone());
+                        matches(&at).then(|| {
+                            found.entry(function).or_insert_with(|| FunctionLines { at, ..FunctionLines::default() });
+                            MatchingCall { function, line, is_innermost: nth == 0 }
+                        })
+                    });
+                    matching.collect()
+                });
+                for MatchingCall { function, line, is_innermost } in calls.iter().copied() {
+                    if seen.contains(&(function, line)) {
+                        continue;
+                    }
                     seen.push((function, line));
-                    let row = found
-                        .entry(function)
-                        .or_insert_with(|| FunctionLines { at: at.clone().into(), ..FunctionLines::default() });
+                    let Some(row) = found.get_mut(&function) else { continue };
                     let sum = row.lines.entry(line.max(0)).or_default();
                     sum.cum = sum.cum.saturating_add(weight);
-                    if is_leaf {
+                    if depth == 0 && is_innermost {
                         sum.flat = sum.flat.saturating_add(weight);
                         row.flat = row.flat.saturating_add(weight);
                     }
                 }
-                is_leaf = false;
             }
         }
     }
