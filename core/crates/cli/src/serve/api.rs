@@ -193,16 +193,20 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
                 None => stacks(),
                 Some(key) => state.store.query(&filter, Detail::OneLabel(key.to_owned())),
             };
-            let whole = stack_tree(state, &result, &filter, &view);
-            let tree = match request.folding(&whole) {
-                None => whole,
-                Some((folding, is_kept)) => {
-                    let key = view.tree_key().to_owned() + &folding;
-                    state.trees.get(&result, filter.type_name.as_deref(), &key, || match view.group() {
-                        None => whole.folded(is_kept),
-                        Some(_) => label_groups::in_order_of(&whole, whole.folded(is_kept)),
-                    })
-                }
+            let whole = || stack_tree(state, &result, &filter, &view);
+            let tree = if request.is_folded() {
+                let key = view.tree_key().to_owned() + &request.folding_key(whole);
+                state.trees.get(&result, filter.type_name.as_deref(), &key, || {
+                    let whole = whole();
+                    let folded = whole.folded(request.unfolded());
+                    if view.group().is_some() {
+                        label_groups::in_order_of(&whole, folded)
+                    } else {
+                        folded
+                    }
+                })
+            } else {
+                whole()
             };
             let bytes = request.response(&result, &tree, view.is_inverted()).into_bytes();
             return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });

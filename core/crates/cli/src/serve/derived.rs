@@ -8,7 +8,7 @@ use super::queries::QueryResult;
 
 /// Cached values of one kind.
 const CACHED_VALUES: usize = 4;
-/// Memory of the cached values of one kind, except for the newest: a tree of a million stacks takes some 100 MB.
+/// Memory of the cached values of one kind, except for the newest: a tree of a million stacks takes some 200 MB.
 const CACHE_BYTES: usize = 128 << 20;
 
 /// A value that is computed from a result.

@@ -1,5 +1,7 @@
 //! `/api/flamegraph`: the call tree, whole or as far as it is visible at a width.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::encode::flamegraph;
@@ -53,17 +55,25 @@ impl FlameRequest {
         })
     }
 
-    /// The identity of the folding of `whole`, and which functions are not folded: those that the search matches, since a match
-    /// within a folded frame would not be seen. `None` if nothing is folded.
-    pub(super) fn folding(&self, whole: &StackTree) -> Option<(String, impl Fn(&FunctionKey) -> bool)> {
+    /// Whether libraries and the runtime are folded.
+    pub(super) fn is_folded(&self) -> bool {
+        self.is_folded
+    }
+
+    /// The functions that are not folded: a search would not find a match within a folded frame.
+    pub(super) fn unfolded(&self) -> impl Fn(&FunctionKey) -> bool {
         let search = NameSearch::parse(&self.search);
-        let is_match = move |function: &FunctionKey| {
+        move |function: &FunctionKey| {
             search.as_ref().is_some_and(|search| search.matches(&function.name, &function.file, function.start_line))
-        };
+        }
+    }
+
+    /// The identity of the folding of `functions`.
+    pub(super) fn folding_key(&self, functions: impl FnOnce() -> Arc<StackTree>) -> String {
+        let is_match = self.unfolded();
         let is_hidden = |function: &FunctionKey| function.origin() != CodeOrigin::Own && is_match(function);
-        let has_hidden = self.is_folded && whole.functions.iter().skip(1).any(is_hidden);
-        let unfolded_matches = if has_hidden { self.search.as_str() } else { "" };
-        self.is_folded.then(|| (format!("fold={unfolded_matches}\n"), is_match))
+        let has_hidden = !self.search.is_empty() && functions().functions.iter().skip(1).any(is_hidden);
+        format!("fold={}\n", if has_hidden { self.search.as_str() } else { "" })
     }
 
     /// The response. The tree is JSON already, and large.
