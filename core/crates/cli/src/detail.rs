@@ -62,7 +62,9 @@ fn samples_of(resources: &mut [ResourceProfiles]) -> impl Iterator<Item = &mut S
 
 /// Drops link and timestamps.
 fn sum_values(sample: &mut Sample) {
-    sample.values = vec![sample.total()];
+    let total = sample.total();
+    sample.values.clear();
+    sample.values.push(total);
     sample.timestamps_unix_nano = Vec::new();
     sample.link = LinkId::EMPTY;
 }

@@ -3,6 +3,7 @@
 //! threads. Called by the verb `serve`.
 
 mod api;
+mod batched_merge;
 mod comparison;
 mod connection;
 mod derived;

@@ -11,6 +11,7 @@ use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::query::{self, Filter, TypeSummary};
 use tokio::sync::Notify;
 
+use super::batched_merge::BatchedMerge;
 use super::directory;
 use super::file_names::LEVELS;
 use super::hour_limits::HourLimits;
@@ -29,8 +30,8 @@ use crate::detail::{self, Detail};
 const DECODED_CACHE_BYTES: usize = 32 << 20;
 /// Cached results, so that the table and the flame graph of one view share a merge.
 const CACHED_RESULTS: usize = 4;
-/// Windows merged at once: bounds memory, without a merge of the large result for each window.
-const MERGE_BATCH: usize = 24;
+/// Memory of the cached results, except for the newest.
+const RESULT_CACHE_BYTES: usize = 128 << 20;
 /// Samples of one result, about 250 MB; only results with labels and links reach it.
 const MAX_RESULT_SAMPLES: usize = 1_500_000;
 /// A query responds after this time with the windows merged so far; [`Queries::complete`] merges the rest.
@@ -253,6 +254,12 @@ impl Queries {
             results.truncate(CACHED_RESULTS - 1);
             let generation = view.generation;
             results.push_front(CachedResult { generation, query: query.clone(), result: result.clone() });
+            let mut bytes = 0;
+            results.retain(|cached| {
+                let is_newest = bytes == 0;
+                bytes += memory_bytes(&cached.result.data);
+                is_newest || bytes <= RESULT_CACHE_BYTES
+            });
         }
         (result, was_interrupted)
     }
@@ -321,7 +328,7 @@ impl MergeRun<'_> {
             if let Some(part) = part {
                 sum.add(part);
             } else if is_cached && rollups::end_ms(bucket, level) <= self.newest_unix_ms {
-                let mut own = BatchedMerge { samples_before: sum.total_samples(), ..BatchedMerge::default() };
+                let mut own = BatchedMerge::after(sum.total_samples());
                 let left_out = self.left_out.windows;
                 self.add(bucket, level, false, &mut own);
                 let part = Arc::new(own.finish());
@@ -352,7 +359,7 @@ impl MergeRun<'_> {
             keys.push(key);
         }
         let Rollup { data, facts, .. } = rollup.read(&keys)?;
-        let mut part = passing_rollup(self.query, &data, &facts);
+        let mut part = passing_rollup(self.query, Arc::new(data), &facts);
         if part.windows > 0 {
             part.windows = windows.iter().filter(|window| window.may_hold(filter)).count();
         }
@@ -378,8 +385,8 @@ impl MergeRun<'_> {
             return;
         };
         let part = Arc::new(match rollup::read_facts(&window.path) {
-            Some(facts) => passing_rollup(self.query, &data, &facts),
-            None => passing(self.query, &data),
+            Some(facts) => passing_rollup(self.query, data, &facts),
+            None => passing(self.query, data),
         });
         if is_cacheable {
             self.queries.parts.insert(own, &self.query.part_key(), &part);
@@ -395,69 +402,31 @@ impl MergeRun<'_> {
     }
 }
 
-/// Merges windows in batches of [`MERGE_BATCH`].
-#[derive(Default)]
-struct BatchedMerge {
-    merged: MergedWindows,
-    batch: Vec<Arc<MergedWindows>>,
-    samples: usize,
-    /// Samples of the result to which this one will be added.
-    samples_before: usize,
-}
-
-impl BatchedMerge {
-    fn total_samples(&self) -> usize {
-        self.samples_before + self.samples
-    }
-
-    fn add(&mut self, part: Arc<MergedWindows>) {
-        // An empty gauge replaces an older one.
-        if part.data.resources.is_empty() && part.summaries.is_empty() {
-            return;
-        }
-        self.merged.windows += part.windows;
-        self.merged.summaries.extend_from_slice(&part.summaries);
-        rollup_facts::add_counts(&mut self.merged.samples, &part.samples);
-        self.samples += part.data.sample_count();
-        self.batch.push(part);
-        if self.batch.len() == MERGE_BATCH {
-            self.merge();
-        }
-    }
-
-    fn merge(&mut self) {
-        let merged = &self.merged.data;
-        self.merged.data = match &self.batch[..] {
-            // Interning a million stacks again takes a second.
-            [part] if part.is_merged && merged.resources.is_empty() => part.data.clone(),
-            batch => Arc::new(transform::merge(std::iter::once(&**merged).chain(batch.iter().map(|part| &*part.data)))),
-        };
-        self.merged.is_merged = true;
-        self.samples = self.merged.data.sample_count();
-        self.batch.clear();
-    }
-
-    fn finish(mut self) -> MergedWindows {
-        if !self.batch.is_empty() {
-            self.merge();
-        }
-        self.merged
-    }
-}
-
-/// The samples of one window that pass the filter.
-fn passing(Query { filter, detail, stacks, .. }: &Query, data: &ProfilesData) -> MergedWindows {
+/// The samples of one window that pass the filter. Memory that no cache has is used again.
+fn passing(Query { filter, detail, stacks, .. }: &Query, data: Arc<ProfilesData>) -> MergedWindows {
     let mut part = MergedWindows::default();
     if *detail == Detail::Stacks && !stacks.has_filters() {
+        let (mut selected, shared) = match Arc::try_unwrap(data) {
+            Ok(mut data) => {
+                filter.retain(&mut data);
+                (data, None)
+            }
+            Err(data) => (ProfilesData { resources: filter.select(&data), ..ProfilesData::default() }, Some(data)),
+        };
+        part.samples = rollup_facts::counts(&selected.resources);
+        part.summaries = query::types_of(&selected.resources);
+        detail::reduce_to_stacks(&mut selected.resources);
+        let dictionary = shared.as_ref().map_or(&selected.dictionary, |data| &data.dictionary);
+        // A copy of the entries of few samples is small.
+        let is_copied = shared.is_some() || selected.sample_count() < dictionary.lens().stacks / 2;
         // Stacks are interned once, by the merge.
-        let mut resources = filter.select(data);
-        part.samples = rollup_facts::counts(&resources);
-        part.summaries = query::types_of(&resources);
-        detail::reduce_to_stacks(&mut resources);
-        part.data = Arc::new(transform::merge_profiles([(&data.dictionary, &resources[..])]));
+        part.data = Arc::new(match is_copied {
+            true => transform::merge_profiles([(dictionary, &selected.resources[..])]),
+            false => transform::merge_owned(selected),
+        });
         part.is_merged = true;
     } else {
-        let mut selected = filter.apply(data);
+        let mut selected = filter.apply(&data);
         part.samples = rollup_facts::counts(&selected.resources);
         detail.reduce(&mut selected);
         if stacks.has_filters() {
@@ -479,9 +448,9 @@ fn passing(Query { filter, detail, stacks, .. }: &Query, data: &ProfilesData) ->
 
 /// The samples of a roll-up that pass the filter, with the counts of its windows. With a filter that selects a part of the
 /// samples, their number is an estimate.
-fn passing_rollup(query: &Query, data: &ProfilesData, facts: &RollupFacts) -> MergedWindows {
-    let mut part = passing(query, data);
+fn passing_rollup(query: &Query, data: Arc<ProfilesData>, facts: &RollupFacts) -> MergedWindows {
     let read = rollup_facts::counts(&data.resources);
+    let mut part = passing(query, data);
     for (key, count) in &mut part.samples {
         if let (Some(read @ 1..), Some(all)) = (read.get(key), facts.counts.get(key)) {
             // Facts of earlier versions count records, of which the observations that were read may be more.

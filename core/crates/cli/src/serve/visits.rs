@@ -118,7 +118,7 @@ impl<F: FnMut(ProfilesData)> PartVisitor for SampleVisit<'_, F> {
         let keys: Vec<&str> = self.filter.labels.iter().map(|label| label.key.as_str()).collect();
         let rollup = rollup.read(&keys);
         let Some(Rollup { mut data, .. }) = rollup else { return false };
-        data.resources = self.filter.select(&data);
+        self.filter.retain(&mut data);
         (self.visit)(data);
         true
     }

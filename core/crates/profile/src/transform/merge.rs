@@ -1,7 +1,9 @@
 //! Merges windows: samples of equal identity are added up; the merged window is from the first start to the last end. Of a
 //! gauge ([`Profile::is_gauge`]) the newest window of each process is kept, and processes are added up.
 
-use hashbrown::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 use crate::model::Transfer;
 use crate::*;
@@ -30,7 +32,9 @@ struct SampleIdentity {
 #[derive(Default)]
 pub(crate) struct Merged {
     profile: Profile,
-    samples: HashMap<SampleIdentity, usize>,
+    /// Positions of the samples by their identity.
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
 }
 
 #[derive(Default)]
@@ -43,6 +47,31 @@ struct ResourceGroup {
 /// One request with the samples of all parts. The result is equivalent for every order of the parts.
 pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesData {
     merge_profiles(parts.into_iter().map(|part| (&part.dictionary, &part.resources[..])))
+}
+
+/// As [`merge`], of one part, of which the result has the dictionary.
+pub fn merge_owned(mut data: ProfilesData) -> ProfilesData {
+    let mut known = HashSet::new();
+    for resource in &mut data.resources {
+        resource.resource.sort();
+        let process = (resource.resource.clone(), resource.scope.clone());
+        let is_one_process = resource.is_one_process();
+        if !resource
+            .profiles
+            .iter()
+            .all(|profile| known.insert((process.clone(), MergeKey::of(profile, is_one_process))))
+        {
+            return merge([&data]);
+        }
+    }
+    for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        let samples = std::mem::take(&mut profile.samples);
+        let mut merged = Merged::new(std::mem::take(profile));
+        merged.reserve(samples.len());
+        samples.into_iter().for_each(|sample| merged.add(sample));
+        *profile = merged.into_sorted_profile();
+    }
+    data
 }
 
 /// As [`merge`], of profiles and the dictionary of each part, which may have further entries.
@@ -82,18 +111,25 @@ pub fn merge_profiles<'a>(parts: impl IntoIterator<Item = (&'a Dictionary, &'a [
     merged
 }
 
+impl MergeKey {
+    fn of(profile: &Profile, is_one_process: bool) -> Self {
+        // The newest window of a state replaces one with another period, or with another comment on limits of the profiler.
+        let is_replaced = is_one_process && profile.is_gauge();
+        MergeKey {
+            sample_type: profile.sample_type.clone(),
+            period_type: profile.period_type.clone(),
+            period: if is_replaced { 0 } else { profile.period },
+            exact_type: profile.exact_type.clone(),
+            attributes: if is_replaced { AttributeSetId::EMPTY } else { profile.attributes },
+        }
+    }
+}
+
 impl ResourceGroup {
     fn add(&mut self, profile: &Profile, transfer: &mut Transfer<'_, '_>) {
         let empty = transfer.empty_profile(profile);
-        // The newest window of a state replaces one with another period, or with another comment on limits of the profiler.
         let is_replaced = self.is_one_process && empty.is_gauge();
-        let kind = MergeKey {
-            sample_type: empty.sample_type.clone(),
-            period_type: empty.period_type.clone(),
-            period: if is_replaced { 0 } else { empty.period },
-            exact_type: empty.exact_type.clone(),
-            attributes: if is_replaced { AttributeSetId::EMPTY } else { empty.attributes },
-        };
+        let kind = MergeKey::of(&empty, self.is_one_process);
         let at = *self.by_kind.entry(kind).or_insert(self.kinds.len());
         let merged = match self.kinds.get_mut(at) {
             Some(merged) if is_replaced => {
@@ -113,8 +149,8 @@ impl ResourceGroup {
                 &mut self.kinds[at]
             }
         };
-        if merged.samples.is_empty() {
-            merged.samples.reserve(profile.samples.len());
+        if merged.index.is_empty() {
+            merged.reserve(profile.samples.len());
         }
         for sample in &profile.samples {
             merged.add(transfer.sample(sample));
@@ -125,7 +161,13 @@ impl ResourceGroup {
 impl Merged {
     /// Starts with `profile`, which must have no samples.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, samples: HashMap::new() }
+        Self { profile, ..Self::default() }
+    }
+
+    fn reserve(&mut self, count: usize) {
+        let Self { profile, index, hasher } = self;
+        profile.samples.reserve(count);
+        index.reserve(count, |at| hasher.hash_one(SampleIdentity::of(&profile.samples[*at as usize])));
     }
 
     /// The profile with the samples added.
@@ -140,22 +182,34 @@ impl Merged {
     }
 
     pub fn add(&mut self, sample: Sample) {
-        let identity = SampleIdentity {
-            stack: sample.stack,
-            attributes: sample.attributes,
-            link: sample.link,
-            has_timestamps: !sample.timestamps_unix_nano.is_empty(),
-            has_values: !sample.values.is_empty(),
+        let Self { profile: Profile { samples, .. }, index, hasher } = self;
+        let identity = SampleIdentity::of(&sample);
+        let hash = hasher.hash_one(identity);
+        let Some(at) = index.find(hash, |at| SampleIdentity::of(&samples[*at as usize]) == identity) else {
+            index.insert_unique(hash, samples.len() as u32, |at| {
+                hasher.hash_one(SampleIdentity::of(&samples[*at as usize]))
+            });
+            return samples.push(sample);
         };
-        let samples = &mut self.profile.samples;
-        let at = *self.samples.entry(identity).or_insert(samples.len());
-        let Some(known) = samples.get_mut(at) else { return samples.push(sample) };
+        let known = &mut samples[*at as usize];
         known.exact_value = known.exact_value.saturating_add(sample.exact_value);
         if identity.has_timestamps {
             known.values.extend(sample.values);
             known.timestamps_unix_nano.extend(sample.timestamps_unix_nano);
         } else {
             known.values = vec![known.total().saturating_add(sample.total())];
+        }
+    }
+}
+
+impl SampleIdentity {
+    fn of(sample: &Sample) -> Self {
+        Self {
+            stack: sample.stack,
+            attributes: sample.attributes,
+            link: sample.link,
+            has_timestamps: !sample.timestamps_unix_nano.is_empty(),
+            has_values: !sample.values.is_empty(),
         }
     }
 }

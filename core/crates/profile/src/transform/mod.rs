@@ -19,7 +19,7 @@ pub use fold::FoldedPaths;
 pub use functions::{FunctionKey, FunctionTable};
 pub use label_names::{is_accepted_label_name, refused_label_names};
 pub(crate) use merge::Merged;
-pub use merge::{merge, merge_profiles};
+pub use merge::{merge, merge_owned, merge_profiles};
 pub use prune::PrunedTree;
 pub use reduce::Reduction;
 pub use tree::{call_paths, depth_first, tree, tree_of, CallPaths, StackNode, StackTree};

@@ -28,42 +28,40 @@ impl Filter {
     /// The selected samples, with a dictionary of their entries only. Omits profiles without a selected sample, except for
     /// gauges: that a newer one has no such sample replaces an older one in a merge.
     pub fn apply(&self, data: &ProfilesData) -> ProfilesData {
-        let mut passed = ProfilesData::default();
+        let mut passed = ProfilesData { resources: self.select(data), ..ProfilesData::default() };
         let mut transfer = Transfer::new(&data.dictionary, &mut passed.dictionary);
         transfer.mappings();
-        passed.resources =
-            self.select_into(data, &mut OwnDictionary { transfer, is_one_type: self.type_name.is_some() });
+        for profile in passed.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            profile.attributes = transfer.attribute_set(profile.attributes);
+            if self.type_name.is_some() {
+                profile.attributes = without_sample_types(transfer.to, profile.attributes);
+            }
+            for sample in &mut profile.samples {
+                sample.stack = transfer.stack(sample.stack);
+                sample.attributes = transfer.attribute_set(sample.attributes);
+                sample.link = transfer.link(sample.link);
+            }
+        }
         passed
     }
 
     /// The selected samples as [`Self::apply`], with ids of the dictionary of `data`. For a merge, which copies the entries.
     pub fn select(&self, data: &ProfilesData) -> Vec<ResourceProfiles> {
-        self.select_into(data, &mut SameDictionary)
-    }
-
-    fn select_into(&self, data: &ProfilesData, target: &mut impl SelectionTarget) -> Vec<ResourceProfiles> {
+        let links = self.matching_links(&data.dictionary);
         let mut passed = Vec::new();
-        let links: Vec<bool> = data.dictionary.links().iter().map(|link| self.matches_link(link)).collect();
         for resource in &data.resources {
-            // Each attribute set is evaluated once per resource.
-            let mut sets: Vec<Option<bool>> = vec![None; data.dictionary.lens().attribute_sets];
+            let mut samples = SampleFilter::new(self, &links, &data.dictionary, &resource.resource);
             let mut profiles = Vec::new();
             for profile in resource.profiles.iter().filter(|profile| self.matches_profile(profile)) {
-                let mut kept = target.empty_profile(profile);
-                for sample in &profile.samples {
-                    if !links.get(sample.link.index()).copied().unwrap_or_else(|| self.matches_link(&Link::default())) {
-                        continue;
-                    }
-                    let evaluate = || self.matches_labels(&data.dictionary, sample.attributes, &resource.resource);
-                    let is_match = match sets.get_mut(sample.attributes.index()) {
-                        Some(known) => *known.get_or_insert_with(evaluate),
-                        None => evaluate(),
-                    };
-                    if let Some(part) = is_match.then(|| self.within_range(profile, sample)).flatten() {
-                        kept.samples.push(target.sample(part));
-                    }
-                }
-                if !kept.samples.is_empty() || (profile.is_gauge() && self.matches_service_of(resource)) {
+                let selected = profile.samples.iter().filter(|sample| samples.accepts(sample)).cloned();
+                let mut kept = Profile {
+                    sample_type: profile.sample_type.clone(),
+                    period_type: profile.period_type.clone(),
+                    exact_type: profile.exact_type.clone(),
+                    samples: selected.collect(),
+                    ..*profile
+                };
+                if self.narrow(resource, &mut kept) {
                     profiles.push(kept);
                 }
             }
@@ -73,6 +71,35 @@ impl Filter {
             }
         }
         passed
+    }
+
+    /// Removes what [`Self::select`] does not select.
+    pub fn retain(&self, data: &mut ProfilesData) {
+        let ProfilesData { dictionary, resources } = data;
+        let links = self.matching_links(dictionary);
+        resources.retain_mut(|resource| {
+            let mut profiles = std::mem::take(&mut resource.profiles);
+            let mut samples = SampleFilter::new(self, &links, dictionary, &resource.resource);
+            profiles.retain_mut(|profile| {
+                self.matches_profile(profile) && {
+                    profile.samples.retain(|sample| samples.accepts(sample));
+                    self.narrow(resource, profile)
+                }
+            });
+            resource.profiles = profiles;
+            !resource.profiles.is_empty()
+        });
+    }
+
+    /// Removes what is outside the time range from a profile; whether the profile is selected.
+    fn narrow(&self, resource: &ResourceProfiles, profile: &mut Profile) -> bool {
+        let has_exact_values = profile.exact_type.is_some();
+        profile.samples.retain_mut(|sample| self.narrow_sample(has_exact_values, sample));
+        !profile.samples.is_empty() || (profile.is_gauge() && self.matches_service_of(resource))
+    }
+
+    fn matching_links(&self, dictionary: &Dictionary) -> Vec<bool> {
+        dictionary.links().iter().map(|link| self.matches_link(link)).collect()
     }
 
     fn matches_link(&self, link: &Link) -> bool {
@@ -100,76 +127,55 @@ impl Filter {
             && self.labels.iter().all(|label| label.accepts(&value_of(&label.key)))
     }
 
-    /// The sample, or the part within the range if it has timestamps.
-    fn within_range(&self, profile: &Profile, sample: &Sample) -> Option<Sample> {
+    /// Reduces a sample with timestamps to the part within the range; false if there is none.
+    fn narrow_sample(&self, has_exact_values: bool, sample: &mut Sample) -> bool {
         let inside = |time: &u64| {
             self.from_unix_nano.is_none_or(|from| *time >= from) && self.to_unix_nano.is_none_or(|to| *time < to)
         };
         let times = &sample.timestamps_unix_nano;
         if times.iter().all(inside) {
-            return Some(sample.clone());
+            return true;
         }
         let kept: Vec<usize> = (0..times.len()).filter(|at| inside(&times[*at])).collect();
         if kept.is_empty() {
-            return None;
+            return false;
         }
+        let whole = sample.total();
         let paired = sample.values.len() == times.len();
-        let mut part = Sample {
-            values: if paired { kept.iter().map(|at| sample.values[*at]).collect() } else { Vec::new() },
-            timestamps_unix_nano: kept.iter().map(|at| times[*at]).collect(),
-            ..sample.clone()
-        };
+        sample.values = if paired { kept.iter().map(|at| sample.values[*at]).collect() } else { Vec::new() };
+        sample.timestamps_unix_nano = kept.iter().map(|at| times[*at]).collect();
         // The exact value belongs to the whole sample; the part gets a proportional share.
-        if profile.exact_type.is_some() && sample.total() != 0 {
-            let share = i128::from(sample.exact_value) * i128::from(part.total()) / i128::from(sample.total());
-            part.exact_value = i64::try_from(share).unwrap_or(i64::MAX);
+        if has_exact_values && whole != 0 {
+            let share = i128::from(sample.exact_value) * i128::from(sample.total()) / i128::from(whole);
+            sample.exact_value = i64::try_from(share).unwrap_or(i64::MAX);
         }
-        Some(part)
+        true
     }
 }
 
-/// The dictionary of selected samples.
-trait SelectionTarget {
-    fn empty_profile(&mut self, profile: &Profile) -> Profile;
-    fn sample(&mut self, sample: Sample) -> Sample;
+/// Selects samples of one resource by link and labels; each attribute set is evaluated once.
+struct SampleFilter<'f> {
+    filter: &'f Filter,
+    links: &'f [bool],
+    dictionary: &'f Dictionary,
+    resource: &'f [Attribute],
+    sets: Vec<Option<bool>>,
 }
 
-/// A dictionary of the selected entries.
-struct OwnDictionary<'f, 't> {
-    transfer: Transfer<'f, 't>,
-    is_one_type: bool,
-}
-
-impl SelectionTarget for OwnDictionary<'_, '_> {
-    fn empty_profile(&mut self, profile: &Profile) -> Profile {
-        let mut empty = self.transfer.empty_profile(profile);
-        if self.is_one_type {
-            empty.attributes = without_sample_types(self.transfer.to, empty.attributes);
-        }
-        empty
+impl<'f> SampleFilter<'f> {
+    fn new(filter: &'f Filter, links: &'f [bool], dictionary: &'f Dictionary, resource: &'f [Attribute]) -> Self {
+        Self { filter, links, dictionary, resource, sets: vec![None; dictionary.lens().attribute_sets] }
     }
 
-    fn sample(&mut self, sample: Sample) -> Sample {
-        self.transfer.sample(&sample)
-    }
-}
-
-/// The dictionary of the selection's source.
-struct SameDictionary;
-
-impl SelectionTarget for SameDictionary {
-    fn empty_profile(&mut self, profile: &Profile) -> Profile {
-        Profile {
-            sample_type: profile.sample_type.clone(),
-            period_type: profile.period_type.clone(),
-            exact_type: profile.exact_type.clone(),
-            samples: Vec::new(),
-            ..*profile
-        }
-    }
-
-    fn sample(&mut self, sample: Sample) -> Sample {
-        sample
+    fn accepts(&mut self, sample: &Sample) -> bool {
+        let Self { filter, links, dictionary, resource, sets } = self;
+        let is_linked = links.get(sample.link.index()).copied();
+        let evaluate = || filter.matches_labels(dictionary, sample.attributes, resource);
+        is_linked.unwrap_or_else(|| filter.matches_link(&Link::default()))
+            && match sets.get_mut(sample.attributes.index()) {
+                Some(known) => *known.get_or_insert_with(evaluate),
+                None => evaluate(),
+            }
     }
 }
 
