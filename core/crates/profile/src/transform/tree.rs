@@ -1,5 +1,7 @@
 //! The stack tree: equal call paths merged from the root, for flame graphs and folded lines.
 
+use std::num::NonZeroU32;
+
 use hashbrown::HashMap;
 
 use super::functions::{FunctionKey, FunctionTable};
@@ -88,8 +90,8 @@ fn tree_with_leaves<'d>(
     // Functions of all stacks, root first, one stack after the other.
     let mut calls: Vec<u32> = Vec::new();
     let mut stacks: Vec<StackCalls> = Vec::new();
-    // By stack id: samples that differ only in labels have one.
-    let mut known: HashMap<u32, usize> = HashMap::new();
+    // Position in `stacks` by stack id: samples that differ only in labels have one. An unassigned id reads as the empty stack.
+    let mut known: Vec<Option<NonZeroU32>> = vec![None; dictionary.lens().stacks];
     let mut type_name = "";
     let mut unit = String::new();
     for profile in profiles {
@@ -98,19 +100,20 @@ fn tree_with_leaves<'d>(
             profile.unit().clone_into(&mut unit);
         }
         for sample in &profile.samples {
-            let at = *known.entry(sample.stack.0).or_insert_with(|| {
+            let id = if sample.stack.index() < known.len() { sample.stack } else { StackId::EMPTY };
+            let number = *known[id.index()].get_or_insert_with(|| {
                 let start = calls.len();
-                for location in dictionary.get_stack(sample.stack).iter().rev() {
+                for location in dictionary.get_stack(id).iter().rev() {
                     for function in functions.of_location(*location).rev() {
                         if !folds_recursion || calls[start..].last() != Some(&function) {
                             calls.push(function);
                         }
                     }
                 }
-                stacks.push(StackCalls { id: sample.stack, start, end: calls.len(), weight: 0 });
-                stacks.len() - 1
+                stacks.push(StackCalls { id, start, end: calls.len(), weight: 0 });
+                NonZeroU32::new(stacks.len() as u32).unwrap_or(NonZeroU32::MAX)
             });
-            let stack = &mut stacks[at];
+            let stack = &mut stacks[number.get() as usize - 1];
             stack.weight = stack.weight.saturating_add(profile.weight(sample));
         }
     }
@@ -128,7 +131,7 @@ pub(super) fn assembled(
 ) -> (StackTree, Vec<(StackId, u32)>) {
     let ranks = ranks(&functions);
     calls.iter_mut().for_each(|function| *function = ranks[*function as usize]);
-    let (mut nodes, leaves) = nodes_of(stacks, &calls);
+    let (mut nodes, leaves) = nodes_of(&stacks, &calls);
     let mut of_rank = vec![0; ranks.len()];
     ranks.iter().enumerate().for_each(|(function, rank)| of_rank[*rank as usize] = function as u32);
     for at in (0..nodes.len()).rev() {
@@ -154,14 +157,31 @@ pub(super) struct StackCalls {
 
 /// The nodes of all stacks, with the ranks of their functions, and the node of each stack. In sorted order a stack shares its
 /// first nodes with the one before it: no node is looked up, which would be a cache miss each in a tree of millions.
-fn nodes_of(mut stacks: Vec<StackCalls>, calls: &[u32]) -> (Vec<StackNode>, Vec<(StackId, u32)>) {
-    stacks.sort_unstable_by(|one, other| calls[one.start..one.end].cmp(&calls[other.start..other.end]));
+fn nodes_of(stacks: &[StackCalls], calls: &[u32]) -> (Vec<StackNode>, Vec<(StackId, u32)>) {
+    let path_of = |stack: &StackCalls| &calls[stack.start..stack.end];
+    // The first calls that differ decide most comparisons. As numbers they are beside each other, not a cache miss away.
+    let first = stacks.first().map_or(&[][..], path_of);
+    let root = stacks.iter().fold(first.len(), |depth, stack| {
+        first[..depth].iter().zip(path_of(stack)).take_while(|(one, other)| one == other).count()
+    });
+    let bits = u32::BITS - calls.iter().max().map_or(1, |rank| rank.saturating_add(1)).leading_zeros();
+    let prefix = |path: &[u32]| {
+        let ranks = (root..root + (u64::BITS / bits) as usize)
+            .map(|depth| path.get(depth).map_or(0, |rank| u64::from(*rank) + 1));
+        ranks.fold(0, |prefix, rank| prefix << bits | rank)
+    };
+    let mut order: Vec<(u64, u32)> = (0..).zip(stacks).map(|(at, stack)| (prefix(path_of(stack)), at)).collect();
+    order.sort_unstable_by(|(one_prefix, one), (other_prefix, other)| {
+        let path = |at: &u32| path_of(&stacks[*at as usize]);
+        one_prefix.cmp(other_prefix).then_with(|| path(one).cmp(path(other)))
+    });
     let mut nodes = vec![StackNode { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
     // The nodes below the root of the last stack.
     let mut path: Vec<u32> = Vec::new();
     let mut leaves = Vec::with_capacity(stacks.len());
-    for StackCalls { id, start, end, weight } in stacks {
-        let functions = &calls[start..end];
+    for (_, at) in order {
+        let stack = &stacks[at as usize];
+        let functions = path_of(stack);
         let is_same = |(node, function): &(&u32, &u32)| nodes[**node as usize].function == **function;
         let shared = path.iter().zip(functions).take_while(is_same).count();
         path.truncate(shared);
@@ -171,9 +191,9 @@ fn nodes_of(mut stacks: Vec<StackCalls>, calls: &[u32]) -> (Vec<StackNode>, Vec<
             nodes.push(StackNode { parent, function: *function, self_weight: 0, total_weight: 0 });
         }
         let leaf = path.last().copied().unwrap_or(0);
-        leaves.push((id, leaf));
+        leaves.push((stack.id, leaf));
         let last = &mut nodes[leaf as usize];
-        last.self_weight = last.self_weight.saturating_add(weight);
+        last.self_weight = last.self_weight.saturating_add(stack.weight);
     }
     (nodes, leaves)
 }
