@@ -13,7 +13,7 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{artifact, book, documents, first_results, parallel, progress};
 
-/// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 40 min on 2 cores
+/// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 35 min on 2 cores
 ///
 /// The documents' code blocks and the CPU cells of `live contention` beside busy processes run too. The suites run on the newest
 /// CPython, the Node.js on PATH and the oldest JDK from 17 on; the tests that depend on the version also on the oldest CPython, a newer
