@@ -216,7 +216,7 @@ test('the profile of a worker thread has its own time only', (t) => {
       (async () => {
         // A profile waits 2 s for the drain thread, which first reads the code of both threads.
         await require('spanprof').flush(60);
-        const profile = await pprof.time.profile({ durationMillis: 800 });
+        const profile = await pprof.time.profile({ durationMillis: 1600 });
         parentPort.postMessage({ bytes: await pprof.encode(profile), duration: profile.durationNanos / 1e6 });
       })();\`, { eval: true });
     const timer = setInterval(function mine() { burn(50, 'mine'); }, 60);
