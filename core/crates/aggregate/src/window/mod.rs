@@ -370,17 +370,17 @@ impl Window {
         let first_samples = std::mem::take(&mut self.first_of_thread);
         let threads = first_samples.len() as u64;
         let share_ns = unattributed_ns.checked_div(threads).unwrap_or(0).min(period_ns);
-        let remainder_ns = self.periods.take_shares(threads, period_ns);
+        let (remainder_ns, excess_ns) = self.periods.take_shares(threads, period_ns);
         for key in first_samples.into_iter().filter(|_| share_ns + remainder_ns > 0) {
             self.add_share(key, share_ns, remainder_ns, now_ns);
         }
         let left_ns = unattributed_ns - share_ns * threads;
         counters.unseen_distributed_ns.add(unattributed_ns - left_ns);
         counters.unseen_shown_ns.add(left_ns);
-        if left_ns > 0 {
+        if left_ns + excess_ns > 0 {
             let stack = unattributed_stack;
             let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0, division: None };
-            self.add_share(key, left_ns, 0, now_ns);
+            self.add_share(key, left_ns, excess_ns, now_ns);
         }
     }
 

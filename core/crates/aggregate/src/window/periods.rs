@@ -21,13 +21,14 @@ impl Periods {
         whole_periods(&mut self.unattributed, ns, period_ns)
     }
 
-    /// Takes one of `parts` equal shares, each of at most a period, of the whole periods in the unattributed remainder. What is left
-    /// decides which part gets the first period; it depends on measured times, so no part is preferred over many windows.
-    pub fn take_shares(&mut self, parts: u64, period_ns: u64) -> u64 {
+    /// Takes the whole periods of the unattributed remainder: the share of each of `parts`, at most a period, and what exceeds them.
+    /// What is left decides which part gets the first period; it depends on measured times, so no part is preferred over many windows.
+    pub fn take_shares(&mut self, parts: u64, period_ns: u64) -> (u64, u64) {
         let whole_ns = self.unattributed - self.unattributed % period_ns.max(1);
         let share_ns = whole_ns.checked_div(parts).unwrap_or(0).min(period_ns);
-        self.unattributed -= share_ns * parts;
-        share_ns
+        let excess_ns = whole_ns.saturating_sub(period_ns * parts);
+        self.unattributed -= share_ns * parts + excess_ns;
+        (share_ns, excess_ns)
     }
 
     /// Threads with a remainder.

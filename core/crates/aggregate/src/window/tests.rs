@@ -212,6 +212,29 @@ fn the_remainders_of_ended_threads_are_spread_over_the_samples_of_new_threads() 
     assert!(counts.iter().all(|count| *count == 2), "{counts:?}");
 }
 
+#[test]
+fn a_new_thread_gets_at_most_a_period_of_the_remainders_of_many_ended_threads() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    let period_ns = SETTINGS.cpu_period_ns;
+    let link = |span: u64| Link { span_id: span.to_be_bytes(), ..Link::default() };
+    for thread_id in 1..=50 {
+        let flags = SampleFlags(if thread_id == 1 { SampleFlags::FIRST_OF_THREAD } else { 0 });
+        let only = RawSample { thread_id, flags, ..sample(SampleKind::Cpu, 5, [period_ns * 3 / 2, 1]) };
+        add(&mut window, stack, &only, link(u64::from(thread_id)));
+    }
+    window.release_remainders_of_ended_threads(&mut |_| false);
+    window.add_unattributed(period_ns, 10, stack, &Counters::default());
+    let closed = tables.close(&mut window, 100, None).unwrap();
+    let (_, cpu) = closed.data.profiles().find(|(_, profile)| profile.type_name() == "cpu").unwrap();
+    let count_of = |link: &Link| {
+        let linked = cpu.samples.iter().filter(|sample| closed.data.dictionary.get_link(sample.link) == *link);
+        linked.map(|sample| sample.total()).sum::<i64>()
+    };
+    assert_eq!((count_of(&link(1)), count_of(&link(2)), count_of(&Link::default())), (3, 1, 24));
+}
+
 /// Inserts an ended request of an endpoint into the window.
 fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_ms: u64, error: u64, span: u64) {
     let label_set = intern_labels(&[("endpoint", endpoint)]);
