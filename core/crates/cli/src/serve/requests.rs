@@ -7,7 +7,7 @@ use serde_json::{json, Value};
 use spanprof_profile::Link;
 use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::{
-    fold_builtins, fold_vm_stubs, span_baseline, span_time, Filter, Granularity, SpanGrouping, SpanSubject, SpanTotals,
+    fold_runtime_code, span_baseline, span_time, Filter, Granularity, SpanGrouping, SpanSubject, SpanTotals,
     WaitSource, COMPARED_TYPES,
 };
 
@@ -72,8 +72,7 @@ pub(super) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
     let left_out = unread.and(state.store.for_each_window(&near, |mut data| {
         totals.add(&data);
-        fold_builtins(&mut data);
-        fold_vm_stubs(&mut data);
+        fold_runtime_code(&mut data);
         by_type.iter_mut().for_each(|totals| totals.add(&data));
     }));
     let Some(time) = span_time(&totals, subject) else { return Ok(left_out.with(json!({"found": false}))) };

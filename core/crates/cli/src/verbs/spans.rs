@@ -2,8 +2,8 @@
 
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_read::query::{
-    fold_builtins, fold_vm_stubs, span_baseline, span_time, Filter, NoSpanBaseline, SpanGrouping, SpanSubject,
-    SpanTime, SpanTotals, WaitSource, COMPARED_TYPES,
+    fold_runtime_code, span_baseline, span_time, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime,
+    SpanTotals, WaitSource, COMPARED_TYPES,
 };
 
 use super::table::{row_limit, Rows, SortColumn};
@@ -158,8 +158,7 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
     for source in sources {
         source.for_each_window(&everything, &mut |mut window| {
             categories.add(&window);
-            fold_builtins(&mut window);
-            fold_vm_stubs(&mut window);
+            fold_runtime_code(&mut window);
             functions.iter_mut().for_each(|totals| totals.add(&window));
         })?;
     }

@@ -63,14 +63,16 @@ impl<'f, 't> Transfer<'f, 't> {
 
     /// The sample with ids of the target.
     pub fn sample(&mut self, sample: &Sample) -> Sample {
-        Sample {
-            stack: self.stack(sample.stack),
-            attributes: self.attribute_set(sample.attributes),
-            link: self.link(sample.link),
-            values: sample.values.clone(),
-            timestamps_unix_nano: sample.timestamps_unix_nano.clone(),
-            exact_value: sample.exact_value,
-        }
+        let mut copy = sample.clone();
+        self.renumber(&mut copy);
+        copy
+    }
+
+    /// Replaces the ids of a sample by those of the target.
+    pub fn renumber(&mut self, sample: &mut Sample) {
+        sample.stack = self.stack(sample.stack);
+        sample.attributes = self.attribute_set(sample.attributes);
+        sample.link = self.link(sample.link);
     }
 
     /// The profile without its samples, with ids of the target.

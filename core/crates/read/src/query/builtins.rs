@@ -4,7 +4,7 @@
 
 use hashbrown::HashMap;
 use spanprof_profile::kinds::GC;
-use spanprof_profile::{Dictionary, FrameType, FunctionId, LocationId, ProfilesData, StackId, StringId};
+use spanprof_profile::{Dictionary, FrameType, FunctionId, LocationId, Profile, ProfilesData, StackId, StringId};
 
 /// File of the frames of built-in functions, as the Node.js package names them.
 const BUILTIN_FILE: &str = "v8:builtin";
@@ -25,17 +25,22 @@ pub fn has_builtins(data: &ProfilesData) -> bool {
     data.dictionary.find_string(BUILTIN_FILE).is_some()
 }
 
+/// Folds the code of all runtimes, for comparisons of requests.
+pub fn fold_runtime_code(data: &mut ProfilesData) {
+    fold_builtins(data);
+    fold_vm_stubs(data);
+}
+
 /// Removes the native frames below built-in functions, and repeated frames of one builtin. Other profiles do not change.
 pub fn fold_builtins(data: &mut ProfilesData) {
-    let ProfilesData { dictionary, resources } = data;
-    let Some(builtin_file) = dictionary.find_string(BUILTIN_FILE) else { return };
-    let mut folded: HashMap<StackId, StackId> = HashMap::new();
-    let profiles = resources.iter_mut().flat_map(|resource| &mut resource.profiles);
-    for sample in profiles.flat_map(|profile| &mut profile.samples) {
-        sample.stack = *folded.entry(sample.stack).or_insert_with(|| {
+    let Some(builtin_file) = data.dictionary.find_string(BUILTIN_FILE) else { return };
+    replace_stacks(
+        data,
+        |_| true,
+        |dictionary, stack| {
             let mut caller = Code::Other;
             let mut kept: Vec<LocationId> = Vec::new();
-            for location in dictionary.get_stack(sample.stack).iter().rev() {
+            for location in stack.iter().rev() {
                 let code = code_at(dictionary, *location, builtin_file);
                 let is_part = matches!(caller, Code::Builtin(_)) && (code == Code::Native || code == caller);
                 if !is_part {
@@ -44,29 +49,38 @@ pub fn fold_builtins(data: &mut ProfilesData) {
                 }
             }
             kept.reverse();
-            dictionary.stack(&kept)
-        });
-    }
+            kept
+        },
+    );
 }
 
 /// Removes the generated code of the Java VM below methods, whose names are those of HotSpot in brackets. A frame such as `[lock]` has no
 /// frame type of the VM. Collections have, and profiles of them stay as they are.
-pub fn fold_vm_stubs(data: &mut ProfilesData) {
-    let ProfilesData { dictionary, resources } = data;
-    let mut folded: HashMap<StackId, StackId> = HashMap::new();
-    let profiles = resources.iter_mut().flat_map(|resource| &mut resource.profiles);
-    let with_stubs = profiles.filter(|profile| !GC.has(profile.type_name()));
-    for sample in with_stubs.flat_map(|profile| &mut profile.samples) {
-        sample.stack = *folded.entry(sample.stack).or_insert_with(|| {
-            let stack = dictionary.get_stack(sample.stack);
+fn fold_vm_stubs(data: &mut ProfilesData) {
+    replace_stacks(
+        data,
+        |profile| !GC.has(profile.type_name()),
+        |dictionary, stack| {
             let is_kept =
                 |(nth, location): &(usize, &LocationId)| nth + 1 == stack.len() || !is_vm_stub(dictionary, **location);
-            let kept: Vec<LocationId> =
-                stack.iter().enumerate().filter(is_kept).map(|(_, location)| *location).collect();
-            match kept.len() == stack.len() {
-                true => sample.stack,
-                false => dictionary.stack(&kept),
-            }
+            stack.iter().enumerate().filter(is_kept).map(|(_, location)| *location).collect()
+        },
+    );
+}
+
+/// Replaces the stacks of the samples of some profiles, each distinct one once.
+fn replace_stacks(
+    data: &mut ProfilesData,
+    is_selected: impl Fn(&Profile) -> bool,
+    folded: impl Fn(&Dictionary, &[LocationId]) -> Vec<LocationId>,
+) {
+    let ProfilesData { dictionary, resources } = data;
+    let mut known: HashMap<StackId, StackId> = HashMap::new();
+    let profiles = resources.iter_mut().flat_map(|resource| &mut resource.profiles);
+    for sample in profiles.filter(|profile| is_selected(profile)).flat_map(|profile| &mut profile.samples) {
+        sample.stack = *known.entry(sample.stack).or_insert_with(|| {
+            let kept = folded(dictionary, dictionary.get_stack(sample.stack));
+            dictionary.stack(&kept)
         });
     }
 }
@@ -100,7 +114,7 @@ fn code_at(dictionary: &Dictionary, id: LocationId, builtin_file: StringId) -> C
 
 #[cfg(test)]
 mod tests {
-    use spanprof_profile::{Function, Line, Location, Profile, ResourceProfiles, Sample, ValueType};
+    use spanprof_profile::{Function, Line, Location, ResourceProfiles, Sample, ValueType};
 
     use super::*;
 
@@ -135,8 +149,7 @@ mod tests {
             }],
             ..ResourceProfiles::default()
         });
-        fold_builtins(&mut data);
-        fold_vm_stubs(&mut data);
+        fold_runtime_code(&mut data);
         let dictionary = &data.dictionary;
         let names = dictionary.get_stack(data.resources[0].profiles[0].samples[0].stack).iter().rev().map(|location| {
             let line = dictionary.get_location(*location).lines[0];

@@ -36,11 +36,7 @@ impl Filter {
             if self.type_name.is_some() {
                 profile.attributes = without_sample_types(transfer.to, profile.attributes);
             }
-            for sample in &mut profile.samples {
-                sample.stack = transfer.stack(sample.stack);
-                sample.attributes = transfer.attribute_set(sample.attributes);
-                sample.link = transfer.link(sample.link);
-            }
+            profile.samples.iter_mut().for_each(|sample| transfer.renumber(sample));
         }
         passed
     }

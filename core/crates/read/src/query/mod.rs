@@ -27,7 +27,7 @@ mod tracked_functions;
 mod weights;
 mod window_sums;
 
-pub use builtins::{fold_builtins, fold_vm_stubs, has_builtins};
+pub use builtins::{fold_builtins, fold_runtime_code, has_builtins};
 pub use call_tree::{call_tree, CallRow};
 pub use diff::{cost, diff, CostGrowth, DiffRow, DiffTable};
 pub use diff_tree::{diff_tree, folded_diff_tree, DiffNode, DiffTree, OneSidedPath};
