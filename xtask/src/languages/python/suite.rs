@@ -6,7 +6,7 @@ use super::runtimes::{self, Python};
 use super::{package, Venv};
 use crate::deadline::at_most;
 use crate::languages::Versions;
-use crate::progress;
+use crate::parallel;
 use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
@@ -30,28 +30,30 @@ const INDEPENDENT: [&str; 15] = [
     "test_typing",
 ];
 
+/// Tests with the label of their lines.
+type Part<'a> = (&'static str, &'a (dyn Fn(&mut Tally) + Sync));
+
 /// Runs side by side: the suite on the newest interpreter, the part that depends on the interpreter on the oldest one, and the tests of
 /// the runtime on every one, since each has its own layout.
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let wheel = package::build_for_tests()?;
     let (mut oldest, all) = (runtimes::oldest_and_newest()?, runtimes::all()?);
     let newest = oldest.pop();
-    let lane = |label, work: &dyn Fn(&mut Tally)| {
-        let mut own = Tally::default();
-        progress::labeled(label, || work(&mut own));
-        own
-    };
     let on_oldest = |own: &mut Tally| oldest.iter().for_each(|python| suite(python, &wheel, left_out(versions), own));
     let on_every = |own: &mut Tally| all.iter().for_each(|python| runtime_tests(python, &wheel, own));
-    let beside = std::thread::scope(|threads| {
-        let lanes = [
-            threads.spawn(|| lane("Python, oldest", &on_oldest)),
-            threads.spawn(|| lane("Python, runtime", &on_every)),
-        ];
-        newest.iter().for_each(|python| suite(python, &wheel, &[], tally));
-        lanes.map(|lane| lane.join().unwrap_or(Tally { failed: 1, ..Tally::default() }))
-    });
-    beside.into_iter().for_each(|own| tally.add(own));
+    let on_newest = |own: &mut Tally| newest.iter().for_each(|python| suite(python, &wheel, &[], own));
+    let parts: [Part<'_>; 3] = [("Python", &on_newest), ("Python, oldest", &on_oldest), ("Python, runtime", &on_every)];
+    let of_part = |(_, work): &Part<'_>| {
+        let mut own = Tally::default();
+        work(&mut own);
+        Ok(own)
+    };
+    for outcome in parallel::side_by_side(&parts, |(label, _)| *label, of_part) {
+        match outcome {
+            Ok(own) => tally.add(own),
+            Err(failure) => tally.add_outcome(tally.failed, Err(failure)),
+        }
+    }
     Ok(())
 }
 
