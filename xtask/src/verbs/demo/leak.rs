@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::{progress, scratch, workspace};
 
 /// The function of examples/python-leak that keeps what it allocates.
 const LEAKING: &str = "remember";
@@ -20,14 +21,14 @@ pub struct LeakProfiles {
 /// Runs the program with an interpreter that has the package.
 pub fn record(python: &Path) -> StepResult<LeakProfiles> {
     let directory = scratch::empty("demo-leak")?;
+    let log = workspace::target().join("demo-leak.log");
+    scratch::write(&log, "")?;
     let program = ProcessStep::new("a program that leaks", python)
         .arg(workspace::root().join("examples/python-leak/leak.py"))
-        .arg(&directory);
-    let (status, output) = program.capture_any()?;
-    match status.success() {
-        true => Ok(LeakProfiles { directory, output }),
-        false => Err(StepFailure::new("a program that leaks", format!("{status}: {output}"))),
-    }
+        .arg(&directory)
+        .time_limit(Duration::from_secs(60));
+    progress::into_log(&log, || program.run())?;
+    Ok(LeakProfiles { directory, output: scratch::read(&log)? })
 }
 
 /// Prints the comparison of the first and the last window. Fails if the leak is not its first row.

@@ -128,7 +128,7 @@ pub fn show(
     let began = Instant::now();
     let directory = scratch::empty("demo")?;
     let command = logged(packages, "build", || services::build_command_line(packages))?;
-    let prepare = |example: &Example| logged(packages, example.language().name(), || example.prepare(packages));
+    let prepare = |example: &Example| logged(packages, &example.service_name(), || example.prepare(packages));
     let programs: Vec<_> = side_by_side(examples, language, prepare).into_iter().collect::<StepResult<_>>()?;
     let server = DemoServer::start(&command, &directory, ports)?;
     let start = |program: &ServiceProgram| program.start(&directory, &server, packages);

@@ -2,6 +2,7 @@
 //! demo.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::builder::PossibleValue;
@@ -146,6 +147,9 @@ impl Example {
     }
 
     fn in_node(self, packages: Packages) -> StepResult<ServiceProgram> {
+        // Two examples pack the same files.
+        static PACKAGE: Mutex<()> = Mutex::new(());
+        let _alone = PACKAGE.lock().unwrap_or_else(PoisonError::into_inner);
         let node = node::runtimes::preferred()?;
         let sources = ["bindings-node/lib/", "bindings-node/types/", "bindings-node/package.json"];
         let prepared = self.prepared(&sources, &libraries(self.language(), packages), &node.version)?;
