@@ -82,8 +82,12 @@ fn blob_name(layout: &VmLayout, blob: usize) -> Option<String> {
 }
 
 fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInfo> {
-    let method = Method::at(ProcessMemory, layout, address).filter(|method| method.fingerprint == fingerprint)?;
-    let pool = pointer(method.const_method + layout.constants)?;
+    let same = || {
+        Method::at(ProcessMemory, layout, address)
+            .filter(|method| method.fingerprint(ProcessMemory, layout) == fingerprint)
+    };
+    let method = same()?;
+    let pool = method.constants;
     let constant = |index: u16| symbol(layout, pointer(pool + layout.pool_size + usize::from(index) * 8)?);
     let name = constant(short(method.const_method + layout.name_index)?)?;
     let class = symbol(layout, pointer(pointer(pool + layout.holder)? + layout.class_name)?)?;
@@ -97,8 +101,7 @@ fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInf
         lines: lines(layout, &method),
     };
     // If the class was unloaded during the read, the name may be wrong.
-    Method::at(ProcessMemory, layout, address).filter(|again| *again == method)?;
-    Some(named)
+    same().map(|_| named)
 }
 
 fn symbol(layout: &VmLayout, symbol: usize) -> Option<String> {

@@ -53,6 +53,8 @@ pub struct VmLayout {
     pub unsigned5_base: u32,
     pub const_method: usize,
     pub const_method_size: usize,
+    /// Field with the words of a `ConstMethod` and of the tables behind it.
+    pub const_method_words: Option<usize>,
     pub constants: usize,
     pub code_size: usize,
     pub name_index: usize,

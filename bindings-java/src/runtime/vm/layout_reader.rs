@@ -64,6 +64,7 @@ pub fn read_layout(s: &VmStructs, java_version: u32) -> Result<VmLayout, String>
         unsigned5_base: u32::from(java_version >= 20),
         const_method: s.offset("Method", "_constMethod")?,
         const_method_size: s.size("ConstMethod")?,
+        const_method_words: s.offset_if_known("ConstMethod", "_constMethod_size"),
         constants: s.offset("ConstMethod", "_constants")?,
         code_size: s.offset("ConstMethod", "_code_size")?,
         name_index: s.offset("ConstMethod", "_name_index")?,

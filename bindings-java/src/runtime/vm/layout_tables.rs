@@ -30,6 +30,7 @@ macro_rules! number_fields {
                 interpreter: (offset("interpreter_begin")?, offset("interpreter_end")?),
                 heaps,
                 thread_state: optional("thread_state"),
+                const_method_words: optional("const_method_words"),
                 continuation_entry: optional("continuation_entry"),
                 blob_code_begin: match optional("blob_code_begin_pointer") {
                     Some(at) => CodeBegin::Pointer(at),
@@ -72,7 +73,11 @@ pub fn of(layout: &VmLayout) -> Tables {
     for (index, heap) in layout.heaps.iter().enumerate().filter(|(_, heap)| **heap != 0) {
         set(&format!("heap_{index}"), *heap);
     }
-    for (name, optional) in [("thread_state", layout.thread_state), ("continuation_entry", layout.continuation_entry)] {
+    for (name, optional) in [
+        ("thread_state", layout.thread_state),
+        ("const_method_words", layout.const_method_words),
+        ("continuation_entry", layout.continuation_entry),
+    ] {
         if let Some(offset) = optional {
             set(name, offset);
         }

@@ -49,7 +49,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let in_register = if self.leaf { method.index_of(layout, self.interrupted.bcp) } else { None };
         let in_frame = || self.word(frame - BCP).and_then(|at| method.index_of(layout, at));
         let index = in_register.or_else(in_frame).unwrap_or(raw_frame::NO_INDEX);
-        if !self.stack.push(raw_frame::method(method.address, method.fingerprint, index)) {
+        if !self.stack.push(method.frame(self.memory, layout, index)) {
             return StepResult::End;
         }
         self.has_java = true;
@@ -131,7 +131,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
     fn push_entered_method(&mut self) -> bool {
         let Some(method) = Method::at(self.memory, self.layout, self.interrupted.method) else { return true };
         self.has_java = true;
-        self.stack.push(raw_frame::method(method.address, method.fingerprint, raw_frame::NO_INDEX))
+        self.stack.push(method.frame(self.memory, self.layout, raw_frame::NO_INDEX))
     }
 
     /// Skips a skeletal interpreter frame of deoptimization. It has its links, but no expression stack position and no

@@ -98,7 +98,7 @@ pub fn root_method(
     match memory.load(blob + layout.compiled_method).and_then(|method| Method::at(memory, layout, method)) {
         Some(method) => {
             let index = if index < method.code_size { index } else { raw_frame::NO_INDEX };
-            out.set_only(raw_frame::method(method.address, method.fingerprint, index));
+            out.set_only(method.frame(memory, layout, index));
             DecodeResult::MethodOnly
         }
         None => DecodeResult::Failed,
@@ -140,7 +140,7 @@ fn decode_scopes(
             index if index < u32::from(method.code_size) => index as u16,
             _ => raw_frame::NO_INDEX,
         };
-        out.push(raw_frame::method(method.address, method.fingerprint, index));
+        out.push(method.frame(memory, layout, index));
         // A caller's ScopeDesc always precedes its callee's.
         if sender >= scope {
             return None;
