@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::context::{labels_of, sampled_context_row, ContextRow, LabelSetId, Link};
+use crate::context::{labels_of, row_of_sample, ContextRow, LabelSetId, Link};
 use crate::counters::Counters;
 use crate::hash::WordMap;
 use crate::heap::{HeapEstimator, InUseTotals};
@@ -12,6 +12,7 @@ use crate::resolve::locations::LocationTable;
 use crate::resolve::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::retention::{EndOfRequest, RequestKey, TailBuffer, TailPolicy};
 use crate::runtime::{EndedCode, Frame, Runtime};
+use crate::thread_names::ThreadNames;
 use crate::window::captured::CapturedWindows;
 use crate::window::{Division, ResolvedSample, SampleCollection, SampleCollections, Window, WindowSettings};
 use spanprof_profile::{HeapAge, RequestDuration};
@@ -43,6 +44,7 @@ pub(crate) struct Drain {
     wait_frames: Vec<RawFrame>,
     /// Take the same samples as the window.
     pub collections: SampleCollections,
+    thread_names: ThreadNames,
 }
 
 impl Drain {
@@ -68,6 +70,7 @@ impl Drain {
             captures: CapturedWindows::default(),
             wait_frames: Vec::new(),
             collections: SampleCollections::default(),
+            thread_names: ThreadNames::default(),
         }
     }
 
@@ -114,7 +117,7 @@ impl Drain {
     }
 
     fn request_ended(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
-        let ended = context_row(&sample.context).unwrap_or_default();
+        let ended = row_of_sample(&sample.context).unwrap_or_default();
         let [duration_ns, error] = sample.values;
         if let Some(tail) = self.tail.as_mut().filter(|_| RequestKey::of(&ended).is_some()) {
             let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
@@ -127,7 +130,8 @@ impl Drain {
         // A collection has the spans of failed requests only: each span is a sample of its own.
         let link = if error != 0 { own } else { Link::default() };
         let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
-        let resolved = ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, division };
+        let resolved =
+            ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, division, thread_name: None };
         self.collections.add(&resolved);
         window.add_request(ResolvedSample { link: own, ..resolved }, duration_ns, counters);
     }
@@ -159,6 +163,7 @@ impl Drain {
         // The head is read first: the runtime then reports all code that ended before an entry below the head was reserved.
         let head = ring.head().min(up_to);
         self.collect_ended_code();
+        self.thread_names.take_changes();
         loop {
             // In batches, so that a full ring does not overfill the window.
             let batch_end = head.min(ring.tail() + BATCH_WORDS);
@@ -252,7 +257,7 @@ impl Drain {
 
     fn resolve_and_add(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         let mut stack = self.stack_of(position, sample, counters);
-        let row = context_row(&sample.context).unwrap_or_else(|| {
+        let row = row_of_sample(&sample.context).unwrap_or_else(|| {
             counters.contexts_expired.add(1);
             ContextRow::default()
         });
@@ -267,7 +272,8 @@ impl Drain {
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock);
         }
         let ContextRow { label_set, link, .. } = row;
-        let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division: None };
+        let thread_name = self.thread_names.name(sample.thread_id, sample.time_ns);
+        let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division: None, thread_name };
         self.collections.add(&resolved);
         if sample.flags.has(SampleFlags::ON_DEMAND) {
             return;
@@ -333,7 +339,9 @@ impl Drain {
             let mut is_labeled =
                 || *has_own_age.entry(label_set).or_insert_with(|| labels_of(label_set).iter().any(is_age));
             let division = totals.age.filter(|_| !is_labeled()).map(Division::Age);
-            window.add(ResolvedSample { sample: &sample, stack, label_set, link: Link::default(), division }, counters);
+            let link = Link::default();
+            let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division, thread_name: None };
+            window.add(resolved, counters);
         }
         self.heap.end_window();
         if let Some(interval) = self.heap.relax() {
@@ -347,10 +355,11 @@ impl Drain {
     }
 
     /// Clears the tables. Called when no open window holds an index into them.
-    pub fn between_windows(&mut self, counters: &Counters) {
+    pub fn between_windows(&mut self, counters: &Counters, is_alive: &mut dyn FnMut(u32) -> bool) {
         if let Some(tail) = &mut self.tail {
             tail.outlive_window(&self.stacks, &self.locations, counters);
         }
+        self.thread_names.forget_ended(is_alive);
         self.stacks.clear();
         self.heap.stacks.forget_window();
         if self.locations.is_half_full() {
@@ -377,20 +386,6 @@ impl Drain {
 /// Whether a label or tag has the name of the age of objects in use. It then stays as it is.
 fn is_age((name, _): &(String, String)) -> bool {
     name == HeapAge::LABEL
-}
-
-/// The row of a sample's context; `None` when it expired.
-fn context_row(context: &Context) -> Option<ContextRow> {
-    match context {
-        Context::None => Some(ContextRow::default()),
-        Context::Id(id) => sampled_context_row(*id),
-        Context::Inline(inline) => Some(ContextRow {
-            label_set: LabelSetId(inline.label_set),
-            link: Link { trace_id: inline.trace_id, span_id: inline.span_id },
-            local_root_span_id: inline.local_root_span_id,
-            capture: inline.capture,
-        }),
-    }
 }
 
 #[cfg(test)]
@@ -473,7 +468,7 @@ mod tests {
             }
             drain.add_in_use(5, &mut window, &counters);
             closed.push(in_use(&drain, &mut window));
-            drain.between_windows(&counters);
+            drain.between_windows(&counters, &mut |_| true);
         }
         assert_eq!(closed[0], ["age=42 1000", "age=new 1000"]);
         assert_eq!(closed[1], ["age=42 2000", "age=new 1000", "age=survived 1000"]);

@@ -296,7 +296,7 @@ impl Engine {
                     close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
                 self.drain.captures.close_part(number, input, &mut self.redactor);
             }
-            self.drain.between_windows(&self.counters);
+            self.drain.between_windows(&self.counters, end.is_alive);
             if end.sums_since_start && self.drain.collections.since_start.is_none() {
                 self.drain.begin_since_start(self.window.settings(), end.now_monotonic_ns);
             }

@@ -2,8 +2,8 @@
 //! arguments.
 //!
 //! A sample's path: `drain` reads the ring, `resolve` turns raw frames into locations and stacks, `window` sums up samples by
-//! stack, labels and link, and becomes a profile when it closes. `context` and `labels` are written by host threads and read
-//! here; `heap` estimates live objects; `retention` holds back samples of unfinished requests. `engine` owns all of these. A
+//! stack, labels and link, and becomes a profile when it closes. `context`, `labels` and `thread_names` are written by host threads
+//! and read here; `heap` estimates live objects; `retention` holds back samples of unfinished requests. `engine` owns all of these. A
 //! language implements `runtime`.
 
 pub mod context;
@@ -21,6 +21,7 @@ pub mod runtime;
 mod scripted_engine_testing;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod thread_names;
 pub mod window;
 
 pub use counters::{Counter, Counters, StatDoc, StatKind, StatValue, COUNTERS};

@@ -9,7 +9,7 @@ mod table;
 use std::sync::atomic::AtomicU64;
 
 use crate::labels::tables;
-use spanprof_signal::Inbox;
+use spanprof_signal::{Context, Inbox};
 use table::{ContextTable, MAX_ROWS, ROW_WORDS};
 
 pub use crate::labels::LabelSetId;
@@ -163,6 +163,20 @@ pub fn sampled_context_row(id: u64) -> Option<ContextRow> {
         return row_of_labels(id);
     }
     TABLE.sampled_row(id)
+}
+
+/// The row of a sample's context; `None` when it expired.
+pub(crate) fn row_of_sample(context: &Context) -> Option<ContextRow> {
+    match context {
+        Context::None => Some(ContextRow::default()),
+        Context::Id(id) => sampled_context_row(*id),
+        Context::Inline(inline) => Some(ContextRow {
+            label_set: LabelSetId(inline.label_set),
+            link: Link { trace_id: inline.trace_id, span_id: inline.span_id },
+            local_root_span_id: inline.local_root_span_id,
+            capture: inline.capture,
+        }),
+    }
 }
 
 fn row_of_labels(id: u64) -> Option<ContextRow> {

@@ -152,8 +152,9 @@ impl TailBuffer {
 
     /// Adds a sample of a request: holds it, or releases it where the request is decided.
     pub fn add(&mut self, request: RequestKey, sample: WeighedSample, counters: &Counters) {
+        let (kind, time_ns, values) = (sample.kind, sample.time_ns, sample.values);
         let held = HeldSample { sample, stack: None };
-        if let Some(is_detailed) = self.decision(&request, sample.time_ns) {
+        if let Some(is_detailed) = self.decision(&request, time_ns) {
             self.released.push(ReleasedSample { held, is_detailed });
             return;
         }
@@ -164,22 +165,22 @@ impl TailBuffer {
             OpenRequest {
                 samples: Vec::with_capacity(1),
                 totals: RequestTotals::default(),
-                first_ns: sample.time_ns,
-                last_ns: sample.time_ns,
+                first_ns: time_ns,
+                last_ns: time_ns,
                 is_kept: false,
                 order,
             }
         });
         self.next_order += u64::from(open.order == order);
         // Samples of several threads are not in the order of their times.
-        (open.first_ns, open.last_ns) = (open.first_ns.min(sample.time_ns), open.last_ns.max(sample.time_ns));
+        (open.first_ns, open.last_ns) = (open.first_ns.min(time_ns), open.last_ns.max(time_ns));
         if open.is_kept {
             self.released.push(ReleasedSample { held, is_detailed: true });
             return;
         }
-        match sample.kind {
-            SampleKind::Cpu => open.totals.cpu_ns += sample.values[1],
-            SampleKind::Alloc => open.totals.allocated_bytes += sample.values[0],
+        match kind {
+            SampleKind::Cpu => open.totals.cpu_ns += values[1],
+            SampleKind::Alloc => open.totals.allocated_bytes += values[0],
             _ => {}
         }
         open.totals.observed_ns = open.last_ns - open.first_ns;

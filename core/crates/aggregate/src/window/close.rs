@@ -1,7 +1,7 @@
 //! Turns an open window into immutable profiles over a dictionary without unused entries. Pure: times and random ids
 //! are arguments.
 
-use super::{DetailedSample, Division, SampleKey, SampleTotals, Series, Window, KINDS};
+use super::{DetailedSample, Division, SampleKey, SampleTotals, SampledThread, Series, Window, KINDS};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::resolve::locations::{LocationIndex, LocationTable};
@@ -102,7 +102,7 @@ impl Window {
         let mut builder = ProfileBuilder {
             input,
             links: &self.links,
-            thread_names: &self.thread_names,
+            threads: &self.threads,
             dictionary: Dictionary::new(),
             location_ids: WordMap::default(),
             stack_ids: WordMap::default(),
@@ -178,7 +178,9 @@ impl Window {
             self.opened_ns = None;
             self.links.truncate(1);
             self.link_ids.retain(|_, id| *id == 0);
-            self.thread_names.clear();
+            self.threads.clear();
+            self.thread_indices.clear();
+            self.kernel_names.clear();
             self.first_of_thread.clear();
             self.previous_end_ns = now_ns;
         }
@@ -188,7 +190,7 @@ impl Window {
 struct ProfileBuilder<'a, 'w> {
     input: CloseInput<'a>,
     links: &'w [spanprof_profile::Link],
-    thread_names: &'w WordMap<u32, String>,
+    threads: &'w [SampledThread],
     dictionary: Dictionary,
     location_ids: WordMap<LocationIndex, LocationId>,
     stack_ids: WordMap<StackIndex, StackId>,
@@ -292,8 +294,8 @@ impl ProfileBuilder<'_, '_> {
     }
 
     fn attributes(&mut self, key: &SampleKey) -> AttributeSetId {
-        let SampleKey { label_set, thread_id, division, .. } = *key;
-        if let Some(known) = self.attribute_ids.get(&(label_set, thread_id, division)) {
+        let SampleKey { label_set, thread, division, .. } = *key;
+        if let Some(known) = self.attribute_ids.get(&(label_set, thread, division)) {
             return *known;
         }
         let labels = labels_of(label_set);
@@ -309,15 +311,15 @@ impl ProfileBuilder<'_, '_> {
         for (key, value) in &tags {
             ids.push(dictionary.attribute(key, Value::String(value), ""));
         }
-        if thread_id != 0 {
-            ids.push(dictionary.attribute("thread.id", Value::Int(i64::from(thread_id)), ""));
-            let name = self.thread_names.get(&thread_id).map_or("", String::as_str);
+        let thread = thread.checked_sub(1).and_then(|index| self.threads.get(index as usize));
+        if let Some((thread_id, name)) = thread {
+            ids.push(dictionary.attribute("thread.id", Value::Int(i64::from(*thread_id)), ""));
             if !name.is_empty() {
                 ids.push(dictionary.attribute("thread.name", Value::String(name), ""));
             }
         }
         for (key, value) in &labels {
-            if thread_id != 0 && (key == "thread.id" || key == "thread.name") {
+            if thread.is_some() && (key == "thread.id" || key == "thread.name") {
                 continue;
             }
             ids.push(dictionary.attribute(key, Value::String(value), ""));
@@ -333,7 +335,7 @@ impl ProfileBuilder<'_, '_> {
             Some(Division::Duration(_)) | None => {}
         }
         let id = dictionary.attribute_set(&ids);
-        self.attribute_ids.insert((label_set, thread_id, division), id);
+        self.attribute_ids.insert((label_set, key.thread, division), id);
         id
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct EndedSpans {
 }
 
 /// An ended request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct EndedRequest {
     sample: WeighedSample,
     duration_ns: u64,
@@ -53,10 +53,10 @@ impl Window {
     /// Adds an ended request. Its link is that of its span, empty without one; its division is the rounded duration.
     pub fn add_request(&mut self, ended: ResolvedSample<'_>, duration_ns: u64, counters: &Counters) {
         let sample = self.weigh(ended, counters);
-        let request = EndedRequest { sample, duration_ns };
         let has_failed = sample.values[1] > 0;
-        if sample.link.is_empty() || has_failed && self.ended.failed >= MAX_SPANS {
-            self.count_request(&sample);
+        let request = EndedRequest { sample, duration_ns };
+        if request.sample.link.is_empty() || has_failed && self.ended.failed >= MAX_SPANS {
+            self.count_request(&request.sample);
         } else if has_failed {
             self.ended.failed += 1;
             self.insert_span(request);

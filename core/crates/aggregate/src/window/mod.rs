@@ -14,6 +14,8 @@ pub mod sum;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use crate::context::{LabelSetId, Link};
 use crate::counters::Counters;
 use crate::hash::WordMap;
@@ -73,6 +75,8 @@ pub(crate) struct ResolvedSample<'a> {
     pub label_set: LabelSetId,
     pub link: Link,
     pub division: Option<Division>,
+    /// The name that the language gave the thread; `None`: the kernel's.
+    pub thread_name: Option<&'a Arc<str>>,
 }
 
 /// What divides the samples of one stack, label set, link and thread further.
@@ -84,8 +88,11 @@ pub(crate) enum Division {
     Duration(RequestDuration),
 }
 
+/// A thread as samples carry it: kernel id and name.
+pub(crate) type SampledThread = (u32, Arc<str>);
+
 /// A sample with its weight, before it is aggregated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WeighedSample {
     pub kind: SampleKind,
     pub values: [u64; 2],
@@ -93,8 +100,8 @@ pub(crate) struct WeighedSample {
     pub stack: StackIndex,
     pub label_set: LabelSetId,
     pub link: Link,
-    /// Kernel thread id when samples carry it, else 0.
-    pub thread_id: u32,
+    /// When samples carry it.
+    pub thread: Option<SampledThread>,
     pub division: Option<Division>,
 }
 
@@ -113,8 +120,8 @@ pub(crate) struct SampleKey {
     pub label_set: LabelSetId,
     /// Index into the window's links.
     pub link: u32,
-    /// Kernel thread id when samples carry it, else 0.
-    pub thread_id: u32,
+    /// Index into the window's threads, plus one; 0 when samples do not carry it.
+    pub thread: u32,
     pub division: Option<Division>,
 }
 
@@ -173,7 +180,10 @@ pub(crate) struct Window {
     link_ids: WordMap<Link, u32>,
     /// Keys of first samples of threads; they get a share of the unattributed CPU time.
     first_of_thread: Vec<SampleKey>,
-    thread_names: WordMap<u32, String>,
+    threads: Vec<SampledThread>,
+    thread_indices: WordMap<SampledThread, u32>,
+    /// The kernel's names of threads that the language has not named.
+    kernel_names: WordMap<u32, Arc<str>>,
     ended: EndedSpans,
     periods: Periods,
     /// Number of kept timestamps, by kind.
@@ -196,7 +206,9 @@ impl Window {
             links: vec![Link::default()],
             link_ids: [(Link::default(), 0)].into_iter().collect(),
             first_of_thread: Vec::new(),
-            thread_names: WordMap::default(),
+            threads: Vec::new(),
+            thread_indices: WordMap::default(),
+            kernel_names: WordMap::default(),
             ended: EndedSpans::default(),
             periods: Periods::default(),
             timestamps: [0; KINDS],
@@ -238,7 +250,7 @@ impl Window {
 
     /// Computes the weight of a sample and counts it. It is not in the window yet.
     pub fn weigh(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) -> WeighedSample {
-        let ResolvedSample { sample, stack, label_set, link, division } = resolved;
+        let ResolvedSample { sample, stack, label_set, link, division, thread_name } = resolved;
         let values = match sample.kind {
             SampleKind::Cpu => {
                 counters.samples_cpu.add(1);
@@ -272,9 +284,10 @@ impl Window {
             counters.samples_linked.add(u64::from(!link.is_empty()));
         }
         self.open_at(sample.time_ns, self.reach_back_ns(sample));
-        let thread_id = if self.settings.thread_labels { sample.thread_id } else { 0 };
+        let has_thread = self.settings.thread_labels && sample.thread_id != 0;
+        let thread = has_thread.then(|| (sample.thread_id, self.thread_name(sample.thread_id, thread_name)));
         let (kind, time_ns) = (sample.kind, sample.time_ns);
-        let weighed = WeighedSample { kind, values, time_ns, stack, label_set, link, thread_id, division };
+        let weighed = WeighedSample { kind, values, time_ns, stack, label_set, link, thread, division };
         if kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
             let key = self.key(&weighed, !self.settings.strips_links);
             self.first_of_thread.push(key);
@@ -300,12 +313,29 @@ impl Window {
     }
 
     fn key(&mut self, sample: &WeighedSample, has_link: bool) -> SampleKey {
-        let WeighedSample { stack, label_set, thread_id, division, .. } = *sample;
-        if thread_id != 0 && !self.thread_names.contains_key(&thread_id) {
-            self.thread_names.insert(thread_id, (self.settings.thread_name)(thread_id).unwrap_or_default());
-        }
+        let WeighedSample { stack, label_set, division, .. } = *sample;
+        let thread = sample.thread.as_ref().map_or(0, |thread| self.thread_index(thread));
         let link = if has_link { self.link_id(sample.link) } else { 0 };
-        SampleKey { stack, label_set, link, thread_id, division }
+        SampleKey { stack, label_set, link, thread, division }
+    }
+
+    fn thread_name(&mut self, thread_id: u32, of_language: Option<&Arc<str>>) -> Arc<str> {
+        if let Some(name) = of_language {
+            return Arc::clone(name);
+        }
+        let find = self.settings.thread_name;
+        self.kernel_names.entry(thread_id).or_insert_with(|| find(thread_id).unwrap_or_default().into()).clone()
+    }
+
+    /// Index of a thread, plus one.
+    fn thread_index(&mut self, thread: &SampledThread) -> u32 {
+        if let Some(index) = self.thread_indices.get(thread) {
+            return *index;
+        }
+        self.threads.push(thread.clone());
+        let index = self.threads.len() as u32;
+        self.thread_indices.insert(thread.clone(), index);
+        index
     }
 
     /// Time from the beginning of a sample's period to its timestamp.
@@ -379,7 +409,7 @@ impl Window {
         counters.unseen_shown_ns.add(left_ns);
         if left_ns + excess_ns > 0 {
             let stack = unattributed_stack;
-            let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0, division: None };
+            let key = SampleKey { stack, label_set: LabelSetId::EMPTY, link: 0, thread: 0, division: None };
             self.add_share(key, left_ns, excess_ns, now_ns);
         }
     }

@@ -60,9 +60,31 @@ fn sample(kind: SampleKind, time_ns: u64, values: [u64; 2]) -> RawSample<'static
 
 fn add(window: &mut Window, stack: StackIndex, sample: &RawSample<'_>, link: Link) {
     window.add(
-        ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link, division: None },
+        ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link, division: None, thread_name: None },
         &Counters::default(),
     );
+}
+
+#[test]
+fn samples_of_a_thread_have_the_name_that_the_language_gave_it_else_that_of_the_kernel() {
+    let mut tables = StackTables::new();
+    let (stack, label_set, link) = (tables.stack(), LabelSetId::EMPTY, Link::default());
+    let settings = WindowSettings { thread_labels: true, thread_name: |_| Some("kernel".to_owned()), ..SETTINGS };
+    let mut window = Window::new(settings, 0);
+    let sample = sample(SampleKind::Cpu, 5, [20_000_000, 2]);
+    for thread_name in [Some("first request".into()), None, Some("second request".into())] {
+        let thread_name = thread_name.as_ref();
+        let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division: None, thread_name };
+        window.add(resolved, &Counters::default());
+    }
+    let data = tables.close(&mut window, 100, None).unwrap().data;
+    let attributes =
+        |sample: &spanprof_profile::Sample| data.dictionary.attributes_of(sample.attributes).collect::<Vec<_>>();
+    let (_, profile) = data.profiles().next().unwrap();
+    let names: Vec<_> =
+        profile.samples.iter().flat_map(attributes).filter(|label| label.key == "thread.name").collect();
+    let names: Vec<_> = names.iter().map(|label| label.value.to_string()).collect();
+    assert_eq!(names, ["first request", "kernel", "second request"]);
 }
 
 #[test]
@@ -243,7 +265,7 @@ fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_
     let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
     let duration_ns = duration_ms * 1_000_000;
     let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
-    let resolved = ResolvedSample { sample: &ended, stack, label_set, link, division };
+    let resolved = ResolvedSample { sample: &ended, stack, label_set, link, division, thread_name: None };
     window.add_request(resolved, duration_ns, &Counters::default());
 }
 
