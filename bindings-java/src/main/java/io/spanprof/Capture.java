@@ -81,6 +81,8 @@ public final class Capture<T> {
             for (ByteBuffer bytes = ByteBuffer.wrap(content); bytes.hasRemaining(); ) {
                 file.write(bytes);
             }
+        } catch (SecurityException denied) {
+            throw new IOException(denied);
         }
         try {
             ActiveSpan.setProfileFile(name);

@@ -2,6 +2,7 @@ package io.spanprof;
 
 import java.util.List;
 import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 
 /**
  * Forwards the profiler's log lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one set by
@@ -23,7 +24,7 @@ final class HostLog {
     }
 
     static void warn(String line) {
-        log(System.Logger.Level.WARNING, line);
+        logPrivileged(System.Logger.Level.WARNING, line);
     }
 
     /** Reads the level of the JDK's logger. Does not load the JDK's logging: an agent would do so before the program configures it. */
@@ -51,6 +52,21 @@ final class HostLog {
         }
     }
 
+    /** Logs with the permissions of the JAR; to standard error if a security policy denies it. */
+    private static void logPrivileged(System.Logger.Level level, String line) {
+        try {
+            Privileged.call(new Supplier<Void>() {
+                @Override
+                public Void get() {
+                    log(level, line);
+                    return null;
+                }
+            });
+        } catch (SecurityException denied) {
+            System.err.println(level + ": " + line);
+        }
+    }
+
     /** Exceptions of the program's logger are ignored. */
     private static void log(System.Logger.Level level, String line) {
         try {
@@ -67,6 +83,8 @@ final class HostLog {
             }
             logger.log(level, line);
             readLevel();
+        } catch (SecurityException denied) {
+            throw denied;
         } catch (RuntimeException | Error failed) {
             return;
         }
@@ -100,7 +118,7 @@ final class HostLog {
         List<String> lines = Packed.unpack(packed);
         for (int i = 0; i + 1 < lines.size(); i += 2) {
             boolean isInfo = !lines.get(i).equals("warning");
-            log(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
+            logPrivileged(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
         }
     }
 }

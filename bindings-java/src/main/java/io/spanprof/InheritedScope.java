@@ -97,11 +97,11 @@ final class InheritedScope {
                         || ForkJoinPool.ForkJoinWorkerThreadFactory.class.isAssignableFrom(type));
     }
 
-    /** Initialized only if threads inherit: a security policy may forbid stack walking. */
+    /** Initialized only if threads inherit: a security policy may deny it. */
     private static final class CreationStack {
         /** A lambda factory has a hidden frame. */
-        static final StackWalker WALKER = StackWalker.getInstance(
-                Set.of(StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES));
+        static final StackWalker WALKER = Privileged.call(() -> StackWalker.getInstance(
+                Set.of(StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES)));
 
         private CreationStack() {}
     }

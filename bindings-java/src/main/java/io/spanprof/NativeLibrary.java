@@ -16,6 +16,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.function.Supplier;
 import java.util.jar.JarFile;
 import java.util.zip.ZipEntry;
 
@@ -38,6 +39,13 @@ final class NativeLibrary {
     private static volatile boolean isLoaded;
     private static volatile boolean isAttempted;
 
+    private static final Supplier<Boolean> IS_PUBLISHED = new Supplier<>() {
+        @Override
+        public Boolean get() {
+            return System.getProperty(INSTANCE_PROPERTY) != null;
+        }
+    };
+
     private NativeLibrary() {}
 
     /**
@@ -45,7 +53,16 @@ final class NativeLibrary {
      * share one profiler.
      */
     static boolean isLoaded() {
-        return isLoaded || !isAttempted && System.getProperty(INSTANCE_PROPERTY) != null && load();
+        return isLoaded || !isAttempted && isInProcess() && load();
+    }
+
+    /** Whether another class loader has loaded the library; true if a security policy hides that, which loading reports. */
+    private static boolean isInProcess() {
+        try {
+            return Privileged.call(IS_PUBLISHED);
+        } catch (SecurityException denied) {
+            return true;
+        }
     }
 
     /** Whether the library is loaded or can be loaded now: labels may be set before the profiler is started. */
@@ -57,20 +74,36 @@ final class NativeLibrary {
     static synchronized boolean load() {
         if (!isAttempted) {
             try {
-                loadFirstUsable();
-                isLoaded = true;
-            } catch (SecurityException denied) {
-                HostLog.warn("spanprof: this process is not profiled: the security manager of this program denies a "
-                        + "permission that loading the library needs, " + denied.getMessage()
-                        + "; grant spanprof.jar java.security.AllPermission in its policy, or run without a security manager");
-            } catch (IOException | LinkageError | RuntimeException failure) {
-                HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
+                isLoaded = Privileged.call(new Supplier<>() {
+                    @Override
+                    public Boolean get() {
+                        return loadOnce();
+                    }
+                });
             } finally {
                 // Set last: concurrent callers wait for the outcome.
                 isAttempted = true;
             }
         }
         return isLoaded;
+    }
+
+    private static boolean loadOnce() {
+        try {
+            loadFirstUsable();
+            return true;
+        } catch (SecurityException denied) {
+            report(denied);
+        } catch (IOException | LinkageError | RuntimeException failure) {
+            HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
+        }
+        return false;
+    }
+
+    static void report(SecurityException denied) {
+        HostLog.warn("spanprof: this process is not profiled: the security manager of this program denies a permission that "
+                + "the profiler needs, " + denied.getMessage()
+                + "; grant spanprof.jar java.security.AllPermission in its policy, or run without a security manager");
     }
 
     private static void loadFirstUsable() throws IOException {

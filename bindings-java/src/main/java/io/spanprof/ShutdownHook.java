@@ -34,7 +34,8 @@ final class ShutdownHook {
     static synchronized void removeIfUnused() {
         if (hook != null && !Native.isHeld()) {
             try {
-                Runtime.getRuntime().removeShutdownHook(hook);
+                Thread unused = hook;
+                Privileged.call(() -> Runtime.getRuntime().removeShutdownHook(unused));
                 hook = null;
             } catch (IllegalStateException isShuttingDown) {
                 // The VM is shutting down, and the hook runs.

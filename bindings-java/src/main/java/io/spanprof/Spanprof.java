@@ -56,6 +56,20 @@ public final class Spanprof {
         if (!NativeLibrary.load()) {
             return false;
         }
+        try {
+            return Privileged.call(new Supplier<>() {
+                @Override
+                public Boolean get() {
+                    return startLoaded(config, application);
+                }
+            });
+        } catch (SecurityException denied) {
+            NativeLibrary.report(denied);
+            return false;
+        }
+    }
+
+    private static boolean startLoaded(SpanprofConfig config, Object application) {
         byte[] programName = programName().getBytes(StandardCharsets.UTF_8);
         byte[] variables = Packed.pack(Variables.read());
         List<String> outcome = Packed.unpack(Native.start(json(config), programName, variables, application));

@@ -323,8 +323,12 @@ public final class Config {
         /** Directory for the unpacked library, in place of the VM's temporary directory. */
         public Builder setTmpDir(String value) {
             if (isNotEmpty(value)) {
-                System.setProperty("spanprof.libraryDirectory", value);
-                put("setTmpDir", Path.of(value));
+                try {
+                    System.setProperty("spanprof.libraryDirectory", value);
+                    put("setTmpDir", Path.of(value));
+                } catch (SecurityException denied) {
+                    ignored.record("setTmpDir", true, "the security manager denies it");
+                }
             }
             return this;
         }
