@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject, JString};
-use jni::sys::{jbyte, jint, jlong, JNIEnv};
+use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv};
 use jni::{Env, EnvUnowned};
 use spanprof_aggregate::context::labels_lost;
 use spanprof_aggregate::StatValue;
@@ -34,7 +34,7 @@ pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _cla
     ffi_guard(env, |env| packed_array(env, [env!("CARGO_PKG_VERSION")]))
 }
 
-/// Starts the profiler for an application, which is identified by an object of its own. The configuration is JSON with keys
+/// Starts the profiler for an application, which is identified by an object of its own; for the calling one if that is null. The configuration is JSON with keys
 /// in camelCase; `variables` override the environment. Returns one string on success, `running`, `disabled` or `off`; else kind,
 /// message and hint of the error. A VM that cannot be profiled is `off`, and is logged once.
 #[no_mangle]
@@ -53,12 +53,14 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
         let outcome = from_json(&config).and_then(|code| {
             // SAFETY: the environment of a native method is its thread's.
             unsafe {
-                let (raw, mut applications) = (env.get_raw(), applications::lock());
-                let is_first =
-                    applications.count() == 0 || applications.is_held_by(raw, class.as_raw(), application.as_raw());
+                let (raw, copy) = (env.get_raw(), class.as_raw());
+                let application: jobject =
+                    if application.is_null() { applications::calling(raw, copy) } else { application.as_raw() };
+                let mut applications = applications::lock();
+                let is_first = applications.count() == 0 || applications.is_held_by(raw, copy, application);
                 let started = start(raw, code, program_name, &variables, is_first)?;
                 if let Started::Running | Started::Disabled = started {
-                    applications.hold(raw, class.as_raw(), application.as_raw());
+                    applications.hold(raw, copy, application);
                 }
                 Ok(started)
             }
@@ -150,22 +152,24 @@ fn ignored_settings(requested: &Config, running: &Config) -> Option<String> {
     })
 }
 
-/// An application stops the profiler. The profiler ends with its last holder, or at the end of the program (`application`
-/// is null). The open window is sent within `stopTimeout` in any case. True if everything was delivered.
+/// The calling application stops the profiler. The profiler ends with its last holder, or at the end of the program. The open window is sent within `stopTimeout` in any case. True if everything was delivered.
 #[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_stop<'l>(
-    env: EnvUnowned<'l>,
-    class: JClass<'l>,
-    application: JObject<'l>,
+pub extern "system" fn Java_io_spanprof_Native_stop(
+    env: EnvUnowned<'_>,
+    class: JClass<'_>,
+    program_ends: bool,
 ) -> bool {
     ffi_guard(env, |env| {
-        let (raw, mut applications) = (env.get_raw(), applications::lock());
-        // SAFETY: the environment and arguments of this native method.
+        let (raw, copy) = (env.get_raw(), class.as_raw());
+        // SAFETY: the environment and an argument of this native method.
+        let application = unsafe { applications::calling(raw, copy) };
+        let mut applications = applications::lock();
+        // SAFETY: as above; the application is a local reference of this thread.
         let remaining = unsafe {
-            if application.is_null() {
+            if program_ends {
                 applications.release_all(raw);
             }
-            applications.release(raw, class.as_raw(), application.as_raw())
+            applications.release(raw, copy, application)
         };
         let count = applications.count();
         if remaining == RemainingHolders::None {

@@ -32,7 +32,7 @@ pub fn all() -> Vec<NativeMethod> {
     methods![
         c"version" c"()[B" api::Java_io_spanprof_Native_version,
         c"start" c"([B[B[BLjava/lang/Object;)[B" api::Java_io_spanprof_Native_start,
-        c"stop" c"(Ljava/lang/Object;)Z" api::Java_io_spanprof_Native_stop,
+        c"stop" c"(Z)Z" api::Java_io_spanprof_Native_stop,
         c"isHeld" c"()Z" api::Java_io_spanprof_Native_isHeld,
         c"flush" c"(J)Z" api::Java_io_spanprof_Native_flush,
         c"update" c"([B)[B" api::Java_io_spanprof_Native_update,

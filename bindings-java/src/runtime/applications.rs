@@ -1,11 +1,17 @@
 //! The applications that hold the profiler: they have started it and not stopped it. Several applications of a server share
 //! one profiler, each with its own JAR or all with the server's. An application is identified by its copy of the package
-//! (the class `Native`) and an object of its own (its class loader), both held weakly. Not here: starting and stopping (the
-//! entry points). Not for signal handlers.
+//! (the class `Native`) and an object of its own, both held weakly. The object is the class loader of the calling code: the
+//! context class loader depends on the thread, and is the system's in the JDK's common pool. Not here: starting and stopping
+//! (the entry points). Not for signal handlers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use jni::sys::{jclass, jobject, JNIEnv};
+use jni::sys::{jclass, jobject, JNIEnv, JNI_OK};
+
+use super::jvmti::this_vm;
+
+/// Upper bound of the frames searched for the calling application.
+const MAX_FRAMES: usize = 64;
 
 static APPLICATIONS: Mutex<Applications> = Mutex::new(Applications { agent: false, holders: Vec::new() });
 
@@ -36,6 +42,69 @@ pub enum RemainingHolders {
 /// The lock of start and stop: each runs completely before the next one.
 pub fn lock() -> MutexGuard<'static, Applications> {
     APPLICATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The application that calls the package, as a local reference: the class loader of the first class on the stack that
+/// belongs neither to the JDK nor to the package. The package stands for all classes of its own loader and of that loader's
+/// parents.
+///
+/// # Safety
+/// `env` is the calling thread's JNI environment, in a native method of `copy`.
+pub unsafe fn calling(env: *mut JNIEnv, copy: jclass) -> jobject {
+    // SAFETY: guaranteed by the caller. The local frame deletes all references but the result.
+    unsafe {
+        if ((**env).v1_2.PushLocalFrame)(env, 4 * MAX_FRAMES as i32) != JNI_OK {
+            ((**env).v1_1.ExceptionClear)(env);
+            return copy;
+        }
+        let loader = foreign_loader(env, copy).unwrap_or(copy);
+        ((**env).v1_2.PopLocalFrame)(env, loader)
+    }
+}
+
+/// The loader of the calling code; `None` if it is also the loader of the package, or a parent of it.
+unsafe fn foreign_loader(env: *mut JNIEnv, copy: jclass) -> Option<jobject> {
+    // SAFETY: guaranteed by `calling`: the classes and methods of this thread's frames are alive; JNI calls follow calls that
+    // have not thrown.
+    unsafe {
+        let jvmti = this_vm::jvmti()?;
+        let signature = jvmti.signature_of(copy)?;
+        let package = signature.strip_suffix("Native;")?;
+        let own = jvmti.loader_of(copy)?;
+        for (method, _) in jvmti.stack_trace(MAX_FRAMES).ok()? {
+            let class = jvmti.class_of(method)?;
+            let loader = jvmti.loader_of(class)?;
+            let is_same = |other: jobject| ((**env).v1_1.IsSameObject)(env, loader, other);
+            if loader.is_null() || is_same(own) && is_of_package(&jvmti.signature_of(class)?, package) {
+                continue;
+            }
+            let class_loader = ((**env).v1_1.FindClass)(env, c"java/lang/ClassLoader".as_ptr());
+            let (name, descriptor) = (c"parent".as_ptr(), c"Ljava/lang/ClassLoader;".as_ptr());
+            let parent = if class_loader.is_null() {
+                std::ptr::null_mut()
+            } else {
+                ((**env).v1_1.GetFieldID)(env, class_loader, name, descriptor)
+            };
+            if parent.is_null() {
+                ((**env).v1_1.ExceptionClear)(env);
+                return None;
+            }
+            let parent_of = |loader: &jobject| {
+                let above = ((**env).v1_1.GetObjectField)(env, *loader, parent);
+                (!above.is_null()).then_some(above)
+            };
+            let is_foreign =
+                std::iter::successors((!own.is_null()).then_some(own), parent_of).all(|above| !is_same(above));
+            return is_foreign.then_some(loader);
+        }
+        None
+    }
+}
+
+/// Whether a class is one of the API, and not of a program whose packages are below the package's.
+fn is_of_package(signature: &str, package: &str) -> bool {
+    let Some(class) = signature.strip_prefix(package) else { return false };
+    !class.strip_prefix("pyroscope/").unwrap_or(class).contains('/')
 }
 
 impl Applications {
@@ -155,6 +224,21 @@ unsafe fn delete(env: *mut JNIEnv, holder: Application) {
             if weak != 0 {
                 ((**env).v1_2.DeleteWeakGlobalRef)(env, weak as jobject);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_and_the_names_of_pyroscope_are_not_the_application() {
+        for class in ["Spanprof;", "HostLog$$Lambda.0x01;", "pyroscope/PyroscopeAgent;"] {
+            assert!(is_of_package(&format!("Lio/spanprof/{class}"), "Lio/spanprof/"));
+        }
+        for class in ["Lio/spanprof/programs/Applications;", "Lio/spanprofile/Main;", "Lcom/shop/Cart;"] {
+            assert!(!is_of_package(class, "Lio/spanprof/"));
         }
     }
 }

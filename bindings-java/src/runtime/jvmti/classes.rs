@@ -20,9 +20,10 @@ struct LineNumberEntry {
     line: jint,
 }
 
-// Types of JVMTI functions with output parameters: a list of `T`, or one to three C strings, of an object `O`.
+// Types of JVMTI functions with output parameters: a list of `T`, a reference, or one to three C strings, of an object `O`.
 type List<T> = unsafe extern "system" fn(*mut Environment, *mut jint, *mut *mut T) -> jint;
 type ListOf<O, T> = unsafe extern "system" fn(*mut Environment, O, *mut jint, *mut *mut T) -> jint;
+type ObjectOf<O> = unsafe extern "system" fn(*mut Environment, O, *mut jobject) -> jint;
 type TextOf<O> = unsafe extern "system" fn(*mut Environment, O, *mut *mut c_char) -> jint;
 type TextsOf<O> = unsafe extern "system" fn(*mut Environment, O, *mut *mut c_char, *mut *mut c_char) -> jint;
 type NamesOf<O> =
@@ -86,6 +87,30 @@ impl Jvmti {
         // SAFETY: guaranteed by the caller; an unused output may be null.
         ok(unsafe { call(self.0, class, &mut text, std::ptr::null_mut()) }).ok()?;
         self.into_string(text)
+    }
+
+    /// A local reference to the class of a method.
+    ///
+    /// # Safety
+    /// `method` is an id of a class that is kept alive, such as by a frame of the calling thread.
+    pub unsafe fn class_of(self, method: usize) -> Option<jobject> {
+        // SAFETY: function 65 is GetMethodDeclaringClass(env, jmethodID, jclass*).
+        let call: ObjectOf<usize> = unsafe { std::mem::transmute(self.function(65)) };
+        let mut class = std::ptr::null_mut();
+        // SAFETY: guaranteed by the caller; writes one reference to a local.
+        ok(unsafe { call(self.0, method, &mut class) }).ok().map(|()| class)
+    }
+
+    /// A local reference to the class loader of a class; null for the boot loader.
+    ///
+    /// # Safety
+    /// `class` is a live reference of the calling thread.
+    pub unsafe fn loader_of(self, class: jobject) -> Option<jobject> {
+        // SAFETY: function 57 is GetClassLoader(env, jclass, jobject*).
+        let call: ObjectOf<jobject> = unsafe { std::mem::transmute(self.function(57)) };
+        let mut loader = std::ptr::null_mut();
+        // SAFETY: guaranteed by the caller; writes one reference to a local.
+        ok(unsafe { call(self.0, class, &mut loader) }).ok().map(|()| loader)
     }
 
     /// The source file name of a class.

@@ -10,12 +10,12 @@ final class Native {
 
     /**
      * {@code variables}: alternating names and values that override environment variables. {@code application}: identifies
-     * the application, held weakly.
+     * the application, held weakly; null for the calling one.
      */
     static native byte[] start(byte[] config, byte[] programName, byte[] variables, Object application);
 
-    /** {@code application}: as passed to {@code start}; null at the end of the program. */
-    static native boolean stop(Object application);
+    /** For the calling application; at the end of the program for all. */
+    static native boolean stop(boolean programEnds);
 
     /** Whether an application that uses this class holds the profiler. */
     static native boolean isHeld();

@@ -39,16 +39,16 @@ public final class Spanprof {
      * machine, or this VM cannot be profiled, which is logged as one warning.
      *
      * <p>The applications of one process share one profiler, which runs until each application that started it has stopped
-     * it. An application is identified by its context class loader; starting it twice has no effect. The settings are those
-     * of the first start; a later start with other settings logs a warning.
+     * it. An application is identified by the class loader of the calling class; starting it twice has no effect. The settings
+     * are those of the first start; a later start with other settings logs a warning.
      *
      * @throws SpanprofException when the configuration is invalid, or this system cannot be profiled
      */
     public static boolean start(SpanprofConfig config) {
-        return start(config, application());
+        return start(config, null);
     }
 
-    /** Starts the profiler for an application identified by an object. */
+    /** Starts the profiler for an application identified by an object; for the calling one if that is null. */
     static boolean start(SpanprofConfig config, Object application) {
         if (InvalidArgument.isNull(config, "start()", "the environment and the defaults apply")) {
             return start(SpanprofConfig.builder().build(), application);
@@ -90,7 +90,7 @@ public final class Spanprof {
         if (!NativeLibrary.isLoaded()) {
             return true;
         }
-        boolean isDelivered = HostLog.logging(() -> Native.stop(application()));
+        boolean isDelivered = HostLog.logging(() -> Native.stop(false));
         ShutdownHook.removeIfUnused();
         return isDelivered;
     }
@@ -310,16 +310,6 @@ public final class Spanprof {
             return null;
         }
         return work -> factory.newThread(wrap(work));
-    }
-
-    /** Identifies the application by the context class loader, which servers set on the threads that start and stop it. */
-    private static Object application() {
-        try {
-            ClassLoader loader = Thread.currentThread().getContextClassLoader();
-            return loader != null ? loader : Spanprof.class;
-        } catch (SecurityException denied) {
-            return Spanprof.class;
-        }
     }
 
     private static byte[] json(SpanprofConfig config) {

@@ -42,13 +42,13 @@ public final class Applications {
         }
     }
 
-    /** Calls an application with its class loader as context class loader, as servers do. */
+    /** Calls an application with its class loader as context class loader, as servers do; as pools do, without one for a stop. */
     private static void call(ClassLoader loader, String method, String argument) throws Exception {
         Callable<?> call = () -> Class.forName(Application.class.getName(), true, loader)
                 .getMethod(method, String.class).invoke(null, argument);
         Thread thread = Thread.currentThread();
         ClassLoader before = thread.getContextClassLoader();
-        thread.setContextClassLoader(loader);
+        thread.setContextClassLoader(method.equals("stop") ? null : loader);
         try {
             call.call();
         } finally {
@@ -56,10 +56,23 @@ public final class Applications {
         }
     }
 
+    /** Has the application's class, as the class loader of a web application has; the package is its parent's. */
+    private static final class OwnClasses extends URLClassLoader {
+        OwnClasses() {
+            super(new URL[] {Application.class.getProtectionDomain().getCodeSource().getLocation()},
+                    Applications.class.getClassLoader());
+        }
+
+        @Override
+        protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+            return name.equals(Application.class.getName()) ? findClass(name) : super.loadClass(name, resolve);
+        }
+    }
+
     private static ClassLoader application(boolean hasOwn) throws Exception {
         return hasOwn
                 ? TwoLoaders.loadSeparately(Application.class).getClassLoader()
-                : new URLClassLoader(new URL[0], Applications.class.getClassLoader());
+                : new OwnClasses();
     }
 
     public static void main(String[] args) throws Exception {
