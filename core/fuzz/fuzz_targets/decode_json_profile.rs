@@ -1,5 +1,4 @@
-//! speedscope files and V8's `.cpuprofile` and `.heapprofile`, detected by content. Decoded profiles can be encoded as pprof and as
-//! speedscope, and decoded again.
+//! speedscope files, detected by content. Decoded profiles can be encoded as pprof and as speedscope, and decoded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +8,7 @@ use spanprof_read::decode::{self, DecodeLimits, Format};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();
-    let Ok((Format::Speedscope | Format::DevToolsCpu | Format::DevToolsHeap, data)) = decode::any(bytes, &limits) else { return };
+    let Ok((Format::Speedscope, data)) = decode::any(bytes, &limits) else { return };
     let file = pprof::encode_uncompressed(&data);
     decode::pprof::decode(&file, &limits).expect("encoded profiles are decodable");
     let types = data.profiles().map(|(_, profile)| profile.type_name().to_owned());

@@ -11,9 +11,7 @@ pub(crate) fn looks_like_a_profile(path: &Path) -> bool {
 pub(crate) fn has_profile_suffix(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let plain = name.strip_suffix(".gz").unwrap_or(name);
-    [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl", ".folded", ".cpuprofile", ".heapprofile"]
-        .iter()
-        .any(|it| plain.ends_with(it))
+    [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl", ".folded"].iter().any(|it| plain.ends_with(it))
 }
 
 /// Whether a file is the side-car `cpu-1.json` of a file `cpu-1.pb.gz` beside it.

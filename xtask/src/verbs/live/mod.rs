@@ -1,8 +1,7 @@
 //! `cargo xtask live`: suites with real programs: the OpenTelemetry Collector, Pyroscope, google/pprof, every installed
-//! CPython, Node.js and Java, a Rust program, a browser, a coding agent's client, Pyroscope's agents, an S3 server, failing
+//! CPython, Node.js and Java, a Rust program, a browser, a coding agent's client, an S3 server, failing
 //! receivers. Longer than `test`; prints the duration of each suite.
 
-mod agents;
 mod collector;
 pub(super) mod contention;
 mod control;
@@ -47,7 +46,6 @@ fn suites() -> Vec<Suite> {
         suite("pprof", pprof::run),
         suite("pull", pull::run),
         suite("serve", serve::run),
-        suite("agents", agents::run),
         suite("mcp", mcp::run),
         suite("explain", explain::run),
         suite("scrape", scrape::run),

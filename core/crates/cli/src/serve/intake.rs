@@ -1,5 +1,5 @@
 //! Receives the bytes of one request: checks, decodes and stores them. Shared by the routes, which differ only in framing and
-//! status codes. Called by `otlp_http`, `otlp_grpc` and `pyroscope_http`.
+//! status codes. Called by `otlp_http` and `otlp_grpc`.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,8 +35,6 @@ pub(crate) enum Refusal {
     Invalid(String),
     /// 413 / RESOURCE_EXHAUSTED.
     TooLarge(String),
-    /// 415: a format that is not accepted. Not used by gRPC.
-    Unsupported(String),
     /// 408 / DEADLINE_EXCEEDED: the body arrived too slowly.
     TooSlow,
     /// 503 / UNAVAILABLE: retryable.
@@ -48,11 +46,9 @@ pub(crate) enum Refusal {
 impl Refusal {
     pub(crate) fn message(&self) -> String {
         match self {
-            Refusal::Invalid(text)
-            | Refusal::TooLarge(text)
-            | Refusal::Unsupported(text)
-            | Refusal::Unavailable(text)
-            | Refusal::Broken(text) => text.clone(),
+            Refusal::Invalid(text) | Refusal::TooLarge(text) | Refusal::Unavailable(text) | Refusal::Broken(text) => {
+                text.clone()
+            }
             Refusal::TooSlow => format!(
                 "the request did not arrive within {} s, or {} s while every connection is in use",
                 BODY_DEADLINE.as_secs(),
@@ -65,7 +61,6 @@ impl Refusal {
         match self {
             Refusal::Invalid(_) | Refusal::Broken(_) => 400,
             Refusal::TooLarge(_) => 413,
-            Refusal::Unsupported(_) => 415,
             Refusal::TooSlow => 408,
             Refusal::Unavailable(_) => 503,
         }
@@ -74,7 +69,7 @@ impl Refusal {
     /// The `google.rpc.Code`.
     pub(crate) fn grpc_code(&self) -> u32 {
         match self {
-            Refusal::Invalid(_) | Refusal::Unsupported(_) => 3,
+            Refusal::Invalid(_) => 3,
             Refusal::TooSlow => 4,
             Refusal::TooLarge(_) => 8,
             Refusal::Unavailable(_) => 14,
@@ -84,7 +79,7 @@ impl Refusal {
 
     fn counter<'a>(&self, counters: &'a IntakeCounters) -> &'a AtomicU64 {
         match self {
-            Refusal::Invalid(_) | Refusal::Unsupported(_) => &counters.refused_invalid,
+            Refusal::Invalid(_) => &counters.refused_invalid,
             Refusal::TooLarge(_) => &counters.refused_too_large,
             Refusal::TooSlow => &counters.refused_too_slow,
             Refusal::Unavailable(_) => &counters.refused_unavailable,
@@ -180,20 +175,11 @@ pub(crate) async fn collect(state: &Arc<ServerState>, mut body: Incoming) -> Res
     Ok(RequestBody { bytes, _reservation: reservation })
 }
 
-/// Decodes and stores an OTLP request.
+/// Decodes and stores an OTLP request on a blocking thread.
 pub(crate) async fn store(state: &Arc<ServerState>, payload: PayloadFormat, body: RequestBody) -> Result<(), Refusal> {
-    store_with(state, body, move |state, bytes| store_otlp(state, payload, bytes)).await
-}
-
-/// Runs `store_bytes` on a blocking thread; its result is the number of stored samples.
-pub(crate) async fn store_with(
-    state: &Arc<ServerState>,
-    body: RequestBody,
-    store_bytes: impl FnOnce(&ServerState, &[u8]) -> Result<u64, Refusal> + Send + 'static,
-) -> Result<(), Refusal> {
     let shared = state.clone();
     let size = body.bytes.len() as u64;
-    let stored = state.decode_slots.run(move || store_bytes(&shared, &body.bytes)).await;
+    let stored = state.decode_slots.run(move || store_otlp(&shared, payload, &body.bytes)).await;
     let samples = match stored {
         Ok(outcome) => outcome?,
         Err(reason) => return Err(Refusal::Unavailable(reason)),
@@ -228,7 +214,7 @@ fn store_otlp(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> Resu
 
 /// Stores profiles without the duplicates of earlier requests, and returns the number of samples. `unchanged`: their bytes as
 /// OTLP, plain or gzip, which are stored unless a profile is left out or redacted.
-pub(crate) fn keep(state: &ServerState, mut data: ProfilesData, unchanged: Option<&[u8]>) -> Result<u64, Refusal> {
+fn keep(state: &ServerState, mut data: ProfilesData, unchanged: Option<&[u8]>) -> Result<u64, Refusal> {
     let claim = state.store.received.claim(&mut data);
     state.counters.duplicate_profiles.fetch_add(claim.duplicates, Ordering::Relaxed);
     let samples = data.sample_count() as u64;

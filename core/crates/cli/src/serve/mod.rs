@@ -22,8 +22,6 @@ mod otlp_grpc;
 mod otlp_http;
 mod page;
 mod parts;
-mod pushed_profile;
-mod pyroscope_http;
 mod queries;
 mod received;
 mod replacement;

@@ -7,7 +7,6 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 
 use super::intake::{self, PayloadFormat, Refusal};
-use super::pyroscope_http;
 use super::reply::{self, Reply};
 use super::state::ServerState;
 
@@ -30,10 +29,7 @@ pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>
         PROTOBUF => false,
         JSON => true,
         other => {
-            let line = format!(
-                "expected Content-Type {PROTOBUF} or {JSON}, got {other:?}; pprof is sent to {}?name=SERVICE",
-                pyroscope_http::INGEST
-            );
+            let line = format!("expected Content-Type {PROTOBUF} or {JSON}, got {other:?}");
             return reply::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &line);
         }
     };

@@ -10,7 +10,7 @@ use hyper::{Method, Request, StatusCode};
 
 use super::reply::{self, Reply};
 use super::state::ServerState;
-use super::{api, otlp_grpc, otlp_http, page, pyroscope_http};
+use super::{api, otlp_grpc, otlp_http, page};
 
 /// Handles one request.
 pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>) -> Reply {
@@ -26,12 +26,6 @@ pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>
     let path = if path.starts_with("//") { &path[path.len() - path.trim_start_matches('/').len() - 1..] } else { path };
     if path == otlp_http::PATH {
         return otlp_http::respond(state, request).await;
-    }
-    if path == pyroscope_http::INGEST {
-        return pyroscope_http::ingest(state, request).await;
-    }
-    if path == pyroscope_http::PUSH {
-        return pyroscope_http::push(state, request).await;
     }
     let is_page = path == "/" || path == "/index.html";
     if !is_page && !path.starts_with("/api/") {

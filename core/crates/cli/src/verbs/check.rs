@@ -79,12 +79,6 @@ pub(crate) fn run(given: &CheckArguments) -> Result<i32, Failure> {
 
 fn outcome(bytes: &[u8], settings: &CheckSettings) -> CheckResult {
     let format = decode::detect(bytes, &settings.limits);
-    // JSON of another format is an empty request.
-    if let Ok(Format::DevToolsCpu | Format::DevToolsHeap) = format {
-        let reason =
-            "expected OTLP profiles, got a profile of DevTools, which has no such rules; `spanprof top` reads it";
-        return Err(reason.to_owned());
-    }
     check::check(bytes, settings).map_err(|error| match format {
         Ok(Format::Pprof) => {
             "expected OTLP profiles, got pprof, which has no such rules; `spanprof top` reads it".to_owned()

@@ -49,7 +49,7 @@ const MAX_CONTENTS: usize = 240;
 
 const SOURCE_ABOUT: &str = "\
 Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, folded
-stacks, speedscope, .cpuprofile and .heapprofile; all profiles of a directory; stdin for `-`; an object, or all below a prefix (s3://, gs://, az://); or a running
+stacks, speedscope; all profiles of a directory; stdin for `-`; an object, or all below a prefix (s3://, gs://, az://); or a running
 `spanprof serve` by its address (a link copied from its page works); or a program's own endpoint (http://HOST:PORT/debug/pprof/). Several sources are merged.";
 
 /// Sources and filter of a reading verb.

@@ -35,7 +35,7 @@ const UNKNOWN_DURATION_NS: u64 = 1_000_000_000;
     after_help = "\
 Examples:
   spanprof view cpu.pb.gz
-  spanprof view before.pb.gz after.pb.gz heap.heapprofile --no-open"
+  spanprof view before.pb.gz after.pb.gz heap.pb.gz --no-open"
 )]
 pub(crate) struct ViewArguments {
     #[arg(value_name = "FILE|DIR|URL", required = true, hide = true)]

@@ -17,7 +17,6 @@ mod kill;
 mod mcp;
 #[cfg(feature = "object-storage")]
 mod objects;
-mod pyroscope;
 mod query;
 mod receive;
 mod redaction;

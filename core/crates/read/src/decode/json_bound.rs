@@ -1,4 +1,4 @@
-//! An upper estimate of the memory of parsed JSON, and its nesting, from its punctuation, before it is parsed.
+//! An upper estimate of the memory of parsed JSON from its punctuation, before it is parsed.
 
 const OBJECT_BYTES: usize = 300;
 const LIST_BYTES: usize = 48;
@@ -29,24 +29,6 @@ pub(super) fn memory_bytes(text: &[u8]) -> usize {
     bytes
 }
 
-/// Depth of the innermost object or list.
-pub(super) fn nesting(text: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0);
-    let mut rest = text.iter();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => skip_string(&mut rest),
-            _ => {}
-        }
-    }
-    deepest
-}
-
 /// Skips a string after its first quote, with the last one.
 fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
     while let Some(within) = rest.next() {
@@ -67,12 +49,5 @@ mod tests {
         assert_eq!(memory_bytes(b"[{},{}]"), 7 + LIST_BYTES + 2 * OBJECT_BYTES + ELEMENT_BYTES);
         assert_eq!(memory_bytes(br#"{"a":"{[,\"{"}"#), 14 + OBJECT_BYTES + TEXT_BYTES);
         assert_eq!(memory_bytes(br#""unfinished \"#), 13 + TEXT_BYTES);
-    }
-
-    #[test]
-    fn nesting_counts_open_objects_and_lists() {
-        assert_eq!(nesting(br#"{"a":[{},{"b":[]}],"c":"[[[[[["}"#), 4);
-        assert_eq!(nesting(b"]]]"), 0);
-        assert_eq!(nesting(&[b'['; 1000]), 1000);
     }
 }

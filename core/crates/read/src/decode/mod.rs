@@ -1,13 +1,10 @@
-//! Decoders for OTLP, pprof, Pyroscope's push requests, folded stacks, speedscope and DevTools, with limits on bytes,
-//! counts and indices. Input is untrusted: every function here returns within one second and 256 MB for any input with the default limits.
+//! Decoders for OTLP, pprof, folded stacks and speedscope, with limits on bytes, counts and indices. Input is untrusted: every function here returns within one second and 256 MB for any input with the default limits.
 
 mod decompress;
-mod devtools;
 pub mod folded;
 mod json_bound;
 pub mod otlp;
 pub mod pprof;
-pub mod pyroscope;
 mod speedscope;
 mod unknown;
 
@@ -28,10 +25,6 @@ pub enum Format {
     Folded,
     /// Sampled and evented profiles of speedscope: plain or gzip.
     Speedscope,
-    /// `.cpuprofile` of DevTools: plain or gzip.
-    DevToolsCpu,
-    /// `.heapprofile` of DevTools: plain or gzip.
-    DevToolsHeap,
 }
 
 /// Detects the format by content: pprof has fields that OTLP's outermost message lacks, such as the string table.
@@ -48,7 +41,6 @@ pub fn check_size(bytes: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError
         Format::Pprof => pprof::check_size(&body, limits),
         Format::Folded => Ok(()),
         Format::Speedscope => speedscope::check_size(&body, limits),
-        Format::DevToolsCpu | Format::DevToolsHeap => devtools::check_size(&body, limits),
     }
 }
 
@@ -62,8 +54,6 @@ pub fn any(bytes: &[u8], limits: &DecodeLimits) -> Result<(Format, ProfilesData)
         Format::Pprof => pprof::decode_decompressed(body, limits),
         Format::Folded => folded::decode_decompressed(body, limits),
         Format::Speedscope => speedscope::decode_decompressed(&body, limits),
-        Format::DevToolsCpu => devtools::decode_cpu(&body, limits),
-        Format::DevToolsHeap => devtools::decode_heap(&body, limits),
     };
     match (data, unknown) {
         // JSON of another format has none of the fields and decodes to nothing.
@@ -79,11 +69,6 @@ fn format_of(body: &[u8]) -> Format {
     }
     if speedscope::is_speedscope(body) {
         return Format::Speedscope;
-    }
-    match devtools::is_heap_profile(body) {
-        Some(true) => return Format::DevToolsHeap,
-        Some(false) => return Format::DevToolsCpu,
-        None => {}
     }
     match scan::outer_fields(body) {
         Some(fields) if fields.iter().any(|field| (3..=15).contains(field)) => Format::Pprof,

@@ -21,7 +21,7 @@ const PREFIX_BYTES: usize = 4096;
 /// The error for a recognized unsupported format, or for bytes that cannot begin a protobuf message.
 pub(super) fn unsupported_format(body: &[u8]) -> Option<DecodeError> {
     let got = name_of(body)?;
-    let expected = "OTLP profiles (protobuf or JSON), pprof, folded stacks, speedscope, .cpuprofile or .heapprofile, plain or gzip".to_owned();
+    let expected = "OTLP profiles (protobuf or JSON), pprof, folded stacks or speedscope, plain or gzip".to_owned();
     Some(DecodeError { what: "profile", at: String::new(), expected, got })
 }
 
@@ -84,9 +84,7 @@ mod tests {
         ] {
             let error = error_of(bytes);
             assert!(
-                error.contains(
-                    "expected OTLP profiles (protobuf or JSON), pprof, folded stacks, speedscope, .cpuprofile"
-                ),
+                error.contains("expected OTLP profiles (protobuf or JSON), pprof, folded stacks or speedscope"),
                 "{error}"
             );
             assert!(error.contains(name), "{error}");

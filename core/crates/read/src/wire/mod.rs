@@ -1,4 +1,4 @@
-//! The wire formats: messages of OTLP, pprof and Pyroscope's push requests, and a bounded scan of every input before it is decoded.
+//! The wire formats: messages of OTLP and pprof, and a bounded scan of every input before it is decoded.
 //!
 //! Called by the decoders and the checks of this crate.
 
@@ -6,5 +6,4 @@ pub(crate) mod json;
 pub(crate) mod messages;
 pub(crate) mod otlp;
 pub(crate) mod pprof;
-pub(crate) mod pyroscope;
 pub(crate) mod scan;
