@@ -1,9 +1,7 @@
 //! The callbacks of JVMTI events. Registers Java threads: those that live when the runtime is created, and later ones by JVMTI
 //! events. Not for signal handlers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use jni::sys::{jfieldID, jobject, JNIEnv};
+use jni::sys::{jobject, JNIEnv};
 use spanprof_profiler::binding::ffi_guard;
 use spanprof_profiler::ProfilerHandle;
 
@@ -12,33 +10,8 @@ use super::events::{allocations, gc_pauses, monitors, virtual_threads};
 use super::jvmti::this_vm;
 use super::jvmti::{Callbacks, Environment, Jvmti, JvmtiEvent};
 use super::names::{method_ids, stub_names};
+use super::threads::java_threads::{self, OsThreadOffsets};
 use super::threads::{inherited, registry};
-use super::vm::memory::{int, pointer};
-use super::vm::structs::VmStructs;
-
-/// The field of `java.lang.Thread` with the address of its JavaThread; null before it is looked up.
-static EETOP: AtomicUsize = AtomicUsize::new(0);
-
-/// Offsets to the kernel's thread id: in JavaThread, and in the OSThread that it points to.
-#[derive(Clone, Copy, Debug)]
-pub struct OsThreadOffsets {
-    os_thread: usize,
-    thread_id: usize,
-}
-
-impl OsThreadOffsets {
-    /// The offsets from VMStructs; the error names the one that they lack.
-    pub fn of(structures: &VmStructs) -> Result<Self, String> {
-        let os_thread =
-            ["JavaThread", "Thread"].iter().find_map(|owner| structures.offset_if_known(owner, "_osthread"));
-        Ok(Self {
-            os_thread: os_thread.ok_or("VMStructs lack Thread::_osthread")?,
-            thread_id: structures
-                .offset("OSThread", "_thread_id")
-                .map_err(|missing| format!("VMStructs lack {missing}"))?,
-        })
-    }
-}
 
 /// The JVMTI callbacks; with those of class events if `AsyncGetCallTrace` walks, whose methods need ids.
 pub fn callbacks(with_classes: bool) -> Callbacks {
@@ -66,23 +39,8 @@ pub fn callbacks(with_classes: bool) -> Callbacks {
 /// # Safety
 /// `env` is the calling thread's JNI environment.
 pub unsafe fn begin(jvmti: Jvmti, env: *mut JNIEnv, offsets: OsThreadOffsets) -> Result<(), String> {
-    // SAFETY: guaranteed by the caller; the names are NUL-terminated. Both calls leave a pending exception if they fail.
-    let field = unsafe {
-        let thread = ((**env).v1_1.FindClass)(env, c"java/lang/Thread".as_ptr());
-        if thread.is_null() {
-            std::ptr::null_mut()
-        } else {
-            let field = ((**env).v1_1.GetFieldID)(env, thread, c"eetop".as_ptr(), c"J".as_ptr());
-            ((**env).v1_1.DeleteLocalRef)(env, thread);
-            field
-        }
-    };
-    if field.is_null() {
-        // SAFETY: guaranteed by the caller.
-        unsafe { ((**env).v1_1.ExceptionClear)(env) };
-        return Err("java.lang.Thread has no field `eetop`".to_owned());
-    }
-    EETOP.store(field as usize, Ordering::Release);
+    // SAFETY: guaranteed by the caller.
+    unsafe { java_threads::find(env, offsets) }?;
     jvmti.notify(JvmtiEvent::VmDeath, true)?;
     jvmti.notify(JvmtiEvent::DynamicCodeGenerated, true)?;
     jvmti.generate_events(JvmtiEvent::DynamicCodeGenerated)?;
@@ -91,47 +49,33 @@ pub unsafe fn begin(jvmti: Jvmti, env: *mut JNIEnv, offsets: OsThreadOffsets) ->
     // SAFETY: guaranteed by the caller.
     unsafe {
         jvmti.each_thread(env, |thread| {
-            let java_thread = java_thread(env, thread);
-            let os_thread = java_thread.and_then(|address| pointer(address + offsets.os_thread));
-            let thread_id = os_thread.and_then(|address| int(address + offsets.thread_id)).filter(|id| *id > 0);
-            if let (Some(java_thread), Some(thread_id)) = (java_thread, thread_id) {
-                registry::register(thread_id as u32, java_thread);
+            if let Some((java_thread, thread_id)) = java_threads::java_thread_and_id(env, thread) {
+                registry::register(thread_id, java_thread);
                 // The `ThreadEnd` event of a thread that has ended meanwhile came before its registration.
-                if self::java_thread(env, thread).is_none() {
-                    registry::unregister(thread_id as u32);
+                if java_threads::java_thread(env, thread).is_none() {
+                    registry::unregister(thread_id);
                 }
             }
         })
     }
 }
 
-/// Address of a platform thread's JavaThread; `None` before it runs, after it has ended, and for virtual threads.
-///
-/// # Safety
-/// `env` is the calling thread's JNI environment, `thread` a reference of it to a thread.
-unsafe fn java_thread(env: *mut JNIEnv, thread: jobject) -> Option<usize> {
-    let field = EETOP.load(Ordering::Acquire) as jfieldID;
-    if field.is_null() || thread.is_null() {
-        return None;
-    }
-    // SAFETY: guaranteed by the caller; the field belongs to `java.lang.Thread`.
-    let address = unsafe { ((**env).v1_1.GetLongField)(env, thread, field) } as usize;
-    (address != 0).then_some(address)
-}
-
 /// `ThreadStart`, on the new thread.
 unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread: jobject) {
     ffi_guard((), || {
         // SAFETY: the VM passes the new thread's environment and a reference to it.
-        let java_thread = unsafe { java_thread(env, thread) };
+        let java_thread = unsafe { java_threads::java_thread(env, thread) };
         if let Some(row) = registry::register(spanprof_os::thread_id(), java_thread.unwrap_or(0)) {
             allocations::thread_starts(row);
         }
         if let Some(profiler) = ProfilerHandle::running() {
             profiler.register_current_thread();
         }
-        // SAFETY: the VM passes the new thread's environment; a thread may run Java in its `ThreadStart` event.
-        unsafe { inherited::begin(env) };
+        // SAFETY: the VM passes the new thread's environment and a reference to it; a thread may run Java in its `ThreadStart` event.
+        unsafe {
+            java_threads::report_name(env, thread);
+            inherited::begin(env);
+        }
     });
 }
 

@@ -30,7 +30,6 @@ use spanprof_profiler::binding::{log, self_walks_requested, SelfWalks};
 use spanprof_profiler::{LogLevel, ProfilerHandle};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
-use callbacks::OsThreadOffsets;
 use capture::{call_trace, thread_rows};
 use events::java_locks::JavaLocks;
 use events::{allocation_buffers, allocations, gc_pauses, lock_waits, monitors, parks};
@@ -39,6 +38,7 @@ use names::methods::{self, MethodNames};
 use names::{class_names, method_ids, thread_groups};
 #[cfg(feature = "record-stacks")]
 use record::writer;
+use threads::java_threads::{self, OsThreadOffsets};
 use threads::{registry, signals, wall};
 use vm::layout::{self, VmLayout};
 use vm::layout_reader::read_layout;
@@ -416,6 +416,9 @@ impl EventRuntime for JavaRuntime {
         let Some(jvmti) = jvmti_of_any_thread() else { return };
         if let Err(error) = gc_pauses::set_reported(jvmti, events.gc) {
             log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
+        }
+        if let Err(error) = java_threads::set_names_reported(jvmti, events.thread_names) {
+            log(LogLevel::Warning, &format!("spanprof: names of threads are incomplete: {error}"));
         }
         if let Err(error) = report_waits(jvmti, events) {
             log(LogLevel::Warning, &format!("spanprof: waits for locks are not reported: {error}"));

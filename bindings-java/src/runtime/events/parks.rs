@@ -9,24 +9,18 @@
 //! The VM's function is the word after the `Method` (`Method::native_function_addr`, `hotspot/share/oops/method.hpp`, JDK 17
 //! to 25), and a method id is the address of a `Method*` (JDK 17 to 25). The word is used only if it lies in a loaded library.
 
-use std::ffi::{c_void, CStr};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use jni::sys::{jboolean, jclass, jlong, jobject, JNIEnv, JNINativeMethod, JNI_OK};
+use jni::sys::{jboolean, jclass, jlong, jobject, JNIEnv};
 use spanprof_profiler::binding::ffi_guard;
 
 use super::java_locks::JavaLocks;
 use super::lock_waits::{self, PendingLockWait, WaitKind};
-use crate::runtime::jvmti::this_vm;
+use crate::runtime::jvmti::{boot_class, this_vm};
 use crate::runtime::threads::attached_thread;
 use crate::runtime::vm::memory::{pointer, word};
 use crate::runtime::vm::structs::{VmLibrary, VmStructs};
-
-/// The class that registers [`park`]; see [`call_register`].
-const CLASS: &CStr = c"io/spanprof/vm/ParkRegistration";
-const REGISTER: &CStr = c"register";
-const CALL: &CStr = c"call";
 
 type Park = unsafe extern "system" fn(*mut JNIEnv, jobject, jboolean, jlong);
 
@@ -41,49 +35,14 @@ pub fn find_method_size(structures: &VmStructs) {
 
 /// Looks up the classes of locks and registers [`park`], once.
 pub fn install() -> Result<(), String> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     if VM_FUNCTION.load(Ordering::Acquire) != 0 {
         return Ok(());
     }
     let env = attached_thread::environment().ok_or("the VM has ended")?;
-    // SAFETY: the environment of this thread. The local frame deletes all references created here.
+    // SAFETY: the environment of this thread; `register` is a native method without arguments.
     unsafe {
-        if ((**env).v1_2.PushLocalFrame)(env, 16) != JNI_OK {
-            ((**env).v1_1.ExceptionClear)(env);
-            return Err("the VM has no memory".to_owned());
-        }
-        let outcome = JavaLocks::find(env).and_then(|_| call_register(env));
-        ((**env).v1_1.ExceptionClear)(env);
-        ((**env).v1_2.PopLocalFrame)(env, std::ptr::null_mut());
-        outcome
-    }
-}
-
-/// Calls [`register`] from a method of the boot class loader. The VM prints a warning if the caller and the class with the
-/// native method have different class loaders (`jni_RegisterNatives`, `hotspot/share/prims/jni.cpp`).
-///
-/// # Safety
-/// `env` is the calling thread's JNI environment, with a local frame.
-unsafe fn call_register(env: *mut JNIEnv) -> Result<(), String> {
-    let bytes = registration_class();
-    // SAFETY: guaranteed by the caller; names and signatures are NUL-terminated. Failed calls leave a pending exception, and
-    // no function is called while one is pending.
-    unsafe {
-        let mut class = ((**env).v1_1.FindClass)(env, CLASS.as_ptr());
-        if class.is_null() {
-            ((**env).v1_1.ExceptionClear)(env);
-            let (data, length) = (bytes.as_ptr().cast(), bytes.len() as i32);
-            class = ((**env).v1_1.DefineClass)(env, CLASS.as_ptr(), std::ptr::null_mut(), data, length);
-        }
-        if class.is_null() || !register_natives(env, class, REGISTER, c"()V", register as *mut c_void) {
-            return Err("a class of the boot class loader could not be defined".to_owned());
-        }
-        let call = ((**env).v1_1.GetStaticMethodID)(env, class, CALL.as_ptr(), c"()V".as_ptr());
-        if call.is_null() {
-            return Err("the class that registers Unsafe.park is another one".to_owned());
-        }
-        ((**env).v1_1.CallStaticVoidMethodA)(env, class, call, std::ptr::null());
+        JavaLocks::find(env)?;
+        boot_class::call(env, register as *mut c_void)?;
     }
     match VM_FUNCTION.load(Ordering::Acquire) {
         0 => Err("the VM's function of Unsafe.park was not found".to_owned()),
@@ -91,38 +50,13 @@ unsafe fn call_register(env: *mut JNIEnv) -> Result<(), String> {
     }
 }
 
-/// A class with the native method `register`, and the method `call`, which calls it (JVMS 4, version 52).
-fn registration_class() -> Vec<u8> {
-    let mut bytes = vec![0xca, 0xfe, 0xba, 0xbe, 0, 0, 0, 52, 0, 11];
-    let text = |bytes: &mut Vec<u8>, text: &CStr| {
-        let text = text.to_bytes();
-        bytes.extend([1, 0, text.len() as u8]);
-        bytes.extend_from_slice(text);
-    };
-    text(&mut bytes, CLASS); // 1
-    bytes.extend([7, 0, 1]); // 2: class
-    text(&mut bytes, c"java/lang/Object"); // 3
-    bytes.extend([7, 0, 3]); // 4: class
-    text(&mut bytes, REGISTER); // 5
-    text(&mut bytes, c"()V"); // 6
-    bytes.extend([12, 0, 5, 0, 6]); // 7: name and type
-    bytes.extend([10, 0, 2, 0, 7]); // 8: method
-    text(&mut bytes, CALL); // 9
-    text(&mut bytes, c"Code"); // 10
-                               // final; class 2, superclass 4; no interfaces, no fields; two methods.
-    bytes.extend([0, 0x30, 0, 2, 0, 4, 0, 0, 0, 0, 0, 2]);
-    // static native void register()
-    bytes.extend([0x01, 0x08, 0, 5, 0, 6, 0, 0]);
-    // static void call(), whose code has no stack and no locals: invokestatic 8; return.
-    bytes.extend([0, 0x08, 0, 9, 0, 6, 0, 1, 0, 10, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 4, 0xb8, 0, 8, 0xb1, 0, 0, 0, 0]);
-    // No attributes of the class.
-    bytes.extend([0, 0]);
-    bytes
-}
-
 /// Registers [`park`]; without effect if the VM's function is not found.
 unsafe extern "system" fn register(env: *mut JNIEnv, _: jclass) {
     ffi_guard(None, || {
+        // Another thread was first.
+        if VM_FUNCTION.load(Ordering::Acquire) != 0 {
+            return None;
+        }
         // SAFETY: the VM passes this thread's environment; names are NUL-terminated. Failed calls leave a pending exception,
         // which is cleared.
         unsafe {
@@ -134,28 +68,13 @@ unsafe extern "system" fn register(env: *mut JNIEnv, _: jclass) {
             let id = ((**env).v1_1.GetMethodID)(env, class, c"park".as_ptr(), c"(ZJ)V".as_ptr());
             ((**env).v1_1.ExceptionClear)(env);
             VM_FUNCTION.store(native_function(id as usize)?, Ordering::Release);
-            if !register_natives(env, class, c"park", c"(ZJ)V", park as *mut c_void) {
+            if !boot_class::register_native(env, class, c"park", c"(ZJ)V", park as *mut c_void) {
                 ((**env).v1_1.ExceptionClear)(env);
                 VM_FUNCTION.store(0, Ordering::Release);
             }
         }
         Some(())
     });
-}
-
-/// # Safety
-/// `env` is the calling thread's JNI environment, `class` a live reference, `function` has this signature.
-unsafe fn register_natives(
-    env: *mut JNIEnv,
-    class: jclass,
-    name: &CStr,
-    signature: &CStr,
-    function: *mut c_void,
-) -> bool {
-    let (name, signature) = (name.as_ptr().cast_mut(), signature.as_ptr().cast_mut());
-    let method = JNINativeMethod { name, signature, fnPtr: function };
-    // SAFETY: guaranteed by the caller.
-    unsafe { ((**env).v1_1.RegisterNatives)(env, class, &method, 1) == JNI_OK }
 }
 
 /// The native function of the method with this id.

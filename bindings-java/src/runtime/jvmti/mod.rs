@@ -2,6 +2,7 @@
 //! signal handlers. Not here: event handlers (`callbacks`), and class queries
 //! (`classes`).
 
+pub mod boot_class;
 mod classes;
 pub mod this_vm;
 

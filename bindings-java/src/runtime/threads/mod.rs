@@ -3,6 +3,7 @@
 
 pub mod attached_thread;
 pub mod inherited;
+pub mod java_threads;
 pub mod registry;
 pub mod signals;
 pub mod wall;

@@ -242,6 +242,8 @@ pub struct ReportedEvents {
     pub gc: bool,
     /// Waits for locks.
     pub lock: bool,
+    /// Names of threads ([`crate::thread_names`]), which samples carry.
+    pub thread_names: bool,
     /// The threshold of `binding::sample_event` of the profiler for waits, nanoseconds.
     pub lock_threshold_ns: u64,
 }

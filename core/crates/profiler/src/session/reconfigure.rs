@@ -214,6 +214,7 @@ impl Session {
         events.set_reported(ReportedEvents {
             gc: config.gc && is_reporting,
             lock: config.lock && is_reporting,
+            thread_names: config.thread_labels && is_reporting,
             lock_threshold_ns: config.lock_threshold.as_nanos() as u64,
         });
     }

@@ -9,6 +9,7 @@ import io.spanprof.programs.Hazards;
 import io.spanprof.programs.Inlined;
 import io.spanprof.programs.Idles;
 import io.spanprof.programs.Interpreted;
+import io.spanprof.programs.Renamed;
 import io.spanprof.programs.Requests;
 import io.spanprof.programs.Shares;
 import io.spanprof.programs.Waits;
@@ -127,6 +128,17 @@ class ProfileTest {
         assertTrue(all > 0, "no sample");
         // A hundred times the measured remainder; the single cases are unit tests of the runtime.
         assertTrue(wrong <= all / 1000, () -> wrong + " of " + all + " ns are attributed to an adjacent method");
+    }
+
+    @Test
+    void aSampleHasTheWholeNameThatItsThreadHadWhenItWasTaken() throws Exception {
+        Programs.run(Renamed.class, List.of(), profiles.toString());
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
+        List<String> tasks = List.of("reads", "writes", "idles");
+        for (int index = 0; index < tasks.size(); index++) {
+            String task = Renamed.class.getName() + "." + tasks.get(index);
+            assertLabels(samples, "thread.name", Renamed.NAMES[index], sample -> sample.has(task));
+        }
     }
 
     @Test
