@@ -71,8 +71,7 @@ class PropagatingExecutor<E extends ExecutorService> implements ExecutorService 
 
     @Override
     public List<Runnable> shutdownNow() {
-        return executor.shutdownNow().stream()
-                .map(task -> task instanceof CapturedContext.Work wrapped ? wrapped.work() : task).toList();
+        return executor.shutdownNow().stream().map(CapturedContext::unwrapped).toList();
     }
 
     @Override

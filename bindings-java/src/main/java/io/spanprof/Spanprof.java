@@ -277,8 +277,14 @@ public final class Spanprof {
         return CapturedContext.capture().wrapConsumer(work);
     }
 
-    /** An executor that runs each task with the context of the submitting thread. */
+    /**
+     * An executor that runs each task with the context of the submitting thread. It is an {@link ExecutorService} or {@link
+     * ScheduledExecutorService} if the executor is one.
+     */
     public static Executor wrap(Executor executor) {
+        if (executor instanceof ExecutorService service) {
+            return wrap(service);
+        }
         if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
             return null;
         }
@@ -290,7 +296,9 @@ public final class Spanprof {
         if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
             return null;
         }
-        return new PropagatingExecutor<>(executor);
+        return executor instanceof ScheduledExecutorService scheduler
+                ? new PropagatingScheduler(scheduler)
+                : new PropagatingExecutor<>(executor);
     }
 
     /** As {@link #wrap(Executor)}; periodic work keeps the context of the thread that scheduled it. */

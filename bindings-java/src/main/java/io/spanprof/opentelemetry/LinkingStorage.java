@@ -48,4 +48,9 @@ record LinkingStorage(ContextStorage storage) implements ContextStorage {
     public Context current() {
         return storage.current();
     }
+
+    @Override
+    public Context root() {
+        return storage.root();
+    }
 }

@@ -1,6 +1,7 @@
 package io.spanprof.opentelemetry;
 
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -9,6 +10,7 @@ import io.opentelemetry.api.trace.SpanContext;
 import io.opentelemetry.api.trace.TraceFlags;
 import io.opentelemetry.api.trace.TraceState;
 import io.opentelemetry.context.Context;
+import io.opentelemetry.context.ContextKey;
 import io.opentelemetry.context.ContextStorage;
 import io.opentelemetry.context.Scope;
 import io.spanprof.Labels;
@@ -17,6 +19,8 @@ import org.junit.jupiter.api.Test;
 
 /** The wrapper of a storage that throws. No profiler runs. */
 class LinkingStorageTest {
+    private static final Context ROOT = Context.root().with(ContextKey.named("root"), "of the storage");
+
     private static final class Failing implements ContextStorage {
         @Override
         public Scope attach(Context context) {
@@ -29,6 +33,16 @@ class LinkingStorageTest {
         public Context current() {
             return Context.root();
         }
+
+        @Override
+        public Context root() {
+            return ROOT;
+        }
+    }
+
+    @Test
+    void theRootOfTheWrappedStorageStays() {
+        assertSame(ROOT, new LinkingStorage(new Failing()).root());
     }
 
     @Test
