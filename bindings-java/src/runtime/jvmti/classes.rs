@@ -5,7 +5,7 @@ use std::ffi::{c_char, CStr};
 
 use jni::sys::{jint, jobject, JNIEnv};
 
-use super::{ok, Environment, Jvmti};
+use super::{decode, ok, Environment, Jvmti};
 
 /// Bit indexes in `jvmtiCapabilities`.
 const CAN_GET_SOURCE_FILE_NAME: usize = 11;
@@ -177,7 +177,7 @@ impl Jvmti {
             return None;
         }
         // SAFETY: JVMTI strings are NUL-terminated.
-        let owned = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+        let owned = unsafe { decode(CStr::from_ptr(text).to_bytes()) };
         self.free(text);
         Some(owned)
     }

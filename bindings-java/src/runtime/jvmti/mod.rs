@@ -149,6 +149,12 @@ pub(super) fn ok(error: jint) -> Result<(), String> {
     }
 }
 
+/// Text of the VM, in modified UTF-8 (JVM specification, 4.4.7): characters beyond the basic plane are surrogate pairs of six
+/// bytes. Lone surrogates are replaced.
+pub fn decode(text: &[u8]) -> String {
+    simd_cesu8::mutf8::decode_lossy(text).into_owned()
+}
+
 impl Jvmti {
     /// An environment of this VM.
     ///
@@ -370,5 +376,30 @@ impl Jvmti {
             unsafe { std::mem::transmute(self.function(47)) };
         // SAFETY: memory that JVMTI allocated, used no more.
         unsafe { call(self.0, memory) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modified_utf_8_decodes_beyond_the_basic_plane_and_lossily() {
+        for (bytes, expected) in [
+            (&b"burn"[..], "burn"),
+            ("数学_мир".as_bytes(), "数学_мир"),
+            (b"\xed\xa0\xb5\xed\xb2\xb3burn", "𝒳burn"),
+            (b"a\xc0\x80b", "a\0b"),
+            ("𝒳".as_bytes(), "𝒳"),
+        ] {
+            assert_eq!(decode(bytes), expected);
+        }
+        for lone in [&b"x\xed\xa0\xb5y"[..], b"x\xed\xb2\xb3y", b"x\xffy", b"x\xed\xa0"] {
+            let text = decode(lone);
+            assert!(
+                text.starts_with('x') && text.contains('\u{fffd}') && text.ends_with('y') == lone.ends_with(b"y"),
+                "{text}"
+            );
+        }
     }
 }

@@ -17,6 +17,7 @@ use spanprof_signal::ProcessMemory;
 
 use super::method_info::{class_name, MethodInfo};
 use super::{method_ids, stub_names};
+use crate::runtime::jvmti::decode;
 use crate::runtime::vm::layout::VmLayout;
 use crate::runtime::vm::memory::{byte, pointer, short, word};
 use crate::runtime::walk::code_heap;
@@ -112,7 +113,7 @@ fn symbol(layout: &VmLayout, symbol: usize) -> Option<String> {
         bytes.extend_from_slice(&word(body + bytes.len())?.to_ne_bytes());
     }
     bytes.truncate(length);
-    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    (!bytes.is_empty()).then(|| decode(&bytes))
 }
 
 fn lines(layout: &VmLayout, method: &Method) -> Vec<(u16, u32)> {
