@@ -237,6 +237,17 @@ mod x86_64 {
         None
     }
 
+    /// Where a stub returns to an intrinsic that the interpreter enters without a frame: the offset of its own return address.
+    /// It ends with `pop rdi; mov rsp, r13; jmp rdi`, after `add rsp, 8; jmp` if the stack was aligned for the call
+    /// (`hotspot/cpu/x86/templateInterpreterGenerator_x86_64.cpp`, JDK 17–25).
+    pub fn intrinsic_return_offset(memory: impl VmMemory, pc: usize) -> Option<usize> {
+        let (end, offset) = match bytes(memory, pc)? {
+            [0x48, 0x83, 0xc4, 8, 0xe9, distance, 0, 0] => (pc.checked_add(9 + usize::from(distance))?, 8),
+            _ => (pc, 0),
+        };
+        matches!(bytes(memory, end)?, [0x58..=0x5f, 0x49, 0x8b, 0xe5, 0xff, 0xe0..=0xe7, ..]).then_some(offset)
+    }
+
     #[cfg(test)]
     mod tests {
         use super::super::x86_64::*;
@@ -373,6 +384,16 @@ mod x86_64 {
         }
 
         #[test]
+        fn an_intrinsic_without_a_frame_is_recognized_where_its_stub_returns() {
+            // CRC32C.updateBytes after its aligned call, and after the other one; Math.sin
+            let end = [0x48, 0x83, 0xc4, 8, 0xe9, 5, 0, 0, 0, 0xe8, 0, 0, 0, 0, 0x5f, 0x49, 0x8b, 0xe5, 0xff, 0xe7];
+            let at = code_at(&[], &end);
+            assert_eq!([0, 14, 4].map(|pc| intrinsic_return_offset(ProcessMemory, at + pc)), [Some(8), Some(0), None]);
+            let sin = code_at(&[], &[0x58, 0x49, 0x8b, 0xe5, 0xff, 0xe0]);
+            assert_eq!(intrinsic_return_offset(ProcessMemory, sin), Some(0));
+        }
+
+        #[test]
         fn a_to_interpreter_stub_is_recognized_at_both_of_its_instructions() {
             let stub = [0x48, 0xbb, 1, 2, 3, 4, 5, 6, 0, 0, 0xe9, 1, 2, 3, 4];
             let at = code_at(&[], &stub);
@@ -452,12 +473,12 @@ mod x86_64 {
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    epilogue, follows_call, is_c2i_adapter, is_to_interpreter_stub, native_frame_state, prologue,
-    pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
+    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, native_frame_state,
+    prologue, pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
 };
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use super::instructions_unsupported::{
-    epilogue, follows_call, is_c2i_adapter, is_to_interpreter_stub, native_frame_state, prologue,
-    pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
+    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, native_frame_state,
+    prologue, pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
 };

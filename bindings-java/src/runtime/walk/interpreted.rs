@@ -23,12 +23,17 @@ const SENDER_SP: usize = 8;
 const LAST_SP: usize = 16;
 const METHOD: usize = 24;
 const BCP: usize = 64;
+/// A return address, 255 arguments and an alignment word.
+const MAX_ARGUMENT_BYTES: usize = (1 + 255 + 1) * 8;
 /// Size of an interpreted frame before its method is stored.
 const MAX_PARTIAL_BYTES: usize = 16;
 
 impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
     /// Steps over an interpreted frame.
     pub fn interpreted_frame(&mut self) -> StepResult {
+        if let Some((return_to, sp)) = self.caller_of_intrinsic() {
+            return self.set_caller(return_to, sp, self.fp);
+        }
         let layout = self.layout;
         let frame = self.fp;
         let is_valid = frame >= self.sp
@@ -57,6 +62,20 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             (Some(pc), Some(sp), Some(fp)) if sp > frame => self.set_caller(pc, sp, fp),
             _ => StepResult::Broken(Cause::Interpreter),
         }
+    }
+
+    /// The caller of an intrinsic such as `CRC32C.updateBytes` or `Math.sin`, below the stub that it calls: its return address
+    /// and its stack pointer. The interpreter enters intrinsics without a frame. If the caller is compiled, the frame pointer
+    /// belongs to an interpreted method further up.
+    fn caller_of_intrinsic(&self) -> Option<(usize, usize)> {
+        if self.leaf || self.has_java {
+            return None;
+        }
+        let return_at = self.sp.checked_add(instructions::intrinsic_return_offset(self.memory, self.pc)?)?;
+        let sender_sp = self.interrupted.bcp;
+        let has_arguments = sender_sp > return_at && sender_sp - return_at <= MAX_ARGUMENT_BYTES;
+        let is_caller = |pc: &usize| has_arguments && self.is_sp(sender_sp) && self.layout.is_code(*pc);
+        self.word(return_at).filter(is_caller).map(|return_to| (return_to, sender_sp))
     }
 
     /// Whether the registers show that the interpreter enters or leaves a method. The frame pointer may then belong to an
