@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 
 import httpx
 import pytest
@@ -137,6 +138,36 @@ def test_lifespan_passes_through_untouched():
     scope = {"type": "lifespan"}
     asyncio.run(asgi.Middleware(app)(scope, None, None))
     assert seen[0][0] is scope and seen[0][1] == {}
+
+
+#: Each changes a scope; the result of the last expression is compared too.
+CHANGES = (
+    lambda scope: scope.setdefault("new", 1),
+    lambda scope: scope.setdefault("method", 1),
+    lambda scope: scope.pop("method"),
+    lambda scope: scope.pop("absent", 1),
+    lambda scope: scope.popitem(),
+    lambda scope: scope.__delitem__("method"),
+    lambda scope: scope.__ior__({"new": 1, "method": "PUT"}) is scope,
+    lambda scope: scope.update(iter([("new", 1)]), method="PUT"),
+    lambda scope: scope.clear(),
+    lambda scope: scope.__setitem__("new", 1),
+    lambda scope: [copied.clear() for copied in (scope.copy(), copy.copy(scope), copy.deepcopy(scope), scope | {}, {**scope})],
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_the_application_does_to_its_scope_is_done_to_the_servers_as_without_the_middleware(change):
+    async def app(scope, receive, send):
+        results.append((change(scope), dict(scope)))
+
+    results, scopes = [], []
+    for wrapped in (app, asgi.Middleware(app)):
+        scopes.append({"type": "http", "method": "GET", "headers": []})
+        asyncio.run(wrapped(scopes[-1], None, None))
+    assert results[0] == results[1]
+    assert scopes[0] == scopes[1] == results[1][1]
+
 
 
 def test_an_unknown_method_is_labeled_as_other():

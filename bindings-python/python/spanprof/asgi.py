@@ -182,9 +182,40 @@ class _RouteScope(dict):
         if key == "route":
             self._enter_route(value)
 
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        self._outer.pop(key, None)
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        # A copy belongs to the application: nothing is written through.
+        return dict, (dict(self),)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str, *default: Any) -> Any:
+        value = super().pop(key, *default)
+        self._outer.pop(key, None)
+        return value
+
+    def popitem(self) -> tuple:
+        key, value = super().popitem()
+        self._outer.pop(key, None)
+        return key, value
+
+    def clear(self) -> None:
+        super().clear()
+        self._outer.clear()
+
     def update(self, *args: Any, **kwargs: Any) -> None:
-        super().update(*args, **kwargs)
         changed = dict(*args, **kwargs)
+        super().update(changed)
         self._outer.update(changed)
         if "route" in changed:
             self._enter_route(changed["route"])
