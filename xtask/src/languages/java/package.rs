@@ -56,6 +56,7 @@ pub fn run(given: &JarArguments) -> StepResult {
     for java in &jdks {
         first_run(java, &jar)?;
     }
+    linked_run(&jdks[0], &jar)?;
     declined_run(&jdks[0], &runtimes::unsupported()?, &jar)?;
     println!("jar: {}", jar.display());
     Ok(())
@@ -165,6 +166,7 @@ pub fn from_source() -> StepResult {
         .env("SPANPROF_CARGO_PROFILE", "dev")
         .run()?;
     first_run(&java, &build.join(file_name(".jar")))?;
+    linked_run(&java, &build.join(file_name(".jar")))?;
     compile_sources(&java, &build.join(file_name("-sources.jar")))
 }
 
@@ -216,6 +218,23 @@ fn first_run(java: &Jdk, jar: &Path) -> StepResult {
         .arg(format!("-agentpath:{}=fileDirectory={}", library.trim(), profiles.display()))
         .args(["-cp", &class_path, "FirstRun", "agent"])
         .arg(&profiles)
+        .run()
+}
+
+/// Runs the classes of the last [`first_run`] on an image of the JDK with the JAR's module, which jlink makes.
+fn linked_run(java: &Jdk, jar: &Path) -> StepResult {
+    let image = scratch::empty("jar-linked-run")?.join("image");
+    ProcessStep::new("jlink", java.home.join("bin/jlink"))
+        .args(["--add-modules", "io.spanprof", "--module-path"])
+        .arg(jar)
+        .arg("--output")
+        .arg(&image)
+        .run()?;
+    ProcessStep::new("first run on an image of jlink", image.join("bin/java"))
+        .args(["--add-modules", "io.spanprof", "-cp"])
+        .arg(workspace::target().join("jar-first-run"))
+        .args(["FirstRun", "library"])
+        .arg(scratch::empty("jar-first-run-profiles")?)
         .run()
 }
 

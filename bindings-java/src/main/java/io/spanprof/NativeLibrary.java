@@ -107,6 +107,13 @@ final class NativeLibrary {
     }
 
     private static void loadFirstUsable() throws IOException {
+        // At run time, since the tools that relocate classes also change such constants.
+        String expected = String.join(".", "io", "spanprof", "NativeLibrary");
+        if (!NativeLibrary.class.getName().equals(expected)) {
+            throw new IOException("its classes were relocated, to " + NativeLibrary.class.getName()
+                    + ", but native methods have fixed names; exclude " + expected.replace("NativeLibrary", "**")
+                    + " from the relocation");
+        }
         List<String> failures = new ArrayList<>();
         Path beside = besideJar();
         if (beside != null) {

@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.lang.reflect.Method;
 import java.nio.LongBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
@@ -68,6 +69,17 @@ public final class SpanLink {
         byte[] trace = traceId == null ? NO_DIGITS : Hex.bytesOf(traceId);
         boolean isTrace = Hex.isId(trace, Hex.TRACE_DIGITS);
         return new SpanLink(isTrace ? Hex.word(trace, 0) : 0, isTrace ? Hex.word(trace, Hex.SPAN_DIGITS) : 0, span, 0);
+    }
+
+    /** Links OpenTelemetry's spans on the module path, where its API does not find the provider of this package. */
+    static void ofModulePath() {
+        try {
+            Method wrap = Class.forName("io.spanprof.opentelemetry.LinkingStorage").getDeclaredMethod("wrapLater");
+            wrap.setAccessible(true);
+            wrap.invoke(null);
+        } catch (ReflectiveOperationException | LinkageError absent) {
+            // The program has no OpenTelemetry API.
+        }
     }
 
     /** Whether the calling thread has an active span, or one set by its labels. */

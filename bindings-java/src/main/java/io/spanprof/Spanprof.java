@@ -70,6 +70,9 @@ public final class Spanprof {
     }
 
     private static boolean startLoaded(SpanprofConfig config, Object application) {
+        if (Spanprof.class.getModule().isNamed()) {
+            SpanLink.ofModulePath();
+        }
         byte[] programName = programName().getBytes(StandardCharsets.UTF_8);
         byte[] variables = Packed.pack(Variables.read());
         List<String> outcome = Packed.unpack(Native.start(json(config), programName, variables, application));

@@ -16,9 +16,7 @@ final class ExtensionStart {
             // On the class path, the OpenTelemetry API finds the provider itself.
             return;
         }
-        if (LinkingStorage.isFirst()) {
-            ContextStorage.addWrapper(LinkingStorage::new);
-        }
+        LinkingStorage.wrapLater();
         try {
             Spanprof.start();
         } catch (SpanprofException failure) {

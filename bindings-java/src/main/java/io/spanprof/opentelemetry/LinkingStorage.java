@@ -22,6 +22,13 @@ record LinkingStorage(ContextStorage storage) implements ContextStorage {
         return isFirst() ? new LinkingStorage(storage) : storage;
     }
 
+    /** Wraps the storage when OpenTelemetry creates it; called by name. */
+    static void wrapLater() {
+        if (isFirst()) {
+            ContextStorage.addWrapper(LinkingStorage::new);
+        }
+    }
+
     @Override
     public Scope attach(Context context) {
         Scope scope = storage.attach(context);
