@@ -19,7 +19,7 @@ use crate::context;
 use crate::convert::{self, ffi_guard_or_raise, LabelsObject, BINDING};
 use crate::ffi::symbols::symbols;
 use crate::ffi::trace_id::trace_id_bytes;
-use crate::ffi::{interruption, pending_call, variable};
+use crate::ffi::{context_value, interruption, pending_call, variable};
 use crate::objects::scope_calls;
 use crate::runtime::events::{array_handler, gc_pauses};
 use crate::runtime::{ContextSource, PythonRuntime};
@@ -291,7 +291,7 @@ fn python_runtime(py: Python<'_>, signals: bool) -> Result<Arc<dyn Runtime>, Err
     let runtime = PythonRuntime::new(py).map_err(|error| unsupported(error.message, error.hint))?;
     // These two run no Python code: the variable was created when the package was imported.
     let variable = variable::create(py).map_err(|error| unsupported(error.to_string(), String::new()))?;
-    let source = runtime.set_context_variable(&variable);
+    let source = runtime.set_context_variable(&variable, context_value::type_address());
     if source == ContextSource::ThreadTable {
         let table = Arc::clone(&runtime);
         variable::on_change(move |py, id| _ = table.set_thread_context(py, id));

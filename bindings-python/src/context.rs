@@ -11,7 +11,7 @@ use spanprof_aggregate::context::{format_id, pin_context, ContextRow, LabelSetId
 use spanprof_profiler::binding::ffi_guard;
 
 use crate::convert::{self, PreparedLabels};
-use crate::ffi::variable::{self, VariableValue};
+use crate::ffi::variable::{self, ContextValue, VariableValue};
 
 /// The context row of `id`; the empty row when it expired.
 pub fn row(id: u64) -> ContextRow {
@@ -21,11 +21,50 @@ pub fn row(id: u64) -> ContextRow {
     table::context_row(id).unwrap_or_default()
 }
 
-/// The id of `labels` on top of `parent`, and whether that id may expire.
-pub fn child(parent: u64, labels: &PreparedLabels) -> (u64, bool) {
+/// A context that a scope opens.
+#[derive(Clone, Copy)]
+pub struct Child {
+    pub id: u64,
+    pub may_expire: bool,
+    pub labels: LabelSetId,
+}
+
+/// The context of `labels` on top of `parent`.
+pub fn child(parent: u64, labels: &PreparedLabels) -> Child {
     let row = if parent == 0 { *labels } else { table::merge(row(parent), *labels) };
     let may_expire = row.link != Link::default() || row.local_root_span_id != [0; 8] || row.capture != 0;
-    (table::open_context(row), may_expire)
+    Child { id: table::open_context(row), may_expire, labels: row.label_set }
+}
+
+/// The value of scope number `scope` with its `own` labels, over the value `previous`.
+pub fn scope_value(scope: u64, own: LabelSetId, child: Child, previous: VariableValue) -> VariableValue {
+    let span_labels = previous.span_labels();
+    let value = ContextValue { labels: child.labels, span_labels, ..ContextValue::default() };
+    value.scope.set(scope);
+    value.base.set(own);
+    value.below.replace(previous);
+    value.pin.set(pin_context(child.id));
+    VariableValue::new(child.id, value)
+}
+
+/// A value of no scope, over `current`.
+fn value_over(current: &VariableValue, row: ContextRow, span_labels: LabelSetId) -> VariableValue {
+    let (below, base) = match current.parts() {
+        Some(parts) if parts.scope.get() == 0 => (current.below(), parts.base.get()),
+        _ => (current.clone(), current.labels()),
+    };
+    value_of(row, span_labels, below, base)
+}
+
+fn value_of(row: ContextRow, span_labels: LabelSetId, below: VariableValue, base: LabelSetId) -> VariableValue {
+    let id = table::open_context(row);
+    if id == 0 && below.parts().is_none() {
+        return VariableValue::UNSET;
+    }
+    let value = ContextValue { labels: row.label_set, span_labels, ..ContextValue::default() };
+    value.base.set(base);
+    value.below.replace(below);
+    VariableValue::new(id, value)
 }
 
 /// Whether the row of an id that may expire still exists.
@@ -33,41 +72,72 @@ pub fn is_live(id: u64) -> bool {
     table::context_row(id).is_some()
 }
 
-/// The id to restore when a scope ends while a context set inside it is still current: that context without the scope's
-/// labels. `None` when `current` does not derive from the scope, as in another `Context`: then nothing changes.
-pub fn without_labels(current: u64, written: u64, previous: u64) -> Option<u64> {
-    let (current, written, previous) = (row(current), row(written), row(previous));
-    if current.label_set != written.label_set || written.label_set == previous.label_set {
-        return None;
+/// The value to make current when the scope of the value `ended`, which is below `current`, has ended.
+pub fn without_scope(current: &VariableValue, ended: &VariableValue) -> VariableValue {
+    let chain: Vec<_> = current.chain().collect();
+    let (mut labels, mut labels_below) = (LabelSetId::EMPTY, LabelSetId::EMPTY);
+    for value in chain.iter().rev().filter(|value| !value.is(ended)) {
+        let Some(parts) = value.parts() else { continue };
+        labels_below = labels;
+        labels = match parts.scope.get() {
+            0 => rebased(labels, parts.base.get(), parts.labels),
+            _ => table::merge_label_sets(labels, parts.base.get()),
+        };
     }
-    let restored =
-        if current.link == written.link { previous } else { ContextRow { label_set: previous.label_set, ..current } };
-    Some(table::open_context(restored))
-}
-
-/// As [`without_labels`], for a span that ends while labels set inside it are still current.
-pub fn without_link(current: u64, written: u64, previous: u64) -> Option<u64> {
-    let (current, written, previous) = (row(current), row(written), row(previous));
-    if current.link != written.link || written.link == previous.link {
-        return None;
+    let (row_ended, previous) = (row(ended.id()), row(ended.below().id()));
+    let mut row = ContextRow { label_set: labels, ..row(current.id()) };
+    if row.link == row_ended.link {
+        (row.link, row.local_root_span_id) = (previous.link, previous.local_root_span_id);
     }
-    let restored = if current.label_set == written.label_set {
-        previous
-    } else {
-        ContextRow { label_set: current.label_set, ..previous }
+    if row.capture == row_ended.capture {
+        row.capture = previous.capture;
+    }
+    let value = match current.is_of_open_scope() {
+        true => value_of(row, current.span_labels(), current.clone(), labels),
+        false => {
+            let below = Some(current.below()).filter(|below| !below.is(ended)).unwrap_or_else(|| ended.below());
+            value_of(row, current.span_labels(), below, labels_below)
+        }
     };
-    Some(table::open_context(restored))
+    if let Some(parts) = value.parts() {
+        parts.pin.set(pin_context(value.id()));
+    }
+    value
 }
 
-/// The id of `parent` without the label `key`, if its value is `value` (`None`: any value).
-pub fn without_label(parent: u64, key: &str, value: Option<&str>) -> u64 {
-    let row = row(parent);
+/// Removes the value of a scope that has ended from those below `current`.
+pub fn unlink(current: &VariableValue, ended: &VariableValue) {
+    for value in current.chain().filter(|value| value.below().is(ended)) {
+        if let Some(parts) = value.parts() {
+            parts.below.replace(ended.below());
+        }
+    }
+}
+
+/// `labels`, which were made from `old`, on top of `new`.
+fn rebased(new: LabelSetId, old: LabelSetId, labels: LabelSetId) -> LabelSetId {
+    if new == old {
+        return labels;
+    }
+    let [new, old, labels] = [new, old, labels].map(table::labels_of);
+    let has_key = |of: &[(String, String)], key: &str| of.iter().any(|(known, _)| known == key);
+    let kept = new.iter().filter(|(key, _)| has_key(&labels, key) || !has_key(&old, key));
+    let changed = labels.iter().filter(|label| !old.contains(label));
+    let texts = |of: Vec<&(String, String)>| table::intern_labels(&pairs(&of));
+    table::merge_label_sets(texts(kept.collect()), texts(changed.collect()))
+}
+
+fn pairs<'a>(labels: &[&'a (String, String)]) -> Vec<(&'a str, &'a str)> {
+    labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+/// `row` without the label `key`, if its value is `value` (`None`: any value).
+fn without_label(row: ContextRow, key: &str, value: Option<&str>) -> ContextRow {
     let labels = table::labels_of(row.label_set);
     let is_removed = |(k, v): &&(String, String)| k == key && value.is_none_or(|value| value == v);
-    let kept: Vec<(&str, &str)> =
-        labels.iter().filter(|label| !is_removed(label)).map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let label_set = if kept.len() == labels.len() { row.label_set } else { table::intern_labels(&kept) };
-    table::open_context(ContextRow { label_set, ..row })
+    let kept: Vec<_> = labels.iter().filter(|label| !is_removed(label)).collect();
+    let label_set = if kept.len() == labels.len() { row.label_set } else { table::intern_labels(&pairs(&kept)) };
+    ContextRow { label_set, ..row }
 }
 
 /// The labels of a row, sorted by key.
@@ -75,10 +145,10 @@ pub fn labels_of(label_set: LabelSetId) -> Vec<(String, String)> {
     table::labels_of(label_set)
 }
 
-/// The current context id; 0 for none. Returns the same `int` object, because scopes compare objects after `set_current`.
+/// The current value, for `set_current`, or 0; converts to its context id.
 #[pyfunction]
 pub fn current(py: Python<'_>) -> Bound<'_, PyAny> {
-    ffi_guard(VariableValue::UNSET, variable::get).into_object(py)
+    variable::into_object(ffi_guard(VariableValue::UNSET, variable::get), py)
 }
 
 /// Labels and link of a context id, or of the current one: `{"labels": {...}, "trace_id": hex, "span_id": hex,
@@ -102,6 +172,21 @@ pub fn describe(py: Python<'_>, id: Option<u64>) -> PyResult<Bound<'_, PyDict>> 
     Ok(described)
 }
 
+/// The span of a context, and the labels that came with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SpanState {
+    link: Link,
+    local_root_span_id: [u8; 8],
+    labels: LabelSetId,
+}
+
+impl SpanState {
+    fn of(value: &VariableValue) -> Self {
+        let ContextRow { link, local_root_span_id, .. } = row(value.id());
+        Self { link, local_root_span_id, labels: value.span_labels() }
+    }
+}
+
 /// The context that a span link set, and the one before it. The set context is pinned while this lives.
 #[pyclass(frozen, module = "spanprof._spanprof")]
 pub struct LinkToken {
@@ -109,6 +194,7 @@ pub struct LinkToken {
     pub token: Option<Py<PyAny>>,
     written: VariableValue,
     previous: VariableValue,
+    span_before: SpanState,
     _pin: PinnedContext,
 }
 
@@ -136,28 +222,60 @@ pub struct ActiveSpan {
     pub labels: PreparedLabels,
 }
 
-/// Makes a span current; `None` when it is already current.
-pub fn attach_span(span: ActiveSpan) -> Option<LinkToken> {
-    let previous = variable::get();
-    let row = row(previous.id());
-    let link = Link { trace_id: span.trace_id, span_id: span.span_id };
-    if row.link == link {
-        return None;
+impl ActiveSpan {
+    fn link(&self) -> Link {
+        Link { trace_id: self.trace_id, span_id: self.span_id }
     }
-    let linked = table::under_span(row, link, Some(span.is_local_root));
-    let label_set = table::merge_label_sets(row.label_set, span.labels.label_set);
-    let written = VariableValue::new(table::open_context(ContextRow { label_set, ..linked }));
-    variable::set(&written);
-    Some(LinkToken { token: None, _pin: pin_context(written.id()), written, previous })
 }
 
-/// Removes a span's link. Has no effect in a `Context` other than the one it was attached in.
+/// Makes a span current; `None` when there is no span before and after.
+pub fn attach_span(span: &ActiveSpan) -> Option<LinkToken> {
+    let previous = variable::get();
+    let span_before = SpanState::of(&previous);
+    if span_before.link == Link::default() && span.link() == Link::default() {
+        return None;
+    }
+    let written = value_with_span(&previous, span);
+    if !written.is(&previous) {
+        variable::set(&written);
+    }
+    Some(LinkToken { token: None, _pin: pin_context(written.id()), written, previous, span_before })
+}
+
+/// Makes a span current for which no token is known.
+pub fn follow_span(span: &ActiveSpan) {
+    let current = variable::get();
+    let value = value_with_span(&current, span);
+    if !value.is(&current) {
+        variable::set(&value);
+    }
+}
+
+/// `current` under a span; itself if that is current.
+fn value_with_span(current: &VariableValue, span: &ActiveSpan) -> VariableValue {
+    let row = row(current.id());
+    if row.link == span.link() {
+        return current.clone();
+    }
+    let linked = table::under_span(row, span.link(), Some(span.is_local_root));
+    let own = span.labels.label_set;
+    let span_labels = if own == LabelSetId::EMPTY { current.span_labels() } else { own };
+    let label_set = table::merge_label_sets(row.label_set, own);
+    value_over(current, ContextRow { label_set, ..linked }, span_labels)
+}
+
+/// Restores the span that was current before `token`, in whatever order the tokens are detached. Called in the `Context` that it was
+/// attached in.
 pub fn detach_span(token: &LinkToken) {
     let current = variable::get();
     if current.is(&token.written) {
-        variable::set(&token.previous);
-    } else if let Some(id) = without_link(current.id(), token.written.id(), token.previous.id()) {
-        variable::set(&VariableValue::new(id));
+        return variable::set(&token.previous);
+    }
+    let SpanState { link, local_root_span_id, labels } = token.span_before;
+    if SpanState::of(&current) != token.span_before {
+        let row = row(current.id());
+        let label_set = rebased(labels, current.span_labels(), row.label_set);
+        variable::set(&value_over(&current, ContextRow { label_set, link, local_root_span_id, ..row }, labels));
     }
 }
 
@@ -172,8 +290,9 @@ pub fn is_linked() -> bool {
 pub fn add_labels(labels: &Bound<'_, PyAny>) {
     ffi_guard((), || {
         let prepared = convert::prepared_labels(labels);
-        let (id, _) = child(variable::get().id(), &prepared);
-        variable::set(&VariableValue::new(id));
+        let current = variable::get();
+        let row = table::merge(row(current.id()), prepared);
+        variable::set(&value_over(&current, row, current.span_labels()));
     });
 }
 
@@ -183,15 +302,16 @@ pub fn add_labels(labels: &Bound<'_, PyAny>) {
 pub fn remove_label(key: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) {
     ffi_guard((), || {
         let (key, value) = (convert::text_of(key), value.map(convert::text_of));
-        let id = without_label(variable::get().id(), &key, value.as_deref());
-        variable::set(&VariableValue::new(id));
+        let current = variable::get();
+        let row = without_label(row(current.id()), &key, value.as_deref());
+        variable::set(&value_over(&current, row, current.span_labels()));
     });
 }
 
-/// Restores a context id that `current` returned, regardless of changes since.
+/// Restores a value that `current` returned, regardless of changes since.
 #[pyfunction]
-pub fn set_current(id: &Bound<'_, PyAny>) {
-    ffi_guard((), || variable::set(&VariableValue::of(id)));
+pub fn set_current(value: &Bound<'_, PyAny>) {
+    ffi_guard((), || variable::set(&VariableValue::of(value)));
 }
 
 /// A function bound to a context id: a call runs under that context and restores the previous one.
@@ -225,10 +345,10 @@ impl BoundCall {
         result
     }
 
-    /// The context id, as [`current`] returned it.
+    /// The value, as [`current`] returned it.
     #[getter]
     fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.context.clone().into_object(py)
+        variable::into_object(self.context.clone(), py)
     }
 
     /// The original function, for code that inspects a queue of calls.

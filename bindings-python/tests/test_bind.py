@@ -140,7 +140,7 @@ def test_prepared_labels_give_the_context_of_labels_given_directly():
         with contextlib.ExitStack() as stack:
             for one in given:
                 stack.enter_context(spanprof.tag_wrapper(one))
-            return native.current()
+            return int(native.current())
 
     outer, inner = {"a": "1", "b": 1}, {"b": "2"}
     assert context(outer, inner) == context(spanprof.Labels(outer), spanprof.Labels(inner)) != 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+from random import Random
 
 import pytest
 import spanprof
@@ -147,6 +148,51 @@ def test_detaching_in_another_context_behaves_as_without_the_profiler(caplog):
     assert "Failed to detach context" in caplog.text
     assert linked() == NOTHING
     assert attached.run(linked) == ids(span)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_link_is_the_current_span_in_any_order_of_attaching_and_detaching(seed):
+    random = Random(seed)
+    named = TracerProvider().get_tracer("walk")
+    tokens: list = []
+    scopes: list = []
+
+    def walk() -> None:
+        for step in range(300):
+            choice = random.random()
+            if choice < 0.4 and len(tokens) < 12:
+                parent = None if random.random() < 0.5 else otel_context.Context()
+                span = named.start_span(f"span {step}", context=parent)
+                base = random.choice([otel_context.get_current(), otel_context.Context()])
+                context = random.choice([trace.set_span_in_context(span, base), otel_context.set_value("key", step, base)])
+                tokens.append(otel_context.attach(context))
+            elif choice < 0.8 and tokens:
+                otel_context.detach(tokens.pop(random.randrange(len(tokens))))
+            elif choice < 0.9:
+                scopes.append(spanprof.tag_wrapper({"n": str(len(scopes))}))
+                scopes[-1].__enter__()
+            elif scopes:
+                scopes.pop(random.randrange(len(scopes))).__exit__(None, None, None)
+            current = trace.get_current_span().get_span_context()
+            assert linked()[:2] == (ids(trace.get_current_span())[:2] if current.is_valid else ("", "")), step
+            assert len(native.describe()["labels"]) == bool(scopes), step
+        for token in tokens:
+            otel_context.detach(token)
+
+    contextvars.copy_context().run(walk)
+    assert linked() == NOTHING
+
+
+def test_a_span_is_current_again_with_its_local_root_when_tokens_are_detached_in_the_order_of_attaching():
+    with tracer.start_as_current_span("root") as root:
+        child = tracer.start_span("child")
+        one = otel_context.attach(trace.set_span_in_context(child))
+        two = otel_context.attach(trace.set_span_in_context(tracer.start_span("other")))
+        otel_context.detach(one)
+        assert linked() == ids(root)
+        otel_context.detach(two)
+        assert linked() == ids(child, root)
+        otel_context.attach(trace.set_span_in_context(root))
 
 
 def test_an_exception_inside_a_span_ends_its_link():

@@ -9,7 +9,9 @@ import contextvars
 import functools
 import gc
 import threading
+import tracemalloc
 import weakref
+from random import Random
 
 import pytest
 import spanprof
@@ -93,6 +95,113 @@ def test_a_scope_left_in_another_context_changes_nothing_there_and_never_raises(
     assert labels() == {}
 
 
+def test_a_stream_that_is_collected_during_another_request_with_equal_labels_changes_nothing_there():
+    def stream():
+        with spanprof.tag_wrapper({"endpoint": "/stream"}):
+            yield 1
+
+    def abandon() -> None:
+        class Request:
+            pass
+
+        request = Request()
+        request.body = stream()
+        next(request.body)
+        request.cycle = request
+
+    def other_request() -> dict:
+        with spanprof.tag_wrapper({"endpoint": "/stream"}):
+            gc.collect()
+            return labels()
+
+    contextvars.copy_context().run(abandon)
+    assert contextvars.copy_context().run(other_request) == {"endpoint": "/stream"}
+
+
+def test_scopes_of_two_generators_in_one_loop_are_over_when_the_generators_are():
+    def lines(key: str):
+        with spanprof.tag_wrapper({"file": key, key: "yes"}):
+            yield labels()
+            yield labels()
+
+    # The one that began first ends first.
+    assert list(zip(lines("a"), lines("b")))[0] == ({"file": "a", "a": "yes"}, {"file": "b", "a": "yes", "b": "yes"})
+    assert labels() == {}
+
+
+def test_a_scope_that_ends_in_another_task_is_over_in_the_task_that_entered_it():
+    async def pages():
+        async with spanprof.tag_wrapper({"part": "pages"}):
+            yield 1
+            yield 2
+
+    async def main() -> dict:
+        generator = pages()
+        await generator.__anext__()
+        with spanprof.tag_wrapper({"outer": "yes"}):
+            await asyncio.create_task(generator.aclose())
+            return labels()
+
+    assert asyncio.run(main()) == {"outer": "yes"}
+    assert labels() == {}
+
+
+def test_tasks_that_start_each_other_inside_scopes_keep_no_list_of_values():
+    def bytes_in_use() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        sizes, done = [], loop.create_future()
+
+        def step(left: int) -> None:
+            with spanprof.tag_wrapper({"step": "again"}):
+                if left % 1000 == 0:
+                    sizes.append(bytes_in_use())
+                loop.call_soon(step, left - 1) if left else done.set_result(sizes[-1] - sizes[0])
+
+        step(5000)
+        return await done
+
+    tracemalloc.start()
+    try:
+        assert asyncio.run(main()) < 40_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scopes_and_tags_in_any_order_leave_the_labels_of_those_that_are_open(seed):
+    random = Random(seed)
+    open_scopes: list = []
+    tags: dict[str, str] = {}
+    for _ in range(300):
+        choice = random.random()
+        if choice < 0.45 and len(open_scopes) < 8:
+            own = {random.choice("abcd"): str(random.randrange(3)) for _ in range(random.randrange(1, 3))}
+            scope = spanprof.tag_wrapper(own)
+            scope.__enter__()
+            open_scopes.append((scope, own))
+        elif choice < 0.9 and open_scopes:
+            scope, _ = open_scopes.pop(random.randrange(len(open_scopes)))
+            scope.__exit__(None, None, None)
+        elif "tag" in tags:
+            spanprof.remove_thread_tag("tag", tags.pop("tag"))
+        else:
+            tags["tag"] = str(random.randrange(3))
+            spanprof.add_thread_tag("tag", tags["tag"])
+        expected = dict(tags)
+        for _, own in open_scopes:
+            expected.update(own)
+        assert labels() == expected
+    for scope, _ in open_scopes:
+        scope.__exit__(None, None, None)
+    for tag, value in tags.items():
+        spanprof.remove_thread_tag(tag, value)
+    assert labels() == {}
+
+
 def test_leaving_a_scope_that_was_never_entered_does_nothing():
     spanprof.tag_wrapper({"a": "1"}).__exit__(None, None, None)
     assert labels() == {}
@@ -123,103 +232,6 @@ def test_exit_stacks_accept_scopes():
         assert labels() == {}
 
     asyncio.run(main())
-
-
-def test_a_decorated_function_keeps_its_name_arguments_and_result():
-    @spanprof.tag_wrapper({"a": "1"})
-    def add(left: int, right: int = 2) -> tuple:
-        """Adds."""
-        return left + right, labels()
-
-    assert add(1) == (3, {"a": "1"})
-    assert add(1, right=5) == (6, {"a": "1"})
-    assert (add.__name__, add.__doc__) == ("add", "Adds.")
-    assert labels() == {}
-
-
-def test_a_decorated_method_gets_its_instance():
-    class Service:
-        name = "service"
-
-        @spanprof.tag_wrapper({"a": "1"})
-        def handle(self) -> tuple:
-            return self.name, labels()
-
-    assert Service().handle() == ("service", {"a": "1"})
-
-
-def test_a_decorated_coroutine_function_is_labeled_while_it_runs():
-    @spanprof.tag_wrapper({"a": "1"})
-    async def handle(value: int) -> tuple:
-        await asyncio.sleep(0)
-        return value, labels()
-
-    assert asyncio.iscoroutinefunction(handle)
-    assert asyncio.run(handle(7)) == (7, {"a": "1"})
-    assert labels() == {}
-
-
-def test_a_decorated_generator_is_labeled_inside_and_never_in_the_loop_around_it():
-    seen = []
-
-    @spanprof.tag_wrapper({"a": "1"})
-    def numbers():
-        for number in range(3):
-            seen.append(labels())
-            sent = yield number
-            seen.append(sent)
-        return "done"
-
-    assert [(number, labels()) for number in numbers()] == [(0, {}), (1, {}), (2, {})]
-    assert seen == [{"a": "1"}, None] * 3
-
-    generator = numbers()
-    assert next(generator) == 0
-    assert generator.send("hello") == 1
-    assert seen[-2:] == ["hello", {"a": "1"}]
-    with pytest.raises(KeyError):
-        generator.throw(KeyError("into it"))
-    assert labels() == {}
-
-    def delegating():
-        return (yield from numbers())
-
-    generator = delegating()
-    with pytest.raises(StopIteration) as stopped:
-        while True:
-            next(generator)
-    assert stopped.value.value == "done"
-
-
-def test_closing_a_decorated_generator_runs_its_cleanup_under_the_labels():
-    cleaned = []
-
-    @spanprof.tag_wrapper({"a": "1"})
-    def numbers():
-        try:
-            yield 1
-        finally:
-            cleaned.append(labels())
-
-    generator = numbers()
-    next(generator)
-    generator.close()
-    assert cleaned == [{"a": "1"}]
-    assert labels() == {}
-
-
-def test_a_decorated_async_generator_is_labeled_inside_and_never_in_the_loop_around_it():
-    @spanprof.tag_wrapper({"a": "1"})
-    async def numbers():
-        for number in range(3):
-            await asyncio.sleep(0)
-            assert labels() == {"a": "1"}
-            yield number
-
-    async def main() -> list:
-        return [(number, labels()) async for number in numbers()]
-
-    assert asyncio.run(main()) == [(0, {}), (1, {}), (2, {})]
 
 
 def test_an_async_generator_finalized_by_the_event_loop_changes_no_other_task():

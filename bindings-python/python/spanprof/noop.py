@@ -233,7 +233,7 @@ def follow_settings() -> None:
     return None
 
 
-def current() -> int:
+def current() -> Any:
     return 0
 
 
@@ -261,7 +261,7 @@ def remove_label(key: Any, value: Any = None) -> None:
     return None
 
 
-def set_current(id: int) -> None:
+def set_current(value: Any) -> None:
     return None
 
 

@@ -3,6 +3,7 @@
 //!
 //! Rule: functions here run with the GIL held unless documented otherwise, and none leaves a Python exception set.
 
+pub mod context_value;
 pub mod heap_type;
 pub mod interruption;
 pub mod pending_call;

@@ -1,8 +1,7 @@
 //! The context variable that holds the context id. Python propagates it with its own contexts, so following async code costs
-//! nothing per task switch. Its value is a plain `int`; 0 or unset means no context. The runtime reads the same variable in the
+//! nothing per task switch. Its value is a `ContextValue`; unset or 0 means no context. The runtime reads the same variable in the
 //! signal handler. Not here: context rows (`context.rs`).
 
-use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::OnceLock;
@@ -10,7 +9,10 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::context_value;
 use super::symbols::symbols;
+
+pub use super::context_value::{ContextValue, VariableValue};
 
 static VARIABLE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 static ZERO: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
@@ -20,99 +22,6 @@ type Receiver = Box<dyn Fn(Python<'_>, u64) + Send + Sync>;
 /// Receives the id after each change; set when the handler cannot read the variable.
 static ON_CHANGE: OnceLock<Receiver> = OnceLock::new();
 
-/// An owned reference to a value of the variable; null means "unset".
-///
-/// Cloning and dropping change the reference count: both require the GIL, which every caller in `ffi` holds.
-pub struct VariableValue(*mut ffi::PyObject);
-
-impl VariableValue {
-    pub const UNSET: Self = Self(ptr::null_mut());
-
-    /// A new `int` object with the value `id`; `UNSET` when Python is out of memory.
-    pub fn new(id: u64) -> Self {
-        // SAFETY: requires the GIL only; null means an exception is set, which is cleared.
-        unsafe {
-            let object = ffi::PyLong_FromUnsignedLongLong(id);
-            if object.is_null() {
-                ffi::PyErr_Clear();
-            }
-            Self(object)
-        }
-    }
-
-    /// The value of an `int` object.
-    pub fn of(object: &Bound<'_, PyAny>) -> Self {
-        Self(object.clone().into_ptr())
-    }
-
-    /// The `int` object; 0 when unset.
-    pub fn into_object(self, py: Python<'_>) -> Bound<'_, PyAny> {
-        let object = if self.0.is_null() { zero() } else { self.0 };
-        // SAFETY: an owned reference or the immortal zero, cloned before `self` releases its own; zero is set at import, before
-        // any other function here is called.
-        unsafe { Bound::from_borrowed_ptr(py, object) }
-    }
-
-    /// The context id; 0 when unset or not an `int` below 2^64.
-    pub fn id(&self) -> u64 {
-        if self.0.is_null() {
-            return 0;
-        }
-        // SAFETY: `self.0` is an owned reference to a live object; a failed conversion sets an exception, cleared here.
-        unsafe {
-            let id = ffi::PyLong_AsUnsignedLongLong(self.0);
-            if id == u64::MAX {
-                ffi::PyErr_Clear();
-                return 0;
-            }
-            id
-        }
-    }
-
-    /// Visits the object for the garbage collector.
-    ///
-    /// # Safety
-    /// `visit` and `argument` come from the interpreter's `tp_traverse`.
-    pub unsafe fn traverse(&self, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
-        if self.0.is_null() {
-            return 0;
-        }
-        // SAFETY: caller's contract; an owned reference.
-        unsafe { visit(self.0, argument) }
-    }
-
-    /// Whether both are the same object (or both unset).
-    pub fn is(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-// SAFETY: the pointer is only used while the GIL is held (type's contract), by any thread.
-unsafe impl Send for VariableValue {}
-// SAFETY: the pointer is only used while the GIL is held (type's contract), which orders all accesses.
-unsafe impl Sync for VariableValue {}
-
-impl Default for VariableValue {
-    fn default() -> Self {
-        Self::UNSET
-    }
-}
-
-impl Clone for VariableValue {
-    fn clone(&self) -> Self {
-        // SAFETY: owned reference or null; the GIL is held (type's contract).
-        unsafe { ffi::Py_XINCREF(self.0) };
-        Self(self.0)
-    }
-}
-
-impl Drop for VariableValue {
-    fn drop(&mut self) {
-        // SAFETY: owned reference or null; the GIL is held (type's contract).
-        unsafe { ffi::Py_XDECREF(self.0) };
-    }
-}
-
 /// Creates the variable; called once when the module is imported.
 pub fn create(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let existing = VARIABLE.load(Ordering::Acquire);
@@ -120,6 +29,7 @@ pub fn create(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         // SAFETY: the reference leaked below keeps `existing` alive.
         return Ok(unsafe { Bound::from_borrowed_ptr(py, existing) });
     }
+    context_value::create_type(py)?;
     let variable = py.import("contextvars")?.getattr("ContextVar")?.call1(("spanprof.context",))?;
     let zero = 0u64.into_pyobject(py)?;
     ZERO.store(zero.into_any().into_ptr(), Ordering::Release);
@@ -130,6 +40,18 @@ pub fn create(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// The `ContextVar` object, null before [`create`]; immortal afterwards.
 pub fn address() -> *mut ffi::PyObject {
     VARIABLE.load(Ordering::Acquire)
+}
+
+/// The `ContextVar` object; `None` before [`create`].
+pub fn object(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: null, or the object, which is immortal.
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, address()) }
+}
+
+/// The value as an object; 0 when unset.
+pub fn into_object(value: VariableValue, py: Python<'_>) -> Bound<'_, PyAny> {
+    // SAFETY: the immortal zero, which is set at import, before any other function here is called.
+    value.as_object(py).unwrap_or_else(|| unsafe { Bound::from_borrowed_ptr(py, zero()) })
 }
 
 /// The value in the current context of this thread.
@@ -184,19 +106,22 @@ pub fn set_with_token(value: &VariableValue) -> VariableValue {
 }
 
 /// Restores `previous`, the value before [`set_with_token`] returned `token`. A token of this context is preferred: it is
-/// cheaper and leaves no entry in the context.
-pub fn reset(token: &VariableValue, previous: &VariableValue) {
+/// cheaper and leaves no entry in the context. False if the token is of another context.
+pub fn reset(token: &VariableValue, previous: &VariableValue) -> bool {
     let (variable, functions) = (address(), &symbols().context_var);
     let Some(functions) = functions.as_ref().filter(|_| !token.0.is_null() && !variable.is_null()) else {
-        return set(previous);
+        set(previous);
+        return true;
     };
     // SAFETY: both are live objects; a used token, or one of another context, is rejected with an exception.
     if unsafe { (functions.reset)(variable, token.0) } < 0 {
         // SAFETY: requires the GIL only.
         unsafe { ffi::PyErr_Clear() };
-        return set(previous);
+        set(previous);
+        return false;
     }
     report_change(previous.id());
+    true
 }
 
 /// Passes the id after each change of the variable to `write`, the first one of this process.

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use spanprof_profiler::binding::ffi_guard;
 
-use crate::context::{attach_span, detach_span, ActiveSpan, LinkToken};
+use crate::context::{attach_span, detach_span, follow_span, ActiveSpan, LinkToken};
 use crate::convert;
 use crate::ffi::heap_type::MethodTable;
 use crate::ffi::interruption::ok;
@@ -100,6 +100,18 @@ impl LinkState {
                 _ => ptr::null_mut(),
             }
         }
+    }
+
+    /// The span of OpenTelemetry's current context.
+    fn current_span(&self, py: Python<'_>) -> Option<ActiveSpan> {
+        let (Some(variable), Some(functions)) = (&self.variable, &symbols().context_var) else { return None };
+        let mut context = ptr::null_mut();
+        // SAFETY: a live ContextVar, and a local for the new reference; null without an exception when it is unset.
+        let context = unsafe {
+            (functions.get)(variable.as_ptr(), ptr::null_mut(), &mut context);
+            Bound::from_owned_ptr_or_opt(py, context)
+        };
+        context.map_or_else(|| Some(ActiveSpan::default()), |context| self.span_of(&context))
     }
 
     fn span_of(&self, context: &Bound<'_, PyAny>) -> Option<ActiveSpan> {
@@ -204,7 +216,7 @@ unsafe extern "C" fn attach(state: *mut ffi::PyObject, context: *mut ffi::PyObje
         if token.is_null() {
             return token;
         }
-        let link = ffi_guard(None, || attach_span(state.span_of(&context)?));
+        let link = ffi_guard(None, || attach_span(&state.span_of(&context)?));
         let Some(link) = link else { return token };
         // SAFETY: a new reference, which the link takes over.
         let token = unsafe { Bound::from_owned_ptr(py, token) }.unbind();
@@ -222,7 +234,14 @@ unsafe extern "C" fn detach(state: *mut ffi::PyObject, token: *mut ffi::PyObject
         let (state, token) = unsafe { borrowed(state, token) };
         let py = token.py();
         let state = state.get();
-        let Some(link) = token.cast_exact::<LinkToken>().ok() else { return state.reset(py, &token) };
+        let Some(link) = token.cast_exact::<LinkToken>().ok() else {
+            // Attached without a span, or before the link was installed.
+            let reset = state.reset(py, &token);
+            if !reset.is_null() {
+                ffi_guard((), || state.current_span(py).iter().for_each(follow_span));
+            }
+            return reset;
+        };
         let Some(inner) = &link.get().token else { return py.None().into_ptr() };
         let reset = state.reset(py, inner.bind(py));
         if !reset.is_null() {

@@ -2,40 +2,48 @@
 //! times at once, in several tasks and threads. It is a raw C type instead of a `#[pyclass]`, because entering and leaving a
 //! scope must cost less than PyO3's argument handling alone (decision 10). Not here: the C entry points
 //! (`scope_calls`) and context ids (`crate::context`).
+//!
+//! A scope ends in the `Context` that calls `exit`, and in the one that it was entered in, whatever their order. Contexts that
+//! were copied from them keep its labels.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::context;
 use crate::convert::PreparedLabels;
+use crate::ffi::interruption;
 use crate::ffi::variable::{self, VariableValue};
-use spanprof_aggregate::context::{pin_context, PinnedContext};
 
-/// One open scope: the value it wrote, and the value to restore. The written context is pinned until the scope ends.
-struct OpenScope {
+/// One open scope: the value it wrote, which is pinned until it ends.
+pub struct OpenScope {
     written: VariableValue,
-    previous: VariableValue,
-    /// Resets the variable in the `Context` of the write. Not kept while the scope is open more than once: the scopes then
-    /// mostly end in another `Context`.
+    /// Resets the variable in the `Context` of the write; unset after a collection of garbage, and on an interpreter without the
+    /// C functions.
     token: VariableValue,
-    _pin: PinnedContext,
 }
 
-/// Tokens released by a scope. Dropping one may free a `Context` and everything it references.
-#[derive(Default)]
-pub struct ReleasedTokens {
-    _tokens: [VariableValue; 2],
+/// A scope that `exit` ends.
+pub enum EndedScope {
+    /// Its value is current.
+    Current(OpenScope),
+    /// Its value is below the current one: it ends before a scope inside it.
+    Below(OpenScope),
+    /// It was entered in another `Context`.
+    Elsewhere(OpenScope),
+    /// Several are open in other `Context`s: which of them ends is unknown.
+    Unknown { forgotten: Option<OpenScope> },
 }
 
 /// The labels of one `tag_wrapper(...)` and its open scopes.
 pub struct ScopeState {
+    /// Never reused, unlike the address of the object.
+    number: u64,
     labels: PreparedLabels,
-    /// The last parent and the child created for it. Within one scope object equal children have equal parents, so open scopes
-    /// of interleaved tasks are interchangeable.
-    parent: VariableValue,
-    child: VariableValue,
-    child_may_expire: bool,
+    /// The last parent's id, and the child created for it.
+    child: Option<(u64, context::Child)>,
     open: Option<OpenScope>,
     /// Further open scopes; most objects are open once at a time.
     more_open: Vec<OpenScope>,
@@ -44,34 +52,31 @@ pub struct ScopeState {
 impl ScopeState {
     /// A closed scope over `labels`.
     pub fn new(labels: PreparedLabels) -> Self {
-        Self {
-            labels,
-            parent: VariableValue::UNSET,
-            child: VariableValue::UNSET,
-            child_may_expire: false,
-            open: None,
-            more_open: Vec::new(),
-        }
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self { number, labels, child: None, open: None, more_open: Vec::new() }
     }
 
-    /// Makes the labels current, merged into the current context. The caller drops the result after its borrow of the scope has
-    /// ended: dropping a token may free a `Context` and everything it references.
-    #[must_use]
-    pub fn enter(&mut self) -> ReleasedTokens {
-        let previous = variable::get();
-        let written = self.child_of(&previous);
-        let token = variable::set_with_token(&written);
-        let mut open = OpenScope { _pin: pin_context(written.id()), written, previous, token };
-        match &mut self.open {
-            None => {
-                self.open = Some(open);
-                ReleasedTokens::default()
-            }
-            Some(first) => {
-                let tokens = [&mut first.token, &mut open.token].map(std::mem::take);
-                self.more_open.push(open);
-                ReleasedTokens { _tokens: tokens }
-            }
+    /// A value with the labels, merged into those of `previous`.
+    pub fn value_over(&mut self, previous: VariableValue) -> VariableValue {
+        let parent = previous.id();
+        let child = match &self.child {
+            Some((of, child)) if *of == parent && (!child.may_expire || context::is_live(child.id)) => *child,
+            _ => self.child.insert((parent, context::child(parent, &self.labels))).1,
+        };
+        context::scope_value(self.number, self.labels.label_set, child, previous)
+    }
+
+    /// The value was made current.
+    pub fn opened(&mut self, written: VariableValue, token: VariableValue) {
+        let is_first = self.open.is_none();
+        if let Some(value) = written.parts() {
+            value.index.set(if is_first { 0 } else { 1 + self.more_open.len() });
+        }
+        let open = OpenScope { written, token };
+        match is_first {
+            true => self.open = Some(open),
+            false => self.more_open.push(open),
         }
     }
 
@@ -81,54 +86,107 @@ impl ScopeState {
     /// As [`VariableValue::traverse`].
     pub unsafe fn traverse(&self, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
         // SAFETY: caller's contract.
-        self.open.as_ref().map_or(0, |open| unsafe { open.token.traverse(visit, argument) })
+        let visited =
+            self.open.iter().chain(&self.more_open).map(|open| unsafe { open.token.traverse(visit, argument) });
+        visited.into_iter().find(|stopped| *stopped != 0).unwrap_or(0)
     }
 
-    /// Releases the references to a `Context`, for the garbage collector.
+    /// Releases the references to a `Context`, for the garbage collector. The caller drops them after its borrow of the scope has
+    /// ended: dropping a token may free a `Context` and everything it references.
     #[must_use]
-    pub fn clear(&mut self) -> ReleasedTokens {
-        let token = self.open.as_mut().map(|open| std::mem::take(&mut open.token));
-        ReleasedTokens { _tokens: [token.unwrap_or_default(), VariableValue::UNSET] }
+    pub fn clear(&mut self) -> Vec<VariableValue> {
+        self.open.iter_mut().chain(&mut self.more_open).map(|open| std::mem::take(&mut open.token)).collect()
     }
 
-    /// Removes the labels. Has no effect in a `Context` other than the one it was entered in (an async generator finalized by
-    /// the event loop, a callback). The caller drops the result as for [`ScopeState::enter`].
+    /// The innermost open scope on `current`; if there is none, the only one that is open. Of several, the first is forgotten: if it
+    /// ends later, its value is current then.
     #[must_use]
-    pub fn exit(&mut self) -> ReleasedTokens {
-        let current = variable::get();
-        let Some(mut open) = self.take_open(&current) else { return ReleasedTokens::default() };
-        if open.written.is(&current) {
-            variable::reset(&open.token, &open.previous);
-        } else if let Some(id) = context::without_labels(current.id(), open.written.id(), open.previous.id()) {
-            variable::set(&VariableValue::new(id));
+    pub fn take(&mut self, current: &VariableValue) -> Option<EndedScope> {
+        let is_own = |value: &VariableValue| value.parts().is_some_and(|value| value.scope.get() == self.number);
+        if let Some(written) = current.chain().find(is_own) {
+            let token = self.remove(&written).map(|open| open.token).unwrap_or_default();
+            let is_current = written.is(current);
+            let open = OpenScope { written, token };
+            return Some(if is_current { EndedScope::Current(open) } else { EndedScope::Below(open) });
         }
-        ReleasedTokens { _tokens: [std::mem::take(&mut open.token), VariableValue::UNSET] }
+        let first = self.open.take();
+        match self.more_open.is_empty() {
+            true => first.map(EndedScope::Elsewhere),
+            false => Some(EndedScope::Unknown { forgotten: first }),
+        }
     }
 
-    fn child_of(&mut self, parent: &VariableValue) -> VariableValue {
-        let has_same_parent =
-            !self.child.is(&VariableValue::UNSET) && (parent.is(&self.parent) || parent.id() == self.parent.id());
-        if has_same_parent && (!self.child_may_expire || context::is_live(self.child.id())) {
-            return self.child.clone();
+    fn remove(&mut self, written: &VariableValue) -> Option<OpenScope> {
+        let index = written.parts()?.index.get();
+        if index == 0 {
+            return self.open.take_if(|open| open.written.is(written));
         }
-        let (id, may_expire) = context::child(parent.id(), &self.labels);
-        self.parent = parent.clone();
-        self.child = VariableValue::new(id);
-        self.child_may_expire = may_expire;
-        self.child.clone()
+        if !self.more_open.get(index - 1)?.written.is(written) {
+            return None;
+        }
+        let removed = self.more_open.swap_remove(index - 1);
+        if let Some(moved) = self.more_open.get(index - 1).and_then(|open| open.written.parts()) {
+            moved.index.set(index);
+        }
+        Some(removed)
     }
+}
 
-    /// The open scope that wrote `current`, else the newest one.
-    fn take_open(&mut self, current: &VariableValue) -> Option<OpenScope> {
-        if self.more_open.is_empty() {
-            return self.open.take();
+impl Drop for ScopeState {
+    fn drop(&mut self) {
+        for open in self.open.iter().chain(&self.more_open) {
+            open.written.end_scope();
         }
-        if let Some(at) = self.more_open.iter().rposition(|open| open.written.is(current)) {
-            return Some(self.more_open.swap_remove(at));
-        }
-        if self.open.as_ref().is_some_and(|open| open.written.is(current)) {
-            return self.open.take();
-        }
-        self.more_open.pop()
     }
+}
+
+/// Ends a scope. Runs Python code, so no scope is borrowed.
+pub fn end(py: Python<'_>, ended: EndedScope, current: &VariableValue) {
+    let open = match ended {
+        EndedScope::Current(open) => {
+            if !variable::reset(&open.token, &open.written.below()) {
+                end_where_entered(py, &open);
+            }
+            open
+        }
+        EndedScope::Below(open) => {
+            variable::set(&context::without_scope(current, &open.written));
+            end_where_entered(py, &open);
+            context::unlink(current, &open.written);
+            open
+        }
+        EndedScope::Elsewhere(open) => {
+            end_where_entered(py, &open);
+            open
+        }
+        EndedScope::Unknown { forgotten } => return drop(forgotten),
+    };
+    open.written.end_scope();
+}
+
+/// Ends the scope in the `Context` of its token, unless a thread runs in that.
+fn end_where_entered(py: Python<'_>, open: &OpenScope) {
+    let end = || -> PyResult<()> {
+        let Some(token) = open.token.as_object(py) else { return Ok(()) };
+        let Some(variable) = variable::object(py) else { return Ok(()) };
+        let context_class = py.import("contextvars")?.getattr("Context")?;
+        // A token has no public attribute with its `Context`.
+        for referent in py.import("gc")?.call_method1("get_referents", (&token,))?.try_iter()? {
+            let context_object = referent?;
+            if !context_object.get_type().is(&context_class) {
+                continue;
+            }
+            let there = VariableValue::of(&context_object.call_method1("get", (&variable,))?);
+            if there.is(&open.written) {
+                context_object.call_method1("run", (variable.getattr("reset")?, &token))?;
+            } else if there.chain().any(|value| value.is(&open.written)) {
+                let without = variable::into_object(context::without_scope(&there, &open.written), py);
+                context_object.call_method1("run", (variable.getattr("set")?, without))?;
+                context::unlink(&there, &open.written);
+            }
+        }
+        Ok(())
+    };
+    // A `RuntimeError`: a thread runs in it.
+    interruption::ok(py, end());
 }

@@ -10,10 +10,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use spanprof_profiler::binding::ffi_guard;
 
-use super::scope::ScopeState;
+use super::scope::{self, ScopeState};
 use super::scope_method;
 use crate::convert::{self, PreparedLabels};
 use crate::ffi::heap_type::{fast, fast_keywords, new_type, row, slot, MethodTable, METH_FASTCALL};
+use crate::ffi::variable;
 
 #[repr(C)]
 struct ScopeObject {
@@ -96,8 +97,8 @@ pub fn set_decorate(decorate: Bound<'_, PyAny>) {
 /// The Rust state of a scope object.
 ///
 /// # Safety
-/// `object` is an instance of the scope type, and the borrow is exclusive: the GIL is held and the callee runs no Python code
-/// that could re-enter.
+/// `object` is an instance of the scope type, and the borrow is exclusive: the GIL is held, and no Python code runs until the borrow
+/// ends, not even a collection of garbage.
 unsafe fn scope_of<'a>(object: *mut ffi::PyObject) -> &'a mut ScopeState {
     // SAFETY: caller's contract; only `tag_wrapper` creates instances, and it initializes the scope.
     unsafe { &mut (*object.cast::<ScopeObject>()).scope }
@@ -175,14 +176,28 @@ unsafe fn labels_of_call(
 }
 
 unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a method of the scope type receives an instance of it; entering runs no Python code.
-    ffi_guard((), || drop(unsafe { scope_of(object) }.enter()));
+    ffi_guard((), || {
+        let previous = variable::get();
+        // SAFETY: a method of the scope type receives an instance of it; values are not collected, so none runs Python code.
+        let written = unsafe { scope_of(object) }.value_over(previous);
+        // May collect garbage, whose finalizers may end scopes of this object.
+        let token = variable::set_with_token(&written);
+        // SAFETY: as above.
+        unsafe { scope_of(object) }.opened(written, token);
+    });
     none()
 }
 
 unsafe extern "C" fn exit_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a method of the scope type receives an instance of it.
-    ffi_guard((), || drop(unsafe { scope_of(object) }.exit()));
+    ffi_guard((), || {
+        let current = variable::get();
+        // SAFETY: a method of the scope type receives an instance of it; references are dropped after the borrow.
+        let ended = unsafe { scope_of(object) }.take(&current);
+        if let Some(ended) = ended {
+            // SAFETY: called by the interpreter with the GIL held.
+            scope::end(unsafe { Python::assume_attached() }, ended, &current);
+        }
+    });
     none()
 }
 
@@ -202,7 +217,7 @@ unsafe extern "C" fn exit(
 
 unsafe extern "C" fn async_enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a method of the scope type receives an instance of it.
-    ffi_guard((), || drop(unsafe { scope_of(object) }.enter()));
+    unsafe { ffi::Py_DECREF(enter_scope(object)) };
     done()
 }
 
@@ -212,7 +227,7 @@ unsafe extern "C" fn async_exit(
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
     // SAFETY: a method of the scope type receives an instance of it.
-    ffi_guard((), || drop(unsafe { scope_of(object) }.exit()));
+    unsafe { ffi::Py_DECREF(exit_scope(object)) };
     done()
 }
 

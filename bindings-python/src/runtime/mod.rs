@@ -96,9 +96,10 @@ impl PythonRuntime {
         &self.version
     }
 
-    /// Registers the `ContextVar` whose `int` value is the context id, and tests that the handler can read it. The variable
-    /// becomes immortal.
-    pub fn set_context_variable(&self, variable: &Bound<'_, PyAny>) -> ContextSource {
+    /// Registers the `ContextVar` with the context id, and tests that the handler can read it. Its values are integers, or of the
+    /// immortal type at `value_type`. The variable becomes immortal.
+    pub fn set_context_variable(&self, variable: &Bound<'_, PyAny>, value_type: usize) -> ContextSource {
+        self.interpreter.context.value_type.store(value_type, Ordering::Relaxed);
         let source = context_variable::register(self.interpreter, variable);
         self.context_source.store(1 + source as u8, Ordering::Relaxed);
         source

@@ -9,6 +9,8 @@ pub struct ContextProbe {
     pub variable: AtomicUsize,
     /// Its hash, folded as the table does.
     pub hash: AtomicU32,
+    /// Type of the values that the binding sets; 0: only integers are set.
+    pub value_type: AtomicUsize,
     /// Type of bitmap nodes, found by the start-up test.
     pub bitmap_type: AtomicUsize,
     /// Type of array nodes, found by the start-up test.
@@ -24,6 +26,7 @@ impl ContextProbe {
         Self {
             variable: AtomicUsize::new(0),
             hash: AtomicU32::new(0),
+            value_type: AtomicUsize::new(0),
             bitmap_type: AtomicUsize::new(0),
             array_type: AtomicUsize::new(0),
             thread_table: AtomicU32::new(0),

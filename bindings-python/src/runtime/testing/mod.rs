@@ -61,7 +61,7 @@ fn start(py: Python<'_>) -> PyResult<(String, Vec<&'static str>)> {
 
 #[pyfunction]
 fn use_context_variable(variable: &Bound<'_, PyAny>) -> PyResult<&'static str> {
-    Ok(match runtime(variable.py())?.set_context_variable(variable) {
+    Ok(match runtime(variable.py())?.set_context_variable(variable, 0) {
         ContextSource::ContextVariable => "context_variable",
         ContextSource::ThreadTable => "thread_table",
     })

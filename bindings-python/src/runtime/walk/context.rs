@@ -60,7 +60,7 @@ pub fn read<M: Memory>(reader: &FrameReader<'_, M>, thread: usize) -> Context {
     }
     match table_of(reader, thread).map(|table| look_up(reader.memory, probe, table, variable)) {
         Some(Lookup::Unset) => Context::None,
-        Some(Lookup::Value(value)) => match integer(reader, value) {
+        Some(Lookup::Value(value)) => match context_id(reader, value) {
             Some(id) => as_context(id),
             None => unreadable(probe),
         },
@@ -188,6 +188,15 @@ fn colliding(memory: &impl Memory, hash: u32, node: usize, variable: usize) -> O
         }
     }
     Some(Lookup::Unset)
+}
+
+/// The id of a value: of the binding's type, or an `int`.
+#[inline]
+fn context_id<M: Memory>(reader: &FrameReader<'_, M>, value: usize) -> Option<u64> {
+    if reader.word(value, fixed::TYPE)? == reader.interpreter.context.value_type.load(Ordering::Relaxed) {
+        return reader.word(value, fixed::CONTEXT_ID).map(|id| id as u64);
+    }
+    integer(reader, value)
 }
 
 /// The value of a non-negative `int` below 2^64.

@@ -221,6 +221,8 @@ pub mod fixed {
     pub const TEXT_LENGTH: usize = 16;
     /// `state` of `str` (32 bits).
     pub const TEXT_STATE: usize = 32;
+    /// The id in the binding's `ContextValue`.
+    pub const CONTEXT_ID: usize = 16;
     /// First digit of `int`.
     pub const DIGITS: usize = 24;
     /// `next` of the thread state.
