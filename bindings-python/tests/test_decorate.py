@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import types
 
 import pytest
 import spanprof
@@ -44,6 +46,81 @@ def test_a_decorated_coroutine_function_is_labeled_while_it_runs():
 
     assert asyncio.iscoroutinefunction(handle)
     assert asyncio.run(handle(7)) == (7, {"a": "1"})
+    assert labels() == {}
+
+
+def test_a_decorated_call_labels_the_coroutine_or_generator_that_it_returns():
+    label = spanprof.tag_wrapper({"a": "1"})
+
+    def passing(function):
+        @functools.wraps(function)
+        def inner(*args):
+            return function(*args)
+
+        return inner
+
+    async def coroutine() -> dict:
+        await asyncio.sleep(0)
+        return labels()
+
+    @types.coroutine
+    def old_style():
+        yield from asyncio.sleep(0).__await__()
+        return labels()
+
+    class Handler:
+        async def __call__(self) -> dict:
+            return await coroutine()
+
+    def generator():
+        yield labels()
+
+    async def async_generator():
+        yield labels()
+
+    async def main() -> None:
+        for function in (coroutine, passing(coroutine), Handler(), old_style, functools.partial(coroutine)):
+            assert await label(function)() == {"a": "1"}
+            assert labels() == {}
+        assert [seen async for seen in label(passing(async_generator))()] == [{"a": "1"}]
+
+    asyncio.run(main())
+    assert list(label(passing(generator))()) == [{"a": "1"}]
+    created = label(passing(coroutine))()
+    assert (created.__name__, asyncio.iscoroutine(created)) == ("coroutine", True)
+    assert asyncio.run(created) == {"a": "1"}
+    assert asyncio.iscoroutinefunction(label(Handler()))
+
+
+def test_class_methods_static_methods_and_properties_are_decorated_like_functions():
+    label = spanprof.tag_wrapper({"a": "1"})
+
+    class Service:
+        @label
+        @classmethod
+        def of_class(cls) -> tuple:
+            return cls, labels()
+
+        @label
+        @staticmethod
+        def static() -> dict:
+            return labels()
+
+        @label
+        @property
+        def value(self) -> dict:
+            """The value."""
+            return labels()
+
+        @label
+        @functools.cached_property
+        def cached(self) -> dict:
+            return labels()
+
+    assert Service.of_class() == Service().of_class() == (Service, {"a": "1"})
+    assert Service.static() == Service().static() == {"a": "1"}
+    assert (Service().value, Service.value.__doc__) == ({"a": "1"}, "The value.")
+    assert Service().cached == {"a": "1"}
     assert labels() == {}
 
 
