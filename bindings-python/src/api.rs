@@ -12,7 +12,7 @@ use spanprof_aggregate::context::{link_of_hex, ContextRow, Link};
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{process_environment, Error, ErrorKind};
-use spanprof_profiler::binding::{self, ffi_guard, with_running, HttpRequest, HttpResponse};
+use spanprof_profiler::binding::{self, ffi_guard, HttpRequest, HttpResponse};
 use spanprof_profiler::{LogLevel, ProfilerHandle, RequestEnd, Stats};
 
 use crate::context;
@@ -23,6 +23,7 @@ use crate::ffi::{context_value, interruption, pending_call, variable};
 use crate::objects::scope_calls;
 use crate::runtime::events::{array_handler, gc_pauses};
 use crate::runtime::{ContextSource, PythonRuntime};
+use crate::threads;
 
 /// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch disables it.
 #[pyfunction]
@@ -36,6 +37,7 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
             return Ok(false); // Raised instead.
         }
         let started = py.detach(|| binding::start(config, runtime));
+        threads::profiler_started();
         apply_settings(py);
         started
     })
@@ -211,12 +213,7 @@ pub fn config_keys() -> Vec<(String, String, String)> {
 #[pyfunction]
 pub fn after_fork_in_child(py: Python<'_>) {
     ffi_guard((), || py.detach(|| drop(ProfilerHandle::after_fork_in_child())));
-}
-
-/// Registers the calling thread before it runs code of the program.
-#[pyfunction]
-pub fn register_current_thread() {
-    ffi_guard((), || with_running(ProfilerHandle::register_current_thread));
+    threads::profiler_started();
 }
 
 /// Lets the heap profile see numpy's arrays in the calling context, while it runs and numpy is loaded.

@@ -16,6 +16,7 @@ pub mod ffi;
 mod host_log;
 mod objects;
 pub mod runtime;
+mod threads;
 
 use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
@@ -57,7 +58,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::pull, module)?)?;
     module.add_function(wrap_pyfunction!(api::config_keys, module)?)?;
     module.add_function(wrap_pyfunction!(api::after_fork_in_child, module)?)?;
-    module.add_function(wrap_pyfunction!(api::register_current_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(threads::register_current_thread, module)?)?;
     module.add_function(wrap_pyfunction!(api::hook_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(api::watch_greenlet_switches, module)?)?;
     module.add_function(wrap_pyfunction!(api::cli_main, module)?)?;

@@ -88,3 +88,30 @@ def test_without_the_c_functions_for_context_variables_labels_are_still_correct(
     by_part = target.profiles().by_label("part")
     # Apart from its start the program uses no other CPU time; load on the machine adds none.
     assert by_part["labeled"] > sum(by_part.values()) / 2 > 0
+
+
+def test_a_thread_that_python_did_not_start_is_sampled_with_its_labels_from_its_first_scope_on(run_target):
+    target = run_target(
+        """
+        import ctypes, threading, time
+        import spanprof
+
+        def callback(_):
+            with spanprof.tag_wrapper({"by": "c"}):
+                end = time.thread_time() + 0.05
+                while time.thread_time() < end:
+                    pass
+
+        spanprof.start(heap=False)
+        library = ctypes.CDLL(None)
+        library.pthread_join.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
+        function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(callback)
+        for _ in range(20):
+            thread = ctypes.c_ulong()
+            library.pthread_create(ctypes.byref(thread), None, ctypes.cast(function, ctypes.c_void_p), None)
+            library.pthread_join(thread, None)
+        assert spanprof.stop()
+        """
+    )
+    by_label = target.profiles().by_label("by")
+    assert by_label["c"] > 0.8e9, by_label

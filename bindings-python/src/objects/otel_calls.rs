@@ -19,6 +19,7 @@ use crate::ffi::heap_type::MethodTable;
 use crate::ffi::interruption::ok;
 use crate::ffi::symbols::symbols;
 use crate::ffi::trace_id::trace_id_bytes;
+use crate::threads;
 
 /// Whether the name of a local root span becomes the label `span_name`.
 static NAMES_ROOT_SPANS: AtomicBool = AtomicBool::new(false);
@@ -216,6 +217,7 @@ unsafe extern "C" fn attach(state: *mut ffi::PyObject, context: *mut ffi::PyObje
         if token.is_null() {
             return token;
         }
+        threads::register_new_thread();
         let link = ffi_guard(None, || attach_span(&state.span_of(&context)?));
         let Some(link) = link else { return token };
         // SAFETY: a new reference, which the link takes over.

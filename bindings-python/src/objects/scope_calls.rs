@@ -15,6 +15,7 @@ use super::scope_method;
 use crate::convert::{self, PreparedLabels};
 use crate::ffi::heap_type::{fast, fast_keywords, new_type, row, slot, MethodTable, METH_FASTCALL};
 use crate::ffi::variable;
+use crate::threads;
 
 #[repr(C)]
 struct ScopeObject {
@@ -177,6 +178,7 @@ unsafe fn labels_of_call(
 
 unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     ffi_guard((), || {
+        threads::register_new_thread();
         let previous = variable::get();
         // SAFETY: a method of the scope type receives an instance of it; values are not collected, so none runs Python code.
         let written = unsafe { scope_of(object) }.value_over(previous);
