@@ -59,6 +59,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::config_keys, module)?)?;
     module.add_function(wrap_pyfunction!(api::after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(threads::register_current_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(threads::name_thread, module)?)?;
     module.add_function(wrap_pyfunction!(api::hook_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(api::watch_greenlet_switches, module)?)?;
     module.add_function(wrap_pyfunction!(api::cli_main, module)?)?;

@@ -115,3 +115,37 @@ def test_a_thread_that_python_did_not_start_is_sampled_with_its_labels_from_its_
     )
     by_label = target.profiles().by_label("by")
     assert by_label["c"] > 0.8e9, by_label
+
+
+def test_samples_have_the_whole_name_of_their_thread_at_their_time(run_target):
+    target = run_target(
+        """
+        import threading, time
+        import spanprof
+
+        def spin():
+            end = time.thread_time() + 0.2
+            while time.thread_time() < end:
+                pass
+
+        def renamed():
+            threading.current_thread().name = "requests-of-the-shop-renamed"
+            spin()
+
+        def work():
+            spin()
+            renamed()
+
+        spanprof.start(heap=False, thread_labels=True)
+        for name in ("connection-pool-of-the-shop", "connection-pool-of-the-bank"):
+            thread = threading.Thread(target=work if "shop" in name else spin, name=name)
+            thread.start()
+            thread.join()
+        spin()
+        assert spanprof.stop()
+        """
+    )
+    by_name = target.profiles().by_label("thread.name", through="spin")
+    expected = {"connection-pool-of-the-shop", "connection-pool-of-the-bank", "requests-of-the-shop-renamed", "MainThread"}
+    assert set(by_name) == expected, by_name
+    assert all(value > 0.15e9 for value in by_name.values()), by_name

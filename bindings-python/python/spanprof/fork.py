@@ -99,6 +99,7 @@ def _after_in_child() -> None:
     _pid = os.getpid()
     host_log.after_fork_in_child()
     native.after_fork_in_child()
+    threads.name_threads()
     tasks.follow_settings()
     stop_at_process_exit(_stop)
 

@@ -63,6 +63,7 @@ def _start_and_install(config: dict[str, Any]) -> bool:
     # Also while disabled: the profiler may be enabled later.
     if running or native.setting("enabled") is not None:
         threads.install()
+        threads.name_threads()
         greenlets.install()
         arrays.install()
         fork.install(stop)

@@ -168,6 +168,10 @@ def register_current_thread() -> None:
     return None
 
 
+def name_thread(thread_id: int, name: str) -> None:
+    return None
+
+
 def hook_arrays() -> None:
     return None
 

@@ -1,4 +1,5 @@
-"""Hooks for threads and executors: registers new threads with the engine, binds submitted calls to their submitter's labels.
+"""Hooks for threads and executors: registers new threads with the engine, names threads, binds submitted calls to their
+submitter's labels.
 
 Functions are wrapped once, permanently; without a running profiler a wrapper costs one call. Not here: asyncio, which
 propagates context variables itself.
@@ -6,6 +7,7 @@ propagates context variables itself.
 
 from __future__ import annotations
 
+import _thread
 import functools
 import threading
 from types import ModuleType
@@ -26,6 +28,7 @@ def install() -> None:
     global _installed
     if not _installed:
         _register_threads()
+        _follow_names()
         when_imported("concurrent.futures.thread", _bind_submitted_calls)
         _installed = True
     if native.inherits_threads():
@@ -43,6 +46,7 @@ def _register_threads() -> None:
         original(self)
         if threading.current_thread is not None and self.ident == threading.get_ident():
             native.register_current_thread()
+            _name(self)
             inherited = self.__dict__.pop("_spanprof_context", 0)
             # From 3.14 on a thread runs in its own `Context`.
             context = getattr(self, "_context", None)
@@ -54,7 +58,40 @@ def _register_threads() -> None:
     threading.Thread._set_native_id = _set_native_id  # type: ignore[attr-defined]
 
 
-def _prepare_context(inherited: int) -> None:
+def name_threads() -> None:
+    """Reports the names of the threads that exist."""
+    for thread in list(getattr(threading, "_active", {}).values()):
+        _name(thread)
+
+
+def _name(thread: threading.Thread) -> None:
+    # The kernel's name of a thread that Python did not start says more than `Dummy-1`. A greenlet has no thread of its own.
+    if isinstance(thread, threading._DummyThread) or type(_thread.start_new_thread) is not type(len):
+        return
+    is_current = thread.ident == threading.get_ident()
+    # The main thread of a forked child may still have the id of its parent.
+    thread_id = threading.get_native_id() if is_current else thread.native_id
+    name = thread.__dict__.get("_name")
+    if thread_id is not None and type(name) is str:
+        native.name_thread(thread_id, name)
+
+
+def _follow_names() -> None:
+    original = threading.Thread.__dict__.get("name")
+    if type(original) is not property or original.fset is None:
+        return
+    set_name = original.fset
+
+    @functools.wraps(set_name)
+    def name(self: threading.Thread, name: str) -> None:
+        set_name(self, name)
+        if self.is_alive():
+            _name(self)
+
+    threading.Thread.name = original.setter(name)  # type: ignore[assignment, attr-defined]
+
+
+def _prepare_context(inherited: Any) -> None:
     if inherited:
         native.set_current(inherited)
     native.hook_arrays()
