@@ -24,7 +24,8 @@ def churn(megabytes):
         bytes(BLOCK)
 
 def start(**settings):
-    assert spanprof.start(heap=True, cpu=False, **{"heap_interval": 65_536, **settings})
+    # At a fixed interval.
+    assert spanprof.start(heap=True, cpu=False, cpu_budget=0, **{"heap_interval": 65_536, **settings})
 
 def live_samples():
     return spanprof.stats()["heap.live_samples"]

@@ -31,7 +31,9 @@ def churn():
 # Almost every object is a sample, so sums of estimates are within a percent.
 def start(**settings):
     directory = {"heap_peak_directory": os.environ["PEAK"]}
-    return spanprof.start(heap=True, cpu=False, heap_interval=8_192, service_name="leaky", **directory, **settings)
+    return spanprof.start(
+        heap=True, cpu=False, cpu_budget=0, heap_interval=8_192, service_name="leaky", **directory, **settings
+    )
 
 def leak(megabytes, path=kept):
     for _ in range(megabytes * 20):

@@ -402,6 +402,12 @@ impl HeapRuntime for JavaRuntime {
         }
     }
 
+    fn interval_changed(&self) {
+        if jvmti_of_any_thread().is_some() {
+            allocations::follow_interval();
+        }
+    }
+
     fn remove_collected_objects(&self) {
         allocations::remove_collected();
     }

@@ -48,7 +48,7 @@ async function collectDownTo(bytes) {
 }
 
 const start = (folder = directory) =>
-  spanprof.start({ serviceName: 'buffers', heapInterval: interval, destinations: [{ type: 'file', directory: folder }] });
+  spanprof.start({ serviceName: 'buffers', heapInterval: interval, cpuBudget: 0, destinations: [{ type: 'file', directory: folder }] });
 const heapStats = () => Object.fromEntries(Object.entries(spanprof.stats()).filter(([name]) => /heap|array_buffer/.test(name)));
 
 /** Begins a worker and waits until it holds its buffers. */

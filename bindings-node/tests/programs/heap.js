@@ -51,7 +51,7 @@ const [, , directory, scenario] = process.argv;
 const interval = 16384;
 const start = (options) =>
   spanprof.start({
-    serviceName: 'heap', heap: true, heapInterval: interval, stopTimeout: 60, destinations: [{ type: 'file', directory }], ...options,
+    serviceName: 'heap', heap: true, heapInterval: interval, cpuBudget: 0, stopTimeout: 60, destinations: [{ type: 'file', directory }], ...options,
   });
 const heapStats = () => Object.fromEntries(Object.entries(spanprof.stats()).filter(([name]) => name.includes('heap')));
 

@@ -68,6 +68,8 @@ impl HeapRun {
         let config = Config {
             destinations: Some(vec![files]),
             cpu: false,
+            // The interval stays as it is.
+            cpu_budget: 0.0,
             stop_timeout: Duration::from_secs(60),
             // Windows end by request only.
             upload_interval: Duration::from_secs(3600),

@@ -82,11 +82,20 @@ fn set_interval() {
     }
 }
 
-/// The heap profile was started, stopped or got another interval.
-pub fn follow_sampling() {
+/// The heap profile got another interval.
+pub fn follow_interval() {
     if HEAP.is_running() {
         set_interval();
-    } else if !this_vm::has_ended() {
+    }
+}
+
+/// The heap profile was started, stopped or got another interval.
+pub fn follow_sampling() {
+    follow_interval();
+    if HEAP.is_running() {
+        return;
+    }
+    if !this_vm::has_ended() {
         let mut is_enabled = IS_ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(jvmti) = this_vm::jvmti().filter(|_| std::mem::take(&mut *is_enabled)) {
             // If the VM refuses, the callback still returns at once.

@@ -130,7 +130,8 @@ pub fn follow_core() {
         let cell = cell.try_borrow();
         // Inside a read: nothing may change.
         let Ok(run) = cell else { return true };
-        run.as_ref().is_some_and(|run| run.run == RUN.load(Ordering::Acquire) && run.interval <= HEAP.interval())
+        run.as_ref()
+            .is_some_and(|run| run.run == RUN.load(Ordering::Acquire) && run.interval <= HEAP.configured_interval())
     });
     if HEAP.is_running() {
         current_isolate().into_iter().for_each(array_buffers::install);
@@ -149,7 +150,7 @@ fn start() {
     if REFUSED_RUN.get() == run {
         return;
     }
-    let (interval, depth) = (HEAP.interval(), HEAP.max_stack_depth());
+    let (interval, depth) = (HEAP.configured_interval(), HEAP.max_stack_depth());
     // SAFETY: on the isolate's thread.
     if !unsafe { sampler.profiler.start(isolate, interval, depth) } {
         REFUSED_RUN.set(run);
@@ -282,7 +283,7 @@ impl SamplerRun {
     }
 
     fn submit(&self, sample: &SampledObject, frames: &[RawFrame]) {
-        // The core doubles its interval while there are too many live samples. V8's remains: the sample is kept with the
+        // The core lengthens its interval while there are too many samples. V8's remains: the sample is kept with the
         // probability with which it would have been selected at the longer interval.
         let interval = HEAP.interval().max(self.interval);
         let probability = |interval: u64| -(-(sample.size as f64) / interval as f64).exp_m1();

@@ -11,7 +11,7 @@ use crate::heap::{HeapEstimator, InUseTotals};
 use crate::resolve::locations::LocationTable;
 use crate::resolve::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
 use crate::retention::{EndOfRequest, RequestKey, TailBuffer, TailPolicy};
-use crate::runtime::{EndedCode, Frame, Runtime};
+use crate::runtime::{EndedCode, Frame, HeapRuntime, Runtime};
 use crate::thread_names::ThreadNames;
 use crate::window::captured::CapturedWindows;
 use crate::window::{Division, ResolvedSample, SampleCollection, SampleCollections, Window, WindowSettings};
@@ -173,9 +173,8 @@ impl Drain {
             if done || window.is_full() {
                 self.forget_ended_code(ring.tail());
                 self.runtime.end_batch();
-                if let Some(interval) = self.heap.limit() {
-                    self.heap_sampling.set_interval(interval);
-                }
+                let interval = self.heap.limit();
+                self.set_heap_interval(interval);
                 counters.heap_thinned.add(self.heap.take_thinned());
                 return !done;
             }
@@ -298,6 +297,7 @@ impl Drain {
             self.heap.set_live(self.heap_sampling.live_set());
         }
         let [size, interval] = sample.values;
+        self.heap.rate.count(sample.time_ns);
         let live_stack = self.heap.stacks.intern(stack, &self.stacks, &self.locations);
         self.heap.add(sample.key, sample.values, label_set, live_stack);
         sample.values = self.heap.allocation_weights(size, interval);
@@ -344,9 +344,14 @@ impl Drain {
             window.add(resolved, counters);
         }
         self.heap.end_window();
-        if let Some(interval) = self.heap.relax() {
-            self.heap_sampling.set_interval(interval);
-        }
+        let interval = self.heap.relax();
+        self.set_heap_interval(interval);
+    }
+
+    fn set_heap_interval(&self, changed: Option<u64>) {
+        let Some(interval) = changed else { return };
+        self.heap_sampling.lengthen_interval(interval);
+        self.runtime.heap().into_iter().for_each(HeapRuntime::interval_changed);
     }
 
     /// The stack whose only frame is the drop reason.

@@ -28,6 +28,8 @@ pub struct EngineSettings {
     pub max_stacks: u32,
     /// Mean bytes between two samples of the heap profile.
     pub heap_interval: u64,
+    /// Whether the interval grows so that samples are limited to about 200 per second.
+    pub heap_rate_limit: bool,
     /// Live objects that are stored.
     pub heap_live_samples: usize,
     /// Whether objects in use are divided by age.
@@ -159,7 +161,8 @@ impl Engine {
         now_ns: u64,
     ) -> Self {
         let live = system.heap.live_set();
-        let estimator = HeapEstimator::new(live, settings.heap_interval, settings.heap_live_samples, system.seed);
+        let mut estimator = HeapEstimator::new(live, settings.heap_interval, settings.heap_live_samples, system.seed);
+        estimator.rate.is_limited = settings.heap_rate_limit;
         let locations = LocationTable::new(system.native_symbols);
         let mut drain = Drain::new(runtime, locations, estimator, system.heap, settings.max_stacks);
         drain.set_heap_age(settings.heap_age);
@@ -421,6 +424,7 @@ impl Engine {
         self.drain.set_max_stacks(settings.max_stacks);
         self.drain.set_heap_age(settings.heap_age);
         self.drain.heap.set_interval(settings.heap_interval);
+        self.drain.heap.rate.is_limited = settings.heap_rate_limit;
         self.window.set_settings(settings.window);
         self.close_collections(now_ns);
         for collection in self.drain.collections.iter_mut() {

@@ -202,6 +202,10 @@ pub trait HeapRuntime {
     /// sampler selects the allocations. On any thread.
     fn sampling_changed(&self) {}
 
+    /// Called after the drain thread changed the interval of [`spanprof_signal::heap::HEAP`] to one that is at least the configured
+    /// one, for a runtime whose own sampler can follow. Else the runtime keeps as many of its samples as the longer interval selects.
+    fn interval_changed(&self) {}
+
     /// Submits the samples of allocations that the runtime holds back, for a runtime whose own sampler is read at intervals.
     /// Called before the last drain of a window and before the heap profile stops, on any thread.
     fn submit_outstanding_samples(&self) {}

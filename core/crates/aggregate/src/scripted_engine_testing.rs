@@ -56,6 +56,7 @@ pub fn settings() -> EngineSettings {
         window: WINDOW,
         max_stacks: 32_768,
         heap_interval: 524_288,
+        heap_rate_limit: false,
         heap_live_samples: 65_536,
         heap_age: false,
         retention: None,

@@ -10,6 +10,10 @@
 //! When the live set is full, R doubles and each live sample is kept with probability p(2R)/p(R): it is then as likely in
 //! the set as if it had been selected with 2R. R returns to its configured value in steps when the set is at most a quarter full.
 //!
+//! # Rate
+//! New samples are taken with the longer of two intervals: that of the thinning, and the one that bounds the number of samples
+//! per second (`sample_rate`). The latter thins nothing.
+//!
 //! # Age
 //! The age of a live object is the number of in-use profiles before the current one that contained it ([`HeapAge`]). A moved
 //! object (realloc) is a new object. Objects inherited from the parent process are old.
@@ -21,6 +25,7 @@
 
 mod live_stacks;
 mod peak_profile;
+mod sample_rate;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +34,7 @@ use std::sync::Arc;
 use crate::context::LabelSetId;
 use crate::hash::WordMap;
 use crate::runtime::Frame;
+use sample_rate::SampleRate;
 use spanprof_profile::HeapAge;
 use spanprof_signal::{LiveSet, Sequence};
 
@@ -80,7 +86,11 @@ pub(crate) struct HeapEstimator {
     pub stacks: LiveStacks,
     max_samples: usize,
     configured_interval: u64,
+    /// The shortest interval of live samples.
+    live_interval: u64,
+    /// The interval of new samples, as last returned.
     interval: u64,
+    pub rate: SampleRate,
     random: Sequence,
     /// Fractions of bytes and objects that allocation profiles do not contain yet.
     carry: [f64; 2],
@@ -101,7 +111,9 @@ impl HeapEstimator {
             stacks: LiveStacks::default(),
             max_samples,
             configured_interval: interval,
+            live_interval: interval,
             interval,
+            rate: SampleRate::default(),
             random: Sequence::new(seed),
             carry: [0.0; 2],
             thinned: 0,
@@ -136,7 +148,8 @@ impl HeapEstimator {
     /// Changes the configured mean interval, bytes.
     pub fn set_interval(&mut self, interval: u64) {
         if interval != self.configured_interval {
-            (self.configured_interval, self.interval) = (interval, interval);
+            (self.configured_interval, self.live_interval, self.interval) = (interval, interval, interval);
+            self.rate.reset();
         }
     }
 
@@ -158,7 +171,7 @@ impl HeapEstimator {
         let interval = object.interval.max(interval);
         let mut record = LiveRecord { size, interval, label_set, added_in: self.windows, stack };
         // Selected before the last thinning, which did not see it.
-        if thin(&mut record, self.interval, &mut self.random) {
+        if thin(&mut record, self.live_interval, &mut self.random) {
             self.records.insert(sample, record);
             self.added += 1;
         } else {
@@ -166,17 +179,27 @@ impl HeapEstimator {
         }
     }
 
-    /// Thins the live set if it has more than the maximum number of samples. Returns the interval of new samples if it changed.
+    /// Thins the live set if it has more than the maximum number of samples, and follows the rate of samples. Returns the interval
+    /// of new samples if it changed. Called after each batch of samples.
     pub fn limit(&mut self) -> Option<u64> {
-        let live = self.live?;
+        self.thin_live();
+        self.changed_interval()
+    }
+
+    fn changed_interval(&mut self) -> Option<u64> {
+        let interval = self.rate.interval(self.configured_interval).max(self.live_interval);
+        (std::mem::replace(&mut self.interval, interval) != interval).then_some(interval)
+    }
+
+    fn thin_live(&mut self) {
+        let Some(live) = self.live else { return };
         if self.records.len() >= 2 * self.max_samples {
             self.records.retain(|sample, _| live.contains(*sample));
         }
-        let before = self.interval;
         let mut len = live.len();
-        while len > self.max_samples as u64 && self.interval < MAX_INTERVAL {
-            self.interval *= 2;
-            let (interval, random) = (self.interval, &mut self.random);
+        while len > self.max_samples as u64 && self.live_interval < MAX_INTERVAL {
+            self.live_interval *= 2;
+            let (interval, random) = (self.live_interval, &mut self.random);
             let mut thinned = 0;
             self.records.retain(|sample, record| {
                 let keep = thin(record, interval, random);
@@ -186,7 +209,6 @@ impl HeapEstimator {
             self.thinned += thinned;
             len = live.len();
         }
-        (self.interval != before).then_some(self.interval)
     }
 
     /// Number of samples removed by thinning since the last call.
@@ -194,14 +216,14 @@ impl HeapEstimator {
         std::mem::take(&mut self.thinned)
     }
 
-    /// Halves the interval if the set is less than a quarter full and the interval was doubled. Returns it if it changed.
+    /// Halves the interval of live samples if the set is less than a quarter full and the interval was doubled. Returns the interval
+    /// of new samples if it changed.
     pub fn relax(&mut self) -> Option<u64> {
         let is_sparse = self.records.len() < self.max_samples / 4;
-        if !is_sparse || self.interval <= self.configured_interval {
-            return None;
+        if is_sparse {
+            self.live_interval = (self.live_interval / 2).max(self.configured_interval);
         }
-        self.interval = (self.interval / 2).max(self.configured_interval);
-        Some(self.interval)
+        self.changed_interval()
     }
 
     /// Estimated bytes of the live objects. Forgets those that were freed.

@@ -287,3 +287,91 @@ fn weights_of_samples_add_up_to_whole_totals() {
     let exact = 1000.0 / (1.0 - (-1.0f64).exp());
     assert_eq!(sum, [(exact * 1000.0) as u64, exact as u64]);
 }
+
+/// Bytes per second and seconds of each phase of a program that allocates objects of `RATE_SIZE`.
+const PHASES: [(u64, u64); 4] = [(1_000_000_000, 10), (4_000_000, 30), (50_000_000, 10), (2_000_000_000, 30)];
+const RATE_SIZE: u64 = 262_144;
+/// Time between two batches of samples.
+const BATCH_NS: u64 = 250_000_000;
+
+/// Runs the phases. One object in a hundred is of another site and stays live. Samples in the last 5 s of each phase; then
+/// estimate, truth and standard error of the allocated bytes, of those of the other site, and of the live bytes.
+fn run_phases(seed: u64) -> (Vec<u64>, [[f64; 3]; 3]) {
+    let mut program = Simulation::new(524_288, 65_536, seed);
+    program.estimator.rate.is_limited = true;
+    let (mut now_ns, mut batch_ns, mut number) = (0, 0, 0);
+    let mut sums = [[0.0; 3]; 3];
+    let mut add = |index: usize, estimate: f64| {
+        sums[index][0] += estimate;
+        sums[index][2] += estimate * estimate;
+    };
+    let mut truth = [0.0; 2];
+    let mut per_phase = Vec::new();
+    for (bytes_per_second, seconds) in PHASES {
+        let end_ns = now_ns + seconds * 1_000_000_000;
+        let mut late_samples = 0;
+        while now_ns < end_ns {
+            now_ns += RATE_SIZE * 1_000_000_000 / bytes_per_second;
+            number += 1;
+            let is_other = number % 100 == 0;
+            truth[0] += RATE_SIZE as f64;
+            truth[1] += if is_other { RATE_SIZE as f64 } else { 0.0 };
+            if let Some(interval) = program.sampler.select(RATE_SIZE) {
+                late_samples += u64::from(now_ns > end_ns - 5_000_000_000);
+                program.estimator.rate.count(now_ns);
+                let [bytes, _] = weights(RATE_SIZE, interval);
+                add(0, bytes);
+                if is_other {
+                    add(1, bytes);
+                    add(2, bytes);
+                    let sample = program.live.insert(4096 + 16 * number, RATE_SIZE, interval).unwrap();
+                    program.estimator.add(sample, [RATE_SIZE, interval], LabelSetId::EMPTY, program.stack.clone());
+                }
+            }
+            if now_ns - batch_ns > BATCH_NS {
+                batch_ns = now_ns;
+                if let Some(interval) = program.estimator.limit() {
+                    program.sampler.interval = interval;
+                }
+            }
+        }
+        per_phase.push(late_samples / 5);
+    }
+    sums[2][0] = program.in_use()[0] as f64;
+    let [all, other] = truth;
+    for (sum, truth) in sums.iter_mut().zip([all, other, other]) {
+        *sum = [sum[0], truth, sum[2].sqrt()];
+    }
+    (per_phase, sums)
+}
+
+#[test]
+fn a_program_that_allocates_fast_is_sampled_at_a_bounded_rate_and_its_estimates_stay_unbiased() {
+    for seed in 0..3 {
+        let (rates, estimates) = run_phases(seed);
+        assert!(rates.iter().all(|rate| *rate <= 200) && rates[0] >= 60 && rates[3] >= 60, "{rates:?}");
+        // Without a limit: 4 MB/s at 512 KiB.
+        assert!((3..=12).contains(&rates[1]), "{rates:?}");
+        for (name, [estimate, truth, error]) in ["all", "a hundredth", "live"].iter().zip(estimates) {
+            let errors = (estimate - truth) / error;
+            assert!(errors.abs() < 3.0, "{name}: {estimate} instead of {truth}, {errors:+.1} standard errors");
+        }
+        // Of about 30 samples in the last half minute alone.
+        assert!(estimates[1][2] < 0.2 * estimates[1][1], "{estimates:?}");
+    }
+}
+
+#[test]
+fn a_configured_rate_has_no_limit_and_a_new_interval_begins_without_doublings() {
+    let mut rate = SampleRate::default();
+    let second = |rate: &mut SampleRate, from: u64, samples: u64| {
+        (0..=samples).for_each(|sample| rate.count(from + sample * 1_000_000_000 / samples));
+        rate.interval(1024)
+    };
+    assert_eq!(second(&mut rate, 0, 3000), 1024);
+    rate.is_limited = true;
+    assert_eq!(second(&mut rate, 2_000_000_000, 3000), 16_384);
+    assert_eq!(second(&mut rate, 4_000_000_000, 20), 4096);
+    rate.reset();
+    assert_eq!(rate.interval(1024), 1024);
+}

@@ -283,7 +283,8 @@ config_keys! {
     /// Whether to take allocation samples and to show the objects in use. Only where the runtime
     /// supports it.
     heap: bool = true, "", None, true;
-    /// Mean number of allocated bytes between two allocation samples. It doubles while there are more than `heap_live_samples`.
+    /// Smallest mean number of allocated bytes between two allocation samples. It doubles while there are more than 200 samples per
+    /// second, unless `cpu_budget` is 0, and while there are more than `heap_live_samples`.
     heap_interval: u64 = 524_288, "bytes", between(1.0, 67_108_864.0), true;
     /// Maximum number of sampled objects that are in use; with more, the interval doubles and the samples are thinned. Each
     /// takes about 180 bytes.

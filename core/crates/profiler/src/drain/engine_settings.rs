@@ -19,6 +19,7 @@ pub(crate) fn engine_settings(config: &Config, processors: Option<f64>) -> Engin
         window: window_settings(config, processors),
         max_stacks: config.max_stacks,
         heap_interval: config.heap_interval,
+        heap_rate_limit: config.cpu_budget > 0.0,
         heap_live_samples: config.heap_live_samples as usize,
         heap_age: reduction::is_heap_age_used(config) && !config.tags.contains_key(HeapAge::LABEL),
         retention: (config.retention == SampleRetention::Tail).then(|| tail_policy(config)),

@@ -84,6 +84,8 @@ type FrameBuffer = PooledBuffer<[RawFrame; MAX_FRAMES]>;
 pub struct HeapSampling {
     /// Mean interval of the current or next run, bytes.
     interval: AtomicU64,
+    /// The configured interval, bytes: the shortest one.
+    configured_interval: AtomicU64,
     running: AtomicBool,
     inbox: AtomicPtr<Inbox>,
     live: AtomicPtr<LiveSet>,
@@ -106,6 +108,7 @@ impl HeapSampling {
     pub const fn new() -> Self {
         Self {
             interval: AtomicU64::new(1),
+            configured_interval: AtomicU64::new(1),
             running: AtomicBool::new(false),
             inbox: AtomicPtr::new(core::ptr::null_mut()),
             live: AtomicPtr::new(core::ptr::null_mut()),
@@ -252,6 +255,7 @@ impl HeapSampling {
         self.depth.store(settings.max_stack_depth, Ordering::Relaxed);
         self.inbox.store((settings.inbox as *const Inbox).cast_mut(), Ordering::Release);
         self.live.store((settings.live as *const LiveSet).cast_mut(), Ordering::Release);
+        self.configured_interval.store(settings.interval.max(1), Ordering::Relaxed);
         self.interval.store(settings.interval.max(1), Ordering::Relaxed);
         self.running.store(true, Ordering::Release);
         thread_sampler::start(settings.interval, settings.seed);
@@ -276,8 +280,15 @@ impl HeapSampling {
         thread_sampler::stop();
     }
 
-    /// Changes the mean interval, bytes, from the next allocation of each thread on.
+    /// Changes the configured mean interval, bytes, from the next allocation of each thread on.
     pub fn set_interval(&self, interval: u64) {
+        self.configured_interval.store(interval.max(1), Ordering::Relaxed);
+        self.lengthen_interval(interval);
+    }
+
+    /// Changes the mean interval to at least the configured one, from the next allocation of each thread on. Called by the drain
+    /// thread, which limits the number of samples.
+    pub fn lengthen_interval(&self, interval: u64) {
         self.interval.store(interval.max(1), Ordering::Relaxed);
         if self.is_running() {
             thread_sampler::set_interval(interval);
@@ -287,6 +298,11 @@ impl HeapSampling {
     /// The current mean interval, bytes.
     pub fn interval(&self) -> u64 {
         self.interval.load(Ordering::Relaxed)
+    }
+
+    /// The configured mean interval, bytes, for a runtime whose own sampler cannot change its interval.
+    pub fn configured_interval(&self) -> u64 {
+        self.configured_interval.load(Ordering::Relaxed)
     }
 
     /// The set of the current or last run; `None` before the first.

@@ -57,7 +57,7 @@ public final class Allocates {
         long bytes = Long.parseLong(args[2]) << 20;
         int workers = Integer.parseInt(args[4]);
         int rounds = 20;
-        Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).heapInterval(interval)
+        Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).cpuBudget(0).heapInterval(interval)
                 .fileDirectory(args[0]).set("stackWalk", args[3]).build());
         long[][] truth = new long[3][3];
         List<Thread> threads = new ArrayList<>();

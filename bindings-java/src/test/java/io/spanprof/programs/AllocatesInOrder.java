@@ -72,7 +72,7 @@ public final class AllocatesInOrder {
 
     /** Arguments: directory, MiB to allocate in each order. */
     public static void main(String[] args) throws Exception {
-        Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).heapInterval(INTERVAL)
+        Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).cpuBudget(0).heapInterval(INTERVAL)
                 .fileDirectory(args[0]).build());
         long bytes = Long.parseLong(args[1]) << 20;
         Map<String, double[]> sites = new TreeMap<>();

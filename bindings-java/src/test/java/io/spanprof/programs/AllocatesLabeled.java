@@ -53,7 +53,7 @@ public final class AllocatesLabeled {
 
     /** Arguments: directory, {@code virtual} or {@code platform}. */
     public static void main(String[] args) throws Exception {
-        Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).heapInterval(131_072)
+        Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).cpuBudget(0).heapInterval(131_072)
                 .fileDirectory(args[0]).build());
         List<Thread> threads = new ArrayList<>();
         for (int worker = 0; worker < WORKERS; worker++) {

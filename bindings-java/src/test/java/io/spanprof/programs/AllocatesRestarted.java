@@ -48,7 +48,7 @@ public final class AllocatesRestarted {
             thread.start();
         }
         for (int round = 0; round < 10; round++) {
-            Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).heapInterval(16_384)
+            Spanprof.start(SpanprofConfig.builder().serviceName("allocates").heap(true).cpuBudget(0).heapInterval(16_384)
                     .fileDirectory(args[0]).set("stackWalk", args[1]).build());
             Thread.sleep(100);
             Spanprof.update(SpanprofConfig.of(Map.of("heapInterval", 1)));

@@ -23,7 +23,7 @@ public final class Retains {
 
     /** Arguments: directory. */
     public static void main(String[] args) throws Exception {
-        Spanprof.start(SpanprofConfig.builder().serviceName("retains").heap(true).heapInterval(65_536)
+        Spanprof.start(SpanprofConfig.builder().serviceName("retains").heap(true).cpuBudget(0).heapInterval(65_536)
                 .fileDirectory(args[0]).build());
         List<byte[]> all = new ArrayList<>();
         for (int i = 0; i < OBJECTS; i++) {
