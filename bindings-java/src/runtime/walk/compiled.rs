@@ -9,6 +9,7 @@
 //! | 17–25 | a deoptimized caller returns to the deopt handler; its pc is in the frame at `_orig_pc_offset` | `step_uncached` |
 //! | 17–25 | to-interpreter stubs of compiled callers: `mov rbx, method; jmp` | `is_to_interpreter_stub` |
 //! | 21–25 | frames below a continuation may be in heap stack chunks | `BlobKind::ContinuationStub` |
+//! | Graal 22–25 | code without debug info does not save the frame pointer (`AMD64HotSpotLIRGenerator`, `SaveRbp`) | `skip_compiled_frame` |
 
 use std::sync::atomic::Ordering;
 
@@ -112,7 +113,22 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
                 return self.set_caller(return_to, sp, fp);
             }
         }
-        self.skip_frame(info.frame_bytes)
+        self.skip_compiled_frame(info.frame_bytes)
+    }
+
+    /// Steps to the caller of compiled code. The caller's frame pointer is in the last word of the frame, or still in the register if
+    /// the code calls nothing and was compiled by Graal. It matters for an interpreted caller, whose frame is the next one.
+    #[inline]
+    fn skip_compiled_frame(&mut self, frame_bytes: usize) -> StepResult {
+        let (is_leaf, in_register) = (self.leaf, self.fp);
+        let result = self.skip_frame(frame_bytes);
+        if is_leaf && self.layout.is_interpreter(self.pc) && in_register != self.fp {
+            let is_first = in_register < self.fp || self.interpreted_method(self.fp).is_none();
+            if is_first && self.interpreted_method(in_register).is_some() {
+                self.fp = in_register;
+            }
+        }
+        result
     }
 
     /// The caller of the leaf, if the frame of the leaf is not yet built, partly built, or already removed.

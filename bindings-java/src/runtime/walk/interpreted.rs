@@ -36,17 +36,8 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         }
         let layout = self.layout;
         let frame = self.fp;
-        let is_valid = frame >= self.sp
-            && frame < self.limit
-            && (METHOD..MAX_INTERPRETED_BYTES).contains(&(frame - self.sp))
-            && frame.is_multiple_of(8)
-            && !self.is_at_interpreter_edge();
-        let method = if is_valid {
-            self.word(frame - METHOD).and_then(|method| Method::at(self.memory, layout, method))
-        } else {
-            None
-        };
-        let Some(method) = method else {
+        let is_valid = self.is_interpreted_frame(frame) && !self.is_at_interpreter_edge();
+        let Some(method) = (if is_valid { self.interpreted_method(frame) } else { None }) else {
             let skipped = if is_valid { self.skip_skeletal_frame() } else { None };
             return skipped.unwrap_or_else(|| self.partial_interpreted_frame());
         };
@@ -76,6 +67,20 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let has_arguments = sender_sp > return_at && sender_sp - return_at <= MAX_ARGUMENT_BYTES;
         let is_caller = |pc: &usize| has_arguments && self.is_sp(sender_sp) && self.layout.is_code(*pc);
         self.word(return_at).filter(is_caller).map(|return_to| (return_to, sender_sp))
+    }
+
+    /// Whether a frame pointer is that of an interpreted frame at the top of the stack.
+    fn is_interpreted_frame(&self, frame: usize) -> bool {
+        frame >= self.sp
+            && frame < self.limit
+            && (METHOD..MAX_INTERPRETED_BYTES).contains(&(frame - self.sp))
+            && frame.is_multiple_of(8)
+    }
+
+    /// The method of the interpreted frame at the top of the stack, if this is its frame pointer.
+    pub fn interpreted_method(&self, frame: usize) -> Option<Method> {
+        let method = if self.is_interpreted_frame(frame) { self.word(frame - METHOD) } else { None };
+        Method::at(self.memory, self.layout, method?)
     }
 
     /// Whether the registers show that the interpreter enters or leaves a method. The frame pointer may then belong to an

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use spanprof_recorded_stack::RecordedMemory;
-use spanprof_signal::{DropReason, RawFrame, RawStack};
+use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
 
-use super::environment::WalkFeature;
+use super::environment::{WalkEnvironment, WalkFeature};
 use super::observed::{ObservedMemory, WalkObservation};
+use super::pc_cache::{PcInfo, MAX_CACHED};
 use super::registers::JavaRegisters;
 use super::walker::walk;
 use crate::runtime::vm::layout::VmLayout;
@@ -132,4 +133,52 @@ fn a_chain_of_entry_frames_that_never_advances_ends_in_a_reason_frame() {
     let (frames, _) = walked(&memory, &registers());
     assert_eq!(methods(&frames[..2]), [(METHODS[0], 3), (METHODS[1], 5)]);
     assert_eq!(frames[2..], [RawFrame::reason(DropReason::InvalidFrame)]);
+}
+
+/// Memory in which all code outside of the interpreter is that of one compiled method, with a frame of four words.
+#[derive(Clone, Copy)]
+struct CompiledCode<'a>(&'a RecordedMemory);
+
+impl Memory for CompiledCode<'_> {
+    fn word(&self, address: usize) -> Option<usize> {
+        self.0.word(address)
+    }
+}
+
+impl WalkEnvironment for CompiledCode<'_> {
+    fn find_pc(self, _pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(PcInfo, usize)> {
+        frames[0] = raw_frame::method(METHODS[1] as usize, 0, 9);
+        Some((PcInfo { blob: THREAD as usize + 0x200, compile_id: 7, frame_bytes: 32, before_frame: false }, 1))
+    }
+
+    fn signal_trampoline(self) -> Option<usize> {
+        None
+    }
+}
+
+#[test]
+fn the_interpreted_caller_of_compiled_code_is_found_by_the_saved_frame_pointer_or_by_the_register() {
+    let caller = STACK + 0x100;
+    let walked = |saved: u64, in_register: u64| {
+        let mut memory = memory();
+        memory.set(THREAD + 0x200, 7);
+        // The code does not save it elsewhere.
+        memory.set(STACK + 0x40 + 16, saved);
+        memory.set(STACK + 0x40 + 24, INTERPRETER + 0x30);
+        let registers = JavaRegisters {
+            pc: INTERPRETER as usize + 0x3000,
+            sp: STACK as usize + 0x40,
+            fp: in_register as usize,
+            ..JavaRegisters::default()
+        };
+        let mut frames = [RawFrame::default(); 16];
+        let mut stack = RawStack::new(&mut frames);
+        walk(CompiledCode(&memory), &layout(), &registers, THREAD as usize, None, &mut stack);
+        methods(stack.frames())
+    };
+    let whole = [(METHODS[1], 9), (METHODS[0], 3), (METHODS[1], 5)];
+    assert_eq!(walked(caller, 77), whole, "the code uses the register");
+    assert_eq!(walked(caller, STACK + 0x200), whole, "the register has the pointer of a frame further up");
+    assert_eq!(walked(77, caller), whole, "the word was not written");
+    assert_eq!(walked(STACK + 0x200, caller), whole, "the word is of an earlier call");
 }
