@@ -46,6 +46,9 @@
  * @property {new () => PullCall} PullCall
  * @property {new () => WallCollection} WallCollection
  * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
+ * @property {(callback: () => void) => void} onLogLines calls back, on this thread, when lines are queued
+ * @property {(milliseconds: number) => Promise<void>} sleep
+ * @property {() => number} unixMilliseconds
  * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
  */
 
@@ -143,6 +146,9 @@ const absent = {
     }
   },
   objectsInUse: () => null,
+  onLogLines: () => {},
+  sleep: async () => {},
+  unixMilliseconds: () => 0,
   takeLogLines: () => [],
 };
 

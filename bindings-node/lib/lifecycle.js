@@ -12,6 +12,7 @@ const sampling = require('./sampling.js');
 const scope = require('./scope.js');
 const signals = require('./signals.js');
 const opentelemetry = require('./opentelemetry.js');
+const { emitWarning } = require('./primordials.js');
 const temporary = require('./temporary.js');
 const workers = require('./workers.js');
 
@@ -160,7 +161,7 @@ function start(options) {
     scope.profilingStarted();
     opentelemetry.install();
     if (workerThreads === 'true') workers.install();
-    hostLog.flushEvery(Number(native.setting('upload_interval')));
+    hostLog.flushAsQueued();
     if (isMainThread) {
       if (!hasExitHandler) {
         process.once('exit', stopAtExit);
@@ -196,7 +197,7 @@ function startQuietly(options) {
   try {
     return start(options);
   } catch (error) {
-    process.emitWarning(`not profiling: ${error instanceof Error ? error.message : error}`, { type: 'SpanprofWarning' });
+    emitWarning(`not profiling: ${error instanceof Error ? error.message : error}`);
     return false;
   }
 }
@@ -227,7 +228,6 @@ async function stop() {
   } catch {
     return false;
   } finally {
-    hostLog.stopFlushing();
     hostLog.flush();
   }
 }

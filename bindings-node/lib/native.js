@@ -7,6 +7,7 @@ const path = require('node:path');
 const copies = require('./copies.js');
 const { checkComplete } = require('./elf.js');
 const hostRuntime = require('./host_runtime.js');
+const { emitWarning } = require('./primordials.js');
 
 const { HERE, IS_BUNDLED } = copies;
 
@@ -111,7 +112,7 @@ function loadOrWarn() {
  * @param {string} code of the warning
  */
 function declined(reason, code) {
-  process.emitWarning(`spanprof does nothing in this process: ${reason}`, { type: 'SpanprofWarning', code });
+  emitWarning(`spanprof does nothing in this process: ${reason}`, code);
   return { native: require('./absent.js'), folder: '' };
 }
 

@@ -15,6 +15,7 @@ const { native } = require('./native.js');
 const format = require('./pprof_format.js');
 const hostLog = require('./host_log.js');
 const lifecycle = require('./lifecycle.js');
+const { Promise, now } = require('./primordials.js');
 const temporary = require('./temporary.js');
 
 temporary.setLifecycle(lifecycle);
@@ -136,9 +137,9 @@ function beginTimeProfile(intervalMicros) {
   isTimeProfiling = true;
   temporary.acquire('time', { wallRate: clamped(1e6 / intervalMicros, RATES[0], RATES[1]) });
   const collection = new native.WallCollection();
-  const [unixMs, begunNanos] = [Date.now(), process.hrtime.bigint()];
+  const [unixMs, begunMs] = [native.unixMilliseconds(), now()];
   // The end waits for samples that were taken before it.
-  const duration = () => ({ unixMs, nanos: Number(process.hrtime.bigint() - begunNanos) });
+  const duration = () => ({ unixMs, nanos: Math.round((now() - begunMs) * 1e6) });
   const resume = () => collection.resume();
   temporary.resumptions.add(resume);
   const released = () => {
@@ -171,7 +172,7 @@ function beginTimeProfile(intervalMicros) {
  */
 async function profileTime(options) {
   const running = beginTimeProfile(options.intervalMicros || DEFAULT_INTERVAL_MICROS);
-  await new Promise((resolve) => setTimeout(resolve, options.durationMillis));
+  await native.sleep(options.durationMillis);
   return running.end();
 }
 
@@ -235,7 +236,7 @@ function profileHeap(ignoreSamplePath, _sourceMapper) {
   }
   const profile = translated(pprof, [['objects', 'count'], ['space', 'bytes']], (value) => [value('inuse_objects'), value('inuse_space')]);
   profile.period ??= heapSettings.intervalBytes;
-  profile.timeNanos = Date.now() * 1e6;
+  profile.timeNanos = native.unixMilliseconds() * 1e6;
   delete profile.durationNanos;
   if (ignoreSamplePath) {
     const frames = framesByLocation(profile);

@@ -3,6 +3,7 @@
 // access are the core's.
 
 const { native } = require('./native.js');
+const { Promise } = require('./primordials.js');
 
 const DEFAULT_PATH = '/debug/pprof';
 const CONTROL_PATH = '/debug/spanprof';

@@ -11,9 +11,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
+use napi::bindgen_prelude::{AsyncTask, Env, Function, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
 use spanprof_aggregate::context::{context_row, format_id, link_of_hex, parse_id};
@@ -25,6 +25,7 @@ use spanprof_profiler::{CapturedProfile, ProfilerHandle, RequestEnd, Stats};
 use crate::context::{self, DescribedContext};
 use crate::convert::{ffi_guard_or_throw, BINDING};
 use crate::host_log;
+use crate::pull::on_new_thread;
 use crate::runtime::{self, NodeRuntime};
 
 fn load(config_json: &str, program_name: Option<String>) -> std::result::Result<Config, Error> {
@@ -320,6 +321,25 @@ pub fn child_context(parent: f64, keys_and_values: Vec<String>) -> f64 {
 #[napi]
 pub fn describe_context(id: f64) -> DescribedContext {
     ffi_guard(context::describe(0), || context::describe(id as u64))
+}
+
+/// Calls `callback` on this thread when lines are queued.
+#[napi]
+pub fn on_log_lines(callback: Function<'_, (), ()>) -> Result<()> {
+    host_log::call_back(&callback)
+}
+
+/// A promise that is resolved after some time, also where the timers of the program are replaced.
+#[napi]
+pub fn sleep(env: Env, milliseconds: f64) -> Result<Object<'static>> {
+    let duration = timeout(&Some(milliseconds)).unwrap_or_default();
+    on_new_thread(&env, "spanprof-sleep", move || std::thread::sleep(duration), |()| ())
+}
+
+/// Milliseconds since 1970.
+#[napi]
+pub fn unix_milliseconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64
 }
 
 /// The queued lines for the host's logger, flat: `info`, `outcome` or `warning`, then the text.

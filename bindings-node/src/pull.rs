@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use napi::bindgen_prelude::{Buffer, Env, JsValue, Object};
+use napi::bindgen_prelude::{Buffer, Env, JsValue, Object, ToNapiValue};
 use napi::{Error, Result};
 use napi_derive::napi;
 use spanprof_profiler::binding::{self, ffi_guard, HttpRequest, HttpResponse};
@@ -31,6 +31,23 @@ impl From<HttpResponse> for PullAnswer {
         let headers = response.headers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
         Self { status: u32::from(response.status), headers: headers.collect(), body: response.body.into() }
     }
+}
+
+/// A promise of what `work` returns on a thread of its own, converted on this one.
+pub fn on_new_thread<T: Send + 'static, V: ToNapiValue + 'static>(
+    env: &Env,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+    convert: fn(T) -> V,
+) -> Result<Object<'static>> {
+    let (deferred, promise) = env.create_deferred()?;
+    let run = move || {
+        let value = work();
+        deferred.resolve(move |_| Ok(convert(value)));
+    };
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    started.map_err(|error| Error::from_reason(format!("no thread {name}: {error}")))?;
+    Ok(Object::from_raw(env.raw(), promise.raw()))
 }
 
 /// A pull that can be canceled.
@@ -64,17 +81,11 @@ impl PullCall {
         let pairs = headers.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
         let request = HttpRequest::mounted(&method, &mount, &rest, &query, pairs, body.to_vec());
         let has_left = self.has_left.clone();
-        let (deferred, promise) = env.create_deferred()?;
         let collect = move || {
             let failed = HttpResponse { status: 500, ..HttpResponse::default() };
-            let response = ffi_guard(failed, || binding::pull(&request, &|| has_left.load(Ordering::Relaxed)));
-            deferred.resolve(move |_| Ok(PullAnswer::from(response)));
+            ffi_guard(failed, || binding::pull(&request, &|| has_left.load(Ordering::Relaxed)))
         };
-        std::thread::Builder::new()
-            .name("spanprof-pull".to_owned())
-            .spawn(collect)
-            .map_err(|error| Error::from_reason(format!("no thread for the pull: {error}")))?;
-        Ok(Object::from_raw(env.raw(), promise.raw()))
+        on_new_thread(&env, "spanprof-pull", collect, PullAnswer::from)
     }
 
     /// Ends the collection within a quarter of a second.

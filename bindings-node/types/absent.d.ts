@@ -43,6 +43,9 @@ export = absent;
  * @property {new () => PullCall} PullCall
  * @property {new () => WallCollection} WallCollection
  * @property {() => Buffer | null} objectsInUse gzip-compressed pprof; null without a heap profile
+ * @property {(callback: () => void) => void} onLogLines calls back, on this thread, when lines are queued
+ * @property {(milliseconds: number) => Promise<void>} sleep
+ * @property {() => number} unixMilliseconds
  * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
  */
 /**
@@ -183,6 +186,12 @@ type Native = {
      * gzip-compressed pprof; null without a heap profile
      */
     objectsInUse: () => Buffer | null;
+    /**
+     * calls back, on this thread, when lines are queued
+     */
+    onLogLines: (callback: () => void) => void;
+    sleep: (milliseconds: number) => Promise<void>;
+    unixMilliseconds: () => number;
     /**
      * alternating `info`, `outcome` or `warning`, and a line
      */

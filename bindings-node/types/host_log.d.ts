@@ -11,11 +11,7 @@ export function log(level: string, line: string): void;
 export function flush(): void;
 /** Logs all queued lines in a handler of `exit`: everything is written before it returns. */
 export function flushAtExit(): void;
-/**
- * Logs queued lines once per window; the timer does not keep the process alive.
- * @param {number} seconds of a window
- */
-export function flushEvery(seconds: number): void;
-export function stopFlushing(): void;
+/** From now on lines are logged as they are queued, which does not keep the process alive. */
+export function flushAsQueued(): void;
 /** @param {Logger | undefined} newLogger */
 export function setLogger(newLogger: Logger | undefined): void;
