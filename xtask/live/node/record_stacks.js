@@ -65,6 +65,25 @@ function builtin(end) {
   return found;
 }
 
+const numbers = objects.map((_, index) => index + 0.5);
+function framelessBuiltinCaller(end) {
+  return framelessBuiltin(end) + 1;
+}
+function framelessBuiltin(end) {
+  let found = 0;
+  while (Date.now() < end) for (let n = 0; n < 10; n++) found += numbers.indexOf(-1);
+  return found;
+}
+
+function fastCallCaller(end) {
+  return fastCall(end) + 1;
+}
+function fastCall(end) {
+  let sum = 0;
+  while (Date.now() < end) for (let n = 1; n < 100 * ROUNDS; n++) sum += Math.log(n);
+  return sum;
+}
+
 async function asyncCaller(end) {
   return (await asyncLeaf(end)) + 1;
 }
@@ -114,6 +133,8 @@ const SHAPES = {
   optimized: optimizedCaller,
   frameless: framelessCaller,
   builtin: builtinCaller,
+  'frameless-builtin': framelessBuiltinCaller,
+  'fast-call': fastCallCaller,
   async: asyncCaller,
   generator: generatorCaller,
   native: nativeCaller,

@@ -16,6 +16,7 @@ use super::v8::{self, RegisterState, SampleInfo, V8};
 use super::walk::frame_pointers::{
     code_frame, walk_native, FramePointerWalk, StackRegisters, WalkTables, WalkedThread, PAGE,
 };
+use super::walk::frameless::ROOT_BIAS;
 use super::walk::js_thread::{self, BuiltinRanges, JsThread};
 use super::walk::ring_position::RingPosition;
 use super::walk::walk_method::{self, WalkMethod};
@@ -154,6 +155,10 @@ impl<'a> V8StackWalk<'a> {
         let tables = WalkTables {
             builtin_ranges: *builtin_ranges,
             remapped_builtins: thread.remapped_builtins.load(Ordering::Relaxed),
+            root: match thread.isolate.load(Ordering::Relaxed) {
+                0 => 0,
+                isolate => isolate.wrapping_add(ROOT_BIAS),
+            },
             stack_high: thread.stack_high.load(Ordering::Relaxed),
             bytecode_array: v8.bytecode_array,
             bytecode_offset: v8.bytecode_offset,

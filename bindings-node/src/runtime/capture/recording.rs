@@ -17,8 +17,9 @@ static THREAD: AtomicUsize = AtomicUsize::new(0);
 /// Names of the numbers of a recording: registers, tables that are one number, and the ring position at which its frames are
 /// resolved.
 pub const REGISTER_NAMES: [&str; 3] = ["pc", "sp", "fp"];
-pub const TABLE_NAMES: [&str; 8] = [
+pub const TABLE_NAMES: [&str; 9] = [
     "remapped_builtins",
+    "root",
     "stack_high",
     "bytecode_array",
     "bytecode_offset",
@@ -63,6 +64,7 @@ pub fn record<T: WalkedThread>(
     let context = is_read.then(|| context::stored(&recording, slot, storage)).flatten();
     let tables = [
         tables.remapped_builtins as u64,
+        tables.root as u64,
         tables.stack_high as u64,
         tables.bytecode_array as u64,
         tables.bytecode_offset as u64,

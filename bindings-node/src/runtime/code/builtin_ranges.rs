@@ -1,5 +1,8 @@
-//! Ranges of the builtins that a stack walk distinguishes, by the names that V8 logs. Pure.
+//! Ranges of the builtins that a stack walk distinguishes, by the names that V8 logs, and what their code shows.
 
+use spanprof_signal::ProcessMemory;
+
+use crate::runtime::walk::frameless::fast_call_offsets;
 use crate::runtime::walk::js_thread::{BuiltinRanges, EmbeddedBuiltins};
 
 /// The ranges, owned.
@@ -8,13 +11,16 @@ pub struct OwnedBuiltinRanges {
     pub interpreter: Vec<(usize, usize)>,
     pub hidden: Vec<(usize, usize)>,
     pub builtins: EmbeddedBuiltins,
+    pub starts: Vec<usize>,
+    pub fast_call: Option<[isize; 2]>,
 }
 
 impl OwnedBuiltinRanges {
     /// The ranges for a walk.
     #[cfg(any(test, feature = "record-stacks"))]
     pub fn as_ranges(&self) -> BuiltinRanges<'_> {
-        BuiltinRanges { interpreter: &self.interpreter, hidden: &self.hidden, builtins: self.builtins }
+        let Self { interpreter, hidden, builtins, starts, fast_call } = self;
+        BuiltinRanges { interpreter, hidden, builtins: *builtins, starts, fast_call: *fast_call }
     }
 
     /// The ranges for the handler, which are never freed.
@@ -23,6 +29,8 @@ impl OwnedBuiltinRanges {
             interpreter: self.interpreter.leak(),
             hidden: self.hidden.leak(),
             builtins: self.builtins,
+            starts: self.starts.leak(),
+            fast_call: self.fast_call,
         }))
     }
 }
@@ -41,7 +49,13 @@ pub fn of(listed: &[(String, usize, usize)], builtins: EmbeddedBuiltins) -> Opti
             || name.ends_with(":InterpreterEnterAtNextBytecode")
     };
     let interpreter = ranges(&is_interpreter);
-    (!interpreter.is_empty()).then(|| OwnedBuiltinRanges { interpreter, hidden: ranges(&is_hidden), builtins })
+    (!interpreter.is_empty()).then(|| OwnedBuiltinRanges {
+        interpreter,
+        hidden: ranges(&is_hidden),
+        builtins,
+        starts: ranges(&|_| true).into_iter().map(|(start, _)| start).collect(),
+        fast_call: fast_call_offsets(&ProcessMemory, builtins.start, builtins.len),
+    })
 }
 
 /// Builtins that are no frames of the program: entries into JavaScript, calls out of it, and bytecode handlers.

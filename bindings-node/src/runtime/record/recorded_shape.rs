@@ -25,12 +25,18 @@ pub struct V8StackShape {
 }
 
 /// Every shape.
-pub static SHAPES: [V8StackShape; 9] = [
+pub static SHAPES: [V8StackShape; 11] = [
     shape("interpreted", Some(LeafCode::Bytecode), &["interpreted", "interpretedCaller"]),
     shape("baseline", Some(LeafCode::Baseline), &["baseline", "baselineCaller"]),
     shape("optimized", Some(LeafCode::Optimized), &["optimized", "optimizedCaller"]),
     shape("frameless", Some(LeafCode::Frameless), &["frameless", "framelessCaller"]),
     shape("builtin", Some(LeafCode::Builtin), &["*", "builtin", "builtinCaller"]),
+    shape(
+        "frameless-builtin",
+        Some(LeafCode::Builtin),
+        &["ArrayIndexOfPackedDoubles", "framelessBuiltin", "framelessBuiltinCaller"],
+    ),
+    shape("fast-call", Some(LeafCode::Native), &["*", "fastCall", "fastCallCaller"]),
     shape("async", None, &["asyncLeaf", "AsyncFunctionAwaitResolveClosure", "RunMicrotasks"]),
     shape("generator", None, &["generator", "GeneratorPrototypeNext", "generatorCaller"]),
     shape("native", Some(LeafCode::Native), &["*", "native", "nativeCaller"]),

@@ -20,6 +20,10 @@ pub const MAX_FRAMES: usize = 256;
 pub const INTERPRETER: &str = "interpreter";
 pub const HIDDEN: &str = "hidden";
 pub const BUILTINS: &str = "builtins";
+/// First address of a builtin, without its end.
+pub const BUILTIN: &str = "builtin";
+/// Offsets of the caller of a C function; 0 for none.
+pub const FAST_CALL: [&str; 2] = ["fast_call_pc", "fast_call_fp"];
 pub const CODE: &str = "code";
 /// 1 while the thread collects, 2 while it compiles.
 pub const ACTIVITY: &str = "activity";
@@ -55,6 +59,7 @@ pub struct RecordedV8Walk {
     pub builtin_ranges: OwnedBuiltinRanges,
     thread: RecordedV8Thread,
     remapped_builtins: usize,
+    root: usize,
     stack_high: usize,
     bytecode_array: isize,
     bytecode_offset: isize,
@@ -95,6 +100,8 @@ impl RecordedV8Walk {
         };
         let builtins = ranges(BUILTINS)?;
         let builtins = builtins.first().map(|(start, end)| EmbeddedBuiltins { start: *start, len: end - start });
+        let [pc, fp] = FAST_CALL.map(table);
+        let fast_call = [pc? as isize, fp? as isize];
         let activity = ACTIVITIES.get(table(ACTIVITY)?).ok_or(ACTIVITY)?;
         Ok(Self {
             registers: StackRegisters { pc: register("pc")?, sp: register("sp")?, fp: register("fp")? },
@@ -102,9 +109,12 @@ impl RecordedV8Walk {
                 interpreter: ranges(INTERPRETER)?,
                 hidden: ranges(HIDDEN)?,
                 builtins: builtins.ok_or(BUILTINS)?,
+                starts: ranges(BUILTIN)?.into_iter().map(|(start, _)| start).collect(),
+                fast_call: Some(fast_call).filter(|offsets| *offsets != [0, 0]),
             },
             thread: RecordedV8Thread { code: ranges(CODE)?, activity: *activity },
             remapped_builtins: table("remapped_builtins")?,
+            root: table("root")?,
             stack_high: table("stack_high")?,
             bytecode_array: table("bytecode_array")? as isize,
             bytecode_offset: table("bytecode_offset")? as isize,
@@ -134,6 +144,7 @@ impl RecordedV8Walk {
         let tables = WalkTables {
             builtin_ranges: self.builtin_ranges.as_ranges(),
             remapped_builtins: self.remapped_builtins,
+            root: self.root,
             stack_high: self.stack_high,
             bytecode_array: self.bytecode_array,
             bytecode_offset: self.bytecode_offset,

@@ -15,7 +15,8 @@ use super::recorded_shape::{LeafCode, V8StackShape, SHAPES};
 use super::replay::{RecordedV8Walk, MAX_FRAMES};
 use crate::runtime::code::synthetic_names;
 use crate::runtime::v8::node_versions::MEASURED;
-use crate::runtime::walk::frame_pointers::{frameless_return_offset, walk_native, StackRegisters, MAX_FRAME_POINTERS};
+use crate::runtime::walk::frame_pointers::{walk_native, StackRegisters, MAX_FRAME_POINTERS};
+use crate::runtime::walk::frameless::frameless_return_offset;
 
 /// Two words of each frame pointer, two slots and a map of an interpreted frame; fewer than 16 for the leaf.
 const MAX_READS: usize = 5 * MAX_FRAME_POINTERS + 16;

@@ -15,7 +15,7 @@ use crate::runtime::code::code_map::{CodeMap, OF_PROCESS};
 use crate::runtime::code::code_object::CodeKind;
 use crate::runtime::code::event_queue;
 use crate::runtime::code::synthetic_names;
-use crate::runtime::walk::frame_pointers::frameless_return_offset;
+use crate::runtime::walk::frameless::frameless_return_offset;
 use crate::runtime::walk::js_thread::{self, EmbeddedBuiltins, JsThread};
 
 /// A recorded walk.
@@ -121,6 +121,13 @@ fn add_ranges(stack: &mut RecordedStack, thread: &JsThread) -> Result<()> {
     ranges.hidden.iter().filter(is_reached).for_each(|range| add(replay::HIDDEN, *range));
     thread.code_regions().for_each(|range| add(replay::CODE, range));
     add(replay::BUILTINS, (start, start + len));
+    // A start without an end: that of the next one is not read.
+    let starts = addresses.iter().filter_map(|address| ranges.start_of(*address));
+    starts.for_each(|start| add(replay::BUILTIN, (start, 0)));
+    let fast_call = ranges.fast_call.unwrap_or_default();
+    for (name, offset) in replay::FAST_CALL.into_iter().zip(fast_call) {
+        tables.insert(name.to_owned(), offset as u64);
+    }
     stack.tables.append(&mut tables);
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! # Frames of a stack
 //! * Native frames between the leaf and the first frame of V8 are kept; those below, which call into JavaScript, are skipped.
 //! * A synthetic frame above native ones gives V8's activity in them: collecting or compiling.
+//! * Code without a frame of its own leaves its caller's frame pointer in the register: the caller is found by `frameless`.
 //!
 //! # Changes in V8
 //! Upstream: `src/execution/frame-constants.h` (`CommonFrameConstants`, `InterpreterFrameConstants`),
@@ -23,10 +24,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spanprof_signal::{Memory, RawFrame, RawStack};
 
+use super::frameless::{call_before, frameless_return_offset, sets_up_frame, CallTarget};
 use super::js_thread::{contains, BuiltinRanges};
 
 /// Maximum number of frame pointers followed.
 pub const MAX_FRAME_POINTERS: usize = 4096;
+/// Words that a builtin without a frame may have pushed.
+const MAX_PUSHED_WORDS: usize = 4;
+/// Code without frames that calls each other: a write barrier and the builtin that writes.
+const MAX_FRAMELESS: usize = 2;
 /// Maximum distance between two frame pointers.
 const MAX_FRAME_BYTES: usize = 4 << 20;
 pub const PAGE: usize = 4095;
@@ -89,6 +95,8 @@ pub struct WalkTables<'a> {
     pub builtin_ranges: BuiltinRanges<'a>,
     /// Start of the isolate's remapped builtins; 0 when it runs the program's embedded builtins.
     pub remapped_builtins: usize,
+    /// Value of V8's root register in the isolate's code; 0 if unknown.
+    pub root: usize,
     /// The high end of the thread's stack.
     pub stack_high: usize,
     /// From a frame pointer to the interpreter's bytecode array and offset.
@@ -160,7 +168,17 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
             return false;
         }
         let mut is_frame = self.is_frame(fp, low);
+        let fast_call = if reached { None } else { self.fast_call(low) };
         for _ in 0..MAX_FRAME_POINTERS {
+            if let Some((caller, frame)) = fast_call.filter(|(_, frame)| !reached && (!is_frame || fp >= *frame)) {
+                // A C function without a frame, or with another use of the register.
+                let pushed = self.enter_v8(&mut reached, registers, stack)
+                    && (self.is_hidden(caller) || stack.push(code_frame(caller.wrapping_sub(1))));
+                if !pushed {
+                    return true;
+                }
+                (fp, is_frame) = (frame, self.is_frame(frame, low));
+            }
             if !is_frame {
                 break;
             }
@@ -168,6 +186,7 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
             if return_to <= PAGE {
                 break;
             }
+            let callee = pc;
             // No arithmetic may overflow: a broken chain yields any word.
             (low, fp, pc) = (fp.wrapping_add(16), next, self.canonical(return_to));
             is_frame = self.is_frame(fp, low);
@@ -178,7 +197,10 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
                     && (!is_frame || self.bytecode_address(fp, learns).is_none_or(|at| stack.push(code_frame(at))))
             } else if self.is_v8(pc) {
                 let hidden = self.is_hidden_builtin(pc);
-                self.enter_v8(&mut reached, registers, stack) && (hidden || stack.push(code_frame(pc.wrapping_sub(1))))
+                self.enter_v8(&mut reached, registers, stack)
+                    && (hidden || stack.push(code_frame(pc.wrapping_sub(1))))
+                    // A builtin calls a write barrier without a frame.
+                    && (hidden || !self.is_hidden_builtin(callee) || self.push_callers(pc, low, fp, stack))
             } else {
                 reached || stack.push(RawFrame::native((pc as u64).wrapping_sub(1)))
             };
@@ -219,14 +241,54 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
         {
             return stack.push(code_frame(at));
         }
-        let caller = frameless_return_offset(&self.memory, pc)
-            .and_then(|offset| self.word(sp.wrapping_add(offset)))
-            .map(|caller| self.canonical(caller));
+        let caller = frameless_return_offset(&self.memory, pc).map(|offset| self.word(sp.wrapping_add(offset)));
         match caller {
-            Some(caller) if !self.is_v8(caller) || self.is_hidden(caller) => true,
-            Some(caller) => stack.push(code_frame(caller.wrapping_sub(1))),
-            None => true,
+            Some(caller) => {
+                let caller = caller.map(|caller| self.canonical(caller)).filter(|caller| self.is_v8(*caller));
+                caller.is_none_or(|caller| self.is_hidden(caller) || stack.push(code_frame(caller.wrapping_sub(1))))
+            }
+            None => self.push_callers(pc, sp, fp, stack),
         }
+    }
+
+    /// Pushes the caller of a builtin that has no frame at `pc`, where `sp` is the stack pointer and `fp` the frame pointer.
+    fn push_callers(&self, mut pc: usize, mut sp: usize, fp: usize, stack: &mut RawStack<'_>) -> bool {
+        for _ in 0..MAX_FRAMELESS {
+            let Some((caller, above)) = self.frameless_caller(pc, sp, fp) else { return true };
+            if !self.is_hidden(caller) && !stack.push(code_frame(caller.wrapping_sub(1))) {
+                return false;
+            }
+            (pc, sp) = (caller, above);
+        }
+        true
+    }
+
+    /// The return address of a builtin without a frame, and the stack pointer after the return. `None` where the builtin has a
+    /// frame at `fp`, and where that cannot be told.
+    fn frameless_caller(&self, pc: usize, sp: usize, fp: usize) -> Option<(usize, usize)> {
+        let start = self.tables.builtin_ranges.start_of(pc)?;
+        let call_at = |address: usize| {
+            let return_to = self.word(address)?;
+            let caller = self.canonical(return_to);
+            let call = self.is_v8(caller).then(|| call_before(&self.memory, return_to, self.tables.root)).flatten()?;
+            let is_of_this = matches!(call, CallTarget::Address(target) if self.canonical(target) == start);
+            Some((caller, is_of_this))
+        };
+        let slots = (0..MAX_PUSHED_WORDS).map(|index| sp.wrapping_add(8 * index)).take_while(|slot| *slot != fp);
+        let (slot, (caller, is_of_this)) = slots.filter_map(|slot| Some((slot, call_at(slot)?))).next()?;
+        let has_frame = call_at(fp.wrapping_add(8)).is_some_and(|(_, is_of_this)| is_of_this);
+        // A builtin that was jumped to has no such call. Its frame is set up by its code.
+        let is_caller = !has_frame && (is_of_this || !sets_up_frame(&self.memory, start, pc));
+        is_caller.then_some((caller, slot.wrapping_add(8)))
+    }
+
+    /// The caller of the C function that runs, and the frame of that caller: V8's code stores them for calls without an exit
+    /// frame, until they return.
+    fn fast_call(&self, low: usize) -> Option<(usize, usize)> {
+        let slots = self.tables.builtin_ranges.fast_call.filter(|_| self.tables.root != 0)?;
+        let [caller, frame] = slots.map(|offset| self.word(self.tables.root.wrapping_add_signed(offset)));
+        let (caller, frame) = (self.canonical(caller?), frame?);
+        (self.is_frame(frame, low) && self.is_v8(caller)).then_some((caller, frame))
     }
 
     /// The bytecode address of the interpreted frame at `fp`. With `learns`, stores the array's map: once per walk, since that
@@ -263,24 +325,6 @@ pub fn code_frame(address: usize) -> RawFrame {
     RawFrame { code: (address & !PAGE) as u64, at: (address & PAGE) as u64 }
 }
 
-/// Offset of the return address from the stack pointer when the code at `pc` has no frame: at its first instructions
-/// (`push rbp; mov rbp, rsp`) or at its `ret`.
-#[cfg(target_arch = "x86_64")]
-pub fn frameless_return_offset(memory: &impl Memory, pc: usize) -> Option<usize> {
-    let bytes = memory.word(pc.checked_sub(1)?)?.to_le_bytes();
-    match bytes {
-        [_, 0x55, 0x48, 0x89, 0xe5, ..] | [_, 0x55, 0x48, 0x8b, 0xec, ..] | [_, 0xc3, ..] | [_, 0xc2, ..] => Some(0),
-        [0x55, 0x48, 0x89, 0xe5, ..] | [0x55, 0x48, 0x8b, 0xec, ..] => Some(8),
-        _ => None,
-    }
-}
-
-/// On this architecture the return address is in the link register, which is not read.
-#[cfg(target_arch = "aarch64")]
-pub fn frameless_return_offset(_memory: &impl Memory, _pc: usize) -> Option<usize> {
-    None
-}
-
 /// Walks a thread without JavaScript, along frame pointers.
 pub fn walk_native(memory: &impl Memory, registers: &StackRegisters, stack: &mut RawStack<'_>) {
     let StackRegisters { pc, sp, mut fp } = *registers;
@@ -299,18 +343,6 @@ pub fn walk_native(memory: &impl Memory, registers: &StackRegisters, stack: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn a_return_address_is_found_before_the_frame_is_set_up_and_at_the_return() {
-        let code: [u8; 16] = [0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0xc3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let return_offset =
-            |offset: usize| frameless_return_offset(&spanprof_signal::ProcessMemory, code.as_ptr() as usize + offset);
-        assert_eq!(
-            [return_offset(1), return_offset(2), return_offset(5), return_offset(6)],
-            [Some(0), Some(8), None, Some(0)]
-        );
-    }
 
     #[test]
     fn a_code_frame_is_its_page_and_the_offset_in_it() {

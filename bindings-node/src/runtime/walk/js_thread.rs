@@ -236,6 +236,19 @@ pub struct BuiltinRanges<'a> {
     pub hidden: &'a [(usize, usize)],
     /// All embedded builtins.
     pub builtins: EmbeddedBuiltins,
+    /// First addresses of all builtins.
+    pub starts: &'a [usize],
+    /// Offsets from V8's root register of the program counter and the frame pointer that its code stores when it calls a C
+    /// function.
+    pub fast_call: Option<[isize; 2]>,
+}
+
+impl BuiltinRanges<'_> {
+    /// First address of the builtin that contains `pc`, a canonical address.
+    pub fn start_of(&self, pc: usize) -> Option<usize> {
+        let index = self.starts.partition_point(|start| *start <= pc).checked_sub(1)?;
+        self.builtins.contains(pc).then(|| self.starts.get(index).copied()).flatten()
+    }
 }
 
 static BUILTIN_RANGES: AtomicPtr<BuiltinRanges<'static>> = AtomicPtr::new(std::ptr::null_mut());

@@ -5,6 +5,7 @@
 
 pub mod context;
 pub mod frame_pointers;
+pub mod frameless;
 pub mod js_thread;
 pub mod ring_position;
 pub mod synthetic_frame;

@@ -20,13 +20,15 @@ struct ShapeFlags {
 }
 
 /// Every shape of `SHAPES` in bindings-node/src/runtime/record/recorded_shape.rs.
-static SHAPES: [ShapeFlags; 9] = [
+static SHAPES: [ShapeFlags; 11] = [
     shape("interpreted", &["--no-opt", NO_MAGLEV, "--no-sparkplug"]),
     shape("baseline", &["--no-opt", NO_MAGLEV, "--always-sparkplug"]),
     shape("optimized", &[]),
     // The callee must not be inlined.
     shape("frameless", &["--no-turbo-inlining", NO_MAGLEV]),
     shape("builtin", &[]),
+    shape("frameless-builtin", &[]),
+    shape("fast-call", &[]),
     shape("async", &[]),
     shape("generator", &[]),
     shape("native", &[]),
