@@ -38,6 +38,15 @@ pub fn parse(logged: &str) -> CodeName {
     }
 }
 
+/// The logged name of a WebAssembly function without its index and its tier, which change with each build and while it runs:
+/// `JS:name-3-liftoff`. A function without a name has its index in brackets.
+pub fn of_wasm(logged: &str) -> String {
+    let (_, name) = logged.split_once(':').unwrap_or(("", logged));
+    let function = name.rsplit_once('-').and_then(|(indexed, _)| indexed.rsplit_once('-'));
+    let is_index = |index: &str| !index.is_empty() && index.bytes().all(|digit| digit.is_ascii_digit());
+    format!("wasm-function:{}", function.filter(|(_, index)| is_index(index)).map_or(name, |(function, _)| function))
+}
+
 fn script(text: &str, tag: &str) -> CodeName {
     // Maglev code has the marker `o+`, after on-stack replacement `o*`.
     let text = text.strip_prefix("o+").or(text.strip_prefix("o*")).unwrap_or(text);
@@ -104,6 +113,18 @@ mod tests {
         assert_eq!(parts("JS:~get size node:internal/x:1:2").0, "get size");
         assert_eq!(parts("JS:* file:///a.mjs:1:2"), ("(anonymous)".into(), "file:///a.mjs".into(), 1, 2));
         assert_eq!(parts("Script:~ /a.js:1:1"), ("(top level)".into(), "/a.js".into(), 1, 1));
+    }
+
+    #[test]
+    fn a_webassembly_function_has_its_name_alone() {
+        let name = |logged| parts(&of_wasm(logged));
+        for logged in ["JS:heavy_work-3-liftoff", "Function:heavy_work-12-turbofan", "JS:heavy_work-3-turboshaft"] {
+            assert_eq!(name(logged), ("heavy_work".into(), String::new(), 0, 0), "{logged}");
+        }
+        assert_eq!(name("JS:wasm-function[17]-17-liftoff").0, "wasm-function[17]");
+        assert_eq!(name("JS:a::f<b-1>(int, c:2)-4-liftoff").0, "a::f<b-1>(int, c:2)");
+        assert_eq!(name("JS:js-to-wasm:i:i").0, "js-to-wasm:i:i");
+        assert!(parse(&of_wasm("JS:f-1-liftoff")).is_script);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::code_map::{CodeChange, CodeEvent, OF_MODULE, OF_PROCESS};
 use super::code_object::CodeKind;
 use super::known_functions::{self, NamedFunction};
 use super::{code_metadata, event_queue};
-use crate::positions::Position;
+use crate::positions::{names, Position};
 use crate::runtime::objects::ListedCode;
 use crate::runtime::self_test::{self, Probe};
 use crate::runtime::small_buffers::SmallText;
@@ -285,6 +285,7 @@ fn change_of(event: &mut JitCodeEvent) -> Option<CodeChange> {
             // SAFETY: for added code the union is the name's address and length.
             let name = unsafe { std::slice::from_raw_parts(event.union[0] as *const u8, event.union[1]) };
             let logged = String::from_utf8_lossy(name);
+            let logged = if event.code_kind == WASM_CODE { names::of_wasm(&logged).into() } else { logged };
             record_probe(&logged, event.start, event.len);
             let thread = js_thread::by_isolate(event.isolate);
             let remapped = thread.map_or(0, |thread| thread.remapped_builtins.load(Ordering::Relaxed));
