@@ -21,14 +21,16 @@ pub fn read(script: &str, url: &str, limits: &SourceMapLimits) -> Result<MapText
         return Ok(MapText { text: inline_text(inline, limits)?, base: script.to_owned() });
     }
     let path = path::resolve(script, url);
-    // The literal path is tried first: some tools write names with unescaped percent signs.
-    let decoded = percent_decode_str(&path).decode_utf8().ok().map(|path| path.into_owned());
     if !path.starts_with('/') {
         return Err(MapError::NotLocal(shortened(&path)));
     }
-    let without_query = decoded.as_deref().and_then(|path| path.split_once('?')).map(|(path, _)| path.to_owned());
+    // The literal name is tried first: some tools write names with unescaped percent signs. The script's directory is a path, in
+    // which a percent sign is one.
+    let without_query = url.split_once('?').map_or(url, |(name, _)| name);
+    let decoded = |name| percent_decode_str(name).decode_utf8().ok().map(|name| path::resolve(script, &name));
+    let others = [decoded(url), decoded(without_query), Some(path::resolve(script, without_query))];
     let mut map = file(&path, limits);
-    for other in [decoded, without_query].into_iter().flatten().filter(|other| *other != path) {
+    for other in others.into_iter().flatten().filter(|other| *other != path) {
         if !matches!(map, Err(MapError::Unreadable(_))) {
             break;
         }
@@ -105,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_map_in_a_file_is_found_beside_the_script() {
-        let folder = std::env::temp_dir().join(format!("spanprof maps {}", std::process::id()));
+        // A percent sign in a directory is not an escape.
+        let folder = std::env::temp_dir().join(format!("spanprof 100%25 maps%20 {}", std::process::id()));
         std::fs::create_dir_all(folder.join("maps")).unwrap();
         let path = folder.join("maps/a b.js.map");
         std::fs::write(&path, "{}").unwrap();
