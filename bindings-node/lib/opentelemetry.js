@@ -6,8 +6,8 @@
 const REGISTRY = Symbol.for('opentelemetry.js.api.1');
 const SPAN = Symbol.for('OpenTelemetry Context Key SPAN');
 
-/** @type {WeakSet<object>} */
-const wrapped = new WeakSet();
+/** The originals of the replaced methods, also of those that an earlier load of this module replaced. */
+const ORIGINALS = Symbol.for('spanprof.originals');
 /** The last context id of each span. @type {WeakMap<object, number>} */
 const idOfSpan = new WeakMap();
 let installed = false;
@@ -70,23 +70,47 @@ function wrapRegistry(registry) {
 
 /** @param {any} contexts */
 function wrap(contexts) {
-  if (wrapped.has(contexts) || typeof contexts.with !== 'function' || !Object.isExtensible(contexts)) return;
-  wrapped.add(contexts);
+  if (typeof contexts.with !== 'function' || !Object.isExtensible(contexts)) return;
   // Not loaded by a worker thread without OpenTelemetry.
   const scope = require('./scope.js');
   const { native } = require('./native.js');
-  const original = contexts.with;
+  const originals = replaced();
+  const original = originals.get(contexts.with) ?? contexts.with;
   /**
    * @this {any}
    * @param {any} context
    * @param {any[]} rest
    */
-  contexts.with = function linked(context, ...rest) {
+  function linked(context, ...rest) {
     const before = scope.current();
     const id = linkedId(native, before, context);
     if (id === before) return original.call(this, context, ...rest);
     return scope.run(id, () => original.call(this, context, ...rest), []);
-  };
+  }
+  // Its name, length and other properties, and those of the method: not enumerable in a class.
+  const properties = Object.getOwnPropertyDescriptors(original);
+  Reflect.deleteProperty(properties, 'prototype');
+  Object.defineProperties(linked, properties);
+  originals.set(linked, original);
+  Object.defineProperty(contexts, 'with', { ...methodOf(contexts), value: linked });
+}
+
+/** @returns {WeakMap<Function, Function>} */
+function replaced() {
+  const global = /** @type {any} */ (globalThis);
+  if (global[ORIGINALS] === undefined) Object.defineProperty(globalThis, ORIGINALS, { value: new WeakMap() });
+  return global[ORIGINALS];
+}
+
+/**
+ * The property `with` of an object or of its prototypes.
+ * @param {any} contexts
+ */
+function methodOf(contexts) {
+  let holder = contexts;
+  while (!Object.hasOwn(holder, 'with')) holder = Object.getPrototypeOf(holder);
+  const { enumerable } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(holder, 'with'));
+  return { enumerable, configurable: true, writable: true };
 }
 
 /**

@@ -7,9 +7,11 @@ const fs = require('node:fs');
 const path = require('node:path');
 const workerThreads = require('node:worker_threads');
 const { syncBuiltinESMExports } = require('node:module');
+const { IS_BUNDLED } = require('./copies.js');
 const { native, folder } = require('./native.js');
 
-const PRELOAD = path.join(folder, 'lib', 'worker.js');
+// Loaded by its path: written out for tools that trace the files of a program.
+const PRELOAD = IS_BUNDLED ? path.join(folder, 'lib', 'worker.js') : path.join(__dirname, 'worker.js');
 const WRAPPED = Symbol.for('spanprof.worker');
 /** Key of the environment data that passes the creator's context id to a new worker. */
 const CREATOR = 'spanprof.creator';
@@ -57,40 +59,39 @@ function enterInherited() {
   if (typeof id === 'number' && id !== 0) require('./scope.js').enter(id);
 }
 
-/** Wraps the constructor, once. */
+/**
+ * Creates a worker that preloads `worker.js`. One with its own `execArgv` is not changed, and one that cannot load the preload would
+ * not start.
+ * @param {Function} Worker
+ * @param {[string | URL, import('node:worker_threads').WorkerOptions?]} args
+ * @param {Function} newTarget
+ */
+function construct(Worker, args, newTarget) {
+  const [filename, options] = args;
+  if (options?.execArgv !== undefined || !fs.existsSync(PRELOAD)) return Reflect.construct(Worker, args, newTarget);
+  const preloading = () =>
+    Reflect.construct(Worker, [filename, { ...options, execArgv: [...withoutRefused(process.execArgv), '--require', PRELOAD] }], newTarget);
+  const id = inherited();
+  try {
+    // Copied into each new worker.
+    if (id !== 0) workerThreads.setEnvironmentData(CREATOR, id);
+    return preloading();
+  } catch (error) {
+    // The worker must start, or fail, as it would without the profiler.
+    return recordRefused(error, process.execArgv) ? preloading() : Reflect.construct(Worker, args, newTarget);
+  } finally {
+    if (id !== 0) workerThreads.setEnvironmentData(CREATOR, undefined);
+  }
+}
+
+/** Replaces the class, once: a proxy has its name, length, static members, prototype and text. */
 function install() {
   const { Worker } = workerThreads;
   if (WRAPPED in Worker) return;
-
-  class ProfiledWorker extends Worker {
-    /**
-     * @param {string | URL} filename
-     * @param {import('node:worker_threads').WorkerOptions} [options]
-     */
-    constructor(filename, options) {
-      // A worker with its own `execArgv` is not changed; one that cannot load the preload would not start.
-      if (options?.execArgv !== undefined || !fs.existsSync(PRELOAD)) {
-        super(filename, options);
-        return;
-      }
-      const preloading = () => ({ ...options, execArgv: [...withoutRefused(process.execArgv), '--require', PRELOAD] });
-      const id = inherited();
-      try {
-        // Copied into each new worker.
-        if (id !== 0) workerThreads.setEnvironmentData(CREATOR, id);
-        super(filename, preloading());
-      } catch (error) {
-        // The worker must start, or fail, as it would without the profiler.
-        if (recordRefused(error, process.execArgv)) super(filename, preloading());
-        else super(filename, options);
-      } finally {
-        if (id !== 0) workerThreads.setEnvironmentData(CREATOR, undefined);
-      }
-    }
-  }
-  Object.defineProperty(ProfiledWorker, 'name', { value: 'Worker' });
-  Object.defineProperty(ProfiledWorker, WRAPPED, { value: true });
-  workerThreads.Worker = ProfiledWorker;
+  const profiled = new Proxy(Worker, { construct, has: (target, key) => key === WRAPPED || Reflect.has(target, key) });
+  // Both properties keep their attributes.
+  Object.defineProperty(Worker.prototype, 'constructor', { value: profiled });
+  Object.defineProperty(workerThreads, 'Worker', { value: profiled });
   syncBuiltinESMExports();
 }
 

@@ -8,9 +8,10 @@ const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager",
 /// Marks of unfinished work, in code and comments.
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
 /// Names from outside: standard libraries, published crates, terms of a language.
-const EXTERNAL: [&str; 18] = [
+const EXTERNAL: [&str; 19] = [
     "importlib.util",
     "java.util",
+    "node:util",
     "io.pyroscope.labels.v2",
     "futures_util",
     "futures-util",
