@@ -12,6 +12,8 @@ const { emitWarning } = require('./primordials.js');
 const { HERE, IS_BUNDLED } = copies;
 
 const MODULE = 'spanprof.node';
+/** Written out, so that tools that trace the files of a program (Next.js `output: 'standalone'`) copy the directory. */
+const PREBUILDS = IS_BUNDLED ? HERE : path.join(__dirname, '../prebuilds');
 
 /** @returns {string} the platform's directory below `prebuilds` */
 function platform() {
@@ -23,7 +25,7 @@ function platform() {
 
 /** @returns {string[]} directories of the package: its own, and for a bundle those beside it or the program. */
 function packages() {
-  if (!IS_BUNDLED) return [path.join(HERE, '..')];
+  if (!IS_BUNDLED) return [path.dirname(PREBUILDS)];
   /** @type {{version: string}} */
   // @ts-expect-error JSON outside the compiled directory
   const { version } = require('../package.json');
