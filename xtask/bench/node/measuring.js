@@ -1,7 +1,6 @@
 'use strict';
 // Shared by the benchmarks: arguments, child processes that print JSON, intervals, tables, a receiver that accepts everything.
 
-const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
@@ -79,12 +78,4 @@ async function withReceiver(body) {
   }
 }
 
-/** Bytes of all files below a directory. */
-function bytesBelow(folder) {
-  return fs.readdirSync(folder, { withFileTypes: true }).reduce((sum, entry) => {
-    const own = path.join(folder, entry.name);
-    return sum + (entry.isDirectory() ? bytesBelow(own) : entry.isFile() ? fs.statSync(own).size : 0);
-  }, 0);
-}
-
-module.exports = { given, child, median, medianInterval, table, shuffled, withReceiver, bytesBelow };
+module.exports = { given, child, median, medianInterval, table, shuffled, withReceiver };

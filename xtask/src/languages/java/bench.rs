@@ -16,12 +16,10 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "java-cost", heading: "Java: cost" },
     Benchmark { name: "java-accuracy", heading: "Java: shares and totals" },
     Benchmark { name: "java-labels", heading: "Java: labels" },
-    Benchmark { name: "java-wall", heading: "Java: wall clock" },
     Benchmark { name: "java-heap-accuracy", heading: "Java: heap against the truth" },
     Benchmark { name: "java-heap-cost", heading: "Java: cost of the heap profile" },
     Benchmark { name: "java-lock-accuracy", heading: "Java: waits for locks against the truth" },
     Benchmark { name: "java-service", heading: "Java: web service" },
-    Benchmark { name: "java-start", heading: "Java: start, stop, pauses, memory" },
 ];
 
 /// Pinned for reproducible figures: name in the programs, and Maven coordinates.

@@ -14,9 +14,7 @@ use crate::{scratch, workspace};
 pub const ALL: &[Benchmark] = &[
     Benchmark { name: "node-start", heading: "Node.js: start and worker threads" },
     Benchmark { name: "node-cost", heading: "Node.js: cost" },
-    Benchmark { name: "node-pauses", heading: "Node.js: pauses and size" },
     Benchmark { name: "node-accuracy", heading: "Node.js: shares and totals" },
-    Benchmark { name: "node-lag", heading: "Node.js: blocks of the event loop" },
     Benchmark { name: "node-labels", heading: "Node.js: labels" },
     Benchmark { name: "node-heap-accuracy", heading: "Node.js: heap against the truth" },
     Benchmark { name: "node-heap-cost", heading: "Node.js: cost of the heap profile" },

@@ -20,7 +20,6 @@ pub const ALL: &[Benchmark] = &[
     Benchmark { name: "heap-cost", heading: "Python: cost of the heap profile" },
     Benchmark { name: "lock-accuracy", heading: "Python: waits for locks against the truth" },
     Benchmark { name: "service", heading: "Python: web service" },
-    Benchmark { name: "footprint", heading: "Python: start, memory, size" },
     Benchmark { name: "gate", heading: "Python: `spanprof diff` as a gate" },
 ];
 
@@ -69,7 +68,7 @@ const OF_PROGRAMS: &[ProgramBenchmark] = &[
 /// Whether a benchmark runs beside a peer.
 fn is_beside(name: &str, peer: &str) -> bool {
     let of_programs = ProgramBenchmark::named(name, OF_PROGRAMS).is_some_and(|one| one.profilers.contains(&peer));
-    ["overhead", "footprint"].contains(&name) || of_programs
+    name == "overhead" || of_programs
 }
 
 /// Inputs of the benchmarks.

@@ -2,8 +2,6 @@
 //! xtask/bench/RESULTS.md.
 //! Needs an idle machine; not part of `test`, since a figure has no pass or fail.
 
-mod encoder;
-
 use std::path::{Path, PathBuf};
 
 use crate::arguments::RuntimeArguments;
@@ -15,7 +13,6 @@ use crate::{scratch, workspace};
 /// paired benchmarks beside other profilers, written to xtask/bench/RESULTS.md
 ///
 /// engine      the engine's calls alone, in Rust
-/// encoder     time and memory of pprof and OTLP for 20,000 to 200,000 stacks, beside google/pprof and prost; needs Go
 /// serve       answers of spanprof serve for a day of one service, and for a million stacks: time, bytes, memory; an hour
 /// accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads
 /// overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz
@@ -25,15 +22,12 @@ use crate::{scratch, workspace};
 /// heap-cost   CPU of that program, at 512 and 128 KiB, beside ddtrace
 /// lock-accuracy  waits for three kinds of locks, against the truth, beside ddtrace
 /// service     a web service: CPU of 25,000 requests in fresh processes, and memory; each type, ddtrace, pyroscope-io; 20 minutes
-/// footprint   start time, resident memory, size of the wheel
 /// gate        false alarms and misses of `spanprof diff --fail-over` on 200 runs of a program, half an hour
 ///
 /// Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all of them, half an hour:
 /// node-start     cost of a start and of each worker thread, on Node.js 20, 24 and 26
 /// node-cost      CPU of the same work with and without, in pairs; our own CPU per sample
-/// node-pauses    pauses of JavaScript at start and at a window's end; installed size
 /// node-accuracy  shares and totals of a mix; shares of inlined functions
-/// node-lag       blocks of the event loop of 20 to 110 ms
 /// node-labels    cost of labels in a program that awaits
 /// node-heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside @datadog/pprof
 /// node-heap-cost  CPU of that program, at 512 and 128 KiB, beside @datadog/pprof
@@ -44,12 +38,10 @@ use crate::{scratch, workspace};
 /// java-cost      CPU of the same work with and without, in pairs
 /// java-accuracy  shares and totals of a mix, of native code, of inlined methods
 /// java-labels    cost of labels, and the labeled samples, on platform and virtual threads
-/// java-wall      the wall-clock profile of 50 threads; CPU of sampling 500
 /// java-heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside async-profiler
 /// java-heap-cost  CPU of that program, at 512 and 128 KiB, beside async-profiler
 /// java-lock-accuracy  waits of platform and virtual threads, against the truth, beside async-profiler
 /// java-service   a web service: CPU of 25,000 requests in fresh processes, and memory; each type, async-profiler; 20 minutes
-/// java-start     starts, stops, pauses, memory, samples lost at a stop
 ///
 /// The other profilers are installed in separate environments.
 #[derive(Debug, clap::Args)]
@@ -66,7 +58,6 @@ pub struct BenchArguments {
 
 /// The benchmarks without a language.
 const ENGINE: Benchmark = Benchmark { name: "engine", heading: "Rust: calls of the engine" };
-const ENCODER: Benchmark = Benchmark { name: "encoder", heading: "Rust: encoders" };
 const SERVE: Benchmark = Benchmark { name: "serve", heading: "Rust: answers of serve" };
 
 /// A benchmark, and the name of its language; none for those above.
@@ -79,7 +70,7 @@ struct ListedBenchmark {
 impl ListedBenchmark {
     /// Every benchmark, in the order of a run without names.
     fn all() -> Vec<Self> {
-        let mut all = [&ENGINE, &ENCODER, &SERVE].map(|benchmark| Self { language: None, benchmark }).to_vec();
+        let mut all = [&ENGINE, &SERVE].map(|benchmark| Self { language: None, benchmark }).to_vec();
         for language in languages::ALL {
             let listed = |benchmark| Self { language: Some(language.name()), benchmark };
             all.extend(language.benchmarks().iter().map(listed));
@@ -119,7 +110,6 @@ pub fn run(given: &BenchArguments) -> StepResult {
         let runner = runners.iter().find(|(name, _)| Some(*name) == *language);
         let (tables, runtime) = match runner {
             Some((_, runner)) => (runner.measure(benchmark.name, &command, short)?, runner.runtime()),
-            None if benchmark.name == ENCODER.name => (encoder::measure(short)?, "release profile".to_owned()),
             None if benchmark.name == SERVE.name => (serve(short)?, "release profile".to_owned()),
             None => (engine()?, "release profile".to_owned()),
         };
@@ -212,8 +202,8 @@ mod tests {
     fn a_language_selects_all_its_benchmarks() {
         let matching = |name: &str| ListedBenchmark::all().iter().filter(|bench| bench.matches(name)).count();
         assert_eq!(
-            [matching("engine"), matching("python"), matching("node"), matching("node-lag"), matching("java")],
-            [1, 10, 9, 1, 10]
+            [matching("engine"), matching("python"), matching("node"), matching("node-cost"), matching("java")],
+            [1, 9, 7, 1, 8]
         );
     }
 
