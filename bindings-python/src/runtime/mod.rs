@@ -4,7 +4,7 @@
 //! Supported: CPython 3.9 to 3.15 with the GIL, main interpreter. Rejected with an error: other versions, free-threaded
 //! builds, subinterpreters, an interpreter that fails the self-check. Degraded modes, by name in `stats()`: `thread_contexts`
 //! (the context table is not readable: labels by thread), `deallocator_notice` (all code watchers are in use),
-//! `no_thread_list` (no wall profile).
+//! `no_thread_list` (no wall profile), `no_object_types` (no types of objects in use).
 //!
 //! Raw frames: `code` is the address of a code object, `at` holds its generation and the instruction. `code_lifetime` proves
 //! that a frame never gets another code object's name. Ring positions are not needed for it.
@@ -34,7 +34,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use spanprof_aggregate::runtime::{
-    EndedCode, EventRuntime, Frame, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
+    EndedCode, EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
 };
 use spanprof_profiler::binding::set_lock_waits_reported;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
@@ -43,6 +43,7 @@ use capture::other_thread;
 use events::{hook_installation, suspended_tasks};
 use interpreter::Interpreter;
 use names::code_lifetime::{self, CodeEndHook};
+use names::object_type::ObjectTypes;
 use names::resolve::FrameResolver;
 use walk::greenlet_switch;
 use walk::sampled_code::SAMPLED_CODE;
@@ -59,6 +60,7 @@ pub struct PythonRuntime {
     interpreter: &'static Interpreter,
     code_end_hook: CodeEndHook,
     lists_threads: bool,
+    object_types: Option<ObjectTypes>,
     /// 0: no variable registered; otherwise 1 + [`ContextSource`].
     context_source: AtomicU8,
     /// Leaked and replaced in a forked child, where the lock may be held by the parent's drain thread.
@@ -85,6 +87,7 @@ impl PythonRuntime {
             version,
             interpreter,
             code_end_hook: code_lifetime::install(interpreter),
+            object_types: ObjectTypes::find(py, &interpreter.layout),
             lists_threads: interpreter.first_thread.is_some() && threads::calibrate(interpreter),
             context_source: AtomicU8::new(0),
             resolver: AtomicPtr::new(new_resolver()),
@@ -124,6 +127,9 @@ impl PythonRuntime {
         }
         if !self.lists_threads {
             modes.push("no_thread_list");
+        }
+        if self.object_types.is_none() {
+            modes.push("no_object_types");
         }
         modes
     }
@@ -249,6 +255,11 @@ impl WallRuntime for PythonRuntime {
 impl HeapRuntime for PythonRuntime {
     fn install_hooks(&self) -> Result<(), String> {
         Python::attach(hook_installation::install)
+    }
+
+    fn object_type(&self, address: usize, bytes: u64) -> Option<Frame> {
+        let function = self.object_types.as_ref()?.name(address, bytes)?.into();
+        Some(Frame { function, frame_type: FrameType::Cpython, ..Frame::default() })
     }
 }
 

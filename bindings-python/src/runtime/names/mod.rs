@@ -3,4 +3,5 @@
 
 pub mod code_info;
 pub mod code_lifetime;
+pub mod object_type;
 pub mod resolve;

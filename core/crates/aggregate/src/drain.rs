@@ -316,7 +316,12 @@ impl Drain {
         if let Some(heap) = self.runtime.heap() {
             heap.remove_collected_objects();
         }
-        self.heap.in_use(self.heap_age)
+        self.heap.in_use(self.heap_age, self.runtime.heap())
+    }
+
+    /// The live objects of all ages.
+    pub fn in_use_of_all_ages(&mut self) -> Vec<InUseTotals> {
+        self.heap.in_use(false, self.runtime.heap())
     }
 
     /// Adds the live objects to `window`.

@@ -217,6 +217,14 @@ pub trait HeapRuntime {
         false
     }
 
+    /// The frame that names the type of the object in the allocation of `bytes` at `address`, for the leaf of its stack in profiles of
+    /// objects in use. `None` if it is no object, or its type is unknown. Called on the drain thread. The caller drops the result if
+    /// the object was freed meanwhile: the memory may be changed or unmapped during the call.
+    fn object_type(&self, address: usize, bytes: u64) -> Option<Frame> {
+        let _ = (address, bytes);
+        None
+    }
+
     /// Removes collected objects from the live set, for a runtime whose objects are not freed one by one. Called before each
     /// in-use profile, on the drain thread.
     fn remove_collected_objects(&self) {}

@@ -8,7 +8,7 @@
 //! | 3.11 | `co_qualname` | `CodeLayout::name` |
 
 mod line_table;
-mod text;
+pub(super) mod text;
 
 #[cfg(feature = "testing")]
 pub use text::read as read_text;

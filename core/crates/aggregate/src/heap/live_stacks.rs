@@ -16,8 +16,10 @@ pub(crate) type LiveStack = Arc<[Arc<[Frame]>]>;
 pub(crate) struct LiveStacks {
     known: HashSet<LiveStack>,
     by_index: WordMap<StackIndex, LiveStack>,
-    /// By address of the stack.
-    indices: WordMap<usize, StackIndex>,
+    /// By address of the stack, which is kept as long.
+    indices: WordMap<usize, (LiveStack, StackIndex)>,
+    /// Of the types of objects.
+    type_frames: HashSet<Arc<[Frame]>>,
 }
 
 impl LiveStacks {
@@ -28,16 +30,37 @@ impl LiveStacks {
         }
         let frames: LiveStack =
             stacks.locations(index).iter().map(|location| locations.shared_frames(*location)).collect();
-        let stack = match self.known.get(&frames) {
-            Some(known) => known.clone(),
-            None => {
-                self.known.insert(frames.clone());
-                frames
-            }
-        };
+        let stack = self.shared(frames);
         self.by_index.insert(index, stack.clone());
-        self.indices.insert(stack.as_ptr() as usize, index);
+        self.indices.insert(stack.as_ptr() as usize, (stack.clone(), index));
         stack
+    }
+
+    fn shared(&mut self, frames: LiveStack) -> LiveStack {
+        if let Some(known) = self.known.get(&frames) {
+            return known.clone();
+        }
+        self.known.insert(frames.clone());
+        frames
+    }
+
+    /// A frame that names a type; equal ones share their memory.
+    pub fn type_frame(&mut self, frame: Frame) -> Arc<[Frame]> {
+        let frame = [frame];
+        if let Some(known) = self.type_frames.get(&frame[..]) {
+            return known.clone();
+        }
+        let frame: Arc<[Frame]> = frame.into();
+        self.type_frames.insert(frame.clone());
+        frame
+    }
+
+    /// `stack` as the caller of the frame of a type.
+    pub fn below_type(&mut self, type_frame: Option<&Arc<[Frame]>>, stack: &LiveStack) -> LiveStack {
+        match type_frame {
+            Some(type_frame) => self.shared(std::iter::once(type_frame).chain(&**stack).cloned().collect()),
+            None => stack.clone(),
+        }
     }
 
     /// The index of a stack in the current window.
@@ -49,12 +72,12 @@ impl LiveStacks {
         max_stacks: u32,
     ) -> StackIndex {
         let address = stack.as_ptr() as usize;
-        if let Some(known) = self.indices.get(&address) {
+        if let Some((_, known)) = self.indices.get(&address) {
             return *known;
         }
         let frames: Vec<_> = stack.iter().map(|frames| locations.intern(frames)).collect();
         let index = stacks.of_locations(&frames, max_stacks, locations);
-        self.indices.insert(address, index);
+        self.indices.insert(address, (stack.clone(), index));
         index
     }
 
@@ -73,5 +96,6 @@ impl LiveStacks {
     /// Frees the stacks that no object and no index of this window uses.
     pub fn forget_unused(&mut self) {
         self.known.retain(|stack| Arc::strong_count(stack) > 1);
+        self.type_frames.retain(|frame| Arc::strong_count(frame) > 1);
     }
 }

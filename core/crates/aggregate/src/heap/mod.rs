@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use crate::context::LabelSetId;
 use crate::hash::WordMap;
-use crate::runtime::Frame;
+use crate::runtime::{Frame, HeapRuntime};
 use sample_rate::SampleRate;
 use spanprof_profile::HeapAge;
 use spanprof_signal::{LiveSet, Sequence};
@@ -63,10 +63,21 @@ struct LiveRecord {
     /// [`HeapEstimator::windows`] when it was added.
     added_in: u32,
     stack: LiveStack,
+    object_type: ObjectType,
 }
 
-/// Address of the stack, label set, age.
-type InUseKey = (usize, u32, Option<HeapAge>);
+/// The type of a live object, which is read when an in-use profile first contains it. Memory that is no object then, or not yet, is
+/// read once more.
+#[derive(Clone)]
+enum ObjectType {
+    Unknown { reads: u8 },
+    Known(Arc<[Frame]>),
+}
+
+const MAX_TYPE_READS: u8 = 2;
+
+/// Address of the stack and of the frame of the type, label set, age.
+type InUseKey = (usize, usize, u32, Option<HeapAge>);
 
 /// Estimate of the live objects of one stack, label set and age.
 #[derive(Debug)]
@@ -129,6 +140,7 @@ impl HeapEstimator {
                 label_set: LabelSetId::EMPTY,
                 added_in: 0,
                 stack: stack.clone(),
+                object_type: ObjectType::Unknown { reads: 0 },
             };
             estimator.records.insert(object.sample, record);
         }
@@ -169,7 +181,8 @@ impl HeapEstimator {
         let Some((live, object)) = self.live.and_then(|live| Some((live, live.object(sample)?))) else { return };
         // A runtime may keep fewer objects than it samples.
         let interval = object.interval.max(interval);
-        let mut record = LiveRecord { size, interval, label_set, added_in: self.windows, stack };
+        let object_type = ObjectType::Unknown { reads: 0 };
+        let mut record = LiveRecord { size, interval, label_set, added_in: self.windows, stack, object_type };
         // Selected before the last thinning, which did not see it.
         if thin(&mut record, self.live_interval, &mut self.random) {
             self.records.insert(sample, record);
@@ -248,20 +261,31 @@ impl HeapEstimator {
         self.windows = self.windows.saturating_add(1);
     }
 
-    /// The live objects by stack and label set, and with `by_age` by age. Forgets those that were freed.
-    pub fn in_use(&mut self, by_age: bool) -> Vec<InUseTotals> {
+    /// The live objects by type, stack and label set, and with `by_age` by age. Forgets those that were freed.
+    pub fn in_use(&mut self, by_age: bool, heap: Option<&dyn HeapRuntime>) -> Vec<InUseTotals> {
         let Some(live) = self.live else { return Vec::new() };
         self.records.retain(|sample, _| live.contains(*sample));
+        if let Some(heap) = heap {
+            let stacks = &mut self.stacks;
+            for (sample, record) in &mut self.records {
+                record.read_type(|size| {
+                    let frame = heap.object_type(live.address(*sample)?, size)?;
+                    // Else the memory may have been another object's.
+                    live.contains(*sample).then(|| stacks.type_frame(frame))
+                });
+            }
+        }
         let mut sums: WordMap<InUseKey, (&LiveRecord, [f64; 2])> = WordMap::default();
         for record in self.records.values() {
             let age = by_age.then(|| HeapAge::of_windows(self.windows - record.added_in));
-            let key = (record.stack.as_ptr() as usize, record.label_set.0, age);
+            let of_type = record.type_frame().map_or(0, |frame| frame.as_ptr() as usize);
+            let key = (record.stack.as_ptr() as usize, of_type, record.label_set.0, age);
             let (_, sum) = sums.entry(key).or_insert((record, [0.0; 2]));
             let weights = weights(record.size, record.interval);
             *sum = [sum[0] + weights[0], sum[1] + weights[1]];
         }
-        let totals = sums.into_iter().map(|((_, _, age), (record, sum))| InUseTotals {
-            stack: record.stack.clone(),
+        let totals = sums.into_iter().map(|((_, _, _, age), (record, sum))| InUseTotals {
+            stack: self.stacks.below_type(record.type_frame(), &record.stack),
             label_set: record.label_set,
             age,
             values: sum.map(|value| value.round() as u64),
@@ -269,6 +293,20 @@ impl HeapEstimator {
         let totals = totals.collect();
         self.stacks.forget_unused();
         totals
+    }
+}
+
+impl LiveRecord {
+    fn read_type(&mut self, read: impl FnOnce(u64) -> Option<Arc<[Frame]>>) {
+        let ObjectType::Unknown { reads: reads @ 0..MAX_TYPE_READS } = self.object_type else { return };
+        self.object_type = read(self.size).map_or(ObjectType::Unknown { reads: reads + 1 }, ObjectType::Known);
+    }
+
+    fn type_frame(&self) -> Option<&Arc<[Frame]>> {
+        match &self.object_type {
+            ObjectType::Known(frame) => Some(frame),
+            ObjectType::Unknown { .. } => None,
+        }
     }
 }
 

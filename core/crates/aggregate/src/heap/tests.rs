@@ -88,7 +88,7 @@ impl Simulation {
     }
 
     fn in_use(&mut self) -> [u64; 2] {
-        let totals = self.estimator.in_use(false);
+        let totals = self.estimator.in_use(false, None);
         totals.iter().fold([0; 2], |sum, totals| [sum[0] + totals.values[0], sum[1] + totals.values[1]])
     }
 }
@@ -226,17 +226,17 @@ fn objects_that_were_live_before_belong_to_the_parent_process() {
     let freed = parent.allocate(500);
     let mut child = HeapEstimator::new(Some(parent.live), 1, 1024, 2);
     parent.live.remove(freed);
-    let totals = child.in_use(true);
+    let totals = child.in_use(true, None);
     assert_eq!(totals.len(), 1);
     assert_eq!((totals[0].values, &*totals[0].stack[0][0].function), ([3000, 1], "[inherited]"));
     assert_eq!(totals[0].age, Some(HeapAge::Old));
     parent.live.remove(kept);
-    assert!(child.in_use(true).is_empty());
+    assert!(child.in_use(true, None).is_empty());
 }
 
 /// Bytes by age.
 fn ages(estimator: &mut HeapEstimator) -> Vec<(&'static str, u64)> {
-    let totals = estimator.in_use(true);
+    let totals = estimator.in_use(true, None);
     let mut ages: Vec<_> = totals.iter().map(|total| (total.age.unwrap().text(), total.values[0])).collect();
     ages.sort_unstable();
     ages
@@ -374,4 +374,41 @@ fn a_configured_rate_has_no_limit_and_a_new_interval_begins_without_doublings() 
     assert_eq!(second(&mut rate, 4_000_000_000, 20), 4096);
     rate.reset();
     assert_eq!(rate.interval(1024), 1024);
+}
+
+/// Objects whose address is divisible by 32 have a type; the one at `freed` is freed while its type is read.
+struct TypedHeap {
+    live: &'static LiveSet,
+    freed: usize,
+}
+
+impl HeapRuntime for TypedHeap {
+    fn install_hooks(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn object_type(&self, address: usize, _: u64) -> Option<Frame> {
+        if address == self.freed {
+            self.live.remove(address);
+        }
+        address.is_multiple_of(32).then(|| Frame { function: "dict".into(), ..Frame::default() })
+    }
+}
+
+#[test]
+fn the_leaf_of_an_object_in_use_is_its_type_unless_it_is_unknown_or_the_object_was_freed_meanwhile() {
+    let mut program = Simulation::new(1, 1024, 1);
+    let addresses: Vec<_> = (0..8).map(|_| program.allocate(1000)).collect();
+    let freed = *addresses.iter().find(|address| address.is_multiple_of(32)).unwrap();
+    let heap = TypedHeap { live: program.live, freed };
+    let mut leaves: Vec<_> = program
+        .estimator
+        .in_use(false, Some(&heap))
+        .iter()
+        .map(|total| (total.stack.len(), total.stack[0][0].function.to_string(), total.values[1]))
+        .collect();
+    leaves.sort();
+    assert_eq!(leaves, [(1, String::new(), 5), (2, "dict".to_owned(), 3)]);
+    // Known types are not read again.
+    assert_eq!(program.estimator.in_use(false, None).len(), 2);
 }

@@ -159,6 +159,16 @@ impl LiveSet {
         self.slot_of(sample).and_then(Self::read).filter(|object| object.sample == sample)
     }
 
+    /// The address of the live object of a sample; `None` when it was removed.
+    pub fn address(&self, sample: u64) -> Option<usize> {
+        let slot = self.slot_of(sample)?;
+        let is_live = || slot.sample.load(Ordering::Acquire) == sample;
+        // The address is stored before the id, and changes only after the id was taken out.
+        let address = is_live().then(|| slot.address.load(Ordering::Relaxed) as usize)?;
+        fence(Ordering::Acquire);
+        is_live().then_some(address)
+    }
+
     fn read(slot: &LiveSlot) -> Option<LiveObject> {
         let sample = slot.sample.load(Ordering::Acquire);
         let object = LiveObject {

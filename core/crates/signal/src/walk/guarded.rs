@@ -151,6 +151,12 @@ pub fn read_u64(address: usize) -> Option<u64> {
     (loaded.failed == 0).then_some(loaded.value)
 }
 
+/// Reads eight bytes at an address that may be any number, without a fault: by a system call. `None` when they cannot be read.
+pub fn read_u64_of_unknown(address: usize) -> Option<u64> {
+    let mut bytes = [0u8; 8];
+    read_by_kernel(bytes.as_mut_ptr(), address, 8).then(|| u64::from_ne_bytes(bytes))
+}
+
 /// Copies `length` bytes. False when any byte cannot be read; part of `destination` may then be written.
 ///
 /// # Safety
