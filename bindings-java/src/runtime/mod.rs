@@ -290,12 +290,13 @@ impl Runtime for JavaRuntime {
         match raw_frame::decode(frame) {
             FrameKind::Method { address, fingerprint, index } => {
                 let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-                out.extend(self.layout.and_then(|layout| names.frame(layout, address, fingerprint, index)));
+                let frames = self.layout.map(|layout| names.frames(layout, address, fingerprint, index));
+                out.extend(frames.unwrap_or_default());
             }
             FrameKind::MethodId { id: 0, .. } => out.push(marker_frame("[method_without_id]".to_owned())),
             FrameKind::MethodId { id, index } => {
                 let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-                out.extend(names.frame_by_id(id, index, position));
+                out.extend(names.frames_by_id(id, index, position));
             }
             FrameKind::Stub(pc) => {
                 // With `AsyncGetCallTrace`, unnamed methods are reported as stubs too.

@@ -87,7 +87,7 @@ fn nmethods_decode(layout: &VmLayout, names: &mut MethodNames) -> Result<(), Str
 fn name_of(layout: &VmLayout, names: &mut MethodNames, frame: RawFrame) -> Option<String> {
     match raw_frame::decode(frame) {
         FrameKind::Method { address, fingerprint, index } => {
-            names.frame(layout, address, fingerprint, index).map(|frame| frame.function.to_string())
+            names.frames(layout, address, fingerprint, index).pop().map(|frame| frame.function.to_string())
         }
         // Stubs are named elsewhere, and frames in the heap are not methods.
         FrameKind::Stub(_) | FrameKind::FramesInHeap => Some(String::new()),

@@ -165,6 +165,7 @@ pub fn read(id: usize, class: u64) -> Option<MethodInfo> {
             function: format!("{}.{method}", name_in_source(&signature)).into(),
             file: jvmti.file_of(held).unwrap_or_default().into(),
             lines: jvmti.line_numbers_of(id),
+            source_map: None,
         })
     };
     // SAFETY: a local reference of this thread, used no more.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use spanprof_aggregate::runtime::{Frame, FrameType};
 
+use super::source_map::ClassSourceMap;
 use crate::runtime::vm::raw_frame::NO_INDEX;
 
 /// Name, file and lines of a method.
@@ -17,19 +18,26 @@ pub struct MethodInfo {
     pub file: Arc<str>,
     /// First bytecode index and line of each range.
     pub lines: Vec<(u16, u32)>,
+    pub source_map: Option<ClassSourceMap>,
 }
 
 impl MethodInfo {
-    /// The frame at a bytecode index.
-    pub fn frame(&self, index: u16) -> Frame {
-        Frame {
+    /// The frame at a bytecode index, after the frame of an inline function of the source language, if there is one.
+    pub fn frames(&self, index: u16) -> Vec<Frame> {
+        let mut method = Frame {
             function: self.function.clone(),
             file: self.file.clone(),
             start_line: self.lines.iter().map(|(_, line)| *line).min().unwrap_or(0),
             line: line_of(&self.lines, index),
             column: 0,
             frame_type: FrameType::Jvm,
-        }
+        };
+        let Some(place) = self.source_map.as_ref().and_then(|map| map.place(method.line)) else { return vec![method] };
+        let mut inline = Frame { file: place.file, line: place.line, start_line: 0, ..method.clone() };
+        let Some(called_at) = place.called_at else { return vec![inline] };
+        inline.function = format!("{}.[inline]", place.class).into();
+        method.line = called_at;
+        vec![inline, method]
     }
 }
 
@@ -63,6 +71,22 @@ mod tests {
         let lines = [(0, 7), (3, 9), (103, 5)];
         assert_eq!([0, 2, 3, 102, 500].map(|index| line_of(&lines, index)), [7, 7, 9, 9, 5]);
         assert_eq!(line_of(&lines, NO_INDEX), 0);
+    }
+
+    #[test]
+    fn an_inline_function_is_a_frame_above_the_line_that_calls_it() {
+        let map =
+            "SMAP\nMain.kt\nKotlin\n*S Kotlin\n*F\n+ 1 Inline.kt\nshop/InlineKt\n*L\n5#1,9:12\n*S KotlinDebug\n*F\n\
+            + 1 Main.kt\nshop/MainKt\n*L\n7#1:12,9\n*E";
+        let lines = vec![(0, 6), (5, 14)];
+        let source_map = ClassSourceMap::of(map, "Main.kt", &lines);
+        let method = MethodInfo { function: "shop.MainKt.price".into(), file: "Main.kt".into(), lines, source_map };
+        let frames = |index: u16| -> Vec<String> {
+            let frames = method.frames(index);
+            frames.iter().map(|frame| format!("{} {}:{}", frame.function, frame.file, frame.line)).collect()
+        };
+        assert_eq!(frames(2), ["shop.MainKt.price Main.kt:6"]);
+        assert_eq!(frames(5), ["shop.InlineKt.[inline] Inline.kt:7", "shop.MainKt.price Main.kt:7"]);
     }
 
     #[test]

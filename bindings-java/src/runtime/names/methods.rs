@@ -16,6 +16,7 @@ use spanprof_aggregate::runtime::{Frame, FrameType};
 use spanprof_signal::ProcessMemory;
 
 use super::method_info::{class_name, MethodInfo};
+use super::source_map::ClassSourceMap;
 use super::{method_ids, stub_names};
 use crate::runtime::jvmti::decode;
 use crate::runtime::vm::layout::VmLayout;
@@ -34,26 +35,26 @@ pub struct MethodNames {
 }
 
 impl MethodNames {
-    /// The frame of a method; `None` if the address holds another method by now.
-    pub fn frame(&mut self, layout: &VmLayout, address: usize, fingerprint: u64, index: u16) -> Option<Frame> {
-        self.frame_by((address, fingerprint), index, || read(layout, address, fingerprint))
+    /// The frames of a method, as `MethodInfo::frames`; empty if the address holds another method by now.
+    pub fn frames(&mut self, layout: &VmLayout, address: usize, fingerprint: u64, index: u16) -> Vec<Frame> {
+        self.frames_by((address, fingerprint), index, || read(layout, address, fingerprint))
     }
 
-    /// The frame of a method by its JVMTI id and a ring position; `None` if its class was unloaded.
-    pub fn frame_by_id(&mut self, id: usize, index: u16, position: u64) -> Option<Frame> {
-        let class = method_ids::class_at(id, position)?;
-        self.frame_by((id, class), index, || method_ids::read(id, class))
+    /// The frames of a method by its JVMTI id and a ring position; empty if its class was unloaded.
+    pub fn frames_by_id(&mut self, id: usize, index: u16, position: u64) -> Vec<Frame> {
+        let Some(class) = method_ids::class_at(id, position) else { return Vec::new() };
+        self.frames_by((id, class), index, || method_ids::read(id, class))
     }
 
-    fn frame_by(&mut self, key: (usize, u64), index: u16, read: impl FnOnce() -> Option<MethodInfo>) -> Option<Frame> {
+    fn frames_by(&mut self, key: (usize, u64), index: u16, read: impl FnOnce() -> Option<MethodInfo>) -> Vec<Frame> {
         if !self.methods.contains_key(&key) {
             if self.methods.len() >= MAX_METHODS {
                 self.methods.clear();
             }
-            let named = read()?;
+            let Some(named) = read() else { return Vec::new() };
             self.methods.insert(key, named);
         }
-        Some(self.methods.get(&key)?.frame(index))
+        self.methods.get(&key).map_or_else(Vec::new, |method| method.frames(index))
     }
 
     pub fn len(&self) -> usize {
@@ -96,13 +97,29 @@ fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInf
         0 => String::new(),
         index => constant(index).unwrap_or_default(),
     };
-    let named = MethodInfo {
-        function: format!("{}.{name}", class_name(&class)).into(),
-        file: file.into(),
-        lines: lines(layout, &method),
-    };
+    let lines = lines(layout, &method);
+    let is_kotlin = file.ends_with(".kt");
+    let map_text = if is_kotlin { source_map(layout, pool) } else { None };
+    let source_map = map_text.and_then(|text| ClassSourceMap::of(&text, &file, &lines));
+    let function = format!("{}.{name}", class_name(&class)).into();
+    let named = MethodInfo { function, file: file.into(), lines, source_map };
     // If the class was unloaded during the read, the name may be wrong.
     same().map(|_| named)
+}
+
+/// The source map of a class of Kotlin: a string in an annotation, among the last constants, which the compiler writes from 1.8
+/// on. The VM keeps the attribute `SourceDebugExtension` only if an agent requests it before the VM starts.
+fn source_map(layout: &VmLayout, pool: usize) -> Option<String> {
+    /// `JVM_CONSTANT_Utf8` (`classfile_constants.h`).
+    const UTF8: u8 = 1;
+    const MAX_CONSTANTS: usize = 128;
+    let (tags_at, length_at, data) = layout.pool_tags?;
+    let (tags, length) = (pointer(pool + tags_at)? + data, usize::from(short(pool + length_at)?));
+    let texts = (1..length).rev().take(MAX_CONSTANTS).filter(|index| byte(tags + index) == Some(UTF8));
+    let mut symbols = texts.filter_map(|index| pointer(pool + layout.pool_size + index * 8));
+    let is_map =
+        |at: &usize| word(at + layout.symbol_body).is_some_and(|text| text.to_ne_bytes().starts_with(b"SMAP\n"));
+    symbols.find(is_map).and_then(|at| symbol(layout, at))
 }
 
 fn symbol(layout: &VmLayout, symbol: usize) -> Option<String> {

@@ -5,5 +5,6 @@ pub mod class_names;
 pub mod method_ids;
 mod method_info;
 pub mod methods;
+mod source_map;
 pub mod stub_names;
 pub mod thread_groups;

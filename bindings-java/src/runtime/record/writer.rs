@@ -88,7 +88,9 @@ impl FixtureWriter {
     fn name_of(&self, names: &mut MethodNames, frame: RawFrame) -> String {
         let resolved = match raw_frame::decode(frame) {
             _ if frame.native_pc().is_some() => return "[native]".to_owned(),
-            FrameKind::Method { address, fingerprint, index } => names.frame(self.layout, address, fingerprint, index),
+            FrameKind::Method { address, fingerprint, index } => {
+                names.frames(self.layout, address, fingerprint, index).pop()
+            }
             FrameKind::Stub(pc) => methods::stub(Some(self.layout), pc),
             FrameKind::FramesInHeap => return "[frames_in_heap]".to_owned(),
             FrameKind::Thread(_) | FrameKind::MethodId { .. } | FrameKind::Class(_) | FrameKind::Collection(_) => None,

@@ -62,6 +62,8 @@ pub struct VmLayout {
     pub has_lines: u16,
     pub holder: usize,
     pub file_index: usize,
+    /// Fields of a constant pool with its tags and its length, and the begin of the tags in their array.
+    pub pool_tags: Option<(usize, usize, usize)>,
     pub pool_size: usize,
     pub class_name: usize,
     pub symbol_length: usize,

@@ -71,6 +71,10 @@ pub fn read_layout(s: &VmStructs, java_version: u32) -> Result<VmLayout, String>
         flags,
         has_lines: has_lines as u16,
         holder: s.offset("ConstantPool", "_pool_holder")?,
+        pool_tags: (|| {
+            let pool = |field: &str| s.offset_if_known("ConstantPool", field);
+            Some((pool("_tags")?, pool("_length")?, s.offset_if_known("Array<u1>", "_data")?))
+        })(),
         file_index: s.offset("ConstantPool", "_source_file_name_index")?,
         pool_size: s.size("ConstantPool")?,
         class_name: s.offset("Klass", "_name")?,

@@ -32,6 +32,8 @@ macro_rules! number_fields {
                 thread_state: optional("thread_state"),
                 const_method_words: optional("const_method_words"),
                 continuation_entry: optional("continuation_entry"),
+                // For names, which recorded stacks have.
+                pool_tags: None,
                 blob_code_begin: match optional("blob_code_begin_pointer") {
                     Some(at) => CodeBegin::Pointer(at),
                     None => CodeBegin::Offset(offset("blob_code_begin_offset")?),

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.spanprof.programs.Barriers;
+import io.spanprof.programs.Checksums;
 import io.spanprof.programs.Deoptimized;
 import io.spanprof.programs.Hazards;
 import io.spanprof.programs.Inlined;
@@ -12,6 +13,7 @@ import io.spanprof.programs.Interpreted;
 import io.spanprof.programs.Renamed;
 import io.spanprof.programs.Requests;
 import io.spanprof.programs.Shares;
+import io.spanprof.programs.SourceMapped;
 import io.spanprof.programs.Waits;
 import java.nio.file.Path;
 import java.util.List;
@@ -66,6 +68,27 @@ class ProfileTest {
                 .anyMatch(frame -> frame.function().startsWith(SHARES) && frame.line() == 0));
         long all = ProfileFile.sum(samples, sample -> true);
         assertTrue(withoutLine <= all / 100, () -> withoutLine + " of " + all + " ns have a frame without line");
+    }
+
+    @Test
+    void anInlineFunctionOfKotlinHasItsFileAndLineAboveTheLineThatCallsIt() throws Exception {
+        Programs.run(SourceMapped.class, List.of(), profiles.toString());
+        List<ProfileFile.Frame> leaves = ProfileFile.readAll(profiles).stream()
+                .filter(sample -> sample.has("shop.InlineKt.[inline]")).flatMap(sample -> sample.frames().stream().limit(2)).toList();
+        assertTrue(leaves.stream().anyMatch(frame -> frame.file().equals("Inline.kt") && frame.line() > 7), leaves::toString);
+        String method = SourceMapped.class.getName() + "$Mapped.run";
+        assertTrue(leaves.contains(new ProfileFile.Frame(method, "SourceMappedKt.kt", 5)), leaves::toString);
+    }
+
+    @Test
+    void aStubBelowAnIntrinsicHasItsCompiledCallers() throws Exception {
+        Programs.run(Checksums.class, List.of("-XX:TieredStopAtLevel=1"), profiles.toString());
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
+        Predicate<ProfileFile.Sample> isStub = sample -> sample.frames().get(0).function().contains("updateBytesCRC32C");
+        String checksum = Checksums.class.getName() + ".checksum";
+        long all = ProfileFile.sum(samples, isStub);
+        long complete = ProfileFile.sum(samples, isStub.and(sample -> sample.has(checksum)));
+        assertTrue(all > 0 && complete >= all * 99 / 100, complete + " of " + all);
     }
 
     @Test
