@@ -78,6 +78,21 @@ pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
 }
 
 /// Labels this thread until the value is dropped. Scopes must end in the reverse order of their start.
+///
+/// In an `async` block, a scope must end before the next `.await`: use [`tag_future`] for a part that waits. A future that keeps
+/// a scope across an `.await` is not `Send`, so an executor with several threads refuses it:
+///
+/// ```compile_fail,E0277
+/// fn spawn(_task: impl std::future::Future + Send) {}
+/// spawn(async {
+///     let _scope = spanprof::TagScope::enter([("route", "/cart")]);
+///     std::future::ready(()).await;
+/// });
+/// ```
+///
+/// An executor of one thread (`LocalSet`, `block_on`) accepts it. The labels then stay on the thread while the future waits, so
+/// samples of other tasks carry them. Clippy reports such futures with this line in `clippy.toml`:
+/// `await-holding-invalid-types = ["spanprof::TagScope"]`.
 #[must_use = "the labels end when the scope is dropped"]
 pub struct TagScope {
     outer: u64,
@@ -145,28 +160,46 @@ pub(crate) fn active_span() -> spanprof_aggregate::context::Link {
 }
 
 pin_project_lite::pin_project! {
-    /// A future whose polls carry labels, on any thread.
+    /// A future whose polls and destructor carry labels, on any thread.
     pub struct TaggedFuture<F> {
+        // `None` during the destructor.
         #[pin]
-        future: F,
+        future: Option<F>,
         labels: PolledLabels,
+    }
+
+    impl<F> PinnedDrop for TaggedFuture<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            let _scope = this.labels.enter();
+            this.future.set(None);
+        }
     }
 }
 
 /// Labels of work that is polled.
 pub(crate) struct PolledLabels {
     labels: Labels,
+    /// Replaces the outer context, instead of `labels`.
+    bound: Option<BoundContext>,
     /// The context of the last poll: outer context, active span, context id, and its pin.
     opened: Option<(u64, spanprof_aggregate::context::Link, u64, PinnedContext)>,
 }
 
 impl PolledLabels {
     pub(crate) fn new(labels: Labels) -> Self {
-        Self { labels, opened: None }
+        Self { labels, bound: None, opened: None }
     }
 
-    /// Starts the scope of a poll.
+    fn bound(context: BoundContext) -> Self {
+        Self { bound: Some(context), ..Self::new(Labels::default()) }
+    }
+
+    /// Starts the scope of a poll, or of the destructor.
     pub(crate) fn enter(&mut self) -> TagScope {
+        if let Some(bound) = &self.bound {
+            return TagScope::enter_id(bound.id);
+        }
         let outer = thread_context::current();
         let span = active_span();
         let id = match &self.opened {
@@ -182,14 +215,14 @@ impl PolledLabels {
     }
 }
 
-/// Puts labels on every sample of a future, on any thread that polls it.
+/// Puts labels on every sample of a future, on any thread that polls or drops it.
 ///
 /// ```
 /// let work = spanprof::tag_future([("route", "/cart")], async { 1 + 1 });
 /// # let _ = work;
 /// ```
 pub fn tag_future<F: Future>(labels: impl AsLabels, future: F) -> TaggedFuture<F> {
-    TaggedFuture { future, labels: PolledLabels::new(labels.as_labels()) }
+    TaggedFuture { future: Some(future), labels: PolledLabels::new(labels.as_labels()) }
 }
 
 impl<F: Future> Future for TaggedFuture<F> {
@@ -198,7 +231,7 @@ impl<F: Future> Future for TaggedFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let _scope = this.labels.enter();
-        this.future.poll(task)
+        this.future.as_pin_mut().map_or(Poll::Pending, |future| future.poll(task))
     }
 }
 
@@ -232,22 +265,14 @@ pub fn bind<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
     }
 }
 
-/// As [`bind`], for a future: every poll runs under the labels and the span that are current now.
+/// As [`bind`], for a future: every poll, and its destructor, run under the labels and the span that are current now.
 ///
 /// ```
 /// let work = spanprof::tag_wrapper([("route", "/cart")], || spanprof::bind_future(async { 1 + 1 }));
 /// # let _ = work;
 /// ```
 pub fn bind_future<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    let bound = BoundContext::current();
-    async move {
-        let mut future = std::pin::pin!(future);
-        std::future::poll_fn(|task| {
-            let _scope = TagScope::enter_id(bound.id);
-            future.as_mut().poll(task)
-        })
-        .await
-    }
+    TaggedFuture { future: Some(future), labels: PolledLabels::bound(BoundContext::current()) }
 }
 
 #[cfg(test)]
@@ -332,6 +357,32 @@ mod tests {
                 assert_eq!(current_labels(), pairs(&[("b", "2")]));
             });
         }
+    }
+
+    #[test]
+    fn the_destructor_of_a_cancelled_future_has_its_labels() {
+        struct Guard<'a>(&'a std::cell::RefCell<Vec<(String, String)>>);
+        impl Drop for Guard<'_> {
+            fn drop(&mut self) {
+                self.0.replace(current_labels());
+            }
+        }
+        let dropped = std::cell::RefCell::new(Vec::new());
+        async fn waiting(_guard: Guard<'_>) {
+            std::future::pending::<()>().await;
+        }
+        fn cancel(work: impl Future<Output = ()>) {
+            let mut work = Box::pin(work);
+            let mut task = TaskContext::from_waker(std::task::Waker::noop());
+            assert!(work.as_mut().poll(&mut task).is_pending());
+            tag_wrapper([("c", "3")], || drop(work));
+        }
+        cancel(tag_future([("a", "1")], waiting(Guard(&dropped))));
+        assert_eq!(dropped.take(), pairs(&[("a", "1"), ("c", "3")]));
+        cancel(tag_wrapper([("b", "2")], || bind_future(waiting(Guard(&dropped)))));
+        assert_eq!(dropped.take(), pairs(&[("b", "2")]));
+        drop(tag_future([("a", "1")], waiting(Guard(&dropped))));
+        assert_eq!((dropped.take(), current_labels()), (pairs(&[("a", "1")]), pairs(&[])));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use spanprof_profiler::{binding, RequestEnd};
 pub type RouteOf = for<'a> fn(&'a Uri, &'a Extensions) -> Option<&'a str>;
 
 /// A layer whose services profile requests. Their samples have the labels `http.request.method` and `http.route`, on each thread that
-/// polls the response or its body, and trace and span of the caller's `traceparent` header where this process has no span. Each request
+/// polls or drops the response or its body, and trace and span of the caller's `traceparent` header where this process has no span. Each request
 /// is counted with its duration, from the call until its body was sent or dropped, and with an error if the status is 500 or more,
 /// or if the service fails or panics.
 ///
@@ -74,7 +74,7 @@ where
         let (labels, open) = begin(request.method(), route, request.headers());
         let mut labels = PolledLabels::new(labels);
         let _scope = labels.enter();
-        ProfiledResponse { future: self.inner.call(request), labels: Some(labels), open }
+        ProfiledResponse { future: Some(self.inner.call(request)), labels: Some(labels), open }
     }
 }
 
@@ -151,11 +151,20 @@ impl Drop for ServedRequest {
 pin_project_lite::pin_project! {
     /// The response of a [`ProfiledService`].
     pub struct ProfiledResponse<F> {
+        // `None` during the destructor.
         #[pin]
-        future: F,
+        future: Option<F>,
         // The body of the response takes them.
         labels: Option<PolledLabels>,
         open: Option<ServedRequest>,
+    }
+
+    impl<F> PinnedDrop for ProfiledResponse<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            let _scope = this.labels.as_mut().map(PolledLabels::enter);
+            this.future.set(None);
+        }
     }
 }
 
@@ -168,23 +177,32 @@ where
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let _scope = this.labels.as_mut().map(PolledLabels::enter);
-        let outcome = ready!(this.future.poll(task));
+        let outcome = ready!(this.future.as_pin_mut().map_or(Poll::Pending, |future| future.poll(task)));
         let mut open = this.open.take();
         if let Some(open) = &mut open {
             open.has_failed = outcome.as_ref().map_or(true, |response| response.status().is_server_error());
         }
         let labels = this.labels.take();
-        Poll::Ready(outcome.map(|response| response.map(|body| ProfiledBody { body, labels, open })))
+        Poll::Ready(outcome.map(|response| response.map(|body| ProfiledBody { body: Some(body), labels, open })))
     }
 }
 
 pin_project_lite::pin_project! {
     /// The body of a response, which ends its request.
     pub struct ProfiledBody<B> {
+        // `None` during the destructor.
         #[pin]
-        body: B,
+        body: Option<B>,
         labels: Option<PolledLabels>,
         open: Option<ServedRequest>,
+    }
+
+    impl<B> PinnedDrop for ProfiledBody<B> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            let _scope = this.labels.as_mut().map(PolledLabels::enter);
+            this.body.set(None);
+        }
     }
 }
 
@@ -195,7 +213,7 @@ impl<B: Body> Body for ProfiledBody<B> {
     fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
         let _scope = this.labels.as_mut().map(PolledLabels::enter);
-        let frame = ready!(this.body.poll_frame(task));
+        let frame = ready!(this.body.as_pin_mut().map_or(Poll::Ready(None), |body| body.poll_frame(task)));
         if !matches!(frame, Some(Ok(_))) {
             if let Some(mut open) = this.open.take() {
                 open.has_failed |= frame.is_some();
@@ -205,11 +223,11 @@ impl<B: Body> Body for ProfiledBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
     }
 }
 
