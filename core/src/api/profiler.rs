@@ -37,6 +37,8 @@ pub(crate) fn start_native(config: Config) -> Result<spanprof_profiler::Profiler
 }
 
 /// A handle to the profiler of this process. Clones refer to the same profiler; dropping a handle stops nothing.
+///
+/// In a process that was forked without `exec`, the handles of the parent do nothing: see [`Profiler::after_fork_in_child`].
 #[derive(Clone)]
 pub struct Profiler(spanprof_profiler::ProfilerHandle);
 
@@ -59,20 +61,27 @@ impl Profiler {
         start_native(config).map(Self)
     }
 
+    /// Profiles a process that was forked without `exec`. Call it in the child, after `fork` returned there and before the child
+    /// starts threads. Returns the profiler of the child, which has the settings of its parent; `None` if the parent was not
+    /// profiled, or if the child cannot be, which logs a warning. Without this call the child is not profiled.
+    pub fn after_fork_in_child() -> Option<Self> {
+        spanprof_profiler::ProfilerHandle::after_fork_in_child().map(Self)
+    }
+
     /// Stops sampling and sends the last window within `stop_timeout`. True when every window since the start was delivered.
-    /// Idempotent.
+    /// False in a forked child, for a handle of its parent. Idempotent.
     pub fn stop(&self) -> bool {
-        self.0.stop()
+        self.is_of_this_process() && self.0.stop()
     }
 
     /// As [`Profiler::stop`], within `at_most` if that is shorter than `stop_timeout`: for processes that are exiting.
     pub fn stop_within(&self, at_most: Duration) -> bool {
-        self.0.stop_within(at_most)
+        self.is_of_this_process() && self.0.stop_within(at_most)
     }
 
     /// Closes the open window and sends it; true when everything was delivered in time.
     pub fn flush(&self, timeout: Duration) -> bool {
-        self.0.flush(timeout)
+        self.is_of_this_process() && self.0.flush(timeout)
     }
 
     /// Changes live keys while running; `enabled` too. The last writer of a key wins.
@@ -96,7 +105,21 @@ impl Profiler {
 
     /// Whether samples are being taken.
     pub fn is_running(&self) -> bool {
-        self.0.is_running()
+        self.is_of_this_process() && self.0.is_running()
+    }
+
+    /// Logs a warning, once, if this is a forked child and the handle is of its parent.
+    fn is_of_this_process(&self) -> bool {
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        let is_of_parent = self.0.is_of_parent();
+        if is_of_parent && !WARNED.swap(true, Ordering::Relaxed) {
+            log(
+                LogLevel::Warning,
+                "spanprof: this handle belongs to the parent of this forked process; call Profiler::after_fork_in_child() in the \
+                 child, and use the profiler that it returns",
+            );
+        }
+        !is_of_parent
     }
 
     /// Reports the end of a request, after its last sample: tail-based retention then decides on the samples. Never blocks. Without

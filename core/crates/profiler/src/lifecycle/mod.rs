@@ -69,6 +69,11 @@ impl ProfilerHandle {
         self.session.as_ref().filter(|session| session.is_of_this_process())
     }
 
+    /// Whether this handle belongs to the parent of this process: it then refers to threads that do not exist here.
+    pub fn is_of_parent(&self) -> bool {
+        self.session.is_some() && self.session().is_none()
+    }
+
     /// Stops sampling and sends the last window within `stop_timeout`. True when every window since the start was delivered.
     /// Idempotent.
     pub fn stop(&self) -> bool {
