@@ -60,6 +60,36 @@ pub fn pprof_backend_of(config: PprofConfig) -> PprofBackend {
     pprof_backend(config, BackendConfig::default())
 }
 
+/// The static labels of an agent: a vector, an array or a slice of pairs.
+pub trait AgentTags {
+    /// The pairs of key and value.
+    fn pairs(&self) -> &[(&str, &str)];
+}
+
+impl AgentTags for Vec<(&str, &str)> {
+    fn pairs(&self) -> &[(&str, &str)] {
+        self
+    }
+}
+
+impl AgentTags for &[(&str, &str)] {
+    fn pairs(&self) -> &[(&str, &str)] {
+        self
+    }
+}
+
+impl<const N: usize> AgentTags for [(&str, &str); N] {
+    fn pairs(&self) -> &[(&str, &str)] {
+        self
+    }
+}
+
+impl<const N: usize> AgentTags for &[(&str, &str); N] {
+    fn pairs(&self) -> &[(&str, &str)] {
+        *self
+    }
+}
+
 /// Settings of a [`PyroscopeAgent`].
 pub struct PyroscopeAgentBuilder {
     backend: PprofBackend,
@@ -112,8 +142,8 @@ impl PyroscopeAgentBuilder {
     }
 
     /// Static labels on every sample; replaces those set before.
-    pub fn tags(self, tags: Vec<(&str, &str)>) -> Self {
-        let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    pub fn tags(self, tags: impl AgentTags) -> Self {
+        let tags = tags.pairs().iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         Self { tags, ..self }
     }
 

@@ -22,6 +22,22 @@
 //! # }
 //! ```
 //!
+//! The form of version 0.5, and labels of a closure:
+//!
+//! ```no_run
+//! use spanprof::pyroscope::{self, pprofrs::{pprof_backend, PprofConfig}, PyroscopeAgent};
+//!
+//! let agent = PyroscopeAgent::builder("http://localhost:4040", "checkout")
+//!     .backend(pprof_backend(PprofConfig::new().sample_rate(100)))
+//!     .tags(&[("region", "eu")])
+//!     .build()
+//!     .unwrap();
+//! agent.start().unwrap();
+//! for id in 0..10_u64 {
+//!     pyroscope::tag_wrapper(&[("trace_id", id.to_string())], || { /* work */ });
+//! }
+//! ```
+//!
 //! The agent starts [`Profiler`](crate::Profiler) with the equal settings: profiles are sent as OTLP, which Pyroscope accepts from 1.20 on.
 //!
 //! Differences to the crate `pyroscope`:
@@ -38,13 +54,20 @@ mod thread_tags;
 pub use agent::PyroscopeAgent;
 pub use error::{PyroscopeError, Result};
 
+/// Runs `work` with labels on every sample of this thread, as [`tag_wrapper`](crate::tag_wrapper) of this crate, whose values are
+/// not owned.
+pub fn tag_wrapper<K: AsRef<str>, V: AsRef<str>, R>(labels: &[(K, V)], work: impl FnOnce() -> R) -> R {
+    let labels: Vec<_> = labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
+    crate::tag_wrapper(&*labels, work)
+}
+
 /// The agent, its states and its builder.
 #[allow(clippy::module_inception)] // The path in the crate `pyroscope`.
 pub mod pyroscope {
     pub use super::agent::{
         PyroscopeAgent, PyroscopeAgentBare, PyroscopeAgentReady, PyroscopeAgentRunning, PyroscopeAgentState,
     };
-    pub use super::builder::PyroscopeAgentBuilder;
+    pub use super::builder::{AgentTags, PyroscopeAgentBuilder};
 }
 
 /// The backend, of which there is one.
