@@ -155,7 +155,7 @@ impl Runtime for NodeRuntime {
         drop(map);
         if out.is_empty() {
             // V8's walk returns the C++ functions that JavaScript called, outer ones too, as bare addresses.
-            out.extend(native_frame(address).map(|frame| self.native_frame(frame)));
+            out.extend(native_frame(address, position).map(|frame| self.native_frame(frame)));
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::runtime::debug_info::DebugSymbols;
 use spanprof_aggregate::runtime::{
-    EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
+    EndedCode, EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
 };
 use spanprof_os::PerProcess;
 use spanprof_profiler::binding::{set_lock_waits_reported, SelfWalks};
@@ -52,10 +52,17 @@ impl Runtime for NativeRuntime {
         spanprof_os::thread_context::current();
     }
 
-    fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
-        // Code of an unloaded library gets the name of the code that now occupies its address.
-        if !with_symbols(|symbols| symbols.frames(raw.code, out)) {
-            let object = spanprof_os::native_symbol(raw.code);
+    fn native_pc(&self, raw: RawFrame) -> Option<u64> {
+        (raw.code >= RawFrame::FIRST_RUNTIME_CODE).then_some(raw.code).or(raw.native_pc())
+    }
+
+    fn ended(&self, _out: &mut Vec<EndedCode>) {
+        walk::refresh_unwind_tables();
+    }
+
+    fn resolve(&self, raw: RawFrame, position: u64, out: &mut Vec<Frame>) {
+        if !with_symbols(|symbols| symbols.frames(raw.code, position, out)) {
+            let object = spanprof_os::native_symbol(raw.code, position);
             let file = object.map(|found| found.file.to_string_lossy().into_owned()).unwrap_or_default();
             let name = file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("native").to_owned();
             let function = format!("[{name}]").into();

@@ -160,15 +160,20 @@ impl Drain {
     /// Moves the committed entries below the position `up_to` into `window`. Stops early when the window is full; true when
     /// entries may be left.
     pub fn drain(&mut self, ring: &Ring, up_to: u64, window: &mut Window, counters: &Counters) -> bool {
-        // The head is read first: the runtime then reports all code that ended before an entry below the head was reserved.
+        // Read first: the runtime then reports all code that ended before an entry below the head was reserved.
         let head = ring.head().min(up_to);
         self.collect_ended_code();
         self.thread_names.take_changes();
+        self.stacks.refresh_native(ring, &mut self.locations);
         loop {
             // In batches, so that a full ring does not overfill the window.
             let batch_end = head.min(ring.tail() + BATCH_WORDS);
-            let samples =
-                ring.drain(batch_end, &mut |position, sample| self.process(position, &sample, window, counters));
+            let samples = ring.drain(batch_end, &mut |position, sample| {
+                self.process(position, &sample, window, counters);
+                if std::mem::take(&mut self.locations.has_resolved) {
+                    self.stacks.refresh_native(ring, &mut self.locations);
+                }
+            });
             let done = samples == 0 || ring.tail() >= head;
             if done || window.is_full() {
                 self.forget_ended_code(ring.tail());
@@ -326,6 +331,7 @@ impl Drain {
 
     /// Adds the live objects to `window`.
     pub fn add_in_use(&mut self, now_ns: u64, window: &mut Window, counters: &Counters) {
+        let has_age = |set: LabelSetId| labels_of(set).iter().any(|(name, _)| name == HeapAge::LABEL);
         let mut has_own_age: WordMap<LabelSetId, bool> = WordMap::default();
         for totals in self.in_use() {
             let (stacks, locations) = (&mut self.stacks, &mut self.locations);
@@ -341,8 +347,7 @@ impl Drain {
                 frames: &[],
             };
             let label_set = totals.label_set;
-            let mut is_labeled =
-                || *has_own_age.entry(label_set).or_insert_with(|| labels_of(label_set).iter().any(is_age));
+            let mut is_labeled = || *has_own_age.entry(label_set).or_insert_with(|| has_age(label_set));
             let division = totals.age.filter(|_| !is_labeled()).map(Division::Age);
             let link = Link::default();
             let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division, thread_name: None };
@@ -375,7 +380,7 @@ impl Drain {
         if self.locations.is_half_full() {
             self.locations.forget_all();
         } else {
-            self.locations.forget_native();
+            self.locations.end_window();
         }
     }
 
@@ -391,11 +396,6 @@ impl Drain {
             self.stacks.forget_raw();
         }
     }
-}
-
-/// Whether a label or tag has the name of the age of objects in use. It then stays as it is.
-fn is_age((name, _): &(String, String)) -> bool {
-    name == HeapAge::LABEL
 }
 
 #[cfg(test)]

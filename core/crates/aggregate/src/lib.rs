@@ -26,7 +26,7 @@ pub mod window;
 
 pub use counters::{Counter, Counters, StatDoc, StatKind, StatValue, COUNTERS};
 pub use engine::{CollectionTime, Engine, EngineSettings, HeapAtPeak, SystemAccess, WindowEnd};
-pub use resolve::native_symbols::{demangle, native_frame, NativeFunction, NativeSymbols};
+pub use resolve::native_symbols::{demangle, native_frame, NativeCode, NativeFunction, NativeSymbols};
 pub use resource::{Resource, ResourceAttribute};
 pub use retention::{SlowLimit, TailPolicy};
 pub use window::captured::MAX_CAPTURES;

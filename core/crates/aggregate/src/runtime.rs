@@ -74,6 +74,11 @@ pub trait Runtime: Send + Sync + 'static {
         None
     }
 
+    /// The address of native code that a raw frame stands for; `None` for code of the language.
+    fn native_pc(&self, frame: RawFrame) -> Option<u64> {
+        frame.native_pc()
+    }
+
     /// The frame of native code, from that of its symbol: the code may implement a function of the language. Called by the drain
     /// thread, once for each address.
     fn native_frame(&self, frame: Frame) -> Frame {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::WindowEnd;
-use crate::resolve::native_symbols::{NativeFunction, NativeSymbols};
+use crate::resolve::native_symbols::{NativeCode, NativeFunction, NativeSymbols};
 use crate::retention::{SlowLimit, TailPolicy};
 use crate::testing::FakeRuntime;
 use crate::window::WindowSettings;
@@ -12,31 +12,47 @@ use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::redact::{ProfileRedactor, RedactionRule, RedactionSettings};
 use spanprof_profile::ProfilesData;
 use spanprof_signal::heap::HeapSampling;
+use spanprof_signal::Ring;
 
 /// Addresses of functions in the program.
 pub const PROGRAM: u64 = 0x100_0000;
 /// Addresses of functions in a library.
 pub const LIBRARY: u64 = 0x200_0000;
+/// Addresses of functions in an unloaded library.
+pub const UNLOADED: u64 = 0x300_0000;
+/// Addresses at which several libraries were loaded.
+pub const DOUBTFUL: u64 = 0x400_0000;
 
-/// `main` in the program and `getenv` in a library.
+/// `main` in the program and `getenv` in libraries.
 pub struct ScriptedSymbols;
 
 impl NativeSymbols for ScriptedSymbols {
-    fn function(&mut self, pc: u64) -> Option<NativeFunction> {
+    fn code(&self, pc: u64, _position: u64) -> NativeCode {
+        match pc {
+            DOUBTFUL.. => NativeCode::Doubtful,
+            UNLOADED.. => NativeCode::Unloaded,
+            LIBRARY.. => NativeCode::Loaded,
+            PROGRAM.. => NativeCode::Program,
+            _ => NativeCode::Loaded,
+        }
+    }
+
+    fn function(&mut self, pc: u64, _position: u64) -> Option<NativeFunction> {
         let (symbol, file) = match pc {
             LIBRARY.. => ("getenv", "/lib/libc.so.6"),
             PROGRAM.. => ("main", "/bin/program"),
             _ => return None,
         };
-        Some(NativeFunction {
-            symbol: Some(symbol.into()),
-            file: file.into(),
-            is_of_program: pc < LIBRARY,
-            is_own: false,
-        })
+        Some(NativeFunction { symbol: Some(symbol.into()), file: file.into(), is_own: false })
     }
 
-    fn verify_again(&mut self) {}
+    fn refresh(&mut self, _ring: &Ring) -> bool {
+        false
+    }
+
+    fn notices_unloads(&self) -> bool {
+        true
+    }
 }
 
 pub const WINDOW: WindowSettings = WindowSettings {

@@ -48,8 +48,11 @@ pub use process::termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };
 pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
-pub use symbols::file_symbols::{first_page_hash, is_loaded_from, FileSymbols};
-pub use symbols::loaded_object::{is_own_code, native_symbol, pin_library, LoadedObject, NativeSymbol};
+pub use symbols::file_symbols::{is_file_of, FileSymbols};
+pub use symbols::loaded_object::{code_state, is_own_code, native_symbol, pin_library, NativeSymbol};
+pub use symbols::object_history::{
+    are_objects_listed, forget_objects, loader_counts, refresh_objects, CodeState, LoadedObject, LoaderCounts,
+};
 pub use system_calls::{may_use, refused_calls, CallRefusal, SystemCall};
 pub use threads::listing::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
 pub use threads::own_threads::{host_thread_ids, own_cpu_ns, OwnThread};

@@ -62,11 +62,9 @@ struct Names {
 }
 
 impl DebugSymbols {
-    /// Appends the functions at the instruction before `pc`, which is a return address; innermost first. False without a
-    /// name.
-    pub fn frames(&mut self, pc: u64, out: &mut Vec<Frame>) -> bool {
-        let address = pc.saturating_sub(1);
-        let Some(found) = spanprof_os::native_symbol(address) else { return false };
+    /// Appends the functions whose code was at `address` at ring position `position`; innermost first. False without a name.
+    pub fn frames(&mut self, address: u64, position: u64, out: &mut Vec<Frame>) -> bool {
+        let Some(found) = spanprof_os::native_symbol(address, position) else { return false };
         let object = found.object(address);
         let mut frames = self.debug_frames(&found, &object, address).unwrap_or_default();
         if frames.is_empty() {
@@ -87,7 +85,6 @@ impl DebugSymbols {
 
     /// Drops what only a batch of addresses needs.
     pub fn end_batch(&mut self) {
-        self.file_symbols.verify_again();
         if std::mem::take(&mut self.addresses_since_release) > 0 {
             self.objects.values_mut().flatten().for_each(|object| object.units.trim());
         }
@@ -99,9 +96,7 @@ impl DebugSymbols {
         object: &spanprof_os::LoadedObject,
         address: u64,
     ) -> Option<Vec<NamedPosition>> {
-        // The program is never unloaded. Another library may be loaded at the address of an unloaded one.
-        let first_page = if found.is_of_program { 0 } else { spanprof_os::first_page_hash(object.base)? };
-        let (key, number) = ((object.base, first_page), self.objects.len());
+        let (key, number) = ((object.base, object.first_page), self.objects.len());
         if number >= MAX_FILES && !self.objects.contains_key(&key) {
             return None;
         }
@@ -109,7 +104,7 @@ impl DebugSymbols {
             let path = match found.is_of_program {
                 true => std::fs::read_link(&object.path).ok()?,
                 // A library may have been replaced by a later version.
-                false => spanprof_os::is_loaded_from(&object.path, object.base).then(|| object.path.clone())?,
+                false => spanprof_os::is_file_of(object).then(|| object.path.clone())?,
             };
             let file = DebugFile::open(&object.path, &path)?;
             Some(ObjectDebugInfo { units: Units::read(file), number: number as u32 })

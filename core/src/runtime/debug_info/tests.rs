@@ -1,13 +1,14 @@
 //! Names and lines of real code: this program, whose reference is the `backtrace` crate, and C libraries with their debug
 //! information in each of its places.
 
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::runtime::debug_info::DebugSymbols;
 use spanprof_aggregate::runtime::Frame;
-use spanprof_os::testing::in_child;
+use spanprof_os::testing::{in_child, one_at_a_time};
 
 /// Addresses spread over the functions of this program.
 fn addresses() -> Vec<u64> {
@@ -21,16 +22,17 @@ fn addresses() -> Vec<u64> {
     ranges.flat_map(|[start, end]| (start..end).step_by((end - start) as usize / 2_000)).collect()
 }
 
-fn frames(symbols: &mut DebugSymbols, pc: u64) -> Vec<(String, String, u32, u32)> {
+fn frames(symbols: &mut DebugSymbols, address: u64) -> Vec<(String, String, u32, u32)> {
     let mut frames = Vec::new();
-    symbols.frames(pc, &mut frames);
+    symbols.frames(address, 0, &mut frames);
     let parts = |frame: Frame| (frame.function.to_string(), frame.file.to_string(), frame.line, frame.column);
     frames.into_iter().map(parts).collect()
 }
 
-fn frames_of_backtrace(pc: u64) -> Vec<(String, String, u32, u32)> {
+fn frames_of_backtrace(address: u64) -> Vec<(String, String, u32, u32)> {
     let mut frames = Vec::new();
-    backtrace::resolve(pc as usize as *mut _, |symbol| {
+    // It takes return addresses.
+    backtrace::resolve((address + 1) as usize as *mut _, |symbol| {
         let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_default();
         let file = symbol.filename().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         if !name.is_empty() {
@@ -78,7 +80,7 @@ fn resident_memory_does_not_grow_with_the_size_of_the_debug_information() {
         let (before, mut peak, mut out) = (resident_kib(), 0, Vec::new());
         for (n, pc) in addresses.iter().enumerate() {
             out.clear();
-            symbols.frames(*pc, &mut out);
+            symbols.frames(*pc, 0, &mut out);
             if n % 50 == 0 {
                 peak = peak.max(resident_kib().saturating_sub(before));
             }
@@ -161,10 +163,43 @@ fn a_library_without_debug_information_is_named_by_its_symbols() {
     directory.run("cc -shared -fPIC -O2 library.c -o library.so");
     let start = loaded(&directory.0.join("library.so"));
     let outer = ("spanprof_outer".to_owned(), String::new(), 0, 0);
-    assert_eq!(frames(&mut DebugSymbols::default(), start + 4), [outer]);
+    let mut symbols = DebugSymbols::default();
+    assert_eq!([0, 4].map(|offset| frames(&mut symbols, start + offset)), [[outer.clone()], [outer]]);
+}
+
+#[test]
+fn samples_of_an_unloaded_library_keep_its_names_when_another_one_is_loaded_at_its_address() {
+    let _turn = one_at_a_time();
+    let directory = Directory::new("replaced");
+    let listed_at = |head: u64| assert!(spanprof_os::refresh_objects(0, &|| head));
+    spanprof_os::forget_objects();
+    listed_at(1);
+    let libraries = [("first", 10), ("second", 20)].map(|(name, position)| {
+        std::fs::write(directory.0.join("library.c"), LIBRARY.replace("inlined", name)).unwrap();
+        directory.run(&format!("cc -shared -fPIC -O2 -g library.c -o {name}.so"));
+        let path = CString::new(directory.0.join(format!("{name}.so")).to_str().unwrap()).unwrap();
+        // SAFETY: a library without constructors, of which nothing runs.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        // SAFETY: the library is loaded.
+        let address = unsafe { libc::dlsym(library, c"spanprof_outer".as_ptr()) } as u64;
+        listed_at(position);
+        // SAFETY: the library is loaded, and closed once.
+        unsafe { libc::dlclose(library) };
+        listed_at(position + 5);
+        (name, position, address)
+    });
+    let mut symbols = DebugSymbols::default();
+    for (name, position, address) in libraries {
+        let mut frames = Vec::new();
+        (0..24).for_each(|offset| _ = symbols.frames(address + offset, position, &mut frames));
+        let names = frames.iter().map(|frame| &*frame.function);
+        let inlined: HashSet<_> = names.filter(|name| ["first", "second"].contains(name)).collect();
+        assert_eq!(inlined, HashSet::from([name]));
+    }
+    assert_eq!(libraries[0].2, libraries[1].2, "the kernel reuses the address");
 }
 
 #[test]
 fn an_address_outside_of_loaded_files_has_no_name() {
-    assert!(!DebugSymbols::default().frames(1 << 40, &mut Vec::new()));
+    assert!(!DebugSymbols::default().frames(1 << 40, 0, &mut Vec::new()));
 }

@@ -6,10 +6,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use framehop::{FrameAddress, UnwindRegsNative, Unwinder};
-use spanprof_signal::buffer_pool::claim_buffer;
 use spanprof_signal::{guarded, Captured, Context, RawFrame, RawStack};
 
-use super::unwind_tables::{unwind_tables, UnwindTables, WalkCache};
+use super::unwind_tables::{with_unwind_tables, UnwindTables, WalkCache};
 use crate::runtime::walk::frame_pointers::walk_frame_pointers;
 use spanprof_os::thread_context;
 
@@ -88,16 +87,16 @@ pub(crate) fn walk_calling_thread(start: &WalkStart, stack: &mut RawStack<'_>) -
 
 /// Passes the return addresses to `push`, leaf first, until it returns false.
 pub fn walk_from(start: &WalkStart, push: &mut dyn FnMut(u64) -> bool) {
-    let tables = unwind_tables().filter(|_| !UNWINDER_FAILED.load(Ordering::Relaxed));
-    let cache =
-        tables.and_then(|tables| Some((tables, claim_buffer(&tables.caches, start.stack_pointer as usize >> 12)?)));
-    let Some((tables, mut cache)) = cache else {
-        return walk_frame_pointers(start.stack_pointer, start.frame_pointer, push);
-    };
     // A panic in the unwinder must not reach the program, which called its allocator.
-    let walk = AssertUnwindSafe(|| cache.with(|cache| unwind(tables, cache, start, push)));
-    if catch_unwind(walk).is_err() {
-        UNWINDER_FAILED.store(true, Ordering::Relaxed);
+    let mut walk = || {
+        with_unwind_tables(start.stack_pointer >> 12, |tables, cache| {
+            catch_unwind(AssertUnwindSafe(|| unwind(tables, cache, start, push))).is_ok()
+        })
+    };
+    match (!UNWINDER_FAILED.load(Ordering::Relaxed)).then(&mut walk).flatten() {
+        Some(true) => {}
+        Some(false) => UNWINDER_FAILED.store(true, Ordering::Relaxed),
+        None => walk_frame_pointers(start.stack_pointer, start.frame_pointer, push),
     }
 }
 

@@ -10,4 +10,4 @@ pub(crate) use calling_thread::{walk_calling_thread, WalkStart};
 pub(crate) use frame_pointer_check::is_without_frame_pointers;
 pub(crate) use frame_pointers::{capture_native, copy_stack};
 pub(crate) use other_thread::{walk_copied_stack, walk_waiting_thread};
-pub(crate) use unwind_tables::load_unwind_tables;
+pub(crate) use unwind_tables::{load_unwind_tables, refresh_unwind_tables};

@@ -11,10 +11,9 @@
 //! All memory is read by guarded loads.
 
 use framehop::{FrameAddress, UnwindRegsNative, Unwinder};
-use spanprof_signal::buffer_pool::claim_buffer;
 use spanprof_signal::{guarded, RawFrame, RawStack};
 
-use super::unwind_tables::{unwind_tables, UnwindTables};
+use super::unwind_tables::{with_unwind_tables, UnwindTables};
 use spanprof_os::SystemCallWait;
 
 /// Walks a thread in `wait`. False where the root side is missing.
@@ -44,9 +43,7 @@ fn walk(
     if !stack.push(RawFrame { code: pc, at: 0 }) {
         return true;
     }
-    let Some(tables) = unwind_tables() else { return false };
-    let Some(mut cache) = claim_buffer(&tables.caches, registers.sp() as usize >> 12) else { return false };
-    cache.with(|cache| {
+    let is_complete = with_unwind_tables(registers.sp() >> 12, |tables, cache| {
         let mut read = |address: u64| read(address);
         let mut address = FrameAddress::InstructionPointer(pc);
         loop {
@@ -69,7 +66,8 @@ fn walk(
             let Some(next) = FrameAddress::from_return_address(return_address) else { return false };
             address = next;
         }
-    })
+    });
+    is_complete == Some(true)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,29 +1,60 @@
-//! The unwind tables (`.eh_frame`) of the loaded objects, for walks of code without frame pointers. Read once, at the first
-//! start that needs them, and never freed. Normal threads only; the walk itself is in `calling_thread`.
+//! The unwind tables (`.eh_frame`) of the loaded objects, for walks of code without frame pointers. Read at the first start that
+//! needs them, and again after objects were loaded or unloaded. Normal threads only; the walk itself is in `calling_thread`.
 //!
-//! Limits: objects that are loaded later are walked by frame pointers. The tables of the program are used in place. Those of
-//! libraries are copied, because a library can be unloaded; tables above [`MAX_COPIED_BYTES`] are not used.
+//! Limits: objects are walked by frame pointers until the first drain after they were loaded, and in a forked child, which has
+//! the tables of its parent. The tables of the program are used in place. Those of libraries are copied, because a library can be
+//! unloaded; tables above [`MAX_COPIED_BYTES`] are not used.
 
 use std::ffi::{c_int, c_void, CStr};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex};
 
 use framehop::{CacheNative, ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder, UnwinderNative};
-use spanprof_signal::buffer_pool::PooledBuffer;
+use spanprof_os::LoaderCounts;
+use spanprof_signal::buffer_pool::{claim_buffer, PooledBuffer};
 use spanprof_signal::heap::CONCURRENT_WALKS;
 
 /// Limit for the copies of all libraries.
 const MAX_COPIED_BYTES: usize = 8 << 20;
 
-/// Scratch memory of one walk: recently used rules, and space to evaluate new ones.
+/// Scratch memory of one walk: recently used rules, and space to evaluate new ones. The rules belong to one unwinder, and are not
+/// used by another one.
 pub(super) type WalkCache = CacheNative<MustNotAllocateDuringUnwind>;
 
-/// The unwinder with the tables of the objects loaded at that start, and its caches.
+/// The unwinder with the tables of the loaded objects.
 pub(super) struct UnwindTables {
-    pub unwinder: UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>,
-    pub caches: Vec<PooledBuffer<WalkCache>>,
+    pub unwinder: UnwinderNative<TableBytes, MustNotAllocateDuringUnwind>,
     functions: Vec<FunctionIndex>,
+    /// The linker's counters before the objects were read; `None` in a forked child.
+    counts: Option<LoaderCounts>,
+}
+
+/// Bytes of a table.
+#[derive(Clone)]
+pub(super) enum TableBytes {
+    /// Of the program.
+    InPlace(&'static [u8]),
+    /// Of a library.
+    Copied(Arc<[u8]>),
+}
+
+impl Default for TableBytes {
+    fn default() -> Self {
+        Self::InPlace(&[])
+    }
+}
+
+impl Deref for TableBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::InPlace(bytes) => bytes,
+            Self::Copied(bytes) => bytes,
+        }
+    }
 }
 
 /// The functions of an object, sorted by address: its `.eh_frame_hdr`.
@@ -31,7 +62,9 @@ struct FunctionIndex {
     code: Range<u64>,
     /// Address of the index in the process.
     start: u64,
-    index: &'static [u8],
+    index: TableBytes,
+    /// Its `.eh_frame`.
+    table: TableBytes,
 }
 
 impl UnwindTables {
@@ -43,7 +76,7 @@ impl UnwindTables {
     /// The address at which the function of `pc` begins.
     pub(crate) fn function_start(&self, pc: u64) -> Option<u64> {
         let table = self.functions.iter().find(|table| table.code.contains(&pc))?;
-        function_start(table.index, pc.wrapping_sub(table.start)).map(|offset| table.start.wrapping_add(offset))
+        function_start(&table.index, pc.wrapping_sub(table.start)).map(|offset| table.start.wrapping_add(offset))
     }
 }
 
@@ -62,68 +95,117 @@ fn function_start(index: &[u8], offset: u64) -> Option<u64> {
     pairs.get(after.checked_sub(1)?).map(|pair| start(pair) as u64)
 }
 
+/// Replaced as a whole; [`RETIRED`] has the ones before until no walk uses them.
 static TABLES: AtomicPtr<UnwindTables> = AtomicPtr::new(null_mut());
+static CACHES: AtomicPtr<Vec<PooledBuffer<WalkCache>>> = AtomicPtr::new(null_mut());
+static RETIRED: Mutex<Vec<RetiredTables>> = Mutex::new(Vec::new());
 
-/// The tables; `None` before [`load_unwind_tables`]. Safe in handlers.
-pub(super) fn unwind_tables() -> Option<&'static UnwindTables> {
+/// Tables that a walk may still use, which began before they were replaced.
+struct RetiredTables {
+    _tables: Box<UnwindTables>,
+    /// Caches that have been in use since.
+    in_use: Vec<usize>,
+}
+
+fn caches() -> Option<&'static [PooledBuffer<WalkCache>]> {
     // SAFETY: null, or a leaked box.
-    unsafe { TABLES.load(Ordering::Acquire).as_ref() }
+    unsafe { CACHES.load(Ordering::Acquire).as_ref() }.map(Vec::as_slice)
+}
+
+/// Runs `walk` with the tables and a cache; `None` before [`load_unwind_tables`], and if all caches are in use. `hint` selects
+/// the first cache that is tried. No allocation, no lock.
+pub(super) fn with_unwind_tables<R>(hint: u64, walk: impl FnOnce(&UnwindTables, &mut WalkCache) -> R) -> Option<R> {
+    let mut cache = claim_buffer(caches()?, hint as usize)?;
+    // SAFETY: null, or a box that is freed only after this cache was seen unused; it is loaded after the cache was claimed.
+    let tables = unsafe { TABLES.load(Ordering::Acquire).as_ref() }?;
+    Some(cache.with(|cache| walk(tables, cache)))
 }
 
 /// In the fork hook: the walks of the parent's other threads do not exist.
 fn reset_in_child() {
-    if let Some(tables) = unwind_tables() {
-        spanprof_signal::buffer_pool::return_all(&tables.caches);
+    if let Some(caches) = caches() {
+        spanprof_signal::buffer_pool::return_all(caches);
     }
 }
 
 /// Reads the tables, unless that is done.
 pub(crate) fn load_unwind_tables() {
-    if unwind_tables().is_some() {
+    if !TABLES.load(Ordering::Acquire).is_null() {
         return;
     }
     spanprof_os::reset_in_child_by(reset_in_child);
-    let mut unwinder = UnwinderNative::new();
-    let mut functions = Vec::new();
-    for (object, table) in loaded_objects() {
-        unwinder.add_module(object);
-        functions.push(table);
-    }
     let caches = (0..CONCURRENT_WALKS).map(|_| PooledBuffer::new(WalkCache::new_in())).collect();
-    let tables = Box::into_raw(Box::new(UnwindTables { unwinder, caches, functions }));
-    // A concurrent second caller leaks its own tables; no thread waits.
+    // A concurrent second caller leaks its own caches and tables; no thread waits.
+    _ = CACHES.compare_exchange(null_mut(), Box::into_raw(Box::new(caches)), Ordering::AcqRel, Ordering::Acquire);
+    let tables = Box::into_raw(Box::new(read_tables(&[])));
     _ = TABLES.compare_exchange(null_mut(), tables, Ordering::AcqRel, Ordering::Acquire);
 }
 
-type LoadedObject = (Module<&'static [u8]>, FunctionIndex);
+/// Reads the tables again after objects were loaded or unloaded, and frees those that no walk uses. Called by the drain thread
+/// only; without effect in a forked child.
+pub(crate) fn refresh_unwind_tables() {
+    // SAFETY: null, or a box that only this thread frees.
+    let Some(current) = (unsafe { TABLES.load(Ordering::Acquire).as_ref() }) else { return };
+    let (Some(counts), Some(caches)) = (spanprof_os::loader_counts(), caches()) else { return };
+    let Ok(mut retired) = RETIRED.try_lock() else { return };
+    if current.counts != Some(counts) {
+        let tables = TABLES.swap(Box::into_raw(Box::new(read_tables(&current.functions))), Ordering::AcqRel);
+        // SAFETY: it was created by `Box::into_raw`; it is no longer in `TABLES`, and is freed once.
+        let tables = unsafe { Box::from_raw(tables) };
+        retired.push(RetiredTables { _tables: tables, in_use: (0..caches.len()).collect() });
+    }
+    for tables in &mut *retired {
+        tables.in_use.retain(|cache| caches.get(*cache..=*cache).is_some_and(|cache| claim_buffer(cache, 0).is_none()));
+    }
+    retired.retain(|tables| !tables.in_use.is_empty());
+}
 
-#[derive(Default)]
-struct Objects {
+/// The tables of the loaded objects. Copies of `known` ones are shared.
+fn read_tables(known: &[FunctionIndex]) -> UnwindTables {
+    let counts = spanprof_os::loader_counts();
+    let mut unwinder = UnwinderNative::new();
+    let mut functions = Vec::new();
+    for (object, table) in loaded_objects(known) {
+        unwinder.add_module(object);
+        functions.push(table);
+    }
+    UnwindTables { unwinder, functions, counts }
+}
+
+type LoadedObject = (Module<TableBytes>, FunctionIndex);
+
+struct Objects<'a> {
     found: Vec<LoadedObject>,
+    known: &'a [FunctionIndex],
     visited: usize,
     copied_bytes: usize,
 }
 
-fn loaded_objects() -> Vec<LoadedObject> {
+fn loaded_objects(known: &[FunctionIndex]) -> Vec<LoadedObject> {
     unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void) -> c_int {
         // SAFETY: the linker passes its description of an object that stays loaded during the call, and our argument.
-        let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Objects>()) };
+        let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Objects<'_>>()) };
         // The linker reports the program first.
         let is_program = objects.visited == 0;
         objects.visited += 1;
-        if let Some(module) = module(info, is_program, &mut objects.copied_bytes) {
+        if let Some(module) = module(info, is_program, objects.known, &mut objects.copied_bytes) {
             objects.found.push(module);
         }
         0
     }
-    let mut objects = Objects::default();
+    let mut objects = Objects { found: Vec::new(), known, visited: 0, copied_bytes: 0 };
     // SAFETY: `take` has the expected type and uses its argument as what it is.
     unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut objects).cast()) };
     objects.found
 }
 
 /// An object with unwind tables; `None` without them.
-fn module(info: &libc::dl_phdr_info, is_program: bool, copied_bytes: &mut usize) -> Option<LoadedObject> {
+fn module(
+    info: &libc::dl_phdr_info,
+    is_program: bool,
+    known: &[FunctionIndex],
+    copied_bytes: &mut usize,
+) -> Option<LoadedObject> {
     let base = info.dlpi_addr;
     // SAFETY: the linker's own array of this object, which is loaded during this call.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
@@ -149,28 +231,37 @@ fn module(info: &libc::dl_phdr_info, is_program: bool, copied_bytes: &mut usize)
     let start = eh_frame_start(index.start, index_bytes)?;
     // Its length is not recorded; each entry has its own.
     let table = start..segment_of(start)?.end;
-    let mut kept = |bytes: &'static [u8]| -> Option<&'static [u8]> {
-        if is_program {
-            return Some(bytes);
-        }
-        *copied_bytes += bytes.len();
-        (*copied_bytes <= MAX_COPIED_BYTES).then(|| Box::leak(Box::<[u8]>::from(bytes)) as &[u8])
+    let table_bytes = mapped(&table);
+    let (code_start, index_start) = (base.wrapping_add(code.start), base.wrapping_add(index.start));
+    let code_in_process = code_start..base.wrapping_add(code.end);
+    *copied_bytes += if is_program { 0 } else { index_bytes.len() + table_bytes.len() };
+    if *copied_bytes > MAX_COPIED_BYTES {
+        return None;
+    }
+    // An equal index describes equal code.
+    let same = known.iter().find(|known| {
+        (&known.code, known.start, &*known.index) == (&code_in_process, index_start, index_bytes)
+            && known.table.len() == table_bytes.len()
+    });
+    let (index_bytes, table_bytes) = match same {
+        Some(same) => (same.index.clone(), same.table.clone()),
+        None if is_program => (TableBytes::InPlace(index_bytes), TableBytes::InPlace(table_bytes)),
+        None => (TableBytes::Copied(index_bytes.into()), TableBytes::Copied(table_bytes.into())),
     };
-    let (index_bytes, table_bytes) = (kept(index_bytes)?, kept(mapped(&table))?);
     // SAFETY: null, or a NUL-terminated name of the linker, valid during this call.
     let name = unsafe { info.dlpi_name.as_ref().map(|name| CStr::from_ptr(name)) };
     let sections = ExplicitModuleSectionInfo {
         text_svma: Some(code.clone()),
         eh_frame_svma: Some(table),
-        eh_frame: Some(table_bytes),
+        eh_frame: Some(table_bytes.clone()),
         eh_frame_hdr_svma: Some(index.clone()),
-        eh_frame_hdr: Some(index_bytes),
+        eh_frame_hdr: Some(index_bytes.clone()),
         ..ExplicitModuleSectionInfo::default()
     };
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let code = base.wrapping_add(code.start)..base.wrapping_add(code.end);
-    let functions = FunctionIndex { code: code.clone(), start: base.wrapping_add(index.start), index: index_bytes };
-    Some((Module::new(name, code, base, sections), functions))
+    let module = Module::new(name, code_in_process.clone(), base, sections);
+    let code = code_in_process;
+    Some((module, FunctionIndex { code, start: index_start, index: index_bytes, table: table_bytes }))
 }
 
 /// The address of `.eh_frame` in the encoding that every linker writes into `.eh_frame_hdr` (Linux Standard Base, 10.6.2):
@@ -186,13 +277,12 @@ mod tests {
 
     #[test]
     fn the_program_and_the_c_library_have_unwind_tables() {
-        assert!(loaded_objects().len() >= 2);
+        assert!(loaded_objects(&[]).len() >= 2);
     }
 
     #[test]
     fn the_start_of_a_function_is_found_from_an_address_in_it() {
-        load_unwind_tables();
-        let tables = unwind_tables().unwrap();
+        let tables = read_tables(&[]);
         for function in [loaded_objects as *const () as u64, libc::epoll_wait as *const () as u64] {
             assert_eq!([0, 1, 9].map(|offset| tables.function_start(function + offset)), [Some(function); 3]);
         }

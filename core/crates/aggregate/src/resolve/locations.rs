@@ -1,13 +1,13 @@
-//! Resolves raw frames to locations. A location is cached until its code ends. Owned by the drain; not shared. Indices
-//! are valid until `forget_all`.
+//! Resolves raw frames to locations. A location is cached until its code ends: that of a library until files are loaded or
+//! unloaded. Owned by the drain; not shared. Indices are valid until `forget_all`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::native_symbols::{demangle, frame_of_function, NativeSymbols};
+use super::native_symbols::{demangle, frame_of_function, NativeCode, NativeSymbols};
 use crate::hash::WordMap;
 use crate::runtime::{Frame, FrameType, Runtime};
-use spanprof_signal::{DropReason, RawFrame};
+use spanprof_signal::{DropReason, RawFrame, Ring};
 
 /// Capacity for locations. A window that needs more shows `[too_many_stacks]`; the table is cleared after it.
 const MAX_LOCATIONS: usize = 131_072;
@@ -25,6 +25,12 @@ pub(crate) struct LocationTable {
     by_raw: WordMap<RawFrame, LocationIndex>,
     /// The cached `RawFrame::at` values of each code; they end together.
     cached_of_code: WordMap<u64, Vec<u64>>,
+    /// The cached raw frames of native code that may be unloaded.
+    cached_of_libraries: Vec<RawFrame>,
+    /// Raw frames that were resolved and not cached: their words may be other code in another sample.
+    pub uncached: u64,
+    /// Set when a raw frame was resolved, which may take long: files may have been unloaded meanwhile.
+    pub has_resolved: bool,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,
     native_symbols: Box<dyn NativeSymbols>,
@@ -38,6 +44,9 @@ impl LocationTable {
         Self {
             by_raw: WordMap::default(),
             cached_of_code: WordMap::default(),
+            cached_of_libraries: Vec::new(),
+            uncached: 0,
+            has_resolved: false,
             by_content: HashMap::new(),
             contents: Vec::new(),
             native_symbols,
@@ -60,44 +69,51 @@ impl LocationTable {
         if self.contents.len() >= MAX_LOCATIONS || self.by_raw.len() >= MAX_RAW_FRAMES {
             return None;
         }
+        self.has_resolved = true;
         let mut frames = std::mem::take(&mut self.scratch);
         frames.clear();
-        let (mut is_cached, mut may_end) = (true, true);
+        let native_pc = runtime.native_pc(raw);
+        let code = native_pc.map(|pc| self.native_symbols.code(pc, position));
+        let mut is_cached = code != Some(NativeCode::Unloaded);
         if let Some(reason) = raw.as_reason() {
             frames.push(reason_frame(reason));
         } else if let Some(activity) = raw.as_synthetic() {
             frames.push(Frame { function: activity.name().into(), ..Frame::default() });
-        } else if let Some(pc) = raw.native_pc() {
-            let (frame, is_of_program) = self.native_frame(pc);
-            frames.push(runtime.native_frame(frame));
-            // The program is never unloaded, and a lookup in a large program is expensive.
-            may_end = !is_of_program;
-        } else {
-            runtime.resolve(raw, position, &mut frames);
-            if frames.is_empty() {
-                *unnamed += 1;
-                frames.push(reason_frame(DropReason::CodeEnded));
-                // Not cached: the same words may soon be other code.
-                is_cached = false;
+        } else if code != Some(NativeCode::Doubtful) {
+            match raw.native_pc() {
+                Some(pc) => frames.push(runtime.native_frame(self.native_frame(pc, position))),
+                None => runtime.resolve(raw, position, &mut frames),
             }
+        }
+        if frames.is_empty() {
+            *unnamed += 1;
+            frames.push(reason_frame(DropReason::CodeEnded));
+            // Not cached: the same words may soon be other code.
+            is_cached = false;
         }
         let location = self.intern(&frames);
-        self.scratch = frames;
+        self.uncached += u64::from(!is_cached);
         if is_cached {
             self.by_raw.insert(raw, location);
-            if may_end {
+            if code.is_none() {
                 self.cached_of_code.entry(raw.code).or_default().push(raw.at);
             }
+            // A runtime also returns native code where it has none of the language. The program's own code stays: a lookup in a
+            // large program is expensive.
+            let is_native = |frame: &Frame| frame.frame_type == FrameType::Native;
+            if code.map_or_else(|| frames.iter().any(is_native), |code| code != NativeCode::Program) {
+                self.cached_of_libraries.push(raw);
+            }
         }
+        self.scratch = frames;
         Some(location)
     }
 
-    /// The frame, and whether its code belongs to the program's executable.
-    fn native_frame(&mut self, pc: u64) -> (Frame, bool) {
+    fn native_frame(&mut self, pc: u64, position: u64) -> Frame {
         let unknown = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
-        let Some(function) = self.native_symbols.function(pc) else { return (unknown(), false) };
+        let Some(function) = self.native_symbols.function(pc, position) else { return unknown() };
         let symbol = function.symbol.as_ref().map(|symbol| self.demangled(symbol));
-        (frame_of_function(&function, symbol), function.is_of_program)
+        frame_of_function(&function, symbol)
     }
 
     fn demangled(&mut self, symbol: &str) -> Arc<str> {
@@ -153,20 +169,37 @@ impl LocationTable {
         self.contents.len() > MAX_LOCATIONS / 2 || self.by_raw.len() > MAX_RAW_FRAMES / 2
     }
 
-    /// Removes native code of libraries, which may be unloaded without notice: it is cached for one window.
-    pub fn forget_native(&mut self) {
-        self.code_ended(RawFrame::native(0).code);
-        self.native_symbols.verify_again();
+    /// Notes the files that were loaded and unloaded, and forgets native code that may be another one now. True if it did.
+    pub fn refresh_native(&mut self, ring: &Ring) -> bool {
+        let has_changed = self.native_symbols.refresh(ring);
+        if has_changed {
+            self.forget_native();
+        }
+        has_changed
+    }
+
+    /// A window ends: forgets native code of libraries, if they may be unloaded without notice.
+    pub fn end_window(&mut self) {
+        if !self.native_symbols.notices_unloads() {
+            self.forget_native();
+        }
+    }
+
+    fn forget_native(&mut self) {
+        for raw in std::mem::take(&mut self.cached_of_libraries) {
+            self.by_raw.remove(&raw);
+            self.code_ended(raw.code);
+        }
     }
 
     /// Clears everything except the symbol tables, which have a bound of their own and are slow to read; all indices become invalid.
     pub fn forget_all(&mut self) {
         self.by_raw.clear();
         self.cached_of_code.clear();
+        self.cached_of_libraries.clear();
         self.by_content.clear();
         self.contents.clear();
         self.demangled.clear();
-        self.native_symbols.verify_again();
     }
 }
 
@@ -183,7 +216,7 @@ pub(crate) fn truncated_frame() -> Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted_engine_testing::{ScriptedSymbols, LIBRARY, PROGRAM};
+    use crate::scripted_engine_testing::{ScriptedSymbols, DOUBTFUL, LIBRARY, PROGRAM, UNLOADED};
     use crate::testing::FakeRuntime;
 
     fn table() -> LocationTable {
@@ -201,14 +234,21 @@ mod tests {
     }
 
     #[test]
-    fn forget_native_keeps_the_programs_executable_and_removes_libraries() {
-        let mut table = table();
-        let frames = [PROGRAM, LIBRARY].map(RawFrame::native);
-        for raw in frames {
-            table.location(raw, 0, &*FakeRuntime::new(), &mut 0);
-        }
+    fn names_of_libraries_are_forgotten_when_files_change_and_are_never_cached_after_an_unload() {
+        let (mut table, runtime) = (table(), FakeRuntime::new());
+        let frames = [PROGRAM, LIBRARY, UNLOADED, DOUBTFUL].map(RawFrame::native);
+        let mut unnamed = 0;
+        let names = frames.map(|raw| {
+            let location = table.location(raw, 0, &*runtime, &mut unnamed).unwrap();
+            table.frames(location)[0].function.to_string()
+        });
+        assert_eq!(names, ["main", "getenv", "getenv", "[code_ended]"]);
+        let cached = |table: &LocationTable| frames.map(|raw| table.by_raw.contains_key(&raw));
+        assert_eq!((cached(&table), table.uncached, unnamed), ([true, true, false, false], 2, 1));
+        table.end_window();
+        assert_eq!(cached(&table), [true, true, false, false]);
         table.forget_native();
-        assert_eq!(frames.map(|raw| table.by_raw.contains_key(&raw)), [true, false]);
+        assert_eq!(cached(&table), [true, false, false, false]);
     }
 
     #[test]

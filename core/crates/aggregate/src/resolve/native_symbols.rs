@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::runtime::{Frame, FrameType};
+use spanprof_signal::Ring;
 
 /// The native function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,19 +14,36 @@ pub struct NativeFunction {
     pub symbol: Option<Arc<str>>,
     /// Path of the shared object or program.
     pub file: PathBuf,
-    /// Whether the file is the main program, which is never unloaded.
-    pub is_of_program: bool,
     /// Whether it belongs to the profiler's own library.
     pub is_own: bool,
 }
 
+/// Whether native code may be unloaded while its name is cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeCode {
+    /// Of the program, which is never unloaded.
+    Program,
+    /// Of a loaded library, or of no file.
+    Loaded,
+    /// Of a library that is no longer loaded.
+    Unloaded,
+    /// Of one of several libraries that had this address.
+    Doubtful,
+}
+
 /// Finds native functions by the symbol tables of loaded files.
 pub trait NativeSymbols: Send {
-    /// The function at `pc`; `None` outside of loaded files.
-    fn function(&mut self, pc: u64) -> Option<NativeFunction>;
+    /// The state of the code at `pc` when the sample at ring position `position` was taken.
+    fn code(&self, pc: u64, position: u64) -> NativeCode;
 
-    /// Files may have been unloaded or replaced since the last lookups.
-    fn verify_again(&mut self);
+    /// The function that was at `pc` then; `None` outside of loaded files.
+    fn function(&mut self, pc: u64, position: u64) -> Option<NativeFunction>;
+
+    /// Notes the files that were loaded and unloaded; true if there were any.
+    fn refresh(&mut self, ring: &Ring) -> bool;
+
+    /// Whether `refresh` notices all loads and unloads in this process.
+    fn notices_unloads(&self) -> bool;
 }
 
 /// Function name of every frame in this library.

@@ -5,7 +5,7 @@
 use crate::hash::{hash_frames, hash_numbers, mixed, WordMap};
 use crate::resolve::locations::{truncated_frame, LocationIndex, LocationTable};
 use crate::runtime::{Frame, Runtime};
-use spanprof_signal::{DropReason, RawFrame};
+use spanprof_signal::{DropReason, RawFrame, Ring};
 
 /// Index into the table of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ impl StackTable {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        let unnamed_before = losses.unnamed_frames;
+        let uncached_before = locations.uncached;
         let mut resolve = |raw: &RawFrame| locations.location(*raw, position, runtime, &mut losses.unnamed_frames);
         let same_callers = self.by_callers.get(&callers).and_then(if_same_length).filter(|_| frames.len() > 1);
         let complete = match (frames.first(), same_callers) {
@@ -104,8 +104,8 @@ impl StackTable {
                 return self.reason(DropReason::TooManyStacks, locations);
             }
         };
-        // A frame without a name is resolved again next time, so its raw stack is not cached.
-        if losses.unnamed_frames == unnamed_before {
+        // A frame that is resolved again next time has no cached raw stack.
+        if locations.uncached == uncached_before {
             let capacity = RAW_PER_STACK * max_stacks as usize;
             cache(&mut self.by_raw, capacity, hash, (frames.len() as u32, stack));
             if same_callers.is_none() {
@@ -178,6 +178,13 @@ impl StackTable {
     /// Locations, leaf first.
     pub fn locations(&self, stack: StackIndex) -> &[LocationIndex] {
         self.stacks.get(stack.0 as usize).map_or(&[], |stack| stack)
+    }
+
+    /// Notes the files that were loaded and unloaded, and forgets what it invalidates.
+    pub fn refresh_native(&mut self, ring: &Ring, locations: &mut LocationTable) {
+        if locations.refresh_native(ring) {
+            self.forget_raw();
+        }
     }
 
     /// Clears the caches of raw stacks, whose words may be other code after some code ended. Indices stay valid.

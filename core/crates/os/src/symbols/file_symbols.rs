@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::hash::{Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -18,8 +17,7 @@ use object::read::ReadCache;
 use object::{Endianness, ReadRef};
 
 use super::exported_symbols::SymbolRange;
-use crate::symbols::loaded_object::LoadedObject;
-use spanprof_signal::guarded;
+use super::object_history::{hash_of, LoadedObject, FIRST_PAGE_BYTES};
 
 /// Limit of all address tables together: libjvm has 60,000 functions, which take 0.7 MB.
 const MAX_TABLE_BYTES: usize = 4 << 20;
@@ -35,24 +33,18 @@ const MAX_UNSIZED_LENGTH: u32 = 4096;
 const SYMBOL_BYTES: usize = 24;
 const CHUNK_SYMBOLS: usize = 2048;
 const MAX_NAME_BYTES: usize = 4096;
-/// The first page contains the headers and, in usual layouts, the build id.
-const FIRST_PAGE_BYTES: usize = 4096;
 
 /// Symbol tables of loaded files, cached with LRU eviction.
 #[derive(Default)]
 pub struct FileSymbols {
-    /// By load address.
-    objects: HashMap<u64, CachedObject>,
+    /// By load address and first page, which identify the object.
+    objects: HashMap<(u64, u64), CachedObject>,
     /// Counts lookups, for LRU eviction.
     clock: u64,
 }
 
 struct CachedObject {
     table: Option<SymbolTable>,
-    /// Hash of the object's first page in memory, which identifies the object.
-    first_page_hash: u64,
-    /// Whether the hash was compared since libraries may last have been unloaded.
-    is_verified: bool,
     used: u64,
 }
 
@@ -75,34 +67,19 @@ impl FileSymbols {
     /// The name of the function that contains `pc`, as the compiler wrote it.
     pub fn name(&mut self, object: &LoadedObject, pc: u64) -> Option<Arc<str>> {
         self.clock += 1;
-        let now = self.clock;
-        if self.objects.get(&object.base).is_some_and(|known| !known.is_verified) {
-            let first_page_hash = first_page_hash(object.base);
-            let known =
-                self.objects.get_mut(&object.base).filter(|known| first_page_hash == Some(known.first_page_hash));
-            match known {
-                Some(known) => known.is_verified = true,
-                None => drop(self.objects.remove(&object.base)),
-            }
-        }
-        if !self.objects.contains_key(&object.base) {
-            let first_page_hash = first_page_hash(object.base)?;
-            let table = SymbolTable::read(&object.path, object.base);
+        let key = (object.base, object.first_page);
+        if !self.objects.contains_key(&key) {
+            let table = SymbolTable::read(object);
             self.evict_for(table.as_ref().map_or(0, SymbolTable::bytes));
-            self.objects.insert(object.base, CachedObject { table, first_page_hash, is_verified: true, used: now });
+            self.objects.insert(key, CachedObject { table, used: 0 });
         }
-        let known = self.objects.get_mut(&object.base)?;
-        known.used = now;
+        let known = self.objects.get_mut(&key)?;
+        known.used = self.clock;
         known.table.as_mut()?.name(&object.path, u32::try_from(pc.checked_sub(object.base)?).ok()?)
     }
 
-    /// Called when libraries may have been unloaded and replaced at the same address.
-    pub fn verify_again(&mut self) {
-        self.objects.values_mut().for_each(|object| object.is_verified = false);
-    }
-
     fn evict_for(&mut self, bytes: usize) {
-        let used_bytes = |objects: &HashMap<u64, CachedObject>| -> usize {
+        let used_bytes = |objects: &HashMap<(u64, u64), CachedObject>| -> usize {
             objects.values().filter_map(|object| object.table.as_ref()).map(SymbolTable::bytes).sum()
         };
         while self.objects.len() >= MAX_OBJECTS || used_bytes(&self.objects) + bytes > MAX_TABLE_BYTES {
@@ -114,12 +91,12 @@ impl FileSymbols {
 }
 
 impl SymbolTable {
-    /// `None` when the file has no table, is too large, or is not the file loaded at `base`.
-    fn read(path: &Path, base: u64) -> Option<Self> {
-        if !is_loaded_from(path, base) {
+    /// `None` when the file has no table, is too large, or is another one than that of the object.
+    fn read(object: &LoadedObject) -> Option<Self> {
+        if !is_file_of(object) {
             return None;
         }
-        Self::of_file(&File::open(path).ok()?)
+        Self::of_file(&File::open(&object.path).ok()?)
     }
 
     fn of_file(file: &File) -> Option<Self> {
@@ -248,30 +225,11 @@ fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     (unpacked.len() as u64 <= MAX_UNPACKED_BYTES).then_some(unpacked)
 }
 
-/// Whether the file at `path` is the one loaded at `base`, and not a later version.
-pub fn is_loaded_from(path: &Path, base: u64) -> bool {
+/// Whether the file at the object's path is the one that was loaded, and not a later version. That of the program does not change.
+pub fn is_file_of(object: &LoadedObject) -> bool {
     let mut head = [0; FIRST_PAGE_BYTES];
-    let read = File::open(path).and_then(|file| file.read_at(&mut head, 0));
-    let head = read.ok().and_then(|len| head.get(..len));
-    head.is_some_and(|head| Some(hash_of(head)) == hash_in_memory(base, head.len()))
-}
-
-/// Identifies the object that is loaded at `base`.
-pub fn first_page_hash(base: u64) -> Option<u64> {
-    hash_in_memory(base, FIRST_PAGE_BYTES)
-}
-
-fn hash_in_memory(base: u64, len: usize) -> Option<u64> {
-    let mut bytes = [0; FIRST_PAGE_BYTES];
-    let bytes = bytes.get_mut(..len)?;
-    // SAFETY: the destination is a local array of this length; the guarded source may be any address.
-    unsafe { guarded::copy(bytes.as_mut_ptr(), base as usize, bytes.len()) }.then(|| hash_of(bytes))
-}
-
-fn hash_of(bytes: &[u8]) -> u64 {
-    let mut hasher = std::collections::hash_map::DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
+    let mut read = || File::open(&object.path).and_then(|file| file.read_at(&mut head, 0));
+    object.first_page == 0 || read().is_ok() && hash_of(&head) == object.first_page
 }
 
 #[cfg(test)]
@@ -328,20 +286,21 @@ mod tests {
     #[test]
     fn a_function_that_is_not_exported_has_its_name() {
         let pc = not_exported as *const () as u64;
-        let found = native_symbol(pc).expect("the program contains it");
+        let found = native_symbol(pc, 0).expect("the program contains it");
         let mut symbols = FileSymbols::default();
         let name = symbols.name(&found.object(pc), pc).expect("the program has a symbol table");
         assert!(name.contains("not_exported"), "{name}");
-        symbols.verify_again();
         assert_eq!(symbols.name(&found.object(pc), pc), Some(name));
         assert_eq!(symbols.objects.len(), 1);
     }
 
     #[test]
     fn a_file_that_differs_from_memory_gives_no_name() {
-        let pc = not_exported as *const () as u64;
-        let mut object = native_symbol(pc).expect("the program contains it").object(pc);
+        let pc = libc::getenv as *const () as u64;
+        let mut object = native_symbol(pc, 0).expect("libc is loaded").object(pc);
+        assert!(is_file_of(&object));
         object.path = "/bin/sh".into();
+        assert!(!is_file_of(&object));
         assert_eq!(FileSymbols::default().name(&object, pc), None);
     }
 
@@ -385,11 +344,9 @@ mod tests {
         for base in 0..4 {
             let table = SymbolTable::new(functions(a_third), StringTable::InFile(0));
             symbols.evict_for(table.bytes());
-            symbols
-                .objects
-                .insert(base, CachedObject { table: Some(table), first_page_hash: 0, is_verified: true, used: base });
+            symbols.objects.insert((base, 0), CachedObject { table: Some(table), used: base });
         }
-        let mut left: Vec<u64> = symbols.objects.keys().copied().collect();
+        let mut left: Vec<u64> = symbols.objects.keys().map(|(base, _)| *base).collect();
         left.sort_unstable();
         assert_eq!(left, [1, 2, 3]);
     }

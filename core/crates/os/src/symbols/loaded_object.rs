@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::exported_symbols::ExportedSymbols;
+use super::object_history::{first_page_hash, object_at, state_at, CodeState, LoadedObject};
 
-/// The dynamic linker's result for a program counter.
+/// The object and the exported symbol of a program counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeSymbol {
     /// Name of the nearest exported symbol at or below it; `None` when the object exports none there.
@@ -17,14 +18,7 @@ pub struct NativeSymbol {
     pub offset: u64,
     /// Whether the file is the main program, which is never unloaded.
     pub is_of_program: bool,
-}
-
-/// A loaded file: its base address and path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoadedObject {
-    /// Address of its first byte.
-    pub base: u64,
-    pub path: PathBuf,
+    first_page: u64,
 }
 
 impl NativeSymbol {
@@ -32,17 +26,38 @@ impl NativeSymbol {
     pub fn object(&self, pc: u64) -> LoadedObject {
         // The linker stores the program's name as it was started, which may not be a path.
         let path = if self.is_of_program { PathBuf::from("/proc/self/exe") } else { self.file.clone() };
-        LoadedObject { base: pc.wrapping_sub(self.offset), path }
+        LoadedObject { base: pc.wrapping_sub(self.offset), path, first_page: self.first_page }
     }
 }
 
-/// The symbol of a native program counter; `None` outside every loaded object. Takes the linker's lock.
-pub fn native_symbol(pc: u64) -> Option<NativeSymbol> {
-    let Some(program) = program().filter(|program| program.symbols.contains(pc as usize)) else {
-        return native_symbol_by_linker(pc);
-    };
-    let (file, offset) = (program.file.clone(), pc.wrapping_sub(program.start));
-    Some(NativeSymbol { symbol: program.symbols.name(pc as usize), file, offset, is_of_program: true })
+/// The symbol of a native program counter when the sample at ring position `position` was taken; `None` outside every object
+/// that was loaded then, and where it is not known. Takes the linker's lock.
+pub fn native_symbol(pc: u64, position: u64) -> Option<NativeSymbol> {
+    if let Some(program) = program_at(pc) {
+        let (symbol, offset) = (program.symbols.name(pc as usize), pc.wrapping_sub(program.start));
+        return Some(NativeSymbol { symbol, file: program.file.clone(), offset, is_of_program: true, first_page: 0 });
+    }
+    let Some(listed) = object_at(pc, position) else { return native_symbol_by_linker(pc) };
+    let (object, is_loaded) = listed?;
+    let offset = pc - object.addresses.start;
+    // It may have been unloaded meanwhile.
+    let by_linker = is_loaded.then(|| native_symbol_by_linker(pc)).flatten().filter(|found| found.offset == offset);
+    Some(NativeSymbol {
+        symbol: by_linker.and_then(|found| found.symbol),
+        file: object.path.clone(),
+        offset,
+        is_of_program: object.is_program,
+        first_page: object.first_page,
+    })
+}
+
+/// The state of the code at `pc` when the sample at ring position `position` was taken.
+pub fn code_state(pc: u64, position: u64) -> CodeState {
+    program_at(pc).map_or_else(|| state_at(pc, position), |_| CodeState::Program)
+}
+
+fn program_at(pc: u64) -> Option<&'static MainProgram> {
+    program().filter(|program| program.symbols.contains(pc as usize))
 }
 
 /// The main program: its address as the linker reports it, and its symbols.
@@ -86,11 +101,13 @@ fn native_symbol_by_linker(pc: u64) -> Option<NativeSymbol> {
         // SAFETY: dladdr returns a NUL-terminated name in the object's string table.
         unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy().into_owned()
     });
+    let is_of_program = is_main_program(found.dli_fbase);
     Some(NativeSymbol {
         symbol,
         file: PathBuf::from(std::ffi::OsStr::new(&*file.to_string_lossy())),
         offset: pc.wrapping_sub(found.dli_fbase as u64),
-        is_of_program: is_main_program(found.dli_fbase),
+        is_of_program,
+        first_page: if is_of_program { 0 } else { first_page_hash(found.dli_fbase as u64)? },
     })
 }
 
@@ -138,14 +155,14 @@ pub(crate) mod tests {
     #[test]
     fn a_symbol_of_the_program_is_the_same_with_and_without_the_linker() {
         let pc = native_symbol as *const () as u64;
-        let found = native_symbol(pc).expect("the program contains it");
+        let found = native_symbol(pc, 0).expect("the program contains it");
         assert!(found.is_of_program);
         assert_eq!(Some(found), native_symbol_by_linker(pc));
     }
 
     #[test]
     fn an_exported_function_of_the_c_library_is_found_by_its_address() {
-        let found = native_symbol(libc::getenv as *const () as u64).expect("libc is loaded");
+        let found = native_symbol(libc::getenv as *const () as u64, 0).expect("libc is loaded");
         assert_eq!(found.symbol.as_deref(), Some("getenv"));
         assert!(found.file.to_string_lossy().contains("libc"), "{:?}", found.file);
         assert!(found.offset > 0);
@@ -153,7 +170,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_address_outside_every_object_has_no_symbol() {
-        assert_eq!(native_symbol(16), None);
+        assert_eq!(native_symbol(16, 0), None);
     }
 
     #[test]

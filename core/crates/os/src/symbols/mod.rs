@@ -3,3 +3,4 @@
 pub mod exported_symbols;
 pub mod file_symbols;
 pub mod loaded_object;
+pub mod object_history;

@@ -2,13 +2,14 @@
 //! random numbers, the hooks of the heap profile.
 
 use spanprof_aggregate::{
-    EngineSettings, NativeFunction, NativeSymbols, SlowLimit, SystemAccess, TailPolicy, WindowSettings,
+    EngineSettings, NativeCode, NativeFunction, NativeSymbols, SlowLimit, SystemAccess, TailPolicy, WindowSettings,
 };
 use spanprof_config::{Config, SampleRetention, TailDuration};
-use spanprof_os::FileSymbols;
+use spanprof_os::{CodeState, FileSymbols};
 use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
+use spanprof_signal::Ring;
 
 use crate::deliver::reduction;
 use crate::wall::pace;
@@ -61,6 +62,8 @@ fn tail_policy(config: &Config) -> TailPolicy {
 
 /// The engine's access to this process.
 pub(crate) fn system_access() -> SystemAccess {
+    // Its ring positions are those of an earlier engine.
+    spanprof_os::forget_objects();
     SystemAccess {
         profile_id: spanprof_os::random::bytes,
         seed: spanprof_os::random::number(),
@@ -74,34 +77,47 @@ pub(crate) fn system_access() -> SystemAccess {
 struct ProcessSymbols(FileSymbols);
 
 impl NativeSymbols for ProcessSymbols {
-    fn function(&mut self, pc: u64) -> Option<NativeFunction> {
-        let mut function = exported_function(pc)?;
+    fn code(&self, pc: u64, position: u64) -> NativeCode {
+        match spanprof_os::code_state(pc, position) {
+            CodeState::Program => NativeCode::Program,
+            CodeState::Loaded => NativeCode::Loaded,
+            CodeState::Unloaded => NativeCode::Unloaded,
+            CodeState::Doubtful => NativeCode::Doubtful,
+        }
+    }
+
+    fn function(&mut self, pc: u64, position: u64) -> Option<NativeFunction> {
+        let mut function = exported_function(pc, position)?;
         if function.0.symbol.is_none() && !function.0.is_own {
             function.0.symbol = self.0.name(&function.1.object(pc), pc);
         }
         Some(function.0)
     }
 
-    fn verify_again(&mut self) {
-        self.0.verify_again();
+    fn refresh(&mut self, ring: &Ring) -> bool {
+        spanprof_os::refresh_objects(ring.tail(), &|| ring.head())
+    }
+
+    fn notices_unloads(&self) -> bool {
+        spanprof_os::are_objects_listed()
     }
 }
 
-/// The function at `pc` by exported symbols only; `None` outside of loaded files.
-fn exported_function(pc: u64) -> Option<(NativeFunction, spanprof_os::NativeSymbol)> {
-    let found = spanprof_os::native_symbol(pc)?;
+/// The function that was at `pc` by exported symbols only; `None` outside of loaded files.
+fn exported_function(pc: u64, position: u64) -> Option<(NativeFunction, spanprof_os::NativeSymbol)> {
+    let found = spanprof_os::native_symbol(pc, position)?;
     let function = NativeFunction {
         symbol: found.symbol.as_deref().map(Into::into),
         file: found.file.clone(),
-        is_of_program: found.is_of_program,
         is_own: spanprof_os::is_own_code(&found, pc),
     };
     Some((function, found))
 }
 
-/// The frame of native code at `pc` from exported symbols only, without caches. `None` outside of loaded files.
-pub fn native_frame(pc: u64) -> Option<spanprof_aggregate::runtime::Frame> {
-    exported_function(pc).map(|(function, _)| spanprof_aggregate::native_frame(function))
+/// The frame of the native code that was at `pc` at ring position `position`, from exported symbols only. `None` outside of
+/// loaded files.
+pub fn native_frame(pc: u64, position: u64) -> Option<spanprof_aggregate::runtime::Frame> {
+    exported_function(pc, position).map(|(function, _)| spanprof_aggregate::native_frame(function))
 }
 
 #[cfg(test)]
@@ -123,15 +139,16 @@ mod tests {
     fn native_code_has_the_name_of_its_exported_symbol() {
         let mut symbols = ProcessSymbols::default();
         let pc = libc::getenv as *const () as u64;
-        let function = symbols.function(pc).unwrap();
-        assert_eq!((function.symbol.as_deref(), function.is_of_program), (Some("getenv"), false));
-        assert_eq!(&*native_frame(pc).unwrap().function, "getenv");
-        assert_eq!((symbols.function(16), native_frame(16)), (None, None));
+        let function = symbols.function(pc, 0).unwrap();
+        assert_eq!((function.symbol.as_deref(), symbols.code(pc, 0)), (Some("getenv"), NativeCode::Loaded));
+        assert_eq!(&*native_frame(pc, 0).unwrap().function, "getenv");
+        assert_eq!((symbols.function(16, 0), native_frame(16, 0)), (None, None));
     }
 
     #[test]
     fn a_function_that_is_not_exported_has_the_name_of_its_file_s_symbol_table() {
-        let function = ProcessSymbols::default().function(tail_policy as *const () as u64).unwrap();
-        assert!(function.symbol.unwrap().contains("tail_policy") && function.is_of_program);
+        let (mut symbols, pc) = (ProcessSymbols::default(), tail_policy as *const () as u64);
+        assert!(symbols.function(pc, 0).unwrap().symbol.unwrap().contains("tail_policy"));
+        assert_eq!(symbols.code(pc, 0), NativeCode::Program);
     }
 }
