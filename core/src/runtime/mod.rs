@@ -1,6 +1,7 @@
 //! The runtime of native Rust programs: frame pointers in the handler, debug information on the drain thread. Needs
 //! `-C force-frame-pointers=yes` for whole stacks and debug information for names and lines.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use spanprof_aggregate::runtime::{
 };
 use spanprof_os::PerProcess;
 use spanprof_profiler::binding::{set_lock_waits_reported, SelfWalks};
+use spanprof_profiler::{log, LogLevel};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
 pub(crate) mod allocator_hook;
@@ -71,7 +73,16 @@ impl Runtime for NativeRuntime {
     }
 
     fn end_batch(&self) {
-        with_symbols(DebugSymbols::end_batch);
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        let is_program_stripped = with_symbols(|symbols| {
+            symbols.end_batch();
+            symbols.is_program_stripped
+        });
+        if is_program_stripped && !WARNED.swap(true, Ordering::Relaxed) {
+            let line = "spanprof: this program has no symbols, so its functions have no names in profiles; build it without `strip`, \
+                        and with `debug = \"line-tables-only\"` for lines";
+            log(LogLevel::Warning, line);
+        }
     }
 
     fn wall(&self) -> Option<&dyn WallRuntime> {

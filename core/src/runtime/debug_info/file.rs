@@ -11,7 +11,8 @@ use std::sync::Arc;
 use flate2::read::ZlibDecoder;
 use gimli::{Dwarf, DwarfPackage, DwoId, EndianSlice};
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{CompressionFormat, Endianness, Object, ObjectSection};
+use object::{CompressedData, CompressionFormat, Endianness, Object, ObjectSection};
+use ruzstd::decoding::StreamingDecoder;
 
 use super::Slice;
 use spanprof_os::MappedFile;
@@ -94,18 +95,31 @@ fn section(object: &Elf, name: Option<&str>) -> Slice {
         let compressed = object.section_by_name(name?)?.compressed_data().ok()?;
         match compressed.format {
             CompressionFormat::None => Some(compressed.data),
-            CompressionFormat::Zlib => {
-                let limit = compressed.uncompressed_size;
-                let mut unpacked = Vec::new();
-                // The size is that of the file's header: a damaged file must not end the program.
-                unpacked.try_reserve_exact(usize::try_from(limit).ok()?).ok()?;
-                ZlibDecoder::new(compressed.data).take(limit).read_to_end(&mut unpacked).ok()?;
-                Some(&*unpacked.leak())
-            }
-            _ => None,
+            _ => unpacked(&compressed).map(|unpacked| &*unpacked.leak()),
         }
     };
     EndianSlice::new(content().unwrap_or_default(), gimli::LittleEndian)
+}
+
+/// A section that was packed with zlib or zstd (ELF gABI, `ELFCOMPRESS_ZLIB` and `ELFCOMPRESS_ZSTD`).
+fn unpacked(section: &CompressedData<'static>) -> Option<Vec<u8>> {
+    let limit = section.uncompressed_size;
+    let mut unpacked = Vec::new();
+    // The size is that of the file's header: a damaged file must not end the program.
+    unpacked.try_reserve_exact(usize::try_from(limit).ok()?).ok()?;
+    let mut packed = section.data;
+    match section.format {
+        CompressionFormat::Zlib => _ = ZlibDecoder::new(packed).take(limit).read_to_end(&mut unpacked).ok()?,
+        CompressionFormat::Zstandard => {
+            // Linkers with several threads write several frames.
+            while !packed.is_empty() {
+                let left = limit.checked_sub(unpacked.len() as u64)?;
+                StreamingDecoder::new(&mut packed).ok()?.take(left + 1).read_to_end(&mut unpacked).ok()?;
+            }
+        }
+        _ => return None,
+    }
+    (unpacked.len() as u64 == limit).then_some(unpacked)
 }
 
 fn first_address(object: &Elf) -> u64 {

@@ -42,6 +42,8 @@ pub(crate) struct DebugSymbols {
     file_symbols: FileSymbols,
     names: Names,
     addresses_since_release: u32,
+    /// Whether code of the program has no name because its file has no symbols.
+    pub is_program_stripped: bool,
 }
 
 /// Function, file and position of a frame.
@@ -80,7 +82,9 @@ impl DebugSymbols {
             let SourcePosition { line, column, .. } = position;
             out.push(Frame { function, file, start_line: 0, line, column, frame_type: FrameType::Rust });
         }
-        out.len() > before
+        let is_named = out.len() > before;
+        self.is_program_stripped |= !is_named && found.is_of_program && self.file_symbols.is_without_table(&object);
+        is_named
     }
 
     /// Drops what only a batch of addresses needs.

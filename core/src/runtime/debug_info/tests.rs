@@ -132,6 +132,10 @@ fn inlined_calls_and_lines_are_found_wherever_the_debug_information_is() {
         ("full", "cc -shared -fPIC -O2 -g library.c -o library.so"),
         ("version-4", "cc -shared -fPIC -O2 -gdwarf-4 library.c -o library.so"),
         ("compressed", "cc -shared -fPIC -O2 -g -gz=zlib library.c -o library.so"),
+        (
+            "zstd",
+            "cc -shared -fPIC -O2 -g library.c -o plain.so; objcopy --compress-debug-sections=zstd plain.so library.so",
+        ),
         ("split", "cc -shared -fPIC -O2 -g -gsplit-dwarf library.c -o library.so"),
         (
             "linked",

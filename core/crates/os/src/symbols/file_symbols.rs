@@ -78,6 +78,11 @@ impl FileSymbols {
         known.table.as_mut()?.name(&object.path, u32::try_from(pc.checked_sub(object.base)?).ok()?)
     }
 
+    /// Whether [`FileSymbols::name`] found no symbols in the object's file.
+    pub fn is_without_table(&self, object: &LoadedObject) -> bool {
+        self.objects.get(&(object.base, object.first_page)).is_some_and(|known| known.table.is_none())
+    }
+
     fn evict_for(&mut self, bytes: usize) {
         let used_bytes = |objects: &HashMap<(u64, u64), CachedObject>| -> usize {
             objects.values().filter_map(|object| object.table.as_ref()).map(SymbolTable::bytes).sum()
