@@ -29,6 +29,9 @@ pub(crate) mod threads;
 mod threads_tests;
 pub(crate) mod walk;
 
+/// In the place of the caller of a function without a frame pointer. The next frame is that of a caller's caller.
+const UNKNOWN_CALLER: &str = "[unknown_caller]";
+
 /// The runtime of this program's native code.
 #[derive(Debug, Default)]
 pub struct NativeRuntime;
@@ -69,6 +72,9 @@ impl Runtime for NativeRuntime {
             let name = file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("native").to_owned();
             let function = format!("[{name}]").into();
             out.push(Frame { function, file: file.into(), frame_type: FrameType::Native, ..Frame::default() });
+        }
+        if raw.at & walk::NEXT_BY_FRAME_POINTER != 0 && !walk::is_frame_pointer_set(raw.code) {
+            out.push(Frame { function: UNKNOWN_CALLER.into(), ..Frame::default() });
         }
     }
 

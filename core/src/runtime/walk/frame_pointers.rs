@@ -1,13 +1,18 @@
 //! Frame-pointer walk of native code, and the context of a native thread. Runs inside the handler on the interrupted
 //! thread: no allocation, no lock, no thread-local storage; reads the stack through guarded loads only.
 //!
-//! Limits: code compiled without frame pointers ends the walk early or skips callers (`-C force-frame-pointers=yes`).
+//! Limits: code compiled without frame pointers ends the walk early or skips a caller (`-C force-frame-pointers=yes`), as most
+//! functions of the C library do. The frames after which a caller may be missing are marked: see [`NEXT_BY_FRAME_POINTER`].
 
 use spanprof_os::thread_context;
 use spanprof_signal::{guarded, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
 /// Maximum distance between two frame pointers of a real stack.
 const MAX_FRAME_BYTES: u64 = 4 << 20;
+
+/// Bit of `RawFrame::at`: the next frame was found by the frame pointer, and is the caller only if this function has set its own
+/// one (`unwind_tables::is_frame_pointer_set`).
+pub(crate) const NEXT_BY_FRAME_POINTER: u64 = 2;
 
 /// Walks the interrupted thread.
 ///
@@ -28,13 +33,15 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
     if pc < RawFrame::FIRST_RUNTIME_CODE {
         return Captured::Dropped(DropReason::InvalidFrame);
     }
-    if stack.push(RawFrame { code: pc, at: 0 }) {
+    let mut frame = RawFrame { code: pc, at: 0 };
+    walk_frame_pointers(stack_pointer, frame_pointer, &mut |return_address| {
+        let has_space = stack.push(RawFrame { at: frame.at | NEXT_BY_FRAME_POINTER, ..frame });
         // The return address follows the call instruction, so the address minus one has the line of the call. `at` = 1
         // marks such a frame.
-        walk_frame_pointers(stack_pointer, frame_pointer, &mut |return_address| {
-            stack.push(RawFrame { code: return_address - 1, at: 1 })
-        });
-    }
+        frame = RawFrame { code: return_address - 1, at: 1 };
+        has_space
+    });
+    stack.push(frame);
     Captured::Walked
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
 use framehop::{CacheNative, ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder, UnwinderNative};
+use gimli::{BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, Register, UnwindContext, UnwindSection};
 use spanprof_os::LoaderCounts;
 use spanprof_signal::buffer_pool::{claim_buffer, PooledBuffer};
 use spanprof_signal::heap::CONCURRENT_WALKS;
@@ -63,8 +64,40 @@ struct FunctionIndex {
     /// Address of the index in the process.
     start: u64,
     index: TableBytes,
+    /// Address of `table` in the process.
+    table_start: u64,
     /// Its `.eh_frame`.
     table: TableBytes,
+}
+
+impl FunctionIndex {
+    /// The register from which the frame of the function at `address` is found; `None` without a rule.
+    fn frame_register(&self, address: u64) -> Option<Register> {
+        let bases = BaseAddresses::default().set_eh_frame_hdr(self.start).set_eh_frame(self.table_start);
+        let header = EhFrameHdr::new(&self.index, LittleEndian).parse(&bases, 8).ok()?;
+        let table = EhFrame::new(&self.table, LittleEndian);
+        let function = header.table()?.fde_for_address(&table, &bases, address, EhFrame::cie_from_offset).ok()?;
+        let mut context = UnwindContext::new();
+        let row = function.unwind_info_for_address(&table, &bases, &mut context, address).ok()?;
+        match row.cfa() {
+            CfaRule::RegisterAndOffset { register, .. } => Some(*register),
+            CfaRule::Expression(_) => None,
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const FRAME_POINTER: Register = gimli::X86_64::RBP;
+#[cfg(target_arch = "aarch64")]
+const FRAME_POINTER: Register = gimli::AArch64::X29;
+
+/// Whether the function at `address` has set its frame pointer there, or it is in no object with tables, as generated code is, which
+/// has frame pointers. If false, the frame pointer is still that of a caller. For the drain thread only.
+pub(crate) fn is_frame_pointer_set(address: u64) -> bool {
+    // SAFETY: null, or a box that only the drain thread frees, which is the caller.
+    let Some(tables) = (unsafe { TABLES.load(Ordering::Acquire).as_ref() }) else { return true };
+    let object = tables.functions.iter().find(|table| table.code.contains(&address));
+    object.is_none_or(|object| object.frame_register(address) == Some(FRAME_POINTER))
 }
 
 impl UnwindTables {
@@ -231,6 +264,7 @@ fn module(
     let start = eh_frame_start(index.start, index_bytes)?;
     // Its length is not recorded; each entry has its own.
     let table = start..segment_of(start)?.end;
+    let table_start = base.wrapping_add(start);
     let table_bytes = mapped(&table);
     let (code_start, index_start) = (base.wrapping_add(code.start), base.wrapping_add(index.start));
     let code_in_process = code_start..base.wrapping_add(code.end);
@@ -261,7 +295,7 @@ fn module(
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let module = Module::new(name, code_in_process.clone(), base, sections);
     let code = code_in_process;
-    Some((module, FunctionIndex { code, start: index_start, index: index_bytes, table: table_bytes }))
+    Some((module, FunctionIndex { code, start: index_start, index: index_bytes, table_start, table: table_bytes }))
 }
 
 /// The address of `.eh_frame` in the encoding that every linker writes into `.eh_frame_hdr` (Linux Standard Base, 10.6.2):
@@ -288,6 +322,17 @@ mod tests {
         }
         assert_eq!(tables.function_start(0), None);
         assert_eq!(function_start(&[1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 9, 0, 0, 0, 1], 5), None, "truncated");
+    }
+
+    #[test]
+    fn a_function_has_set_its_frame_pointer_after_its_first_instructions_only() {
+        load_unwind_tables();
+        // The C library of most distributions has no frame pointers.
+        let getenv = libc::getenv as *const () as u64;
+        assert!(!is_frame_pointer_set(getenv));
+        // The tests are built without optimization: each function of the program has a frame, and sets no frame pointer first.
+        assert!(!is_frame_pointer_set(read_tables as *const () as u64));
+        assert!(is_frame_pointer_set(16), "no object");
     }
 
     #[test]

@@ -12,7 +12,7 @@ const FEW_SAMPLES: f64 = 200.0;
 /// Smallest share of samples without a complete stack.
 const MISSING_SHARE: f64 = 0.05;
 /// Reason frames: see `core/crates/signal/src/drop_reason.rs`, and the frames of cut stacks.
-const REASONS: [&str; 13] = [
+const REASONS: [&str; 14] = [
     "[ring_full]",
     "[no_thread_state]",
     "[faulted_read]",
@@ -26,6 +26,7 @@ const REASONS: [&str; 13] = [
     "[faults_blocked]",
     "[signal_blocked]",
     "[truncated]",
+    "[unknown_caller]",
 ];
 
 /// Findings about the profile.
