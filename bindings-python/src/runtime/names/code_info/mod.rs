@@ -64,7 +64,7 @@ impl CodeObjectInfo {
 
     /// Line and column of the instruction at `unit`; `None` means "before the first instruction".
     pub fn position(&self, unit: Option<u32>) -> Position {
-        match unit {
+        match unit.filter(|_| !self.line_table.is_empty()) {
             Some(unit) => line_table::position(self.format, &self.line_table, self.first_line, unit),
             None => Position { line: self.first_line, column: 0 },
         }
@@ -85,5 +85,22 @@ impl CodeObjectInfo {
     /// Approximate memory use.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.name.len() + self.file.len() + self.line_table.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_whose_line_table_is_too_large_has_its_first_line() {
+        let info = CodeObjectInfo {
+            name: "generated".into(),
+            file: "tables.py".into(),
+            first_line: 7,
+            format: LineTableFormat::Locations,
+            line_table: Box::default(),
+        };
+        assert_eq!(info.position(Some(3)), Position { line: 7, column: 0 });
     }
 }
