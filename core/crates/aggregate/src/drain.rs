@@ -26,7 +26,7 @@ const BATCH_WORDS: u64 = 32_768;
 
 /// The tables that resolve raw samples, and the captures, collections and held requests that samples are added to.
 pub(crate) struct Drain {
-    runtime: Arc<dyn Runtime>,
+    pub runtime: Arc<dyn Runtime>,
     pub locations: LocationTable,
     pub stacks: StackTable,
     pub heap: HeapEstimator,
@@ -322,11 +322,6 @@ impl Drain {
             heap.remove_collected_objects();
         }
         self.heap.in_use(self.heap_age, self.runtime.heap())
-    }
-
-    /// The live objects of all ages.
-    pub fn in_use_of_all_ages(&mut self) -> Vec<InUseTotals> {
-        self.heap.in_use(false, self.runtime.heap())
     }
 
     /// Adds the live objects to `window`.

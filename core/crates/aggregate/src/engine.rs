@@ -216,7 +216,7 @@ impl Engine {
 
     /// The live objects as pprof of at most `max_bytes`; `None` if not even one stack fits.
     pub fn heap_peak(&mut self, time_unix_ns: u64, max_bytes: usize) -> Option<HeapAtPeak> {
-        let totals = self.drain.in_use_of_all_ages();
+        let totals = self.drain.heap.in_use(false, self.drain.runtime.heap());
         let objects = totals.iter().map(|total| total.values[1]).sum();
         let interval_bytes = self.drain.heap.interval();
         let Identity { resource, own_code, .. } = &self.identity;
