@@ -34,8 +34,7 @@ use capture::{call_trace, thread_rows};
 use events::java_locks::JavaLocks;
 use events::{allocation_buffers, allocations, gc_pauses, lock_waits, monitors, parks};
 use jvmti::this_vm;
-use names::methods::{self, MethodNames};
-use names::{class_names, method_ids, thread_groups};
+use names::{class_names, method_ids, methods, thread_groups};
 #[cfg(feature = "record-stacks")]
 use record::writer;
 use threads::java_threads::{self, OsThreadOffsets};
@@ -85,8 +84,6 @@ pub struct JavaRuntime {
     /// `None` if `AsyncGetCallTrace` walks the stacks.
     layout: Option<&'static VmLayout>,
     java_version: u32,
-    /// Used by the drain thread only.
-    names: Mutex<MethodNames>,
     thread_names_read_ns: AtomicU64,
 }
 
@@ -137,10 +134,9 @@ impl JavaRuntime {
         // SAFETY: guaranteed by the caller.
         unsafe { callbacks::begin(jvmti, env, offsets) }?;
         let calling_thread = thread_rows::of(spanprof_os::thread_id()).map_or(0, thread_rows::ThreadRow::java_thread);
-        let mut names = MethodNames::default();
         let layout = match stack_walk {
             StackWalk::ByVm => Err("`stackWalk=vm` is set".to_owned()),
-            StackWalk::Auto => tested_layout(&structures, java_version, calling_thread, &mut names),
+            StackWalk::Auto => tested_layout(&structures, java_version, calling_thread),
         };
         let layout = match layout {
             Ok(layout) => {
@@ -161,7 +157,7 @@ impl JavaRuntime {
                 None
             }
         };
-        Ok(Self { layout, java_version, names: Mutex::new(names), thread_names_read_ns: AtomicU64::new(0) })
+        Ok(Self { layout, java_version, thread_names_read_ns: AtomicU64::new(0) })
     }
 
     fn stack_walk(&self) -> &'static str {
@@ -178,13 +174,12 @@ fn tested_layout(
     structures: &VmStructs,
     java_version: u32,
     calling_thread: usize,
-    names: &mut MethodNames,
 ) -> Result<&'static VmLayout, String> {
     if let Some(layout) = layout::published() {
         return Ok(layout);
     }
     let layout = read_layout(structures, java_version).map_err(|missing| format!("VMStructs lack {missing}"))?;
-    self_test::run(&layout, calling_thread, names)?;
+    self_test::run(&layout, calling_thread, &mut methods::names())?;
     let layout: &'static VmLayout = Box::leak(Box::new(layout));
     layout::publish(layout);
     Ok(layout)
@@ -289,13 +284,13 @@ impl Runtime for JavaRuntime {
         let marker_frame = |text: String| Frame { function: text.into(), ..Frame::default() };
         match raw_frame::decode(frame) {
             FrameKind::Method { address, fingerprint, index } => {
-                let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut names = methods::names();
                 let frames = self.layout.map(|layout| names.frames(layout, address, fingerprint, index));
                 out.extend(frames.unwrap_or_default());
             }
             FrameKind::MethodId { id: 0, .. } => out.push(marker_frame("[method_without_id]".to_owned())),
             FrameKind::MethodId { id, index } => {
-                let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut names = methods::names();
                 out.extend(names.frames_by_id(id, index, position));
             }
             FrameKind::Stub(pc) => {
@@ -323,7 +318,7 @@ impl Runtime for JavaRuntime {
         let (threads, without_row) = registry::counts();
         let (hits, misses) = walker::counts();
         let broken = walker::broken();
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let names = methods::names().len();
         out.push(("java.version", self.java_version.to_string()));
         out.push(("java.stack_walk", self.stack_walk().to_owned()));
         out.push(("java.degraded", if self.layout.is_some() { "" } else { "vm_stack_walk" }.to_owned()));

@@ -5,6 +5,7 @@ use spanprof_signal::{ProcessMemory, RawFrame, RawStack};
 
 use crate::runtime::capture::thread_rows::ThreadRow;
 use crate::runtime::jvmti::Jvmti;
+use crate::runtime::names::methods;
 use crate::runtime::vm::{layout, raw_frame};
 use crate::runtime::walk::walker;
 use raw_frame::FrameKind;
@@ -46,6 +47,7 @@ fn walk(jvmti: Jvmti, row: Option<&ThreadRow>, max_depth: usize, stack: &mut Raw
             let has_java = java_thread != 0 && walker::walk_waiting(ProcessMemory, layout, java_thread, stack);
             if has_java {
                 walker::accept_waiting_walk(stack);
+                methods::name_now(layout, stack.frames());
             } else {
                 stack.clear();
             }

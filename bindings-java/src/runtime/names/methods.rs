@@ -1,6 +1,6 @@
-//! Resolves methods and stubs to names, on the drain thread: from the VM's structures, or by JVMTI if `AsyncGetCallTrace`
-//! walks (`method_ids`). Methods are cached by address and fingerprint, or by id and class, so that a name outlives its
-//! class.
+//! Resolves methods and stubs to names, on the drain thread, and on threads that submit a stack themselves: from the VM's
+//! structures, or by JVMTI if `AsyncGetCallTrace` walks (`method_ids`). Methods are cached by address and fingerprint, or by id
+//! and class, so that a name outlives its class.
 //!
 //! # Versions
 //! Upstream: `hotspot/share/oops/constantPool.hpp`, `hotspot/share/oops/symbol.hpp`, `hotspot/share/code/compressedStream.hpp`.
@@ -11,9 +11,10 @@
 //! | after 17, by 21 | the flag for line numbers is in `ConstMethodFlags` | `VmLayout::of` |
 
 use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use spanprof_aggregate::runtime::{Frame, FrameType};
-use spanprof_signal::ProcessMemory;
+use spanprof_signal::{ProcessMemory, RawFrame};
 
 use super::method_info::{class_name, MethodInfo};
 use super::source_map::ClassSourceMap;
@@ -21,12 +22,31 @@ use super::{method_ids, stub_names};
 use crate::runtime::jvmti::decode;
 use crate::runtime::vm::layout::VmLayout;
 use crate::runtime::vm::memory::{byte, pointer, short, word};
+use crate::runtime::vm::raw_frame::{self, FrameKind};
 use crate::runtime::walk::code_heap;
 use crate::runtime::walk::method::Method;
 
 /// Capacity of the cache; when it is full, it is cleared.
 const MAX_METHODS: usize = 65_536;
 const MAX_LINES: usize = 65_536;
+
+static NAMES: LazyLock<Mutex<MethodNames>> = LazyLock::new(Mutex::default);
+
+/// The names of the process, for the drain thread.
+pub fn names() -> MutexGuard<'static, MethodNames> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Names the methods of a stack that the calling thread submits, before their classes can be unloaded. Without effect while
+/// another thread uses the names: a thread of the program never waits.
+pub fn name_now(layout: &VmLayout, frames: &[RawFrame]) {
+    let Ok(mut names) = NAMES.try_lock() else { return };
+    for frame in frames {
+        if let FrameKind::Method { address, fingerprint, .. } = raw_frame::decode(*frame) {
+            names.info((address, fingerprint), || read(layout, address, fingerprint));
+        }
+    }
+}
 
 /// The cache of named methods.
 #[derive(Default)]
@@ -37,24 +57,25 @@ pub struct MethodNames {
 impl MethodNames {
     /// The frames of a method, as `MethodInfo::frames`; empty if the address holds another method by now.
     pub fn frames(&mut self, layout: &VmLayout, address: usize, fingerprint: u64, index: u16) -> Vec<Frame> {
-        self.frames_by((address, fingerprint), index, || read(layout, address, fingerprint))
+        let method = self.info((address, fingerprint), || read(layout, address, fingerprint));
+        method.map_or_else(Vec::new, |method| method.frames(index))
     }
 
     /// The frames of a method by its JVMTI id and a ring position; empty if its class was unloaded.
     pub fn frames_by_id(&mut self, id: usize, index: u16, position: u64) -> Vec<Frame> {
         let Some(class) = method_ids::class_at(id, position) else { return Vec::new() };
-        self.frames_by((id, class), index, || method_ids::read(id, class))
+        let method = self.info((id, class), || method_ids::read(id, class));
+        method.map_or_else(Vec::new, |method| method.frames(index))
     }
 
-    fn frames_by(&mut self, key: (usize, u64), index: u16, read: impl FnOnce() -> Option<MethodInfo>) -> Vec<Frame> {
+    fn info(&mut self, key: (usize, u64), read: impl FnOnce() -> Option<MethodInfo>) -> Option<&MethodInfo> {
         if !self.methods.contains_key(&key) {
             if self.methods.len() >= MAX_METHODS {
                 self.methods.clear();
             }
-            let Some(named) = read() else { return Vec::new() };
-            self.methods.insert(key, named);
+            self.methods.insert(key, read()?);
         }
-        self.methods.get(&key).map_or_else(Vec::new, |method| method.frames(index))
+        self.methods.get(&key)
     }
 
     pub fn len(&self) -> usize {
