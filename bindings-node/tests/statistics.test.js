@@ -1,5 +1,5 @@
 'use strict';
-// The names in stats() are documented.
+// The names in stats() are documented, and a working program has no faults.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -11,14 +11,16 @@ const { spawnSync } = require('node:child_process');
 const PROGRAM = `
 const spanprof = require(process.argv[1]);
 const destinations = [{ type: 'file', directory: process.argv[2] }];
-spanprof.start({ serviceName: 'statistics', destinations });
+spanprof.start({ serviceName: 'statistics', destinations, profiles: 'all', sampleRate: 1000 });
+for (const end = Date.now() + 500; Date.now() < end;) JSON.parse(JSON.stringify(new Array(1000).fill({ a: ['b'] })));
 spanprof.flush(10).then(() => {
-  console.log(JSON.stringify(Object.keys(spanprof.stats())));
+  const stats = spanprof.stats();
+  console.log(JSON.stringify({ names: Object.keys(stats), faults: Number(stats['clock.guarded_faults']) }));
   return spanprof.stop();
 });
 `;
 
-function names(t) {
+function statistics(t) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-statistics-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const words = ['-e', PROGRAM, path.join(__dirname, '..'), folder];
@@ -42,10 +44,12 @@ function general(name) {
     .replace(/^loop_turns_up_to_.*/, 'loop_turns_up_to_1_ms');
 }
 
-test('every name in stats() is documented', (t) => {
+test('every name in stats() is documented, and a working program has no faults', (t) => {
   const known = documented();
-  const all = names(t);
+  const { names: all, faults } = statistics(t);
   assert.ok(all.length > 100, all.join());
+  // A handler of SIGSEGV that the program installs after the start would be called.
+  assert.equal(faults, 0);
   for (const name of all.map(general)) {
     const [, group, mark, reason] = /^(.*dropped)([._])(.*)$/.exec(name) ?? [];
     const isReason = known.has(reason) && known.has(`${group}${mark}<reason>`);

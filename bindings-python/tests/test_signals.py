@@ -19,6 +19,27 @@ def profiled():
 """
 
 
+def test_a_working_program_causes_no_fault_in_the_profiler(run_target):
+    """A handler of SIGSEGV that the program installs after the start would be called."""
+    run_target(
+        BURN
+        + """
+spanprof.start(profiles="all", sample_rate=1000, wall_rate=200, heap_interval=65536)
+def work():
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        [bytes(500) for _ in range(50)]
+        sorted(str(number) for number in range(100))
+        time.sleep(0)
+threads = [threading.Thread(target=work) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert profiled() > 5
+assert spanprof.stats()["clock.guarded_faults"] == 0, spanprof.stats()["clock.guarded_faults"]
+""",
+    )
+
+
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_faulthandler_reports_a_crash_as_without_the_profiler(run_target, order):
     target = run_target(

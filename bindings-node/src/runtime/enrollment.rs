@@ -21,8 +21,8 @@ pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     // V8 and signal handlers call the addon's code from here on.
     spanprof_os::pin_library();
     // The listing reads V8's heap: without the fault guard each word is a system call.
-    if signals::may_signal() && !spanprof_os::fault_guard_owned() {
-        spanprof_os::install_fault_guard();
+    if signals::may_signal() {
+        spanprof_os::restore_fault_guard();
     }
     let isolate = (v8.current_isolate)();
     let thread = table_entry::claim().ok_or("there are more JavaScript threads than can be profiled")?;

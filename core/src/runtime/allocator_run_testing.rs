@@ -104,6 +104,7 @@ impl HeapRun {
     /// Stops the profiler; returns the profiles whose files begin with these names.
     pub fn stop_with<const N: usize>(self, kinds: [&str; N]) -> [HeapProfiles; N] {
         assert!(self.profiler.stop());
+        assert_eq!(spanprof_signal::guarded::faults(), 0, "no fault is part of normal operation");
         kinds.map(|kind| {
             let mut profiles = Vec::new();
             for file in std::fs::read_dir(&self.directory).unwrap() {

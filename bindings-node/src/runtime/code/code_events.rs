@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use spanprof_signal::guarded;
+use spanprof_signal::{CheckedMemory, Memory};
 
 use super::builtin_ranges;
 use super::code_map::{CodeChange, CodeEvent, OF_MODULE, OF_PROCESS};
@@ -80,9 +80,11 @@ const ISOLATE_WORDS: usize = 16_384;
 
 /// Start of the isolate's remapped builtins, which the isolate's tables contain; 0 when it has none.
 fn find_remapped_builtins(isolate: usize, builtins: EmbeddedBuiltins) -> usize {
-    let first_words = |address: usize| [0, 8, 16, 24].map(|offset| guarded::read_u64(address + offset));
+    let memory = CheckedMemory::default();
+    let first_words = |address: usize| [0, 8, 16, 24].map(|offset| memory.word(address + offset));
     let expected = first_words(builtins.start);
-    let words = (0..ISOLATE_WORDS).map_while(|word| guarded::read_u64(isolate + word * 8)).map(|word| word as usize);
+    let of_isolate = CheckedMemory::default();
+    let words = (0..ISOLATE_WORDS).map_while(|word| of_isolate.word(isolate + word * 8));
     // Several builtins begin alike: in Node.js 18, the first and the one after it.
     let is_plausible = |address: &usize| *address > PAGE && *address < 1 << 47 && !builtins.contains(*address);
     // V8 maps the copy at the begin of a page, or at the page offset of the program's. The tables contain thousands of

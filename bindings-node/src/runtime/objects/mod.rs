@@ -23,7 +23,7 @@ mod unlisted;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use spanprof_signal::guarded;
+use spanprof_signal::{guarded, CheckedMemory, Memory};
 
 use super::small_buffers::SmallBytes;
 use super::v8::lookup;
@@ -344,16 +344,11 @@ fn code_fields(start: usize) -> Vec<Vec<u64>> {
 /// Index, among the words before the first instruction, of the code's description found last.
 static DESCRIPTION_INDEX: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// The words at `address`; 0 for unreadable ones.
+/// The words at `address`; 0 for unreadable ones. The address may be a guess, and the words before the first instruction of a code
+/// space are often unmapped.
 fn words(address: usize) -> Vec<u64> {
-    let mut bytes = [0; HEADER_WORDS * WORD];
-    match copy(&mut bytes, address) {
-        true => bytes.as_chunks::<WORD>().0.iter().map(|word| u64::from_le_bytes(*word)).collect(),
-        false => {
-            let word = |at: usize| guarded::read_u64(address.wrapping_add(at * WORD)).unwrap_or(0);
-            (0..HEADER_WORDS).map(word).collect()
-        }
-    }
+    let memory = CheckedMemory::default();
+    (0..HEADER_WORDS).map(|at| memory.word(address.wrapping_add(at * WORD)).unwrap_or(0) as u64).collect()
 }
 
 /// Distance from the first bytecode back to the word with its position table; 0 until it is found.

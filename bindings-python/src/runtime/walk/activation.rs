@@ -13,7 +13,7 @@
 
 use spanprof_signal::{HandlerContext, Memory};
 
-use super::frame::{ChainStart, FrameClass, FrameReader};
+use super::frame::{ChainStart, FrameClass, FrameReader, STACK_BYTES, THREAD_STATE_BYTES};
 use crate::runtime::interpreter::layout::{CurrentFrame, FrameChain};
 
 /// The fields are stored within this many bytes of the loop's entry (96 and 166 in GCC's builds); no instruction in this range
@@ -21,10 +21,9 @@ use crate::runtime::interpreter::layout::{CurrentFrame, FrameChain};
 const ENTRY_BYTES: u64 = 192;
 /// The loop's own record lies within this distance of its stack pointer; the previous record is at least two C frames above.
 const OWN_RECORD_BYTES: u64 = 512;
-/// Upper bound of a C stack; register values beyond it are not dereferenced, which avoids faults.
-const STACK_BYTES: u64 = 64 << 20;
-/// The bottom record lies in the thread state, within this many bytes.
-const THREAD_STATE_BYTES: usize = 1024;
+
+/// Offset of the last word of a frame that is read.
+const LAST_WORD_OF_FRAME: usize = 72;
 
 /// The chain without the function that is being entered. `None`: not interrupted there, or no register holds the record; the
 /// walk then starts from the thread state.
@@ -47,7 +46,7 @@ pub fn start_below<M: Memory>(
     let mut nearest: Option<(u64, ChainStart)> = None;
     registers.each(|word| {
         let is_nearer = nearest.is_none_or(|(known, _)| word < known);
-        if word > own && word - own < STACK_BYTES && word & 7 == 0 && is_nearer {
+        if word > own && word - own < STACK_BYTES as u64 && word & 7 == 0 && is_nearer {
             if let Some(start) = record(reader, thread, word as usize, frame, below) {
                 nearest = Some((word, start));
             }
@@ -65,16 +64,18 @@ fn record<M: Memory>(
     frame: usize,
     below: usize,
 ) -> Option<ChainStart> {
-    let leaf = reader.word(address, frame)?;
-    let below = reader.word(address, below)?;
+    // Any word may be in a register.
+    let guess = |address: usize, offset: usize| reader.memory.guess(address.checked_add(offset)?);
+    let leaf = guess(address, frame)?;
+    let below = guess(address, below)?;
     if below <= address && below.wrapping_sub(thread) >= THREAD_STATE_BYTES {
         return None;
     }
-    let link = reader.read(leaf)?;
-    if reader.classify(&link) == FrameClass::Invalid {
+    let link = guess(leaf, 0).and(guess(leaf, LAST_WORD_OF_FRAME)).and_then(|_| reader.read(leaf))?;
+    if (!link.is_entry && guess(link.code, 0).is_none()) || reader.classify(&link) == FrameClass::Invalid {
         return None;
     }
-    let caller = reader.word(below, frame)?;
+    let caller = guess(below, frame)?;
     Some(ChainStart { leaf, caller: Some(caller) })
 }
 

@@ -83,6 +83,10 @@ enum Validity {
     Invalid,
 }
 
+/// Upper bound of a C stack; words that are further away are not taken for addresses of it, which avoids faults.
+pub(super) const STACK_BYTES: usize = 64 << 20;
+/// The bottom record of the C stack lies in the thread state, within this many bytes.
+pub(super) const THREAD_STATE_BYTES: usize = 1024;
 /// Reference counts above this are pointers of a free list.
 const MAX_REFERENCES: u64 = 1 << 40;
 /// A function that has not begun is below this instruction, except for functions with many cells.
@@ -236,7 +240,14 @@ impl<M: Memory> FrameReader<'_, M> {
                     let holder = self.word(thread, holder)?;
                     let leaf = self.word(holder, frame)?;
                     let below = self.word(holder, below)?;
-                    let caller = if below == 0 { None } else { Some(self.word(below, frame)?) };
+                    let caller = match below {
+                        0 => None,
+                        // Read from another thread, it may be left over from an earlier call.
+                        below if !is_further_up(below, holder, thread) => {
+                            Some(self.memory.guess(below.checked_add(frame)?)?)
+                        }
+                        below => Some(self.word(below, frame)?),
+                    };
                     Some(ChainStart { leaf, caller })
                 }
             },
@@ -254,6 +265,11 @@ impl<M: Memory> FrameReader<'_, M> {
     pub fn word(&self, address: usize, offset: usize) -> Option<usize> {
         self.memory.word(address.checked_add(offset)?)
     }
+}
+
+/// Whether a `_PyCFrame` may be the previous one of that at `holder`: further up the C stack, or in the thread state.
+fn is_further_up(below: usize, holder: usize, thread: usize) -> bool {
+    below.wrapping_sub(holder) < STACK_BYTES || below.wrapping_sub(thread) < THREAD_STATE_BYTES
 }
 
 #[inline(always)]

@@ -86,6 +86,13 @@ pub fn fault_guard_owned() -> bool {
     spanprof_signal::guarded::check_installed()
 }
 
+/// Installs our fault handler again if another one replaced it.
+pub fn restore_fault_guard() {
+    if !fault_guard_owned() {
+        install_fault_guard();
+    }
+}
+
 /// Arms a CPU clock in every thread of the process except our own; a forked child has none.
 ///
 /// # Errors

@@ -45,7 +45,7 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "clock.threads_refused" "threads" Gauge "Threads for which the system refused a clock.";
     "clock.signals_forwarded" "signals" ProcessCounter "Foreign signals forwarded to their handler.";
     "clock.signals_stray" "signals" ProcessCounter "Signals without a recipient, discarded.";
-    "clock.guarded_faults" "faults" ProcessCounter "Guarded reads of unmapped memory.";
+    "clock.guarded_faults" "faults" ProcessCounter "Guarded reads of unmapped memory that faulted. 0 in normal operation.";
     "clock.scans" "scans" "Scans of the process's threads.";
     "clock.rearmed" "clocks" "Clocks rearmed because their signal was lost.";
     "dropped.<reason>" "samples" ProcessCounter "Samples lost, or kept without frames, by drop reason.";

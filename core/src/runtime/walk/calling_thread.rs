@@ -1,12 +1,12 @@
 //! Walks the stack of the calling thread, in an allocator hook or before a wait for a lock: by unwind tables, and by frame pointers where an object
-//! has none. No allocation, no lock, no thread-local storage; reads the stack through guarded loads only.
+//! has none. No allocation, no lock, no thread-local storage; reads the stack through `CheckedMemory` only.
 
 use std::arch::asm;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use framehop::{FrameAddress, UnwindRegsNative, Unwinder};
-use spanprof_signal::{guarded, Captured, Context, RawFrame, RawStack};
+use spanprof_signal::{Captured, CheckedMemory, Context, Memory, RawFrame, RawStack};
 
 use super::unwind_tables::{with_unwind_tables, UnwindTables, WalkCache};
 use crate::runtime::walk::frame_pointers::walk_frame_pointers;
@@ -101,7 +101,8 @@ pub fn walk_from(start: &WalkStart, push: &mut dyn FnMut(u64) -> bool) {
 }
 
 fn unwind(tables: &UnwindTables, cache: &mut WalkCache, start: &WalkStart, push: &mut dyn FnMut(u64) -> bool) {
-    let mut read = |address: u64| guarded::read_u64(address as usize).ok_or(());
+    let memory = CheckedMemory::default();
+    let mut read = |address: u64| memory.word(address as usize).map(|word| word as u64).ok_or(());
     let mut frames = tables.unwinder.iter_frames(start.pc, start.registers(), cache, &mut read);
     while let Ok(Some(frame)) = frames.next() {
         if let FrameAddress::ReturnAddress(address) = frame {

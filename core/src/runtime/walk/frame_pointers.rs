@@ -1,11 +1,12 @@
 //! Frame-pointer walk of native code, and the context of a native thread. Runs inside the handler on the interrupted
-//! thread: no allocation, no lock, no thread-local storage; reads the stack through guarded loads only.
+//! thread: no allocation, no lock, no thread-local storage; the kernel checks each page of the stack before it is read, so that
+//! neither its end nor a register with another value is found by a fault.
 //!
 //! Limits: code compiled without frame pointers ends the walk early or skips a caller (`-C force-frame-pointers=yes`), as most
 //! functions of the C library do. The frames after which a caller may be missing are marked: see [`NEXT_BY_FRAME_POINTER`].
 
 use spanprof_os::thread_context;
-use spanprof_signal::{guarded, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{Captured, CheckedMemory, Context, DropReason, HandlerContext, Memory, RawFrame, RawStack};
 
 /// Maximum distance between two frame pointers of a real stack.
 const MAX_FRAME_BYTES: u64 = 4 << 20;
@@ -65,9 +66,10 @@ pub unsafe fn copy_stack(handler: &HandlerContext, _in_system_call: bool, stack:
     let (stack_pointer, link_register) = stack_registers(context);
     stack.push(RawFrame { code: pc, at: stack_pointer });
     stack.push(RawFrame { code: frame_pointer, at: link_register });
+    let memory = CheckedMemory::default();
     let mut address = stack_pointer as usize;
-    while let (Some(code), Some(at)) = (guarded::read_u64(address), guarded::read_u64(address.wrapping_add(8))) {
-        if !stack.push(RawFrame { code, at }) {
+    while let (Some(code), Some(at)) = (memory.word(address), memory.word(address.wrapping_add(8))) {
+        if !stack.push(RawFrame { code: code as u64, at: at as u64 }) {
             break;
         }
         address = address.wrapping_add(16);
@@ -77,14 +79,15 @@ pub unsafe fn copy_stack(handler: &HandlerContext, _in_system_call: bool, stack:
 
 /// Passes the return addresses of a chain of frame pointers to `push`, leaf first, until it returns false.
 ///
-/// Code without frame pointers uses the register for other values. Only addresses of this stack are read: a load that faults is
-/// harmless by itself, but the alternate signal stack of a Rust thread may be too small for a second signal.
+/// Code without frame pointers uses the register for other values. Only addresses near this stack are read.
 pub(super) fn walk_frame_pointers(stack_pointer: u64, mut frame_pointer: u64, push: &mut dyn FnMut(u64) -> bool) {
+    let memory = CheckedMemory::default();
+    let word = |address: u64| memory.word(address as usize).map(|word| word as u64);
     let mut from = stack_pointer;
     let is_near = |from: u64, address: u64| address.checked_sub(from).is_some_and(|bytes| bytes <= MAX_FRAME_BYTES);
     while frame_pointer.is_multiple_of(8) && is_near(from, frame_pointer) {
-        let Some(next) = guarded::read_u64(frame_pointer as usize) else { return };
-        let Some(return_address) = guarded::read_u64(frame_pointer as usize + 8) else { return };
+        let Some(next) = word(frame_pointer) else { return };
+        let Some(return_address) = word(frame_pointer + 8) else { return };
         if return_address < RawFrame::FIRST_RUNTIME_CODE || !push(return_address) {
             return;
         }

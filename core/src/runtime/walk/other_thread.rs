@@ -8,17 +8,18 @@
 //! resulting return address must call this function, or the walk ends: no stack is guessed. The caller checks that the
 //! thread has not run meanwhile.
 //!
-//! All memory is read by guarded loads.
+//! All memory is read through `CheckedMemory`.
 
 use framehop::{FrameAddress, UnwindRegsNative, Unwinder};
-use spanprof_signal::{guarded, RawFrame, RawStack};
+use spanprof_signal::{CheckedMemory, Memory, RawFrame, RawStack};
 
 use super::unwind_tables::{with_unwind_tables, UnwindTables};
 use spanprof_os::SystemCallWait;
 
 /// Walks a thread in `wait`. False where the root side is missing.
 pub(crate) fn walk_waiting_thread(wait: &SystemCallWait, stack: &mut RawStack<'_>) -> bool {
-    let mut read = |address: u64| guarded::read_u64(address as usize).ok_or(());
+    let memory = CheckedMemory::default();
+    let mut read = |address: u64| memory.word(address as usize).map(|word| word as u64).ok_or(());
     registers(wait).is_some_and(|registers| walk(wait.pc, registers, &mut read, stack))
 }
 
@@ -103,17 +104,21 @@ fn with_frame_pointer(
     mut registers: UnwindRegsNative,
 ) -> Option<UnwindRegsNative> {
     let FrameAddress::ReturnAddress(return_address) = address else { return None };
+    if registers.bp() != UNKNOWN {
+        return None;
+    }
     let start = tables.function_start(return_address.get() - 1)?;
-    let read = |address: u64| guarded::read_u64(address as usize);
+    let memory = CheckedMemory::default();
+    let read = |address: u64| memory.word(address as usize);
     let mut prologue = [0; 32];
     for (index, word) in prologue.chunks_exact_mut(8).enumerate() {
         word.copy_from_slice(&read(start.checked_add(8 * index as u64)?)?.to_ne_bytes());
     }
     let frame_pointer = registers.sp().checked_add(frame_bytes(&prologue)?)?;
-    let caller = read(frame_pointer.checked_add(8)?)?;
+    let caller = read(frame_pointer.checked_add(8)?)? as u64;
     let mut call = [0; 8];
     call.copy_from_slice(&read(caller.checked_sub(8)?)?.to_ne_bytes());
-    if registers.bp() != UNKNOWN || !is_call_of(&call, caller, start) {
+    if !is_call_of(&call, caller, start) {
         return None;
     }
     registers.set_bp(frame_pointer);

@@ -350,9 +350,7 @@ fn change_clock(state: &mut ClockState, setup: ClockSetup) {
 fn scan(state: &mut ClockState, threads: Option<u64>) {
     let Some(setup) = state.run.as_ref().map(|run| run.setup) else { return };
     let begun = time::current_thread_cpu_ns();
-    if !crate::fault_guard_owned() {
-        crate::install_fault_guard();
-    }
+    crate::restore_fault_guard();
     state.registry.scan(AccountingStart::AfterStart, &setup);
     let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
     state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);

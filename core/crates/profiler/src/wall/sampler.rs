@@ -131,6 +131,9 @@ impl WallSampler {
     }
 
     pub fn tick(&mut self, config: &Config, now_ns: u64) {
+        if config.signals {
+            spanprof_os::restore_fault_guard();
+        }
         let run_delay_ns = || spanprof_os::run_delay_ns(spanprof_os::thread_id());
         let elapsed = self.pace.begin_tick(now_ns, (self.process_cpu_ns)(), run_delay_ns);
         self.walks().set_idle(self.pace.is_idle());

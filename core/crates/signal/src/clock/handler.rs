@@ -258,6 +258,7 @@ unsafe fn tick(
         EnterOutcome::Nested => return counters::count(DropReason::Reentered),
         EnterOutcome::Stale => return counters::count(DropReason::Disabled),
     }
+    guarded::check_if_due(begun_ns);
     session.inbox.prefetch_next_entry();
     // Taken before the event is armed again: its next overflow may occur inside this handler.
     let overflows = take_overflows(slot);

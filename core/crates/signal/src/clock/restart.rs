@@ -133,19 +133,7 @@ fn has_stack(context: &libc::ucontext_t, here: usize, bytes: usize) -> bool {
     if (lowest..lowest.saturating_add(context.uc_stack.ss_size)).contains(&here) {
         return here - lowest >= bytes;
     }
-    (1..=bytes.div_ceil(PAGE)).all(|page| is_readable(here.wrapping_sub(page * PAGE)))
-}
-
-/// Whether eight bytes can be read, without a fault, whose signal would need stack itself.
-#[cfg(target_arch = "x86_64")]
-fn is_readable(address: usize) -> bool {
-    const INVALID: libc::c_int = -1;
-    // SAFETY: the kernel reads the set before it rejects what to do with it (`rt_sigprocmask` in kernel/signal.c).
-    unsafe {
-        let none = core::ptr::null_mut::<u64>();
-        libc::syscall(libc::SYS_rt_sigprocmask, INVALID, address, none, 8usize) != 0
-            && *libc::__errno_location() == libc::EINVAL
-    }
+    (1..=bytes.div_ceil(PAGE)).all(|page| guarded::is_readable(here.wrapping_sub(page * PAGE)))
 }
 
 /// Resumes the wait of the `poll` that returned EINTR; its result, or `None` if it has none yet. The signal of the running

@@ -3,9 +3,10 @@
 //! fault to the previous handler. No state is set before a read and no thread-local storage is used: only the program
 //! counter decides.
 //!
-//! The host may replace our fault handler at any time, as crash reporters do. Until `install` restores it, reads use
-//! the kernel (`process_vm_readv`). Where a seccomp filter ends a process for that call, reads fail instead
-//! ([`forbid_kernel_reads`]). Samples with a failed read show `faulted_read`.
+//! The host may replace our fault handler at any time, as crash reporters do, and then receives our faults until that is noticed
+//! ([`check_if_due`]). So no fault is part of normal operation: addresses that are often unmapped are read through
+//! `CheckedMemory`. Until `install` restores the handler, reads use the kernel (`process_vm_readv`). Where a seccomp filter ends
+//! a process for that call, reads fail instead ([`forbid_kernel_reads`]). Samples with a failed read show `faulted_read`.
 
 use crate::signals::forward::{current_action, signal_bits, Forwarded, HandlerChain};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -186,6 +187,22 @@ pub fn copy_80(destination: &mut [u8; 80], source: usize) -> bool {
     unsafe { spanprof_guarded_copy_80(destination.as_mut_ptr(), source).failed == 0 }
 }
 
+/// Whether eight bytes can be read: asks the kernel, by one system call that no fault can end.
+pub fn is_readable(address: usize) -> bool {
+    const INVALID: libc::c_int = -1;
+    let none = core::ptr::null_mut::<u64>();
+    // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life. The kernel copies the
+    // set before it rejects the invalid operation (`rt_sigprocmask` in kernel/signal.c, Linux 2.6-6.18), and changes nothing.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let rejected = libc::syscall(libc::SYS_rt_sigprocmask, INVALID, address, none, 8usize) != 0;
+        let is_readable = rejected && *errno == libc::EINVAL;
+        *errno = saved;
+        is_readable
+    }
+}
+
 /// Faults turned into failed reads since the process began.
 pub fn faults() -> u64 {
     FAULTS.load(Ordering::Relaxed)
@@ -215,6 +232,21 @@ pub fn check_installed() -> bool {
     let installed = ours(libc::SIGSEGV) && ours(libc::SIGBUS);
     INSTALLED.store(installed, Ordering::Relaxed);
     installed
+}
+
+/// Maximum time for which ticks take an installed handler for granted.
+const CHECK_INTERVAL_NS: u64 = 100_000_000;
+static CHECK_AT_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Notices that another handler replaced ours, at most once in 100 ms. Called by ticks of the clock, in handlers.
+#[inline]
+pub fn check_if_due(now_ns: u64) {
+    let due_ns = CHECK_AT_NS.load(Ordering::Relaxed);
+    let next_ns = now_ns.saturating_add(CHECK_INTERVAL_NS);
+    let is_due = now_ns >= due_ns && is_installed();
+    if is_due && CHECK_AT_NS.compare_exchange(due_ns, next_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        check_installed();
+    }
 }
 
 /// Installs the fault handler, or reinstalls it over a handler that replaced it and chains to that one. Normal

@@ -2,11 +2,17 @@
 //! replay recorded stacks (`spanprof-recorded-stack`) without the runtime. Safe in handlers.
 
 use crate::walk::guarded;
+use core::cell::Cell;
 
 /// Reads words of a process, or of a recording of one.
 pub trait Memory {
     /// The eight bytes at `address`, which need not be aligned. `None` when they cannot be read.
     fn word(&self, address: usize) -> Option<usize>;
+
+    /// As [`Self::word`], for an address that is often none. In the memory of a process, a system call that finds out without a fault.
+    fn guess(&self, address: usize) -> Option<usize> {
+        self.word(address)
+    }
 
     /// Copies 80 bytes, the size of a CPython frame. False when any of them cannot be read; part of `destination` may
     /// then be written.
@@ -34,9 +40,38 @@ impl Memory for ProcessMemory {
         guarded::read_u64(address).map(|word| word as usize)
     }
 
+    fn guess(&self, address: usize) -> Option<usize> {
+        CheckedMemory::default().word(address)
+    }
+
     #[inline(always)]
     fn copy_80(&self, destination: &mut [u8; 80], address: usize) -> bool {
         guarded::copy_80(destination, address)
+    }
+}
+
+/// The memory of this process, for addresses that are often none of the walked stack: beyond its end, or registers with other
+/// values. The kernel checks each page before its first read, so that the read does not fault: the program's own handler of
+/// SIGSEGV may have replaced ours. Costs a system call for each page of a walk.
+#[derive(Debug, Default)]
+pub struct CheckedMemory {
+    /// The number of the last readable page.
+    page: Cell<usize>,
+}
+
+impl Memory for CheckedMemory {
+    fn word(&self, address: usize) -> Option<usize> {
+        const PAGE_BITS: u32 = 12;
+        for part in [address, address.checked_add(7)? & !7] {
+            let page = part >> PAGE_BITS;
+            if page != self.page.get() {
+                if !guarded::is_readable(part & !7) {
+                    return None;
+                }
+                self.page.set(page);
+            }
+        }
+        guarded::read_u64(address).map(|word| word as usize)
     }
 }
 
@@ -45,6 +80,10 @@ impl<M: Memory> Memory for &M {
     #[inline(always)]
     fn word(&self, address: usize) -> Option<usize> {
         (**self).word(address)
+    }
+
+    fn guess(&self, address: usize) -> Option<usize> {
+        (**self).guess(address)
     }
 
     #[inline(always)]

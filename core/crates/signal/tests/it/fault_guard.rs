@@ -1,7 +1,7 @@
 //! Guarded reads, and faults of the host.
 
 use crate::{host_installs, one_at_a_time, status_of_child};
-use spanprof_signal::guarded;
+use spanprof_signal::{guarded, CheckedMemory, Memory, ProcessMemory};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 fn page_bytes() -> usize {
@@ -37,6 +37,37 @@ fn mapped_memory_is_read_and_unmapped_memory_is_none() {
     assert_eq!(guarded::read_u64(0), None);
     assert_eq!(guarded::read_u64(0x1234_5678_9abc_def0), None, "not a canonical address");
     assert_eq!(guarded::faults(), faults + 3, "page zero is rejected without a fault");
+}
+
+#[test]
+fn checked_memory_ends_without_a_fault() {
+    let _turn = one_at_a_time();
+    assert!(guarded::install());
+    let border = map_border();
+    let faults = guarded::faults();
+    let memory = CheckedMemory::default();
+    assert_eq!(memory.word(border - 8).map(|word| word as u8), Some(248));
+    assert_eq!([border - 7, border, 0, 0x1234_5678_9abc_def0, usize::MAX - 3].map(|at| memory.word(at)), [None; 5]);
+    assert_eq!(memory.word(border - page_bytes()).map(|word| word as u8), Some(0));
+    assert_eq!([border - 8, border].map(|at| ProcessMemory.guess(at).is_some()), [true, false]);
+    assert_eq!(guarded::faults(), faults);
+}
+
+#[test]
+fn ticks_notice_within_100_ms_that_our_handler_was_replaced() {
+    let _turn = one_at_a_time();
+    let status = status_of_child(|| {
+        assert!(guarded::install());
+        // Later than any tick of another test.
+        let now_ns = u64::MAX / 2;
+        guarded::check_if_due(now_ns);
+        host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
+        guarded::check_if_due(now_ns + 99_999_999);
+        assert!(guarded::is_installed());
+        guarded::check_if_due(now_ns + 100_000_000);
+        assert!(!guarded::is_installed());
+    });
+    assert_eq!(status, 0);
 }
 
 #[test]

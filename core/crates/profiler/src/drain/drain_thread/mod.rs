@@ -444,8 +444,8 @@ impl<'a> DrainThread<'a> {
             sums_since_start: crate::session::pull_handlers::has_handler(),
         });
         // Scans do this too, but run only with CPU clocks.
-        if self.session.config.load().signals && !spanprof_os::fault_guard_owned() {
-            spanprof_os::install_fault_guard();
+        if self.session.config.load().signals {
+            spanprof_os::restore_fault_guard();
         }
         if self.session.marks_crashes {
             spanprof_os::keep_crash_marker(spanprof_os::unix_ns());

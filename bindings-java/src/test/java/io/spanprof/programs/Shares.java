@@ -62,7 +62,7 @@ public final class Shares {
         SpanprofConfig.Builder settings = SpanprofConfig.builder()
                 .serviceName("shares").sampleRate(Integer.parseInt(args[1])).fileDirectory(args[0]);
         if (args.length > 3) {
-            settings.set("stackWalk", args[3]);
+            settings.set("stackWalk", args[3]).set("profiles", "all");
         }
         Spanprof.start(settings.build());
         Labels labels = Labels.of("endpoint", "/text");
