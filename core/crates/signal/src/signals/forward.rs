@@ -67,6 +67,9 @@ impl HandlerChain {
 
     /// Installs `handler` for `signal`; the action it replaces becomes the newest in the chain. True when `handler`
     /// is installed, also if it already was. Normal threads only, one at a time.
+    ///
+    /// With SA_NODEFER, the mask of the previous handler applies from the delivery on: a clock signal that became due while the
+    /// kernel worked on a fault arrives after the handlers, in the code that faulted, as without us.
     pub fn install(&self, signal: libc::c_int, handler: usize, flags: libc::c_int) -> bool {
         let Some(current) = current_action(signal) else { return false };
         if current.sa_sigaction == handler {
@@ -80,6 +83,8 @@ impl HandlerChain {
         action.sa_flags = flags;
         if flags & libc::SA_NODEFER == 0 {
             action.sa_mask = all_but_faults();
+        } else if !is_default_or_ignored(&current) {
+            action.sa_mask = current.sa_mask;
         }
         // SAFETY: `action` is fully initialized and the handler has the SA_SIGINFO signature; the old action was read
         // above.
@@ -88,14 +93,13 @@ impl HandlerChain {
 
     fn push(&self, action: &libc::sigaction) {
         let count = self.count.load(Ordering::Relaxed);
-        let ends_chain = action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN;
         let known = self
             .actions
             .iter()
             .take(count)
             .position(|saved| saved.handler.load(Ordering::Relaxed) == action.sa_sigaction);
         // Default and ignore end the chain; a known handler moves to the top by removing the entries above it.
-        let index = if ends_chain { 0 } else { known.unwrap_or(count.min(MAX_SAVED_ACTIONS - 1)) };
+        let index = if is_default_or_ignored(action) { 0 } else { known.unwrap_or(count.min(MAX_SAVED_ACTIONS - 1)) };
         if let Some(saved) = self.actions.get(index) {
             saved.handler.store(action.sa_sigaction, Ordering::Relaxed);
             saved.flags.store(action.sa_flags, Ordering::Relaxed);
@@ -195,6 +199,10 @@ pub(crate) fn change_mask(how: libc::c_int, signals: u64) -> bool {
     let none = core::ptr::null_mut::<u64>();
     // SAFETY: the kernel reads eight bytes at `signals` and writes nothing.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, none, 8usize) == 0 }
+}
+
+fn is_default_or_ignored(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN
 }
 
 /// The signals that our handlers block while they run. A nested handler would see a system call that is about to be

@@ -1,6 +1,7 @@
 //! Guarded reads, and faults of the host.
 
 use crate::{host_installs, one_at_a_time, status_of_child};
+use spanprof_signal::forward::current_action;
 use spanprof_signal::{guarded, CheckedMemory, Memory, ProcessMemory};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -196,6 +197,27 @@ fn host_faults_reach_the_host_handler_installed_before_or_after_ours() {
         host_reads(protected_page());
         assert_eq!(guarded::read_u64(4096 * 3), None);
         assert_eq!(HOST_FAULTS.load(Ordering::Relaxed), 102);
+    });
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_fault_blocks_the_signals_of_the_host_handler_from_its_delivery_on() {
+    let _turn = one_at_a_time();
+    let status = status_of_child(|| {
+        // SAFETY: an all-zero action is a valid value; the handler has the type of its flags.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            (action.sa_sigaction, action.sa_flags) = (host_unprotects_page as *const () as usize, libc::SA_SIGINFO);
+            libc::sigaddset(&mut action.sa_mask, libc::SIGURG);
+            libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut());
+        }
+        assert!(guarded::install());
+        let ours = current_action(libc::SIGSEGV).unwrap();
+        // SAFETY: reads a local.
+        assert_eq!([libc::SIGURG, libc::SIGTERM].map(|it| unsafe { libc::sigismember(&ours.sa_mask, it) }), [1, 0]);
+        host_reads(protected_page());
+        assert_eq!((guarded::read_u64(4096 * 3), HOST_FAULTS.load(Ordering::Relaxed)), (None, 1));
     });
     assert_eq!(status, 0);
 }
