@@ -1,6 +1,7 @@
 //! Decoder of folded stacks, the text format of flame graph tools: `root;…;leaf weight` lines. The format has no unit and no
 //! times: the profile has the type `samples`/`count` and no window. A line that begins with `#` is a comment, as in the
-//! output of `perf` and its tools.
+//! output of `perf` and its tools. A line with a weight only is a sample without frames: `py-spy record -f raw` writes one for
+//! threads that have none (py-spy 0.3-0.4, src/flamegraph.rs).
 
 use std::borrow::Cow;
 
@@ -18,8 +19,8 @@ fn decode_error(line: usize, expected: impl Into<String>, got: impl Into<String>
 /// Whether the first lines of a text are folded stacks.
 pub(super) fn is_folded(text: &str) -> bool {
     const CHECKED_LINES: usize = 10;
-    let mut lines = text.lines().filter(|line| !is_empty(line)).take(CHECKED_LINES).peekable();
-    lines.peek().is_some() && lines.all(|line| stack_and_weight(line).is_some())
+    let lines = text.lines().filter(|line| !is_empty(line)).take(CHECKED_LINES).map(stack_and_weight);
+    lines.collect::<Option<Vec<_>>>().is_some_and(|lines| lines.iter().any(|(frames, _)| !frames.is_empty()))
 }
 
 /// Decodes plain or gzipped bytes.
@@ -49,7 +50,7 @@ pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) ->
             return Err(decode_error(nth, "`frame;frame weight` with a whole number", format!("{shown:?}")));
         };
         stack.clear();
-        for name in frames.rsplit(';') {
+        for name in frames.rsplit(';').filter(|_| !frames.is_empty()) {
             stack.push(*location_of.entry(name).or_insert_with(|| location(&mut dictionary, name)));
         }
         if stack.len() > limits.stack_depth {
@@ -81,8 +82,7 @@ fn is_empty(line: &str) -> bool {
 
 fn stack_and_weight(line: &str) -> Option<(&str, i64)> {
     let (frames, weight) = line.trim_end().rsplit_once(' ')?;
-    let weight = weight.parse().ok().filter(|weight| *weight >= 0)?;
-    (!frames.is_empty()).then_some((frames, weight))
+    Some((frames, weight.parse().ok().filter(|weight| *weight >= 0)?))
 }
 
 fn location(dictionary: &mut Dictionary, name: &str) -> LocationId {
@@ -96,6 +96,7 @@ mod tests {
     use crate::decode::{any, DecodeLimits, Format};
     use spanprof_profile::encode::folded;
     use spanprof_profile::transform::tree;
+    use spanprof_profile::ProfilesData;
 
     #[test]
     fn decoded_folded_stacks_are_encoded_unchanged() {
@@ -111,6 +112,15 @@ mod tests {
             any(b"# comment\r\nmain;serve 2\r\n\r\nmain;serve 3\r\nmain 0\r\n", &DecodeLimits::default()).unwrap();
         assert_eq!(data.sample_count(), 1);
         assert_eq!(folded::encode(&tree(&data, "samples")), "main;serve 5\n");
+    }
+
+    #[test]
+    fn a_line_without_frames_is_a_sample_without_a_stack() {
+        let (format, data) = any(b"main;work 8\n 2\n", &DecodeLimits::default()).unwrap();
+        assert_eq!(format, Format::Folded);
+        let weights =
+            |data: &ProfilesData| data.resources[0].profiles[0].samples.iter().map(|it| it.values[0]).sum::<i64>();
+        assert_eq!((data.sample_count(), weights(&data)), (2, 10));
     }
 
     #[test]
