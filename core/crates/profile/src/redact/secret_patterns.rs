@@ -53,13 +53,13 @@ static ANYWHERE: [SecretPattern; 6] = [
     pattern(&["AKIA", "ASIA"], r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", REDACTED),
     // Private keys (RFC 7468).
     pattern(&["PRIVATE KEY"], r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*", REDACTED),
-    // Tokens of GitHub, GitLab, Slack, Stripe and Google, by their documented prefixes.
+    // Tokens of GitHub, GitLab, Slack, Stripe, Google and DigitalOcean, by their documented prefixes.
     pattern(
-        &["gh", "github_pat_", "glpat-", "xox", "xapp-", "k_live_", "AIza", "ya29.", "GOCSPX-"],
+        &["gh", "github_pat_", "glpat-", "xox", "xapp-", "k_live_", "AIza", "ya29.", "GOCSPX-", "_v1_"],
         concat!(
             r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}",
             r"|(?:xox[abeprs]|xapp)-[A-Za-z0-9-]{10,}|[rs]k_live_[A-Za-z0-9]{16,}|AIza[A-Za-z0-9_-]{35}",
-            r"|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,})"
+            r"|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}|do[opr]_v1_[a-f0-9]{32,})"
         ),
         REDACTED,
     ),
@@ -75,13 +75,25 @@ static ANYWHERE: [SecretPattern; 6] = [
 ];
 
 /// For values: of labels, of resource attributes, and arguments of the command line. The needles are in lower case.
-static IN_VALUES: [SecretPattern; 4] = [
+static IN_VALUES: [SecretPattern; 6] = [
     // HTTP authentication (RFC 6750, RFC 7617, RFC 7616).
     pattern(&["bearer "], r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{12,}=*", "${1}[REDACTED]"),
     pattern(&["basic "], r"(?i)\b(basic\s+)(?:[A-Za-z0-9+/]{6,}={1,2}|[A-Za-z0-9+/]{20,})", "${1}[REDACTED]"),
     pattern(
         &["digest "],
         concat!(r"(?i)\b(digest\s+)", parameter!(), r"(?:\s*,\s*", parameter!(), r")+"),
+        "${1}[REDACTED]",
+    ),
+    // Passwords that follow `-p` directly: of any command if they have capitals, symbols, or letters and digits, which names and
+    // numbers of other options do not; and every one of the commands that are known for it.
+    pattern(
+        &["-p"],
+        r#"((?:^|[\s"'])-p)(?:[^\s"'=:/]*[A-Z!@#$%^&*][^\s"']*|[a-z]+[0-9][^\s"'=:/]*|[0-9]+[a-z][^\s"'=:/]*)"#,
+        "${1}[REDACTED]",
+    ),
+    pattern(
+        &["mysql", "mariadb", "sshpass"],
+        r#"(\b(?:(?:mysql|mariadb)[a-z-]*\s(?:[^|;&]*?\s)?-p|sshpass\s(?:[^|;&]*?\s)?-p\s?))[^\s"'-][^\s"']*"#,
         "${1}[REDACTED]",
     ),
     // Elements of XML.
@@ -297,6 +309,10 @@ mod tests {
             ("Authorization: Basic dXNlcjpwYXNz", "Authorization: [REDACTED]"),
             ("sent Bearer abcdef123456789.x", "sent Bearer [REDACTED]"),
             ("--token=abc --level=3", "--token=[REDACTED] --level=3"),
+            ("-pSECRET", "-p[REDACTED]"),
+            ("backup -u root -phunter2 shop", "backup -u root -p[REDACTED] shop"),
+            ("mysqldump --port=3306 -uroot -psecret shop", "mysqldump --port=3306 -uroot -p[REDACTED] shop"),
+            ("sshpass -p secret ssh host", "sshpass -p [REDACTED] ssh host"),
             ("dsn=password=hunter2", "dsn=password=[REDACTED]"),
             ("Server=db;Password='a b';Pool=3", "Server=db;Password=[REDACTED];Pool=3"),
         ] {
@@ -331,6 +347,9 @@ mod tests {
             "run --verbose now",
             "Vec<Token>::new() </",
             "--token-count 512",
+            "serve -p8080 -print -p 80 -p127.0.0.1:80:80 -path/To/x",
+            "mysql -u root -p shop",
+            "mysql_v1_0",
             "SELECT 1",
             "auth::Token::call",
         ] {
@@ -351,6 +370,7 @@ mod tests {
             "{\"token\":{\"a\":[\"x\"]}}",
             "<token>x</token>",
             "password%3Dx%26y",
+            "mysql -pSECRET",
         ] {
             let once = without_secrets(text).into_owned();
             assert_eq!(without_secrets(&once), once);
