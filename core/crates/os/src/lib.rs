@@ -43,7 +43,7 @@ pub use process::peak_file::{
     is_process_running, is_unlocked, peak_files, pid_namespace, process_start_ticks, PeakFile, CRASH_EXTENSION,
     PEAK_EXTENSION,
 };
-pub use process::quota::{allowed_processors, cpu_group, cpu_quota, cpu_quota_of, CpuGroup};
+pub use process::quota::{allowed_processors, cpu_group, cpu_quota, cpu_quota_of, machine_cpu_ticks, CpuGroup};
 pub use process::termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };

@@ -441,16 +441,17 @@ config_keys! {
     /// Maximum of the adaptive rate. When set, the CPU rate rises from `sample_rate` up to this value while the CPU and the memory
     /// use are below `adaptive_cpu_threshold` and `adaptive_memory_threshold`, and within `cpu_budget`.
     sample_rate_max: Option<u32> = None, "Hz", between(1.0, 10_000.0), true;
-    /// CPU use above which the adaptive rate is `sample_rate`: share of the CPU quota, or of all processors without one.
+    /// CPU use above which the adaptive rate is `sample_rate`: share of the CPU quota, or of all processors without one; that of the
+    /// machine if it is higher.
     adaptive_cpu_threshold: f64 = 0.7, "", between(0.0, 1.0), true;
     /// Memory use above which the adaptive rate is `sample_rate`: share of the memory limit.
     adaptive_memory_threshold: f64 = 0.8, "", between(0.0, 1.0), true;
     /// Whether to shed load above the thresholds below. `false` never sheds, `true` without a threshold sheds above a CPU use of 0.9.
     /// When not set, a threshold is sufficient.
     load_shedding: Option<bool> = None, "", None, true;
-    /// CPU use above which the profiler sheds load: share of the CPU quota, or of all processors without one. The profiles `wall`,
-    /// `off_cpu`, `threads` and `lock` pause, `heap_interval` grows 16 times, and the CPU rate falls to 10 Hz. When not set, the
-    /// CPU use has no effect.
+    /// CPU use above which the profiler sheds load: share of the CPU quota, or of all processors without one; that of the machine if
+    /// it is higher. The profiles `wall`, `off_cpu`, `threads` and `lock` pause, `heap_interval` grows 16 times, and the CPU rate
+    /// falls to 10 Hz. When not set, the CPU use has no effect.
     load_shedding_cpu_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
     /// As `load_shedding_cpu_threshold`, for the memory use as a share of the memory limit.
     load_shedding_memory_threshold: Option<f64> = None, "", between(0.0, 1.0), true;

@@ -1,4 +1,5 @@
-//! The CPU quota of the process's control groups and the CPU time used in the group. Reads files; any thread may call it.
+//! The CPU quota of the process's control groups, the CPU time used in the group, and that of the machine. Reads files; any
+//! thread may call it.
 
 use super::cgroups::{group_directories, MOUNT};
 use std::fs;
@@ -27,6 +28,19 @@ pub fn cpu_quota_of(process_id: u32) -> Option<f64> {
 /// The group with the quota of [`cpu_quota`].
 pub fn cpu_group() -> Option<CpuGroup> {
     group_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(MOUNT))
+}
+
+/// CPU time of the machine since its boot, used and in all, in ticks of all processors; `None` where the kernel does not show it.
+pub fn machine_cpu_ticks() -> Option<[u64; 2]> {
+    parse_machine(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// The line `cpu`: user, nice, system, idle, iowait, irq, softirq and steal. The rest is part of user and nice (proc(5)).
+fn parse_machine(text: &str) -> Option<[u64; 2]> {
+    let numbers = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(|word| word.parse().ok());
+    let ticks: Vec<u64> = numbers.take(8).collect::<Option<_>>()?;
+    let all: u64 = ticks.iter().sum();
+    Some([all - ticks.get(3)? - ticks.get(4)?, all])
 }
 
 /// Number of processors in the process's affinity, at least 1. Reads /proc, since a seccomp filter may not allow the call.
@@ -91,6 +105,13 @@ mod tests {
             fs::write(file, text).unwrap();
         }
         mount
+    }
+
+    #[test]
+    fn the_time_of_the_machine_is_used_or_idle() {
+        let text = "cpu  10 20 30 400 50 6 7 8 5 5\ncpu0 1 2 3 4 5 6 7 8 9 9\n";
+        assert_eq!(parse_machine(text), Some([81, 531]));
+        assert_eq!([parse_machine("cpu  1 2 3\n"), parse_machine("cpu0 1 2 3 4 5\n"), parse_machine("")], [None; 3]);
     }
 
     #[test]

@@ -31,6 +31,8 @@ struct Readings {
     cost: OverheadCost,
     process_ns: u64,
     group_ns: Option<u64>,
+    /// CPU time of the machine, used and in all, in ticks; `None` where no threshold needs it.
+    machine_ticks: Option<[u64; 2]>,
 }
 
 impl OverheadMonitor {
@@ -75,6 +77,11 @@ impl OverheadMonitor {
         };
         let used_by_process_ns = since(self.last.process_ns, last.process_ns);
         let used_by_group_ns = self.last.group_ns.zip(last.group_ns).map_or(0, |(now, then)| since(now, then));
+        let used_by_machine = self
+            .last
+            .machine_ticks
+            .zip(last.machine_ticks)
+            .map_or(0.0, |(now, then)| since(now[0], then[0]) as f64 / since(now[1], then[1]).max(1) as f64);
         let available = quota.map_or(self.processors, |quota| quota.min(self.processors));
         let has_memory_threshold = requested.shedding_thresholds().1.is_some() || requested.sample_rate_max.is_some();
         let limit = has_memory_threshold.then(spanprof_os::memory_limit).flatten();
@@ -82,7 +89,8 @@ impl OverheadMonitor {
             elapsed_ns,
             cost,
             quota,
-            cpu_use: used_by_process_ns.max(used_by_group_ns) as f64 / (elapsed_ns as f64 * available),
+            cpu_use: (used_by_process_ns.max(used_by_group_ns) as f64 / (elapsed_ns as f64 * available))
+                .max(used_by_machine),
             memory_use: limit.map_or(0.0, |limit| 1.0 - limit.until_bytes as f64 / limit.bytes.max(1) as f64),
             threads: spanprof_os::thread_count().unwrap_or(1),
             has_start: std::mem::take(&mut self.has_start),
@@ -142,11 +150,14 @@ impl Readings {
         });
         let wall_ns = session.counters.wall_cpu_ns.value();
         let other_ns = spanprof_os::own_cpu_ns().saturating_sub(wall_ns);
+        let config = session.effective.load();
+        let has_cpu_threshold = config.shedding_thresholds().0.is_some() || config.sample_rate_max.is_some();
         Self {
             time_ns: spanprof_os::monotonic_ns(),
             cost: OverheadCost { handler_ns, wall_ns, other_ns },
             process_ns: spanprof_os::process_cpu_ns(),
             group_ns,
+            machine_ticks: has_cpu_threshold.then(spanprof_os::machine_cpu_ticks).flatten(),
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct LoadInterval {
     pub cost: OverheadCost,
     /// CPU quota in processors; `None` without one.
     pub quota: Option<f64>,
-    /// CPU use as a share of the available CPU time.
+    /// CPU use as a share of the available CPU time, or that of the machine if it is higher.
     pub cpu_use: f64,
     /// Memory use as a share of the limit; 0 without a limit.
     pub memory_use: f64,
