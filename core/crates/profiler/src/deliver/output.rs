@@ -48,8 +48,8 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
-    /// Claims the file with an empty file beside it, which also proves that the directory is writable. A forked child, and a
-    /// process that finds the claim of another one, writes its own file with its process id in the name.
+    /// Claims the file, by its absolute path, with an empty file beside it, which also proves that the directory is writable. A
+    /// forked child, and a process that finds the claim of another one, writes its own file with its process id in the name.
     ///
     /// # Errors
     /// When the directory does not exist or cannot be written.
@@ -59,8 +59,7 @@ impl OutputFile {
             Error::new(ErrorKind::InvalidDestination, format!("output `{name}` {problem}"), hint)
         };
         let format = OutputFormat::of(name).ok_or_else(|| invalid("has no known format".to_owned()))?;
-        // Absolute: the program may change its working directory before the file is written.
-        let mut path = std::path::absolute(name).map_err(|error| invalid(format!("cannot be written: {error}")))?;
+        let mut path = PathBuf::from(name);
         let directory = path.parent().unwrap_or(&path);
         if !directory.is_dir() {
             return Err(invalid(format!("cannot be written: there is no directory `{}`", directory.display())));

@@ -55,10 +55,9 @@ pub(crate) fn start(config: &mut Config, resource: &Resource) -> Result<Option<P
     Ok(None)
 }
 
-/// The directory as an absolute path: the program may change its working directory.
+/// The directory of the files.
 pub(crate) fn directory(config: &Config) -> Option<PathBuf> {
-    let directory = config.heap_peak_directory.as_ref()?;
-    Some(std::path::absolute(directory).unwrap_or_else(|_| directory.into()))
+    config.heap_peak_directory.as_ref().map(PathBuf::from)
 }
 
 fn half_bytes(config: &Config) -> u64 {

@@ -21,7 +21,7 @@ use crate::session::{heap_profile, DrainControl, Inherited, PullState, Session};
 use spanprof_aggregate::hash::hash_bytes;
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::{context, Counters};
-use spanprof_config::{Config, ConfigSource, Error, ErrorKind, Profiles, RunningConfig};
+use spanprof_config::{Config, ConfigSource, DestinationType, Error, ErrorKind, Profiles, RunningConfig};
 use spanprof_os::{Clocks, Inbox};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::SampleKind;
@@ -30,6 +30,7 @@ impl Session {
     /// Starts a session. With `enabled=false` it has its threads, and no clock and no hook.
     pub fn start(mut config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
         spanprof_os::load_clock_gettime();
+        make_paths_absolute(&mut config);
         let cpu_before_ns = [spanprof_os::process_cpu_ns(), spanprof_os::own_cpu_ns()];
         let inbox = empty_inbox(&config)?;
         let run = Self::begin_run();
@@ -264,6 +265,28 @@ fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
     warn_unless_submitted("lock", config.lock, SampleKind::Lock);
 }
 
+/// Relative paths begin at the working directory of the start: the program, or a forked child, may change it later.
+fn make_paths_absolute(config: &mut Config) {
+    for entry in config.destinations.iter_mut().flatten() {
+        if entry.destination_type == DestinationType::File && config.file_directory.is_none() {
+            entry.directory.get_or_insert_with(|| ".".to_owned());
+        }
+        let files = [&mut entry.certificate, &mut entry.client_certificate, &mut entry.client_key];
+        [&mut entry.directory].into_iter().chain(files).for_each(make_absolute);
+    }
+    let files = [&mut config.certificate, &mut config.client_certificate, &mut config.client_key, &mut config.output];
+    let directories = [&mut config.file_directory, &mut config.buffer_directory, &mut config.heap_peak_directory];
+    files.into_iter().chain(directories).for_each(make_absolute);
+}
+
+fn make_absolute(path: &mut Option<String>) {
+    // It fails for an empty path, and without a working directory.
+    let absolute = path.as_deref().and_then(|path| std::path::absolute(path).ok()?.into_os_string().into_string().ok());
+    if absolute.is_some() {
+        *path = absolute;
+    }
+}
+
 /// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.
 fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     let Some(name) = &config.output else { return Ok(None) };
@@ -278,5 +301,31 @@ fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanprof_config::DestinationConfig;
+
+    #[test]
+    fn paths_begin_at_the_working_directory_of_the_start() {
+        let text = |path: &str| Some(path.to_owned());
+        let mut config = Config {
+            file_directory: text("profiles"),
+            output: text("/srv/../run.html"),
+            buffer_directory: text(""),
+            destinations: Some(vec![DestinationConfig::new(DestinationType::File)]),
+            ..Config::default()
+        };
+        make_paths_absolute(&mut config);
+        let here = std::env::current_dir().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(config.file_directory, Some(format!("{here}/profiles")));
+        assert_eq!([&config.output, &config.buffer_directory].map(Clone::clone), [text("/srv/../run.html"), text("")]);
+        assert_eq!(config.destinations.as_ref().unwrap()[0].directory, None, "that of `file_directory`");
+        (config.file_directory, config.output, config.buffer_directory) = (None, None, None);
+        make_paths_absolute(&mut config);
+        assert_eq!(config.destinations.unwrap()[0].directory, Some(here));
     }
 }
