@@ -35,7 +35,7 @@ pub use process::children::{children_cut_off, register_child, unregister_child};
 pub use process::crash_marker::{
     begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
 };
-pub use process::info::resident_bytes;
+pub use process::info::{age_of_group_leader, resident_bytes};
 pub use process::inherited_listener::{close_in_children, forget_close_in_children};
 pub use process::library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use process::memory_limit::{memory_limit, memory_limit_of, MemoryLimit};

@@ -404,7 +404,8 @@ config_keys! {
     /// Key of the hashes of redaction rules. Without it, equal texts have different hashes in each process.
     redaction_hash_key: Option<SecretText> = None, "", None, false;
     /// File for the whole run, written at its end: a flame graph (`.html`), pprof (`.pb.gz`) or folded stacks (`.folded`). Without
-    /// `endpoint` it replaces the receiver. Child processes write their own files, with their process id in the name.
+    /// `endpoint` it replaces the receiver. Child processes write their own files, with their process id in the name. The file of an
+    /// earlier process of the same command, such as a script, is kept under another name: `flame.earlier-1.html`.
     output: Option<String> = None, "", None, false;
     /// Address (`host:port`) at which `go tool pprof` and collectors pull profiles under `/debug/pprof/`; port 0 is any free one.
     /// Without `endpoint` it replaces the receiver. Other addresses than those of this host require `pull_token`.

@@ -30,10 +30,9 @@ pub fn process_start_ticks() -> u64 {
     start_ticks_of("self").unwrap_or(0)
 }
 
-/// Field 22 of the `stat` file. The name of the program, field 2, may contain spaces and parentheses.
+/// Field 22 of the `stat` file.
 fn start_ticks_of(process: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    text.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+    super::info::stat_field(process, 22)
 }
 
 /// Inode of this process's pid namespace; 0 when unknown.

@@ -70,7 +70,7 @@ impl OutputFile {
         let claim = claim_of(&path, std::process::id());
         std::fs::write(&claim, []).map_err(|error| invalid(format!("cannot be written: {error}")))?;
         if is_forked || is_claimed_by_another(&path) {
-            path = with_process_id(&path, std::process::id());
+            path = with_suffix(&path, &std::process::id().to_string());
         }
         let labels = match format {
             OutputFormat::Pprof => SumLabels::Kept,
@@ -101,10 +101,41 @@ impl OutputFile {
             .map_err(|error| format!("{shown} not written: {error}"))
     }
 
-    /// Replaces the file atomically: a process killed meanwhile leaves the previous file.
+    /// Replaces the file atomically: a process killed meanwhile leaves the previous file. An earlier process of this command keeps
+    /// its file under another name.
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
-        std::fs::write(&self.claim, bytes).and_then(|()| std::fs::rename(&self.claim, &self.path))
+        // The claim cannot be written if the program has dropped the privileges with which it was made.
+        let own = self.claim.with_extension("own");
+        let written = std::fs::write(&self.claim, bytes).map(|()| &self.claim);
+        let written = written.or_else(|_| std::fs::write(&own, bytes).map(|()| &own));
+        let replaced = written.and_then(|written| {
+            if is_of_this_command(&self.path) {
+                set_aside(&self.path);
+            }
+            std::fs::rename(written, &self.path)
+        });
+        replaced.inspect_err(|_| _ = std::fs::remove_file(&own))
     }
+}
+
+/// Whether a file was written since this command began: by an earlier process of a script, which is the leader of the process
+/// group. A file of an earlier command is out of date. An empty file is none that a profiler wrote.
+fn is_of_this_command(path: &Path) -> bool {
+    let age = path.metadata().ok().filter(|file| file.len() > 0).and_then(|file| file.modified().ok()?.elapsed().ok());
+    age.zip(spanprof_os::age_of_group_leader()).is_some_and(|(file, leader)| file < leader)
+}
+
+/// Maximum number of files that are set aside.
+const MAX_SET_ASIDE: u32 = 1000;
+
+/// Renames `flame.html` to `flame.earlier-1.html`, or to the first free number.
+fn set_aside(path: &Path) {
+    // Fails for a name that is taken. Without hard links, the file is replaced.
+    let mut names = (1..=MAX_SET_ASIDE).map(|number| with_suffix(path, &format!("earlier-{number}")));
+    _ = names.find(|name| match std::fs::hard_link(path, name) {
+        Err(error) => error.kind() != std::io::ErrorKind::AlreadyExists,
+        Ok(()) => true,
+    });
 }
 
 /// Removes links and timestamps, which grow with the run and occur in none of the formats.
@@ -156,11 +187,11 @@ fn is_claimed_by_another(path: &Path) -> bool {
     is_claimed
 }
 
-/// `flame.html` becomes `flame.7.html` for process 7.
-fn with_process_id(path: &Path, process_id: u32) -> PathBuf {
+/// `flame.html` becomes `flame.7.html` with the suffix `7`.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (stem, extension) = name.split_once('.').unwrap_or((&name, ""));
-    path.with_file_name(format!("{stem}.{process_id}.{extension}"))
+    path.with_file_name(format!("{stem}.{suffix}.{extension}"))
 }
 
 #[cfg(test)]
@@ -280,13 +311,13 @@ mod tests {
 
     #[test]
     fn a_forked_child_and_a_second_process_write_files_of_their_own() {
-        assert_eq!(with_process_id(Path::new("/a/flame.html"), 7), Path::new("/a/flame.7.html"));
-        assert_eq!(with_process_id(Path::new("run.pb.gz"), 7), Path::new("run.7.pb.gz"));
+        assert_eq!(with_suffix(Path::new("/a/flame.html"), "7"), Path::new("/a/flame.7.html"));
+        assert_eq!(with_suffix(Path::new("run.pb.gz"), "7"), Path::new("run.7.pb.gz"));
         let directory = std::env::temp_dir().join(format!("spanprof-claims-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("flame.html");
         let name = path.to_str().unwrap();
-        let own = with_process_id(&path, std::process::id());
+        let own = with_suffix(&path, &std::process::id().to_string());
         assert_eq!(OutputFile::start(name, 1, false).unwrap().path, path);
         assert_eq!(OutputFile::start(name, 1, true).unwrap().path, own);
         // No process has the largest id; process 1 always runs.
@@ -296,6 +327,29 @@ mod tests {
         assert_eq!(OutputFile::start(name, 1, false).unwrap().path, own);
         let left: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(left, [claim_of(&path, 1)], "claims of ended processes are removed");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_written_without_its_claim_and_keeps_earlier_ones_of_the_command() {
+        let directory = std::env::temp_dir().join(format!("spanprof-earlier-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("run.folded");
+        let mut output = OutputFile::start(path.to_str().unwrap(), 10, false).unwrap();
+        // As after the program has changed its user.
+        std::fs::remove_file(&output.claim).and_then(|()| std::fs::create_dir(&output.claim)).unwrap();
+        output.add(&window(0..1, 7));
+        output.write(Vec::new()).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "function_0 7\n");
+        std::fs::remove_dir(&output.claim).unwrap();
+        for earlier in 1..=2 {
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, format!("{earlier}")).unwrap();
+            set_aside(&path);
+        }
+        let kept = |number| std::fs::read_to_string(directory.join(format!("run.earlier-{number}.folded"))).unwrap();
+        assert_eq!([kept(1), kept(2)], ["1", "2"]);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 3);
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
