@@ -26,7 +26,7 @@ const BATCH_WORDS: u64 = 32_768;
 
 /// The tables that resolve raw samples, and the captures, collections and held requests that samples are added to.
 pub(crate) struct Drain {
-    pub runtime: Arc<dyn Runtime>,
+    runtime: Arc<dyn Runtime>,
     pub locations: LocationTable,
     pub stacks: StackTable,
     pub heap: HeapEstimator,

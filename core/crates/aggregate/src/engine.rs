@@ -214,9 +214,10 @@ impl Engine {
         self.drain.live_bytes()
     }
 
-    /// The live objects as pprof of at most `max_bytes`; `None` if not even one stack fits.
+    /// The live objects as pprof of at most `max_bytes`, without their types: the function that leaks is first. `None` if not even one
+    /// stack fits.
     pub fn heap_peak(&mut self, time_unix_ns: u64, max_bytes: usize) -> Option<HeapAtPeak> {
-        let totals = self.drain.heap.in_use(false, self.drain.runtime.heap());
+        let totals = self.drain.heap.in_use(false, None);
         let objects = totals.iter().map(|total| total.values[1]).sum();
         let interval_bytes = self.drain.heap.interval();
         let Identity { resource, own_code, .. } = &self.identity;

@@ -261,7 +261,8 @@ impl HeapEstimator {
         self.windows = self.windows.saturating_add(1);
     }
 
-    /// The live objects by type, stack and label set, and with `by_age` by age. Forgets those that were freed.
+    /// The live objects by stack and label set, with `by_age` by age, and with the heap of a runtime by type. Forgets those that were
+    /// freed.
     pub fn in_use(&mut self, by_age: bool, heap: Option<&dyn HeapRuntime>) -> Vec<InUseTotals> {
         let Some(live) = self.live else { return Vec::new() };
         self.records.retain(|sample, _| live.contains(*sample));
@@ -278,14 +279,15 @@ impl HeapEstimator {
         let mut sums: WordMap<InUseKey, (&LiveRecord, [f64; 2])> = WordMap::default();
         for record in self.records.values() {
             let age = by_age.then(|| HeapAge::of_windows(self.windows - record.added_in));
-            let of_type = record.type_frame().map_or(0, |frame| frame.as_ptr() as usize);
+            let type_frame = record.type_frame().filter(|_| heap.is_some());
+            let of_type = type_frame.map_or(0, |frame| frame.as_ptr() as usize);
             let key = (record.stack.as_ptr() as usize, of_type, record.label_set.0, age);
             let (_, sum) = sums.entry(key).or_insert((record, [0.0; 2]));
             let weights = weights(record.size, record.interval);
             *sum = [sum[0] + weights[0], sum[1] + weights[1]];
         }
         let totals = sums.into_iter().map(|((_, _, _, age), (record, sum))| InUseTotals {
-            stack: self.stacks.below_type(record.type_frame(), &record.stack),
+            stack: self.stacks.below_type(record.type_frame().filter(|_| heap.is_some()), &record.stack),
             label_set: record.label_set,
             age,
             values: sum.map(|value| value.round() as u64),
