@@ -170,9 +170,7 @@ impl Drain {
             let batch_end = head.min(ring.tail() + BATCH_WORDS);
             let samples = ring.drain(batch_end, &mut |position, sample| {
                 self.process(position, &sample, window, counters);
-                if std::mem::take(&mut self.locations.has_resolved) {
-                    self.stacks.refresh_native(ring, &mut self.locations);
-                }
+                self.stacks.refresh_after_resolution(ring, &mut self.locations);
             });
             let done = samples == 0 || ring.tail() >= head;
             if done || window.is_full() {
@@ -372,11 +370,7 @@ impl Drain {
         self.thread_names.forget_ended(is_alive);
         self.stacks.clear();
         self.heap.stacks.forget_window();
-        if self.locations.is_half_full() {
-            self.locations.forget_all();
-        } else {
-            self.locations.end_window();
-        }
+        self.locations.end_window();
     }
 
     /// Forgets code that ended at or before `position`: frames of later samples with its id are other code.

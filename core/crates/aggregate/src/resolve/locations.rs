@@ -1,5 +1,5 @@
 //! Resolves raw frames to locations. A location is cached until its code ends: that of a library until files are loaded or
-//! unloaded. Owned by the drain; not shared. Indices are valid until `forget_all`.
+//! unloaded. Owned by the drain; not shared. Indices are valid until `end_window`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct LocationTable {
     cached_of_libraries: Vec<RawFrame>,
     /// Raw frames that were resolved and not cached: their words may be other code in another sample.
     pub uncached: u64,
-    /// Set when a raw frame was resolved, which may take long: files may have been unloaded meanwhile.
+    /// Set when a raw frame was resolved.
     pub has_resolved: bool,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,
@@ -165,7 +165,7 @@ impl LocationTable {
     }
 
     /// Whether another window of the same size may exceed the table.
-    pub fn is_half_full(&self) -> bool {
+    fn is_half_full(&self) -> bool {
         self.contents.len() > MAX_LOCATIONS / 2 || self.by_raw.len() > MAX_RAW_FRAMES / 2
     }
 
@@ -178,9 +178,12 @@ impl LocationTable {
         has_changed
     }
 
-    /// A window ends: forgets native code of libraries, if they may be unloaded without notice.
+    /// A window ends: clears a table that the next one may fill. Otherwise forgets native code of libraries, if they may be unloaded
+    /// without notice. Indices become invalid.
     pub fn end_window(&mut self) {
-        if !self.native_symbols.notices_unloads() {
+        if self.is_half_full() {
+            self.forget_all();
+        } else if !self.native_symbols.notices_unloads() {
             self.forget_native();
         }
     }
@@ -193,7 +196,7 @@ impl LocationTable {
     }
 
     /// Clears everything except the symbol tables, which have a bound of their own and are slow to read; all indices become invalid.
-    pub fn forget_all(&mut self) {
+    fn forget_all(&mut self) {
         self.by_raw.clear();
         self.cached_of_code.clear();
         self.cached_of_libraries.clear();

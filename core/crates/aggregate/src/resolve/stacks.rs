@@ -187,6 +187,13 @@ impl StackTable {
         }
     }
 
+    /// As [`Self::refresh_native`], if raw frames were resolved, which may take long: files may have been unloaded meanwhile.
+    pub fn refresh_after_resolution(&mut self, ring: &Ring, locations: &mut LocationTable) {
+        if std::mem::take(&mut locations.has_resolved) {
+            self.refresh_native(ring, locations);
+        }
+    }
+
     /// Clears the caches of raw stacks, whose words may be other code after some code ended. Indices stay valid.
     pub fn forget_raw(&mut self) {
         self.by_raw.clear();
