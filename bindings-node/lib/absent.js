@@ -49,6 +49,7 @@
  * @property {(callback: () => void) => void} onLogLines calls back, on this thread, when lines are queued
  * @property {(milliseconds: number) => Promise<void>} sleep
  * @property {() => number} unixMilliseconds
+ * @property {() => number} monotonicMilliseconds
  * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
  */
 
@@ -149,6 +150,7 @@ const absent = {
   onLogLines: () => {},
   sleep: async () => {},
   unixMilliseconds: () => 0,
+  monotonicMilliseconds: () => 0,
   takeLogLines: () => [],
 };
 

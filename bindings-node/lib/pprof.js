@@ -15,7 +15,7 @@ const { native } = require('./native.js');
 const format = require('./pprof_format.js');
 const hostLog = require('./host_log.js');
 const lifecycle = require('./lifecycle.js');
-const { Promise, now } = require('./primordials.js');
+const { Promise } = require('./primordials.js');
 const temporary = require('./temporary.js');
 
 temporary.setLifecycle(lifecycle);
@@ -137,9 +137,9 @@ function beginTimeProfile(intervalMicros) {
   isTimeProfiling = true;
   temporary.acquire('time', { wallRate: clamped(1e6 / intervalMicros, RATES[0], RATES[1]) });
   const collection = new native.WallCollection();
-  const [unixMs, begunMs] = [native.unixMilliseconds(), now()];
+  const [unixMs, begunMs] = [native.unixMilliseconds(), native.monotonicMilliseconds()];
   // The end waits for samples that were taken before it.
-  const duration = () => ({ unixMs, nanos: Math.round((now() - begunMs) * 1e6) });
+  const duration = () => ({ unixMs, nanos: Math.round((native.monotonicMilliseconds() - begunMs) * 1e6) });
   const resume = () => collection.resume();
   temporary.resumptions.add(resume);
   const released = () => {

@@ -1,12 +1,8 @@
 'use strict';
 // What this package uses of JavaScript and Node.js in place of globals that tests replace: fake timers may be installed before the
-// package is loaded, or later. `tests/globals.test.js` checks that no other module reads such a global. There is no timer: the
-// native module calls back.
+// package is loaded, or later. `tests/globals.test.js` checks that no other module reads such a global. Clocks and timers are the
+// native module's.
 
-const { performance } = require('node:perf_hooks');
-
-/** Milliseconds of the monotonic clock. */
-const now = performance.now.bind(performance);
 const { Promise } = globalThis;
 
 /** Set in the `exit` event: no task follows in which a warning would be emitted. */
@@ -50,4 +46,4 @@ function emitPending() {
   pending.forEach(emit);
 }
 
-module.exports = { now, Promise, emitWarning, emitPending };
+module.exports = { Promise, emitWarning, emitPending };

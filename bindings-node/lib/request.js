@@ -2,7 +2,6 @@
 // A request in the middlewares: the labels of its samples, and the report of its end.
 
 const { native } = require('./native.js');
-const { now } = require('./primordials.js');
 const scope = require('./scope.js');
 
 const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE']);
@@ -45,13 +44,13 @@ class MiddlewareRequest {
     const localRoot = native.beginRequest(outer, labels.trace_id ?? '', labels.span_id ?? '');
     if (localRoot === '') return;
     this.id = native.contextWithLocalRoot(this.id, localRoot);
-    const began = now();
+    const began = native.monotonicMilliseconds();
     let isOpen = true;
     const end = () => {
       if (!isOpen) return;
       isOpen = false;
       const endpoint = [labels['http.request.method'], this.route].filter(Boolean).join(' ');
-      native.endRequest(localRoot, now() - began, endpoint, response.statusCode >= 500);
+      native.endRequest(localRoot, native.monotonicMilliseconds() - began, endpoint, response.statusCode >= 500);
     };
     response.once('finish', end);
     // Of a response that its client did not wait for.

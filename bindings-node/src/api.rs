@@ -10,8 +10,8 @@
 //! * A context id is a number up to 2^53; 0 means no labels and no span. The storage holds the id itself.
 
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use napi::bindgen_prelude::{AsyncTask, Env, Function, JsValue, Object, Unknown};
 use napi::{Result, Task};
@@ -340,6 +340,13 @@ pub fn sleep(env: Env, milliseconds: f64) -> Result<Object<'static>> {
 #[napi]
 pub fn unix_milliseconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64
+}
+
+/// Milliseconds of the monotonic clock.
+#[napi]
+pub fn monotonic_milliseconds() -> f64 {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    ORIGIN.elapsed().as_secs_f64() * 1000.0
 }
 
 /// The queued lines for the host's logger, flat: `info`, `outcome` or `warning`, then the text.

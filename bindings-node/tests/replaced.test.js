@@ -41,7 +41,7 @@ function everything() {
       else if (key === 'prototype' || depth === 0 && key !== 'cache') visit(property.value, full, depth + 1);
     }
   })({ process, globalThis, Error, Promise }, '', -1);
-  for (const name of builtinModules.filter((name) => !name.startsWith('_') && !['sys', 'punycode', 'wasi'].includes(name))) {
+  for (const name of builtinModules.filter((name) => !/^(_|node:)/.test(name) && !['sys', 'punycode', 'wasi'].includes(name))) {
     const roots = require(`node:${name}`);
     for (const key of Reflect.ownKeys(roots)) found.set(`${name}.${String(key)}`, Object.getOwnPropertyDescriptor(roots, key));
   }
@@ -50,12 +50,15 @@ function everything() {
   return found;
 }
 
+/** Node.js 26 shows that a value is a proxy. */
+const PROXY = /^Proxy\((.*)\)$/s;
+
 /** The outside of a function: what a program can read of it. */
 function outside(read) {
   const value = read();
   const properties = Object.getOwnPropertyDescriptors(value);
   return {
-    name: value.name, length: value.length, type: typeof value, inspected: inspect(value),
+    name: value.name, length: value.length, type: typeof value, inspected: inspect(value).replace(PROXY, '$1'),
     keys: Reflect.ownKeys(value).filter((key) => key !== 'prototype'),
     attributes: Reflect.ownKeys(properties).filter((key) => key !== 'prototype').map((key) => [key, { ...properties[key] }]),
     parent: Object.getPrototypeOf(value), custom: value[promisify.custom],

@@ -46,6 +46,7 @@ export = absent;
  * @property {(callback: () => void) => void} onLogLines calls back, on this thread, when lines are queued
  * @property {(milliseconds: number) => Promise<void>} sleep
  * @property {() => number} unixMilliseconds
+ * @property {() => number} monotonicMilliseconds
  * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
  */
 /**
@@ -192,6 +193,7 @@ type Native = {
     onLogLines: (callback: () => void) => void;
     sleep: (milliseconds: number) => Promise<void>;
     unixMilliseconds: () => number;
+    monotonicMilliseconds: () => number;
     /**
      * alternating `info`, `outcome` or `warning`, and a line
      */

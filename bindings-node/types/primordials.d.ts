@@ -1,5 +1,3 @@
-/** Milliseconds of the monotonic clock. */
-export const now: () => number;
 export const Promise: PromiseConstructor;
 /**
  * Emits a process warning after the running code, or at once during the exit. Not by `process.emitWarning`, whose warnings depend on
