@@ -121,3 +121,11 @@ test('without permission for addons the warning names the flag, and with it the 
   const { output, warnings } = run(folder, ...permission, '--allow-addons');
   assert.equal(output.running, true, warnings);
 });
+
+test('tools that trace the files of a program find the native module and the preload of workers', async (t) => {
+  const { nodeFileTrace } = require('@vercel/nft');
+  const base = path.join(source(t), 'source');
+  const { fileList } = await nodeFileTrace([path.join(base, 'program.js')], { base });
+  const inside = (file) => fileList.has(path.join('node_modules/spanprof', file));
+  for (const file of ['prebuilds/linux-x64/spanprof.node', 'lib/worker.js']) assert.ok(inside(file), file);
+});
