@@ -8,7 +8,7 @@ use crate::runtime::walk::is_without_frame_pointers;
 use crate::runtime::{threads, NativeRuntime};
 use spanprof_config::{Config, ConfigPatch, Error};
 use spanprof_os::thread_context;
-use spanprof_profiler::binding::with_running;
+use spanprof_profiler::binding::{ffi_guard, ffi_guard_result, with_running};
 use spanprof_profiler::{log, LogLevel, RequestEnd, Stats};
 
 /// Logs a warning, once, if the program was built without frame pointers: its CPU stacks lack callers.
@@ -56,32 +56,33 @@ impl Profiler {
     /// ```
     ///
     /// # Errors
-    /// When the configuration is invalid, the system allows no clock, or another copy of the library profiles the process.
+    /// When the configuration is invalid, the system refuses what the profiler needs (a clock, memory, a thread), or another copy of
+    /// the library profiles the process.
     pub fn start(config: Config) -> Result<Self, Error> {
-        start_native(config).map(Self)
+        ffi_guard_result(|| start_native(config)).map(Self)
     }
 
     /// Profiles a process that was forked without `exec`. Call it in the child, after `fork` returned there and before the child
     /// starts threads. Returns the profiler of the child, which has the settings of its parent; `None` if the parent was not
     /// profiled, or if the child cannot be, which logs a warning. Without this call the child is not profiled.
     pub fn after_fork_in_child() -> Option<Self> {
-        spanprof_profiler::ProfilerHandle::after_fork_in_child().map(Self)
+        ffi_guard(None, || spanprof_profiler::ProfilerHandle::after_fork_in_child().map(Self))
     }
 
     /// Stops sampling and sends the last window within `stop_timeout`. True when every window since the start was delivered.
     /// False in a forked child, for a handle of its parent. Idempotent.
     pub fn stop(&self) -> bool {
-        self.is_of_this_process() && self.0.stop()
+        ffi_guard(false, || self.is_of_this_process() && self.0.stop())
     }
 
     /// As [`Profiler::stop`], within `at_most` if that is shorter than `stop_timeout`: for processes that are exiting.
     pub fn stop_within(&self, at_most: Duration) -> bool {
-        self.is_of_this_process() && self.0.stop_within(at_most)
+        ffi_guard(false, || self.is_of_this_process() && self.0.stop_within(at_most))
     }
 
     /// Closes the open window and sends it; true when everything was delivered in time.
     pub fn flush(&self, timeout: Duration) -> bool {
-        self.is_of_this_process() && self.0.flush(timeout)
+        ffi_guard(false, || self.is_of_this_process() && self.0.flush(timeout))
     }
 
     /// Changes live keys while running; `enabled` too. The last writer of a key wins.
@@ -89,7 +90,7 @@ impl Profiler {
     /// # Errors
     /// When a key cannot change while running, or its value is invalid. No key is changed then.
     pub fn update(&self, patch: &ConfigPatch) -> Result<(), Error> {
-        self.0.update(patch)
+        ffi_guard_result(|| self.0.update(patch))
     }
 
     /// Statistics of the profiler itself.
