@@ -1,6 +1,7 @@
 //! The self-check at start: walks the stack of a test program, resolves its frames and compares them with the interpreter's own
-//! frames. Covers names of all string kinds, generators and lines. If a frame differs, `start()` fails and the program
-//! continues without profiling. Normal threads with the GIL only.
+//! frames. Covers names of all string kinds, generators and lines. If a frame differs, `start()` declines and the program
+//! continues without profiling. Frames of the calling program are not compared: a compiler such as Nuitka makes frames with lines of
+//! its own. Normal threads with the GIL only.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,17 +15,26 @@ use super::interpreter::layout::{InterpreterLayout, LineTableFormat};
 use super::names::resolve::FrameResolver;
 
 /// Frames of each kind around one call of `walk`: plain, closure, generator, class body, comprehension; names in ASCII,
-/// Latin-1 and UCS-2, a file name in UCS-4.
+/// Latin-1 and UCS-2, a file name in UCS-4. The names are set afterwards: to compile them, the interpreter imports a library.
 const PROGRAM: &str = "
+def named(name):
+    def rename(function):
+        code = function.__code__
+        names = {'co_name': name, 'co_qualname': name} if hasattr(code, 'co_qualname') else {'co_name': name}
+        function.__code__ = code.replace(**names)
+        return function
+    return rename
 def leaf(walk):
     return (
         walk())
-def Größe(walk):
-    def 名前():
+@named('Größe')
+def latin(walk):
+    @named('名前')
+    def ucs2():
         return leaf(walk)
-    return 名前()
+    return ucs2()
 def generator(walk):
-    value = [Größe(walk) for _ in range(1)][0]
+    value = [latin(walk) for _ in range(1)][0]
     yield value
 class Probe:
     def method(self, walk):
@@ -32,7 +42,7 @@ class Probe:
 result = Probe().method(walk)
 ";
 const FILE: &str = "<spanprof self-check 𝔘>";
-/// Deeper stacks are compared down to this depth.
+/// The walk ends at this depth, far below the frames of the check.
 const DEPTH: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +63,7 @@ pub fn run(py: Python<'_>, layout: &'static InterpreterLayout) -> Result<(), Run
         return Err(wrong_stack("expected one call from the self-check program, got none".into()));
     };
     let walked = walked.map_err(|captured| wrong_stack(format!("expected a walked stack, got {captured:?}")))?;
-    if walked.len() < expected.len().min(DEPTH) {
+    if walked.len() < expected.len() {
         return Err(wrong_stack(format!("expected {} frames, walked {}", expected.len(), walked.len())));
     }
     for (depth, (expected, walked)) in expected.iter().zip(&walked).enumerate() {
@@ -100,11 +110,15 @@ fn interpreter_stack(py: Python<'_>, layout: &InterpreterLayout) -> PyResult<Vec
     let name = if layout.line_table == LineTableFormat::Locations { "co_qualname" } else { "co_name" };
     let mut frame = py.import("sys")?.getattr("_getframe")?.call0()?;
     let mut frames = Vec::new();
-    while !frame.is_none() && frames.len() < DEPTH {
+    while !frame.is_none() {
         let code = frame.getattr("f_code")?;
+        let file: String = code.getattr("co_filename")?.extract()?;
+        if file != FILE {
+            break;
+        }
         frames.push(CheckedFrame {
             function: code.getattr(name)?.extract()?,
-            file: code.getattr("co_filename")?.extract()?,
+            file,
             first_line: code.getattr("co_firstlineno")?.extract()?,
             line: frame.getattr("f_lineno")?.extract::<Option<u32>>()?.unwrap_or(0),
         });

@@ -109,6 +109,7 @@ const CELLS: &[FieldCell] = &[
     cell("fork-data-loader", "processes/workers.py", &["data-loader"]),
     cell("fork-children", "processes/workers.py", &["children"]),
     cell("fork-pid1", "processes/workers.py", &["pid1"]),
+    long(cell("nuitka", "processes/compiled.py", &[])),
     with_faketime("altered-clocks-python", &["python"]),
     with_faketime("altered-clocks-node", &["node"]),
     cell("go-before", "clocks/go_beside.py", &["before"]),
