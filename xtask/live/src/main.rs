@@ -2,6 +2,7 @@
 //! through exporter and engine to a running receiver, and compares the receiver's output with them. Started by `cargo xtask`.
 
 mod collector;
+mod faults;
 mod metrics;
 mod payload;
 mod profile_types;
@@ -26,10 +27,11 @@ fn main() -> ExitCode {
         ["metrics-refused", protocol, endpoint] => metrics::refused(protocol, endpoint),
         ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
         ["share", directory, function] => share::run(directory, function),
+        ["faults", run @ ("bare" | "profiled")] => faults::run(*run == "profiled"),
         ["system-calls", run @ ("bare" | "profiled")] => system_calls::run(*run == "profiled"),
         _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | \
              metrics URL PROTOCOL COMPRESSION SERVICE FILE | metrics-refused grpc|http URL | \
-             requests URL PROTOCOL SERVICE COUNT FILE | share DIRECTORY FUNCTION | system-calls bare|profiled | reference PAGE"
+             requests URL PROTOCOL SERVICE COUNT FILE | share DIRECTORY FUNCTION | system-calls bare|profiled | faults bare|profiled | reference PAGE"
             .to_owned()),
     };
     match outcome {

@@ -7,6 +7,7 @@ pub(super) mod contention;
 mod control;
 mod deploy;
 mod explain;
+pub(super) mod faults;
 mod field;
 mod governor;
 mod heap_stacks;
@@ -64,6 +65,7 @@ fn suites() -> Vec<Suite> {
         suite("field", field::run),
         suite("deploy", deploy::run),
         suite("system-calls", system_calls::run),
+        suite("faults", faults::run),
     ]);
     suites
 }

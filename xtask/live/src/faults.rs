@@ -1,0 +1,48 @@
+//! The Rust counterpart of xtask/live/faults/program.py, without a fork.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use spanprof::{tag_wrapper, Config, Profiler};
+
+const WORK: Duration = Duration::from_millis(350);
+
+/// Profiled or bare. A start that fails is no failure of the program.
+pub fn run(is_profiled: bool) -> Result<(), String> {
+    println!("ready");
+    std::io::stdin().lock().read_line(&mut String::new()).map_err(|error| error.to_string())?;
+    let directory = std::env::var("DIRECTORY").unwrap_or_default();
+    let start = || {
+        let config = Config::builder()
+            .file_directory(directory.clone())
+            .upload_interval(Duration::from_millis(100))
+            .stop_timeout(Duration::from_secs(2));
+        config.load().and_then(Profiler::start).map_err(|error| eprintln!("{error}")).ok()
+    };
+    let profiler = if is_profiled { marked(start) } else { None };
+    let work = |number: u64| if is_profiled { tag_wrapper([("k", "1")], || work(number)) } else { work(number) };
+    let results =
+        std::thread::scope(|scope| [1, 2].map(|number| scope.spawn(move || work(number))).map(|t| t.join().ok()));
+    if let Some(profiler) = profiler {
+        marked(|| profiler.stop());
+    }
+    println!("{results:?}");
+    Ok(())
+}
+
+fn marked<T>(call: impl FnOnce() -> T) -> T {
+    let _ = Path::new("/faults/begin").exists();
+    let value = call();
+    let _ = Path::new("/faults/end").exists();
+    value
+}
+
+fn work(number: u64) -> u64 {
+    let sum = (0..100_000).fold(0u64, |sum, round| sum.wrapping_mul(31).wrapping_add(round * number));
+    let end = Instant::now() + WORK;
+    while Instant::now() < end {
+        drop(std::hint::black_box(vec![number; 100]));
+    }
+    sum
+}

@@ -1,0 +1,275 @@
+//! System calls of the profiler that fail: output and status of the program must be those without the profiler. A tracer (ptrace)
+//! attaches before `start()`. It counts the profiler's calls, then runs the program once for each fault: the N-th call of a kind
+//! fails, or each one from the N-th on, with each error of its manual page that valid arguments can give.
+//!
+//! Calls are the profiler's between the marks of the program, in threads that were created there, in handlers of the profiler's
+//! signal, and where no runtime makes them. Not here: the limits of the process. Requires x86-64.
+
+mod calls;
+mod tracer;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use nix::libc::{self, c_long};
+use rustix::process::kill_process_group;
+
+use calls::{CALLS, INFALLIBLE};
+use tracer::Tracer;
+
+use crate::arguments::LiveArguments;
+use crate::artifact;
+use crate::languages::python::{self, Venv};
+use crate::languages::{java, node};
+use crate::step::{all_passed, StepFailure, StepResult};
+use crate::{scratch, workspace};
+
+/// A run of the program takes one second beside others.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Programs that run at the same time.
+const AT_ONCE: usize = 2;
+/// Faults beyond this count of calls of one kind are those of its doublings.
+const EACH_UP_TO: u32 = 16;
+
+struct Program {
+    language: &'static str,
+    words: Vec<PathBuf>,
+    variables: Vec<(&'static str, PathBuf)>,
+}
+
+/// The `nth` call of the profiler fails, or each one from it on.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    call: c_long,
+    nth: u32,
+    error: i32,
+    is_lasting: bool,
+}
+
+/// What a program left, and the calls of the profiler.
+struct Run {
+    /// Status and output.
+    outcome: String,
+    errors: String,
+    counts: BTreeMap<c_long, u32>,
+    was_injected: bool,
+}
+
+/// Builds the package and the program of a language.
+type Prepare = fn() -> StepResult<Program>;
+
+pub fn run(given: &LiveArguments) -> StepResult {
+    let is_chosen = |language: &str| given.cell.is_empty() || given.cell.iter().any(|name| name == language);
+    all(is_chosen, &["default", "all"], &|faults| faults)
+}
+
+/// The faults of CI: one of each kind of call in each language, lasting where its number is even.
+pub fn short() -> StepResult {
+    all(|_| true, &["all"], &|faults| {
+        let first_of_each = faults.chunk_by(|one, next| one.call == next.call).enumerate();
+        first_of_each
+            .filter_map(|(index, of_call)| of_call.iter().find(|fault| fault.is_lasting == (index % 2 == 0)))
+            .copied()
+            .collect()
+    })
+}
+
+fn all(is_chosen: impl Fn(&str) -> bool, profiles: &[&str], choose: &dyn Fn(Vec<Fault>) -> Vec<Fault>) -> StepResult {
+    let receiver = receive()?;
+    let mut failed = Vec::new();
+    let programs: [(&str, Prepare); 4] = [("python", python), ("node", node), ("java", java), ("rust", rust)];
+    for (language, prepare) in programs.into_iter().filter(|(language, _)| is_chosen(language)) {
+        let program = prepare()?;
+        for profiles in profiles {
+            let name = format!("{language}, profiles={profiles}");
+            let settings = [("SPANPROF_PROFILES", *profiles), ("SPANPROF_ENDPOINT", &receiver)];
+            let bare = program.traced("bare", 0, &settings, None)?;
+            let counted = program.traced("profiled", 0, &settings, None)?;
+            if counted.outcome != bare.outcome {
+                return Err(StepFailure::new(
+                    name,
+                    format!("without a fault: {}\n{}", counted.outcome, counted.errors),
+                ));
+            }
+            let mut faults = choose(faults(&counted.counts)?);
+            // Without memory, the allocator of a Rust program ends it. The other languages' packages have a reserve.
+            faults.retain(|fault| language != "rust" || fault.call != libc::SYS_mmap || !fault.is_lasting);
+            println!("{name}: {} faults in {} kinds of calls", faults.len(), counted.counts.len());
+            failed.extend(program.failures(&name, &settings, &bare.outcome, &faults)?);
+        }
+    }
+    all_passed("live faults", &failed)
+}
+
+/// Every fault of the counted calls.
+fn faults(counts: &BTreeMap<c_long, u32>) -> StepResult<Vec<Fault>> {
+    let mut faults = Vec::new();
+    for (call, count) in counts.iter().filter(|(call, _)| !INFALLIBLE.contains(call)) {
+        let Some((_, _, errors)) = CALLS.iter().find(|(number, ..)| number == call) else {
+            return Err(StepFailure::new("live faults", format!("system call {call} has no row in `calls!`")));
+        };
+        let numbers: Vec<u32> = (1..=*count).filter(|nth| *nth <= EACH_UP_TO || nth.is_power_of_two()).collect();
+        for nth in numbers {
+            for (error, _) in *errors {
+                faults.push(Fault { call: *call, nth, error: *error, is_lasting: false });
+            }
+            if nth.is_power_of_two() {
+                faults.push(Fault { call: *call, nth, error: errors[0].0, is_lasting: true });
+            }
+        }
+    }
+    Ok(faults)
+}
+
+impl Fault {
+    fn name(&self) -> String {
+        let call = CALLS.iter().find(|(number, ..)| *number == self.call);
+        let error = call.and_then(|call| call.2.iter().find(|(error, _)| *error == self.error));
+        let call = call.map_or("", |call| call.1.trim_start_matches("SYS_"));
+        format!("{call} {}{} {}", self.nth, if self.is_lasting { "+" } else { "" }, error.map_or("", |error| error.1))
+    }
+}
+
+impl Program {
+    /// Runs the program with each fault; returns the faults that changed it.
+    fn failures(
+        &self,
+        name: &str,
+        settings: &[(&str, &str)],
+        expected: &str,
+        faults: &[Fault],
+    ) -> StepResult<Vec<String>> {
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let run_next = |lane: usize| -> StepResult<()> {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(fault) = faults.get(index) else { return Ok(()) };
+                if index % 200 == 199 {
+                    println!("{name}: {index} done");
+                }
+                let run = self.traced("profiled", lane, settings, Some(*fault))?;
+                if run.was_injected && run.outcome != expected {
+                    let problem = format!("{name}: {}: {}", fault.name(), run.outcome.replace('\n', " "));
+                    let errors: Vec<_> = run.errors.lines().rev().take(20).collect();
+                    println!("{problem}\n  {}", errors.into_iter().rev().collect::<Vec<_>>().join("\n  "));
+                    failed.lock().unwrap_or_else(|held| held.into_inner()).push(problem);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let lanes: Vec<_> = (0..AT_ONCE).map(|lane| scope.spawn(move || run_next(lane))).collect();
+            lanes
+                .into_iter()
+                .try_for_each(|lane| lane.join().unwrap_or_else(|_| Err(StepFailure::new(name, "panicked"))))
+        })?;
+        Ok(failed.into_inner().unwrap_or_else(|held| held.into_inner()))
+    }
+
+    /// Runs the program with a tracer from the line `ready` on.
+    fn traced(&self, how: &str, lane: usize, settings: &[(&str, &str)], fault: Option<Fault>) -> StepResult<Run> {
+        let failed = |error: std::io::Error| StepFailure::new(format!("trace {}", self.language), error.to_string());
+        let directory = scratch::empty(&format!("live-faults-{}-{lane}", self.language))?;
+        let errors = directory.join("stderr");
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).arg(how).process_group(0);
+        command.env("DIRECTORY", directory.join("profiles")).env("SPANPROF_CPU_BUDGET", "0");
+        command.envs(settings.iter().copied()).envs(self.variables.iter().map(|(key, value)| (key, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&errors).map_err(failed)?);
+        let mut child = command.spawn().map_err(failed)?;
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut ready = String::new();
+        output.read_line(&mut ready).map_err(failed)?;
+        if ready.trim() != "ready" {
+            let text = scratch::read(&errors)?;
+            return Err(StepFailure::new(format!("start {}", self.language), format!("it is not ready: {text}")));
+        }
+        let mut tracer = Tracer::attach(&child, fault).map_err(|error| failed(error.into()))?;
+        child.stdin.take().expect("piped").write_all(b"go\n").map_err(failed)?;
+        let group = rustix::process::Pid::from_child(&child);
+        let (ended, end) = std::sync::mpsc::channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            let is_hung = end.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if is_hung {
+                let _ = kill_process_group(group, rustix::process::Signal::KILL);
+            }
+            is_hung
+        });
+        let status = tracer.run();
+        drop(ended);
+        let status = if watchdog.join().unwrap_or(false) { "hung".to_owned() } else { status };
+        let mut text = String::new();
+        output.read_to_string(&mut text).map_err(failed)?;
+        // The JVM writes its own warnings to standard output.
+        let text: String =
+            text.lines().filter(|line| !line.contains("[warning]")).map(|line| format!("{line}\n")).collect();
+        Ok(Run {
+            outcome: format!("{status}: {text}"),
+            errors: scratch::read(&errors)?,
+            counts: tracer.counts,
+            was_injected: tracer.was_injected,
+        })
+    }
+}
+
+/// The address of a receiver that accepts every request.
+fn receive() -> StepResult<String> {
+    let failed = |error: std::io::Error| StepFailure::new("receiver", error.to_string());
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(connection);
+                let (mut line, mut length) = (String::new(), 0);
+                while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                    let header = std::mem::take(&mut line).to_ascii_lowercase();
+                    if let Some(value) = header.strip_prefix("content-length:") {
+                        length = value.trim().parse().unwrap_or(0);
+                    } else if header.trim().is_empty() {
+                        let body = std::io::copy(&mut (&mut reader).take(length), &mut std::io::sink());
+                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                        if body.is_err() || reader.get_mut().write_all(answer).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    Ok(format!("http://{address}"))
+}
+
+fn source(name: &str) -> PathBuf {
+    workspace::root().join("xtask/live/faults").join(name)
+}
+
+fn python() -> StepResult<Program> {
+    let venv = Venv::with("live", &python::runtimes::preferred()?, &[])?;
+    venv.install_wheel(&python::package::build_for_tests()?)?;
+    Ok(Program { language: "python", words: vec![venv.python(), source("program.py")], variables: Vec::new() })
+}
+
+fn node() -> StepResult<Program> {
+    node::package::build_for_tests()?;
+    let modules = node::runtimes::install(&node::package::pack_for_tests()?, &[], "live-faults-node")?;
+    let words = vec![node::runtimes::preferred()?.program, source("program.js")];
+    Ok(Program { language: "node", words, variables: vec![("NODE_PATH", modules)] })
+}
+
+fn java() -> StepResult<Program> {
+    let words = java::live::command_of(&source("Program.java"), &java::package::for_tests()?, "live-faults-java")?;
+    Ok(Program { language: "java", words, variables: Vec::new() })
+}
+
+fn rust() -> StepResult<Program> {
+    let words = vec![artifact::for_tests()?.join("spanprof-live"), "faults".into()];
+    Ok(Program { language: "rust", words, variables: Vec::new() })
+}
