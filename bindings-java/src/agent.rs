@@ -132,8 +132,7 @@ unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
         runtime::take_warning().iter().for_each(|line| print(line));
         match outcome {
             Ok(Started::Running | Started::Disabled | Started::Off) => Ok(()),
-            Ok(Started::Declined(message)) => Err(message),
-            Err(error) => Err(BINDING.message(&format!("{} ({})", error.message, error.hint))),
+            Err(error) => Err(BINDING.message(&error.line())),
         }
     }
 }

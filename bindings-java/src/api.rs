@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject, JString};
@@ -13,9 +13,9 @@ use jni::{Env, EnvUnowned};
 use spanprof_aggregate::context::labels_lost;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{
-    camel_case, from_json, process_environment, Config, ConfigSource, ConfigValue, Environment, Error,
+    camel_case, from_json, process_environment, Config, ConfigSource, ConfigValue, Environment, Error, ErrorKind,
 };
-use spanprof_profiler::binding::{self, log};
+use spanprof_profiler::binding::{self, log, NOT_CHANGED, NOT_PROFILED};
 use spanprof_profiler::{CapturedProfile, LogLevel, ProfilerHandle, RunningCapture};
 
 use crate::convert::{
@@ -34,9 +34,9 @@ pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _cla
     ffi_guard(env, |env| packed_array(env, [env!("CARGO_PKG_VERSION")]))
 }
 
-/// Starts the profiler for an application, which is identified by an object of its own; for the calling one if that is null. The configuration is JSON with keys
-/// in camelCase; `variables` override the environment. Returns one string on success, `running`, `disabled` or `off`; else kind,
-/// message and hint of the error. A VM that cannot be profiled is `off`, and is logged once.
+/// Starts the profiler for an application, which is identified by an object of its own; for the calling one if that is null. The
+/// configuration is JSON with keys in camelCase; `variables` override the environment. Returns one string, `running`, `disabled` or
+/// `off`, or kind, message and hint of an impossible argument. A process that cannot be profiled is `off`, which is logged.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_start<'l>(
     env: EnvUnowned<'l>,
@@ -50,7 +50,8 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
         host_log::install();
         let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
         let variables = texts_of(env, &variables)?;
-        let outcome = from_json(&config).and_then(|code| {
+        let outcome = binding::ffi_guard_argument(NOT_PROFILED, Started::Off, || {
+            let code = from_json(&config)?;
             // SAFETY: the environment of a native method is its thread's.
             unsafe {
                 let (raw, copy) = (env.get_raw(), class.as_raw());
@@ -70,13 +71,6 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
             Ok(Started::Running) => packed_array(env, ["running"]),
             Ok(Started::Disabled) => packed_array(env, ["disabled"]),
             Ok(Started::Off) => packed_array(env, ["off"]),
-            Ok(Started::Declined(message)) => {
-                static LOGGED: Once = Once::new();
-                LOGGED.call_once(|| {
-                    log(LogLevel::Warning, &format!("spanprof: this process is not profiled: {message}"));
-                });
-                packed_array(env, ["off"])
-            }
             Err(error) => error_array(env, &error),
         }
     })
@@ -89,8 +83,6 @@ pub enum Started {
     Disabled,
     /// Disabled by a kill switch.
     Off,
-    /// This VM cannot be profiled, with the reason.
-    Declined(String),
 }
 
 /// Starts with the keys set in code, `stackWalk` included, and variables that override the environment. If another
@@ -114,10 +106,8 @@ pub unsafe fn start(
     }
     runtime::allow_signals(config.signals);
     // SAFETY: guaranteed by the caller.
-    let runtime = match unsafe { JavaRuntime::get(env, stack_walk) } {
-        Ok(runtime) => runtime,
-        Err(message) => return Ok(Started::Declined(message)),
-    };
+    let runtime = unsafe { JavaRuntime::get(env, stack_walk) }
+        .map_err(|message| Error::new(ErrorKind::UnsupportedRuntime, message, ""))?;
     match ProfilerHandle::running() {
         None => runtime::session_begins(),
         Some(running) if !is_first => {
@@ -213,7 +203,8 @@ pub extern "system" fn Java_io_spanprof_Native_update<'l>(
 ) -> LocalRef {
     ffi_guard(env, |env| {
         let changes = text_of(env, &config)?;
-        match from_json(&changes).and_then(binding::update) {
+        let change = || from_json(&changes).and_then(binding::update);
+        match binding::ffi_guard_argument(NOT_CHANGED, false, change) {
             Ok(is_running) => packed_array(env, [if is_running { "changed" } else { "not running" }]),
             Err(error) => error_array(env, &error),
         }

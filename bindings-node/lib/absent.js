@@ -6,10 +6,11 @@
  * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
  * @typedef {object} Native
  * @property {() => string} version
- * @property {(configJson: string, programName: string) => boolean} start throws an error whose message is JSON: `kind`, `message`,
+ * @property {(configJson: string, programName: string, runtimeName: string) => boolean} start throws an error whose message is JSON: `kind`, `message`,
  *   `hint`
  * @property {(configJson: string) => boolean} isEnabled whether a start would sample; throws as `start` does
- * @property {(configJson: string) => string[]} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
+ * @property {(configJson: string) => string[] | null} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; null where
+ *   this process cannot be profiled; throws as `start` does
  * @property {() => void} expectSelfTest before the self-test's functions run for the first time
  * @property {(allowFramePointers: boolean) => string} selectStackWalk the walk method: `own`, `v8` or `none`
  * @property {() => Promise<boolean>} stop

@@ -7,7 +7,6 @@ const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');
 const settings = require('./options.js');
 const hostLog = require('./host_log.js');
-const hostRuntime = require('./host_runtime.js');
 const sampling = require('./sampling.js');
 const scope = require('./scope.js');
 const signals = require('./signals.js');
@@ -122,12 +121,11 @@ const workers = require('./workers.js');
  */
 
 let hasExitHandler = false;
-/** The reason of the last warning of {@link decline}. */
-let declinedFor = '';
 
 /**
  * Starts profiling this process; returns whether samples are being taken afterwards. A call while running changes nothing.
- * Throws {@link SpanprofError} for an invalid configuration.
+ * Throws {@link SpanprofError} for an impossible option, and for nothing else: where this process cannot be profiled, it returns
+ * false and one warning says why.
  * @param {Options} [options]
  * @returns {boolean}
  */
@@ -136,49 +134,51 @@ function start(options) {
   // Before it is replaced: an invalid configuration changes nothing.
   let isReplaced = false;
   let wasRunning = native.isRunning();
-  let running;
-  let [eventLoopBlock, workerThreads, stackWalk] = ['0', 'false', 'auto'];
   try {
-    [eventLoopBlock, workerThreads, stackWalk] = native.optionValues(json);
+    const values = native.optionValues(json);
+    if (values === null) return false;
+    const [eventLoopBlock, workerThreads, stackWalk] = values;
     const walk = /** @type {sampling.StackWalk} */ (stackWalk);
     isReplaced = temporary.replace();
     if (isReplaced) wasRunning = false;
     // A worker thread enrolls in the running profiler, whose settings are those of the process.
-    running = !isMainThread && wasRunning ? native.registerThread() : sampling.start(json, programName(), walk);
+    const running = !isMainThread && wasRunning ? native.registerThread() : sampling.start(json, programName(), walk);
+    // Also while disabled: the profiler may be enabled later.
+    if (running || native.setting('enabled') !== null) {
+      if (!wasRunning) native.reportTurnsLongerThan(Number(eventLoopBlock));
+      installHooks(workerThreads === 'true', stopOnSignals);
+    }
+    if (isReplaced) temporary.resume();
+    return running;
   } catch (error) {
     const failure = SpanprofError.of(error);
-    // Neither another copy in this process nor its runtime is an error of the program.
-    if (failure.kind === 'unsupported_runtime') decline(`${hostRuntime.name()}: ${failure.message}`);
-    else if (failure.kind === 'second_copy') decline(failure.message);
-    else throw failure;
+    // The native module throws for impossible options only. Other errors are those of the runtime, such as a lack of memory.
+    if (failure.kind !== '') throw failure;
+    if (!wasRunning) stopSync();
+    hostLog.log('warning', `spanprof: this process is not profiled: ${failure.message}`);
     return false;
   } finally {
     hostLog.flush();
   }
-  // Also while disabled: the profiler may be enabled later.
-  if (running || native.setting('enabled') !== null) {
-    if (!wasRunning) native.reportTurnsLongerThan(Number(eventLoopBlock));
-    scope.profilingStarted();
-    opentelemetry.install();
-    if (workerThreads === 'true') workers.install();
-    hostLog.flushAsQueued();
-    if (isMainThread) {
-      if (!hasExitHandler) {
-        process.once('exit', stopAtExit);
-        process.on('removeListener', signals.listenerRemoved);
-      }
-      hasExitHandler = true;
-      signals.install(stopOnSignals, stop);
-    }
-  }
-  if (isReplaced) temporary.resume();
-  return running;
 }
 
-/** @param {string} reason */
-function decline(reason) {
-  if (reason !== declinedFor) hostLog.log('warning', `spanprof does nothing in this process: ${reason.replace('\nhint:', ';')}`);
-  declinedFor = reason;
+/**
+ * Installs what samples need in the process.
+ * @param {boolean} withWorkers
+ * @param {readonly string[]} stopOnSignals
+ */
+function installHooks(withWorkers, stopOnSignals) {
+  scope.profilingStarted();
+  opentelemetry.install();
+  if (withWorkers) workers.install();
+  hostLog.flushAsQueued();
+  if (!isMainThread) return;
+  if (!hasExitHandler) {
+    process.once('exit', stopAtExit);
+    process.on('removeListener', signals.listenerRemoved);
+  }
+  hasExitHandler = true;
+  signals.install(stopOnSignals, stop);
 }
 
 /** The script's name without its extension; of an `index.js` its directory's name; empty for `-e` and the REPL. */

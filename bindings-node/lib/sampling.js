@@ -20,7 +20,7 @@ let isTested = false;
  */
 function start(configJson, programName, stackWalk) {
   if (!isTested && !native.isRunning() && native.isEnabled(configJson)) test(stackWalk);
-  return native.start(configJson, programName);
+  return native.start(configJson, programName, hostRuntime.name());
 }
 
 /** @param {StackWalk} stackWalk */

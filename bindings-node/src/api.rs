@@ -19,11 +19,11 @@ use napi_derive::napi;
 use spanprof_aggregate::context::{context_row, format_id, link_of_hex, parse_id};
 use spanprof_aggregate::StatValue;
 use spanprof_config::{from_json, process_environment, Config, Error, ErrorKind};
-use spanprof_profiler::binding::{self, ffi_guard, with_running};
+use spanprof_profiler::binding::{self, ffi_guard, with_running, NOT_CHANGED, NOT_PROFILED};
 use spanprof_profiler::{CapturedProfile, ProfilerHandle, RequestEnd, Stats};
 
 use crate::context::{self, DescribedContext};
-use crate::convert::{ffi_guard_or_throw, BINDING};
+use crate::convert::{ffi_guard_argument, BINDING};
 use crate::host_log;
 use crate::pull::on_new_thread;
 use crate::runtime::{self, NodeRuntime};
@@ -32,12 +32,14 @@ fn load(config_json: &str, program_name: Option<String>) -> std::result::Result<
     BINDING.load(&from_json(config_json)?, &process_environment(), || program_name.unwrap_or_default())
 }
 
-/// The values of the options of [`BINDING`] under this configuration, in their order, as text. Throws as `start` does.
+/// The values of the options of [`BINDING`] under this configuration, in their order, as text; null where this process cannot be
+/// profiled, which is logged. Throws as `start` does.
 #[napi]
-pub fn option_values(config_json: String) -> Result<Vec<String>> {
-    ffi_guard_or_throw(|| {
+pub fn option_values(config_json: String) -> Result<Option<Vec<String>>> {
+    host_log::install();
+    ffi_guard_argument(NOT_PROFILED, None, || {
         let config = load(&config_json, None)?;
-        Ok(BINDING.options.iter().map(|option| config.option(option.name).to_owned()).collect())
+        Ok(Some(BINDING.options.iter().map(|option| config.option(option.name).to_owned()).collect()))
     })
 }
 
@@ -50,33 +52,45 @@ pub fn version() -> &'static str {
 /// Whether a start with this configuration would sample. Throws as `start` does.
 #[napi]
 pub fn is_enabled(config_json: String) -> Result<bool> {
-    ffi_guard_or_throw(|| {
+    ffi_guard_argument(NOT_PROFILED, false, || {
         let config = load(&config_json, None)?;
         runtime::allow_signals(config.signals);
         let is_enabled = !config.is_disabled();
         if is_enabled {
-            // V8 has one code event handler per isolate: enrolling a thread would take it from the running copy.
-            spanprof_os::announce_copy()
-                .map_err(|other| Error::new(ErrorKind::SecondCopy, other.to_string(), "start only one of them"))?;
+            require_first_copy()?;
         }
         Ok(is_enabled)
     })
 }
 
+/// V8 has one code event handler per isolate: enrolling a thread would take it from the running copy.
+fn require_first_copy() -> std::result::Result<(), Error> {
+    spanprof_os::announce_copy()
+        .map_err(|other| Error::new(ErrorKind::SecondCopy, other.to_string(), "start only one of them"))
+}
+
 /// Starts the profiler. `config_json` is an object of configuration keys in camelCase; `program_name` is the service name
-/// when none is configured. Returns whether samples are taken afterwards. Throws `unsupported_runtime` before a walk method is
-/// selected.
+/// when none is configured, `runtime_name` names the runtime in the log. Returns whether samples are taken afterwards: false before
+/// a walk method is selected. Throws for an impossible argument only.
 #[napi]
-pub fn start(env: Env, config_json: String, program_name: Option<String>) -> Result<bool> {
+pub fn start(
+    env: Env,
+    config_json: String,
+    program_name: Option<String>,
+    runtime_name: Option<String>,
+) -> Result<bool> {
     host_log::install();
     if let Ok(version) = env.get_node_version() {
         runtime::set_node_version([version.major, version.minor, version.patch]);
     }
-    ffi_guard_or_throw(|| {
+    let unsupported =
+        |message: String| unsupported(format!("{}: {message}", runtime_name.as_deref().unwrap_or("this runtime")));
+    ffi_guard_argument(NOT_PROFILED, false, || {
         let config = load(&config_json, program_name)?;
         if config.is_disabled() {
             return binding::start(config, None).map(|_| false);
         }
+        require_first_copy()?;
         let runtime = NodeRuntime::get().map_err(unsupported)?;
         enroll(&env)?;
         if !runtime::can_walk_stacks() {
@@ -209,7 +223,7 @@ pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
 /// Changes keys of the running profiler; false when none runs.
 #[napi]
 pub fn update(config_json: String) -> Result<bool> {
-    ffi_guard_or_throw(|| binding::update(from_json(&config_json)?))
+    ffi_guard_argument(NOT_CHANGED, false, || binding::update(from_json(&config_json)?))
 }
 
 /// Counters and facts by dotted name, as on the reference page; empty when the profiler does not run.

@@ -2,7 +2,7 @@
 //! never throw (the core).
 
 use spanprof_config::{BindingOption, Error, OptionValues};
-use spanprof_profiler::binding::{ffi_guard_result, Binding, KeyCase};
+use spanprof_profiler::binding::{self, ffi_guard_result, Binding, KeyCase};
 
 pub static BINDING: Binding = Binding { name: "node", options: &OPTIONS, key_case: KeyCase::Camel };
 
@@ -29,9 +29,16 @@ static OPTIONS: [BindingOption; 3] = [
 
 /// FFI guard of calls that may throw. The exception's reason is JSON, `{kind, message, hint}`, which `lib/` parses.
 pub fn ffi_guard_or_throw<T>(body: impl FnOnce() -> Result<T, Error>) -> napi::Result<T> {
-    ffi_guard_result(body).map_err(|error| {
-        let [kind, message, hint] = BINDING.error_texts(&error);
-        let reason = serde_json::json!({"kind": kind, "message": message, "hint": hint});
-        napi::Error::from_reason(reason.to_string())
-    })
+    ffi_guard_result(body).map_err(exception)
+}
+
+/// As [`ffi_guard_or_throw`], for calls that throw impossible arguments only: another error is logged.
+pub fn ffi_guard_argument<T>(outcome: &str, fallback: T, body: impl FnOnce() -> Result<T, Error>) -> napi::Result<T> {
+    binding::ffi_guard_argument(outcome, fallback, body).map_err(exception)
+}
+
+fn exception(error: Error) -> napi::Error {
+    let [kind, message, hint] = BINDING.error_texts(&error);
+    let reason = serde_json::json!({"kind": kind, "message": message, "hint": hint});
+    napi::Error::from_reason(reason.to_string())
 }

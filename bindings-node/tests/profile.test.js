@@ -257,6 +257,6 @@ test('where no walk passes the self-test, one warning names the runtime and noth
   const { output, warnings, samples } = profiled(t, 'walks.js', 'auto', 'none');
   assert.deepEqual([output.running, samples], [false, []]);
   assert.equal(warnings.length, 1, warnings.join());
-  const expected = `spanprof does nothing in this process: Node.js ${process.version}: stacks cannot be walked; use a Node.js 18 or later`;
+  const expected = `spanprof: this process is not profiled: Node.js ${process.version}: stacks cannot be walked; use a Node.js 18 or later`;
   assert.ok(warnings[0].includes(expected), warnings[0]);
 });

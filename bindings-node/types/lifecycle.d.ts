@@ -200,7 +200,8 @@ export type Options = {
 };
 /**
  * Starts profiling this process; returns whether samples are being taken afterwards. A call while running changes nothing.
- * Throws {@link SpanprofError} for an invalid configuration.
+ * Throws {@link SpanprofError} for an impossible option, and for nothing else: where this process cannot be profiled, it returns
+ * false and one warning says why.
  * @param {Options} [options]
  * @returns {boolean}
  */

@@ -12,11 +12,11 @@ use spanprof_aggregate::context::{link_of_hex, ContextRow, Link};
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{process_environment, Error, ErrorKind};
-use spanprof_profiler::binding::{self, ffi_guard, HttpRequest, HttpResponse};
+use spanprof_profiler::binding::{self, ffi_guard, HttpRequest, HttpResponse, NOT_CHANGED, NOT_PROFILED};
 use spanprof_profiler::{LogLevel, ProfilerHandle, RequestEnd, Stats};
 
 use crate::context;
-use crate::convert::{self, ffi_guard_or_raise, LabelsObject, BINDING};
+use crate::convert::{self, ffi_guard_argument, LabelsObject, BINDING};
 use crate::ffi::symbols::symbols;
 use crate::ffi::trace_id::trace_id_bytes;
 use crate::ffi::{context_value, interruption, pending_call, variable};
@@ -25,21 +25,22 @@ use crate::runtime::events::{array_handler, gc_pauses};
 use crate::runtime::{ContextSource, PythonRuntime};
 use crate::threads;
 
-/// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch disables it.
+/// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch disables it; None when
+/// this process or interpreter cannot be profiled, which is logged.
 #[pyfunction]
-pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
-    let code = convert::config_from(config);
-    ffi_guard_or_raise(py, || {
+pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<Option<bool>> {
+    ffi_guard_argument(py, NOT_PROFILED, None, || {
+        let code = convert::config_from(config);
         // The environment is read with the GIL held, so that no `os.environ` write runs meanwhile.
         let config = BINDING.load(&code, &process_environment(), || convert::program_name(py))?;
         let runtime = (!config.is_disabled()).then(|| python_runtime(py, config.signals)).transpose()?;
         if interruption::is_kept() {
-            return Ok(false); // Raised instead.
+            return Ok(None); // Raised instead.
         }
         let started = py.detach(|| binding::start(config, runtime));
         threads::profiler_started();
         apply_settings(py);
-        started
+        started.map(Some)
     })
 }
 
@@ -67,8 +68,8 @@ pub fn flush(py: Python<'_>, timeout: Option<f64>) -> bool {
 /// Changes keys of the running profiler; false when none runs.
 #[pyfunction]
 pub fn update(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
-    let changes = convert::config_from(config);
-    ffi_guard_or_raise(py, || {
+    ffi_guard_argument(py, NOT_CHANGED, false, || {
+        let changes = convert::config_from(config);
         let updated = py.detach(|| binding::update(changes));
         apply_settings(py);
         updated

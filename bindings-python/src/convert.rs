@@ -11,7 +11,7 @@ use spanprof_aggregate::context as table;
 use spanprof_aggregate::context::ContextRow;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{ConfigValue, Error};
-use spanprof_profiler::binding::{ffi_guard, ffi_guard_result, log, Binding, KeyCase};
+use spanprof_profiler::binding::{self, ffi_guard, ffi_guard_result, log, Binding, KeyCase};
 use spanprof_profiler::{LogLevel, Stats};
 
 use crate::ffi::interruption;
@@ -248,10 +248,24 @@ pub fn stats_into<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, Py
     Ok(dict)
 }
 
+/// The FFI guard of `start` and `update`: an impossible argument is raised as `SpanprofError`, another error is logged. An exception
+/// of a signal handler that interrupted the call is raised instead.
+pub fn ffi_guard_argument<T>(
+    py: Python<'_>,
+    outcome: &str,
+    fallback: T,
+    body: impl FnOnce() -> Result<T, Error>,
+) -> PyResult<T> {
+    raise(py, binding::ffi_guard_argument(outcome, fallback, body))
+}
+
 /// The FFI guard of calls that may raise: errors and panics become `SpanprofError`. An exception of a signal handler that
 /// interrupted the call is raised instead.
 pub fn ffi_guard_or_raise<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
-    let result = ffi_guard_result(body);
+    raise(py, ffi_guard_result(body))
+}
+
+fn raise<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
     match interruption::take() {
         Some(interruption) => Err(interruption),
         None => result.map_err(|error| into_exception(py, &error)),

@@ -32,15 +32,12 @@ def allocate_all(size):
 
 
 @pytest.mark.parametrize("headroom", [1, 4, 8, 16, 32, 64, 96])
-def test_a_start_without_memory_is_an_error_or_succeeds_and_the_program_continues(run_target, headroom):
+def test_a_start_without_memory_succeeds_or_returns_false_and_the_program_continues(run_target, headroom):
     target = run_target(
         PROGRAM
         + """
 limit(headroom)
-try:
-    start()
-except spanprof.SpanprofError as error:
-    print(error.kind)
+print(start())
 assert sum(range(100_000)) == 4999950000
 spanprof.stats()
 spanprof.stop()

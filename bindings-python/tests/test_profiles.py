@@ -299,7 +299,6 @@ def test_a_disabled_profiler_installs_no_signal_handler_until_it_is_enabled(run_
         ({"clock": "sundial"}, ["clock", "thread_timer", "sundial"]),
         ({"max_stack_depth": 4}, ["max_stack_depth", "16"]),
         ({"headers": 5}, ["headers"]),
-        ({"config_file": "/does/not/exist.yaml"}, ["/does/not/exist.yaml"]),
     ],
 )
 def test_an_invalid_setting_raises_an_error_with_the_expected_value(run_target, config, words):
@@ -319,10 +318,35 @@ def test_an_invalid_setting_raises_an_error_with_the_expected_value(run_target, 
     )
     error, still = target.stdout.splitlines()
     kind, message, hint = json.loads(error)
-    assert kind in ("invalid_config", "config_file")
+    assert kind == "invalid_config"
     assert hint
     assert all(word in message for word in words), message
     assert still == "still here"
+
+
+@pytest.mark.parametrize(
+    ("limit", "config", "reason"),
+    [
+        ("", {"config_file": "/does/not/exist.yaml"}, "/does/not/exist.yaml"),
+        ("", {"file_directory": "/proc/none"}, "cannot be used"),
+        ("AS, (size + (32 << 20),) * 2", {"destinations": []}, "no memory for the profiler"),
+        ("NPROC, (0, 0)", {"destinations": []}, "refused a thread"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line_and_raises_nothing(run_target, limit, config, reason):
+    target = run_target(
+        f"""
+        import os, resource, spanprof
+
+        size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        if {limit!r}:
+            os.setuid(65534) if "NPROC" in {limit!r} and os.getuid() == 0 else None
+            resource.setrlimit(resource.RLIMIT_{limit or "CORE, (0, 0)"})
+        print(spanprof.start(**{config!r}))
+        """
+    )
+    assert target.stdout.strip() == "False"
+    assert target.stderr.count("spanprof: this process is not profiled: ") == 1 and reason in target.stderr, target.stderr
 
 
 def test_an_unknown_setting_is_a_warning_with_the_nearest_name(run_target):

@@ -58,23 +58,35 @@ def _decides(logging: Any) -> bool:
 def log_queued_lines() -> None:
     """Logs the queued lines, on this thread."""
     while True:
-        line = native.take_log_line()
-        if line is None:
-            return
         try:
-            logging = imports.loaded("logging")
-            level, text, is_printed = line
-            is_outcome = _prints_outcome == os.getpid() and text.startswith(native.outcome_prefix)
-            is_shown = is_printed and level < _WARNING and (logging is None or not _decides(logging))
-            if is_outcome and (_is_run or is_shown):
-                print(text, file=sys.__stderr__, flush=True)
-            elif logging is not None:
-                logging.getLogger("spanprof").log(level, "%s", text)
-            elif level >= _WARNING:
-                sys.stderr.write(f"{text}\n")
+            line = native.take_log_line()
+            if line is None:
+                return
+            _log(*line)
         except Exception as error:
             if is_interruption(error):
                 raise
+
+
+def warn(text: str) -> None:
+    """Logs a warning of this package, on this thread."""
+    try:
+        _log(_WARNING, text, True)
+    except Exception as error:
+        if is_interruption(error):
+            raise
+
+
+def _log(level: int, text: str, is_printed: bool) -> None:
+    logging = imports.loaded("logging")
+    is_outcome = _prints_outcome == os.getpid() and text.startswith(native.outcome_prefix)
+    is_shown = is_printed and level < _WARNING and (logging is None or not _decides(logging))
+    if is_outcome and (_is_run or is_shown):
+        print(text, file=sys.__stderr__, flush=True)
+    elif logging is not None:
+        logging.getLogger("spanprof").log(level, "%s", text)
+    elif level >= _WARNING:
+        sys.stderr.write(f"{text}\n")
 
 
 def call_and_log(call: Callable[[], bool]) -> bool:

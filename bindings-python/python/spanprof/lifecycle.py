@@ -6,6 +6,7 @@ import atexit
 
 from . import arrays, fork, greenlets, host_log, locks, otel_link, spawn, tasks, threads
 from .errors import SpanprofError
+from .interruptions import is_interruption
 from .native import native
 from .pyroscope_settings import translated
 
@@ -25,11 +26,12 @@ def start(**config: Unpack[PyroscopeOptions]) -> bool:
 
     Settings are keyword arguments. Omitted ones come from ``SPANPROF_*``, ``OTEL_*``, ``PYROSCOPE_*``, the file named by
     ``config_file`` and the defaults, in this order. Pyroscope's keyword arguments are accepted. A second call while running
-    changes nothing. Raises :class:`SpanprofError` for an invalid configuration or an interpreter that cannot be profiled. An
-    exception of a signal handler passes unchanged. After an exception the profiler does not run, unless it ran before.
+    changes nothing. Raises :class:`SpanprofError` for an impossible argument, and for nothing else: where this process cannot be
+    profiled, it returns False and one line of the log says why. An exception of a signal handler passes unchanged. After an
+    exception the profiler does not run, unless it ran before.
     """
     host_log.print_outcome()
-    return _start(translated(dict(config)))
+    return _start(dict(config))
 
 
 def start_or_warn(config: dict[str, Any]) -> bool:
@@ -46,12 +48,16 @@ def start_or_warn(config: dict[str, Any]) -> bool:
 def _start(config: dict[str, Any]) -> bool:
     was_running = native.is_running()
     try:
-        return _start_and_install(config)
-    except BaseException:  # `SpanprofError`, or an exception of a signal handler.
+        return _start_and_install(translated(config))
+    except BaseException as error:
         if not was_running:
             native.stop(0)
             locks.measure(False)
-        raise
+        if not isinstance(error, Exception) or isinstance(error, SpanprofError) or is_interruption(error):
+            raise
+        # Of the interpreter, such as a lack of memory or a module that cannot be read.
+        host_log.warn(f"spanprof: this process is not profiled: {type(error).__name__}: {error}")
+        return False
 
 
 def _start_and_install(config: dict[str, Any]) -> bool:
@@ -60,6 +66,8 @@ def _start_and_install(config: dict[str, Any]) -> bool:
         running = native.start(config)
     finally:
         host_log.log_queued_lines()
+    if running is None:
+        return False
     # Also while disabled: the profiler may be enabled later.
     if running or native.setting("enabled") is not None:
         threads.install()

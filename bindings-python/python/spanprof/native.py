@@ -44,16 +44,12 @@ except Exception as error:  # A damaged library raises other exceptions than Imp
     import warnings
 
     missing_because = f"{type(error).__name__}: {error}"
-    # These interpreters cannot load the module from any wheel: `start` raises, and there is no warning here.
+    # These interpreters cannot load the module from any wheel: `start` gives the reason, and there is no warning here.
     if isinstance(error, ImportError) and "subinterpreter" in str(error):
-        native.declined = (
-            "start() was called in a subinterpreter; spanprof profiles the main interpreter only",
-            "call start() in the main interpreter",
-        )
+        native.declined = "start() was called in a subinterpreter; call it in the main interpreter, which spanprof profiles only"
     elif "free-threading build" in sys.version:
         native.declined = (
-            f"CPython {sys.version.split()[0]} is a free-threaded build; spanprof reads builds with the GIL only",
-            "run the program on the standard build of the same version",
+            f"CPython {sys.version.split()[0]} is a free-threaded build; run the program on the standard build of the same version"
         )
     else:
         warnings.warn(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 
-from .errors import SpanprofError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any, Callable
@@ -17,8 +15,9 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 version = "0"
 outcome_prefix = "spanprof: stopped"
 variable = None
-#: Message and hint for an unsupported interpreter: ``start`` raises them, as the native module would.
-declined: tuple[str, str] | None = None
+#: The reason why this interpreter cannot be profiled: ``start`` logs it once, as the native module would.
+declined = ""
+_lines: list[tuple[int, str, bool]] = []
 
 
 class Scope:
@@ -88,10 +87,14 @@ def tag_wrapper(labels: Any = None, /, *more: Any, **keyword_labels: Any) -> Sco
     return _SCOPE
 
 
-def start(config: dict) -> bool:
-    if declined is None or config.get("enabled") is False or _is_set("SPANPROF_DISABLED") or _is_set("OTEL_SDK_DISABLED"):
-        return False
-    raise SpanprofError(declined[0], "unsupported_runtime", declined[1])
+def start(config: dict) -> bool | None:
+    global declined
+    is_disabled = config.get("enabled") is False or _is_set("SPANPROF_DISABLED") or _is_set("OTEL_SDK_DISABLED")
+    if declined and not is_disabled:
+        _lines.append((30, f"spanprof: this process is not profiled: {declined}", True))
+        declined = ""
+        return None
+    return False
 
 
 def _is_set(switch: str) -> bool:
@@ -209,8 +212,8 @@ def store_suspended_tasks(tasks: list, /) -> None:
     return None
 
 
-def take_log_line() -> None:
-    return None
+def take_log_line() -> tuple[int, str, bool] | None:
+    return _lines.pop(0) if _lines else None
 
 
 def log_fetch_failed() -> None:

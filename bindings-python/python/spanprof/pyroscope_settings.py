@@ -53,7 +53,10 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
         elif key == "tags" and isinstance(value, dict):
             ours[key] = {name: text for name, text in value.items() if text is not None}
         elif key == "http_headers":
-            headers.update(value or {})
+            if hasattr(value, "keys"):
+                headers.update(value)
+            elif value:
+                ours["headers"] = value  # The core's error names the expected value.
         elif key == "oncpu":
             if not value:
                 ours.setdefault("wall", True)
@@ -70,8 +73,9 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
 
         pair = base64.b64encode(f"{user or ''}:{password or ''}".encode()).decode()
         headers["authorization"] = f"Basic {pair}"
-    if headers:
-        headers.update(ours.get("headers") or {})
+    own = ours.get("headers") or {}
+    if headers and hasattr(own, "keys"):
+        headers.update(own)
         ours["headers"] = headers
     return ours
 

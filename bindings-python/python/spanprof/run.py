@@ -117,6 +117,7 @@ def _start(config: dict[str, Any]) -> None:
 
     host_log.print_outcome_of_run()
     try:
+        # Another reason than a switch is in the log.
         reason = "" if lifecycle.start(**config) else _disabled_reason()
     except SpanprofError as error:
         reason = str(error)
@@ -141,7 +142,9 @@ def _disabled_reason() -> str:
     if missing_because:
         return f"the native module could not be loaded ({missing_because})"
     switches = [name for name in ("SPANPROF_DISABLED", "OTEL_SDK_DISABLED") if os.environ.get(name)]
-    return f"disabled by {switches[0] if switches else 'enabled=false'}"
+    if native.setting("enabled") is not None:
+        switches.append("enabled=false")
+    return f"disabled by {switches[0]}" if switches else ""
 
 
 def _hide_launcher() -> None:

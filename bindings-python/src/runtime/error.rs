@@ -1,5 +1,5 @@
-//! Errors of an interpreter that cannot be profiled: expected and actual state, and a hint. Raised by `start()` of the Python
-//! package; the program continues. Not here: losses after start, which are counted, never raised.
+//! Errors of an interpreter that cannot be profiled: expected and actual state, and a hint. Logged by `start()` of the Python
+//! package, which returns False; the program continues. Not here: losses after start, which are counted, never raised.
 
 use std::fmt;
 

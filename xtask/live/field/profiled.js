@@ -5,18 +5,12 @@
 function start(settings) {
   const directory = process.env.FIELD_PROFILES;
   if (!directory) return false;
-  try {
-    return require('spanprof').start({
-      serviceName: 'field',
-      uploadInterval: 1,
-      destinations: [{ type: 'file', directory, keep: 10_000 }],
-      ...settings,
-    });
-  } catch (error) {
-    if (error.kind !== 'no_clock') throw error;
-    console.error(`spanprof: ${error.message.replaceAll('\n', ' ')}`);
-    return false;
-  }
+  return require('spanprof').start({
+    serviceName: 'field',
+    uploadInterval: 1,
+    destinations: [{ type: 'file', directory, keep: 10_000 }],
+    ...settings,
+  });
 }
 
 /** CPU time of this thread; before Node.js 23.9 that of the process, with the threads of the profiler. */

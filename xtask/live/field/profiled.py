@@ -1,7 +1,6 @@
 """Starts spanprof in a program of a cell when the cell requires it; otherwise the run is the reference."""
 
 import os
-import sys
 import time
 
 #: Directory of the profiles. Unset in the reference run.
@@ -18,19 +17,12 @@ def start():
     import spanprof
 
     clock = os.environ.get(CLOCK)
-    try:
-        return spanprof.start(
-            service_name="field",
-            **({"clock": clock} if clock else {}),
-            upload_interval=1,
-            destinations=[{"type": "file", "directory": directory, "keep": 10_000}],
-        )
-    except spanprof.SpanprofError as error:
-        if error.kind != "no_clock":
-            raise
-        # The message and the hint are on separate lines.
-        print("spanprof:", " ".join(str(error).splitlines()), file=sys.stderr)
-        return False
+    return spanprof.start(
+        service_name="field",
+        **({"clock": clock} if clock else {}),
+        upload_interval=1,
+        destinations=[{"type": "file", "directory": directory, "keep": 10_000}],
+    )
 
 
 def field_work(seconds):

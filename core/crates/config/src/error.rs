@@ -23,6 +23,12 @@ macro_rules! error_kinds {
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+),)+ }
             }
+
+            /// Whether the caller passed an impossible argument. Only these errors are raised into a program; every other one is a
+            /// line of the log, since it comes from the system on which the program runs.
+            pub const fn is_argument(self) -> bool {
+                matches!(self, Self::InvalidConfig)
+            }
         }
     };
 }
@@ -38,7 +44,7 @@ error_kinds! {
     NoClock = "no_clock";
     /// Another copy of the library already profiles this process.
     SecondCopy = "second_copy";
-    /// A destination cannot be set up (certificate, address, directory).
+    /// A destination cannot be set up: its certificate or directory cannot be used.
     InvalidDestination = "invalid_destination";
     /// The system refused a resource of the profiler (a thread, memory).
     System = "system";
@@ -59,6 +65,11 @@ impl Error {
     /// An error with its remedy.
     pub fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: hint.into() }
+    }
+
+    /// Message and hint in one line, for the log.
+    pub fn line(&self) -> String {
+        self.to_string().replace("\nhint: ", "; ")
     }
 }
 
@@ -83,6 +94,7 @@ mod tests {
         let error =
             Error::new(ErrorKind::InvalidConfig, "sample_rate is 0 Hz; expected 1 to 10000", "set sample_rate=100");
         assert_eq!(error.to_string(), "sample_rate is 0 Hz; expected 1 to 10000\nhint: set sample_rate=100");
+        assert_eq!(error.line(), "sample_rate is 0 Hz; expected 1 to 10000; set sample_rate=100");
     }
 
     #[test]

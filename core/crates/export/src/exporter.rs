@@ -3,7 +3,7 @@
 use crate::connect::blocking::THREAD_NAME;
 use crate::deliver::delivery_task::{DeliveryControl, DeliveryTask, Sender};
 use crate::deliver::metrics_delivery::{MetricsSlot, MetricsTask};
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::files::disk_buffer::DiskBuffer;
 use crate::files::file::FileSender;
 use crate::files::spool::{BufferedFiles, Spool};
@@ -91,6 +91,7 @@ impl Exporter {
         let metrics: Vec<_> = reports.iter().map(|task| task.slot.clone()).collect();
         let cannot_start = |what: &str, error: std::io::Error| {
             ExportError::new(
+                ExportErrorKind::System,
                 format!("{what} for the export cannot be made: {error}"),
                 "raise the limits of threads and files (pids.max, ulimit -u, ulimit -n)",
             )

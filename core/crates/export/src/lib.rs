@@ -37,7 +37,7 @@ pub use connect::endpoint::{check_url, shown as shown_url};
 pub use connect::owned_descriptor::OwnedDescriptor;
 pub use connect::server_connector::ServerConnector;
 pub use connect::tls_client::TlsClient;
-pub use error::ExportError;
+pub use error::{ExportError, ExportErrorKind};
 pub use exporter::{Exporter, LossBaseline};
 pub use payload::{ExportPayload, SplitFn};
 pub use payload_writer::{PayloadWriter, WriteError, WriteErrorKind};

@@ -14,10 +14,7 @@ LONGEST_FLUSH = 2.0
 MARGIN = 0.2
 
 # Before the function's module is imported: its locks and its import are in the profile.
-try:
-    spanprof.start()
-except spanprof.SpanprofError as error:
-    print(f"spanprof: not profiled: {error}")
+spanprof.start()
 
 _module, _, _name = os.environ["ORIGINAL_HANDLER"].rpartition(".")
 _original = getattr(importlib.import_module(_module.replace("/", ".")), _name)

@@ -5,7 +5,7 @@ use crate::connect::endpoint::Endpoint;
 use crate::connect::proxy::proxy_for;
 use crate::connect::socket::Socket;
 use crate::connect::tls::{self, Tls};
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::outcome::HINT_PROXY_USER;
 use crate::settings::{OtlpEndpoint, StartThread};
 use http::StatusCode;
@@ -40,6 +40,7 @@ impl Connector {
         let endpoint = Endpoint::parse(&settings.url, "OTLP endpoint")?;
         if settings.timeout.is_zero() || settings.timeout > MAX_TIMEOUT {
             return Err(ExportError::new(
+                ExportErrorKind::Setting,
                 format!("the timeout of {} is {:?}", endpoint.shown, settings.timeout),
                 format!("expected more than 0 and at most {} s", MAX_TIMEOUT.as_secs()),
             ));

@@ -1,6 +1,6 @@
 //! The URL of a receiver or proxy, parsed once: address, request target, and a form without secrets.
 
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::secret::Secret;
 use base64::prelude::{Engine, BASE64_STANDARD};
 use percent_encoding::percent_decode_str;
@@ -27,6 +27,7 @@ impl Endpoint {
     pub fn parse(url: &str, what: &str) -> Result<Self, ExportError> {
         Self::parse_parts(url).map_err(|found| {
             ExportError::new(
+                ExportErrorKind::Setting,
                 format!("{what} `{}` {found}", shown(url)),
                 "expected http://host:port/path or https://host:port/path".to_owned(),
             )

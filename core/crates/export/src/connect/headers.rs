@@ -1,7 +1,7 @@
 //! Headers of every request, checked once at start. The same map serves HTTP and, as metadata, gRPC.
 
 use crate::connect::endpoint::Endpoint;
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::settings::OtlpEndpoint;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -31,6 +31,7 @@ pub(crate) fn request_headers(
         let shown: String = name.chars().filter(|character| !character.is_control()).take(80).collect();
         let name: HeaderName = name.trim().parse().map_err(|_| {
             ExportError::new(
+                ExportErrorKind::Setting,
                 format!("`{shown}` is not the name of a header"),
                 "headers are written key=value,key2=value2; names have letters, digits and dashes",
             )
@@ -38,6 +39,7 @@ pub(crate) fn request_headers(
         let mut value = HeaderValue::from_str(value.reveal().trim()).or_else(|_| {
             HeaderValue::from_bytes(value.reveal().trim().as_bytes()).map_err(|_| {
                 ExportError::new(
+                    ExportErrorKind::Setting,
                     format!("the value of header `{shown}` contains a character that no header may contain"),
                     "remove line breaks and control characters from it",
                 )

@@ -1,7 +1,7 @@
 //! Selects the proxy of a connection; the connector opens the connection.
 
 use crate::connect::endpoint::Endpoint;
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::settings::ProxySettings;
 use std::net::IpAddr;
 
@@ -11,6 +11,7 @@ pub(crate) fn proxy_for(target: &Endpoint, settings: Option<&ProxySettings>) -> 
     let proxy = Endpoint::parse(&settings.url, "proxy")?;
     if proxy.secure {
         return Err(ExportError::new(
+            ExportErrorKind::Setting,
             format!("proxy `{}` has an https URL: TLS to the proxy itself is not supported", proxy.shown),
             "give the proxy as http://host:port; TLS to the receiver passes through it end to end",
         ));

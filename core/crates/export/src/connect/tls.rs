@@ -1,7 +1,7 @@
 //! TLS settings from PEM files, reloaded after rotation. TLS 1.2 and 1.3 only. Certificates are always verified, and an
 //! `https` endpoint is never reached in plain text.
 
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::settings::TlsFiles;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +104,7 @@ impl PemContents {
     fn read(files: &TlsFiles) -> Result<Self, ExportError> {
         if files.client_certificate.is_some() != files.client_key.is_some() {
             return Err(ExportError::new(
+                ExportErrorKind::Setting,
                 "client_certificate and client_key belong together, and only one of them is given",
                 "give both, or neither",
             ));
@@ -124,6 +125,7 @@ impl PemContents {
 
 fn unreadable(key: &str, why: &str) -> ExportError {
     ExportError::new(
+        ExportErrorKind::File,
         format!("the file named by `{key}` cannot be used: {why}"),
         format!("`{key}` requires a PEM file that this process can read"),
     )
@@ -146,7 +148,9 @@ fn build(
     };
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| ExportError::new(format!("TLS cannot be set up: {error}"), "please report this"))?
+        .map_err(|error| {
+            ExportError::new(ExportErrorKind::System, format!("TLS cannot be set up: {error}"), "please report this")
+        })?
         .with_root_certificates(roots);
     let mut config = match (&contents.client_certificate, &contents.client_key) {
         (Some(chain), Some(key)) => {

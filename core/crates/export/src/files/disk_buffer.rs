@@ -6,7 +6,7 @@
 //! next exporter of the same destination adopts its requests.
 
 use crate::connect::owned_descriptor::OwnedDescriptor;
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::queue::bounded_queue::QueuedPayload;
 use crate::queue::buffered_request::{self, RequestHeader, StoredRequest};
 use crate::settings::BufferSettings;
@@ -76,6 +76,7 @@ impl DiskBuffer {
         let buffer = Self { shared, own: Mutex::new(OwnDirectory::Absent) };
         buffer.own().map_err(|error| {
             ExportError::new(
+                ExportErrorKind::File,
                 format!("the directory `{}` for the buffer cannot be used: {error}", settings.directory.display()),
                 "give buffer_directory a directory on a local disk that only this user may write",
             )

@@ -8,7 +8,7 @@
 
 use crate::connect::blocking;
 use crate::connect::owned_descriptor::OwnedDescriptor;
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::files::file_limits;
 use crate::files::file_name::{self, WriterProcess};
 use crate::outcome::{AttemptOutcome, RetryReason};
@@ -51,6 +51,7 @@ impl FileSender {
         let directory = ProfileDirectory { settings: settings.clone(), writer: this_process() };
         directory.create().and_then(|()| directory.remove_stale()).map_err(|error| {
             ExportError::new(
+                ExportErrorKind::File,
                 format!("the directory `{}` for profiles cannot be used: {error}", directory.path().display()),
                 "give file_directory a directory that this process may create or write",
             )

@@ -3,7 +3,7 @@
 
 use crate::connect::connection::{root_cause, Connector, Transport};
 use crate::connect::headers::{request_headers, DEVELOPMENT_VERSION};
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_GRPC_OR_TLS};
 use crate::send::compressed_body::{CompressedBody, Framing};
 use crate::send::http_response::{classify, HttpProtocol, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
@@ -213,6 +213,7 @@ pub(crate) fn redactor(settings: &OtlpEndpoint, connector: &Connector) -> Redact
 
 fn not_usable(connector: &Connector) -> ExportError {
     ExportError::new(
+        ExportErrorKind::Setting,
         format!("OTLP endpoint `{}` cannot be put into a request", connector.endpoint.shown),
         "expected http://host:port/path or https://host:port/path",
     )

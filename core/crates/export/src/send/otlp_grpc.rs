@@ -4,7 +4,7 @@
 
 use crate::connect::connection::{root_cause, Connector};
 use crate::connect::headers::{request_headers, DEVELOPMENT_VERSION};
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 use crate::outcome::{AttemptOutcome, OtlpSignal, Redactor, RetryReason, HINT_HTTP};
 use crate::send::compressed_body::{CompressedBody, Framing};
 use crate::send::grpc_status::{classify_message, classify_status};
@@ -65,6 +65,7 @@ impl OtlpGrpcSender {
         let scheme = if connector.endpoint.secure { "https" } else { "http" };
         let origin = format!("{scheme}://{}", connector.endpoint.authority).parse().map_err(|_| {
             ExportError::new(
+                ExportErrorKind::Setting,
                 format!("OTLP endpoint `{}` cannot be put into a request", connector.endpoint.shown),
                 "expected http://host:port or https://host:port",
             )

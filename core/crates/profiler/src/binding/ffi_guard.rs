@@ -1,11 +1,13 @@
 //! The FFI guard: every function that the language's runtime calls runs in it, since unwinding into foreign code is undefined.
-//! A panic is counted, and its text is kept: `start` and `update` return it as an error, the drain thread logs that of any
-//! other call within a window, at most one line per wakeup.
+//! A panic is counted, and its text is kept: `start` and `update` log it or return it as an error, the drain thread logs that of
+//! any other call within a window, at most one line per wakeup.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-use crate::host_log::take_panic;
+use crate::host_log::{log, take_panic, LogLevel};
+use arc_swap::ArcSwapOption;
 use spanprof_config::{Error, ErrorKind};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -44,6 +46,25 @@ pub fn ffi_guard_result<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T,
         let message = format!("the profiler {text}; the program is not affected");
         Err(Error::new(ErrorKind::System, message, "report this message"))
     })
+}
+
+/// The guard of `start` and `update`, which raise errors of their arguments only: another error is a line of the log that begins with
+/// `outcome`, once for consecutive equal ones, and the call returns `fallback`.
+///
+/// # Errors
+/// Those with [`ErrorKind::is_argument`].
+pub fn ffi_guard_argument<T>(outcome: &str, fallback: T, body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    static LAST_LINE: ArcSwapOption<String> = ArcSwapOption::const_empty();
+    match ffi_guard_result(body) {
+        Err(error) if !error.kind.is_argument() => {
+            let line = format!("spanprof: {outcome}: {}", error.line());
+            if LAST_LINE.swap(Some(Arc::new(line.clone()))).is_none_or(|last| *last != line) {
+                log(LogLevel::Warning, &line);
+            }
+            Ok(fallback)
+        }
+        result => result,
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +108,24 @@ mod tests {
                 "{error}"
             );
             assert_eq!((take_panic(), panics()), (None, 1));
+        });
+    }
+
+    #[test]
+    fn only_an_impossible_argument_is_raised_and_any_other_error_is_one_line() {
+        in_child(|| {
+            static LINES: AtomicU64 = AtomicU64::new(0);
+            crate::set_log_callback(Some(Arc::new(|_, line: &str| {
+                assert_eq!(line, "spanprof: not profiled: no answer; look");
+                LINES.fetch_add(1, Ordering::Relaxed);
+            })));
+            for kind in ErrorKind::ALL.iter().filter(|kind| **kind != ErrorKind::InvalidConfig) {
+                let failed = || Err(Error::new(*kind, "no answer", "look"));
+                assert_eq!(ffi_guard_argument("not profiled", false, failed), Ok(false), "{kind:?}");
+            }
+            assert_eq!(LINES.load(Ordering::Relaxed), 1);
+            let argument = Error::new(ErrorKind::InvalidConfig, "sample_rate is 0", "");
+            assert_eq!(ffi_guard_argument("", (), || Err(argument.clone())), Err(argument));
         });
     }
 }

@@ -14,7 +14,12 @@ pub use crate::host_log::log;
 pub use crate::pull::{HttpRequest, HttpResponse, MAX_BODY_BYTES, PULL_PREFIX};
 pub use description::{Binding, KeyCase};
 pub use event_sampling::{sample_event, SampledEvent};
-pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
+pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_argument, ffi_guard_result, panics};
+
+/// Begins the line of a start that failed.
+pub const NOT_PROFILED: &str = "this process is not profiled";
+/// Begins the line of a change that failed.
+pub const NOT_CHANGED: &str = "the settings did not change";
 pub use lifecycle::{
     begin_request, begin_root_span, config_keys, end_request, end_root_span, flush, is_running, profile_types, pull,
     send_capture, serve_pulls, setting, start, stop, update, with_running,

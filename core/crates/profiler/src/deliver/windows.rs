@@ -10,7 +10,8 @@ use crate::host_log::{log, LogLevel};
 use spanprof_aggregate::{ClosedWindow, Resource};
 use spanprof_config::{export_destination, Config, DestinationConfig, DestinationType, Error, ErrorKind, Proxies};
 use spanprof_export::{
-    BufferSettings, DestinationStats, ExportPayload, Exporter, ExporterSettings, LossBaseline, MetricsStats, SplitFn,
+    BufferSettings, DestinationStats, ExportErrorKind, ExportPayload, Exporter, ExporterSettings, LossBaseline,
+    MetricsStats, SplitFn,
 };
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::{pprof, pyroscope};
@@ -79,6 +80,14 @@ impl WindowTime {
     }
 }
 
+fn kind_of(kind: ExportErrorKind) -> ErrorKind {
+    match kind {
+        ExportErrorKind::Setting => ErrorKind::InvalidConfig,
+        ExportErrorKind::File => ErrorKind::InvalidDestination,
+        ExportErrorKind::System => ErrorKind::System,
+    }
+}
+
 impl WindowDelivery {
     /// Starts the exporter; `None` when there is no destination. A value of an environment variable or a file that makes a
     /// destination unusable (a missing certificate, a read-only directory) is reset in `config` with a warning.
@@ -88,6 +97,8 @@ impl WindowDelivery {
     pub fn start(config: &mut Config, resource: &Resource) -> Result<Option<Self>, Error> {
         let problem = match Self::start_as_configured(config, resource) {
             Ok(delivery) => return Ok(delivery),
+            // A value that is ignored would not help.
+            Err(problem) if problem.kind == ErrorKind::System => return Err(problem),
             Err(problem) => problem,
         };
         let from_environment: Vec<_> =
@@ -150,7 +161,7 @@ impl WindowDelivery {
             ..ExporterSettings::default()
         };
         let exporter = Exporter::start(destinations, settings)
-            .map_err(|error| Error::new(ErrorKind::InvalidDestination, error.message, error.hint))?;
+            .map_err(|error| Error::new(kind_of(error.kind), error.message, error.hint))?;
         let start = exporter.loss_baseline();
         let deployment = resource.deployment.clone();
         let metrics_warned = exporter.metrics_stats().iter().map(|_| AtomicBool::new(false)).collect();

@@ -7,9 +7,9 @@ use crate::http::message::{HttpRequest, HttpResponse, ParsedRequest, PartialRequ
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-use spanprof_export::ExportError;
 use spanprof_export::OwnedDescriptor;
 use spanprof_export::StartThread;
+use spanprof_export::{ExportError, ExportErrorKind};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
@@ -95,6 +95,7 @@ impl HttpListener {
         on_bound: OnBound,
     ) -> Result<Self, ExportError> {
         let failed = |error: io::Error| ExportError {
+            kind: ExportErrorKind::System,
             message: format!("cannot listen on {host}:{port}: {error}"),
             hint: "choose another port, or port 0 for any free one".to_owned(),
         };

@@ -250,7 +250,7 @@ impl ProfilerHandle {
                 Some(profiler)
             }
             Err(error) => {
-                log(LogLevel::Warning, &format!("spanprof: this forked process is not profiled: {error}"));
+                log(LogLevel::Warning, &format!("spanprof: this forked process is not profiled: {}", error.line()));
                 None
             }
         }
@@ -289,7 +289,10 @@ fn start_session(config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>
     })?;
     labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
     context::set_max_contexts(config.max_contexts);
-    let session = Session::start(config, inherited, runtime)?;
+    let session = Session::start(config, inherited, runtime).inspect_err(|_| {
+        spanprof_os::end_crash_marker();
+        spanprof_os::withdraw_copy();
+    })?;
     spanprof_os::register_child();
     CURRENT.store(Some(session.clone()));
     let config = session.effective.load_full();

@@ -13,7 +13,7 @@ final class LogThread {
 
     private LogThread() {}
 
-    /** Starts the thread if it does not run. */
+    /** Starts the thread if it does not run. Without memory for a thread, the lines wait for the next call. */
     static synchronized void begin() {
         requests++;
         if (!isRunning) {
@@ -25,8 +25,12 @@ final class LogThread {
             };
             thread.setDaemon(true);
             thread.setContextClassLoader(null);
-            thread.start();
-            isRunning = true;
+            try {
+                thread.start();
+                isRunning = true;
+            } catch (OutOfMemoryError noThread) {
+                return;
+            }
         }
     }
 

@@ -35,14 +35,14 @@ public final class Spanprof {
     }
 
     /**
-     * Starts the profiler. True if it takes samples afterwards. False if it is disabled, there is no library for this
-     * machine, or this VM cannot be profiled, which is logged as one warning.
+     * Starts the profiler. True if it takes samples afterwards. False if it is disabled, or this process cannot be profiled,
+     * such as on a machine without a library or without memory for it. One warning then gives the reason.
      *
      * <p>The applications of one process share one profiler, which runs until each application that started it has stopped
      * it. An application is identified by the class loader of the calling class; starting it twice has no effect. The settings
      * are those of the first start; a later start with other settings logs a warning.
      *
-     * @throws SpanprofException when the configuration is invalid, or this system cannot be profiled
+     * @throws SpanprofException when a setting in {@code config} is impossible, and for nothing else
      */
     public static boolean start(SpanprofConfig config) {
         return start(config, null);
@@ -50,22 +50,41 @@ public final class Spanprof {
 
     /** Starts the profiler for an application identified by an object; for the calling one if that is null. */
     static boolean start(SpanprofConfig config, Object application) {
-        if (InvalidArgument.isNull(config, "start()", "the environment and the defaults apply")) {
-            return start(SpanprofConfig.builder().build(), application);
-        }
-        if (!NativeLibrary.load()) {
-            return false;
-        }
+        boolean wasRunning = false;
         try {
+            if (InvalidArgument.isNull(config, "start()", "the environment and the defaults apply")) {
+                return start(SpanprofConfig.builder().build(), application);
+            }
+            if (!NativeLibrary.load()) {
+                return false;
+            }
+            wasRunning = isRunning();
             return Privileged.call(new Supplier<>() {
                 @Override
                 public Boolean get() {
                     return startLoaded(config, application);
                 }
             });
+        } catch (SpanprofException impossible) {
+            throw impossible;
         } catch (SecurityException denied) {
             NativeLibrary.report(denied);
             return false;
+        } catch (RuntimeException | Error failure) {
+            // Of the VM, such as a lack of memory or an unreadable JAR.
+            decline(failure, wasRunning);
+            return false;
+        }
+    }
+
+    private static void decline(Throwable failure, boolean wasRunning) {
+        try {
+            HostLog.warn("spanprof: this process is not profiled: " + failure);
+            if (!wasRunning && NativeLibrary.isLoaded()) {
+                Native.stop(true);
+            }
+        } catch (RuntimeException | Error alsoHere) {
+            return;
         }
     }
 
@@ -93,9 +112,14 @@ public final class Spanprof {
         if (!NativeLibrary.isLoaded()) {
             return true;
         }
-        boolean isDelivered = HostLog.logging(() -> Native.stop(false));
-        ShutdownHook.removeIfUnused();
-        return isDelivered;
+        try {
+            boolean isDelivered = HostLog.logging(() -> Native.stop(false));
+            ShutdownHook.removeIfUnused();
+            return isDelivered;
+        } catch (RuntimeException | Error failure) {
+            // Of the VM, such as an unreadable JAR.
+            return false;
+        }
     }
 
     /** Closes the open window and sends it. True if everything was delivered within {@code stopTimeout}. */
