@@ -34,7 +34,8 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
     if pc < RawFrame::FIRST_RUNTIME_CODE {
         return Captured::Dropped(DropReason::InvalidFrame);
     }
-    let mut frame = RawFrame { code: pc, at: 0 };
+    // Without a next frame, all callers of the leaf are missing.
+    let mut frame = RawFrame { code: pc, at: NEXT_BY_FRAME_POINTER };
     walk_frame_pointers(stack_pointer, frame_pointer, &mut |return_address| {
         let has_space = stack.push(RawFrame { at: frame.at | NEXT_BY_FRAME_POINTER, ..frame });
         // The return address follows the call instruction, so the address minus one has the line of the call. `at` = 1
