@@ -120,7 +120,7 @@ def test_a_thread_that_python_did_not_start_is_sampled_with_its_labels_from_its_
 def test_samples_have_the_whole_name_of_their_thread_at_their_time(run_target):
     target = run_target(
         """
-        import threading, time
+        import os, threading, time
         import spanprof
 
         def spin():
@@ -142,10 +142,19 @@ def test_samples_have_the_whole_name_of_their_thread_at_their_time(run_target):
             thread.start()
             thread.join()
         spin()
+        if os.fork() == 0:
+            threading.current_thread().name = "main-thread-of-the-child"
+            child = threading.Thread(target=spin, name="thread-of-the-forked-child")
+            child.start()
+            child.join()
+            spin()
+            os._exit(spanprof.stop() is not True)
+        assert os.wait()[1] == 0
         assert spanprof.stop()
         """
     )
     by_name = target.profiles().by_label("thread.name", through="spin")
-    expected = {"connection-pool-of-the-shop", "connection-pool-of-the-bank", "requests-of-the-shop-renamed", "MainThread"}
+    of_child = {"main-thread-of-the-child", "thread-of-the-forked-child"}
+    expected = of_child | {"connection-pool-of-the-shop", "connection-pool-of-the-bank", "requests-of-the-shop-renamed", "MainThread"}
     assert set(by_name) == expected, by_name
     assert all(value > 0.15e9 for value in by_name.values()), by_name

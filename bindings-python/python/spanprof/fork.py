@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 
-from . import host_log, tasks
+from . import host_log, tasks, threads
 from .interruptions import is_interruption
 from .native import native
 
