@@ -81,7 +81,6 @@ calls! {
     SYS_clone3: EAGAIN ENOMEM ENOSYS EPERM;
     SYS_futex: EINTR EAGAIN;
     SYS_set_robust_list: EINVAL;
-    SYS_rseq: EINVAL EPERM ENOSYS;
     SYS_wait4: EINTR ECHILD;
     SYS_prctl: EINVAL EPERM EACCES;
     SYS_prlimit64: EPERM;
@@ -106,9 +105,10 @@ calls! {
     SYS_clock_getres: EINVAL;
 }
 
-/// Calls without an error, and `brk`, which returns no error number.
+/// Calls without an error; `brk`, which returns no error number; `rseq`, without which the C library ends the process at any new thread.
 pub const INFALLIBLE: &[c_long] = &[
     libc::SYS_brk,
+    libc::SYS_rseq,
     libc::SYS_getpid,
     libc::SYS_gettid,
     libc::SYS_getuid,
