@@ -3,7 +3,6 @@
 //! finds it running. An error here is reported, and the VM continues.
 
 use std::ffi::{c_char, c_void, CStr};
-use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jni::sys::{jint, jobject, JNIEnv, JavaVM, JNI_OK};
@@ -65,7 +64,8 @@ fn report_error(outcome: Result<(), String>) {
 
 /// Writes to standard error: the program's logger is not available here, and standard output belongs to the program.
 fn print(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", BINDING.message(line));
+    spanprof_os::remember_standard_error();
+    spanprof_os::write_to_standard_error(&BINDING.message(line));
 }
 
 /// # Safety

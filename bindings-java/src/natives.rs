@@ -14,6 +14,7 @@ use crate::{api, requests};
 pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut c_void) -> jint {
     runtime::set_vm(vm);
     ffi_guard((), || {
+        spanprof_os::remember_standard_error();
         if let Some(env) = runtime::environment() {
             // SAFETY: the environment of the calling thread, which loads the library.
             unsafe { runtime::share(env, &all()) };

@@ -52,6 +52,8 @@
  * @property {() => number} unixMilliseconds
  * @property {() => number} monotonicMilliseconds
  * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
+ * @property {() => boolean} hasStandardError
+ * @property {(line: string) => void} writeToStandardError
  */
 
 /**
@@ -153,6 +155,8 @@ const absent = {
   unixMilliseconds: () => 0,
   monotonicMilliseconds: () => 0,
   takeLogLines: () => [],
+  hasStandardError: () => true,
+  writeToStandardError: () => {},
 };
 
 module.exports = absent;

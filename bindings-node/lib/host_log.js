@@ -3,15 +3,12 @@
 // of the main thread on standard error. Not here: the text of the lines (native core). An exception of the logger loses only
 // that line.
 
-const fs = require('node:fs');
 const { isMainThread } = require('node:worker_threads');
 
 const { native } = require('./native.js');
 const { emitWarning, emitPending } = require('./primordials.js');
 
 /** @typedef {{info?: (line: string) => void, warn?: (line: string) => void}} Logger */
-
-const STANDARD_ERROR = 2;
 
 /** @type {Logger | undefined} */
 let logger;
@@ -29,11 +26,17 @@ function setLogger(newLogger) {
 function log(level, line) {
   try {
     if (logger !== undefined) (level === 'warning' ? logger.warn : logger.info)?.call(logger, line);
-    else if (level === 'warning') emitWarning(line);
-    else if (isMainThread && level === 'outcome') fs.writeSync(STANDARD_ERROR, `${line}\n`);
+    else if (level === 'warning') warn(line);
+    else if (isMainThread && level === 'outcome') native.writeToStandardError(line);
   } catch {
-    // An exception of the program's logger is ignored, and so is a closed standard error.
+    // An exception of the program's logger is ignored.
   }
+}
+
+/** @param {string} line */
+function warn(line) {
+  // Node's own listener writes to descriptor 2, whatever it is.
+  if (native.hasStandardError()) emitWarning(line);
 }
 
 /** Logs all queued lines in a handler of `exit`: everything is written before it returns. */

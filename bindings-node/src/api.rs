@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use napi::bindgen_prelude::{AsyncTask, Env, Function, JsValue, Object, Unknown};
 use napi::{Result, Task};
-use napi_derive::napi;
+use napi_derive::{module_init, napi};
 use spanprof_aggregate::context::{context_row, format_id, link_of_hex, parse_id};
 use spanprof_aggregate::StatValue;
 use spanprof_config::{from_json, process_environment, Config, Error, ErrorKind};
@@ -367,6 +367,24 @@ pub fn monotonic_milliseconds() -> f64 {
 #[napi]
 pub fn take_log_lines() -> Vec<String> {
     ffi_guard(Vec::new(), host_log::take)
+}
+
+/// Called when the addon is loaded, before the program may close its standard error.
+#[module_init]
+fn loaded() {
+    spanprof_os::remember_standard_error();
+}
+
+/// Whether descriptor 2 still is standard error; the program may have closed it, and opened another file.
+#[napi]
+pub fn has_standard_error() -> bool {
+    ffi_guard(false, spanprof_os::has_standard_error)
+}
+
+/// Writes a line to standard error, unless that is closed, replaced or not read.
+#[napi]
+pub fn write_to_standard_error(line: String) {
+    ffi_guard((), || _ = spanprof_os::write_to_standard_error(&line));
 }
 
 /// An operation that waits; its timeout is in milliseconds.

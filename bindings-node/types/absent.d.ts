@@ -49,6 +49,8 @@ export = absent;
  * @property {() => number} unixMilliseconds
  * @property {() => number} monotonicMilliseconds
  * @property {() => string[]} takeLogLines alternating `info`, `outcome` or `warning`, and a line
+ * @property {() => boolean} hasStandardError
+ * @property {(line: string) => void} writeToStandardError
  */
 /**
  * @typedef {object} NativeProfile samples of a capture
@@ -200,6 +202,8 @@ type Native = {
      * alternating `info`, `outcome` or `warning`, and a line
      */
     takeLogLines: () => string[];
+    hasStandardError: () => boolean;
+    writeToStandardError: (line: string) => void;
 };
 /**
  * samples of a capture

@@ -44,6 +44,9 @@ pub use process::peak_file::{
     PEAK_EXTENSION,
 };
 pub use process::quota::{allowed_processors, cpu_group, cpu_quota, cpu_quota_of, machine_cpu_ticks, CpuGroup};
+pub use process::standard_error::{
+    forget_standard_error, has_standard_error, remember_standard_error, write_to_standard_error,
+};
 pub use process::termination_signal::{
     install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
 };

@@ -3,7 +3,6 @@
 //! without a logger reports losses, and what became of its profiles.
 
 use arc_swap::ArcSwapOption;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -56,8 +55,8 @@ pub fn log(level: LogLevel, line: &str) {
     if let Some(callback) = CALLBACK.load_full() {
         callback(level, line);
     } else if is_printed(level, line) && !IS_CALLBACK_SET.load(Ordering::Acquire) {
-        // Standard error may be closed.
-        let _ = writeln!(std::io::stderr(), "{line}");
+        spanprof_os::remember_standard_error();
+        spanprof_os::write_to_standard_error(line);
     }
 }
 

@@ -9,5 +9,6 @@ pub mod library_copies;
 pub mod memory_limit;
 pub mod peak_file;
 pub mod quota;
+pub mod standard_error;
 pub mod state_file;
 pub mod termination_signal;

@@ -20,10 +20,12 @@ pub fn dropped_log_lines() -> u64 {
     DROPPED_LINES.load(Ordering::Relaxed)
 }
 
-/// Sets the function that queues the core's log lines, once per loaded library; also keeps panics for the log.
+/// Sets the function that queues the core's log lines, once per loaded library; also keeps panics for the log, and remembers
+/// standard error.
 pub fn install_log(queue: fn(LogLevel, &str)) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        spanprof_os::remember_standard_error();
         keep_panics();
         set_log_callback(Some(Arc::new(queue)));
     });

@@ -31,6 +31,7 @@ impl Session {
     pub fn start(mut config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
         spanprof_os::load_clock_gettime();
         make_paths_absolute(&mut config);
+        spanprof_os::remember_standard_error();
         let cpu_before_ns = [spanprof_os::process_cpu_ns(), spanprof_os::own_cpu_ns()];
         let inbox = empty_inbox(&config)?;
         let run = Self::begin_run();
