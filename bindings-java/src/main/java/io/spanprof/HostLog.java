@@ -11,6 +11,7 @@ import java.util.function.Supplier;
  */
 final class HostLog {
     private static final String JDK_LOGGING = "java.util.logging.LogManager";
+    private static final long END_MILLIS = 2_000;
     private static volatile System.Logger customLogger;
     /** Whether the VM shuts down: the JDK's own shutdown hook removes the handlers of its loggers, and their levels. */
     private static volatile boolean programEnds;
@@ -49,6 +50,31 @@ final class HostLog {
             return call.getAsBoolean();
         } finally {
             log(Native.heldLines());
+        }
+    }
+
+    /**
+     * As {@link #logging}, in a shutdown hook, for which the VM waits: the program's logger has {@link #END_MILLIS}. It may need a lock
+     * that a thread of the program holds for ever.
+     */
+    static void loggingAtEnd(BooleanSupplier call) {
+        byte[] earlier = Native.holdLog();
+        call.getAsBoolean();
+        byte[] last = Native.heldLines();
+        Thread thread = new Thread(null, null, "spanprof-log", 256 * 1024, false) {
+            @Override
+            public void run() {
+                log(earlier);
+                log(last);
+            }
+        };
+        thread.setDaemon(true);
+        thread.setContextClassLoader(null);
+        thread.start();
+        try {
+            thread.join(END_MILLIS);
+        } catch (InterruptedException ended) {
+            Thread.currentThread().interrupt();
         }
     }
 

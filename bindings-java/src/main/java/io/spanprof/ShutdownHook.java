@@ -13,7 +13,7 @@ final class ShutdownHook {
                 @Override
                 public void run() {
                     HostLog.programEnds();
-                    HostLog.logging(() -> Native.stop(true));
+                    HostLog.loggingAtEnd(() -> Native.stop(true));
                 }
             };
             thread.setContextClassLoader(null);

@@ -36,6 +36,13 @@ class OutcomeTest {
         assertTrue(outcomes(output).get(0).startsWith("chosen WARNING"), output::toString);
     }
 
+    /** The VM waits for its shutdown hooks. */
+    @Test
+    void aProgramEndsWhoseLoggerBlocks() throws Exception {
+        List<String> output = Programs.run(Short.class, List.of(DEAD), "blocks");
+        assertEquals(List.of(), outcomes(output));
+    }
+
     @Test
     void informationIsPrintedWithoutTheLoggingOfTheJdkUnlessTheProgramUsesIt(@TempDir Path directory) throws Exception {
         String file = "-Dspanprof.output=" + directory.resolve("flame.html");

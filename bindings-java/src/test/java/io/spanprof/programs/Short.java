@@ -2,6 +2,7 @@ package io.spanprof.programs;
 
 import io.spanprof.Spanprof;
 import java.util.ResourceBundle;
+import java.util.concurrent.locks.LockSupport;
 import java.util.logging.Logger;
 
 /** Ends before its first window, in the way given by its argument. */
@@ -14,8 +15,8 @@ public final class Short {
     private Short() {}
 
     public static void main(String[] args) {
-        if (args[0].equals("chooses")) {
-            Spanprof.setLogger(new Printer());
+        if (args[0].equals("chooses") || args[0].equals("blocks")) {
+            Spanprof.setLogger(new Printer(args[0].equals("blocks")));
         }
         if (args[0].equals("logs")) {
             // From here on the JDK's logging has a shutdown hook.
@@ -42,6 +43,20 @@ public final class Short {
     }
 
     private static final class Printer implements System.Logger {
+        /** Whether it waits for ever at the end, as for a lock that no thread releases. */
+        private final boolean isBlocked;
+
+        Printer(boolean isBlocked) {
+            this.isBlocked = isBlocked;
+        }
+
+        private void print(Level level, String text) {
+            while (isBlocked && text.contains("stopped after")) {
+                LockSupport.park();
+            }
+            System.out.println("chosen " + level + " " + text);
+        }
+
         @Override
         public String getName() {
             return "printer";
@@ -54,12 +69,12 @@ public final class Short {
 
         @Override
         public void log(Level level, ResourceBundle bundle, String text, Throwable thrown) {
-            System.out.println("chosen " + level + " " + text);
+            print(level, text);
         }
 
         @Override
         public void log(Level level, ResourceBundle bundle, String format, Object... parameters) {
-            System.out.println("chosen " + level + " " + format);
+            print(level, format);
         }
     }
 }
