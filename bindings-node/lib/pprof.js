@@ -39,6 +39,8 @@ temporary.setLifecycle(lifecycle);
 const DEFAULT_INTERVAL_MICROS = 1000;
 /** Least and greatest `wallRate`, in Hz. */
 const RATES = [1, 1000];
+/** Settings of a heap profile that `heap.profile` starts. */
+const [DEFAULT_INTERVAL_BYTES, DEFAULT_STACK_DEPTH] = [512 * 1024, 64];
 /** Greatest `heapInterval`, in bytes. */
 const MAX_HEAP_INTERVAL = 64 << 20;
 
@@ -197,14 +199,17 @@ function startTime(intervalMicros = DEFAULT_INTERVAL_MICROS, _name, _sourceMappe
 
 /** @type {{intervalBytes: number, stackDepth: number} | undefined} */
 let heapSettings;
+/** Whether `heap.profile` started the heap profile. */
+let isHeapImplied = false;
 let hasWarnedOfHeap = false;
 
 /**
- * Starts the heap profile. A heap profile that runs already keeps its interval. Throws if it was started before.
+ * Starts the heap profile. A heap profile that runs already keeps its interval. Throws if `heap.start` started it before.
  * @param {number} intervalBytes average number of bytes between samples
  * @param {number} stackDepth without effect: `maxStackDepth` limits stacks
  */
 function startHeap(intervalBytes, stackDepth) {
+  if (isHeapImplied) stopHeap();
   if (heapSettings !== undefined) {
     const { intervalBytes: interval, stackDepth: depth } = heapSettings;
     throw new Error(`Heap profiler is already started with intervalBytes ${interval} and stackDepth ${depth}`);
@@ -217,25 +222,29 @@ function startHeap(intervalBytes, stackDepth) {
 function stopHeap() {
   if (heapSettings === undefined) return;
   heapSettings = undefined;
+  isHeapImplied = false;
   if (temporary.release('heap', { heap: false })) temporary.stopSync();
 }
 
 /**
- * The objects in use in this process now, by the stack that allocated them. Waits for some milliseconds. Throws before
- * `heap.start`.
+ * The objects in use in this process now, by the stack that allocated them. Waits for some milliseconds. Without `heap.start` the
+ * first call starts the heap profile, at 512 KiB; what was allocated before is not in it.
  * @param {string} [ignoreSamplePath] samples with a file whose path contains it are left out
  * @param {SourceMapper} [_sourceMapper] without effect
  * @returns {Profile}
  */
 function profileHeap(ignoreSamplePath, _sourceMapper) {
-  if (heapSettings === undefined) throw new Error('Heap profiler is not enabled: call pprof.heap.start(512 * 1024, 64) first.');
+  if (heapSettings === undefined) {
+    startHeap(DEFAULT_INTERVAL_BYTES, DEFAULT_STACK_DEPTH);
+    isHeapImplied = true;
+  }
   const pprof = native.objectsInUse();
   if (pprof === null && native.isRunning() && !hasWarnedOfHeap) {
     hasWarnedOfHeap = true;
     hostLog.log('warning', 'spanprof: heap.profile() is empty: the running profiler has no heap profile; start it with heap: true');
   }
   const profile = translated(pprof, [['objects', 'count'], ['space', 'bytes']], (value) => [value('inuse_objects'), value('inuse_space')]);
-  profile.period ??= heapSettings.intervalBytes;
+  profile.period ??= heapSettings?.intervalBytes;
   profile.timeNanos = native.unixMilliseconds() * 1e6;
   delete profile.durationNanos;
   if (ignoreSamplePath) {
@@ -263,7 +272,7 @@ function framesByLocation(profile) {
 }
 
 /**
- * The objects in use as a tree from the root, in the form of V8's allocation profile. Throws before `heap.start`.
+ * The objects in use as a tree from the root, in the form of V8's allocation profile. Starts the heap profile as `heap.profile` does.
  * @returns {AllocationProfileNode}
  */
 function v8Profile() {

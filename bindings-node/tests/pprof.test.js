@@ -9,7 +9,6 @@ const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const file = require('./pprof_file.js');
 
-const NOT_ENABLED = 'Heap profiler is not enabled: call pprof.heap.start(512 * 1024, 64) first.';
 const PACKAGE = path.join(__dirname, '..');
 const REQUIRE = "const pprof = require('spanprof/pprof'); const fs = require('fs'); const spanprof = require('spanprof');";
 const IMPORT = "import * as pprof from 'spanprof/pprof'; import fs from 'node:fs'; import spanprof from 'spanprof';";
@@ -251,8 +250,6 @@ const HEAP = `
   const stackDepth = 64;
   const errors = [];
   const attempt = (work) => { try { work(); } catch (error) { errors.push(error.message); } };
-  attempt(() => pprof.heap.profile());
-  attempt(() => pprof.heap.v8Profile());
   pprof.heap.start(intervalBytes, stackDepth);
   attempt(() => pprof.heap.start(intervalBytes, stackDepth));
   keepArrays(kept, kept.length);
@@ -296,13 +293,32 @@ for (const [system, source] of [['CommonJS', `${REQUIRE}\n(async () => {${HEAP}}
     assert.equal(bytes(read('without.pb.gz'), 'keepArrays'), 0, 'samples of a path are left out');
     assert.deepEqual(period, [interval, 'space', undefined].map((value) => value ?? null));
     assert.deepEqual(errors, [
-      NOT_ENABLED, NOT_ENABLED,
       `Heap profiler is already started with intervalBytes ${interval} and stackDepth 64`,
     ]);
     assert.deepEqual(runs, [true, true, false], 'the temporary profiler ends with its last use');
     assert.equal(warnings, '');
   });
 }
+
+test('a heap profile without heap.start starts it, and a later heap.start continues it at its own interval', (t) => {
+  const { periods, kept, runs } = run(t, `${REQUIRE}
+    const keep = () => Array.from({ length: 64 }, () => new Array(32 * 1024).fill(0.5));
+    const first = pprof.heap.profile();
+    const arrays = keep();
+    const second = pprof.heap.profile();
+    const bytes = second.sample.reduce((sum, { value }) => sum + Number(value[1]), 0);
+    pprof.heap.start(4096, 64);
+    const third = pprof.heap.profile();
+    const runs = [spanprof.isRunning()];
+    pprof.heap.stop();
+    runs.push(spanprof.isRunning());
+    report({ periods: [first, second, third].map(({ period }) => Number(period)), kept: bytes / (arrays.length * 8 * 32 * 1024), runs });
+  `);
+  assert.deepEqual(periods, [524_288, 524_288, 4096]);
+  // Of 16 MiB at 512 KiB, within five standard deviations.
+  assert.ok(kept > 0.1 && kept < 1.9, `${kept} of the bytes`);
+  assert.deepEqual(runs, [true, false]);
+});
 
 test('a heap profile without the heap profile of the running profiler is empty, and one warning names the reason', (t) => {
   const { empty, warnings } = run(t, `${REQUIRE}

@@ -115,7 +115,7 @@ declare function profileTime(options: TimeProfilerOptions): Promise<Profile>;
  */
 declare function startTime(intervalMicros?: number, _name?: string, _sourceMapper?: SourceMapper, _lineNumbers?: boolean): () => Profile;
 /**
- * Starts the heap profile. A heap profile that runs already keeps its interval. Throws if it was started before.
+ * Starts the heap profile. A heap profile that runs already keeps its interval. Throws if `heap.start` started it before.
  * @param {number} intervalBytes average number of bytes between samples
  * @param {number} stackDepth without effect: `maxStackDepth` limits stacks
  */
@@ -123,15 +123,15 @@ declare function startHeap(intervalBytes: number, stackDepth: number): void;
 /** Ends the heap profile, unless the program's own profiler has it. */
 declare function stopHeap(): void;
 /**
- * The objects in use in this process now, by the stack that allocated them. Waits for some milliseconds. Throws before
- * `heap.start`.
+ * The objects in use in this process now, by the stack that allocated them. Waits for some milliseconds. Without `heap.start` the
+ * first call starts the heap profile, at 512 KiB; what was allocated before is not in it.
  * @param {string} [ignoreSamplePath] samples with a file whose path contains it are left out
  * @param {SourceMapper} [_sourceMapper] without effect
  * @returns {Profile}
  */
 declare function profileHeap(ignoreSamplePath?: string, _sourceMapper?: SourceMapper): Profile;
 /**
- * The objects in use as a tree from the root, in the form of V8's allocation profile. Throws before `heap.start`.
+ * The objects in use as a tree from the root, in the form of V8's allocation profile. Starts the heap profile as `heap.profile` does.
  * @returns {AllocationProfileNode}
  */
 declare function v8Profile(): AllocationProfileNode;
