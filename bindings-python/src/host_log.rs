@@ -61,15 +61,22 @@ pub fn log_fetch_failed() {
     QUEUE.with(|pending| pending.state.is_scheduled = false);
 }
 
-/// Whether the lock is free or may be acquired again. The exception of a signal handler between the two calls would leave it
-/// acquired; none runs here.
+/// The interpreter has no standard error, whatever descriptor 2 refers to.
 #[pyfunction]
-pub fn is_acquirable(lock: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let is_acquired = lock.call_method1("acquire", (false,))?.is_truthy()?;
-    if is_acquired {
-        lock.call_method0("release")?;
-    }
-    Ok(is_acquired)
+pub fn forget_standard_error() {
+    spanprof_os::forget_standard_error();
+}
+
+/// Whether descriptor 2 still is standard error.
+#[pyfunction]
+pub fn has_standard_error() -> bool {
+    spanprof_os::has_standard_error()
+}
+
+/// Writes a line to standard error, unless that is closed, replaced or not read.
+#[pyfunction]
+pub fn write_to_standard_error(py: Python<'_>, line: &str) {
+    py.detach(|| spanprof_os::write_to_standard_error(line));
 }
 
 /// The interpreter is about to be finalized: later lines are dropped and no pending call is added.

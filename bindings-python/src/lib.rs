@@ -34,6 +34,7 @@ static ALLOCATOR: ::spanprof_profiler::binding::ReserveAllocator<std::alloc::Sys
 #[pymodule]
 #[pyo3(name = "_spanprof")]
 fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    ffi::lifetime::begin()?;
     module.add("version", env!("CARGO_PKG_VERSION"))?;
     module.add("outcome_prefix", ::spanprof_profiler::OUTCOME_PREFIX)?;
     module.add("variable", ffi::variable::create(module.py())?)?;
@@ -70,7 +71,10 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
     module.add_function(wrap_pyfunction!(host_log::take_log_line, module)?)?;
     module.add_function(wrap_pyfunction!(host_log::log_fetch_failed, module)?)?;
-    module.add_function(wrap_pyfunction!(host_log::is_acquirable, module)?)?;
+    module.add_function(wrap_pyfunction!(host_log::forget_standard_error, module)?)?;
+    module.add_function(wrap_pyfunction!(host_log::has_standard_error, module)?)?;
+    module.add_function(wrap_pyfunction!(host_log::write_to_standard_error, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::thread::start_thread, module)?)?;
     module.add_function(wrap_pyfunction!(host_log::close_log, module)?)?;
     module.add_function(wrap_pyfunction!(api::set_log_notifier, module)?)?;
     module.add_function(wrap_pyfunction!(api::set_settings_notifier, module)?)?;

@@ -252,3 +252,61 @@ assert "logging" not in sys.modules, "the profiler imported logging"
 """
     )
     assert "start() was called again" in target.stderr
+
+
+@pytest.mark.parametrize("way", ["fork", "Process"])
+def test_a_child_ends_whose_logging_needs_a_lock_that_a_thread_of_the_parent_held_at_the_fork(run_target, way):
+    # As a QueueHandler has inside; the threads of the parent are not in the child.
+    target = run_target(
+        BURN
+        + """
+import logging, multiprocessing, threading
+import spanprof
+
+inner, is_held, ends = threading.Lock(), threading.Event(), threading.Event()
+
+class Handler(logging.Handler):
+    def emit(self, record):
+        with inner:
+            print(record.getMessage())
+
+def hold():
+    with inner:
+        is_held.set()
+        ends.wait(60)
+
+def end_in_child():
+    burn(0.2)
+    sys.exit(7)
+
+def run(way):
+    if way == "Process":
+        process = multiprocessing.get_context("fork").Process(target=end_in_child)
+        process.start()
+        process.join(30)
+        return process.exitcode
+    pid = os.fork()
+    if pid == 0:
+        end_in_child()
+    for _ in range(3000):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+
+logging.basicConfig(level=logging.INFO, handlers=[Handler()])
+spanprof.start(endpoint=sys.argv[1], stop_timeout=0.2)
+threading.Thread(target=hold).start()
+is_held.wait()
+burn(0.2)
+exitcode = run(sys.argv[2])
+ends.set()
+if exitcode != 7:
+    os.abort()
+""",
+        refused(),
+        way,
+        SPANPROF_FILE_DIRECTORY="",
+    )
+    # The child's warning, and that of its parent.
+    assert target.stderr.count("window lost") == target.stdout.count("window lost") == 1

@@ -50,6 +50,17 @@ def test_a_forked_child_prints_none(run_target):
     assert re.fullmatch(LINE, target.stderr), target.stderr
 
 
+@pytest.mark.parametrize("is_logging", [False, True])
+@pytest.mark.parametrize("closing", ["at the beginning", "by the program"])
+def test_a_file_that_has_the_number_of_standard_error_gets_no_line(run_target, closing, is_logging):
+    before = "import logging\n" * is_logging + ("import os; os.close(2)\n" if closing == "by the program" else "")
+    before += "file = open('data', 'w'); assert file.fileno() == 2; import spanprof.errors"
+    after = "spanprof.start(); spanprof.stop(); assert open('data').read() == '', open('data').read()"
+    closed = ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh"] if closing == "at the beginning" else []
+    target = run_target(RUNS.format(before=before, after=after), command=[*closed, sys.executable])
+    assert target.stdout == ""
+
+
 def test_run_opens_the_file_in_a_browser_after_it_is_written(run_target, tmp_path):
     seen = tmp_path / "seen"
     browser = tmp_path / "browser"
@@ -70,3 +81,8 @@ def test_run_refuses_to_open_a_file_that_no_browser_shows():
     words = [sys.executable, "-m", "spanprof", "run", "--open", "-o", "run.pb.gz", "app.py"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 2 and "`--open` needs `-o flame.html`" in done.stderr
+
+
+def test_run_without_standard_error_writes_nothing_to_standard_output(run_target):
+    closed = ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "spanprof", "run"]
+    assert run_target("print('its own')", command=closed, SPANPROF_DISABLED="1").stdout == "its own\n"

@@ -291,29 +291,28 @@ def test_a_log_line_queued_at_a_fork_starts_no_thread_before_the_hook_of_threadi
     run_target(
         BURN
         + """
-import threading
+import logging
 import spanprof
 from spanprof import host_log
 
-class Recorded(threading.Thread):
-    started = []
-    def start(self):
-        self.started.append(os.getpid())
-        super().start()
+def start_thread(function):
+    started.append(os.getpid())
+    return False
 
 def early():
     host_log.start_log_thread()
-    before_our_hook.append(list(Recorded.started))
+    before_our_hook.append(list(started))
 
-before_our_hook = []
+before_our_hook, started = [], []
 os.register_at_fork(after_in_child=early)
 spanprof.start()
-threading.Thread = Recorded
+host_log.native.start_thread = start_thread
+host_log._queued_lines = lambda: [(logging.WARNING, "a line", True)]
 pid = os.fork()
 if pid == 0:
     assert before_our_hook == [[]], before_our_hook
     host_log.start_log_thread()
-    assert Recorded.started == [os.getpid()], Recorded.started
+    assert started == [os.getpid()], started
     os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 """

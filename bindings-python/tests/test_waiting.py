@@ -254,3 +254,22 @@ def test_suspended_tasks_show_their_awaits_and_their_awaiters(run_target):
         assert not any("_run" in frames for frames, _ in stacks)
     assert counts.count((6, 3, 1, 1)) >= 2, counts
     assert counts[-1] == (0, 0, 0, 0), "after the tasks ended"
+
+
+@pytest.mark.parametrize("end", ["stop()", "update(threads=False)"])
+def test_the_thread_that_reads_tasks_ends_with_the_profile_of_threads(run_target, end):
+    run_target(
+        f"""
+        import sys, time
+        import spanprof
+
+        def wait_for_threads(count):
+            while len(sys._current_frames()) != count:
+                time.sleep(0.01)
+
+        spanprof.start(threads=True, upload_interval=3600)
+        wait_for_threads(2)
+        spanprof.{end}
+        wait_for_threads(1)
+        """
+    )

@@ -39,7 +39,7 @@ def install(stop: Callable[[], bool]) -> None:
     if not _installed:
         _stop = stop
         _pid = os.getpid()
-        os.register_at_fork(after_in_child=_hook)
+        os.register_at_fork(before=_before_hook, after_in_child=_hook)
         _deliver_before_exit()
         _install_in_uwsgi()
         _installed = True
@@ -104,7 +104,8 @@ def _after_in_child() -> None:
     stop_at_process_exit(_stop)
 
 
-# Its callers drop exceptions.
+# Their callers drop exceptions.
+_before_hook = functools.partial(native.call_hook, host_log.before_fork)
 _hook = functools.partial(native.call_hook, _after_in_child)
 
 

@@ -2,20 +2,28 @@
 
 Not here: the messages (native core). A logger that raises loses the line, with no other effect.
 
+The program's handlers run on threads of the profiler only, and a call of the profiler waits for them for a limited time: a handler
+may need a lock that the calling thread holds, for example where a signal handler calls ``stop``. Warnings that are not logged in
+time go to standard error. In a child forked while further threads ran they all do. The handlers may need a lock that one of these
+threads held, for ever: CPython renews the locks of handlers, not those inside them (Lib/logging/__init__.py, 3.9 to 3.15,
+``_after_at_fork_child_reinit_locks``), and a blocked handler would block ``logging.shutdown`` at exit.
+
 ``logging`` is never imported here. If a process forks while another thread imports a module, that module's lock stays held in
 the child, which then deadlocks on it (CPython's importlib/_bootstrap.py, ``_ModuleLock``). Where the program has not imported
 ``logging``, there are no handlers, and a warning goes to standard error, as ``logging.lastResort`` would write it.
 
 The line at the end of a run goes to standard error if the program's logging neither shows it nor has a level or a handler for
-the logger.
+the logger. Standard error is that of the interpreter's start, written without ``sys.stderr``, whose lock may be held too.
 """
 
 from __future__ import annotations
 
+import _thread
 import functools
 import os
 import sys
 import threading
+import time
 
 from . import imports
 from .interruptions import is_interruption
@@ -23,18 +31,43 @@ from .native import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
-    from typing import Any, Callable
+    from typing import Any
+
+    #: Level, text, and whether the line goes to standard error without a logger.
+    Lines = list[tuple[int, str, bool]]
 
 #: ``logging.INFO`` and ``logging.WARNING``.
 _INFO, _WARNING = 20, 30
+#: Seconds for which a call waits for the program's handlers, and a fork.
+_SECONDS, _SECONDS_OF_FORK = 2.0, 0.2
 #: Id of the process that prints its outcome: that of the call of ``start``, so that forked and spawned children print none.
 _prints_outcome: int | None = None
 #: Whether the outcome is printed whatever the program's logging does.
 _is_run = False
-#: The process whose fork hooks have run, that is: whose ``threading`` can start threads.
+#: The process whose fork hooks have run, that is: whose ``threading`` knows its threads.
 _process = os.getpid()
-#: Number of running native calls that log their lines themselves.
-_logging_calls = 0
+#: Whether the program's handlers may be called: false in a child forked while further threads ran.
+_may_log = True
+_may_log_in_child = True
+#: Ids of the log threads.
+_threads: set[int] = set()
+#: Of each log thread that calls wait for, the lock that it releases at its end.
+_running: set[Any] = set()
+
+
+def _find_standard_error() -> None:
+    # `sys.__stderr__` is None in a process that began without standard error, and may be closed.
+    try:
+        has_one = sys.__stderr__.fileno() == 2  # type: ignore[union-attr]
+    except Exception as error:
+        if is_interruption(error):
+            raise
+        has_one = False
+    if not has_one:
+        native.forget_standard_error()
+
+
+_find_standard_error()
 
 
 def print_outcome() -> None:
@@ -49,106 +82,134 @@ def print_outcome_of_run() -> None:
     _is_run = True
 
 
+def before_fork() -> None:
+    """Waits until the log threads hold no lock of the program, for a limited time; finds out whether the child may log."""
+    global _may_log_in_child
+    _wait(_SECONDS_OF_FORK)
+    leaves = [frame.f_globals.get("__name__", "") for frame in sys._current_frames().values()]
+    # This thread's leaf is here; the thread of `tasks` logs nothing.
+    _may_log_in_child = _may_log and all(name in (__name__, "spanprof.tasks") for name in leaves)
+
+
+def after_fork_in_child() -> None:
+    """Allows log threads again, after the hook of ``threading``."""
+    global _process, _may_log
+    _process, _may_log = os.getpid(), _may_log_in_child
+    _threads.clear()
+    _running.clear()
+
+
+def start_log_thread() -> None:
+    """Logs the queued lines on a thread. Runs as a pending call of the main thread."""
+    # In a forked child it can interrupt the hook of `threading`, which would forget the new thread (CPython 3.9 to 3.13,
+    # Lib/threading.py, `_after_fork`).
+    if _process == os.getpid():
+        _start(_queued_lines())
+    else:
+        native.log_fetch_failed()
+
+
+def log_queued_lines() -> None:
+    """Logs the queued lines, and waits for this and for the other log threads for a limited time."""
+    _log_in_time(_queued_lines())
+
+
+def warn(text: str) -> None:
+    """Logs a warning of this package."""
+    _log_in_time([(_WARNING, text, True)])
+
+
+def _queued_lines() -> Lines:
+    return list(iter(native.take_log_line, None))
+
+
+def _log_in_time(lines: Lines) -> None:
+    try:
+        _start(lines)
+        _running.difference_update(_wait(_SECONDS))
+        _print_all(lines)
+    except Exception as error:  # Such as a lack of memory.
+        if is_interruption(error):
+            raise
+
+
+def _wait(seconds: float) -> list[Any]:
+    """Waits for the log threads, and returns the locks of those that still run."""
+    if _thread.get_ident() in _threads:
+        return []  # A handler of the program calls the profiler.
+    until = time.monotonic() + seconds
+    return [ended for ended in list(_running) if not ended.acquire(True, max(0.0, until - time.monotonic()))]
+
+
+def _start(lines: Lines) -> None:
+    if not lines:
+        return
+    logging = imports.loaded("logging") if _may_log else None
+    # gevent and eventlet replace threads by greenlets. These share their locks' thread, and exist in a forked child too.
+    if logging is None or type(_thread.start_new_thread) is not type(len):
+        _log(logging, lines)
+        return
+    ended = _thread.allocate_lock()
+    ended.acquire()
+    _running.add(ended)
+    if not native.start_thread(functools.partial(_run, logging, lines, ended)):
+        _running.discard(ended)
+        _print_all(lines)
+
+
+def _run(logging: Any, lines: Lines, ended: Any) -> None:
+    ident = _thread.get_ident()
+    _threads.add(ident)
+    try:
+        threading.current_thread().name = "spanprof-log"
+        _log(logging, lines)
+    finally:
+        # Up to 3.12, `threading` keeps the objects of threads that it has not started.
+        threading._active.pop(ident, None)  # type: ignore[attr-defined]
+        _threads.discard(ident)
+        _running.discard(ended)
+        ended.release()
+
+
+def _log(logging: Any, lines: Lines) -> None:
+    while lines:
+        try:
+            _log_line(logging, *lines[0])
+        except Exception as error:
+            if is_interruption(error):
+                raise
+        del lines[:1]  # Empty if a call has printed them.
+
+
+def _log_line(logging: Any, level: int, text: str, is_printed: bool) -> None:
+    if logging is None or (_is_outcome(text) and (_is_run or (is_printed and not _decides(logging)))):
+        _print(level, text, is_printed)
+        return
+    logger = logging.getLogger("spanprof")
+    # Without a handler, `logging.lastResort` writes to standard error.
+    if logger.hasHandlers() or native.has_standard_error():
+        logger.log(level, "%s", text)
+
+
+def _is_outcome(text: str) -> bool:
+    return _prints_outcome == os.getpid() and text.startswith(native.outcome_prefix)
+
+
+def _print_all(lines: Lines) -> None:
+    while lines:
+        _print(*lines.pop(0))
+
+
+def _print(level: int, text: str, is_printed: bool) -> None:
+    if level >= _WARNING or (_is_outcome(text) and (_is_run or is_printed)):
+        native.write_to_standard_error(text)
+
+
 def _decides(logging: Any) -> bool:
     """Whether the program's logging shows information of the profiler, or has a level or a handler for it."""
     logger = logging.getLogger("spanprof")
     return bool(logger.level or logger.handlers) or (logger.isEnabledFor(_INFO) and logger.hasHandlers())
 
 
-def log_queued_lines() -> None:
-    """Logs the queued lines, on this thread."""
-    while True:
-        try:
-            line = native.take_log_line()
-            if line is None:
-                return
-            _log(*line)
-        except Exception as error:
-            if is_interruption(error):
-                raise
-
-
-def warn(text: str) -> None:
-    """Logs a warning of this package, on this thread."""
-    try:
-        _log(_WARNING, text, True)
-    except Exception as error:
-        if is_interruption(error):
-            raise
-
-
-def _log(level: int, text: str, is_printed: bool) -> None:
-    logging = imports.loaded("logging")
-    is_outcome = _prints_outcome == os.getpid() and text.startswith(native.outcome_prefix)
-    is_shown = is_printed and level < _WARNING and (logging is None or not _decides(logging))
-    if is_outcome and (_is_run or is_shown):
-        print(text, file=sys.__stderr__, flush=True)
-    elif logging is not None:
-        logging.getLogger("spanprof").log(level, "%s", text)
-    elif level >= _WARNING:
-        sys.stderr.write(f"{text}\n")
-
-
-def call_and_log(call: Callable[[], bool]) -> bool:
-    """Returns the result of a native call; logs its lines on this thread before returning.
-
-    At the end of the program a log thread could be stopped between fetching and logging a line.
-    """
-    global _logging_calls
-    _logging_calls += 1
-    try:
-        return call()
-    finally:
-        try:
-            log_queued_lines()
-        finally:
-            _logging_calls -= 1
-        # Lines that other threads queued meanwhile.
-        log_queued_lines()
-
-
-_log_thread: threading.Thread | None = None
-
-
-def join_log_thread() -> None:
-    """At the end of the program: waits until a fetched line is logged."""
-    log_thread = _log_thread
-    if log_thread is not None and log_thread is not threading.current_thread():
-        try:
-            log_thread.join(1)
-        except RuntimeError:  # It could not start.
-            pass
-
-
-def after_fork_in_child() -> None:
-    """Allows log threads again, after the hook of ``threading``."""
-    global _process
-    _process = os.getpid()
-
-
-def start_log_thread() -> None:
-    """Starts a short-lived thread that logs the queued lines. Runs as a pending call of the main thread."""
-    # In a forked child it can interrupt the hook of `threading`, which would forget the new thread (CPython 3.9 to 3.13,
-    # Lib/threading.py, `_after_fork`).
-    if _logging_calls > 0 or _process != os.getpid():
-        native.log_fetch_failed()
-        return
-    # The main thread may hold this lock, if it was interrupted while starting or listing threads (not reentrant before 3.9.6).
-    lock = threading._active_limbo_lock  # type: ignore[attr-defined]
-    if not native.is_acquirable(lock):
-        native.log_fetch_failed()
-        return
-    global _log_thread
-    try:
-        log_thread = threading.Thread(target=log_queued_lines, name="spanprof-log", daemon=True)
-        # Without memory, the new thread can end before it reports its start, for which `start` would wait forever.
-        log_thread._started.wait = functools.partial(log_thread._started.wait, 1)  # type: ignore[attr-defined]
-        log_thread.start()
-        _log_thread = log_thread
-    except Exception as error:
-        native.log_fetch_failed()
-        if is_interruption(error):
-            raise
-
-
 native.set_log_notifier(start_log_thread)
+imports.warn = warn

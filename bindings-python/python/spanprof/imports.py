@@ -23,6 +23,10 @@ _callbacks: dict[str, list[Callback]] = {}
 _searching = threading.local()
 
 
+def warn(text: str) -> None:
+    """Logs a warning; ``host_log``, which uses this module, replaces it."""
+
+
 def when_imported(name: str, callback: Callback) -> None:
     """Calls ``callback(module)`` once, as soon as the module ``name`` is loaded."""
     module = loaded(name)
@@ -47,9 +51,7 @@ def _call(callback: Callback, module: ModuleType) -> None:
     except Exception as error:
         if is_interruption(error):
             raise
-        import logging
-
-        logging.getLogger("spanprof").warning("could not wrap the module %s", module.__name__, exc_info=True)
+        warn(f"spanprof: could not wrap the module {module.__name__}: {error!r}")
 
 
 class _Finder:

@@ -39,9 +39,7 @@ def start_or_warn(config: dict[str, Any]) -> bool:
     try:
         return _start(config)
     except SpanprofError as error:
-        import logging
-
-        logging.getLogger("spanprof").warning("not profiling: %s", error)
+        host_log.warn(f"spanprof: not profiling: {error}")
         return False
 
 
@@ -89,7 +87,6 @@ def _start_and_install(config: dict[str, Any]) -> bool:
 def _end() -> None:
     # Runs after `stop`: no pending call may be added during finalization.
     host_log.log_queued_lines()
-    host_log.join_log_thread()
     native.close_log()
 
 
@@ -97,7 +94,9 @@ def stop() -> bool:
     """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when every window since the start was
     delivered."""
     tasks.store_now()
-    delivered = host_log.call_and_log(native.stop)
+    delivered = native.stop()
+    host_log.log_queued_lines()
+    tasks.follow_settings()
     locks.measure(False)
     return delivered
 

@@ -14,6 +14,7 @@ import threading
 from abc import ABCMeta
 from types import ModuleType
 
+from . import host_log
 from .imports import when_imported
 from .interruptions import is_interruption
 from .native import native
@@ -47,9 +48,7 @@ def measure(is_on: bool) -> None:
         if is_interruption(error):
             _is_measuring = None  # The next call completes this one.
             raise
-        import logging
-
-        logging.getLogger("spanprof").warning("waits for locks are not measured", exc_info=True)
+        host_log.warn(f"spanprof: waits for locks are not measured: {error!r}")
 
 
 def _replace(owner: Any, name: str, original: Any, replacement: Any) -> None:
@@ -70,9 +69,7 @@ def _warn_of_other_locks() -> None:
     module = type(threading.Lock()).__module__
     if not _has_warned and module not in ("_thread", "gevent.thread", "eventlet.lock"):
         _has_warned = True
-        import logging
-
-        logging.getLogger("spanprof").warning("threading.Lock is that of %s; waits for its locks are not measured", module)
+        host_log.warn(f"spanprof: threading.Lock is that of {module}; waits for its locks are not measured")
 
 
 class _LockMeta(ABCMeta):

@@ -47,6 +47,8 @@ except Exception as error:  # A damaged library raises other exceptions than Imp
     # These interpreters cannot load the module from any wheel: `start` gives the reason, and there is no warning here.
     if isinstance(error, ImportError) and "subinterpreter" in str(error):
         native.declined = "start() was called in a subinterpreter; call it in the main interpreter, which spanprof profiles only"
+    elif isinstance(error, ImportError) and "initialized again" in str(error):
+        native.declined = "start() was called after Py_Finalize and another Py_Initialize; keep the interpreter initialized"
     elif "free-threading build" in sys.version:
         native.declined = (
             f"CPython {sys.version.split()[0]} is a free-threaded build; run the program on the standard build of the same version"

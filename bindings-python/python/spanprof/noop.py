@@ -6,6 +6,7 @@ The program runs as without a profiler; one warning at import reports the reason
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
@@ -220,8 +221,23 @@ def log_fetch_failed() -> None:
     return None
 
 
-def is_acquirable(lock: Any) -> bool:
-    return False
+def start_thread(function: Callable) -> bool:
+    import _thread
+
+    return bool(_thread.start_new_thread(function, ()))
+
+
+def forget_standard_error() -> None:
+    return None
+
+
+def has_standard_error() -> bool:
+    return True
+
+
+def write_to_standard_error(line: str) -> None:
+    if sys.stderr is not None:
+        print(line, file=sys.stderr)
 
 
 def close_log() -> None:

@@ -122,7 +122,7 @@ def _start(config: dict[str, Any]) -> None:
     except SpanprofError as error:
         reason = str(error)
     if reason:
-        print(f"spanprof run: not profiled: {reason}", file=sys.stderr)
+        _report(f"not profiled: {reason}")
 
 
 def _open(path: str, process: int) -> None:
@@ -135,7 +135,7 @@ def _open(path: str, process: int) -> None:
     # Without a display, a browser of the terminal would take it from the program that comes next.
     has_display = sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if not (has_display and webbrowser.open(address)):
-        print(f"spanprof run: no browser was found; open {address}", file=sys.stderr)
+        _report(f"no browser was found; open {address}")
 
 
 def _disabled_reason() -> str:
@@ -190,8 +190,14 @@ def _wrapped(line: str, columns: int, indent: str) -> str:
 
 
 def _refuse(message: str) -> int:
-    print(f"spanprof run: {message}\nexpected: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|-|-m MODULE [ARGUMENTS ...]", file=sys.stderr)
+    _report(f"{message}\nexpected: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|-|-m MODULE [ARGUMENTS ...]")
     return 2
+
+
+def _report(message: str) -> None:
+    # For None, that is a closed standard error, `print` would write to standard output.
+    if sys.stderr is not None:
+        print(f"spanprof run: {message}", file=sys.stderr)
 
 
 def _fresh_main() -> types.ModuleType:

@@ -40,22 +40,35 @@ _ATTRIBUTES = (
     ("ag_frame", "ag_await", "ag_running"),
 )
 
+#: Seconds for which the end of the thread is awaited.
+_END_SECONDS = 1.0
+
 #: Id of the process whose thread runs.
 _running_in: int | None = None
+#: Released to wake the thread, and by the thread at its end.
 _wakeup = allocate_lock()
+_ended = allocate_lock()
 #: False where gevent or eventlet has replaced threads by greenlets, which share their thread with the program.
 _has_threads = type(start_new_thread) is type(len)
 
 
 def follow_settings() -> None:
-    """Starts the thread if the profile of threads is on; it ends by itself when the profile is turned off."""
-    global _running_in, _wakeup
-    if not _has_threads or native.suspended_tasks_interval() is None or _running_in == os.getpid():
+    """Starts the thread if the profile of threads is on; else wakes it, and waits for its end."""
+    global _running_in, _wakeup, _ended
+    is_on = native.suspended_tasks_interval() is not None
+    if _running_in == os.getpid():
+        if not is_on and _wakeup.locked():
+            _wakeup.release()
+            if _ended.acquire(True, _END_SECONDS):
+                _ended.release()
+        return
+    if not _has_threads or not is_on:
         return
     _running_in = os.getpid()
-    # In a forked child the parent's lock is in any state.
-    _wakeup = allocate_lock()
+    # In a forked child the parent's locks are in any state.
+    _wakeup, _ended = allocate_lock(), allocate_lock()
     _wakeup.acquire()
+    _ended.acquire()
     try:
         start_new_thread(_run, ())
     except BaseException as error:  # A RuntimeError: no more threads.
@@ -77,6 +90,7 @@ def store_now() -> None:
 
 def _run() -> None:
     global _running_in
+    ended = _ended
     native.begin_storing_tasks()
     while True:
         seconds = native.suspended_tasks_interval()
@@ -87,6 +101,7 @@ def _run() -> None:
     _running_in = None
     # The setting may have been turned on since.
     follow_settings()
+    ended.release()
 
 
 def _stacks() -> Iterator[tuple[int, Stack]]:
@@ -148,7 +163,8 @@ def _suspended(task: Any) -> Stack:
     stack: Stack = []
     awaited = task.get_coro()
     while awaited is not None and len(stack) < _MAX_DEPTH:
-        names = next((names for names in _ATTRIBUTES if hasattr(awaited, names[0])), None)
+        # Of the type: an object of the program may have a `__getattr__`.
+        names = next((names for names in _ATTRIBUTES if hasattr(type(awaited), names[0])), None)
         if names is None:
             break
         frame, next_awaited, is_running = (getattr(awaited, name) for name in names)

@@ -6,8 +6,10 @@
 pub mod context_value;
 pub mod heap_type;
 pub mod interruption;
+pub mod lifetime;
 pub mod pending_call;
 pub mod symbols;
 pub mod text;
+pub mod thread;
 pub mod trace_id;
 pub mod variable;

@@ -13,7 +13,7 @@ const DIRECTORIES: [&str; 6] = [
 ];
 
 /// Files of the bindings' FFI boundary, which declare and export functions.
-const FFI_FILES: [&str; 19] = [
+const FFI_FILES: [&str; 21] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/api.rs",
     "bindings-java/src/natives.rs",
@@ -21,6 +21,7 @@ const FFI_FILES: [&str; 19] = [
     "bindings-python/src/ffi/context_value.rs",
     "bindings-python/src/ffi/heap_type.rs",
     "bindings-python/src/ffi/interruption.rs",
+    "bindings-python/src/ffi/lifetime.rs",
     "bindings-python/src/objects/lock_type.rs",
     "bindings-python/src/ffi/pending_call.rs",
     "bindings-python/src/objects/recursive_lock_type.rs",
@@ -30,6 +31,7 @@ const FFI_FILES: [&str; 19] = [
     "bindings-python/src/objects/scope_method.rs",
     "bindings-python/src/ffi/symbols.rs",
     "bindings-python/src/ffi/text.rs",
+    "bindings-python/src/ffi/thread.rs",
     "bindings-python/src/objects/thread_lock.rs",
     "bindings-python/src/ffi/trace_id.rs",
     "bindings-python/src/ffi/variable.rs",
