@@ -40,6 +40,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("variable", ffi::variable::create(module.py())?)?;
     objects::scope_calls::add_to(module)?;
     objects::lock_types::add_to(module)?;
+    module.add_function(wrap_pyfunction!(objects::exit_function::exit_function, module)?)?;
     host_log::install();
 
     module.add_function(wrap_pyfunction!(api::start, module)?)?;

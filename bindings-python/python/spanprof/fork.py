@@ -11,13 +11,11 @@ import sys
 from . import host_log, tasks, threads
 from .interruptions import is_interruption
 from .native import native
+from .replacements import pickle_by_reference, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
-    from typing import Callable, NoReturn
-
-#: Time limit of the delivery before ``os._exit``.
-_EXIT_SECONDS = 0.2
+    from typing import Callable
 
 _installed = False
 # Id of the process whose hook has run, so that two hooks for the same fork have one effect.
@@ -46,17 +44,9 @@ def install(stop: Callable[[], bool]) -> None:
 
 
 def _deliver_before_exit() -> None:
-    original = os._exit
-
-    @functools.wraps(original)
-    def _exit(status: int) -> NoReturn:
-        try:
-            if isinstance(status, int):  # Otherwise `os._exit` raises and the process continues.
-                native.stop(_EXIT_SECONDS)
-        finally:
-            original(status)
-
-    os._exit = _exit
+    replacement = native.exit_function(os._exit)
+    replace(os, "_exit", os._exit, replacement)
+    pickle_by_reference(replacement, "os", "_exit")
 
 
 def _install_in_uwsgi() -> None:

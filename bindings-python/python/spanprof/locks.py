@@ -18,6 +18,7 @@ from . import host_log
 from .imports import when_imported
 from .interruptions import is_interruption
 from .native import native
+from .replacements import TABLE, pickle_by_reference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
@@ -62,6 +63,7 @@ def _add(owner: Any, name: str, original: Any, replacement: Any) -> None:
     # Present if a signal handler interrupted an earlier call.
     if not any(entry[:2] == (owner, name) for entry in _attributes):
         _attributes.append((owner, name, original, replacement))
+        TABLE.append(_attributes[-1])
 
 
 def _warn_of_other_locks() -> None:
@@ -104,36 +106,12 @@ def _prepare() -> None:
         # Up to 3.14, threading.RLock is a function that calls this.
         _add(threading, "_CRLock", recursive, recursive_lock)
         _add(threading, "RLock", recursive, recursive_lock)
-        _pickle_by_reference({allocate_measured: "Lock", lock: "Lock", recursive_lock: "RLock"})
+        for replacement, name in ((allocate_measured, "Lock"), (lock, "Lock"), (recursive_lock, "_CRLock")):
+            pickle_by_reference(replacement, "threading", name)
     _prepare_semaphores()
     when_imported("asyncio.locks", _prepare_asyncio)
     when_imported("gevent.thread", lambda module: _prepare_green(module.LockType))
     when_imported("eventlet.semaphore", lambda module: _prepare_green(module.Semaphore))
-
-
-class _Threading:
-    """Unpickled as the module ``threading``, which is not pickled itself."""
-
-    def __reduce__(self) -> tuple:
-        import importlib
-
-        return importlib.import_module, ("threading",)
-
-
-def _pickle_by_reference(names: dict[Any, str]) -> None:
-    """Pickles the replacements as attributes of ``threading``, in every pickler that uses ``copyreg``. Their own names are
-    those of the plain objects in ``_thread``, which pickle would not find to be the same objects. Stays when the replacement is
-    taken back, since the program may have kept one."""
-    import copyreg
-    from types import BuiltinFunctionType
-
-    def reduced(value: Any) -> Any:
-        if value in names:
-            return getattr, (_Threading(), names[value])
-        return value.__reduce__() if isinstance(value, BuiltinFunctionType) else value.__qualname__
-
-    for kind in {type(replacement) for replacement in names}:
-        copyreg.dispatch_table.setdefault(kind, reduced)
 
 
 def _prepare_semaphores() -> None:
@@ -187,11 +165,15 @@ def _measured(original: Callable, is_free: Callable) -> Callable:
     def acquire(self: Any) -> Coroutine[Any, Any, bool]:
         return original(self) if is_free(self) else wait(self)
 
-    # `inspect` and asyncio recognize a coroutine function by a mark; both are imported here.
+    # From 3.12 on, `inspect` and asyncio recognize a coroutine function by a mark too.
     if sys.version_info >= (3, 12):
         return sys.modules["inspect"].markcoroutinefunction(acquire)
-    acquire._is_coroutine = sys.modules["asyncio.coroutines"]._is_coroutine  # type: ignore[attr-defined]
-    return acquire
+
+    @functools.wraps(original)
+    async def acquire_in_coroutine(self: Any) -> bool:
+        return await acquire(self)
+
+    return acquire_in_coroutine
 
 
 def _prepare_green(owner: Any) -> None:

@@ -221,6 +221,10 @@ def log_fetch_failed() -> None:
     return None
 
 
+def exit_function(original: Any) -> Any:
+    return original
+
+
 def start_thread(function: Callable) -> bool:
     import _thread
 

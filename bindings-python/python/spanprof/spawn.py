@@ -14,6 +14,7 @@ from types import ModuleType
 from .imports import when_imported
 from .interruptions import is_interruption
 from .native import native
+from .replacements import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
@@ -106,4 +107,4 @@ def _wrap(module: ModuleType) -> None:
             data["spanprof"] = _StartInChild(configuration)
         return data
 
-    module.get_preparation_data = get_preparation_data
+    replace(module, "get_preparation_data", original, get_preparation_data)

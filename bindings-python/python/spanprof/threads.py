@@ -14,6 +14,7 @@ from types import ModuleType
 
 from .imports import when_imported
 from .native import native
+from .replacements import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
@@ -55,7 +56,7 @@ def _register_threads() -> None:
             else:
                 context.run(_prepare_context, inherited)
 
-    threading.Thread._set_native_id = _set_native_id  # type: ignore[attr-defined]
+    replace(threading.Thread, "_set_native_id", original, _set_native_id)
 
 
 def name_threads() -> None:
@@ -88,7 +89,7 @@ def _follow_names() -> None:
         if self.is_alive():
             _name(self)
 
-    threading.Thread.name = original.setter(name)  # type: ignore[assignment, attr-defined]
+    replace(threading.Thread, "name", original, original.setter(name))
 
 
 def _prepare_context(inherited: Any) -> None:
@@ -111,7 +112,7 @@ def _inherit_contexts() -> None:
                 self.__dict__["_spanprof_context"] = current
         original(self)
 
-    threading.Thread.start = start  # type: ignore[method-assign]
+    replace(threading.Thread, "start", original, start)
     _inheriting = True
 
 
@@ -123,4 +124,4 @@ def _bind_submitted_calls(module: ModuleType) -> None:
     def submit(self: Any, fn: Callable, /, *args: Any, **kwargs: Any) -> Any:
         return original(self, native.bind_context(fn), *args, **kwargs)
 
-    executor.submit = submit
+    replace(executor, "submit", original, submit)

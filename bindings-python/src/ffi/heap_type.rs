@@ -3,7 +3,7 @@
 //!
 //! Rule: every function runs with the GIL held.
 
-use std::ffi::{c_int, c_uint, c_ulong, c_void, CStr};
+use std::ffi::{c_int, c_uint, c_ulong, c_void, CStr, CString};
 use std::ptr;
 
 use pyo3::ffi;
@@ -76,6 +76,38 @@ pub(crate) fn class_property(get: ffi::getter) -> &'static mut [ffi::PyGetSetDef
 /// One row of a type's slots; zero and null end them.
 pub(crate) fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot { slot, pfunc }
+}
+
+/// A built-in function with the name, the module, the signature and the text of `original`. The function refers to its definition, which
+/// is leaked.
+pub(crate) fn function_like<'py>(
+    original: &Bound<'py, PyAny>,
+    function: ffi::PyMethodDefPointer,
+    flags: c_int,
+) -> PyResult<Bound<'py, PyAny>> {
+    let name = leaked(original.getattr("__name__")?.extract()?);
+    let definition = Box::leak(Box::new(row(name, function, flags, text_like(original)?)));
+    // A function of another library, in Python, has none.
+    let [of, module] = ["__self__", "__module__"].map(|name| original.getattr(name).ok());
+    let or_null = |object: &Option<Bound<'_, PyAny>>| object.as_ref().map_or(ptr::null_mut(), Bound::as_ptr);
+    // SAFETY: the definition is leaked; both objects are alive, or null.
+    unsafe {
+        let created = ffi::PyCFunction_NewEx(definition, or_null(&of), or_null(&module));
+        Bound::from_owned_ptr_or_err(original.py(), created)
+    }
+}
+
+/// The text of a type or a built-in function in the form of its definition: after the signature, if it has one. Leaked.
+pub(crate) fn text_like(original: &Bound<'_, PyAny>) -> PyResult<&'static CStr> {
+    let text: String = original.getattr("__doc__")?.extract().unwrap_or_default();
+    let signature: Option<String> = original.getattr("__text_signature__").ok().and_then(|it| it.extract().ok());
+    let Some(signature) = signature else { return Ok(leaked(text)) };
+    let name: String = original.getattr("__name__")?.extract()?;
+    Ok(leaked(format!("{name}{signature}\n--\n\n{text}")))
+}
+
+fn leaked(text: String) -> &'static CStr {
+    Box::leak(CString::new(text).unwrap_or_default().into_boxed_c_str())
 }
 
 /// A type with `Py_TPFLAGS_DEFAULT` and further flags.

@@ -24,8 +24,8 @@ use spanprof_profiler::binding::{lock_waits_are_reported, PendingWaits};
 use super::acquire_arguments::{self, AcquireMode};
 use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
 use crate::ffi::heap_type::{
-    boolean, class_property, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot,
-    weak_references, MethodTable, METH_FASTCALL,
+    boolean, class_property, fast, fast_keywords, function_like, new_type, none, object_or_raise, row, set_metaclass,
+    slot, text_like, weak_references, MethodTable, METH_FASTCALL,
 };
 
 #[repr(C)]
@@ -77,16 +77,6 @@ static METHODS: MethodTable<10> = MethodTable([
     ffi::PyMethodDef::zeroed(),
 ]);
 
-static ALLOCATE_LOCK: MethodTable<2> = MethodTable([
-    row(
-        c"allocate_lock",
-        ffi::PyMethodDefPointer { PyCFunction: allocate },
-        ffi::METH_NOARGS,
-        c"allocate_lock() -> lock object\n\nCreate a new lock object.",
-    ),
-    ffi::PyMethodDef::zeroed(),
-]);
-
 /// Creates the type, with the metaclass `metaclass`, and the function that replaces `_thread.allocate_lock`. `plain_type` is
 /// `_thread.lock`, `new_plain` creates its instances.
 pub(super) fn create<'py>(
@@ -103,10 +93,7 @@ pub(super) fn create<'py>(
         slot(ffi::Py_tp_new, new as *mut c_void),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_repr, repr as *mut c_void),
-        slot(
-            ffi::Py_tp_doc,
-            c"A lock object is a synchronization primitive, as created by threading.Lock().".as_ptr() as *mut c_void,
-        ),
+        slot(ffi::Py_tp_doc, text_like(plain_type)?.as_ptr() as *mut c_void),
         slot(0, ptr::null_mut()),
     ];
     PLAIN_TYPE.store(plain_type.clone().into_ptr(), Ordering::Release);
@@ -115,12 +102,8 @@ pub(super) fn create<'py>(
     let lock_type = new_type(py, c"_thread.lock", size_of::<LockObject>(), 0, &mut slots)?;
     set_metaclass(&lock_type, metaclass);
     LOCK_TYPE.store(lock_type.clone().into_ptr().cast(), Ordering::Release);
-    let module_name = PyString::new(py, "_thread");
-    // SAFETY: the method table is static; the result is a new reference or null with an exception set.
-    let allocate = unsafe {
-        let definition = ALLOCATE_LOCK.0.as_ptr() as *mut ffi::PyMethodDef;
-        Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, ptr::null_mut(), module_name.as_ptr()))?
-    };
+    let function = ffi::PyMethodDefPointer { PyCFunction: allocate };
+    let allocate = function_like(new_plain, function, ffi::METH_NOARGS)?;
     Ok((lock_type, allocate))
 }
 

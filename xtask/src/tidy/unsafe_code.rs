@@ -13,12 +13,13 @@ const DIRECTORIES: [&str; 6] = [
 ];
 
 /// Files of the bindings' FFI boundary, which declare and export functions.
-const FFI_FILES: [&str; 21] = [
+const FFI_FILES: [&str; 22] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/api.rs",
     "bindings-java/src/natives.rs",
     "bindings-python/src/objects/acquire_arguments.rs",
     "bindings-python/src/ffi/context_value.rs",
+    "bindings-python/src/objects/exit_function.rs",
     "bindings-python/src/ffi/heap_type.rs",
     "bindings-python/src/ffi/interruption.rs",
     "bindings-python/src/ffi/lifetime.rs",
