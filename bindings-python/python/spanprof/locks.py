@@ -153,8 +153,9 @@ def _prepare_asyncio(module: ModuleType) -> None:
 
 
 def _measured(original: Callable, is_free: Callable) -> Callable:
+    @functools.wraps(original)
     async def wait(self: Any) -> bool:
-        timer = native.begin_wait()
+        timer = None if is_free(self) else native.begin_wait()
         try:
             return await original(self)
         finally:
@@ -165,15 +166,8 @@ def _measured(original: Callable, is_free: Callable) -> Callable:
     def acquire(self: Any) -> Coroutine[Any, Any, bool]:
         return original(self) if is_free(self) else wait(self)
 
-    # From 3.12 on, `inspect` and asyncio recognize a coroutine function by a mark too.
-    if sys.version_info >= (3, 12):
-        return sys.modules["inspect"].markcoroutinefunction(acquire)
-
-    @functools.wraps(original)
-    async def acquire_in_coroutine(self: Any) -> bool:
-        return await acquire(self)
-
-    return acquire_in_coroutine
+    # From 3.12 on, `inspect` recognizes a coroutine function by a mark too.
+    return sys.modules["inspect"].markcoroutinefunction(acquire) if sys.version_info >= (3, 12) else wait
 
 
 def _prepare_green(owner: Any) -> None:
