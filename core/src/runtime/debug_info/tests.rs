@@ -128,6 +128,8 @@ fn loaded(path: &Path) -> u64 {
 
 #[test]
 fn inlined_calls_and_lines_are_found_wherever_the_debug_information_is() {
+    let _turn = one_at_a_time();
+    spanprof_os::forget_objects();
     let cases = [
         ("full", "cc -shared -fPIC -O2 -g library.c -o library.so"),
         ("version-4", "cc -shared -fPIC -O2 -gdwarf-4 library.c -o library.so"),
@@ -162,6 +164,8 @@ fn inlined_calls_and_lines_are_found_wherever_the_debug_information_is() {
 
 #[test]
 fn a_library_without_debug_information_is_named_by_its_symbols() {
+    let _turn = one_at_a_time();
+    spanprof_os::forget_objects();
     let directory = Directory::new("none");
     std::fs::write(directory.0.join("library.c"), LIBRARY).unwrap();
     directory.run("cc -shared -fPIC -O2 library.c -o library.so");
