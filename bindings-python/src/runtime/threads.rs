@@ -31,7 +31,8 @@ const DESCRIPTOR_BYTES: usize = 2048;
 pub fn calibrate(interpreter: &Interpreter) -> bool {
     let ThreadId::Pthread(_) = interpreter.layout.thread.id else { return true };
     let here = offsets_of_own_id();
-    let Ok(there) = std::thread::spawn(offsets_of_own_id).join() else { return false };
+    let Ok(thread) = std::thread::Builder::new().spawn(offsets_of_own_id) else { return false };
+    let Ok(there) = thread.join() else { return false };
     match here.iter().find(|offset| there.contains(offset)) {
         Some(&offset) => {
             interpreter.descriptor_id.store(offset, Ordering::Release);
