@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_returned_and_closed() {
-        let file = OwnedDescriptor::new(tempfile::tempfile().unwrap()).unwrap();
+        // A socket's number is not given again at once, as that of a file is.
+        let socket = File::from(std::os::fd::OwnedFd::from(std::os::unix::net::UnixStream::pair().unwrap().0));
+        let file = OwnedDescriptor::new(socket).unwrap();
         let link = format!("/proc/self/fd/{}", file.get().unwrap().as_raw_fd());
         let ours = std::fs::read_link(&link).unwrap();
         drop(file);
