@@ -209,8 +209,8 @@ assert os.listdir("limited") == []
 spanprof.stop()
 """
     )
-    for directory in ["/proc/nowhere", "/dev/null", "limited"]:
-        assert f"heap_peak_directory `{directory}` cannot be used" in target.stderr
+    for directory in ["/proc/nowhere", "/dev/null", "/limited"]:
+        assert f"{directory}` cannot be used" in target.stderr
     assert "RLIMIT_FSIZE" in target.stderr
 
 
