@@ -1,13 +1,13 @@
 //! Changes of a busy profiler by calls, the watched file and requests at once, ten per second each, in every language. The
 //! program must not end, the last writer must win within a second, and totals must be those of the enabled time.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::arguments::LiveArguments;
-use crate::languages::{java, node, python};
+use crate::scratch;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::verbs::live::suite_program::SuiteProgram;
 
 /// Duration of the changes without `--seconds`.
 const DEFAULT_SECONDS: u64 = 60;
@@ -18,19 +18,17 @@ const MAX_FILE_SECONDS: f64 = 1.5;
 /// Largest error of the totals.
 const MAX_ERROR: f64 = 0.02;
 
-/// A program of one language; the caller appends the arguments.
-struct ToggledProgram {
-    language: &'static str,
-    words: Vec<PathBuf>,
-    variables: Vec<(&'static str, PathBuf)>,
-}
-
 pub fn run(given: &LiveArguments) -> StepResult {
     let seconds = given.seconds.unwrap_or(DEFAULT_SECONDS);
     let directory = scratch::empty("live-control")?;
     let mut failed = Vec::new();
-    for program in [python, node, java] {
-        let program = program()?;
+    let prepare: [fn() -> StepResult<SuiteProgram>; 3] = [
+        || SuiteProgram::python("control", "toggles.py"),
+        || SuiteProgram::node("control", "toggles.js"),
+        || SuiteProgram::java("control", "Toggles.java"),
+    ];
+    for prepare in prepare {
+        let program = prepare()?;
         let own = directory.join(program.language);
         std::fs::create_dir_all(&own).map_err(|error| StepFailure::new("live control", error.to_string()))?;
         if let Err(failure) = program.check(&own, seconds) {
@@ -41,7 +39,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
     all_passed("live control", &failed)
 }
 
-impl ToggledProgram {
+impl SuiteProgram {
     fn check(&self, directory: &Path, seconds: u64) -> StepResult {
         let [program, words @ ..] = self.words.as_slice() else { unreachable!("a program has a name") };
         let step = ProcessStep::new(format!("{} s of changes in {}", seconds, self.language), program)
@@ -64,26 +62,4 @@ impl ToggledProgram {
         let failure = || StepFailure::new("live control", format!("{}: {printed:?}", self.language));
         is_good.then_some(()).ok_or_else(failure)
     }
-}
-
-fn source(name: &str) -> PathBuf {
-    workspace::root().join("xtask/live/control").join(name)
-}
-
-fn python() -> StepResult<ToggledProgram> {
-    let venv = python::Venv::with("live-control", &python::runtimes::preferred()?, &[])?;
-    venv.install_wheel(&python::package::build_for_tests()?)?;
-    Ok(ToggledProgram { language: "python", words: vec![venv.python(), source("toggles.py")], variables: Vec::new() })
-}
-
-fn node() -> StepResult<ToggledProgram> {
-    node::package::build_for_tests()?;
-    let modules = node::runtimes::install(&node::package::pack_for_tests()?, &[], "live-control-node")?;
-    let words = vec![node::runtimes::preferred()?.program, source("toggles.js")];
-    Ok(ToggledProgram { language: "node", words, variables: vec![("NODE_PATH", modules)] })
-}
-
-fn java() -> StepResult<ToggledProgram> {
-    let words = java::live::command_of(&source("Toggles.java"), &java::package::for_tests()?, "live-control-java")?;
-    Ok(ToggledProgram { language: "java", words, variables: Vec::new() })
 }

@@ -19,6 +19,7 @@ mod pull;
 mod pyroscope;
 mod scrape;
 mod serve;
+mod suite_program;
 mod system_calls;
 
 use std::path::PathBuf;

@@ -3,15 +3,14 @@
 //! those that a child process probes at the start.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::arguments::LiveArguments;
 use crate::artifact;
-use crate::languages::python::{self, Venv};
-use crate::languages::{java, node};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::verbs::demo;
+use crate::verbs::live::suite_program::SuiteProgram;
 use crate::{scratch, workspace};
 
 /// Name of a missing file in the trace; later calls are made after the first window.
@@ -35,13 +34,6 @@ struct ProfiledRun {
     protocol: Option<&'static str>,
 }
 
-/// A language's program; the caller appends the last argument.
-struct TracedProgram {
-    language: &'static str,
-    words: Vec<PathBuf>,
-    variables: Vec<(&'static str, PathBuf)>,
-}
-
 /// Kinds of calls of one process and its children.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Trace {
@@ -63,7 +55,13 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let ports = demo::Ports::free()?;
     let _receiver = demo::DemoServer::start(&artifact::command_line()?, &directory, &ports)?;
     let (mut failed, mut observed) = (Vec::new(), BTreeSet::new());
-    for program in [python()?, node()?, java()?, rust()?] {
+    let programs = [
+        SuiteProgram::python("system-calls", "program.py")?,
+        SuiteProgram::node("system-calls", "program.js")?,
+        SuiteProgram::java("system-calls", "Program.java")?,
+        SuiteProgram::rust("system-calls")?,
+    ];
+    for program in programs {
         let bare = program.traced("bare", &directory, "bare", &[])?;
         for run in RUNS {
             let name = format!("{}, {}", program.language, run.name);
@@ -108,7 +106,7 @@ impl ProfiledRun {
     }
 }
 
-impl TracedProgram {
+impl SuiteProgram {
     /// Runs it under strace.
     fn traced(&self, name: &str, directory: &Path, how: &str, settings: &[(&str, String)]) -> StepResult<Trace> {
         let file = directory.join(format!("{}.strace", self.language));
@@ -202,34 +200,6 @@ impl DocumentedCalls {
     fn all(&self) -> impl Iterator<Item = &String> {
         self.probed.iter().chain(&self.ordinary)
     }
-}
-
-fn source(name: &str) -> PathBuf {
-    workspace::root().join("xtask/live/system-calls").join(name)
-}
-
-fn python() -> StepResult<TracedProgram> {
-    let venv = Venv::with("live", &python::runtimes::preferred()?, &[])?;
-    venv.install_wheel(&python::package::build_for_tests()?)?;
-    Ok(TracedProgram { language: "python", words: vec![venv.python(), source("program.py")], variables: Vec::new() })
-}
-
-fn node() -> StepResult<TracedProgram> {
-    node::package::build_for_tests()?;
-    let modules = node::runtimes::install(&node::package::pack_for_tests()?, &[], "live-system-calls-node")?;
-    let words = vec![node::runtimes::preferred()?.program, source("program.js")];
-    Ok(TracedProgram { language: "node", words, variables: vec![("NODE_PATH", modules)] })
-}
-
-fn java() -> StepResult<TracedProgram> {
-    let words =
-        java::live::command_of(&source("Program.java"), &java::package::for_tests()?, "live-system-calls-java")?;
-    Ok(TracedProgram { language: "java", words, variables: Vec::new() })
-}
-
-fn rust() -> StepResult<TracedProgram> {
-    let words = vec![artifact::for_tests()?.join("spanprof-live"), "system-calls".into()];
-    Ok(TracedProgram { language: "rust", words, variables: Vec::new() })
 }
 
 #[cfg(test)]

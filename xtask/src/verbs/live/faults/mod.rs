@@ -13,7 +13,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -26,11 +25,9 @@ use calls::{CALLS, INFALLIBLE};
 use tracer::Tracer;
 
 use crate::arguments::LiveArguments;
-use crate::artifact;
-use crate::languages::python::{self, Venv};
-use crate::languages::{java, node};
+use crate::scratch;
 use crate::step::{all_passed, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::verbs::live::suite_program::SuiteProgram;
 
 /// A run of the program takes one second beside others.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -38,12 +35,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 2;
 /// Faults beyond this count of calls of one kind are those of its doublings.
 const EACH_UP_TO: u32 = 16;
-
-struct Program {
-    language: &'static str,
-    words: Vec<PathBuf>,
-    variables: Vec<(&'static str, PathBuf)>,
-}
 
 /// The `nth` call of the profiler fails, or each one from it on.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +55,7 @@ struct Run {
 }
 
 /// Builds the package and the program of a language.
-type Prepare = fn() -> StepResult<Program>;
+type Prepare = fn() -> StepResult<SuiteProgram>;
 
 pub fn run(given: &LiveArguments) -> StepResult {
     let is_chosen = |language: &str| given.cell.is_empty() || given.cell.iter().any(|name| name == language);
@@ -85,14 +76,19 @@ pub fn short() -> StepResult {
 fn all(is_chosen: impl Fn(&str) -> bool, profiles: &[&str], choose: &dyn Fn(Vec<Fault>) -> Vec<Fault>) -> StepResult {
     let receiver = receive()?;
     let mut failed = Vec::new();
-    let programs: [(&str, Prepare); 4] = [("python", python), ("node", node), ("java", java), ("rust", rust)];
+    let programs: [(&str, Prepare); 4] = [
+        ("python", || SuiteProgram::python("faults", "program.py")),
+        ("node", || SuiteProgram::node("faults", "program.js")),
+        ("java", || SuiteProgram::java("faults", "Program.java")),
+        ("rust", || SuiteProgram::rust("faults")),
+    ];
     for (language, prepare) in programs.into_iter().filter(|(language, _)| is_chosen(language)) {
         let program = prepare()?;
         for profiles in profiles {
             let name = format!("{language}, profiles={profiles}");
             let settings = [("SPANPROF_PROFILES", *profiles), ("SPANPROF_ENDPOINT", &receiver)];
-            let bare = program.traced("bare", 0, &settings, None)?;
-            let counted = program.traced("profiled", 0, &settings, None)?;
+            let bare = program.run_traced("bare", 0, &settings, None)?;
+            let counted = program.run_traced("profiled", 0, &settings, None)?;
             if counted.outcome != bare.outcome {
                 return Err(StepFailure::new(
                     name,
@@ -138,7 +134,7 @@ impl Fault {
     }
 }
 
-impl Program {
+impl SuiteProgram {
     /// Runs the program with each fault; returns the faults that changed it.
     fn failures(
         &self,
@@ -155,7 +151,7 @@ impl Program {
                 if index % 200 == 199 {
                     println!("{name}: {index} done");
                 }
-                let run = self.traced("profiled", lane, settings, Some(*fault))?;
+                let run = self.run_traced("profiled", lane, settings, Some(*fault))?;
                 if run.was_injected && run.outcome != expected {
                     let problem = format!("{name}: {}: {}", fault.name(), run.outcome.replace('\n', " "));
                     let errors: Vec<_> = run.errors.lines().rev().take(20).collect();
@@ -174,7 +170,7 @@ impl Program {
     }
 
     /// Runs the program with a tracer from the line `ready` on.
-    fn traced(&self, how: &str, lane: usize, settings: &[(&str, &str)], fault: Option<Fault>) -> StepResult<Run> {
+    fn run_traced(&self, how: &str, lane: usize, settings: &[(&str, &str)], fault: Option<Fault>) -> StepResult<Run> {
         let failed = |error: std::io::Error| StepFailure::new(format!("trace {}", self.language), error.to_string());
         let directory = scratch::empty(&format!("live-faults-{}-{lane}", self.language))?;
         let errors = directory.join("stderr");
@@ -245,31 +241,4 @@ fn receive() -> StepResult<String> {
         }
     });
     Ok(format!("http://{address}"))
-}
-
-fn source(name: &str) -> PathBuf {
-    workspace::root().join("xtask/live/faults").join(name)
-}
-
-fn python() -> StepResult<Program> {
-    let venv = Venv::with("live", &python::runtimes::preferred()?, &[])?;
-    venv.install_wheel(&python::package::build_for_tests()?)?;
-    Ok(Program { language: "python", words: vec![venv.python(), source("program.py")], variables: Vec::new() })
-}
-
-fn node() -> StepResult<Program> {
-    node::package::build_for_tests()?;
-    let modules = node::runtimes::install(&node::package::pack_for_tests()?, &[], "live-faults-node")?;
-    let words = vec![node::runtimes::preferred()?.program, source("program.js")];
-    Ok(Program { language: "node", words, variables: vec![("NODE_PATH", modules)] })
-}
-
-fn java() -> StepResult<Program> {
-    let words = java::live::command_of(&source("Program.java"), &java::package::for_tests()?, "live-faults-java")?;
-    Ok(Program { language: "java", words, variables: Vec::new() })
-}
-
-fn rust() -> StepResult<Program> {
-    let words = vec![artifact::for_tests()?.join("spanprof-live"), "faults".into()];
-    Ok(Program { language: "rust", words, variables: Vec::new() })
 }
