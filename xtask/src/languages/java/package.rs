@@ -156,12 +156,12 @@ fn pack(java: &Jdk, libraries: &Libraries, into: &Path, words: &[&str], beside: 
     Ok(into.join(file_name(".jar")))
 }
 
-/// Builds the JAR from source by Maven, in the profile of the workspace's tests, runs it once, and compiles its sources.
+/// Builds the JARs from source by Maven, in the profile of the workspace's tests, runs the one with code once, and compiles its sources.
 pub fn from_source() -> StepResult {
     let java = runtimes::preferred()?;
     let build = scratch::empty("jar-from-source")?;
     runtimes::maven("mvn -f bindings-java package", &java)
-        .args(["--quiet", "-Prelease", "-Dmaven.javadoc.skip=true", "package"])
+        .args(["--quiet", "-Prelease", "package"])
         .arg(format!("-Dspanprof.build={}", build.display()))
         .env("SPANPROF_CARGO_PROFILE", "dev")
         .run()?;
