@@ -1,7 +1,7 @@
 //! Rule: the first sentence of each crate in `core/crates` says what it does and what it must never know. Where the header gives
 //! an order of its folders, each folder imports only those before it.
 
-use super::imports::SourceImports;
+use super::rust_imports::SourceImports;
 use super::Violation;
 
 /// Begins the order of folders in a header. Names follow in backquotes; `·` separates steps. Without `·` each name is a step.
@@ -62,7 +62,7 @@ fn folder(module: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::imports::Import;
+    use crate::tidy::rust_imports::Import;
 
     fn messages(header: &str, imports: &[(&str, &str)]) -> Vec<String> {
         let import = |&(from, to): &(&str, &str)| Import {

@@ -10,28 +10,18 @@ mod file_shape;
 mod forbidden_text;
 mod handler_folders;
 mod import_cycles;
-mod imports;
 mod named_paths;
-mod ratchet;
 mod rust_imports;
 mod rust_paths;
-mod script_imports;
 mod source;
 mod test_modules;
 mod type_names;
 mod unsafe_code;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::step::{StepFailure, StepResult};
-use ratchet::Places;
-
-/// Allowed counts of type names that are declared more than once.
-const TYPES: &str = "xtask/src/tidy/counts/types.txt";
-
-/// Import cycles that remain.
-const CYCLES: &str = "xtask/src/tidy/counts/import_cycles.txt";
+use type_names::TypeNames;
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,15 +56,13 @@ pub struct TidyReport {
     pub violations: Vec<Violation>,
     /// Messages of commits. Fail a run before the commits are published; a published commit cannot be changed.
     pub commits: Vec<Violation>,
-    /// Printed only: counts that fell, and cycles that shrank.
-    pub notices: Vec<String>,
 }
 
-/// Content of the work tree, by path, and the type names that are declared more than once.
+/// Content of the work tree, by path, and the type names that it declares.
 pub struct WorkTree {
     files: Vec<(String, String)>,
     paths: Vec<String>,
-    types: BTreeMap<String, Places>,
+    types: TypeNames,
 }
 
 impl WorkTree {
@@ -82,7 +70,7 @@ impl WorkTree {
     pub fn read() -> StepResult<Self> {
         let root = crate::workspace::root();
         let paths = crate::git::files()?;
-        let mut tree = Self { files: Vec::new(), paths, types: BTreeMap::new() };
+        let mut tree = Self { files: Vec::new(), paths, types: TypeNames::new() };
         for path in &tree.paths {
             let bytes = std::fs::read(root.join(path))
                 .map_err(|error| StepFailure::new("tidy", format!("cannot read {path}: {error}")))?;
@@ -91,20 +79,14 @@ impl WorkTree {
             type_names::collect(path, &text, &mut tree.types);
             tree.files.push((path.clone(), text));
         }
-        tree.types = type_names::repeated(tree.types);
         Ok(tree)
     }
 
     /// Runs every rule.
     pub fn check(&self) -> StepResult<TidyReport> {
-        let types = ratchet::compare(TYPES, self.text(TYPES), &self.types, |_| "rename all but one".to_owned());
-        let imports = self.imports();
-        let cycles = import_cycles::compare(CYCLES, self.text(CYCLES), &import_cycles::find(&imports));
-        let mut report = TidyReport {
-            violations: [types.violations, cycles.violations].concat(),
-            notices: [types.notices, cycles.notices].concat(),
-            commits: commits::check()?,
-        };
+        let imports = rust_imports::read(&self.files);
+        let violations = [type_names::check(&self.types), import_cycles::check(&imports)].concat();
+        let mut report = TidyReport { violations, commits: commits::check()? };
         for (path, text) in &self.files {
             report.violations.extend(of_file(path, text));
             report.violations.extend(named_paths::check(&self.paths, path, text));
@@ -114,33 +96,6 @@ impl WorkTree {
         report.violations.extend(crate_headers::check(&self.files, &imports));
         report.violations.extend(dependencies::directions(&cargo_metadata()?));
         Ok(report)
-    }
-
-    /// The imports of every source directory.
-    fn imports(&self) -> Vec<imports::SourceImports> {
-        [rust_imports::read(&self.files), script_imports::read(&self.files)].into_iter().flatten().collect()
-    }
-
-    /// Writes the allowed counts that fell, and the cycles that shrank.
-    pub fn lower_counts(&self) -> StepResult {
-        let cycles = import_cycles::find(&self.imports());
-        for (path, lowered) in [
-            (TYPES, ratchet::lowered(self.text(TYPES), &self.types)),
-            (CYCLES, import_cycles::lowered(self.text(CYCLES), &cycles)),
-        ] {
-            std::fs::write(crate::workspace::root().join(path), lowered)
-                .map_err(|error| StepFailure::new("tidy", format!("cannot write {path}: {error}")))?;
-        }
-        Ok(())
-    }
-
-    /// Places of a type name that is declared more than once.
-    pub fn places(&self, name: &str) -> Vec<&(String, usize)> {
-        self.types.get(name).into_iter().flatten().collect()
-    }
-
-    fn text(&self, path: &str) -> &str {
-        self.files.iter().find(|(name, _)| name == path).map_or("", |(_, text)| text)
     }
 }
 

@@ -2,11 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::imports::{Import, SourceImports};
 use super::rust_paths::{self, FilePaths, PlacedPath};
 
 /// Re-exports followed for one path.
 const MAX_REEXPORTS: usize = 8;
+
+/// An import of one module by another. Modules are paths relative to their source directory, such as `clocks/set`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    pub from: String,
+    pub to: String,
+    /// The file that imports.
+    pub file: String,
+    pub line: usize,
+}
+
+/// The imports between the modules of one source directory.
+pub struct SourceImports {
+    pub directory: String,
+    pub imports: Vec<Import>,
+}
 
 /// The imports of every crate of the work tree.
 pub fn read(files: &[(String, String)]) -> Vec<SourceImports> {

@@ -1,15 +1,17 @@
 //! Rule: a type name has one meaning in the workspace. Structs, enums, unions and traits outside tests count; protobuf
-//! messages (`wire/`) keep the names of their specification. `counts/types.txt` lists the names that remain declared twice.
+//! messages (`wire/`) keep the names of their specification.
 
 use std::collections::BTreeMap;
 
-use super::ratchet::Places;
-use super::source;
+use super::{source, Violation};
 
 const KEYWORDS: [&str; 4] = ["struct ", "enum ", "union ", "trait "];
 
-/// Adds the types that a file declares to `found`.
-pub fn collect(path: &str, text: &str, found: &mut BTreeMap<String, Places>) {
+/// The type names of the work tree: path and line of each declaration.
+pub type TypeNames = BTreeMap<String, Vec<(String, usize)>>;
+
+/// Adds the types that a file declares to `names`.
+pub fn collect(path: &str, text: &str, names: &mut TypeNames) {
     if !path.ends_with(".rs") || is_exempt(path) {
         return;
     }
@@ -22,15 +24,20 @@ pub fn collect(path: &str, text: &str, found: &mut BTreeMap<String, Places>) {
             break;
         }
         if let Some(name) = declared(code) {
-            found.entry(name.to_owned()).or_default().push((path.to_owned(), at + 1));
+            names.entry(name.to_owned()).or_default().push((path.to_owned(), at + 1));
         }
     }
 }
 
-/// Keeps the names that are declared more than once.
-pub fn repeated(mut found: BTreeMap<String, Places>) -> BTreeMap<String, Places> {
-    found.retain(|_, places| places.len() > 1);
-    found
+/// The names that are declared more than once.
+pub fn check(names: &TypeNames) -> Vec<Violation> {
+    let repeated = names.iter().filter(|(_, places)| places.len() > 1);
+    let violation = |(name, places): (&String, &Vec<(String, usize)>)| {
+        let all: Vec<_> = places.iter().map(|(path, line)| format!("{path}:{line}")).collect();
+        let message = format!("`{name}` is declared {} times, rename all but one: {}", places.len(), all.join(", "));
+        Violation::new(&places[0].0, places[0].1, message)
+    };
+    repeated.map(violation).collect()
 }
 
 fn is_exempt(path: &str) -> bool {
@@ -87,6 +94,8 @@ mod tests {
         let mut found = BTreeMap::new();
         collect("a.rs", "struct A;\nstruct B;", &mut found);
         collect("b.rs", "struct A;", &mut found);
-        assert_eq!(repeated(found).into_keys().collect::<Vec<_>>(), ["A"]);
+        let violations = check(&found);
+        assert_eq!(violations.len(), 1);
+        assert!(violations[0].message.contains("`A`") && violations[0].message.contains("b.rs:1"));
     }
 }

@@ -34,7 +34,14 @@ pub enum Verb {
     Live(LiveArguments),
     Conformance(conformance::ConformanceArguments),
     Bench(bench::BenchArguments),
-    Tidy(tidy::TidyArguments),
+    /// checks the rules that a machine can check
+    ///
+    /// `unsafe` only in its places; files of at most 500 lines with a header; no empty names, no
+    /// unfinished work, no disabled test; dependencies among the crates; a reason beside each dependency; every directory
+    /// in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; no type name twice and no
+    /// cycle of imports in a crate; commits as `area: summary` of 72 characters with a body.
+    #[command(verbatim_doc_comment)]
+    Tidy,
     /// builds the release wheel into target/dist, audits it and runs it once
     ///
     /// One abi3 wheel for CPython 3.9 and later. Linked by zig against glibc 2.17, audited symbol by symbol, then
@@ -70,7 +77,7 @@ impl Verb {
             Self::Live(given) => live::run(given),
             Self::Conformance(given) => conformance::run(given),
             Self::Bench(given) => bench::run(given),
-            Self::Tidy(given) => tidy::execute(given),
+            Self::Tidy => tidy::run(),
             Self::Wheel => python::package::run(),
             Self::Addon => node::package::run(),
             Self::Jar(given) => java::package::run(given),
