@@ -17,8 +17,7 @@ import subprocess
 import sys
 import time
 
-import programs
-from programs import measuring
+import measuring
 
 CONNECTIONS = 4
 #: Bodies of requests, which the client prepares.
@@ -92,7 +91,7 @@ def ratio(values, bare):
 
 
 def main():
-    given = programs.arguments()
+    given = measuring.arguments()
     rounds, warm_up, requests = (2, 200, 500) if given.short else (7, 5_000, 25_000)
     processors = sorted(os.sched_getaffinity(0))
     if len(processors) > 1:

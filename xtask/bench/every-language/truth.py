@@ -4,7 +4,7 @@ A program gets the number of the run and a folder, and prints JSON: `checks`, a 
     name       the row
     type       the profile type, in the file or folder `file` of the folder
     function   the part of the profile: all stacks through a function of this name
-    truth      the true value, or
+    truth      the true value; with `error`, the standard error of its estimate, or
     sizes      bytes of an object, and number of such objects, in pairs; with `interval`, the mean bytes between two samples
 """
 
@@ -15,8 +15,7 @@ import re
 import statistics
 import subprocess
 
-import programs
-from programs import measuring
+import measuring
 
 
 def estimated(command, folder, check):
@@ -43,7 +42,7 @@ def true_value(check):
 def standard_error(check):
     """Of a sample by bytes: an object of S bytes is sampled with probability p = 1 - e^(-S/R) and stands for S/p bytes."""
     if "sizes" not in check:
-        return math.nan
+        return check.get("error", math.nan)
     variance = 0.0
     for size, count in check["sizes"]:
         missed = math.exp(-size / check["interval"])
@@ -53,7 +52,7 @@ def standard_error(check):
 
 
 def main():
-    given = programs.arguments()
+    given = measuring.arguments()
     runs = 2 if given.short else 10
     found = {}
     for run in range(runs):
@@ -67,7 +66,7 @@ def main():
                 of["truth"].append(truth)
                 of["percent"].append(100 * (value / truth - 1))
                 of["errors"].append((value - truth) / error)
-    print(f"{runs} runs of each, in turn. Standard errors are those of a Poisson sample by bytes in the same run.\n")
+    print(f"{runs} runs of each, in turn. Standard errors are those of the number of samples in the same run.\n")
     rows = []
     for (name, check), of in found.items():
         has_errors = not any(map(math.isnan, of["errors"]))

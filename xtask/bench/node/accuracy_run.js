@@ -1,82 +1,41 @@
 'use strict';
-// One run of the accuracy benchmark: runs a known mix under a profiler. Prints the true shares, and those of a peer, as JSON.
-// spanprof writes its files into FOLDER. cycle-N: a part of 30 % of each N ms of CPU time.
+// Spends CPU time in functions of known shares under spanprof. Prints the true values as JSON, for ../every-language.
 //
-//     accuracy_run.js mix|cycle-N|inline PROFILER RATE DEPTH CPU_SECONDS FOLDER
+//     accuracy_run.js "spanprof, mix|cycle-N|inlined RATE DEPTH" NUMBER FOLDER
+//
+// cycle-N: a part of 30 % of each N ms of CPU time.
 
-const fs = require('node:fs');
+const spanprof = require('spanprof');
 const { cpuNs, mix, cycles } = require('./work.js');
 const inlined = require('./inlined.js');
 
-const PEERS = {
-  // The peer's own encoder converts its tree to samples with locations, leaf first.
-  datadog(rate) {
-    const { time } = require('@datadog/pprof');
-    time.start({ intervalMicros: 1e6 / rate, durationMillis: 600_000 });
-    return () => {
-      const profile = time.stop(false);
-      const text = (index) => profile.stringTable.strings[Number(index)];
-      const functions = new Map(profile.function.map((one) => [Number(one.id), text(one.name)]));
-      const locations = new Map(profile.location.map((one) => [Number(one.id), one.line.map((line) => functions.get(Number(line.functionId)))]));
-      return profile.sample.map((sample) => [sample.locationId.flatMap((id) => locations.get(Number(id))), Number(sample.value[1])]);
-    };
-  },
-  inspector(rate) {
-    const { load } = require('./profilers.js');
-    const inspector = load('inspector');
-    inspector.start(rate);
-    return () => {
-      const { nodes, samples, timeDeltas } = inspector.stop();
-      const parent = new Map(nodes.flatMap((node) => (node.children ?? []).map((child) => [child, node.id])));
-      const names = new Map(nodes.map((node) => [node.id, node.callFrame.functionName]));
-      return samples.map((id, at) => {
-        const stack = [];
-        for (let node = id; node !== undefined; node = parent.get(node)) stack.push(names.get(node));
-        return [stack, timeDeltas[at] * 1000];
-      });
-    };
-  },
-};
+const CPU_SECONDS = 10;
+
+function spend(kind, depth) {
+  if (kind === 'inlined') return inlined.runInlined(CPU_SECONDS);
+  return kind === 'mix' ? mix(depth, CPU_SECONDS) : cycles(depth, Number(kind.slice('cycle-'.length)), CPU_SECONDS);
+}
 
 async function main() {
-  const [kind, profiler, ...words] = process.argv.slice(2);
-  const [rate, depth, cpuSeconds] = words.map(Number);
-  const directory = words[3];
-  fs.mkdirSync(directory, { recursive: true });
-  let spanprof;
-  let collect;
-  if (profiler === 'spanprof') {
-    spanprof = require('spanprof');
-    spanprof.start({ serviceName: 'accuracy', sampleRate: rate, uploadInterval: 3600, maxStackDepth: 256, destinations: [{ type: 'file', directory }] });
-  } else {
-    collect = PEERS[profiler](rate);
-  }
-  // Excludes the start, which is before the first sample.
-  const before = cpuNs();
-  const said = kind === 'inline' ? { caller: inlined.CALLER } : {};
-  if (kind === 'inline') inlined.runInlined(cpuSeconds);
-  else if (kind.startsWith('cycle-')) said.burnt = cycles(depth, Number(kind.slice('cycle-'.length)), cpuSeconds);
-  else said.burnt = mix(depth, cpuSeconds);
-  if (spanprof) {
-    await spanprof.flush(30);
-    const stats = spanprof.stats();
-    said.process = cpuNs() - before - stats['cost.own_cpu_ns'];
-    said.samples = stats['samples.cpu'];
-    said.clock = stats['clock.name'];
-    await spanprof.stop();
-  } else {
-    said.process = cpuNs() - before;
-    said.seen = {};
-    said.total = 0;
-    const samples = collect();
-    said.samples = samples.length;
-    for (const [stack, value] of samples) {
-      said.total += value;
-      for (const name of new Set(stack)) said.seen[name] = (said.seen[name] ?? 0) + value;
-    }
-  }
-  said.burnt ??= inlined.truthOfInlined();
-  console.log(JSON.stringify(said));
+  const [kind, sampleRate, depth] = process.argv[2].replace('spanprof, ', '').split(' ').map((word, at) => (at > 0 ? Number(word) : word));
+  const destinations = [{ type: 'file', directory: process.argv[4] }];
+  spanprof.start({ serviceName: 'accuracy', sampleRate, heap: false, gc: false, uploadInterval: 3600, maxStackDepth: 256, destinations });
+  const [before, ownBefore] = [cpuNs(), spanprof.stats()['cost.own_cpu_ns']];
+  let burnt = spend(kind, depth);
+  const whole = cpuNs() - before - (spanprof.stats()['cost.own_cpu_ns'] - ownBefore);
+  await spanprof.flush(30);
+  const samples = spanprof.stats()['samples.cpu'];
+  await spanprof.stop();
+  if (kind === 'inlined') burnt = inlined.truthOfInlined();
+  const sum = Object.values(burnt).reduce((total, ns) => total + ns, 0);
+  // Inlined functions are measured alone: exact to one or two percent.
+  const least = kind === 'inlined' ? 0.01 : 0.001;
+  const checks = Object.entries({ ...burnt, spend: sum }).map(([name, ns]) => {
+    const share = ns / sum;
+    const error = Math.max(whole * Math.sqrt((share * (1 - share)) / samples), least * share * whole);
+    return { name, type: 'cpu', function: name, truth: share * whole, error };
+  });
+  console.log(JSON.stringify({ checks }));
   process.exit(0);
 }
 

@@ -52,4 +52,4 @@ function truthOfInlined() {
   }));
 }
 
-module.exports = { CALLER: hot.name, runInlined, truthOfInlined };
+module.exports = { runInlined, truthOfInlined };

@@ -1,45 +1,57 @@
 'use strict';
-// Loads and starts one profiler in a fresh process, before or after so many functions are created. Prints the duration of each
-// step, and the CPU time of the whole process until then.
+// Loads and starts spanprof, or nothing, in a fresh process, then worker threads one after the other, each of which ends at its first
+// message. Prints the time and the CPU time of the process as JSON, for ../every-language.
 //
-//     start_run.js PROFILER FUNCTIONS late|first ADDRESS
+//     start_run.js none|spanprof ADDRESS SECONDS
 
-const [name, count, order, address] = process.argv.slice(2);
+const { setTimeout: pause } = require('node:timers/promises');
 
-const live = [];
-function make() {
-  for (let number = live.length; number < Number(count); number++) {
-    const made = new Function('x', `return function made${number}(y) { return x + y + ${number}; }`)(number);
-    made(1);
-    live.push(made);
-  }
-}
+const [name, endpoint, seconds] = process.argv.slice(2);
+const IN_WORKER = 'require("node:worker_threads").parentPort.postMessage(1)';
 
-/** CPU time of the process in milliseconds, and its page faults, since its start. */
-function used() {
+function cpuMs() {
   const { user, system } = process.cpuUsage();
-  return { cpu: (user + system) / 1000, faults: process.resourceUsage().minorPageFault };
+  return (user + system) / 1000;
 }
 
-if (order === 'late') make();
-const profilers = require('./profilers.js');
-const before = used();
-const began = performance.now();
-const profiler = profilers.load(name);
-const loaded = performance.now();
-const usedToLoad = used();
-profiler.start(100, address);
-const startMs = performance.now() - loaded;
-const usedToStart = used();
-const said = {
-  loadMs: loaded - began,
-  startMs,
-  loadCpuMs: usedToLoad.cpu - before.cpu,
-  startCpuMs: usedToStart.cpu - usedToLoad.cpu,
-  faults: usedToStart.faults - before.faults,
-};
-if (order === 'first') make();
-Promise.resolve(profiler.stop()).then(() => {
-  console.log(JSON.stringify(said));
+/** Milliseconds until the first message of a worker that then ends. */
+function firstMessage() {
+  // spanprof replaces its constructor.
+  const { Worker } = require('node:worker_threads');
+  return new Promise((resolve, reject) => {
+    const began = performance.now();
+    let took;
+    const worker = new Worker(IN_WORKER, { eval: true });
+    worker.once('message', () => { took = performance.now() - began; });
+    worker.once('error', reject);
+    worker.once('exit', () => resolve(took));
+  });
+}
+
+async function main() {
+  const figures = {};
+  if (name === 'spanprof') {
+    const [began, cpuBefore] = [performance.now(), cpuMs()];
+    const spanprof = require('spanprof');
+    const [loaded, cpuLoaded] = [performance.now(), cpuMs()];
+    spanprof.start({ serviceName: 'bench', endpoint });
+    Object.assign(figures, {
+      'load, ms': loaded - began,
+      'start, ms': performance.now() - loaded,
+      'CPU of the load, ms': cpuLoaded - cpuBefore,
+      'CPU of the start, ms': cpuMs() - cpuLoaded,
+    });
+  }
+  await firstMessage();
+  // Work started by the start is not measured.
+  await pause(300);
+  const workers = 2 * Number(seconds);
+  const [cpuBefore, took] = [cpuMs(), []];
+  for (let worker = 0; worker < workers; worker++) took.push(await firstMessage());
+  figures['a worker, ms'] = took.sort((a, b) => a - b)[workers >> 1];
+  figures['CPU of a worker, ms'] = (cpuMs() - cpuBefore) / workers;
+  console.log(JSON.stringify(figures));
   process.exit(0);
-});
+}
+
+main();

@@ -70,9 +70,4 @@ function cycles(depth, cycleMs, cpuSeconds) {
   return burnt;
 }
 
-/** The same work for every profiler: a fixed number of rounds. */
-function fixed(depth, rounds) {
-  for (let round = 0; round < rounds; round++) for (const [work, parts] of PARTS) below(depth, work, parts * 10_000);
-}
-
-module.exports = { PARTS, below, cpuNs, mix, cycles, fixed };
+module.exports = { cpuNs, mix, cycles };

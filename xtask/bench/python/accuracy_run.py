@@ -1,11 +1,12 @@
-"""One run of the accuracy benchmark: runs a known mix under spanprof; prints the true shares and the counters as JSON.
+"""Spends CPU time in functions of known shares under spanprof. Prints the true values as JSON, for ../every-language.
 
-    accuracy_run.py MIX CLOCK RATE DEPTH THREADS CPU_SECONDS FOLDER
+    accuracy_run.py "spanprof, MIX RATE DEPTH THREADS" NUMBER FOLDER
 
 MIX is a name of work.MIXES, or cycle-N: a part of 30 % of each N ms of CPU time.
 """
 
 import json
+import math
 import sys
 import threading
 import time
@@ -13,35 +14,40 @@ import time
 import spanprof
 import work
 
+CPU_SECONDS = 10
+
+
+def spend(mix, depth, cpu_seconds, truths):
+    began = time.thread_time()
+    if mix.startswith("cycle-"):
+        parts = work.cycles(depth, int(mix.removeprefix("cycle-")), cpu_seconds)
+    else:
+        parts = work.mix(work.MIXES[mix], depth, cpu_seconds)
+    truths.append({**parts, "spend": time.thread_time() - began})
+
 
 def main():
-    mix, clock, folder = sys.argv[1], sys.argv[2], sys.argv[7]
-    rate, depth, threads, cpu_seconds = int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), float(sys.argv[6])
-    destination = {"type": "file", "directory": folder}
-    began = time.process_time()
-    settings = {"sample_rate": rate, "clock": clock, "destinations": [destination], "upload_interval": 3600}
-    spanprof.start(service_name="accuracy", **settings)
+    mix, rate, depth, threads = sys.argv[1].removeprefix("spanprof, ").split()
+    destination = {"type": "file", "directory": sys.argv[3]}
+    spanprof.start(service_name="accuracy", sample_rate=int(rate), heap=False, gc=False, destinations=[destination], upload_interval=3600)
     truths = []
-    each = cpu_seconds / threads
-
-    def run():
-        if mix.startswith("cycle-"):
-            truths.append(work.cycles(depth, int(mix.removeprefix("cycle-")), each))
-        else:
-            truths.append(work.mix(work.MIXES[mix], depth, each))
-
-    others = [threading.Thread(target=run) for _ in range(threads - 1)]
+    words = (mix, int(depth), CPU_SECONDS / int(threads), truths)
+    others = [threading.Thread(target=spend, args=words) for _ in range(int(threads) - 1)]
     for thread in others:
         thread.start()
-    run()
+    spend(*words)
     for thread in others:
         thread.join()
     spanprof.flush(30)
-    stats = spanprof.stats()
-    process = time.process_time() - began - stats["cost.own_cpu_ns"] / 1e9
+    samples = spanprof.stats()["samples.cpu"]
     spanprof.stop()
-    burnt = {part: sum(truth[part] for truth in truths) for part in truths[0]}
-    print(json.dumps({"burnt": burnt, "process": process, "samples": stats["samples.cpu"], "clock": stats["clock.name"]}))
+    burnt = {part: 1e9 * sum(truth[part] for truth in truths) for part in truths[0]}
+    checks = []
+    for part, truth in burnt.items():
+        share = truth / burnt["spend"]
+        error = max(burnt["spend"] * math.sqrt(share * (1 - share) / samples), truth / 1000)
+        checks.append({"name": part, "type": "cpu", "function": part, "truth": truth, "error": error})
+    print(json.dumps({"checks": checks}))
 
 
 if __name__ == "__main__":

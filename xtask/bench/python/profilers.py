@@ -1,32 +1,40 @@
 """Starts and stops each profiler as its documentation describes. Imported by the measured process only."""
 
-import importlib
 import os
-
-MODULES = {"spanprof": "spanprof", "pyroscope": "pyroscope", "ddtrace": "ddtrace.profiling"}
-
-
-def load(name):
-    """Imports the packages of a profiler."""
-    if name in MODULES:
-        importlib.import_module(MODULES[name])
+import signal
+import subprocess
+import sys
 
 
 def start(name, rate, address):
-    """Starts a profiler in this process and returns its stop function. `none` and `py-spy` (external) start nothing."""
-    return {"none": nothing, "py-spy": nothing, "spanprof": spanprof, "pyroscope": pyroscope, "ddtrace": ddtrace}[name](
-        rate, address
-    )
+    """Starts a profiler in this process and returns its stop function."""
+    return {"none": nothing, "py-spy": py_spy, "spanprof": spanprof, "pyroscope": pyroscope, "ddtrace": ddtrace}[name](rate, address)
 
 
 def nothing(_rate, _address):
     return lambda: {}
 
 
+def py_spy(rate, _address):
+    program = os.path.join(os.path.dirname(sys.executable), "py-spy")
+    words = ["record", "--pid", str(os.getpid()), "--rate", str(rate), "--format", "raw", "--output", os.devnull, "--duration", "600"]
+    sampler = subprocess.Popen([program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # It reports when it is attached.
+    if not any("Sampling process" in line for line in sampler.stdout):
+        raise SystemExit("py-spy cannot attach")
+
+    def stop():
+        sampler.send_signal(signal.SIGINT)
+        sampler.communicate(timeout=60)
+        return {}
+
+    return stop
+
+
 def spanprof(rate, address):
     import spanprof
 
-    spanprof.start(service_name="bench", sample_rate=rate, endpoint=address)
+    spanprof.start(service_name="bench", sample_rate=rate, endpoint=address, heap=False, gc=False)
 
     def stop():
         stats = spanprof.stats()

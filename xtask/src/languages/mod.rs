@@ -3,7 +3,6 @@
 
 pub mod java;
 pub mod node;
-pub mod programs;
 pub mod python;
 
 use std::path::{Path, PathBuf};
@@ -104,22 +103,28 @@ pub struct FirstProgram {
     pub step: ProcessStep,
 }
 
-/// A benchmark beside other profilers.
+/// A benchmark of a language: a script of xtask/bench/every-language measures programs, one for each row.
 pub struct Benchmark {
     /// Name on the command line.
     pub name: &'static str,
     /// Heading in RESULTS.md.
     pub heading: &'static str,
+    /// The script, without `.py`.
+    pub script: &'static str,
+    /// The program, in the directory of the language.
+    pub program: &'static str,
+    /// Names of the rows, and arguments of the program.
+    pub rows: &'static [&'static str],
 }
+
+/// A row of a benchmark, and the command of its program.
+pub type BenchRow = (String, Vec<String>);
 
 /// Prepared inputs of the benchmarks of a language.
 pub trait BenchRunner {
     /// Measured versions.
     fn runtime(&self) -> String;
 
-    /// Whether [`BenchRunner::measure`] reads profiles with the `spanprof` command.
-    fn needs_command(&self) -> bool;
-
-    /// Runs one benchmark and returns its output.
-    fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String>;
+    /// The rows of a benchmark; those of `figures` once for each version.
+    fn rows(&self, benchmark: &Benchmark) -> StepResult<Vec<BenchRow>>;
 }

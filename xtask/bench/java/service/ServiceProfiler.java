@@ -12,7 +12,7 @@ interface ServiceProfiler {
         }
         if (name.startsWith("async-profiler")) {
             String files = Path.of(System.getProperty("java.io.tmpdir"), "service-" + ProcessHandle.current().pid() + ".jfr").toString();
-            AsyncProfilerPeer peer = new AsyncProfilerPeer("cpu");
+            AsyncProfilerPeer peer = new AsyncProfilerPeer();
             String lock = name.endsWith("lock") ? ",lock" : "";
             // Its default interval of samples is 10 ms, that of allocations 512 KiB.
             peer.execute("start,jfr,event=cpu,alloc=512k" + lock + ",file=" + files);

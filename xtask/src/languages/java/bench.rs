@@ -1,37 +1,80 @@
-//! The Java part of `cargo xtask bench`: the release JAR, other profilers from Maven Central, and the programs of
+//! The Java part of `cargo xtask bench`: the release JAR, async-profiler from Maven Central, and the programs of
 //! xtask/bench/java on the selected JDKs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::package;
 use super::runtimes::{self, Jdk};
-use crate::languages::programs::ProgramBenchmark;
-use crate::languages::{python, BenchRunner, Benchmark};
+use crate::languages::{BenchRow, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{git, scratch, workspace};
 
 /// In the order of a run.
 pub const ALL: &[Benchmark] = &[
-    Benchmark { name: "java-handler", heading: "Java: handler and walk" },
-    Benchmark { name: "java-cost", heading: "Java: cost" },
-    Benchmark { name: "java-accuracy", heading: "Java: shares and totals" },
-    Benchmark { name: "java-labels", heading: "Java: labels" },
-    Benchmark { name: "java-heap-accuracy", heading: "Java: heap against the truth" },
-    Benchmark { name: "java-heap-cost", heading: "Java: cost of the heap profile" },
-    Benchmark { name: "java-lock-accuracy", heading: "Java: waits for locks against the truth" },
-    Benchmark { name: "java-service", heading: "Java: web service" },
-];
-
-/// Pinned for reproducible figures: name in the programs, and Maven coordinates.
-const PEERS: [(&str, &str); 2] =
-    [("async-profiler", "tools.profiler:async-profiler:4.6"), ("pyroscope", "io.pyroscope:agent:2.9.2")];
-/// The benchmarks that every language has.
-const OF_PROGRAMS: &[ProgramBenchmark] = &[
-    ProgramBenchmark {
+    Benchmark {
+        name: "java-sample",
+        heading: "Java: cost of samples",
+        script: "figures",
+        program: "SampleRun",
+        rows: &[
+            "20 frames, arithmetic, spanprof",
+            "20 frames, arithmetic, async-profiler",
+            "100 frames, arithmetic, spanprof",
+            "100 frames, arithmetic, async-profiler",
+            "20 frames, memory, spanprof",
+            "20 frames, memory, async-profiler",
+            "100 frames, memory, spanprof",
+            "100 frames, memory, async-profiler",
+        ],
+    },
+    Benchmark {
+        name: "java-accuracy",
+        heading: "Java: shares and totals",
+        script: "truth",
+        program: "AccuracyRun",
+        rows: &[
+            "spanprof, mix, 100",
+            "spanprof, mix, 1000",
+            "spanprof, cycle-4, 100",
+            "spanprof, cycle-10, 1000",
+            "spanprof, native, 250",
+            "spanprof, inlined, 250",
+            "async-profiler, mix, 100",
+            "async-profiler, native, 250",
+            "async-profiler, inlined, 250",
+        ],
+    },
+    Benchmark {
+        name: "java-labels",
+        heading: "Java: labels",
+        script: "figures",
+        program: "LabelRun",
+        rows: &[
+            "platform, none",
+            "platform, tag",
+            "platform, tag inside of another",
+            "platform, wrapper",
+            "platform, wrapper of a map",
+            "platform, span",
+            "virtual, none",
+            "virtual, tag",
+            "virtual, wrapper",
+            "virtual, span",
+        ],
+    },
+    Benchmark {
+        name: "java-heap-accuracy",
+        heading: "Java: heap against the truth",
+        script: "truth",
+        program: "AllocationsRun",
+        rows: &["spanprof, 524288", "spanprof, 16384", "async-profiler, alloc", "async-profiler, live"],
+    },
+    Benchmark {
         name: "java-service",
+        heading: "Java: web service",
         script: "service",
         program: "ServiceRun",
-        profilers: &[
+        rows: &[
             "none",
             "spanprof, cpu",
             "spanprof, heap",
@@ -41,26 +84,11 @@ const OF_PROGRAMS: &[ProgramBenchmark] = &[
             "async-profiler, cpu, alloc, lock",
         ],
     },
-    ProgramBenchmark {
-        name: "java-heap-accuracy",
-        script: "truth",
-        program: "AllocationsRun",
-        profilers: &["spanprof, 524288", "spanprof, 16384", "async-profiler, alloc", "async-profiler, live"],
-    },
-    ProgramBenchmark {
-        name: "java-heap-cost",
-        script: "cost",
-        program: "AllocationsRun",
-        profilers: &["none", "spanprof, 524288", "spanprof, 131072", "async-profiler, alloc", "async-profiler, live"],
-    },
-    ProgramBenchmark {
-        name: "java-lock-accuracy",
-        script: "truth",
-        program: "WaitsRun",
-        profilers: &["spanprof, lock", "async-profiler, lock"],
-    },
 ];
-/// Options of these programs. On one processor, the VM would select another collector. Resident memory does not depend on the
+
+/// Pinned for reproducible figures.
+const PEER: &str = "tools.profiler:async-profiler:4.6";
+/// Options of the programs. On one processor, the VM would select another collector. Resident memory does not depend on the
 /// part of the heap in use.
 const PROGRAM_OPTIONS: [&str; 5] =
     ["-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", "-XX:+UseG1GC", "-XX:ActiveProcessorCount=2"];
@@ -72,35 +100,27 @@ const JDKS: [u32; 2] = [17, 25];
 /// Built and fetched inputs of the benchmarks.
 pub struct JavaBench {
     jdks: Vec<Jdk>,
-    /// JARs by the name of their profiler.
-    jars: Vec<(&'static str, PathBuf)>,
+    own: PathBuf,
+    peer: PathBuf,
     classes: PathBuf,
 }
 
 impl JavaBench {
-    /// Builds the JAR, fetches the other profilers and compiles the programs; for the JDKs of `--java`.
+    /// Builds the JAR, fetches the other profiler and compiles the programs; for the JDKs of `--java`.
     pub fn prepare(versions: &[u32]) -> StepResult<Self> {
         let jdks = runtimes::chosen(if versions.is_empty() { &JDKS } else { versions })?;
-        let mut jars = vec![("spanprof", package::release_jar()?)];
-        for (name, coordinates) in PEERS {
-            jars.push((name, peer(coordinates)?));
-        }
-        let classes = compiled(&jars)?;
-        Ok(Self { jdks, jars, classes })
+        let (own, peer) = (package::release_jar()?, peer()?);
+        let classes = compiled(&[&own, &peer])?;
+        Ok(Self { jdks, own, peer, classes })
     }
 
-    /// The newest of the selected JDKs.
-    fn newest(&self) -> StepResult<&Jdk> {
-        self.jdks.last().ok_or_else(|| StepFailure::new("bench", "no JDK"))
-    }
-
-    /// Command of a program of [`OF_PROGRAMS`].
-    fn program(&self, newest: &Jdk, class: &str, profiler: &str) -> Vec<String> {
-        let jar = self.jars.iter().find(|(name, _)| profiler.starts_with(name)).map(|(_, jar)| jar.display());
-        let class_path = format!("{}:{}", self.classes.display(), jar.map(|jar| jar.to_string()).unwrap_or_default());
-        let access: &[&str] = if newest.version >= 22 { &["--enable-native-access=ALL-UNNAMED"] } else { &[] };
-        let java = newest.home.join("bin/java").display().to_string();
-        let words = [&[java.as_str()], &PROGRAM_OPTIONS[..], access, &["-cp", &class_path, class]].concat();
+    fn command(&self, java: &Jdk, class: &str, row: &str) -> Vec<String> {
+        // Each with the JAR of its own profiler alone.
+        let jar = if row.contains("async-profiler") { &self.peer } else { &self.own };
+        let class_path = format!("{}:{}", self.classes.display(), jar.display());
+        let access: &[&str] = if java.version >= 22 { &["--enable-native-access=ALL-UNNAMED"] } else { &[] };
+        let program = java.home.join("bin/java").display().to_string();
+        let words = [&[program.as_str()], &PROGRAM_OPTIONS[..], access, &["-cp", &class_path, class, row]].concat();
         words.into_iter().map(str::to_owned).collect()
     }
 }
@@ -108,58 +128,32 @@ impl JavaBench {
 impl BenchRunner for JavaBench {
     fn runtime(&self) -> String {
         let versions: Vec<_> = self.jdks.iter().map(Jdk::full).collect();
-        let peers: Vec<_> = PEERS.iter().map(|(_, coordinates)| coordinates.replace(':', " ")).collect();
-        format!("Java {} with G1, beside {}", versions.join(" and "), peers.join(" and "))
+        format!("Java {} with G1, beside {PEER}", versions.join(" and "))
     }
 
-    fn needs_command(&self) -> bool {
-        true
+    fn rows(&self, benchmark: &Benchmark) -> StepResult<Vec<BenchRow>> {
+        let rows = |java: &Jdk, prefix: &str| {
+            let rows = benchmark.rows.iter().filter(|row| java.version >= 21 || !row.starts_with("virtual"));
+            let row = |row: &&str| (format!("{prefix}{row}"), self.command(java, benchmark.program, row));
+            rows.map(row).collect::<Vec<_>>()
+        };
+        let newest = self.jdks.last().ok_or_else(|| StepFailure::new("bench", "no JDK"))?;
+        Ok(match benchmark.script {
+            "figures" => self.jdks.iter().flat_map(|java| rows(java, &format!("{}, ", java.version))).collect(),
+            _ => rows(newest, ""),
+        })
     }
-
-    fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
-        if let Some(benchmark) = ProgramBenchmark::named(name, OF_PROGRAMS) {
-            let newest = self.newest()?;
-            let program = |profiler: &str| self.program(newest, benchmark.program, profiler);
-            return benchmark.measure(&python::runtimes::preferred()?.program, command, program, short);
-        }
-        let directory = scratch::empty(&format!("bench-{name}"))?;
-        println!("── bench {name}");
-        let mut step = ProcessStep::new(format!("bench {name}"), self.newest()?.home.join("bin/java"))
-            .without_cpu_budget()
-            .args(["-Xmx256m", "-cp"])
-            .arg(&self.classes)
-            .arg(main_class(name))
-            .arg("--classes")
-            .arg(&self.classes)
-            .arg("--folder")
-            .arg(&directory);
-        for (jar, path) in &self.jars {
-            step = step.arg(format!("--{jar}")).arg(path);
-        }
-        if short {
-            step = step.arg("--short");
-        }
-        let jdks: Vec<_> = self.jdks.iter().map(|java| format!("{}={}", java.version, java.home.display())).collect();
-        step.args(jdks).capture()
-    }
-}
-
-/// Main class of a benchmark: `CostBench` for `java-cost`.
-fn main_class(name: &str) -> String {
-    let word = name.trim_start_matches("java-");
-    let (first, rest) = word.split_at(1);
-    format!("{}{rest}Bench", first.to_uppercase())
 }
 
 /// The JAR of another profiler.
-fn peer(coordinates: &str) -> StepResult<PathBuf> {
+fn peer() -> StepResult<PathBuf> {
     let directory = workspace::target().join("bench-java-peers");
-    let file: Vec<_> = coordinates.split(':').skip(1).collect();
+    let file: Vec<_> = PEER.split(':').skip(1).collect();
     let jar = directory.join(format!("{}.jar", file.join("-")));
     if !jar.is_file() {
-        runtimes::maven(format!("fetch {coordinates}"), &runtimes::preferred()?)
+        runtimes::maven(format!("fetch {PEER}"), &runtimes::preferred()?)
             .args(["--quiet", COPY])
-            .arg(format!("-Dartifact={coordinates}"))
+            .arg(format!("-Dartifact={PEER}"))
             .arg(format!("-DoutputDirectory={}", directory.display()))
             .run()?;
     }
@@ -172,13 +166,12 @@ fn sources() -> StepResult<Vec<String>> {
     Ok(git::files()?.into_iter().filter(is_source).collect())
 }
 
-/// Compiles the programs in one run, and the tests' reader of pprof.
-fn compiled(jars: &[(&str, PathBuf)]) -> StepResult<PathBuf> {
+/// Compiles the programs in one run.
+fn compiled(jars: &[&PathBuf]) -> StepResult<PathBuf> {
     let classes = scratch::empty("bench-java-classes")?;
     let root = workspace::root();
-    let mut files: Vec<PathBuf> = sources()?.iter().map(|path| root.join(path)).collect();
-    files.push(root.join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"));
-    let class_path: Vec<_> = jars.iter().map(|(_, jar)| jar.display().to_string()).collect();
+    let files: Vec<PathBuf> = sources()?.iter().map(|path| root.join(path)).collect();
+    let class_path: Vec<_> = jars.iter().map(|jar| jar.display().to_string()).collect();
     ProcessStep::new("compile the benchmarks", runtimes::preferred()?.home.join("bin/javac"))
         .args([
             "--release",
@@ -201,17 +194,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_benchmark_has_the_name_of_its_class() {
-        assert_eq!(main_class("java-cost"), "CostBench");
-    }
-
-    #[test]
     fn every_benchmark_has_a_source() {
         let sources = sources().unwrap();
-        for benchmark in ALL {
-            let class = ProgramBenchmark::named(benchmark.name, OF_PROGRAMS)
-                .map_or_else(|| main_class(benchmark.name), |benchmark| benchmark.program.to_owned());
-            assert!(sources.iter().any(|path| path.ends_with(&format!("/{class}.java"))), "no source of {class}");
+        for Benchmark { program, .. } in ALL {
+            assert!(sources.iter().any(|path| path.ends_with(&format!("/{program}.java"))), "no source of {program}");
         }
     }
 }

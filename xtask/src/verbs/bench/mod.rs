@@ -6,42 +6,32 @@ use std::path::{Path, PathBuf};
 
 use crate::arguments::RuntimeArguments;
 use crate::artifact;
-use crate::languages::{self, BenchRunner, Benchmark};
+use crate::languages::{self, python, BenchRow, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
-/// paired benchmarks beside other profilers, written to xtask/bench/RESULTS.md
+/// benchmarks beside other profilers, written to xtask/bench/RESULTS.md
 ///
 /// engine      the engine's calls alone, in Rust
 /// serve       answers of spanprof serve for a day of one service, and for a million stacks: time, bytes, memory; an hour
-/// accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads
-/// overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz
-/// tags        nanoseconds to enter and leave tag_wrapper
-/// heap        nanoseconds that the allocator hooks add to an allocation and its free
+/// accuracy    shares and totals of mixes of functions against thread CPU clocks
+/// sample      CPU of the same work: none, spanprof, pyroscope-io, ddtrace, py-spy
+/// labels      nanoseconds to enter and leave tag_wrapper
 /// heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside ddtrace
-/// heap-cost   CPU of that program, at 512 and 128 KiB, beside ddtrace
-/// lock-accuracy  waits for three kinds of locks, against the truth, beside ddtrace
 /// service     a web service: CPU of 25,000 requests in fresh processes, and memory; each type, ddtrace, pyroscope-io; 20 minutes
-/// gate        false alarms and misses of `spanprof diff --fail-over` on 200 runs of a program, half an hour
 ///
-/// Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all of them, half an hour:
+/// Node.js, beside @datadog/pprof; `node` is all of them:
 /// node-start     cost of a start and of each worker thread, on Node.js 20, 24 and 26
-/// node-cost      CPU of the same work with and without, in pairs; our own CPU per sample
-/// node-accuracy  shares and totals of a mix; shares of inlined functions
+/// node-sample    cost of a sample by spanprof's own clocks
+/// node-accuracy  shares and totals of a mix, of periodic work, of inlined functions
 /// node-labels    cost of labels in a program that awaits
-/// node-heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside @datadog/pprof
-/// node-heap-cost  CPU of that program, at 512 and 128 KiB, beside @datadog/pprof
-/// node-service   a web service: CPU of 25,000 requests in fresh processes, and memory; each type, @datadog/pprof; 20 minutes
+/// node-heap-accuracy, node-service  as in Python
 ///
-/// Java, beside async-profiler, the Pyroscope agent and the flight recorder; `java` is all of them:
-/// java-handler   cost of a sample to its thread, beside async-profiler's walk; our own CPU
-/// java-cost      CPU of the same work with and without, in pairs
-/// java-accuracy  shares and totals of a mix, of native code, of inlined methods
-/// java-labels    cost of labels, and the labeled samples, on platform and virtual threads
-/// java-heap-accuracy  shares of a 60/30/10 mix and a leak, against the truth, beside async-profiler
-/// java-heap-cost  CPU of that program, at 512 and 128 KiB, beside async-profiler
-/// java-lock-accuracy  waits of platform and virtual threads, against the truth, beside async-profiler
-/// java-service   a web service: CPU of 25,000 requests in fresh processes, and memory; each type, async-profiler; 20 minutes
+/// Java, beside async-profiler; `java` is all of them:
+/// java-sample    cost of a sample to its thread, beside async-profiler's walk
+/// java-accuracy  shares and totals of a mix, of periodic work, of native code, of inlined methods
+/// java-labels    cost of labels on platform and virtual threads
+/// java-heap-accuracy, java-service  as in Python
 ///
 /// The other profilers are installed in separate environments.
 #[derive(Debug, clap::Args)]
@@ -57,8 +47,12 @@ pub struct BenchArguments {
 }
 
 /// The benchmarks without a language.
-const ENGINE: Benchmark = Benchmark { name: "engine", heading: "Rust: calls of the engine" };
-const SERVE: Benchmark = Benchmark { name: "serve", heading: "Rust: answers of serve" };
+const ENGINE: Benchmark = of_cargo("engine", "Rust: calls of the engine");
+const SERVE: Benchmark = of_cargo("serve", "Rust: answers of serve");
+
+const fn of_cargo(name: &'static str, heading: &'static str) -> Benchmark {
+    Benchmark { name, heading, script: "", program: "", rows: &[] }
+}
 
 /// A benchmark, and the name of its language; none for those above.
 #[derive(Clone, Copy)]
@@ -103,19 +97,41 @@ pub fn run(given: &BenchArguments) -> StepResult {
             runners.push((name, language.prepare_benchmarks(&given.runtimes)?));
         }
     }
-    let reads_profiles = runners.iter().any(|(_, runner)| runner.needs_command());
-    let command = if reads_profiles { artifact::command_line()? } else { PathBuf::new() };
+    // Reads the profiles of programs.
+    let command = if runners.is_empty() { PathBuf::new() } else { artifact::command_line()? };
     let short = given.short;
     for ListedBenchmark { language, benchmark } in chosen {
         let runner = runners.iter().find(|(name, _)| Some(*name) == *language);
         let (tables, runtime) = match runner {
-            Some((_, runner)) => (runner.measure(benchmark.name, &command, short)?, runner.runtime()),
+            Some((_, runner)) => (measure(benchmark, &runner.rows(benchmark)?, &command, short)?, runner.runtime()),
             None if benchmark.name == SERVE.name => (serve(short)?, "release profile".to_owned()),
             None => (engine()?, "release profile".to_owned()),
         };
-        write_section(benchmark.heading, &format!("{}\n\n{tables}", conditions(&runtime)?), short)?;
+        let section = format!("`cargo xtask bench {}`, {}\n\n{tables}", benchmark.name, conditions(&runtime)?);
+        write_section(benchmark.heading, &section, short)?;
     }
     Ok(())
+}
+
+/// Runs the script of a benchmark.
+fn measure(benchmark: &Benchmark, rows: &[BenchRow], command: &Path, short: bool) -> StepResult<String> {
+    let directory = scratch::empty(&format!("bench-{}", benchmark.name))?;
+    let file = directory.join("programs.json");
+    // An array, since an object of serde_json has no order.
+    scratch::write(&file, &serde_json::json!(rows).to_string())?;
+    println!("── bench {}", benchmark.name);
+    let step = ProcessStep::new(format!("bench {}", benchmark.name), &python::runtimes::preferred()?.program);
+    // A service is measured with default settings; the others need every sample of their rate or interval.
+    let step = if benchmark.script == "service" { step } else { step.without_cpu_budget() };
+    step.arg(format!("xtask/bench/every-language/{}.py", benchmark.script))
+        .arg("--programs")
+        .arg(&file)
+        .arg("--command")
+        .arg(command)
+        .arg("--folder")
+        .arg(&directory)
+        .args(short.then_some("--short"))
+        .capture()
 }
 
 /// Writes a section into RESULTS.md; prints it for a short run.
@@ -201,10 +217,7 @@ mod tests {
     #[test]
     fn a_language_selects_all_its_benchmarks() {
         let matching = |name: &str| ListedBenchmark::all().iter().filter(|bench| bench.matches(name)).count();
-        assert_eq!(
-            [matching("engine"), matching("python"), matching("node"), matching("node-cost"), matching("java")],
-            [1, 9, 7, 1, 8]
-        );
+        assert_eq!(["engine", "python", "node", "node-sample", "java"].map(matching), [1, 5, 6, 1, 5]);
     }
 
     #[test]
