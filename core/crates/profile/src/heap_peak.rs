@@ -1,6 +1,7 @@
 //! The file of the heap at its peak: the live objects at the last maximum of live bytes, which a process that is killed leaves
 //! behind. Both directions are here, since the profiler reads the files of ended processes and links no reading crate. The
-//! embedded profile is pprof; its decoder is in `spanprof-read`. Decision 40.
+//! embedded profile is pprof; its decoder is in `spanprof-read`. It has resolved frames, since a
+//! dead process resolves nothing, and is not compressed: gzip takes most of the time of an encoding.
 //!
 //! # Format
 //! Little-endian. A page with the process, then two halves of equal size. A half is a record header and a profile.

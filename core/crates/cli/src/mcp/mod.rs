@@ -3,7 +3,7 @@
 //! `tools`, the size of results in `page`.
 //!
 //! The SDK `rmcp` 3.11 is not used: a program with it has 0.72 MB packed instead of 0.22 MB (schemars, chrono, futures, Unicode
-//! tables), and the Python wheel has 0.1 MB left of its limit of 4 MB.
+//! tables).
 
 mod page;
 mod tools;

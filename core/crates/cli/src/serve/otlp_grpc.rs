@@ -1,5 +1,5 @@
-//! OTLP over gRPC: the unary method `ProfilesService/Export`, with its own framing: a gRPC server
-//! framework would be the largest part of the Python wheel, which has a limit of 4 MB. Called by `route`.
+//! OTLP over gRPC: the unary method `ProfilesService/Export`, with its own framing: one unary method
+//! needs no server framework, of which only the client half is linked. Called by `route`.
 
 use std::sync::Arc;
 

@@ -6,7 +6,8 @@
 //! mapped: a truncated file must not fault in a handler, and a slow disk must not delay a walk.
 //!
 //! Limits: only one process of a program keeps the file (a process lock, not inherited by fork). Without a writable
-//! file there is no breaker. A death that reaches no fault handler of ours is not recorded (decision 17).
+//! file there is no breaker. A death that reaches no fault handler of ours is not recorded: a handler of the
+//! host that does not forward, a stack overflow without an alternate stack, an abort by the C library.
 
 use super::state_file::{file_size_allows, lock};
 use spanprof_signal::walk_fault;

@@ -2,7 +2,7 @@
 //! `spanprof_profile::heap_peak`.
 //!
 //! The file is written by `pwrite` and not mapped: both put the bytes into the page cache, which outlives the process, but
-//! a store to a mapping of a truncated file or of a failing disk ends the host by SIGBUS (decision 40). All blocks are
+//! a store to a mapping of a truncated file or of a failing disk ends the host by SIGBUS. All blocks are
 //! allocated at its creation, so a full disk is an error there. Writes that would exceed the limit of file sizes, or whose
 //! descriptor the host closed, are not made.
 //!

@@ -1,6 +1,11 @@
 //! The detail that each destination receives: keys `link`, `instance_attributes`, `label_names`
 //! and `heap_age`. Not here: the reduction
 //! itself (`spanprof_profile::transform`), encoding and sending (`delivery`).
+//!
+//! Pyroscope 1.20 to 2.0 stores a series for each trace id: 500 requests made 427 series, and 5,000 is a tenant's default limit.
+//! `link=span` is not the default, since links without a trace id break the navigation from a trace to its profile in every other
+//! receiver. `service.name` is on each sample too, because Collectors rewrite resource attributes to references (`otlp_http` from
+//! 0.161, `otlp_grpc` from 0.163) that Pyroscope does not resolve; attributes of the scope are rewritten too.
 
 use spanprof_config::{Config, DestinationConfig, DestinationType, LabelNames, LinkDetail};
 use spanprof_profile::transform::Reduction;

@@ -2,6 +2,9 @@
 //! thread per request calls the handler and sends the response. Each response ends its connection, so an idle server has
 //! one descriptor and no wakeups. Connections, their bytes, their time and the running handlers are limited. Not here: the
 //! meaning of a request (`pull`).
+//!
+//! Not hyper on tokio: it needs readiness of sockets without tokio's I/O driver. After a fork the hook closes the child's copy of the socket,
+//! and a restarted profiler binds its own with `SO_REUSEPORT`.
 
 use crate::http::message::{HttpRequest, HttpResponse, ParsedRequest, PartialRequest, READ_BYTES};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
