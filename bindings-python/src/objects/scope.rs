@@ -1,7 +1,7 @@
 //! State of the object that `tag_wrapper` returns: prepared labels and the scopes now open on it. One object may be open many
 //! times at once, in several tasks and threads. It is a raw C type instead of a `#[pyclass]`, because entering and leaving a
-//! scope must cost less than PyO3's argument handling alone (330 instead of 276 ns on CPython 3.11.2, of which `with` takes 121). Not here: the C entry points
-//! (`scope_calls`) and context ids (`crate::context`).
+//! scope must cost less than PyO3's argument handling alone (330 instead of 276 ns on CPython 3.11.2, of which `with` takes 121).
+//! Not here: the C entry points (`scope_calls`) and context ids (`crate::context`).
 //!
 //! A scope ends in the `Context` that calls `exit`, and in the one that it was entered in, whatever their order. Contexts that
 //! were copied from them keep its labels.

@@ -8,6 +8,10 @@
 //! 3. An object is removed from the live set before the allocator below frees it: its address may be in use again at once.
 //! 4. A reallocation is a free of the old object and an allocation of the new one, also if the address stays.
 //! 5. The rare cases are functions of their own, so that the frequent case needs no stack frame.
+//!
+//! Stacks are walked by unwind tables (framehop, without allocation), and by frame pointers where an object has none;
+//! `_Unwind_Backtrace` takes the dynamic linker's lock. Each thread has a countdown in thread-local storage, and 16 buffers serve
+//! concurrent samples. The profiler's own threads are not sampled. An unsampled allocation and its free cost up to 1.1 ns.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;

@@ -15,8 +15,9 @@
 //! | 10.2 (18) to 12.4 (22) | `Reallocate` after `Free` | `HookTable::find` searches by function, not by index |
 //! | 13.6 (24) to 14.6 (26) | `MaxAllocationSize` and `GetPageAllocator` instead | the search, which does not find `Reallocate` |
 //!
-//! Wrappers of `Buffer` in JavaScript would change functions of the program and miss files and sockets; an allocator of our own cannot
-//! replace that of the main isolate. Not seen: memory that others pass to a Buffer, `WebAssembly.Memory`, resizable buffers.
+//! Wrappers of `Buffer` in JavaScript would change functions of the program and miss files and sockets; an allocator of our own
+//! cannot replace that of the main isolate. Not seen: memory that others pass to a Buffer, `WebAssembly.Memory`, resizable
+//! buffers.
 
 use std::ffi::CStr;
 use std::mem::transmute;

@@ -2,9 +2,9 @@
 //! arguments.
 //!
 //! A sample's path: `drain` reads the ring, `resolve` turns raw frames into locations and stacks, `window` sums up samples by
-//! stack, labels and link, and becomes a profile when it closes. `context`, `labels` and `thread_names` are written by host threads
-//! and read here; `heap` estimates live objects; `retention` holds back samples of unfinished requests. `engine` owns all of these. A
-//! language implements `runtime`.
+//! stack, labels and link, and becomes a profile when it closes. `context`, `labels` and `thread_names` are written by host
+//! threads and read here; `heap` estimates live objects; `retention` holds back samples of unfinished requests. `engine` owns all
+//! of these. A language implements `runtime`.
 
 pub mod context;
 mod counters;

@@ -1,5 +1,5 @@
-//! Sources of profiles for the reading verbs: a file, stdin, a directory, object storage, a running `serve`, or a program's own endpoint. Called by `top`,
-//! `flamegraph`, `convert` and `check`.
+//! Sources of profiles for the reading verbs: a file, stdin, a directory, object storage, a running `serve`, or a program's own
+//! endpoint. Called by `top`, `flamegraph`, `convert` and `check`.
 
 use std::cell::Cell;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Makes every system call of the profiler: clocks, threads, process, native symbols; never knows a profile, a configuration or a
 //! language, only the handlers of `spanprof-signal`.
 //!
-//! The folders, each of which uses only those before it: `memory`, `symbols`, `threads`, `process`, `clocks`. Used by the engine, and by
-//! bindings for threads and process data.
+//! The folders, each of which uses only those before it: `memory`, `symbols`, `threads`, `process`, `clocks`. Used by the engine,
+//! and by bindings for threads and process data.
 
 mod clocks;
 mod fork;

@@ -9,9 +9,9 @@
 //! The reserve takes address space but no resident memory until it is used. It is lock-free. Memory is reused when nothing of
 //! it is in use.
 //!
-//! Fallible allocations everywhere are no alternative: most are in maps, strings and dependencies. CPython 3.11 with 8 to 96 MB of address
-//! space left ended in each of seven runs without the reserve. A start requires [`START_BYTES`](crate::START_BYTES), and a thread 8 MiB,
-//! since the C library ends a process that has no memory for the thread-local storage of a thread.
+//! Fallible allocations everywhere are no alternative: most are in maps, strings and dependencies. CPython 3.11 with 8 to 96 MB
+//! of address space left ended in each of seven runs without the reserve. A start requires [`START_BYTES`](crate::START_BYTES),
+//! and a thread 8 MiB, since the C library ends a process that has no memory for the thread-local storage of a thread.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;

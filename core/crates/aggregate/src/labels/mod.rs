@@ -8,8 +8,9 @@
 //! 4. The last store publishes an insertion, and its id is taken before the first store: a fork in between loses an id
 //!    and never mixes two entries.
 //!
-//! The tables, and that of contexts, are static arrays of atomic words (.bss): zero pages until they are touched. A heap structure behind a
-//! mutex could be inherited locked or incomplete by a forked child; here a fork within an insertion loses one slot.
+//! The tables, and that of contexts, are static arrays of atomic words (.bss): zero pages until they are touched. A heap
+//! structure behind a mutex could be inherited locked or incomplete by a forked child; here a fork within an insertion loses one
+//! slot.
 
 mod index;
 mod tables;

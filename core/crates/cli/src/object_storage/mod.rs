@@ -1,10 +1,10 @@
 //! Object storage by URL: Amazon S3 and compatible servers, Google Cloud Storage, Azure Blob Storage. Used by the reading verbs,
 //! by outputs, `upload` and the destinations of `scrape`. Builds without the feature `object-storage` reject such URLs.
 //!
-//! The crate `object_store` signs, lists and retries, on the connections of the destinations: with `reqwest` it has 167 crates and a second
-//! TLS provider. Own signatures for S3 alone are about 300 lines, and credentials of instances and pods more. Names are chosen without
-//! reading the storage (`<type>-<ms>-<hash>.pb.gz`), so a repeated attempt replaces its own object; conditional writes are not
-//! supported everywhere. `upload` never replaces. Credentials of `~/.aws` are not read.
+//! The crate `object_store` signs, lists and retries, on the connections of the destinations: with `reqwest` it has 167 crates
+//! and a second TLS provider. Own signatures for S3 alone are about 300 lines, and credentials of instances and pods more. Names
+//! are chosen without reading the storage (`<type>-<ms>-<hash>.pb.gz`), so a repeated attempt replaces its own object;
+//! conditional writes are not supported everywhere. `upload` never replaces. Credentials of `~/.aws` are not read.
 
 #[cfg(feature = "object-storage")]
 mod access;

@@ -1,9 +1,10 @@
 //! Delivery on the export thread: one task per destination, one payload at a time and in order. Decides when a payload is
 //! retried, split or discarded. The senders perform the attempts, the queue counts the results.
 //!
-//! Where OTLP leaves a choice: a 2xx response with an incomplete body counts as delivered, since a second request would count every sample
-//! twice. A kept connection that fails during a request is replaced once within the attempt. `stop` does not wait for an unreachable
-//! receiver, and never shortens a pause that a receiver demanded. A pause belongs to the destination, not to the payload.
+//! Where OTLP leaves a choice: a 2xx response with an incomplete body counts as delivered, since a second request would count
+//! every sample twice. A kept connection that fails during a request is replaced once within the attempt. `stop` does not wait
+//! for an unreachable receiver, and never shortens a pause that a receiver demanded. A pause belongs to the destination, not to
+//! the payload.
 
 use crate::clock::Clock;
 use crate::files::disk_buffer::LoadFailure;

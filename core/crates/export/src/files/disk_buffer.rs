@@ -6,13 +6,13 @@
 //! next exporter of the same destination adopts its requests.
 //!
 //! # Decisions
-//! 1. One file per request, renamed, with a checksum and without `fsync`: `rename` is enough for `kill -9`, the checksum detects the torn
-//!    file of a power failure. A segmented log needs rewriting and scanning.
+//! 1. One file per request, renamed, with a checksum and without `fsync`: `rename` is enough for `kill -9`, the checksum detects
+//!    the torn file of a power failure. A segmented log needs rewriting and scanning.
 //! 2. Written before the first attempt: `kill -9` during it would lose the request.
-//! 3. `flock` and not `fcntl`: the host's `close` of any descriptor of the file would release the lock. In a forked child the copy of the
-//!    descriptor is closed. A process id in the name does not identify a process of another container.
-//! 4. A failed or late write leaves the request in memory and is counted. A request is sent twice if the process is killed between the
-//!    response and the removal; profiles have ids, by which `spanprof serve` counts them once.
+//! 3. `flock` and not `fcntl`: the host's `close` of any descriptor of the file would release the lock. In a forked child the
+//!    copy of the descriptor is closed. A process id in the name does not identify a process of another container.
+//! 4. A failed or late write leaves the request in memory and is counted. A request is sent twice if the process is killed
+//!    between the response and the removal; profiles have ids, by which `spanprof serve` counts them once.
 
 use crate::connect::owned_descriptor::OwnedDescriptor;
 use crate::error::{ExportError, ExportErrorKind};

@@ -6,8 +6,8 @@
 //! retention could not tell from a file of the program. Removal takes no lock: it is idempotent, and the process whose
 //! `unlink` succeeds counts it.
 //!
-//! Files are published by `link`: `rename` would replace a file of the same millisecond of another process. The temporary name contains
-//! process id, process namespace and start time, which distinguish leftovers from work in progress.
+//! Files are published by `link`: `rename` would replace a file of the same millisecond of another process. The temporary name
+//! contains process id, process namespace and start time, which distinguish leftovers from work in progress.
 
 use crate::connect::blocking;
 use crate::connect::owned_descriptor::OwnedDescriptor;

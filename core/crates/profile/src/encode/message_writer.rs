@@ -1,9 +1,9 @@
 //! Writes protobuf messages directly into one buffer: no message tree, no copy of strings. Omits zero scalars and empty
 //! packed lists, as in proto3; [`MessageWriter::message`] writes empty messages too.
 //!
-//! Not `opentelemetry-proto` (it depends on `opentelemetry_sdk` and knows the profiles of its own release only) and not the messages of the
-//! crate `pprof` (prost 0.12, with its sampler). A tree of messages for writing would copy each string first, which costs more than the
-//! bytes. `spanprof_read::wire` has messages for reading.
+//! Not `opentelemetry-proto` (it depends on `opentelemetry_sdk` and knows the profiles of its own release only) and not the
+//! messages of the crate `pprof` (prost 0.12, with its sampler). A tree of messages for writing would copy each string first,
+//! which costs more than the bytes. `spanprof_read::wire` has messages for reading.
 
 use prost::encoding::{encode_key, encode_varint, encoded_len_varint, WireType};
 

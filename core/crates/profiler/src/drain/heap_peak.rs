@@ -2,9 +2,9 @@
 //! process, and finds the files of ended processes at the next start. Called by the drain thread. Not here: the file
 //! (`sys`), its format (`spanprof_profile::heap_peak`), the profile (`heap`).
 //!
-//! The drain thread wakes twice per second and writes if the estimate of live bytes exceeds the last record by 0.4 %; after a write it
-//! pauses for 50 times its duration, at most 0.9 s. The largest 4,096 stacks are kept: 2 to 3 µs each. Files of ended processes are renamed
-//! and not sent: a profile of another process misleads in a back end that shows the current one.
+//! The drain thread wakes twice per second and writes if the estimate of live bytes exceeds the last record by 0.4 %; after a
+//! write it pauses for 50 times its duration, at most 0.9 s. The largest 4,096 stacks are kept: 2 to 3 µs each. Files of ended
+//! processes are renamed and not sent: a profile of another process misleads in a back end that shows the current one.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

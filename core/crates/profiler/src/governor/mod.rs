@@ -6,10 +6,11 @@
 //! sufficient. A rise is taken only if the predicted cost stays below [`RISE_TARGET`] of the budget, so a constant load has
 //! constant limits. A process without CPU time takes no CPU samples, and thus keeps its rate for the next burst.
 //!
-//! Rejected: straight to 10 Hz above the budget (at 101 % it loses nine of ten samples); a PI controller (oscillates with bursts); skipping
-//! samples in the handler (signal and delivery are half of the cost); rates by the CPU use of the last interval (lowers that of an idle
-//! service). The budget is a share of one core, or of the quota where that is below one. Shedding keeps CPU samples, and the heap profile,
-//! whose objects in use a stop would lose. Costs of hooks inside host threads are not measured.
+//! Rejected: straight to 10 Hz above the budget (at 101 % it loses nine of ten samples); a PI controller (oscillates with
+//! bursts); skipping samples in the handler (signal and delivery are half of the cost); rates by the CPU use of the last interval
+//! (lowers that of an idle service). The budget is a share of one core, or of the quota where that is below one. Shedding keeps
+//! CPU samples, and the heap profile, whose objects in use a stop would lose. Costs of hooks inside host threads are not
+//! measured.
 
 mod limits;
 #[cfg(test)]

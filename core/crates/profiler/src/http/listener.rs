@@ -3,8 +3,8 @@
 //! one descriptor and no wakeups. Connections, their bytes, their time and the running handlers are limited. Not here: the
 //! meaning of a request (`pull`).
 //!
-//! Not hyper on tokio: it needs readiness of sockets without tokio's I/O driver. After a fork the hook closes the child's copy of the socket,
-//! and a restarted profiler binds its own with `SO_REUSEPORT`.
+//! Not hyper on tokio: it needs readiness of sockets without tokio's I/O driver. After a fork the hook closes the child's copy of
+//! the socket, and a restarted profiler binds its own with `SO_REUSEPORT`.
 
 use crate::http::message::{HttpRequest, HttpResponse, ParsedRequest, PartialRequest, READ_BYTES};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};

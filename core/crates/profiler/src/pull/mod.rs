@@ -1,10 +1,10 @@
-//! Requests for profiles over HTTP (`/debug/pprof/`), independent of the server that received them: the profiler's own listener, or the
-//! program's web framework. Pure: parsing, access rules and pages. Not here: the collection of samples (`profiler`) and
+//! Requests for profiles over HTTP (`/debug/pprof/`), independent of the server that received them: the profiler's own listener,
+//! or the program's web framework. Pure: parsing, access rules and pages. Not here: the collection of samples (`profiler`) and
 //! sockets (`spanprof_export`).
 //!
-//! A pull is a second window over the same resolved samples (`spanprof_aggregate`): closing the open window would change its ends and the
-//! number of requests, and merging closed windows would be late. Addresses other than loopback require `pull_token`; on loopback the check
-//! of `Host` stops DNS rebinding. `cmdline` has the first word only, since arguments contain secrets.
+//! A pull is a second window over the same resolved samples (`spanprof_aggregate`): closing the open window would change its ends
+//! and the number of requests, and merging closed windows would be late. Addresses other than loopback require `pull_token`; on
+//! loopback the check of `Host` stops DNS rebinding. `cmdline` has the first word only, since arguments contain secrets.
 
 mod access;
 pub mod answer;

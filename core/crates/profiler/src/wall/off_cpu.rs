@@ -7,6 +7,11 @@
 //! The sampler needs a processor itself, so a runnable thread without one may only have lost it to the sampler. The kernel
 //! counts the time for which a thread could run but had no processor. This time is charged to the observations of the
 //! runnable thread, exactly in sum.
+//!
+//! Not used: `stat` (7.3 instead of 6.1 µs, and no reason), `wchan` (functions of the kernel), the CPU clock around the walk (the
+//! sampler's own processor). Without `schedstat` and `syscall` (a process that is not dumpable, a hidden /proc) the CPU time
+//! since the last sample is subtracted, and there is no reason. The time from the end of a wait until the thread has a processor
+//! counts as the wait.
 
 use std::collections::BTreeMap;
 

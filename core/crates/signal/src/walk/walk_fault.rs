@@ -2,8 +2,9 @@
 //! Only the fault handler writes, and only on a fault. `spanprof-os` chooses the file and interprets it; without a file
 //! nothing is recorded. Safe in handlers.
 //!
-//! Nothing is written in normal operation: a store to a mapped word in each walk can fault (truncated file) or block (write-back), and a
-//! process that is killed during a walk would look like a crash. The descriptor is checked by `fstat`, since a host may close it.
+//! Nothing is written in normal operation: a store to a mapped word in each walk can fault (truncated file) or block
+//! (write-back), and a process that is killed during a walk would look like a crash. The descriptor is checked by `fstat`, since
+//! a host may close it.
 
 use crate::signals::forward::thread_id;
 use crate::signals::slot_table::is_in_tick;

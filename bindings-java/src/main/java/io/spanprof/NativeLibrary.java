@@ -23,6 +23,10 @@ import java.util.zip.ZipEntry;
 /**
  * Loads the native library: a file beside the JAR if there is one, else unpacked from the JAR by way of a private
  * directory. On failure every method of the API does nothing, and one warning states the reason.
+ *
+ * <p>The JAR holds the library as LZ4, and a small library that unpacks it into a file in memory: `start` takes 19 to 29 ms in a fresh
+ * process (Java 17 to 25) instead of 54 to 60 ms where the JDK inflates it. The VM loads it through a link with a unique name, because
+ * numbers under `/proc/self/fd` are reused and libraries are identified by name.
  */
 final class NativeLibrary {
     /** The directory for the unpacked library, in place of the temporary directory. */

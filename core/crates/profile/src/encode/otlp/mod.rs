@@ -1,8 +1,8 @@
 //! OTLP: encodes an `ExportProfilesServiceRequest` (the same wire format as `ProfilesData`) and splits large ones. `metrics`
 //! encodes the profiler's own metrics.
 //!
-//! CPU values are whole periods, as Pyroscope's dashboards expect (`samples`/`count`); the remainder is carried to the thread's next sample.
-//! The model and pprof have the measured value beside it.
+//! CPU values are whole periods, as Pyroscope's dashboards expect (`samples`/`count`); the remainder is carried to the thread's
+//! next sample. The model and pprof have the measured value beside it.
 
 mod halve;
 pub mod metrics;
