@@ -16,6 +16,10 @@
 //! | 17–25 | code size, name index, signature index and method number are 16-bit fields in one word, at 0x20 in 17 and at 0x22 later | `Method::at`, by one unaligned read |
 //! | 17–25 | bytecodes follow `ConstMethod`, and compressed line numbers follow the bytecodes | `Method::index_of`, `line_numbers` |
 //! | 17–25 | a symbol begins with its reference count and a random number, of 16 bits each | `symbol` |
+//!
+//! No `jmethodID`s: they are created for each class as it is prepared, the VM never frees them, and those of unloaded classes dangle. No
+//! generation of class unloading: the VM has no synchronous event for it. The profiler thus holds nothing of the VM, and every cache is
+//! keyed by the fingerprint. Not distinguished: a class loaded again at the same addresses with equal names, where later lines moved.
 
 use spanprof_signal::RawFrame;
 

@@ -1,4 +1,4 @@
-//! The wall sampler's side of self-walks, for runtimes whose threads walk themselves (decision 14). One tick requests a walk
+//! The wall sampler's side of self-walks, for runtimes whose threads walk themselves. One tick requests a walk
 //! of each thread that runs, and then waits once for all of them. A thread that waits for a processor responds when it
 //! runs; until then its request is pending, and a later tick takes the response. A thread that did not run since its
 //! last stack keeps this stack and gets no request. Not here: the states of a request (`spanprof_signal::exchange`),
