@@ -1,5 +1,5 @@
 //! Export in forked children: each process delivers its own samples over its own connection, and a child keeps only the
-//! documented descriptors of the parent. In `sys` because fork is unsafe.
+//! documented descriptors of the parent. Beside the code that is unsafe, as fork is.
 
 use super::fork_live_tests::in_forked_child;
 use spanprof_aggregate::runtime::{Frame, Runtime, WallRuntime};

@@ -1,4 +1,4 @@
-//! The profiler in forked children, with real forks. In `sys` because fork is unsafe.
+//! The profiler in forked children, with real forks. Beside the code that is unsafe, as fork is.
 
 use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_aggregate::StatValue;

@@ -1,6 +1,6 @@
 //! Functions, files and lines of native code from DWARF debug information. Memory does not depend on the size of the program:
 //! kept are the address ranges of units, the tables of recently used units, and names; pages of files are released after
-//! each batch. Not here: the object of an address and its symbol table (`sys`).
+//! each batch. Not here: the object of an address and its symbol table (`spanprof_os`).
 
 mod file;
 mod functions;

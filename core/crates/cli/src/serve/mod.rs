@@ -1,4 +1,4 @@
-//! The embedded back end: receives profiles as OTLP over gRPC and HTTP and by Pyroscope's protocols, stores them in a
+//! The embedded back end: receives profiles as OTLP over gRPC and HTTP, stores them in a
 //! directory, and serves queries and a page from it. One async thread for the sockets; decoding and queries on blocking
 //! threads. Called by the verb `serve`.
 

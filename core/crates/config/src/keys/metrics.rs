@@ -1,5 +1,5 @@
 //! The receivers of the profiler's own metrics: each OTLP destination at its address of metrics, or `metrics_endpoint` instead of
-//! them. Called by `delivery`.
+//! them. Called by `spanprof_profiler::deliver`.
 
 use crate::keys::table::Config;
 use crate::types::choices::{DestinationConfig, DestinationType, Protocol};

@@ -1,5 +1,5 @@
 //! Requests of one destination as files: they outlive an outage of the receiver and the process. Runs on threads that may
-//! block; `spool` decides when a request is stored, `delivery` when it is removed.
+//! block; `spool` decides when a request is stored, `deliver` when it is removed.
 //!
 //! Layout: `<buffer directory>/<service>-<kind>-<checksum>/<process>/<request>`. Each exporter holds an exclusive `flock` on
 //! its own process directory for as long as it runs. A directory without a lock belongs to a process that has exited, and the

@@ -1,5 +1,5 @@
 //! Writes profiles and their side-cars as files. Each file is complete or absent, and private to its owner; the oldest are
-//! removed. Runs on threads that may block; queues and retries belong to `delivery`.
+//! removed. Runs on threads that may block; queues and retries belong to `deliver`.
 //!
 //! Each profile has a side-car of its own, since files are copied and removed one by one. The profile is linked first and
 //! its side-car removed first: a process that is killed in between leaves no side-car without its profile, which

@@ -1,5 +1,5 @@
 //! The bounded queue of one destination, and its counters. One short lock: the profiler takes it to enqueue, the export thread
-//! to dequeue and to count results. Network, files and retries belong to the senders and to `delivery`.
+//! to dequeue and to count results. Network, files and retries belong to the senders and to `deliver`.
 
 use crate::clock::Clock;
 use crate::payload::{ExportPayload, SplitFn};

@@ -1,6 +1,6 @@
 //! The key `heap_peak_directory`: keeps the live objects at the last maximum of live bytes in a file that outlives a killed
 //! process, and finds the files of ended processes at the next start. Called by the drain thread. Not here: the file
-//! (`sys`), its format (`spanprof_profile::heap_peak`), the profile (`heap`).
+//! (`spanprof_os`), its format (`spanprof_profile::heap_peak`), the profile (`heap`).
 //!
 //! The drain thread wakes twice per second and writes if the estimate of live bytes exceeds the last record by 0.4 %; after a
 //! write it pauses for 50 times its duration, at most 0.9 s. The largest 4,096 stacks are kept: 2 to 3 µs each. Files of ended

@@ -1,9 +1,9 @@
 //! Reads clocks and arms timers and perf events, for the handler. Each function is async-signal-safe by POSIX or a
-//! bare system call. Not here: which clock is armed, and when (`slot_clock`). `sys` creates and deletes clocks.
+//! bare system call. Not here: which clock is armed, and when (`slot_clock`). `spanprof_os` creates and deletes clocks.
 //!
 //! A preloaded library may replace `clock_gettime`. libfaketime 0.9.10 alters the CPU clocks of other threads too, while
 //! timers use the kernel's, and locks a mutex, which is not async-signal-safe (`fake_clock_gettime` in
-//! src/libfaketime.c). Clocks are therefore read by the C library's own function or, until `sys` has set it, by the
+//! src/libfaketime.c). Clocks are therefore read by the C library's own function or, until `spanprof_os` has set it, by the
 //! system call.
 
 use core::ffi::c_void;

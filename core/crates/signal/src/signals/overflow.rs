@@ -1,5 +1,5 @@
 //! The kernel's record of each overflow of a perf event (perf_event_open(2)): its time, and the thread's user-mode
-//! registers. The handler reads it from the event's ring buffer. `sys` creates the event.
+//! registers. The handler reads it from the event's ring buffer. `spanprof_os` creates the event.
 
 use core::sync::atomic::{fence, Ordering};
 

@@ -1,5 +1,5 @@
 //! The handler's state of one thread: its clock, the CPU time that samples already account for, and whether a handler
-//! is active in it. Fixed size, in memory that is never freed. Normal threads open and close slots (`sys`), one at a
+//! is active in it. Fixed size, in memory that is never freed. Normal threads open and close slots (`spanprof_os`), one at a
 //! time.
 //!
 //! # Rules
