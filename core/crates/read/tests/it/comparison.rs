@@ -1,5 +1,6 @@
 //! The comparison of two profiles: its rows, and which differences are significant.
 
+use crate::draws::Draws;
 use spanprof_profile::transform::merge;
 use spanprof_profile::{
     Attribute, Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, ValueType,
@@ -57,17 +58,7 @@ fn significant(table: &DiffTable) -> Vec<&str> {
     table.rows.iter().filter(|row| row.is_significant).map(|row| row.at.function.as_str()).collect()
 }
 
-/// A sequence of numbers in [0, 1), the same in each run (xorshift64*).
-struct Draws(u64);
-
 impl Draws {
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// CPU windows of `samples` samples each, whose functions have these shares; `load` is how much each share varies from one
     /// window to the next.
     fn windows(&mut self, count: usize, samples: usize, shares: &[f64], load: f64) -> Vec<ProfilesData> {

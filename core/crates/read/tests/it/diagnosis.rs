@@ -1,5 +1,6 @@
 //! The rules of the diagnosis: each finds the problem of a synthetic program, and is silent about a healthy one.
 
+use crate::draws::Draws;
 use spanprof_profile::encode::pprof::names::COMMENT;
 use spanprof_profile::{
     Attribute, Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType,
@@ -118,17 +119,7 @@ fn names(fact: &Fact) -> Vec<&str> {
     rows.iter().map(|(at, _)| at.function.as_str()).collect()
 }
 
-/// A sequence of numbers in [0, 1), the same in each run (xorshift64*).
-struct Draws(u64);
-
 impl Draws {
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// A Poisson number, as the sum of `mean * 10` rare events.
     fn count(&mut self, mean: f64) -> i64 {
         (0..(mean * 10.0) as usize).filter(|_| self.next() < 0.1).count() as i64

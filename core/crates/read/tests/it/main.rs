@@ -3,6 +3,7 @@
 mod comparison;
 mod diagnosis;
 mod diff_trees;
+mod draws;
 mod heap_peak;
 mod hostile;
 mod otlp;

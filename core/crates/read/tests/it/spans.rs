@@ -1,5 +1,6 @@
 //! One span against the others of its endpoint: how often equal spans differ, and which differences are found.
 
+use crate::draws::Draws;
 use spanprof_profile::{
     Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType,
 };
@@ -9,18 +10,9 @@ const INTERVAL_NS: i64 = 10_000_000;
 const FUNCTIONS: [(&str, f64); 6] =
     [("parse", 1.0), ("query", 6.0), ("price", 4.0), ("render", 2.0), ("log", 0.3), ("send", 0.7)];
 
-/// A Poisson count, by Knuth's method, of a sequence that is the same in each run (xorshift64*).
-struct Draws(u64);
-
 impl Draws {
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn count(&mut self, mean: f64) -> i64 {
+    /// A Poisson count, by Knuth's method.
+    fn poisson(&mut self, mean: f64) -> i64 {
         let (limit, mut product, mut count) = ((-mean).exp(), self.next(), 0);
         while product > limit {
             product *= self.next();
@@ -55,7 +47,7 @@ impl Draws {
             let link = dictionary.link(link(span));
             let cost = 1.0 + load * (2.0 * self.next() - 1.0);
             let mut counts: Vec<(&str, i64)> =
-                FUNCTIONS.iter().map(|(name, mean)| (*name, self.count(mean * cost / interval as f64))).collect();
+                FUNCTIONS.iter().map(|(name, mean)| (*name, self.poisson(mean * cost / interval as f64))).collect();
             counts.push(("retry", if span == 1 { extra } else { 0 }));
             for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
                 let function = Function { name: dictionary.string(name), ..Function::default() };
@@ -190,7 +182,7 @@ fn rare_totals(draws: &mut Draws, spans: u64, mean: f64, extra: i64) -> [SpanTot
         for span in 1..=spans {
             let count = match type_name {
                 "cpu" => 1,
-                _ => draws.count(mean) + if span == 1 { extra } else { 0 },
+                _ => draws.poisson(mean) + if span == 1 { extra } else { 0 },
             };
             let sample = Sample {
                 stack,
