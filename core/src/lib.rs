@@ -39,6 +39,8 @@ pub mod pprof;
 pub mod pyroscope;
 mod runtime;
 pub mod sync;
+#[cfg(test)]
+mod sync_tests;
 #[cfg(feature = "tower")]
 pub mod tower;
 

@@ -105,6 +105,38 @@ fn the_delay_of_each_labeled_thread_is_the_time_that_it_waited_for_the_mutex() {
     });
 }
 
+#[test]
+fn of_many_waits_some_are_recorded_with_a_total_within_its_error() {
+    in_process_of_test("sync_tests::of_many_waits_some_are_recorded_with_a_total_within_its_error", || {
+        let run = start(Duration::from_micros(10));
+        run.set("cpu_budget", ConfigValue::Float(0.01));
+        let lock = Mutex::new(0u64);
+        let wait_repeatedly = || {
+            let mut waited_ns = 0.0;
+            for _ in 0..5_000 {
+                let begun = Instant::now();
+                let mut guard = take_stock(&lock);
+                waited_ns += begun.elapsed().as_nanos() as f64;
+                *guard += 1;
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            waited_ns
+        };
+        let truth: f64 = std::thread::scope(|scope| {
+            let waiters = [(); 3].map(|()| scope.spawn(wait_repeatedly));
+            waiters.into_iter().map(|waiter| waiter.join().unwrap()).sum()
+        });
+        let threshold_ns = run.counter("lock.threshold") as f64;
+        let recorded = run.counter("samples.submitted");
+        let [waits] = run.stop_with(["lock"]);
+        let delay: f64 = waits.stacks("delay").iter().map(|stack| stack.value).sum();
+        assert!(threshold_ns > 10_000.0 && recorded < 5_000, "{threshold_ns} {recorded}");
+        // The variance of a wait w below the threshold t is w (t − w).
+        let error = (threshold_ns * truth).sqrt();
+        assert!((delay - truth).abs() < 5.0 * error, "{delay} instead of {truth} ± {error}");
+    });
+}
+
 #[inline(never)]
 fn read_prices(lock: &RwLock<u64>) -> u64 {
     let guard = lock.read().unwrap();

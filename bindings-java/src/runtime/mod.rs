@@ -26,7 +26,7 @@ use jni::sys::{JNIEnv, JavaVM};
 use spanprof_aggregate::runtime::{
     EndedCode, EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
 };
-use spanprof_profiler::binding::{log, self_walks_requested, SelfWalks};
+use spanprof_profiler::binding::{lock_waits_are_reported, log, self_walks_requested, SelfWalks};
 use spanprof_profiler::{LogLevel, ProfilerHandle};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
@@ -228,7 +228,7 @@ fn jvmti_of_any_thread() -> Option<Jvmti> {
 
 /// Starts and stops reporting waits for locks.
 fn report_waits(jvmti: Jvmti, events: ReportedEvents) -> Result<(), String> {
-    let is_changed = lock_waits::are_reported() != events.lock;
+    let is_changed = lock_waits_are_reported() != events.lock;
     if is_changed && events.lock {
         if let Err(error) = parks::install() {
             if JavaLocks::found().is_none() {
@@ -237,7 +237,7 @@ fn report_waits(jvmti: Jvmti, events: ReportedEvents) -> Result<(), String> {
             log(LogLevel::Warning, &format!("spanprof: waits in LockSupport.park are not reported: {error}"));
         }
     }
-    lock_waits::set_reported(events.lock, events.lock_threshold_ns);
+    lock_waits::set_reported(events);
     if !is_changed {
         return Ok(());
     }

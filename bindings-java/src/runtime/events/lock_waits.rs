@@ -7,10 +7,11 @@
 //! reused.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use spanprof_profiler::binding::sample_event;
+use spanprof_aggregate::runtime::ReportedEvents;
+use spanprof_profiler::binding::{lock_waits_are_reported, set_lock_waits_reported, submit_lock_wait, WaitStart};
 use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind, MAX_FRAMES};
 
@@ -22,10 +23,8 @@ use crate::runtime::jvmti::Jvmti;
 const MAX_STORED: usize = 65_536;
 const SHARDS: usize = 16;
 
-static IS_REPORTED: AtomicBool = AtomicBool::new(false);
 /// Number of the current period in which waits are reported. A wait that began in another one is discarded.
 static PERIOD: AtomicU64 = AtomicU64::new(0);
-static THRESHOLD_NS: AtomicU64 = AtomicU64::new(0);
 /// The setting of the running profiler; 0 until the first wait after a change of settings.
 static MAX_STACK_DEPTH: AtomicUsize = AtomicUsize::new(0);
 static STORED_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -35,7 +34,7 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 
 pub struct PendingLockWait {
     period: u64,
-    started_ns: u64,
+    start: WaitStart,
     context: Context,
     flags: u8,
     /// The state of a virtual thread when it unmounted.
@@ -58,19 +57,13 @@ fn stored(thread: u64) -> MutexGuard<'static, StoredWaits> {
     STORED[thread as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether waits are reported.
-#[inline]
-pub fn are_reported() -> bool {
-    IS_REPORTED.load(Ordering::Acquire)
-}
-
 /// Reports waits from now on, or no longer. Waits in progress are discarded when this changes.
-pub fn set_reported(is_reported: bool, threshold_ns: u64) {
-    THRESHOLD_NS.store(threshold_ns, Ordering::Relaxed);
+pub fn set_reported(events: ReportedEvents) {
+    let were_reported = lock_waits_are_reported();
+    set_lock_waits_reported(events);
     MAX_STACK_DEPTH.store(0, Ordering::Relaxed);
-    if is_reported != IS_REPORTED.load(Ordering::Acquire) {
+    if were_reported != events.lock {
         PERIOD.fetch_add(1, Ordering::Relaxed);
-        IS_REPORTED.store(is_reported, Ordering::Release);
         (0..SHARDS as u64).for_each(|shard| {
             let mut waits = stored(shard);
             STORED_COUNT.fetch_sub(waits.len(), Ordering::Relaxed);
@@ -97,14 +90,14 @@ pub fn waiting_row() -> Option<&'static ThreadRow> {
 }
 
 impl PendingLockWait {
-    /// The wait that the calling thread began at `started_ns`, for a lock of the class with this number.
-    pub fn begin(jvmti: Jvmti, row: &ThreadRow, class: u32, started_ns: u64) -> Self {
+    /// The wait that the calling thread began, for a lock of the class with this number.
+    pub fn begin(jvmti: Jvmti, row: &ThreadRow, class: u32, start: WaitStart) -> Self {
         let (period, context) = (PERIOD.load(Ordering::Relaxed), row.scope.context());
         frame_buffers::with_buffer(|frames| {
             let depth = max_stack_depth().min(frames.len());
             let stack = own_stack::below_class(jvmti, Some(row), class, frames.get_mut(..depth).unwrap_or(&mut []));
             let flags = if stack.truncated { SampleFlags::TRUNCATED } else { 0 };
-            Self { period, started_ns, context, flags, virtual_state: 0, frames: stack.frames.into() }
+            Self { period, start, context, flags, virtual_state: 0, frames: stack.frames.into() }
         })
     }
 
@@ -137,16 +130,14 @@ impl PendingLockWait {
     /// The wait has ended now: submits it, or the ones that it represents.
     pub fn end(self) {
         let now_ns = spanprof_os::monotonic_ns();
-        if self.period != PERIOD.load(Ordering::Relaxed) || !are_reported() {
+        if self.period != PERIOD.load(Ordering::Relaxed) || !lock_waits_are_reported() {
             return;
         }
-        let waited_ns = now_ns.saturating_sub(self.started_ns);
         WAITS.fetch_add(1, Ordering::Relaxed);
-        WAIT_NS.fetch_add(waited_ns, Ordering::Relaxed);
-        let Some(event) = sample_event(waited_ns, THRESHOLD_NS.load(Ordering::Relaxed)) else { return };
+        WAIT_NS.fetch_add(self.start.waited_ns(now_ns), Ordering::Relaxed);
+        let Some(event) = self.start.event(now_ns) else { return };
         let Some(profiler) = ProfilerHandle::running() else { return };
-        // A loss is counted.
-        let _ = profiler.submit(&RawSample {
+        let sample = RawSample {
             kind: SampleKind::Lock,
             flags: SampleFlags(self.flags),
             thread_id: spanprof_os::thread_id(),
@@ -155,7 +146,8 @@ impl PendingLockWait {
             key: 0,
             context: self.context,
             frames: &self.frames,
-        });
+        };
+        submit_lock_wait(&profiler, &sample);
     }
 }
 

@@ -7,7 +7,7 @@
 //! `hotspot/share/runtime/objectMonitor.cpp`).
 
 use jni::sys::{jobject, JNIEnv};
-use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::binding::{ffi_guard, WaitStart};
 
 use super::java_locks::JavaLocks;
 use super::lock_waits::{self, PendingLockWait, WaitKind};
@@ -32,12 +32,12 @@ pub fn set_reported(jvmti: Jvmti, is_reported: bool) -> Result<(), String> {
 /// Called by the VM.
 pub unsafe extern "system" fn on_enter(_: *mut Environment, env: *mut JNIEnv, thread: jobject, object: jobject) {
     ffi_guard(None, || {
-        let (started_ns, locks) = (spanprof_os::monotonic_ns(), JavaLocks::found()?);
-        let row = lock_waits::waiting_row().filter(|_| lock_waits::are_reported() && !this_vm::has_ended())?;
+        let (start, locks) = (WaitStart::now()?, JavaLocks::found()?);
+        let row = lock_waits::waiting_row().filter(|_| !this_vm::has_ended())?;
         let jvmti = this_vm::jvmti()?;
         // SAFETY: the VM passes this thread's environment and live references.
         let (thread, class) = unsafe { (locks.thread_number(env, thread), locks.class_number(jvmti, env, object)) };
-        PendingLockWait::begin(jvmti, row, class, started_ns).store(thread, WaitKind::Monitor);
+        PendingLockWait::begin(jvmti, row, class, start).store(thread, WaitKind::Monitor);
         Some(())
     });
 }

@@ -19,7 +19,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jni::sys::{jboolean, jclass, jlong, jobject, JNIEnv};
-use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::binding::{ffi_guard, WaitStart};
 
 use super::java_locks::JavaLocks;
 use super::lock_waits::{self, PendingLockWait, WaitKind};
@@ -92,11 +92,8 @@ fn native_function(id: usize) -> Option<usize> {
 
 /// The JDK's `Unsafe.park`.
 unsafe extern "system" fn park(env: *mut JNIEnv, receiver: jobject, is_absolute: jboolean, time: jlong) {
-    let wait = match lock_waits::are_reported() {
-        // SAFETY: the VM passes this thread's environment.
-        true => ffi_guard(None, || unsafe { begin(env) }),
-        false => None,
-    };
+    // SAFETY: the VM passes this thread's environment.
+    let wait = WaitStart::now().and_then(|start| ffi_guard(None, || unsafe { begin(env, start) }));
     // SAFETY: the VM's function of this native method, read before this one was registered.
     let in_vm: Park = unsafe { std::mem::transmute(VM_FUNCTION.load(Ordering::Acquire)) };
     // SAFETY: the arguments are those of the VM.
@@ -108,8 +105,8 @@ unsafe extern "system" fn park(env: *mut JNIEnv, receiver: jobject, is_absolute:
 
 /// # Safety
 /// `env` is the calling thread's JNI environment.
-unsafe fn begin(env: *mut JNIEnv) -> Option<PendingLockWait> {
-    let (started_ns, locks) = (spanprof_os::monotonic_ns(), JavaLocks::found()?);
+unsafe fn begin(env: *mut JNIEnv, start: WaitStart) -> Option<PendingLockWait> {
+    let locks = JavaLocks::found()?;
     let row = lock_waits::waiting_row().filter(|_| !this_vm::has_ended())?;
     let jvmti = this_vm::jvmti()?;
     // SAFETY: guaranteed by the caller; the reference is deleted after its last use.
@@ -117,7 +114,7 @@ unsafe fn begin(env: *mut JNIEnv) -> Option<PendingLockWait> {
         let thread = jvmti.current_thread()?;
         let class = locks.parked_for(jvmti, env, thread);
         ((**env).v1_1.DeleteLocalRef)(env, thread);
-        Some(PendingLockWait::begin(jvmti, row, class?, started_ns))
+        Some(PendingLockWait::begin(jvmti, row, class?, start))
     }
 }
 
@@ -126,16 +123,13 @@ unsafe fn begin(env: *mut JNIEnv) -> Option<PendingLockWait> {
 /// # Safety
 /// `env` is the calling thread's JNI environment, `thread` a live reference to the virtual thread.
 pub unsafe fn unmounts(env: *mut JNIEnv, thread: jobject) -> Option<()> {
-    if !lock_waits::are_reported() {
-        return None;
-    }
-    let (started_ns, locks, jvmti) = (spanprof_os::monotonic_ns(), JavaLocks::found()?, this_vm::jvmti()?);
+    let (start, locks, jvmti) = (WaitStart::now()?, JavaLocks::found()?, this_vm::jvmti()?);
     let row = lock_waits::waiting_row()?;
     // SAFETY: guaranteed by the caller.
     unsafe {
         let class = locks.parked_for(jvmti, env, thread)?;
         let state = locks.virtual_state(env, thread);
-        let wait = PendingLockWait::begin(jvmti, row, class, started_ns).of_virtual_thread(state);
+        let wait = PendingLockWait::begin(jvmti, row, class, start).of_virtual_thread(state);
         wait.store(locks.thread_number(env, thread), WaitKind::Unmounted);
     }
     Some(())

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jobject, JNIEnv};
-use spanprof_profiler::binding::ffi_guard;
+use spanprof_profiler::binding::{ffi_guard, lock_waits_are_reported};
 use spanprof_profiler::ProfilerHandle;
 
-use super::{lock_waits, parks};
+use super::parks;
 use crate::runtime::capture::thread_rows::{self, ScopeWords, ThreadRow};
 use crate::runtime::jvmti::{this_vm, Environment, ExtensionEvent, Jvmti, JvmtiEvent};
 use crate::runtime::threads::registry;
@@ -113,7 +113,7 @@ pub fn enable_for_waits() {
 pub fn disable_unused_events() {
     let Some(jvmti) = this_vm::jvmti() else { return };
     let mut scopes = scopes();
-    if are_mounts_tracked() && !(is_profiled() && (scopes.any_is_set() || lock_waits::are_reported())) {
+    if are_mounts_tracked() && !(is_profiled() && (scopes.any_is_set() || lock_waits_are_reported())) {
         scopes.disable_mount_events(jvmti);
     }
     if !are_mounts_tracked() {

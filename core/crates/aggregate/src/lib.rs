@@ -17,6 +17,7 @@ mod resolve;
 mod resource;
 mod retention;
 pub mod runtime;
+pub mod sample_rate;
 #[cfg(test)]
 mod scripted_engine_testing;
 #[cfg(any(test, feature = "testing"))]

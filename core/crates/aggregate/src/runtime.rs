@@ -263,6 +263,8 @@ pub struct ReportedEvents {
     pub thread_names: bool,
     /// The threshold of `binding::sample_event` of the profiler for waits, nanoseconds.
     pub lock_threshold_ns: u64,
+    /// Whether the threshold rises while many waits are recorded.
+    pub lock_rate_limit: bool,
 }
 
 /// The capture function of a runtime without CPU clocks.

@@ -54,6 +54,8 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "heap.live_samples" "samples" Gauge "Sampled objects in use.";
     "heap.interval" "bytes" Gauge "Mean number of bytes between allocation samples now; 0 without a heap profile.";
     "heap.reason" "" Property "The reason why this process has no heap profile; absent otherwise.";
+    "lock.threshold" "ns" Gauge "Waits for locks of at least this duration are all recorded now, shorter ones are sampled; 0 without a \
+        lock profile.";
     "dropped.heap_busy" "samples" ProcessCounter "Allocation samples lost because too many other threads took one at the same time.";
     "dropped.heap_ring_full" "samples" ProcessCounter "Allocation samples lost because the ring was full.";
     "dropped.heap_live" "samples" ProcessCounter "Sampled objects missing in in-use profiles: the live set had no slot for them, or a "

@@ -25,7 +25,6 @@
 
 mod live_stacks;
 mod peak_profile;
-mod sample_rate;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +33,7 @@ use std::sync::Arc;
 use crate::context::LabelSetId;
 use crate::hash::WordMap;
 use crate::runtime::{Frame, HeapRuntime};
-use sample_rate::SampleRate;
+use crate::sample_rate::SampleRate;
 use spanprof_profile::HeapAge;
 use spanprof_signal::{LiveSet, Sequence};
 
@@ -161,7 +160,7 @@ impl HeapEstimator {
     pub fn set_interval(&mut self, interval: u64) {
         if interval != self.configured_interval {
             (self.configured_interval, self.live_interval, self.interval) = (interval, interval, interval);
-            self.rate.reset();
+            self.rate = SampleRate::new(self.rate.is_limited);
         }
     }
 

@@ -372,8 +372,7 @@ fn a_configured_rate_has_no_limit_and_a_new_interval_begins_without_doublings() 
     rate.is_limited = true;
     assert_eq!(second(&mut rate, 2_000_000_000, 3000), 16_384);
     assert_eq!(second(&mut rate, 4_000_000_000, 20), 4096);
-    rate.reset();
-    assert_eq!(rate.interval(1024), 1024);
+    assert_eq!(SampleRate::new(true).interval(1024), 1024);
 }
 
 /// Objects whose address is divisible by 32 have a type; the one at `freed` is freed while its type is read.

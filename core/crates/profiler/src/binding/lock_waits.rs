@@ -5,31 +5,33 @@
 //! while the lock is held would create contention. Until then the owner keeps the wait ([`PendingWaits`]). The random
 //! number of the sampling is drawn before the wait, so that a waiter that spins can leave out the walk of a wait that is not
 //! recorded ([`WaitStart::is_recorded`]).
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//!
+//! While many waits are recorded, the threshold rises ([`LOCK_THRESHOLD`]), with the same unbiased totals.
 
 use spanprof_signal::{Context, RawFrame, RawSample, RawStack, SampleFlags, SampleKind};
 
-use super::event_sampling::select_event;
+use super::event_sampling::{select_event, SampledEvent};
 use super::ffi_guard;
 use crate::ProfilerHandle;
 use spanprof_aggregate::runtime::ReportedEvents;
+use spanprof_aggregate::sample_rate::LOCK_THRESHOLD;
 use spanprof_os::random;
-
-/// The threshold while no waits are reported.
-const OFF: u64 = u64::MAX;
-/// Waits of at least so many nanoseconds are always recorded.
-static THRESHOLD_NS: AtomicU64 = AtomicU64::new(OFF);
 
 /// Reports waits from now on, or no longer. Any thread.
 pub fn set_lock_waits_reported(events: ReportedEvents) {
-    THRESHOLD_NS.store(if events.lock { events.lock_threshold_ns.min(OFF - 1) } else { OFF }, Ordering::Relaxed);
+    LOCK_THRESHOLD.set(events);
+}
+
+/// Submits a recorded wait. A loss is counted.
+pub fn submit_lock_wait(profiler: &ProfilerHandle, wait: &RawSample<'_>) {
+    let _ = profiler.submit(wait);
+    LOCK_THRESHOLD.count(wait.time_ns);
 }
 
 /// Whether waits are reported now.
 #[inline]
 pub fn lock_waits_are_reported() -> bool {
-    THRESHOLD_NS.load(Ordering::Relaxed) != OFF
+    LOCK_THRESHOLD.get().is_some()
 }
 
 /// The begin of a wait, and the decision from which duration on it is recorded.
@@ -43,15 +45,23 @@ pub struct WaitStart {
 impl WaitStart {
     /// The calling thread begins to wait. `None` while waits are not reported.
     pub fn now() -> Option<Self> {
-        let threshold_ns = THRESHOLD_NS.load(Ordering::Relaxed);
-        let started_ns = if threshold_ns == OFF { return None } else { spanprof_os::monotonic_ns() };
-        Some(Self { started_ns, threshold_ns, random: random::number() })
+        let threshold_ns = LOCK_THRESHOLD.get()?;
+        Some(Self { started_ns: spanprof_os::monotonic_ns(), threshold_ns, random: random::number() })
     }
 
     /// Whether the wait is recorded if it ends now. It stays true.
     pub fn is_recorded(&self) -> bool {
-        select_event(spanprof_os::monotonic_ns().saturating_sub(self.started_ns), self.threshold_ns, self.random)
-            .is_some()
+        self.event(spanprof_os::monotonic_ns()).is_some()
+    }
+
+    /// The duration of a wait that ends at this time, nanoseconds.
+    pub fn waited_ns(&self, ended_ns: u64) -> u64 {
+        ended_ns.saturating_sub(self.started_ns)
+    }
+
+    /// The waits for which the one that ends at this time is recorded.
+    pub fn event(&self, ended_ns: u64) -> Option<SampledEvent> {
+        select_event(self.waited_ns(ended_ns), self.threshold_ns, self.random)
     }
 }
 
@@ -113,9 +123,7 @@ impl LockWait {
 
     /// Ends the wait; `None` if it is not recorded.
     pub fn end(mut self: Box<Self>, ended_ns: u64) -> Option<Box<Self>> {
-        let WaitStart { started_ns, threshold_ns, random } = self.start;
-        let event = select_event(ended_ns.saturating_sub(started_ns), threshold_ns, random);
-        let event = event.filter(|_| lock_waits_are_reported())?;
+        let event = self.start.event(ended_ns).filter(|_| lock_waits_are_reported())?;
         self.ended_ns = ended_ns;
         self.values = [event.duration_ns, event.events];
         Some(self)
@@ -163,7 +171,7 @@ impl PendingWaits {
                 if wait.fork_generation != generation || !lock_waits_are_reported() {
                     continue;
                 }
-                let _ = profiler.submit(&RawSample {
+                let sample = RawSample {
                     kind: SampleKind::Lock,
                     flags: wait.flags,
                     thread_id: wait.thread_id,
@@ -172,7 +180,8 @@ impl PendingWaits {
                     key: address,
                     context: wait.context,
                     frames: &wait.frames,
-                });
+                };
+                submit_lock_wait(&profiler, &sample);
             }
         });
     }

@@ -24,7 +24,9 @@ pub use lifecycle::{
     begin_request, begin_root_span, config_keys, end_request, end_root_span, flush, is_running, profile_types, pull,
     send_capture, serve_pulls, setting, start, stop, update, with_running,
 };
-pub use lock_waits::{lock_waits_are_reported, set_lock_waits_reported, LockWait, PendingWaits, WaitStart};
+pub use lock_waits::{
+    lock_waits_are_reported, set_lock_waits_reported, submit_lock_wait, LockWait, PendingWaits, WaitStart,
+};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};
 pub use self_walk::{self_walks_requested, LastStack, SelfWalks, WalkResponse, WalkReview, WalkTarget};
 pub use spanprof_os::random::fraction as random_fraction;

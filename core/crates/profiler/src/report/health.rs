@@ -4,6 +4,7 @@ use crate::governor::Limit;
 use crate::session::{heap_profile, Session};
 use crate::stats::Stats;
 use spanprof_aggregate::context::opened_and_refused;
+use spanprof_aggregate::sample_rate::LOCK_THRESHOLD;
 use spanprof_aggregate::{labels, Counters};
 use spanprof_config::Config;
 use spanprof_export::{DestinationStats, MetricsStats, RemovedFiles};
@@ -56,6 +57,7 @@ fn session_stats(session: &Session, stats: &mut Stats) {
     stats.add_counters(&session.counters);
     clock_stats(session, stats);
     heap_profile::append_stats(session, stats);
+    stats.count("lock.threshold", LOCK_THRESHOLD.get().unwrap_or(0));
     append_pulls(session, stats);
     append_governor(session, stats);
     if let Some(limit) = spanprof_os::memory_limit() {

@@ -216,6 +216,7 @@ impl Session {
             lock: config.lock && is_reporting,
             thread_names: config.thread_labels && is_reporting,
             lock_threshold_ns: config.lock_threshold.as_nanos() as u64,
+            lock_rate_limit: config.cpu_budget > 0.0,
         });
     }
 
