@@ -262,7 +262,7 @@ config_keys! {
     tags: BTreeMap<String, String> = BTreeMap::new(), "", None, true;
     /// CPU samples per second of CPU time of a thread.
     sample_rate: u32 = 100, "Hz", between(1.0, 10_000.0), true;
-    /// Clock of the CPU samples.
+    /// Clock of the CPU samples. `auto`: perf where the kernel allows it, except for threads that switch often; else timers.
     clock: Clock = Clock::Auto, "", None, false;
     /// Whether to take CPU samples.
     cpu: bool = true, "", None, true;
@@ -294,7 +294,8 @@ config_keys! {
     heap_peak_directory: Option<String> = None, "", None, false;
     /// Whether to report waits for locks, where the runtime supports it.
     lock: bool = false, "", None, true;
-    /// Waits for a lock of at least this duration are all reported; shorter ones are sampled, with unbiased totals.
+    /// Waits for a lock of at least this duration are all reported; shorter ones are sampled, with unbiased totals. It doubles while
+    /// more than 200 waits per second are reported, unless `cpu_budget` is 0.
     lock_threshold: Duration = Duration::from_micros(10), "s", between(0.0, 3600.0), true;
     /// Whether to report the time in which threads did not run, where the runtime supports it.
     off_cpu: bool = false, "", None, true;

@@ -5,7 +5,7 @@
 use super::clock_choice::choose;
 use super::clock_snapshot::RunSnapshot;
 use super::clock_state::{self, shared, ClockRun, ClockState, SharedClocks};
-use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
+use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::registry::{AccountingStart, ClockSetup};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
 use crate::memory::inboxes;
@@ -60,7 +60,8 @@ impl Clocks {
         };
         let (kind, in_use) = choose(settings.kind, settings.rate_hz, signal)?;
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
-        let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), inbox };
+        let limits_switches = settings.kind == ClockChoice::Auto;
+        let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), limits_switches, inbox };
         state.runs += 1;
         let run = ClockRun {
             number: state.runs,
