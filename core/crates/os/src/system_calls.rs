@@ -3,7 +3,7 @@
 //! (`spanprof_signal::probe`), once, before the profiler uses any of them. A call that ended its child is never made.
 //! Without a filter nothing is probed.
 
-use spanprof_signal::probe;
+use spanprof_signal::{probe, restart};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A call, or a group of calls that are only useful together, that the runtime never makes.
@@ -14,7 +14,7 @@ pub enum SystemCall {
     PerfEventOpen,
     /// `timer_create`, `timer_settime`, `timer_delete`: CPU samples by timers, and the scan timer.
     TimerCreate,
-    /// Resuming a `poll` that a sample interrupted, with a timer.
+    /// Resuming a wait that a sample or a wall request interrupted, with a timer.
     RestartSyscall,
     /// Names of threads and of mappings.
     Prctl,
@@ -83,6 +83,8 @@ pub fn may_use(call: SystemCall) -> bool {
         allowed = PROBED
             | if probe::is_filtered() { probe_all() } else { SystemCall::ALL.iter().map(|call| call.bit()).sum() };
         ALLOWED.store(allowed, Ordering::Release);
+        let may_resume = SystemCall::TimerCreate.bit() | SystemCall::RestartSyscall.bit();
+        restart::set_may_resume(allowed & may_resume == may_resume);
         if allowed & SystemCall::ProcessVmReadv.bit() == 0 {
             spanprof_signal::guarded::forbid_kernel_reads();
         }

@@ -10,16 +10,13 @@ use super::registry::{AccountingStart, ClockSetup};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
 use crate::memory::inboxes;
 use crate::symbols::loaded_object::pin_library;
-use crate::system_calls::{may_use, SystemCall};
 use crate::threads::listing;
 use crate::threads::own_threads::{own_cpu_ns, OwnThread};
 use crate::time;
 use crate::timer;
 use spanprof_signal::fork_generation;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
-use spanprof_signal::{
-    arm, counters, guarded, handler, restart, slot_clock, slot_table, DropReason, Inbox, Ring, WakeReason,
-};
+use spanprof_signal::{arm, counters, guarded, handler, slot_clock, slot_table, DropReason, Inbox, Ring, WakeReason};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -72,7 +69,6 @@ impl Clocks {
             sampled_ns: counters::sampled_cpu_ns(),
         };
         handler::set_period_ns(setup.period_ns, period_ns(run.in_use.kernel_tick_hz));
-        restart::set_may_resume([SystemCall::TimerCreate, SystemCall::RestartSyscall].into_iter().all(may_use));
         handler::set_session(Some(session));
         state.registry.scan(AccountingStart::BeforeStart, &setup);
         // Where /proc is hidden the scan finds no thread.

@@ -181,6 +181,10 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             // SAFETY: `ucontext` is the kernel's, on the interrupted thread.
             unsafe { tick(session, slot, index, slot.generation(), signal, ucontext) };
         }
+        if matches!(source, SignalSource::WallRequest { .. }) && !is_in_tick {
+            // SAFETY: `ucontext` is the kernel's, on the interrupted thread.
+            unsafe { restart::continue_wait(signal, ucontext) };
+        }
     }
     // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     unsafe { *errno = saved };

@@ -1,5 +1,5 @@
-//! Restarts system calls that a clock signal interrupted, so that no system call of the host returns EINTR because of
-//! a sample.
+//! Restarts system calls that a clock signal or a wall request interrupted, so that no system call of the host returns EINTR
+//! because of a sample.
 //!
 //! A perf event sends its signal at the overflow, which may fall between the entry of a blocking call and its sleep.
 //! The kernel restarts most calls itself (SA_RESTART). The calls that signal(7) lists as "never restarted", and
@@ -23,6 +23,13 @@
 //!   for a second frame: a signal stack of 8 KiB, as Rust's threads have, is too small, and the call is repeated.
 //! - `accept`, and `recv` on Unix sockets, with SO_RCVTIMEO (`inet_csk_wait_for_connect`, `unix_stream_read_generic`): the
 //!   end is unknown, so the restarted call may wait for the timeout a second time. Never less than requested.
+//!
+//! # Wall requests
+//! They go to threads that were in no such call when their state was read (`signal_ends_wait`), but may have begun one since. There
+//! is no record of the interruption. `poll`, `nanosleep` and `clock_nanosleep` with a relative time have a restart block, which the
+//! return from any handler clears: their wait can be resumed only if no handler of the host has run. Such a call is repeated
+//! after the resumed wait, and thus takes longer by that and by the time between the look at the thread and the signal. Other calls
+//! return EINTR.
 //!
 //! # Upstream facts
 //! - The kernel preserves all registers except `rax`, `rcx` and `r11` across `syscall` (System V ABI, x86-64
@@ -102,12 +109,12 @@ fn call_number(pc: usize) -> Option<libc::c_long> {
     }
 }
 
-/// Maximum duration of a resumed `poll`. Only our signal interrupts it, so signals of the host wait as long. A wait whose end
+/// Maximum duration of a resumed wait. Only our signal interrupts it, so signals of the host wait as long. A wait whose end
 /// has passed returns without sleep, but may lose the processor to another thread.
 #[cfg(target_arch = "x86_64")]
 const MAX_RESUMED_NS: u64 = 1_000_000;
 
-/// The value of the timer that ends a resumed `poll`. No slot has it.
+/// The value of the timer that ends a resumed wait. No slot has it.
 pub(crate) const END_OF_RESUMED: usize = 1;
 
 /// Stack of a nested handler without a walk, below the kernel's frame.
@@ -136,30 +143,88 @@ fn has_stack(context: &libc::ucontext_t, here: usize, bytes: usize) -> bool {
     (1..=bytes.div_ceil(PAGE)).all(|page| guarded::is_readable(here.wrapping_sub(page * PAGE)))
 }
 
-/// Resumes the wait of the `poll` that returned EINTR; its result, or `None` if it has none yet. The signal of the running
-/// handler is not blocked meanwhile: the handler recognizes a nested one by the entered slot.
+/// The state of an interrupted call after its wait was resumed.
+#[cfg(target_arch = "x86_64")]
+enum ResumedWait {
+    /// The call has this result.
+    Ended(i64),
+    /// The wait continues.
+    Continues,
+    /// It was not resumed: a handler has returned since the interruption, or this thread cannot resume waits.
+    Refused,
+}
+
+/// Resumes the wait of a call with a restart block that returned EINTR. The signal of the running handler is not blocked
+/// meanwhile: the handler recognizes a nested one by its timer.
 ///
 /// # Safety
 /// `context` is the kernel's of the running handler of `signal`.
 #[cfg(target_arch = "x86_64")]
-unsafe fn resume_poll(signal: libc::c_int, context: &libc::ucontext_t) -> Option<i64> {
+unsafe fn resume_wait(signal: libc::c_int, context: &libc::ucontext_t) -> ResumedWait {
     let bytes = NESTED_STACK_BYTES.load(Ordering::Relaxed);
     if bytes == 0 || !has_stack(context, &raw const bytes as usize, bytes) {
-        return None;
+        return ResumedWait::Refused;
     }
     let target = SignalTarget::Thread(thread_id());
-    let timer = arm::create_timer(libc::CLOCK_MONOTONIC, target, signal, END_OF_RESUMED).ok()?;
+    let Ok(timer) = arm::create_timer(libc::CLOCK_MONOTONIC, target, signal, END_OF_RESUMED) else {
+        return ResumedWait::Refused;
+    };
     // A signal that comes before the call ends the restart block: then the call returns at once.
-    let is_armed = arm::arm_timer(timer, arm::monotonic_ns() + MAX_RESUMED_NS) == 0;
+    let end_ns = arm::monotonic_ns() + MAX_RESUMED_NS;
     let signals = 1u64 << (signal - 1);
-    let mut outcome = -1;
-    if is_armed && change_mask(libc::SIG_UNBLOCK, signals) {
-        // SAFETY: writes to the array of the interrupted call, which has not returned to the program.
-        outcome = unsafe { libc::syscall(libc::SYS_restart_syscall) };
+    let mut resumed = ResumedWait::Refused;
+    if arm::arm_timer(timer, end_ns) == 0 && change_mask(libc::SIG_UNBLOCK, signals) {
+        // SAFETY: writes to the memory of the interrupted call, which has not returned to the program.
+        resumed = match unsafe { libc::syscall(libc::SYS_restart_syscall) } {
+            outcome @ 0.. => ResumedWait::Ended(outcome),
+            _ if arm::monotonic_ns() >= end_ns => ResumedWait::Continues,
+            _ => ResumedWait::Refused,
+        };
         change_mask(libc::SIG_BLOCK, signals);
     }
     arm::delete_timer(timer);
-    (outcome >= 0).then_some(outcome)
+    resumed
+}
+
+/// Whether the kernel keeps a restart block for an interrupted call of this context.
+#[cfg(target_arch = "x86_64")]
+fn has_restart_block(number: libc::c_long, context: &libc::ucontext_t) -> bool {
+    let flags = context.uc_mcontext.gregs[libc::REG_RSI as usize] as libc::c_int;
+    match number {
+        libc::SYS_poll | libc::SYS_nanosleep => true,
+        libc::SYS_clock_nanosleep => flags & libc::TIMER_ABSTIME == 0,
+        _ => false,
+    }
+}
+
+/// The number of a call that returns EINTR to the program, and the context.
+///
+/// # Safety
+/// `ucontext` is the kernel's argument to the running handler, which has exclusive access to it.
+#[cfg(target_arch = "x86_64")]
+unsafe fn interrupted_call<'a>(ucontext: *mut libc::c_void) -> Option<(libc::c_long, &'a mut libc::ucontext_t)> {
+    // SAFETY: valid by the caller's contract.
+    let context = unsafe { ucontext.cast::<libc::ucontext_t>().as_mut()? };
+    let [rax, pc] = [libc::REG_RAX, libc::REG_RIP].map(|register| context.uc_mcontext.gregs[register as usize]);
+    // SAFETY: the caller's contract.
+    if rax != INTERRUPTED || unsafe { guarded::blocks_faults(ucontext) } {
+        return None;
+    }
+    Some((call_number(pc as usize).filter(|number| RESTARTABLE.contains(number))?, context))
+}
+
+/// Makes the thread repeat the interrupted call, or return from it with its result.
+#[cfg(target_arch = "x86_64")]
+fn leave_call(context: &mut libc::ucontext_t, number: libc::c_long, resumed: &ResumedWait) {
+    const SYSCALL_BYTES: i64 = 2;
+    let registers = &mut context.uc_mcontext.gregs;
+    match resumed {
+        ResumedWait::Ended(outcome) => registers[libc::REG_RAX as usize] = *outcome,
+        ResumedWait::Continues | ResumedWait::Refused => {
+            registers[libc::REG_RAX as usize] = number;
+            registers[libc::REG_RIP as usize] -= SYSCALL_BYTES;
+        }
+    }
 }
 
 /// Ends the interrupted system call with its result, or makes the thread repeat it, if it would return EINTR because of the
@@ -174,24 +239,35 @@ pub(crate) unsafe fn restart_interrupted_call(
     ucontext: *mut libc::c_void,
     overflow: &OverflowRecord,
 ) {
-    // SAFETY: valid by the caller's contract; this handler has exclusive access to the context until it returns.
-    let Some(context) = (unsafe { ucontext.cast::<libc::ucontext_t>().as_mut() }) else { return };
-    let [rax, rdx, pc] =
-        [libc::REG_RAX, libc::REG_RDX, libc::REG_RIP].map(|register| context.uc_mcontext.gregs[register as usize]);
-    if rax != INTERRUPTED || kernel_entered_from(overflow) != Some(pc as u64) {
+    // SAFETY: the caller's contract; this handler has exclusive access to the context until it returns.
+    let Some((number, context)) = (unsafe { interrupted_call(ucontext) }) else { return };
+    let [rdx, pc] = [libc::REG_RDX, libc::REG_RIP].map(|register| context.uc_mcontext.gregs[register as usize]);
+    if kernel_entered_from(overflow) != Some(pc as u64) {
         return;
     }
-    // SAFETY: the caller's contract.
-    if unsafe { guarded::blocks_faults(ucontext) } {
-        return;
-    }
-    let Some(number) = call_number(pc as usize).filter(|number| RESTARTABLE.contains(number)) else { return };
     let has_timeout = number == libc::SYS_poll && rdx as i32 > 0;
     // SAFETY: the context is the kernel's, by the caller's contract.
-    let resumed = if has_timeout { unsafe { resume_poll(signal, context) } } else { None };
-    let (rax, pc) = resumed.map_or((number, pc - 2), |outcome| (outcome, pc));
-    context.uc_mcontext.gregs[libc::REG_RAX as usize] = rax;
-    context.uc_mcontext.gregs[libc::REG_RIP as usize] = pc;
+    let resumed = if has_timeout { unsafe { resume_wait(signal, context) } } else { ResumedWait::Refused };
+    leave_call(context, number, &resumed);
+}
+
+/// Ends the call that a wall request's signal interrupted with its result, or makes the thread repeat it, if it has a restart
+/// block and no handler of the host has returned since. Nothing if the thread blocks the fault signals, since code is read.
+///
+/// # Safety
+/// `ucontext` is the kernel's argument to the running handler of `signal`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn continue_wait(signal: libc::c_int, ucontext: *mut libc::c_void) {
+    // SAFETY: the caller's contract; this handler has exclusive access to the context until it returns.
+    let Some((number, context)) = (unsafe { interrupted_call(ucontext) }) else { return };
+    if !has_restart_block(number, context) {
+        return;
+    }
+    // SAFETY: the context is the kernel's, by the caller's contract.
+    match unsafe { resume_wait(signal, context) } {
+        ResumedWait::Refused => {}
+        resumed => leave_call(context, number, &resumed),
+    }
 }
 
 /// Whether the thread is still in the system call, or at the faulting instruction, in which the event overflowed: no code
@@ -237,6 +313,13 @@ pub(crate) unsafe fn is_in_masking_call(ucontext: *mut libc::c_void) -> Option<b
 /// None required; the signature matches the other architecture.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) unsafe fn restart_interrupted_call(_: libc::c_int, _: *mut libc::c_void, _: &OverflowRecord) {}
+
+/// Not implemented for this architecture: the calls return EINTR.
+///
+/// # Safety
+/// None required; the signature matches the other architecture.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) unsafe fn continue_wait(_: libc::c_int, _: *mut libc::c_void) {}
 
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {

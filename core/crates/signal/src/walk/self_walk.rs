@@ -231,6 +231,86 @@ mod tests {
         assert_eq!(admits, [false, true]);
     }
 
+    /// Three calls that wait for 100 ms.
+    #[cfg(target_arch = "x86_64")]
+    const WAITS: [fn() -> libc::c_int; 3] = {
+        const WAIT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        // SAFETY: each call reads a constant and writes nothing; no file is polled.
+        unsafe {
+            [
+                || libc::nanosleep(&WAIT, core::ptr::null_mut()),
+                || libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &WAIT, core::ptr::null_mut()),
+                || libc::poll(core::ptr::null_mut(), 0, 100),
+            ]
+        }
+    };
+
+    /// Calls `interrupt` with the id of a thread that is in the call `wait`. Returns the result of the call, and whether it took
+    /// its time.
+    #[cfg(target_arch = "x86_64")]
+    fn interrupted(wait: fn() -> libc::c_int, interrupt: impl FnOnce(u32)) -> (libc::c_int, bool) {
+        let waiting = core::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // As threads of a C program: the signal stack of Rust's threads has no space for a resumed wait.
+                let none = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+                // SAFETY: no handler runs on the stack, which this thread no longer uses.
+                assert_eq!(unsafe { libc::sigaltstack(&none, core::ptr::null_mut()) }, 0);
+                waiting.store(thread_id(), Ordering::Release);
+                let begun = std::time::Instant::now();
+                (wait(), begun.elapsed().as_millis() >= 100)
+            });
+            let is_in_call = |id: u32| {
+                let call = std::fs::read_to_string(std::format!("/proc/self/task/{id}/syscall")).unwrap_or_default();
+                call.split(' ').next().is_some_and(|number| number.parse::<u32>().is_ok())
+            };
+            let id = || waiting.load(Ordering::Acquire);
+            while id() == 0 || !is_in_call(id()) {
+                std::thread::yield_now();
+            }
+            interrupt(id());
+            thread.join().unwrap()
+        })
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_wait_that_a_request_interrupts_takes_its_time() {
+        crate::restart::set_may_resume(true);
+        let (_requester, index) = pending_request();
+        for wait in WAITS {
+            assert_eq!(interrupted(wait, |id| assert!(send(id, index, signal_claim::in_use()))), (0, true));
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_wait_that_a_host_handler_interrupted_before_a_request_ends() {
+        static INDEX: AtomicUsize = AtomicUsize::new(0);
+        extern "C" fn request(_: libc::c_int) {
+            // All signals are blocked: the request is delivered when this handler returns into the interrupted call.
+            assert!(send(thread_id(), INDEX.load(Ordering::Relaxed), signal_claim::in_use()));
+        }
+        crate::restart::set_may_resume(true);
+        let (_requester, index) = pending_request();
+        INDEX.store(index, Ordering::Relaxed);
+        // SAFETY: an all-zero action is a valid value; the signal is used by this test alone.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = request as *const () as usize;
+            libc::sigfillset(&mut action.sa_mask);
+            libc::sigaction(libc::SIGWINCH, &action, core::ptr::null_mut());
+        }
+        for wait in WAITS {
+            // SAFETY: the signal goes to a thread of this process, and has a handler.
+            let outcome = interrupted(wait, |id| unsafe {
+                libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGWINCH);
+            });
+            // `clock_nanosleep` returns the error itself.
+            assert!([-1, libc::EINTR].contains(&outcome.0), "{outcome:?}");
+        }
+    }
+
     #[test]
     fn a_request_to_a_thread_that_does_not_exist_fails() {
         assert!(*INSTALLED);
