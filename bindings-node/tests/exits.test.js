@@ -25,11 +25,19 @@ test('process.exit keeps its code, and the last window is delivered', (t) => {
   assert.ok(files > 0);
 });
 
-test('an uncaught exception ends the process as without the profiler', (t) => {
-  const { status, stderr } = run(t, 'throws');
-  assert.equal(status, 1);
-  assert.match(stderr, /RangeError: mine/);
-});
+for (const way of ['throws', 'rejects']) {
+  test(`a program that ${way} ends as without the profiler`, (t) => {
+    const { status, stderr } = run(t, way);
+    assert.equal(status, 1);
+    assert.match(stderr, /RangeError: mine/);
+  });
+}
+
+for (const way of ['exitWhileStopping', 'exitWhileFlushing']) {
+  test(`process.exit keeps its code: ${way}`, (t) => {
+    assert.equal(run(t, way).status, 4);
+  });
+}
 
 test('workers can be terminated at work repeatedly', (t) => {
   assert.deepEqual({ ...run(t, 'terminate'), files: 0 }, { status: 0, stderr: '', files: 0 });

@@ -9,12 +9,18 @@ const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const pprof = require('./pprof_file.js');
 
+const MAJOR = Number(process.versions.node.split('.')[0]);
+
 /** Runs a program under the profiler; returns its output, its warnings, and its CPU samples. */
 function profiled(t, name, ...args) {
+  return profiledWith(t, [], name, ...args);
+}
+
+function profiledWith(t, flags, name, ...args) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-profile-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const program = path.join(__dirname, 'programs', name);
-  const done = spawnSync(process.execPath, [program, folder, ...args], { encoding: 'utf8', timeout: 180_000 });
+  const done = spawnSync(process.execPath, [...flags, program, folder, ...args], { encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
   const warnings = done.stderr.split('\n').filter((line) => line.includes('SpanprofWarning'));
   return { output: JSON.parse(done.stdout), warnings, samples: pprof.readAll(folder, 'cpu'), folder };
@@ -45,23 +51,27 @@ test('shares of three functions are those of their CPU time', (t) => {
   assert.ok(all >= found);
 });
 
-test('each sample of a thousand interleaved requests carries its own labels and span', (t) => {
-  const { samples } = profiled(t, 'requests.js', '1200');
-  const ofFunction = { burnTea: 'tea', burnMilk: 'milk', burnRum: 'rum' };
-  const traceOf = { tea: '1', milk: '2', rum: '3' };
-  const counts = { correct: 0, without: 0, wrong: 0 };
-  for (const sample of samples) {
-    const name = names(sample).find((frame) => Object.hasOwn(ofFunction, frame));
-    if (name === undefined) continue;
-    const { kind, trace_id: trace, span_id: span } = sample.labels;
-    if (kind === undefined && trace === undefined) counts.without++;
-    else if (kind === ofFunction[name] && trace === traceOf[kind].padStart(32, 'a') && /^b+[0-9a-f]+$/.test(span)) counts.correct++;
-    else counts.wrong++;
-  }
-  assert.equal(counts.wrong, 0, JSON.stringify(counts));
-  assert.ok(counts.correct > 50, JSON.stringify(counts));
-  assert.ok(counts.without <= 0.005 * (counts.correct + counts.without), JSON.stringify(counts));
-});
+// Node.js 22 has AsyncContextFrame behind a flag.
+for (const flags of MAJOR === 22 ? [[], ['--experimental-async-context-frame']] : [[]]) {
+  test(`each sample of a thousand interleaved requests carries its own labels and span${flags.map((flag) => ` with ${flag}`)}`, (t) => {
+    const { output, samples } = profiledWith(t, flags, 'requests.js', '1200');
+    assert.equal(output.threads > 0, MAJOR >= 24 || flags.length > 0, 'the handler reads the storage of AsyncContextFrame');
+    const ofFunction = { burnTea: 'tea', burnMilk: 'milk', burnRum: 'rum' };
+    const traceOf = { tea: '1', milk: '2', rum: '3' };
+    const counts = { correct: 0, without: 0, wrong: 0 };
+    for (const sample of samples) {
+      const name = names(sample).find((frame) => Object.hasOwn(ofFunction, frame));
+      if (name === undefined) continue;
+      const { kind, trace_id: trace, span_id: span } = sample.labels;
+      if (kind === undefined && trace === undefined) counts.without++;
+      else if (kind === ofFunction[name] && trace === traceOf[kind].padStart(32, 'a') && /^b+[0-9a-f]+$/.test(span)) counts.correct++;
+      else counts.wrong++;
+    }
+    assert.equal(counts.wrong, 0, JSON.stringify(counts));
+    assert.ok(counts.correct > 50, JSON.stringify(counts));
+    assert.ok(counts.without <= 0.005 * (counts.correct + counts.without), JSON.stringify(counts));
+  });
+}
 
 test('each sample of a bound function carries the labels of its binding, each sample of its caller those of the caller', (t) => {
   const { samples } = profiled(t, 'bound.js', '1.5');

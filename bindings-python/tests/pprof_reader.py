@@ -38,6 +38,7 @@ class Profile:
     samples: list[Sample]
     period: int
     comments: list[str] = field(default_factory=list)
+    time_nanos: int = 0
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -130,7 +131,7 @@ def read_profile(path: pathlib.Path) -> Profile:
             )
         )
     comments = [strings[at] for at in _numbers(profile.get(13, []))]
-    return Profile(path, types, samples, _one(profile, 12), comments)
+    return Profile(path, types, samples, _one(profile, 12), comments, _one(profile, 9))
 
 
 class Profiles:

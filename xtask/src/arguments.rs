@@ -27,9 +27,8 @@ pub struct RuntimeArguments {
 /// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected; its disk buffer complete
 /// governor   the overhead budget in a cgroup of 0.1 CPU with 400 threads; needs the right to create a cgroup
 /// python     stress per CPython and per clock; 3.14 and 3.15 from Debian's packages, as root on Debian
-/// node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26
-///            from npm
-/// java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI
+/// node       stress on Node.js 18 to 26 from npm
+/// java       stress with each collector, pauses of the VM, on every installed JDK and 21 from PyPI
 /// field      frameworks and programs of production, each compared with a run without spanprof
 /// deploy     the files of examples/deploy in namespaces, with the layout, user, variables and limits that they state; needs root
 /// system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace

@@ -34,7 +34,7 @@ pub const TEST_FEATURES: &str = "spanprof-python/testing,spanprof-node/testing,s
 /// separate ones would compile the dependencies again with other features. The example makes cargo include those of the
 /// `[dev-dependencies]`.
 pub fn for_tests() -> StepResult<PathBuf> {
-    let programs = ["spanprof", "spanprof-live", "buffered", "pulled", "rust-phases", "rust-stress"];
+    let programs = ["spanprof", "spanprof-live", "rust-phases", "rust-stress"];
     ProcessStep::cargo("build the libraries and programs for tests")
         .args(["build", "--quiet", "--locked", "--workspace", "--lib", "--example", "rust-leak"])
         .args(programs.iter().flat_map(|name| ["--bin", name]))

@@ -38,6 +38,20 @@ if (!isMainThread) {
       await working();
       setTimeout(() => { throw new RangeError('mine'); }, 100);
     },
+    async rejects() {
+      await working();
+      setTimeout(() => Promise.reject(new RangeError('mine')), 100);
+    },
+    async exitWhileStopping() {
+      await working();
+      spanprof.stop();
+      process.exit(4);
+    },
+    async exitWhileFlushing() {
+      await working();
+      spanprof.flush();
+      process.exit(4);
+    },
     async terminate() {
       for (let round = 0; round < 12; round++) {
         const worker = await working();

@@ -29,4 +29,7 @@ const all = Array.from({ length: requests }, (_, number) => {
   const span = (number + 1).toString(16).padStart(16, 'b');
   return spanprof.tagWrapper({ kind, trace_id: trace, span_id: span }, request, burn);
 });
-Promise.all(all).then(() => spanprof.stop()).then((delivered) => console.log(JSON.stringify({ delivered })));
+Promise.all(all).then(async () => {
+  const threads = Number(spanprof.stats()['runtime.node.threads_with_storage']);
+  console.log(JSON.stringify({ threads, delivered: await spanprof.stop() }));
+});

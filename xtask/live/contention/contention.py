@@ -6,18 +6,18 @@ due were taken, and no time is `[signal_blocked]`. A cell that fails runs again 
 that the name of each cell must contain."""
 
 import contextlib
-import glob
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
+sys.path.insert(0, os.path.join(HERE, "../../../bindings-python/tests"))
 
-import pprof_file  # noqa: E402
+from pprof_reader import read_profile  # noqa: E402
 
 PROFILES = {"defaults": {}, "wall": {"SPANPROF_WALL": "true"}, "off_cpu": {"SPANPROF_OFF_CPU": "true"},
             "all": {"SPANPROF_PROFILES": "all"}}
@@ -80,15 +80,12 @@ def quota():
 def by_phase(directory):
     """CPU nanoseconds per phase by label and by span, and those that are `[signal_blocked]`."""
     phases, blocked = {"label": {}, "span": {}}, 0
-    for path in glob.glob(os.path.join(directory, "**", "*.pb.gz"), recursive=True):
-        types, samples = pprof_file.read(path)
-        if "cpu" not in types:
-            continue
-        column = types.index("cpu")
-        for values, labels, stack in samples:
+    for path in pathlib.Path(directory).rglob("*.pb.gz"):
+        for sample in read_profile(path).samples:
+            spent, labels = sample.values.get("cpu", 0), sample.labels
             for name, phase in [("label", labels.get("phase")), ("span", labels.get("span_id", "").lstrip("0"))]:
-                phases[name][phase] = phases[name].get(phase, 0) + values[column]
-            blocked += values[column] if "[signal_blocked]" in stack else 0
+                phases[name][phase] = phases[name].get(phase, 0) + spent
+            blocked += spent if "[signal_blocked]" in sample.frames else 0
     return phases, blocked
 
 

@@ -4,8 +4,8 @@ A cell imports this module and `profiled` through `PYTHONPATH`, which `cargo xta
 """
 
 import glob
-import gzip
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -18,10 +18,10 @@ from collections import namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: Directories of the modules that programs import: that of the cell's script, for its applications, and this one.
 MODULES = [os.path.dirname(os.path.abspath(sys.argv[0])), HERE]
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
+sys.path.insert(0, os.path.join(HERE, "../../../bindings-python/tests"))
 
-import pprof_file  # noqa: E402
 import profiled  # noqa: E402
+from pprof_reader import read_profile  # noqa: E402
 
 #: The function that uses CPU time in every program, in Python and in Node.js and Java.
 WORK = ["field_work", "fieldWork"]
@@ -114,18 +114,17 @@ def expect_no_other_lines(ours, reference):
 
 def cpu_samples(profiles):
     """Number of samples, labels and function names of each stack of CPU time in all profiles."""
-    for path in glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True):
-        types, samples = pprof_file.read(path)
+    for path in pathlib.Path(profiles).rglob("*.pb.gz"):
         # Profiles of wall time and of event loop blocks have other units.
-        if "cpu" in types:
-            yield from ((values[0], labels, stack) for values, labels, stack in samples)
+        for sample in read_profile(path).samples:
+            if "cpu" in sample.values:
+                yield sample.count, sample.labels, sample.frames
 
 
 def times(profiles):
     """The begin of each profile, in seconds since 1970."""
-    for path in glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True):
-        with gzip.open(path) as file:
-            yield dict(pprof_file.fields(file.read()))[9] / 1e9
+    for path in pathlib.Path(profiles).rglob("*.pb.gz"):
+        yield read_profile(path).time_nanos / 1e9
 
 
 def functions(profiles):

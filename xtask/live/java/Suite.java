@@ -1,7 +1,6 @@
 import io.spanprof.SpanprofConfig;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
-import java.lang.management.ThreadMXBean;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -10,11 +9,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 
-/** Shared by the programs of this directory: profile directory, clocks, failure. */
+/** Shared by the programs of this directory: profile directory, failure. */
 final class Suite {
-    /** Cached: the lookup is expensive. */
-    private static final ThreadMXBean CLOCKS = ManagementFactory.getThreadMXBean();
-
     private Suite() {}
 
     /** A directory that is deleted at exit. */
@@ -46,10 +42,6 @@ final class Suite {
         Runtime.getRuntime().halt(1);
     }
 
-    static long threadCpuNs() {
-        return CLOCKS.getCurrentThreadCpuTime();
-    }
-
     /** A process with this class path and the same Java. */
     static ProcessBuilder program(String... words) {
         List<String> command = new ArrayList<>();
@@ -62,16 +54,5 @@ final class Suite {
 
     static String java() {
         return "Java " + Runtime.version().feature() + " with " + ManagementFactory.getGarbageCollectorMXBeans().get(0).getName();
-    }
-
-    /** Counters of {@code stats()} with this prefix that are not zero. */
-    static Map<String, Object> counters(Map<String, Object> stats, String prefix) {
-        Map<String, Object> counters = new java.util.TreeMap<>();
-        stats.forEach((name, value) -> {
-            if (name.startsWith(prefix) && !value.equals(0L)) {
-                counters.put(name, value);
-            }
-        });
-        return counters;
     }
 }

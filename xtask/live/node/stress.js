@@ -94,7 +94,7 @@ if (!isMainThread) {
   })();
 } else {
   const spanprof = require('spanprof');
-  const { folder, into, fail, counters } = require('./suite.js');
+  const { folder, into, fail } = require('./suite.js');
 
   const seconds = Number(process.argv[2]);
   const alone = process.argv[3] === 'alone';

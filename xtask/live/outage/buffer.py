@@ -1,7 +1,7 @@
 """Runs a program with a disk buffer through an outage of its receiver, kill -9 and a stop in the middle, and kill -9 while the
 backlog is sent.
 
-    buffer.py LANGUAGE PORT SECONDS DIRECTORY COMMAND...
+    buffer.py PORT SECONDS DIRECTORY COMMAND...
 
 The windows are of one second: an outage of a minute has the requests of ten minutes with the default of ten seconds. Every
 window must arrive, in order, at most one of them twice, and memory must stay constant.
@@ -107,7 +107,7 @@ def check_gaps(requests, ended):
 
 
 def main():
-    language, port, seconds, directory, *command = sys.argv[1:]
+    port, seconds, directory, *command = sys.argv[1:]
     port, seconds = int(port), float(seconds)
     log, ended = RequestLog(), []
 
@@ -148,14 +148,14 @@ def main():
     duplicates = len(log.requests) - len(distinct)
     starts = [request.start_ns for request in distinct]
     disordered = sum(later < earlier for earlier, later in zip(starts, starts[1:]))
-    print(f"{language}: {waiting} requests in the buffer, {len(log.requests) - delivered} arrived after the outage;", end=" ")
+    print(f"{waiting} requests in the buffer, {len(log.requests) - delivered} arrived after the outage;", end=" ")
     print(f"{duplicates} twice, {disordered} out of order, {left} left")
     mib = [f"{value / (1 << 20):.1f} MiB" for value in (before, away, after)]
-    print(f"{language}: resident at most {mib[0]} before, {mib[1]} during, {mib[2]} after")
+    print(f"resident at most {mib[0]} before, {mib[1]} during, {mib[2]} after")
     check_counters([*ended, program])
     longest, unseen = check_gaps(distinct, ended)
     seen = ", ".join(f"{lost:.2f} s" for lost in unseen)
-    print(f"{language}: gaps of at most {longest:.2f} s; before signals {seen}")
+    print(f"gaps of at most {longest:.2f} s; before signals {seen}")
     if waiting < seconds:
         sys.exit(f"{waiting} requests waited after an outage of {2 * seconds} s")
     if disordered or duplicates > 1 or left:

@@ -52,8 +52,3 @@ def open_files():
 def kernel_threads():
     """Threads of this process, from /proc."""
     return len(os.listdir("/proc/self/task"))
-
-
-def counters(prefix):
-    """Counters of stats() with `prefix` that are not zero."""
-    return {name: value for name, value in spanprof.stats().items() if name.startswith(prefix) and value}

@@ -7,7 +7,6 @@ mod metrics;
 mod payload;
 mod profile_types;
 mod requests;
-mod share;
 mod surface;
 mod system_calls;
 
@@ -26,12 +25,11 @@ fn main() -> ExitCode {
         }
         ["metrics-refused", protocol, endpoint] => metrics::refused(protocol, endpoint),
         ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
-        ["share", directory, function] => share::run(directory, function),
         ["faults", run @ ("bare" | "profiled")] => faults::run(*run == "profiled"),
         ["system-calls", run @ ("bare" | "profiled")] => system_calls::run(*run == "profiled"),
         _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | \
              metrics URL PROTOCOL COMPRESSION SERVICE FILE | metrics-refused grpc|http URL | \
-             requests URL PROTOCOL SERVICE COUNT FILE | share DIRECTORY FUNCTION | system-calls bare|profiled | faults bare|profiled | reference PAGE"
+             requests URL PROTOCOL SERVICE COUNT FILE | system-calls bare|profiled | faults bare|profiled | reference PAGE"
             .to_owned()),
     };
     match outcome {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{free_port, go_program, run_spanprof_live};
 use crate::arguments::LiveArguments;
-use crate::languages::{java, node, python};
+use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 
@@ -142,45 +142,31 @@ fn every_transport(collector: &Path, directory: &Path) -> StepResult {
     Ok(())
 }
 
-/// Runs a program in Python, Node.js and Java over each transport; the Collector's files must contain their profiles and their
-/// metrics.
+/// Runs a program in Python over each transport; the Collector's files must contain its profiles and its metrics.
 fn from_programs(grpc: &str, http: &str, written: &str, metrics: &str) -> StepResult {
-    let python = python::runtimes::preferred()?;
-    let wheel = python::package::build_for_tests()?;
-    let venv = python::Venv::with("live", &python, &[])?;
-    venv.install_wheel(&wheel)?;
-    let node = node::runtimes::preferred()?.program;
-    let modules = node::live::installed()?;
-    let java = java::runtimes::preferred()?;
-    let classes = java::live::compiled()?;
+    let venv = python::Venv::with("live", &python::runtimes::preferred()?, &[])?;
+    venv.install_wheel(&python::package::build_for_tests()?)?;
     for (protocol, endpoint, compression) in [
         ("grpc", grpc, "none"),
         ("grpc", grpc, "gzip"),
         ("http/protobuf", http, "none"),
         ("http/protobuf", http, "gzip"),
     ] {
-        for language in ["python", "node", "java"] {
-            let service = format!("live-{language}-{}-{compression}", &protocol[..4]);
-            let sampled = format!("{written}.{service}.ns");
-            let name = format!("a program in {language} over {protocol}, compression {compression}");
-            let program = match language {
-                "python" => ProcessStep::new(name, venv.python()).arg("xtask/live/collector/program.py"),
-                "node" => {
-                    ProcessStep::new(name, &node).arg("xtask/live/collector/program.js").env("NODE_PATH", &modules)
-                }
-                _ => java::live::program(&java, &name, &classes).arg("Program"),
-            };
-            let arguments = [endpoint, protocol, compression, &service, &sampled];
-            program.env("SPANPROF_METRICS", "true").args(arguments).run()?;
-            ProcessStep::new(format!("read {service} back"), venv.python())
-                .arg("xtask/live/collector/read_back.py")
-                .arg(venv.program("spanprof"))
-                .args([written, &service, &sampled])
-                .run()?;
-            // Sent by `stop`, before the file was read.
-            if !scratch::read(Path::new(metrics))?.contains(&format!("\"{service}\"")) {
-                return Err(StepFailure::new("metrics", format!("{metrics} has none of {service}")));
-            }
+        let service = format!("live-{}-{compression}", &protocol[..4]);
+        let sampled = format!("{written}.{service}.ns");
+        ProcessStep::new(format!("a program over {protocol}, compression {compression}"), venv.python())
+            .arg("xtask/live/collector/program.py")
+            .env("SPANPROF_METRICS", "true")
+            .args([endpoint, protocol, compression, &service, &sampled])
+            .run()?;
+        ProcessStep::new(format!("read {service} back"), venv.python())
+            .arg("xtask/live/collector/read_back.py")
+            .arg(venv.program("spanprof"))
+            .args([written, &service, &sampled])
+            .run()?;
+        // Sent by `stop`, before the file was read.
+        if !scratch::read(Path::new(metrics))?.contains(&format!("\"{service}\"")) {
+            return Err(StepFailure::new("metrics", format!("{metrics} has none of {service}")));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The overhead budget in a cgroup of 0.1 CPU: a program of each language with 400 blocked threads, idle, then a burst in which
+//! The overhead budget in a cgroup of 0.1 CPU: programs in Python and Java with 400 blocked threads, idle, then a burst in which
 //! the kernel throttles the program. The profiler's CPU time is at most 1 % of the quota, the rate is at least 10 Hz, and the
 //! burst's function has its CPU time. Optimized packages, since the cost of unoptimized code proves nothing. Requires the right
 //! to create a cgroup.
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::arguments::LiveArguments;
-use crate::languages::{java, node, python, Packages};
+use crate::languages::{java, python, Packages};
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::verbs::demo;
 use crate::{scratch, workspace};
@@ -32,7 +32,6 @@ const LIMIT: Duration = Duration::from_secs(600);
 struct GovernedProgram {
     language: &'static str,
     words: Vec<PathBuf>,
-    variables: Vec<(&'static str, PathBuf)>,
     function: &'static str,
 }
 
@@ -58,7 +57,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
     demo::build_command_line(Packages::Optimized)?;
     let directory = scratch::empty("live-governor")?;
     let mut failed = Vec::new();
-    for program in [rust, python, node, java] {
+    for program in [python, java] {
         let program = program()?;
         if let Err(failure) = program.check(&group, &directory.join(program.language)) {
             eprintln!("{failure}");
@@ -119,7 +118,6 @@ impl GovernedProgram {
             .arg(directory)
             .args([idle.to_string(), burst.to_string()])
             .time_limit(LIMIT);
-        let step = self.variables.iter().fold(step, |step, (key, value)| step.env(key, value));
         let mut windows = Vec::new();
         let throttled_before = group.throttled_periods()?;
         step.run_with_lines(|line| windows.extend(MeasuredWindow::read(line)))?;
@@ -161,12 +159,16 @@ impl GovernedProgram {
     }
 
     fn attributed_ns(&self, directory: &Path) -> StepResult<f64> {
-        let text = ProcessStep::cargo("read the profiles")
-            .args(["run", "--quiet", "--profile", "optimized", "-p", "spanprof-live", "--", "share"])
+        let text = ProcessStep::new("read the profiles", workspace::target().join("optimized/spanprof"))
+            .arg("top")
             .arg(directory)
-            .arg(self.function)
+            .args(["--type", "cpu", "--limit", "0", "--json"])
             .capture()?;
-        text.trim().parse().map_err(|_| StepFailure::new("read the profiles", text))
+        let table: serde_json::Value =
+            serde_json::from_str(&text).map_err(|_| StepFailure::new("read the profiles", text.clone()))?;
+        let rows = table["rows"].as_array().into_iter().flatten();
+        let rows = rows.filter(|row| row["function"].as_str().is_some_and(|name| name.contains(self.function)));
+        Ok(rows.filter_map(|row| row["cum"].as_f64()).fold(0.0, f64::max))
     }
 }
 
@@ -183,26 +185,11 @@ fn source(name: &str) -> PathBuf {
     workspace::root().join("xtask/live/governor").join(name)
 }
 
-fn rust() -> StepResult<GovernedProgram> {
-    ProcessStep::cargo("build the Rust program")
-        .args(["build", "--quiet", "--profile", "optimized", "-p", "spanprof-live", "--bins"])
-        .run()?;
-    let words = vec![workspace::target().join("optimized/rust-governor")];
-    Ok(GovernedProgram { language: "rust", words, variables: Vec::new(), function: "hot_function" })
-}
-
 fn python() -> StepResult<GovernedProgram> {
     let venv = python::Venv::with("live-governor", &python::runtimes::preferred()?, &[])?;
     venv.install_wheel(&python::package::pack_for_demo()?)?;
     let words = vec![venv.python(), source("governor.py")];
-    Ok(GovernedProgram { language: "python", words, variables: Vec::new(), function: "hot_function" })
-}
-
-fn node() -> StepResult<GovernedProgram> {
-    let modules = node::runtimes::install(&node::package::pack_for_demo()?, &[], "live-governor-node")?;
-    let words = vec![node::runtimes::preferred()?.program, source("governor.js")];
-    let variables = vec![("NODE_PATH", modules), ("UV_THREADPOOL_SIZE", "400".into())];
-    Ok(GovernedProgram { language: "node", words, variables, function: "hotFunction" })
+    Ok(GovernedProgram { language: "python", words, function: "hot_function" })
 }
 
 fn java() -> StepResult<GovernedProgram> {
@@ -211,5 +198,5 @@ fn java() -> StepResult<GovernedProgram> {
         &java::package::pack_for_demo()?,
         "live-governor-java",
     )?;
-    Ok(GovernedProgram { language: "java", words, variables: Vec::new(), function: "hotFunction" })
+    Ok(GovernedProgram { language: "java", words, function: "hotFunction" })
 }

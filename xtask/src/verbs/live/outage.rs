@@ -1,22 +1,13 @@
 //! A service whose receiver refuses, discards, never responds or resets: latency and memory must stay constant, counters must
 //! show the losses, and delivery must resume when a receiver is available. With a disk buffer, every window of an outage must
-//! arrive once and in order, in every language.
-
-use std::path::{Path, PathBuf};
+//! arrive once and in order.
 
 use crate::arguments::LiveArguments;
 use crate::artifact;
-use crate::languages::{java, node, python};
+use crate::languages::python;
+use crate::scratch;
 use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::demo;
-use crate::{scratch, workspace};
-
-/// A program with a disk buffer; the caller appends the arguments.
-struct BufferedProgram {
-    language: &'static str,
-    words: Vec<PathBuf>,
-    modules: Option<PathBuf>,
-}
 
 pub fn run(given: &LiveArguments) -> StepResult {
     let seconds = given.seconds.unwrap_or(30);
@@ -46,51 +37,16 @@ pub fn run(given: &LiveArguments) -> StepResult {
             failed.push(mode);
         }
     }
-    for program in [rust, python, node, java] {
-        let program = program()?;
-        if let Err(failure) = program.check(&venv, &directory, seconds) {
-            eprintln!("{failure}");
-            failed.push(program.language);
-        }
+    let buffer = ProcessStep::new(format!("disk buffer without a receiver for {} s", 2 * seconds), venv.python())
+        .arg("xtask/live/outage/buffer.py")
+        .args([super::free_port()?.to_string(), seconds.to_string()])
+        .arg(directory.join("buffer"))
+        .arg(venv.python())
+        .arg("xtask/live/outage/buffered.py")
+        .run();
+    if let Err(failure) = buffer {
+        eprintln!("{failure}");
+        failed.push("buffer");
     }
     all_passed("outage", &failed)
-}
-
-impl BufferedProgram {
-    fn check(&self, driver: &python::Venv, directory: &Path, seconds: u64) -> StepResult {
-        let name = format!("disk buffer in {} without a receiver for {} s", self.language, 2 * seconds);
-        let step = ProcessStep::new(name, driver.python())
-            .args(["xtask/live/outage/buffer.py", self.language])
-            .args([super::free_port()?.to_string(), seconds.to_string()])
-            .arg(directory.join(format!("buffer-{}", self.language)))
-            .args(&self.words);
-        self.modules.iter().fold(step, |step, modules| step.env("NODE_PATH", modules)).run()
-    }
-}
-
-fn source(name: &str) -> PathBuf {
-    workspace::root().join("xtask/live/outage").join(name)
-}
-
-fn rust() -> StepResult<BufferedProgram> {
-    let words = vec![artifact::for_tests()?.join("buffered")];
-    Ok(BufferedProgram { language: "rust", words, modules: None })
-}
-
-/// In the environment that `run` made.
-fn python() -> StepResult<BufferedProgram> {
-    let venv = python::Venv::with("live", &python::runtimes::preferred()?, &[])?;
-    Ok(BufferedProgram { language: "python", words: vec![venv.python(), source("buffered.py")], modules: None })
-}
-
-fn node() -> StepResult<BufferedProgram> {
-    let words = vec![node::runtimes::preferred()?.program, source("buffered.js")];
-    Ok(BufferedProgram { language: "node", words, modules: Some(node::live::installed()?) })
-}
-
-/// With a heap of constant size, so that memory growth is due to the buffer.
-fn java() -> StepResult<BufferedProgram> {
-    let mut words = java::live::command_of(&source("Buffered.java"), &java::package::for_tests()?, "live-outage-java")?;
-    words.splice(1..1, ["-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch"].map(PathBuf::from));
-    Ok(BufferedProgram { language: "java", words, modules: None })
 }

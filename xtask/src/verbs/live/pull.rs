@@ -1,29 +1,17 @@
-//! google/pprof pulls every profile of a running program in Python, Node.js, Java and Rust. Checked are functions, labels,
-//! spans, each index of the heap, and the refusals.
+//! google/pprof pulls every profile of a running program in Python. Checked are functions, labels, spans, each index of the heap,
+//! and the refusals.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::pprof;
 use crate::arguments::LiveArguments;
-use crate::artifact;
 use crate::http;
-use crate::languages::{java, node, python};
+use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 
 const TOKEN: &str = "live-token";
 const AUTHORIZATION: &str = "Authorization: Bearer live-token";
-
-/// Functions in the profiles of a language's program.
-struct Expected {
-    language: &'static str,
-    /// Function that uses CPU time, and the one that allocates.
-    burn: &'static str,
-    allocate: &'static str,
-    /// Function that waits for a lock; `None` where the runtime reports no waits.
-    wait: Option<&'static str>,
-}
 
 pub fn run(_: &LiveArguments) -> StepResult {
     let pprof = pprof::built()?;
@@ -31,87 +19,59 @@ pub fn run(_: &LiveArguments) -> StepResult {
     let python = python::Venv::with("live", &python::runtimes::preferred()?, &[])?;
     python.install_wheel(&python::package::build_for_tests()?)?;
     let step = ProcessStep::new("a Python program", python.python()).arg("xtask/live/pull/program.py");
-    let waits = Some("wait_for_lock");
-    let expected = Expected { language: "python", burn: "burn", allocate: "allocate", wait: waits };
-    language(&pprof, &directory, step, &expected)?;
-
-    let step = ProcessStep::new("a Node.js program", node::runtimes::preferred()?.program)
-        .env("NODE_PATH", node::live::installed()?)
-        .arg("xtask/live/pull/program.js");
-    language(&pprof, &directory, step, &Expected { language: "node", wait: None, ..expected })?;
-
-    let step =
-        java::live::program(&java::runtimes::preferred()?, "a Java program", &java::live::compiled()?).arg("Pulled");
-    let wait = Some("Pulled.waitForLock");
-    let of_java = Expected { language: "java", burn: "Pulled.burn", allocate: "Pulled.allocate", wait };
-    language(&pprof, &directory, step, &of_java)?;
-
-    let step = ProcessStep::new("a Rust program", artifact::for_tests()?.join("pulled"));
-    let of_rust = Expected { language: "rust", burn: "pulled::burn", allocate: "pulled::allocate", wait: waits };
-    language(&pprof, &directory, step, &of_rust)
-}
-
-fn language(pprof: &Path, directory: &Path, step: ProcessStep, expected: &Expected) -> StepResult {
-    let mut program = step.start(&directory.join(format!("{}.log", expected.language)))?;
+    let mut program = step.start(&directory.join("program.log"))?;
     let address = address(&mut program)?;
     let pull = |path: &str, words: &[&str]| {
         // Without the lines of the resource, which are the same in every report.
         let url = format!("http://:{TOKEN}@{address}/debug/pprof/{path}");
-        ProcessStep::new(format!("google/pprof {path} {}", words.join(" ")), pprof)
+        ProcessStep::new(format!("google/pprof {path} {}", words.join(" ")), &pprof)
             .args(["-symbolize=none", "-nodefraction=0", "-nodecount=1000"])
             .args(words)
             .arg(url)
             // Downloaded profiles are stored there.
-            .env("PPROF_TMPDIR", directory)
+            .env("PPROF_TMPDIR", &directory)
             .capture()
     };
     let contains = |path: &str, words: &[&str], all: &[&str]| {
         let text = pull(path, words)?;
-        match all.iter().find(|expected| !text.contains(**expected)) {
+        match all.iter().find(|word| !text.contains(**word)) {
             None => Ok(()),
             Some(missing) => {
-                let name = format!("{} {path} {}", expected.language, words.join(" "));
+                let name = format!("{path} {}", words.join(" "));
                 Err(StepFailure::new(name, format!("`{missing}` is not in:\n{text}")))
             }
         }
     };
     // On an oversubscribed machine the program may not have begun its work.
     for _ in 0..10 {
-        if pull("profile?seconds=1", &["-top"])?.contains(expected.burn) {
+        if pull("profile?seconds=1", &["-top"])?.contains("burn") {
             break;
         }
     }
-    contains("profile?seconds=2", &["-top"], &["Type: cpu", expected.burn, "service.name=live-pull"])?;
+    contains("profile?seconds=2", &["-top"], &["Type: cpu", "burn", "service.name=live-pull"])?;
     contains("profile?seconds=1", &["-tags"], &["endpoint", "/cart", "span_id", "b7ad6b7169203331", "trace_id"])?;
     let focus = "-tagfocus=span_id=b7ad6b7169203331";
-    contains("profile?seconds=1", &["-top", focus], &[expected.burn])?;
-    contains("wall?seconds=1", &["-top"], &["Type: wall", expected.burn])?;
+    contains("profile?seconds=1", &["-top", focus], &["burn"])?;
+    contains("wall?seconds=1", &["-top"], &["Type: wall", "burn"])?;
     for path in ["heap", "heap?seconds=1", "allocs"] {
         let shown = if path == "allocs" { "Type: alloc_space" } else { "Type: inuse_space" };
-        contains(path, &["-top"], &[shown, expected.allocate])?;
+        contains(path, &["-top"], &[shown, "allocate"])?;
         for index in ["alloc_space", "alloc_objects", "inuse_space", "inuse_objects"] {
             let selected = format!("-sample_index={index}");
-            contains(path, &["-top", &selected], &[&format!("Type: {index}"), expected.allocate])?;
+            contains(path, &["-top", &selected], &[&format!("Type: {index}"), "allocate"])?;
         }
     }
-    match expected.wait {
-        Some(wait) => {
-            for path in ["block", "mutex?seconds=1"] {
-                contains(path, &["-top"], &["Type: delay", wait])?;
-                contains(path, &["-top", "-sample_index=contentions"], &["Type: contentions", wait])?;
-            }
-        }
-        None => status(&address, "block", AUTHORIZATION, 404)?,
+    for path in ["block", "mutex?seconds=1"] {
+        contains(path, &["-top"], &["Type: delay", "wait_for_lock"])?;
+        contains(path, &["-top", "-sample_index=contentions"], &["Type: contentions", "wait_for_lock"])?;
     }
     for path in ["threads", "goroutine"] {
         contains(path, &["-top"], &["Type: threads"])?;
     }
-    if expected.language == "python" {
-        // The source file is on this disk.
-        contains("profile?seconds=1", &["-list=burn"], &["total += number * number"])?;
-    }
+    // The source file is on this disk.
+    contains("profile?seconds=1", &["-list=burn"], &["total += number * number"])?;
     refusals(&address)?;
-    println!("{}: every profile pulled by google/pprof", expected.language);
+    println!("every profile pulled by google/pprof");
     Ok(())
 }
 

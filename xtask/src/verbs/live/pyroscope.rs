@@ -1,4 +1,4 @@
-//! Pyroscope 1.21: one program per language sends to it directly and through the Collector; series, labels, spans, a diff and
+//! Pyroscope 1.21: programs in Rust and Python send to it directly and through the Collector; series, labels, spans, a diff and
 //! totals are queried and compared with the sent profiles, for one program of every profile type too.
 
 use std::path::{Path, PathBuf};
@@ -7,14 +7,13 @@ use std::time::Duration;
 use super::{collector, free_port, go_program};
 use crate::arguments::LiveArguments;
 use crate::languages::python::{self, Venv};
-use crate::languages::{java, node};
 use crate::step::{all_passed, ProcessStep, Running, StepFailure, StepResult};
 use crate::{artifact, http, scratch, workspace};
 
 /// Newest version with a Go module that builds; like 1.20 to 2.0, it stores trace ids as labels.
 const VERSION: &str = "1.21.0";
 const REQUESTS: u32 = 500;
-const LANGUAGES: [&str; 4] = ["rust", "python", "node", "java"];
+const LANGUAGES: [&str; 2] = ["rust", "python"];
 /// Deadline for readiness; the ingester is ready 15 s after its start.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
@@ -41,10 +40,6 @@ struct PyroscopeSetup {
     collector_http: u16,
     venv: Venv,
     spanprof: PathBuf,
-    node: PathBuf,
-    node_modules: PathBuf,
-    java: java::runtimes::Jdk,
-    java_classes: String,
     rust: PathBuf,
 }
 
@@ -102,10 +97,6 @@ impl PyroscopeSetup {
             collector_http: free_port()?,
             spanprof: venv.program("spanprof"),
             venv,
-            node: node::runtimes::preferred()?.program,
-            node_modules: node::live::installed()?,
-            java: java::runtimes::preferred()?,
-            java_classes: java::live::compiled()?,
             rust: artifact::for_tests()?.join("spanprof-live"),
         })
     }
@@ -160,14 +151,9 @@ impl PyroscopeSetup {
 
     /// The program of a language; its settings come from the environment, as in a deployment.
     fn program(&self, language: &str, name: String) -> ProcessStep {
-        let python = |step: ProcessStep| step.arg("xtask/live/pyroscope/program.py");
         match language {
             "rust" => ProcessStep::new(name, &self.rust).arg("requests"),
-            "node" => ProcessStep::new(name, &self.node)
-                .arg("xtask/live/pyroscope/program.js")
-                .env("NODE_PATH", &self.node_modules),
-            "java" => java::live::program(&self.java, &name, &self.java_classes).arg("Requests"),
-            _ => python(ProcessStep::new(name, self.venv.python())),
+            _ => ProcessStep::new(name, self.venv.python()).arg("xtask/live/pyroscope/program.py"),
         }
     }
 

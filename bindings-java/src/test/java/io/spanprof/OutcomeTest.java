@@ -7,8 +7,11 @@ import io.spanprof.programs.Short;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** Every run, however short, logs its outcome before the VM ends. */
 class OutcomeTest {
@@ -27,6 +30,18 @@ class OutcomeTest {
             assertTrue(line.startsWith("WARN"), line);
             assertTrue(line.contains("nothing delivered to http://127.0.0.1:1") && line.contains("cannot connect"), line);
         }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"exitsInAScope, 8", "exitsWhileStopping, 9", "exitsWhileFlushing, 10", "halts, 11", "throws, 1", "terminated, 143"})
+    void aProgramEndsWithItsOwnStatus(String way, int status) throws Exception {
+        Process process = Programs.start(Short.class, List.of(DEAD), way);
+        if (way.equals("terminated")) {
+            Thread.sleep(500);
+            process.destroy();
+        }
+        assertTrue(process.waitFor(60, TimeUnit.SECONDS), way);
+        assertEquals(status, process.exitValue());
     }
 
     @Test

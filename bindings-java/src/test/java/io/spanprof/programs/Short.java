@@ -1,6 +1,7 @@
 package io.spanprof.programs;
 
 import io.spanprof.Spanprof;
+import java.util.Map;
 import java.util.ResourceBundle;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.Logger;
@@ -27,10 +28,26 @@ public final class Short {
         }
         Spanprof.start();
         System.out.println("burnt " + burn());
-        if (args[0].equals("stops")) {
-            Spanprof.stop();
-        } else if (args[0].equals("exits")) {
-            System.exit(0);
+        switch (args[0]) {
+            case "stops" -> Spanprof.stop();
+            case "exits" -> System.exit(0);
+            case "exitsInAScope" -> Spanprof.tagWrapper(Map.of("at", "exit"), () -> System.exit(8));
+            case "exitsWhileStopping" -> {
+                new Thread(Spanprof::stop).start();
+                System.exit(9);
+            }
+            case "exitsWhileFlushing" -> {
+                new Thread(Spanprof::flush).start();
+                System.exit(10);
+            }
+            case "halts" -> Runtime.getRuntime().halt(11);
+            case "throws" -> throw new IllegalStateException("mine");
+            case "terminated" -> {
+                while (true) {
+                    LockSupport.park();
+                }
+            }
+            default -> { }
         }
     }
 
