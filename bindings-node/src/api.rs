@@ -127,6 +127,10 @@ fn unsupported(message: String) -> Error {
 }
 
 fn enroll(env: &Env) -> std::result::Result<(), Error> {
+    // V8 ends the process where it has no memory for the list of its code, which has the line ends of every script.
+    if !runtime::is_current_thread_enrolled() {
+        binding::require_memory()?;
+    }
     // The script needs at least two source positions; the parentheses make V8 compile it at once.
     let probe =
         || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));

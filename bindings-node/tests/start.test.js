@@ -1,5 +1,5 @@
 'use strict';
-// The memory that a start touches in its process.
+// The memory that a start touches in its process, and a start without memory.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -36,4 +36,23 @@ test('a start and a worker thread touch no memory that V8 has only reserved', (t
       process.exit(0);
     });`);
   assert.ok(faults.start < MAX_FAULTS && faults.worker < MAX_FAULTS, JSON.stringify(faults));
+});
+
+// V8 ends the process where it has no memory for the list of its code: 16 MB of line ends here.
+test('without memory a start is one line and false', (t) => {
+  const { isStarted, warnings } = run(t, `
+    const { spawnSync } = require('node:child_process');
+    const spanprof = require('spanprof');
+    const warnings = [];
+    spanprof.setLogger({ info() {}, warn: (line) => warnings.push(line) });
+    const lines = new Function('\\n'.repeat(2_000_000) + 'return 1');
+    lines();
+    const pages = Number(require('node:fs').readFileSync('/proc/self/statm', 'utf8').split(' ')[0]);
+    spawnSync('prlimit', ['--pid', String(process.pid), '--as=' + (pages * 4096 + (8 << 20))]);
+    const isStarted = spanprof.start({ destinations: [] });
+    console.log(JSON.stringify({ isStarted, warnings, lines: lines() }));
+    process.exit(0);`);
+  assert.equal(isStarted, false);
+  assert.equal(warnings.length, 1, warnings.join('\n'));
+  assert.match(warnings[0], /no memory for the profiler/);
 });

@@ -11,6 +11,10 @@ use super::v8::{self, lookup};
 use super::walk::js_thread;
 use super::walk::ring_position::RingPosition;
 
+pub fn is_current_thread_enrolled() -> bool {
+    js_thread::by_thread_id(spanprof_os::thread_id()).is_some()
+}
+
 /// Enrolls the calling JavaScript thread; `probe` runs a small script. False when it was enrolled before.
 pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let v8 = lookup::v8()?;

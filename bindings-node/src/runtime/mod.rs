@@ -35,7 +35,7 @@ use walk::ring_position::{self, RingPosition};
 use walk::walk_method::{self, WalkMethod};
 use walk::{js_thread, synthetic_frame};
 
-pub use enrollment::{enroll_current_thread, leave_current_thread};
+pub use enrollment::{enroll_current_thread, is_current_thread_enrolled, leave_current_thread};
 pub use threads::signals::allow_signals;
 pub use threads::storage::{context_array, current_context, register_storage, set_current};
 

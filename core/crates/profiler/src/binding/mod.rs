@@ -11,6 +11,7 @@ mod self_walk;
 
 pub use crate::collect::wall::{objects_in_use, WallCollection};
 pub use crate::host_log::log;
+pub use crate::lifecycle::require_memory;
 pub use crate::pull::{HttpRequest, HttpResponse, MAX_BODY_BYTES, PULL_PREFIX};
 pub use description::{Binding, KeyCase};
 pub use event_sampling::{sample_event, SampledEvent};

@@ -7,6 +7,8 @@
 pub mod request;
 mod start_stop;
 
+pub use start_stop::require_memory;
+
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

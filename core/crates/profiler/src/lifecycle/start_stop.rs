@@ -184,13 +184,21 @@ const SAFE_MODE: &str =
     "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
                          this process takes no samples, the next start tries again (state: safe_mode)";
 
+/// Requires memory for a start. Some runtimes end the process where a call has no memory: a binding asks before it calls them.
+///
+/// # Errors
+/// There is too little.
+pub fn require_memory() -> Result<(), Error> {
+    spanprof_os::has_address_space(spanprof_os::START_BYTES).then_some(()).ok_or_else(no_memory)
+}
+
+fn no_memory() -> Error {
+    Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process")
+}
+
 /// The inbox of this process without operations of the parent.
 fn empty_inbox(config: &Config) -> Result<&'static Inbox, Error> {
-    let no_memory =
-        || Error::new(ErrorKind::System, "no memory for the profiler", "raise the memory limit of the process");
-    if !spanprof_os::has_address_space(spanprof_os::START_BYTES) {
-        return Err(no_memory());
-    }
+    require_memory()?;
     let inbox = spanprof_os::inbox(ring_bytes(config)).ok_or_else(no_memory)?;
     reset_inbox_after_fork(inbox);
     context::set_drain_inbox(inbox);
