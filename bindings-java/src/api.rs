@@ -104,6 +104,10 @@ pub unsafe fn start(
     if config.is_disabled() {
         return binding::start(config, None).map(|_| Started::Off);
     }
+    // HotSpot ends the process where it has no memory for what the runtime asks of it.
+    if ProfilerHandle::running().is_none() {
+        binding::require_memory()?;
+    }
     runtime::allow_signals(config.signals);
     // SAFETY: guaranteed by the caller.
     let runtime = unsafe { JavaRuntime::get(env, stack_walk) }

@@ -6,8 +6,8 @@ import java.util.function.Supplier;
 
 /**
  * Forwards the profiler's log lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one set by
- * {@link Spanprof#setLogger}. Information goes to {@code System.err} until the program uses the JDK's logging. Not here: the
- * thread that waits for lines ({@link LogThread}).
+ * {@link Spanprof#setLogger}. Lines go to {@code System.err} until the program uses the JDK's logging. Not here: the thread that
+ * waits for lines ({@link LogThread}).
  */
 final class HostLog {
     private static final String JDK_LOGGING = "java.util.logging.LogManager";
@@ -31,7 +31,7 @@ final class HostLog {
     /** Reads the level of the JDK's logger. Does not load the JDK's logging: an agent would do so before the program configures it. */
     static void readLevel() {
         try {
-            if (customLogger == null && !programEnds && Native.isLoaded(JDK_LOGGING)) {
+            if (customLogger == null && !programEnds && isLoaded(JDK_LOGGING)) {
                 logsInformation = System.getLogger("spanprof").isLoggable(System.Logger.Level.INFO);
             }
         } catch (RuntimeException | Error failed) {
@@ -96,7 +96,7 @@ final class HostLog {
     /** Exceptions of the program's logger are ignored. */
     private static void log(System.Logger.Level level, String line) {
         try {
-            if (customLogger == null && level == System.Logger.Level.INFO && !usesJdkLogging()) {
+            if (customLogger == null && !usesJdkLogging()) {
                 System.err.println(level + ": " + line);
                 return;
             }
@@ -118,12 +118,19 @@ final class HostLog {
 
     /**
      * Whether the program uses the JDK's logging. Its first use loads some hundred classes: compiled code of the program becomes
-     * invalid thereby, and half a second of compilation follows in a warm web service. Information alone is not worth that.
+     * invalid thereby, and half a second of compilation follows in a warm web service. Where a resource is missing, which is what
+     * warnings are about, classes of the JDK that it initializes ({@code java.security.Security}) stay unusable for the program.
      */
     private static boolean usesJdkLogging() {
-        return hasLoggingConfiguration()
-                || Native.isLoaded(JDK_LOGGING)
-                || Native.isLoaded("jdk.internal.logger.LoggerFinderLoader");
+        return hasLoggingConfiguration() || isLoaded(JDK_LOGGING) || isLoaded("jdk.internal.logger.LoggerFinderLoader");
+    }
+
+    private static boolean isLoaded(String className) {
+        try {
+            return Native.isLoaded(className);
+        } catch (UnsatisfiedLinkError withoutLibrary) {
+            return false;
+        }
     }
 
     /** Otherwise the JDK's logging prints information to standard error. */

@@ -57,7 +57,7 @@ final class NativeLibrary {
      * share one profiler.
      */
     static boolean isLoaded() {
-        return isLoaded || !isAttempted && isInProcess() && load();
+        return isLoaded || !isAttempted && isInProcess() && isReady();
     }
 
     /** Whether another class loader has loaded the library; true if a security policy hides that, which loading reports. */
@@ -71,7 +71,12 @@ final class NativeLibrary {
 
     /** Whether the library is loaded or can be loaded now: labels may be set before the profiler is started. */
     static boolean isReady() {
-        return isLoaded || !isAttempted && load();
+        try {
+            return isLoaded || !isAttempted && load();
+        } catch (RuntimeException | Error failure) {
+            // Of the VM, such as a lack of memory for the warning.
+            return false;
+        }
     }
 
     /** Loads the library, once. False if no library can be loaded. */
@@ -98,7 +103,7 @@ final class NativeLibrary {
             return true;
         } catch (SecurityException denied) {
             report(denied);
-        } catch (IOException | LinkageError | RuntimeException failure) {
+        } catch (IOException | RuntimeException | Error failure) {
             HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
         }
         return false;

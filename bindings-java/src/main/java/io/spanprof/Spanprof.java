@@ -31,7 +31,12 @@ public final class Spanprof {
 
     /** Starts the profiler with the settings of the environment and the configuration file. */
     public static boolean start() {
-        return start(SpanprofConfig.builder().build());
+        try {
+            return start(SpanprofConfig.builder().build());
+        } catch (RuntimeException | Error failure) {
+            decline(failure, false);
+            return false;
+        }
     }
 
     /**
@@ -109,10 +114,10 @@ public final class Spanprof {
      * delivered. If other applications of the process or an agent have started the profiler too, it continues for them.
      */
     public static boolean stop() {
-        if (!NativeLibrary.isLoaded()) {
-            return true;
-        }
         try {
+            if (!NativeLibrary.isLoaded()) {
+                return true;
+            }
             boolean isDelivered = HostLog.logging(() -> Native.stop(false));
             ShutdownHook.removeIfUnused();
             return isDelivered;
@@ -124,15 +129,21 @@ public final class Spanprof {
 
     /** Closes the open window and sends it. True if everything was delivered within {@code stopTimeout}. */
     public static boolean flush() {
-        return !NativeLibrary.isLoaded() || Native.flush(-1);
+        try {
+            return !NativeLibrary.isLoaded() || Native.flush(-1);
+        } catch (RuntimeException | Error failure) {
+            return false;
+        }
     }
 
     /** Closes the open window and sends it. True if everything was delivered in time. */
     public static boolean flush(Duration timeout) {
-        if (InvalidArgument.isNull(timeout, "flush()", "stopTimeout applies")) {
-            return flush();
+        try {
+            boolean isNull = InvalidArgument.isNull(timeout, "flush()", "stopTimeout applies");
+            return !NativeLibrary.isLoaded() || Native.flush(isNull ? -1 : Nanoseconds.of(timeout));
+        } catch (RuntimeException | Error failure) {
+            return false;
         }
-        return !NativeLibrary.isLoaded() || Native.flush(Nanoseconds.of(timeout));
     }
 
     /**
@@ -141,33 +152,42 @@ public final class Spanprof {
      * @throws SpanprofException when a key cannot change while running, or its value is invalid; then no setting has changed
      */
     public static boolean update(SpanprofConfig changes) {
-        if (InvalidArgument.isNull(changes, "update()", "nothing changes")) {
+        try {
+            if (InvalidArgument.isNull(changes, "update()", "nothing changes") || !NativeLibrary.isLoaded()) {
+                return false;
+            }
+            List<String> outcome = Packed.unpack(Native.update(json(changes)));
+            check(outcome);
+            return outcome.equals(List.of("changed"));
+        } catch (SpanprofException impossible) {
+            throw impossible;
+        } catch (RuntimeException | Error failure) {
             return false;
         }
-        if (!NativeLibrary.isLoaded()) {
-            return false;
-        }
-        List<String> outcome = Packed.unpack(Native.update(json(changes)));
-        check(outcome);
-        return outcome.equals(List.of("changed"));
     }
 
     /** Statistics of the profiler: counters as {@link Long}, other values as {@link String}; empty if it does not run. */
     public static Map<String, Object> stats() {
         Map<String, Object> stats = new LinkedHashMap<>();
-        if (NativeLibrary.isLoaded()) {
-            List<String> entries = Packed.unpack(Native.stats());
+        try {
+            List<String> entries = NativeLibrary.isLoaded() ? Packed.unpack(Native.stats()) : List.of();
             for (int i = 0; i + 2 < entries.size(); i += 3) {
                 String value = entries.get(i + 2);
                 stats.put(entries.get(i), entries.get(i + 1).equals("count") ? Long.valueOf(value) : value);
             }
+        } catch (RuntimeException | Error failure) {
+            stats.clear();
         }
         return stats;
     }
 
     /** Whether the profiler takes samples. */
     public static boolean isRunning() {
-        return NativeLibrary.isLoaded() && Native.isRunning();
+        try {
+            return NativeLibrary.isLoaded() && Native.isRunning();
+        } catch (RuntimeException | Error failure) {
+            return false;
+        }
     }
 
     /**
@@ -180,7 +200,12 @@ public final class Spanprof {
 
     /** Labels every sample of this thread until the scope is closed; use it in {@code try (…)}. */
     public static Scope tag(Map<String, ?> labels) {
-        return NativeLibrary.isReady() ? Scope.open(Labels.of(labels)) : Scope.NONE;
+        try {
+            return NativeLibrary.isReady() ? Scope.open(Labels.of(labels)) : Scope.NONE;
+        } catch (RuntimeException | Error failure) {
+            // Of the VM, such as an unreadable JAR.
+            return Scope.NONE;
+        }
     }
 
     /** As {@link #tag(Map)}, with prepared labels. */

@@ -1,7 +1,9 @@
 package io.spanprof;
 
+import java.io.FileReader;
 import java.io.IOException;
 import java.io.Reader;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
@@ -56,7 +58,8 @@ final class Variables {
 
     private static Properties load(Path file) {
         Properties properties = new Properties();
-        try (Reader text = Files.newBufferedReader(file)) {
+        // Not by a channel: its first use loads libraries, and where that fails, the program has no channels.
+        try (Reader text = new FileReader(file.toFile(), StandardCharsets.UTF_8)) {
             properties.load(text);
         } catch (IOException | IllegalArgumentException failure) {
             HostLog.warn("spanprof: " + file + " cannot be read and is ignored: " + failure);

@@ -9,11 +9,15 @@ import io.spanprof.programs.TwoLoaders;
 import java.io.File;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.lang.reflect.Method;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.jar.Attributes;
 import java.util.jar.JarEntry;
 import java.util.jar.JarOutputStream;
@@ -93,10 +97,38 @@ class LibraryTest {
 
     @Test
     void withoutTheLibraryTheProgramContinuesAfterOneWarning() throws Exception {
-        List<String> output = runWith(jar(false));
+        List<String> output = runWith(jar(false), "-Xlog:class+load");
+        // Their first use may fail for the same reason as that of the library, and then for ever.
+        assertTrue(output.stream().noneMatch(line -> line.contains(" jdk.internal.logger.LoggerFinderLoader ")), output::toString);
         List<String> warnings = output.stream().filter(line -> line.contains("is not profiled")).toList();
         assertEquals(1, warnings.size(), output::toString);
         assertTrue(warnings.get(0).contains("the JAR has no library for linux-"), warnings::toString);
+    }
+
+    /** As after a failed read: the VM keeps each class that it could not load as missing. */
+    @Test
+    void aJarThatBecomesUnreadableThrowsNothing() throws Exception {
+        URL[] jar = {jar(false).toUri().toURL()};
+        for (int readable = 0; readable < 24; readable++) {
+            AtomicInteger left = new AtomicInteger(Integer.MAX_VALUE);
+            try (URLClassLoader loader = new URLClassLoader(jar, ClassLoader.getPlatformClassLoader()) {
+                @Override
+                protected Class<?> findClass(String name) throws ClassNotFoundException {
+                    if (left.getAndDecrement() <= 0) {
+                        throw new ClassNotFoundException(name);
+                    }
+                    return super.findClass(name);
+                }
+            }) {
+                Class<?> api = loader.loadClass(Spanprof.class.getName());
+                Method tag = api.getMethod("tag", Map.class);
+                left.set(readable);
+                for (String method : List.of("isRunning", "start", "flush", "stats", "stop")) {
+                    api.getMethod(method).invoke(null);
+                }
+                ((AutoCloseable) tag.invoke(null, Map.of("key", "value"))).close();
+            }
+        }
     }
 
     @Test
