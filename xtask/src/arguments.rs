@@ -23,6 +23,7 @@ pub struct RuntimeArguments {
 /// pprof      files read back by google/pprof, built from its Go module
 /// serve      the page of `spanprof serve` in headless Chromium
 /// contention CPU time of phases beside busy processes, under a quota, beside a real-time process; CI runs a short form
+/// faults     each system call of the profiler fails, in the languages of `--cell`; CI runs a sample; x86-64
 /// control    changes by calls, the watched file and requests at once, in every language; totals
 /// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected; its disk buffer complete
 /// governor   the overhead budget in a cgroup of 0.1 CPU with 400 threads; needs the right to create a cgroup
@@ -37,7 +38,7 @@ pub struct RuntimeArguments {
 pub struct LiveArguments {
     /// suites, all by default
     pub names: Vec<String>,
-    /// seconds of stress per cell of `python`, `node`, `java` and `rust` (60), of load of `outage` (30)
+    /// seconds of stress per cell of `python`, `node`, `java` and `rust` (60), of load of `outage` (30), of each list of `faults`
     #[arg(long)]
     pub seconds: Option<u64>,
     #[command(flatten)]
@@ -57,7 +58,7 @@ pub struct LiveArguments {
     /// the one shape to record of `node` and `java`
     #[arg(long, value_name = "NAME")]
     pub shape: Option<String>,
-    /// cells of `field` and `deploy`
+    /// cells of `field` and `deploy`, languages of `faults`
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cell: Vec<String>,
     /// settings of the programs of `field`: defaults; timer (clock=thread_timer); all (profiles=all, sample_rate=1000);

@@ -7,7 +7,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Map;
 
-/** The Java counterpart of program.py, without a fork. */
+/** The Java counterpart of program.py, with a child process of another program. */
 public final class Program {
     private static final long NANOSECONDS = 350_000_000;
     private static String built;
@@ -70,9 +70,11 @@ public final class Program {
         for (Thread thread : threads) {
             thread.join();
         }
+        Process child = new ProcessBuilder("/bin/echo", "child").start();
+        String ofChild = new String(child.getInputStream().readAllBytes()).trim() + " " + child.waitFor();
         if (isProfiled) {
             marked(Spanprof::stop);
         }
-        System.out.println(Arrays.toString(results));
+        System.out.println(Arrays.toString(results) + " " + ofChild);
     }
 }

@@ -1,9 +1,12 @@
 'use strict';
-// The Node.js counterpart of program.py, with a worker thread and without a fork. The end of the program stops the profiler: meanwhile
-// the event loop, which ends the process where one of its own calls fails, does not run.
+// The Node.js counterpart of program.py, with a worker thread and a child process of its own. With profiles=all, stop() runs in a thread
+// of libuv that is created between the marks. Else the end of the program stops the profiler. In both, the event loop, which ends the
+// process where one of its own calls fails, does not run between the marks.
 
 const fs = require('node:fs');
 const crypto = require('node:crypto');
+const { fork } = require('node:child_process');
+const { once } = require('node:events');
 const { Worker, isMainThread, parentPort, workerData } = require('node:worker_threads');
 
 const isProfiled = process.argv[2] === 'profiled';
@@ -34,8 +37,17 @@ async function main() {
   const worker = new Worker(__filename, { argv: [process.argv[2]], workerData: 2 });
   const ofWorker = new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
   const results = [labelled(1), await ofWorker];
+  const child = fork(__filename, ['child']);
+  results.push(...(await Promise.all([once(child, 'message'), once(child, 'exit')])).flat());
+  if (spanprof && process.env.SPANPROF_PROFILES === 'all') {
+    mark('begin');
+    const stopped = spanprof.stop();
+    mark('end');
+    await stopped;
+  }
   console.log(JSON.stringify(results));
 }
 
-if (isMainThread) main();
-else parentPort.postMessage(labelled(workerData));
+if (!isMainThread) parentPort.postMessage(labelled(workerData));
+else if (process.argv[2] === 'child') process.send(process.argv.length, () => process.disconnect());
+else main();

@@ -1,7 +1,10 @@
-//! The Rust counterpart of xtask/live/faults/program.py, without a fork.
+//! The Rust counterpart of xtask/live/faults/program.py, with a child of fork(2) that becomes another program.
 
 use std::io::BufRead;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use spanprof::{tag_wrapper, Config, Profiler};
@@ -24,10 +27,13 @@ pub fn run(is_profiled: bool) -> Result<(), String> {
     let work = |number: u64| if is_profiled { tag_wrapper([("k", "1")], || work(number)) } else { work(number) };
     let results =
         std::thread::scope(|scope| [1, 2].map(|number| scope.spawn(move || work(number))).map(|t| t.join().ok()));
+    // With a user, the standard library forks instead of calling posix_spawn.
+    let user = Path::new("/proc/self").metadata().map_err(|error| error.to_string())?.uid();
+    let child = Command::new("/bin/echo").arg("child").uid(user).output().map_err(|error| error.to_string())?;
     if let Some(profiler) = profiler {
         marked(|| profiler.stop());
     }
-    println!("{results:?}");
+    println!("{results:?} {child:?}");
     Ok(())
 }
 

@@ -127,3 +127,7 @@ pub const INFALLIBLE: &[c_long] = &[
     libc::SYS_restart_syscall,
     libc::SYS_arch_prctl,
 ];
+
+/// Calls that runtimes also make for memory, threads and classes of their own.
+pub const OF_RUNTIMES: &[c_long] =
+    &[libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_clone, libc::SYS_clone3, libc::SYS_pread64];

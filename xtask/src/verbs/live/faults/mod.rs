@@ -3,7 +3,9 @@
 //! fails, or each one from the N-th on, with each error of its manual page that valid arguments can give.
 //!
 //! Calls are the profiler's between the marks of the program, in threads that were created there, in handlers of the profiler's
-//! signal, and where no runtime makes them. Not here: the limits of the process. Requires x86-64.
+//! signal, and where no runtime makes them. A runtime's own calls for memory, threads and classes are left out, also between the
+//! marks: the complete run shows that the program without the profiler ends where these fail. Not here: the limits of the process.
+//! Requires x86-64.
 
 mod calls;
 mod tracer;
@@ -16,12 +18,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::libc::{self, c_long};
+use nix::libc::c_long;
 use rustix::process::kill_process_group;
 
-use calls::{CALLS, INFALLIBLE};
+use calls::{CALLS, INFALLIBLE, OF_RUNTIMES};
 use tracer::Tracer;
 
 use crate::arguments::LiveArguments;
@@ -35,6 +37,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 2;
 /// Faults beyond this count of calls of one kind are those of its doublings.
 const EACH_UP_TO: u32 = 16;
+/// Distance of the faults that run one after the other: a part of the list has faults of each kind of call.
+const STRIDE: usize = 41;
 
 /// The `nth` call of the profiler fails, or each one from it on.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,8 @@ struct Fault {
     nth: u32,
     error: i32,
     is_lasting: bool,
+    /// The runtime's own calls fail instead, in all threads.
+    is_of_runtime: bool,
 }
 
 /// What a program left, and the calls of the profiler.
@@ -57,14 +63,29 @@ struct Run {
 /// Builds the package and the program of a language.
 type Prepare = fn() -> StepResult<SuiteProgram>;
 
+const PROGRAMS: [(&str, Prepare); 4] = [
+    ("python", || SuiteProgram::python("faults", "program.py")),
+    ("node", || SuiteProgram::node("faults", "program.js")),
+    ("java", || SuiteProgram::java("faults", "Program.java")),
+    ("rust", || SuiteProgram::rust("faults")),
+];
+
+/// Every fault, or as many as begin within the given seconds for each language and setting.
 pub fn run(given: &LiveArguments) -> StepResult {
     let is_chosen = |language: &str| given.cell.is_empty() || given.cell.iter().any(|name| name == language);
-    all(is_chosen, &["default", "all"], &|faults| faults)
+    let limit = given.seconds.map_or(Duration::MAX, Duration::from_secs);
+    let spread = |faults: Vec<Fault>| -> Vec<Fault> {
+        (0..STRIDE).flat_map(|first| faults.iter().skip(first).step_by(STRIDE)).copied().collect()
+    };
+    for (_, prepare) in PROGRAMS.iter().filter(|(language, _)| is_chosen(language)) {
+        prepare()?.end_without_calls_of_runtime()?;
+    }
+    all(is_chosen, &["default", "all"], limit, &spread)
 }
 
 /// The faults of CI: one of each kind of call in Python, lasting where its number is even.
 pub fn short() -> StepResult {
-    all(|language| language == "python", &["all"], &|faults| {
+    all(|language| language == "python", &["all"], Duration::MAX, &|faults| {
         let first_of_each = faults.chunk_by(|one, next| one.call == next.call).enumerate();
         first_of_each
             .filter_map(|(index, of_call)| of_call.iter().find(|fault| fault.is_lasting == (index % 2 == 0)))
@@ -73,19 +94,19 @@ pub fn short() -> StepResult {
     })
 }
 
-fn all(is_chosen: impl Fn(&str) -> bool, profiles: &[&str], choose: &dyn Fn(Vec<Fault>) -> Vec<Fault>) -> StepResult {
+/// Runs the faults that are chosen of each language.
+fn all(
+    is_chosen: impl Fn(&str) -> bool,
+    profiles: &[&str],
+    limit: Duration,
+    choose: &dyn Fn(Vec<Fault>) -> Vec<Fault>,
+) -> StepResult {
     let receiver = receive()?;
     let mut failed = Vec::new();
-    let programs: [(&str, Prepare); 4] = [
-        ("python", || SuiteProgram::python("faults", "program.py")),
-        ("node", || SuiteProgram::node("faults", "program.js")),
-        ("java", || SuiteProgram::java("faults", "Program.java")),
-        ("rust", || SuiteProgram::rust("faults")),
-    ];
-    for (language, prepare) in programs.into_iter().filter(|(language, _)| is_chosen(language)) {
+    for (_, prepare) in PROGRAMS.iter().filter(|(language, _)| is_chosen(language)) {
         let program = prepare()?;
         for profiles in profiles {
-            let name = format!("{language}, profiles={profiles}");
+            let name = format!("{}, profiles={profiles}", program.language);
             let settings = [("SPANPROF_PROFILES", *profiles), ("SPANPROF_ENDPOINT", &receiver)];
             let bare = program.run_traced("bare", 0, &settings, None)?;
             let counted = program.run_traced("profiled", 0, &settings, None)?;
@@ -95,11 +116,9 @@ fn all(is_chosen: impl Fn(&str) -> bool, profiles: &[&str], choose: &dyn Fn(Vec<
                     format!("without a fault: {}\n{}", counted.outcome, counted.errors),
                 ));
             }
-            let mut faults = choose(faults(&counted.counts)?);
-            // Without memory, the allocator of a Rust program ends it. The other languages' packages have a reserve.
-            faults.retain(|fault| language != "rust" || fault.call != libc::SYS_mmap || !fault.is_lasting);
+            let faults = choose(faults(&counted.counts)?);
             println!("{name}: {} faults in {} kinds of calls", faults.len(), counted.counts.len());
-            failed.extend(program.failures(&name, &settings, &bare.outcome, &faults)?);
+            failed.extend(program.failures(&name, &settings, &bare.outcome, &faults, limit)?);
         }
     }
     all_passed("live faults", &failed)
@@ -115,10 +134,10 @@ fn faults(counts: &BTreeMap<c_long, u32>) -> StepResult<Vec<Fault>> {
         let numbers: Vec<u32> = (1..=*count).filter(|nth| *nth <= EACH_UP_TO || nth.is_power_of_two()).collect();
         for nth in numbers {
             for (error, _) in *errors {
-                faults.push(Fault { call: *call, nth, error: *error, is_lasting: false });
+                faults.push(Fault { call: *call, nth, error: *error, is_lasting: false, is_of_runtime: false });
             }
             if nth.is_power_of_two() {
-                faults.push(Fault { call: *call, nth, error: errors[0].0, is_lasting: true });
+                faults.push(Fault { call: *call, nth, error: errors[0].0, is_lasting: true, is_of_runtime: false });
             }
         }
     }
@@ -135,6 +154,23 @@ impl Fault {
 }
 
 impl SuiteProgram {
+    /// Fails if the program without the profiler survives failures of a call of its runtime: these are left out of the faults.
+    fn end_without_calls_of_runtime(&self) -> StepResult {
+        let expected = self.run_traced("bare", 0, &[], None)?.outcome;
+        for (call, _, errors) in CALLS.iter().filter(|(call, ..)| OF_RUNTIMES.contains(call)) {
+            let fault = Fault { call: *call, nth: 1, error: errors[0].0, is_lasting: true, is_of_runtime: true };
+            let run = self.run_traced("bare", 0, &[], Some(fault))?;
+            if run.was_injected {
+                let outcome = run.outcome.lines().next().unwrap_or_default();
+                println!("{} without profiler, calls of the runtime, {}: {outcome}", self.language, fault.name());
+                if run.outcome == expected {
+                    return Err(StepFailure::new(fault.name(), "the program survives it: do not leave it out"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the program with each fault; returns the faults that changed it.
     fn failures(
         &self,
@@ -142,16 +178,19 @@ impl SuiteProgram {
         settings: &[(&str, &str)],
         expected: &str,
         faults: &[Fault],
+        limit: Duration,
     ) -> StepResult<Vec<String>> {
-        let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let (next, hits, begun) = (AtomicUsize::new(0), AtomicUsize::new(0), Instant::now());
+        let failed = Mutex::new(Vec::new());
         let run_next = |lane: usize| -> StepResult<()> {
-            loop {
+            while begun.elapsed() < limit {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(fault) = faults.get(index) else { return Ok(()) };
                 if index % 200 == 199 {
                     println!("{name}: {index} done");
                 }
                 let run = self.run_traced("profiled", lane, settings, Some(*fault))?;
+                hits.fetch_add(usize::from(run.was_injected), Ordering::Relaxed);
                 if run.was_injected && run.outcome != expected {
                     let problem = format!("{name}: {}: {}", fault.name(), run.outcome.replace('\n', " "));
                     let errors: Vec<_> = run.errors.lines().rev().take(20).collect();
@@ -159,6 +198,7 @@ impl SuiteProgram {
                     failed.lock().unwrap_or_else(|held| held.into_inner()).push(problem);
                 }
             }
+            Ok(())
         };
         std::thread::scope(|scope| {
             let lanes: Vec<_> = (0..AT_ONCE).map(|lane| scope.spawn(move || run_next(lane))).collect();
@@ -166,6 +206,8 @@ impl SuiteProgram {
                 .into_iter()
                 .try_for_each(|lane| lane.join().unwrap_or_else(|_| Err(StepFailure::new(name, "panicked"))))
         })?;
+        let ran = next.into_inner().min(faults.len());
+        println!("{name}: {ran} faults ran, {} met their call", hits.into_inner());
         Ok(failed.into_inner().unwrap_or_else(|held| held.into_inner()))
     }
 
@@ -175,7 +217,8 @@ impl SuiteProgram {
         let directory = scratch::empty(&format!("live-faults-{}-{lane}", self.language))?;
         let errors = directory.join("stderr");
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).arg(how).process_group(0);
+        // The JVM writes the report of a crash into the working directory.
+        command.args(&self.words[1..]).arg(how).process_group(0).current_dir(&directory);
         command.env("DIRECTORY", directory.join("profiles")).env("SPANPROF_CPU_BUDGET", "0");
         command.envs(settings.iter().copied()).envs(self.variables.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&errors).map_err(failed)?);

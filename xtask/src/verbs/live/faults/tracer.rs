@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::process::Child;
 
@@ -11,6 +12,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::process::{wait, WaitOptions};
 
+use super::calls::OF_RUNTIMES;
 use super::Fault;
 
 /// An event stop of a thread that a tracer has seized.
@@ -19,6 +21,9 @@ const EVENT_STOP: i32 = 128;
 /// No runtime makes these.
 const PROFILER_ONLY: &[c_long] =
     &[libc::SYS_perf_event_open, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_delete];
+
+/// Bytes of the stack in which the caller of a function of the C library is found.
+const STACK_BYTES: usize = 2048;
 
 /// The calls that tell whether a file exists, and the position of its path among the arguments.
 const MARKS: &[(c_long, usize)] = &[
@@ -159,6 +164,7 @@ impl Tracer {
 
     /// A thread enters or leaves a call.
     fn call(&mut self, id: Pid) {
+        let hits_runtime = self.fault.is_some_and(|fault| fault.is_of_runtime);
         let Some(thread) = self.threads.get_mut(&id) else { return };
         let Ok(mut registers) = ptrace::getregs(id) else { return };
         thread.is_in_call = !thread.is_in_call;
@@ -184,7 +190,8 @@ impl Tracer {
         let is_wake = call == libc::SYS_futex && ![0, 9].contains(&(registers.rsi & 0x7f))
             || [libc::SYS_read, libc::SYS_write].contains(&call) && registers.rdx == 8;
         let is_fork = call == libc::SYS_clone && registers.rdi & libc::CLONE_VM as u64 == 0;
-        if is_wake || is_fork || !(thread.is_profiling() || PROFILER_ONLY.contains(&call)) {
+        let is_candidate = hits_runtime || thread.is_profiling() || PROFILER_ONLY.contains(&call);
+        if is_wake || is_fork || !is_candidate || is_of_runtime(id, call, &registers) != hits_runtime {
             return;
         }
         let count = self.counts.entry(call).or_default();
@@ -203,10 +210,55 @@ impl Tracer {
     }
 }
 
+/// Whether a runtime makes a call for memory, threads or classes of its own. V8, libuv and HotSpot end the process where it fails, as
+/// does Rust where the C library's allocator has no memory; `libjimage` returns a class that it could not read.
+fn is_of_runtime(id: Pid, call: c_long, registers: &libc::user_regs_struct) -> bool {
+    if !OF_RUNTIMES.contains(&call) {
+        return false;
+    }
+    let is_stack = call == libc::SYS_mmap && registers.r10 & libc::MAP_STACK as u64 != 0;
+    let Some((file, is_direct)) = caller(id, registers.rsp) else { return false };
+    match (file.as_str(), call) {
+        ("node", _) => call != libc::SYS_pread64,
+        ("libjvm.so", libc::SYS_mmap) => !is_stack,
+        ("libjvm.so", libc::SYS_mprotect) => is_direct,
+        ("libjimage.so", libc::SYS_pread64) => true,
+        ("spanprof-live", libc::SYS_mmap) => !is_direct && !is_stack,
+        _ => false,
+    }
+}
+
+/// The file of the innermost caller outside the C library, and whether it made the call without the C library's code in between: the
+/// functions for these calls have no frame, so the first address of code on the stack is their return address.
+fn caller(id: Pid, stack: u64) -> Option<(String, bool)> {
+    let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).ok()?;
+    let code: Vec<(Range<u64>, &str)> = maps.lines().filter_map(code_of_line).collect();
+    let mut bytes = [0; STACK_BYTES];
+    let read = read_at(id, stack, &mut bytes);
+    let addresses = bytes[..read].chunks_exact(8).filter_map(|word| word.try_into().ok()).map(u64::from_ne_bytes);
+    let files =
+        addresses.filter_map(|word| code.iter().find(|(range, _)| range.contains(&word)).map(|(_, file)| *file));
+    let mut callers =
+        files.enumerate().filter(|(_, file)| !file.starts_with("libc.so") && !file.starts_with("ld-linux"));
+    callers.next().map(|(position, file)| (file.to_owned(), position == 0))
+}
+
+/// The addresses and the name of the file of a line of `maps`, if it maps code.
+fn code_of_line(line: &str) -> Option<(Range<u64>, &str)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (start, end) = words.first()?.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    let file = words.get(5).and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    words.get(1)?.contains('x').then_some((address(start)?..address(end)?, file))
+}
+
 /// The beginning of the text at an address of a process.
 fn path_at(id: Pid, address: u64) -> Vec<u8> {
     let mut bytes = [0; 16];
-    let read =
-        File::open(format!("/proc/{id}/mem")).and_then(|memory| memory.read_at(&mut bytes, address)).unwrap_or(0);
+    let read = read_at(id, address, &mut bytes);
     bytes[..read].split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+}
+
+fn read_at(id: Pid, address: u64, bytes: &mut [u8]) -> usize {
+    File::open(format!("/proc/{id}/mem")).and_then(|memory| memory.read_at(bytes, address)).unwrap_or(0)
 }
