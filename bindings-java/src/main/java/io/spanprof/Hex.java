@@ -48,11 +48,6 @@ final class Hex {
         return IS_LITTLE ? bytes : Long.reverseBytes(bytes);
     }
 
-    /** A number in memory byte order, most significant byte first. */
-    static long inMemory(long number) {
-        return IS_LITTLE ? Long.reverseBytes(number) : number;
-    }
-
     /**
      * Compares each of eight bytes with both ends of the digit ranges; the high bit of a byte stays set if it is in range.
      */

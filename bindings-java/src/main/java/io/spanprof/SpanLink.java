@@ -59,18 +59,6 @@ public final class SpanLink {
                 : NONE;
     }
 
-    /** A copy with another span id, as a number; 0 for none. {@link #restore} activates it. */
-    public SpanLink withSpan(long spanId) {
-        return new SpanLink(traceHigh, traceLow, Hex.inMemory(spanId), root);
-    }
-
-    /** A copy with another trace id, in hex; no trace if the id is invalid. {@link #restore} activates it. */
-    public SpanLink withTrace(CharSequence traceId) {
-        byte[] trace = traceId == null ? NO_DIGITS : Hex.bytesOf(traceId);
-        boolean isTrace = Hex.isId(trace, Hex.TRACE_DIGITS);
-        return new SpanLink(isTrace ? Hex.word(trace, 0) : 0, isTrace ? Hex.word(trace, Hex.SPAN_DIGITS) : 0, span, 0);
-    }
-
     /** Links OpenTelemetry's spans on the module path, where its API does not find the provider of this package. */
     static void ofModulePath() {
         try {

@@ -2,113 +2,41 @@ package io.spanprof.pyroscope;
 
 import io.spanprof.SpanprofConfig;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.Base64;
-import java.util.Collections;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Pyroscope's settings under its own names; null leaves a setting unchanged. Settings that have no equivalent are accepted
- * and have no effect; {@link PyroscopeAgent#start(Config)} lists them in one warning.
- *
- * <p>The fields contain the builder's values, and else the defaults of Pyroscope's agent. Settings from the environment,
- * properties and files are read at the start and are not in the fields.
+ * Pyroscope's settings under its own names; null leaves a setting unchanged. Those that {@link Builder} does not set are read
+ * from the environment, properties and files at the start.
  */
 public final class Config {
-    public final boolean agentEnabled;
-    public final String applicationName;
-    public final ProfilerType profilerType;
-    public final Duration profilingInterval;
-    public final EventType profilingEvent;
-    public final String profilingAlloc;
-    public final String profilingLock;
-    public final List<EventType> samplingEventOrder;
-    public final Duration uploadInterval;
-    public final int javaStackDepthMax;
-    public final Logger.Level logLevel;
-    public final String serverAddress;
-    public final String authToken;
-    public final String jfrProfilerSettings;
-    public final Format format;
-    public final int pushQueueCapacity;
-    public final Map<String, String> labels;
-    public final int ingestMaxTries;
-    public final int compressionLevelJFR;
-    public final int compressionLevelLabels;
-    public final boolean allocLive;
-    public final boolean gcBeforeDump;
-    public final Map<String, String> httpHeaders;
-    public final Duration samplingDuration;
-    public final Duration profileExportTimeout;
-    public final String tenantID;
-    public final String APLogLevel;
-    public final String APExtraArguments;
-    public final String basicAuthUser;
-    public final String basicAuthPassword;
-    public final Path tmpDir;
-
-    private final Builder builder;
+    final Map<String, String> labels;
+    /** The configured log level, or null. */
+    final Logger.Level logLevel;
+    /** Settings without effect, by name, each with its reason. */
+    final Map<String, String> ignored;
+    private final Map<String, Object> keys;
 
     private Config(Builder builder) {
-        this.builder = builder;
-        agentEnabled = builder.valueOr("setAgentEnabled", true);
-        applicationName = builder.value("setApplicationName", String.class);
-        profilerType = builder.valueOr("setProfilerType", ProfilerType.ASYNC);
-        profilingInterval = builder.valueOr("setProfilingInterval", Duration.ofMillis(10));
-        profilingEvent = builder.valueOr("setProfilingEvent", EventType.ITIMER);
-        profilingAlloc = builder.valueOr("setProfilingAlloc", "");
-        profilingLock = builder.valueOr("setProfilingLock", "");
-        samplingEventOrder = builder.valueOr("setSamplingEventOrder", (List<EventType>) null);
-        uploadInterval = builder.valueOr("setUploadInterval", Duration.ofSeconds(10));
-        javaStackDepthMax = builder.valueOr("setJavaStackDepthMax", 2048);
-        logLevel = builder.valueOr("setLogLevel", Logger.Level.INFO);
-        serverAddress = builder.valueOr("setServerAddress", "http://localhost:4040");
-        authToken = builder.value("setAuthToken", String.class);
-        jfrProfilerSettings = builder.value("setJFRProfilerSettings", String.class);
-        format = builder.valueOr("setFormat", Format.JFR);
-        pushQueueCapacity = builder.valueOr("setPushQueueCapacity", 8);
         labels = builder.labels;
-        ingestMaxTries = builder.valueOr("setIngestMaxRetries", 8);
-        compressionLevelJFR = builder.valueOr("setCompressionLevelJFR", 1);
-        compressionLevelLabels = builder.valueOr("setCompressionLevelLabels", 1);
-        allocLive = builder.valueOr("setAllocLive", false);
-        gcBeforeDump = builder.valueOr("setGcBeforeDump", false);
-        httpHeaders = Collections.unmodifiableMap(builder.headers);
-        samplingDuration = builder.value("setSamplingDuration", Duration.class);
-        profileExportTimeout = builder.valueOr("setProfileExportTimeout", Duration.ofSeconds(10));
-        tenantID = builder.value("setTenantID", String.class);
-        APLogLevel = builder.value("setAPLogLevel", String.class);
-        APExtraArguments = builder.value("setAPExtraArguments", String.class);
-        basicAuthUser = builder.value("setBasicAuthUser", String.class);
-        basicAuthPassword = builder.value("setBasicAuthPassword", String.class);
-        tmpDir = builder.value("setTmpDir", Path.class);
-    }
-
-    /** Samples per second. */
-    public long profilingIntervalInHertz() {
-        return hertz(profilingInterval);
-    }
-
-    private static long hertz(Duration period) {
-        return Math.round(1 / Math.max(1e-9, period.getSeconds() + period.getNano() / 1e9));
+        logLevel = builder.logLevel;
+        ignored = new LinkedHashMap<>(builder.ignored);
+        keys = new LinkedHashMap<>(builder.keys);
+        Map<String, String> headers = builder.allHeaders();
+        if (!headers.isEmpty()) {
+            keys.put("headers", headers);
+        }
     }
 
     /** A configuration without settings: those of the environment, the properties and the files apply. */
     public static Config build() {
         return new Builder().build();
-    }
-
-    /** A builder with these settings. */
-    public Builder newBuilder() {
-        return new Builder(this);
     }
 
     /** The settings under spanprof's names. */
@@ -117,27 +45,14 @@ public final class Config {
     }
 
     /** The settings under spanprof's names, with additional labels on every sample. */
-    SpanprofConfig translated(Map<String, String> labels) {
-        Map<String, Object> keys = new LinkedHashMap<>(builder.keys);
-        Map<String, String> all = new LinkedHashMap<>(builder.labels);
-        all.putAll(labels);
-        if (!all.isEmpty()) {
-            keys.put("tags", all);
+    SpanprofConfig translated(Map<String, String> added) {
+        Map<String, Object> all = new LinkedHashMap<>(keys);
+        Map<String, String> tags = new LinkedHashMap<>(labels);
+        tags.putAll(added);
+        if (!tags.isEmpty()) {
+            all.put("tags", tags);
         }
-        Map<String, String> headers = builder.allHeaders();
-        if (!headers.isEmpty()) {
-            keys.put("headers", headers);
-        }
-        return SpanprofConfig.of(keys);
-    }
-
-    /** The configured log level, or null. */
-    Logger.Level configuredLogLevel() {
-        return builder.value("setLogLevel", Logger.Level.class);
-    }
-
-    Ignored ignored() {
-        return builder.ignored;
+        return SpanprofConfig.of(all);
     }
 
     /** Keys only: values may be secret. */
@@ -149,61 +64,32 @@ public final class Config {
     /** Collects settings. */
     public static final class Builder {
         private static final Pattern DURATION = Pattern.compile("(\\d{1,13})(ns|us|ms|s|)");
-        /** Values by setter name. */
-        private final Map<String, Object> values = new HashMap<>();
         /** Values by spanprof key. */
         private final Map<String, Object> keys = new LinkedHashMap<>();
         private final Map<String, String> headers = new LinkedHashMap<>();
-        private final Ignored ignored;
+        private final Map<String, String> ignored = new LinkedHashMap<>();
         private Map<String, String> labels = Map.of();
+        private Logger.Level logLevel;
+        private String tenant = "";
+        private String token = "";
+        private String user = "";
+        private String password = "";
 
-        public Builder() {
-            ignored = new Ignored();
-        }
-
-        /** A builder with the settings of {@code config}. */
-        public Builder(Config config) {
-            Builder other = config.builder;
-            values.putAll(other.values);
-            keys.putAll(other.keys);
-            headers.putAll(other.headers);
-            ignored = new Ignored(other.ignored);
-            labels = other.labels;
-        }
-
-        private <T> T value(String setter, Class<T> type) {
-            return type.cast(values.get(setter));
-        }
-
-        private <T> T valueOr(String setter, T fallback) {
-            @SuppressWarnings("unchecked") // The setter stored a value of this type.
-            T value = (T) values.get(setter);
-            return value == null ? fallback : value;
-        }
-
-        private Builder put(String setter, Object value) {
+        private Builder set(String key, Object value) {
             if (value != null) {
-                values.put(setter, value);
+                keys.put(key, value);
             }
             return this;
         }
 
-        /** Stores a setting that has a spanprof key. */
-        private Builder set(String setter, Object value, String key) {
-            return set(setter, value, key, value);
-        }
-
-        private Builder set(String setter, Object value, String key, Object translated) {
-            if (value != null) {
-                keys.put(key, translated);
+        /** Records that a setting has no effect, unless it is one that needs none. */
+        private Builder ignore(String setter, boolean isIgnored, String reason) {
+            if (isIgnored) {
+                ignored.put(setter, reason);
+            } else {
+                ignored.remove(setter);
             }
-            return put(setter, value);
-        }
-
-        /** Stores a setting that has no effect. */
-        private Builder ignore(String setter, Object value, boolean isSet, String reason) {
-            ignored.record(setter, isSet, reason);
-            return put(setter, value);
+            return this;
         }
 
         /** The bytes of {@code 512k}, {@code 2m} or a bare number; -1 for other text. */
@@ -239,20 +125,23 @@ public final class Config {
         }
 
         public Builder setAgentEnabled(boolean value) {
-            return set("setAgentEnabled", value, "enabled");
+            return set("enabled", value);
         }
 
         public Builder setApplicationName(String value) {
-            return set("setApplicationName", value, "serviceName");
+            return set("serviceName", value);
         }
 
         public Builder setServerAddress(String value) {
-            return set("setServerAddress", value, "endpoint");
+            return set("endpoint", value);
         }
 
         public Builder setProfilingInterval(Duration value) {
-            long hz = value == null ? 0 : hertz(value);
-            return set("setProfilingInterval", value, "sampleRate", Math.min(10_000, Math.max(1, hz)));
+            if (value == null) {
+                return this;
+            }
+            long hertz = Math.round(1 / Math.max(1e-9, value.getSeconds() + value.getNano() / 1e9));
+            return set("sampleRate", Math.min(10_000, Math.max(1, hertz)));
         }
 
         public Builder setProfilingEvent(EventType value) {
@@ -266,20 +155,19 @@ public final class Config {
                 keys.put("cpu", false);
             }
             boolean isNeither = value == EventType.ALLOC || value == EventType.LOCK;
-            return ignore("setProfilingEvent", value, isNeither,
-                    "CPU time is profiled; see setProfilingAlloc and setProfilingLock");
+            return ignore("setProfilingEvent", isNeither, "CPU time is profiled; see setProfilingAlloc and setProfilingLock");
         }
 
         public Builder setUploadInterval(Duration value) {
-            return set("setUploadInterval", value, "uploadInterval");
+            return set("uploadInterval", value);
         }
 
         public Builder setProfileExportTimeout(Duration value) {
-            return set("setProfileExportTimeout", value, "timeout");
+            return set("timeout", value);
         }
 
         public Builder setJavaStackDepthMax(int value) {
-            return set("setJavaStackDepthMax", value, "maxStackDepth", Math.min(2048, Math.max(16, value)));
+            return set("maxStackDepth", Math.min(2048, Math.max(16, value)));
         }
 
         public Builder setLabels(Map<String, String> value) {
@@ -300,24 +188,29 @@ public final class Config {
         }
 
         public Builder setTenantID(String value) {
-            return put("setTenantID", value);
+            tenant = value == null ? tenant : value;
+            return this;
         }
 
         public Builder setAuthToken(String value) {
-            return put("setAuthToken", value);
+            token = value == null ? token : value;
+            return this;
         }
 
         public Builder setBasicAuthUser(String value) {
-            return put("setBasicAuthUser", value);
+            user = value == null ? user : value;
+            return this;
         }
 
         public Builder setBasicAuthPassword(String value) {
-            return put("setBasicAuthPassword", value);
+            password = value == null ? password : value;
+            return this;
         }
 
         /** The log level: INFO and lower log all lines, else only warnings. */
         public Builder setLogLevel(Logger.Level value) {
-            return put("setLogLevel", value);
+            logLevel = value == null ? logLevel : value;
+            return this;
         }
 
         /** Directory for the unpacked library, in place of the VM's temporary directory. */
@@ -325,9 +218,8 @@ public final class Config {
             if (isNotEmpty(value)) {
                 try {
                     System.setProperty("spanprof.libraryDirectory", value);
-                    put("setTmpDir", Path.of(value));
                 } catch (SecurityException denied) {
-                    ignored.record("setTmpDir", true, "the security manager denies it");
+                    return ignore("setTmpDir", true, "the security manager denies it");
                 }
             }
             return this;
@@ -337,98 +229,53 @@ public final class Config {
             if (isNotEmpty(value)) {
                 long bytes = bytesOf(value);
                 if (bytes < 0) {
-                    return ignore("setProfilingAlloc", value, true, "an interval such as 512k was expected");
+                    return ignore("setProfilingAlloc", true, "an interval such as 512k was expected");
                 }
                 keys.put("heap", true);
                 keys.put("heapInterval", Math.min(64L << 20, Math.max(1, bytes)));
             }
-            return put("setProfilingAlloc", value);
+            return this;
         }
 
         public Builder setProfilingLock(String value) {
             if (isNotEmpty(value)) {
                 Duration threshold = durationOf(value);
                 if (threshold == null) {
-                    return ignore("setProfilingLock", value, true, "a duration such as 10ms was expected");
+                    return ignore("setProfilingLock", true, "a duration such as 10ms was expected");
                 }
                 keys.put("lock", true);
                 keys.put("lockThreshold", threshold);
             }
-            return put("setProfilingLock", value);
+            return this;
         }
 
         public Builder setAllocLive(boolean value) {
-            if (value) {
-                keys.put("heap", true);
-            }
-            return put("setAllocLive", value);
+            return set("heap", value ? true : null);
         }
 
         public Builder setGcBeforeDump(boolean value) {
-            return ignore("setGcBeforeDump", value, value, "no collection is requested");
+            return ignore("setGcBeforeDump", value, "no collection is requested");
         }
 
         public Builder setFormat(Format value) {
-            return ignore("setFormat", value, value == Format.JFR, "profiles are sent as OTLP");
-        }
-
-        public Builder setSamplingEventOrder(List<EventType> value) {
-            List<EventType> order = value == null ? null : List.copyOf(value);
-            return ignore("setSamplingEventOrder", order, order != null, "profiling is continuous");
-        }
-
-        public Builder setSamplingDuration(Duration value) {
-            return ignore("setSamplingDuration", value, value != null, "profiling is continuous");
-        }
-
-        public Builder setProfilerType(ProfilerType value) {
-            return ignore("setProfilerType", value, value != null, "there is one engine");
-        }
-
-        public Builder setJFRProfilerSettings(String value) {
-            return ignore("setJFRProfilerSettings", value, isNotEmpty(value), "there is one engine");
-        }
-
-        public Builder setAPLogLevel(String value) {
-            return ignore("setAPLogLevel", value, isNotEmpty(value), "there is one engine");
-        }
-
-        public Builder setAPExtraArguments(String value) {
-            return ignore("setAPExtraArguments", value, isNotEmpty(value), "there is one engine");
-        }
-
-        public Builder setPushQueueCapacity(int value) {
-            return ignore("setPushQueueCapacity", value, true, "queueMaxBytes bounds the queue");
-        }
-
-        public Builder setIngestMaxRetries(int value) {
-            return ignore("setIngestMaxRetries", value, true, "failed requests are retried for 15 minutes");
-        }
-
-        public Builder setCompressionLevelJFR(int value) {
-            return ignore("setCompressionLevelJFR", value, true, "see compression");
-        }
-
-        public Builder setCompressionLevelLabels(int value) {
-            return ignore("setCompressionLevelLabels", value, true, "see compression");
+            return ignore("setFormat", value == Format.JFR, "profiles are sent as OTLP");
         }
 
         public Config build() {
-            return new Config(new Builder(new Config(this)));
+            return new Config(this);
         }
 
         private Map<String, String> allHeaders() {
             Map<String, String> all = new LinkedHashMap<>(headers);
-            if (!valueOr("setTenantID", "").isEmpty()) {
-                all.put("x-scope-orgid", valueOr("setTenantID", ""));
+            if (!tenant.isEmpty()) {
+                all.put("x-scope-orgid", tenant);
             }
-            if (!valueOr("setAuthToken", "").isEmpty()) {
-                all.put("authorization", "Bearer " + valueOr("setAuthToken", ""));
+            if (!token.isEmpty()) {
+                all.put("authorization", "Bearer " + token);
             }
-            String pair = valueOr("setBasicAuthUser", "") + ":" + valueOr("setBasicAuthPassword", "");
-            if (pair.length() > 1) {
-                byte[] bytes = pair.getBytes(StandardCharsets.UTF_8);
-                all.put("authorization", "Basic " + Base64.getEncoder().encodeToString(bytes));
+            if (!user.isEmpty() || !password.isEmpty()) {
+                byte[] pair = (user + ":" + password).getBytes(StandardCharsets.UTF_8);
+                all.put("authorization", "Basic " + Base64.getEncoder().encodeToString(pair));
             }
             return all;
         }

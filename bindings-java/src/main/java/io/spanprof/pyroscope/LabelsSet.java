@@ -3,12 +3,10 @@ package io.spanprof.pyroscope;
 import io.spanprof.Labels;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.function.BiConsumer;
 
 /** Pyroscope's name of {@link Labels}. */
 public final class LabelsSet {
     final Labels labels;
-    private final Map<String, String> pairs;
 
     /** Alternating keys and values. */
     public LabelsSet(Object... keysAndValues) {
@@ -16,13 +14,7 @@ public final class LabelsSet {
     }
 
     public LabelsSet(Map<String, String> labels) {
-        this.pairs = labels == null ? new LinkedHashMap<>() : new LinkedHashMap<>(labels);
-        this.labels = Labels.of(labels == null ? null : pairs);
-    }
-
-    /** Calls the consumer with each key and its value. */
-    public void forEachLabel(BiConsumer<String, String> consumer) {
-        pairs.forEach(consumer);
+        this.labels = Labels.of(labels);
     }
 
     /** Null for null, which the API methods count as an invalid argument. */

@@ -6,18 +6,11 @@ public interface Logger {
     /** Logs a line: a {@link java.util.Formatter} format and its arguments. */
     void log(Level level, String format, Object... arguments);
 
-    /** The severity of a line. */
+    /** The severity of a line, in ascending order. */
     enum Level {
-        DEBUG(0),
-        INFO(1),
-        WARN(2),
-        ERROR(3);
-
-        /** Increases with severity. */
-        public final int level;
-
-        Level(int level) {
-            this.level = level;
-        }
+        DEBUG,
+        INFO,
+        WARN,
+        ERROR
     }
 }

@@ -17,7 +17,7 @@ record LoggerAdapter(Logger logger, Logger.Level minimum) implements System.Logg
     @Override
     public boolean isLoggable(Level level) {
         return level.getSeverity() >= Level.WARNING.getSeverity()
-                || level != Level.ALL && pyroscopeLevel(level).level >= minimum.level;
+                || level != Level.ALL && pyroscopeLevel(level).compareTo(minimum) >= 0;
     }
 
     @Override

@@ -29,11 +29,6 @@ public final class Pyroscope {
         Spanprof.update(changes);
     }
 
-    /** The labels set last. */
-    public static synchronized Map<String, String> getStaticLabels() {
-        return programLabels;
-    }
-
     /** Stores the labels of the configuration at a start; returns the labels set before, to be added. */
     static synchronized Map<String, String> startingWith(Map<String, String> labels) {
         configLabels = labels;
@@ -57,8 +52,5 @@ public final class Pyroscope {
                 work.run();
             }
         }
-
-        /** Has no effect: each scope belongs to its own thread. */
-        public static void clear() {}
     }
 }

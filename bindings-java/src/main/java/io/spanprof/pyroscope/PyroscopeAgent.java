@@ -1,9 +1,15 @@
 package io.spanprof.pyroscope;
 
 import io.spanprof.Spanprof;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 
 /** Pyroscope's names of start and stop. */
 public final class PyroscopeAgent {
+    /** Settings without effect that a warning has named. */
+    private static final Set<String> REPORTED = ConcurrentHashMap.newKeySet();
     /** The logger of the last options that set one. */
     private static volatile Logger logger;
 
@@ -23,11 +29,12 @@ public final class PyroscopeAgent {
         if (options.logger != null) {
             logger = options.logger;
         }
-        LoggerAdapter lines = new LoggerAdapter(logger, config.logLevel);
-        if (options.logger != null || config.configuredLogLevel() != null) {
+        LoggerAdapter lines = new LoggerAdapter(logger, Objects.requireNonNullElse(config.logLevel, Logger.Level.INFO));
+        if (options.logger != null || config.logLevel != null) {
             Spanprof.setLogger(lines);
         }
-        String unreported = options.ignored.takeUnreported();
+        String unreported = config.ignored.entrySet().stream().filter(entry -> REPORTED.add(entry.getKey()))
+                .map(entry -> entry.getKey() + " (" + entry.getValue() + ")").collect(Collectors.joining(", "));
         if (!unreported.isEmpty()) {
             lines.log(System.Logger.Level.WARNING, "spanprof: settings of Pyroscope's agent that do nothing here: " + unreported);
         }
@@ -42,27 +49,23 @@ public final class PyroscopeAgent {
         return Spanprof.isRunning();
     }
 
-    /** Settings and replaceable parts of the agent; here only the logger can be replaced. */
+    /** Settings, and the receiver of the profiler's log lines. */
     public static final class Options {
         private final Config config;
         private final Logger logger;
-        private final Ignored ignored;
 
-        private Options(Config config, Logger logger, Ignored ignored) {
+        private Options(Config config, Logger logger) {
             this.config = config;
             this.logger = logger;
-            this.ignored = ignored;
         }
 
         /** A builder of options. */
         public static final class Builder {
             private final Config config;
-            private final Ignored ignored;
             private Logger logger;
 
             public Builder(Config config) {
                 this.config = config;
-                this.ignored = new Ignored(config.ignored());
             }
 
             /** Sets the logger of the profiler's lines. */
@@ -71,28 +74,8 @@ public final class PyroscopeAgent {
                 return this;
             }
 
-            /** Never called: profiles are sent to the configured destinations. */
-            public Builder setExporter(Exporter value) {
-                return ignore("setExporter", value, "profiles go to the destinations of the configuration");
-            }
-
-            /** Never called. */
-            public Builder setScheduler(ProfilingScheduler value) {
-                return ignore("setScheduler", value, "uploadInterval sets the length of a window");
-            }
-
-            /** Never called. */
-            public Builder setProfiler(ProfilerDelegate value) {
-                return ignore("setProfiler", value, "there is one engine");
-            }
-
-            private Builder ignore(String name, Object value, String reason) {
-                ignored.record(name, value != null, reason);
-                return this;
-            }
-
             public Options build() {
-                return new Options(config, logger, new Ignored(ignored));
+                return new Options(config, logger);
             }
         }
     }

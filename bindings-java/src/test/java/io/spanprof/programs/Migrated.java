@@ -14,7 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 
-/** What the documentation of Pyroscope's agent shows, with the imports renamed and nothing else. */
+/** What the documentation of Pyroscope's agent shows, with the imports renamed, without its own exporter and scheduler. */
 public final class Migrated {
     private static final ConstantContext CONTEXT = ConstantContext.of(new LabelsSet("path", "/foo/bar", "method", "GET"));
     private static double sum;
@@ -56,13 +56,7 @@ public final class Migrated {
                 .setUploadInterval(Duration.ofMillis(500))
                 .build();
         PyroscopeAgent.start(new PyroscopeAgent.Options.Builder(config)
-                .setExporter(snapshot -> {
-                    // Your custom export/upload logic may go here
-                })
                 .setLogger((l, msg, args) -> lines.add(l + " " + String.format(msg, args)))
-                .setScheduler(profiler -> {
-                    // Your custom profiling schedule logic may go here
-                })
                 .build());
         PyroscopeAgent.start(config);
         Pyroscope.LabelsWrapper.run(new LabelsSet("controller", "slow_controller"), () -> {
