@@ -16,6 +16,9 @@ use spanprof_signal::{handler, signal_claim, Captured, Context, DropReason, RawF
 /// Upper bound of the CPU time from a response until the thread is back in its interrupted system call: less than any
 /// work of the program takes.
 const RETURN_NS: u64 = 20_000;
+/// Longest time from the question whether a signal ends a thread's wait to the signal. The question takes some microseconds. If the
+/// sampler loses its processor meanwhile, the thread may begin such a wait.
+const MAX_ANSWER_NS: u64 = 50_000;
 /// Maximum number of threads whose last stacks are stored.
 const MAX_STACKS: usize = 2048;
 /// Maximum number of pending requests: threads that run or wait for a processor. Below [`self_walk::MAX_REQUESTS`], since a
@@ -65,6 +68,8 @@ pub struct SelfWalks {
     stacks: BTreeMap<u32, LastStack>,
     /// Sends the request with an index to a thread; `None` while no handler is installed.
     send_signal: Option<fn(u32, usize) -> bool>,
+    /// Whether a signal ends the wait of a thread.
+    ends_wait: fn(u32) -> bool,
 }
 
 /// The requests of one tick.
@@ -120,6 +125,7 @@ impl SelfWalks {
             free: Vec::new(),
             stacks: BTreeMap::new(),
             send_signal: None,
+            ends_wait: spanprof_os::signal_ends_wait,
         }
     }
 
@@ -265,13 +271,17 @@ impl SelfWalks {
     }
 
     /// Sends the signal of a pending request, or cancels the request where the signal would end a wait of the program; returns the
-    /// drop reason that applies until the response.
+    /// drop reason that applies until the response. An answer that is too old leaves the request pending without a signal.
     fn send(&mut self, thread_id: u32) -> DropReason {
-        if spanprof_os::signal_ends_wait(thread_id) {
+        let index = self.pending.get(&thread_id).map(|pending| pending.request.index);
+        let asked_ns = spanprof_os::monotonic_ns();
+        if (self.ends_wait)(thread_id) {
             self.close(|id| id == thread_id);
             return DropReason::WaitNotInterrupted;
         }
-        let index = self.pending.get(&thread_id).map(|pending| pending.request.index);
+        if spanprof_os::monotonic_ns().saturating_sub(asked_ns) > MAX_ANSWER_NS {
+            return DropReason::SignalBlocked;
+        }
         if self.send_signal.zip(index).is_some_and(|(send, index)| send(thread_id, index)) {
             return DropReason::SignalBlocked;
         }

@@ -278,3 +278,16 @@ fn a_wait_that_a_signal_would_end_gets_none_and_its_request_is_canceled() {
     here.write_all(&[0]).unwrap();
     assert_eq!(thread.join().unwrap().unwrap(), 1);
 }
+
+#[test]
+fn a_thread_gets_no_signal_when_the_sampler_was_delayed_since_it_looked_at_the_threads_wait() {
+    let ends_wait = |_| {
+        std::thread::sleep(Duration::from_nanos(2 * MAX_ANSWER_NS));
+        false
+    };
+    let send_signal: Option<fn(u32, usize) -> bool> = Some(|_, _| panic!("a signal was sent"));
+    let mut walks = SelfWalks { ends_wait, send_signal, ..walks() };
+    assert_eq!(walks.request(TARGET), DropReason::SignalBlocked);
+    walks.send_signal = Some(|_, _| true);
+    assert_eq!(taken(&mut walks), (PENDING, vec![]), "asked again at the next tick");
+}
