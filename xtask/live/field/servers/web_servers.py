@@ -113,7 +113,7 @@ def serve(kind, profiles):
     port = free_port()
     with field.Server(words(kind, port, bool(profiles)), profiles, **variables(kind, profiles)) as server:
         try:
-            field.wait_until(lambda: is_up(port) or server.process.poll() is not None, 60, "the start of the server")
+            field.wait_until(lambda: is_up(port) or server.process.poll() is not None, 180, "the start of the server")
             get(port, path(kind, 0))
             answers = [get(port, path(kind, number)) for number in range(REQUESTS // 2)]
             successor = upgrade(server) if kind == "usr2" else None
