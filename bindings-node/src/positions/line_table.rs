@@ -1,6 +1,7 @@
 //! A lazily decoded line table: a start and each worker thread list thousands of functions, of which few are sampled. Pure; owned
 //! by the drain thread.
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use super::{Position, TableEncoding};
@@ -20,13 +21,14 @@ struct EncodedTable {
     encoding: TableEncoding,
     bytes: Box<[u8]>,
     /// Length of the code.
-    len: usize,
+    len: u32,
 }
 
 impl LineTable {
     /// A table in V8's encoding, for code of `len` bytes. A malformed one has no positions.
     pub fn encoded(encoding: TableEncoding, bytes: Box<[u8]>, len: usize) -> Arc<Self> {
-        Arc::new(Self { encoded: Some(EncodedTable { encoding, bytes, len }), decoded: OnceLock::new() })
+        let encoded = EncodedTable { encoding, bytes, len: len.try_into().unwrap_or(u32::MAX) };
+        Arc::new(Self { encoded: Some(encoded), decoded: OnceLock::new() })
     }
 
     pub fn decoded(positions: impl Into<Box<[Position]>>) -> Arc<Self> {
@@ -36,7 +38,9 @@ impl LineTable {
     pub fn positions(&self) -> &[Position] {
         self.decoded.get_or_init(|| {
             let encoded = self.encoded.as_ref();
-            encoded.and_then(|encoded| encoded.encoding.positions(&encoded.bytes, encoded.len)).unwrap_or_default()
+            encoded
+                .and_then(|encoded| encoded.encoding.positions(&encoded.bytes, encoded.len as usize))
+                .unwrap_or_default()
         })
     }
 
@@ -61,6 +65,15 @@ impl PartialEq for LineTable {
     fn eq(&self, other: &Self) -> bool {
         let same = self.encoded.is_some() && self.encoded == other.encoded;
         same || self.positions() == other.positions()
+    }
+}
+
+impl Eq for LineTable {}
+
+/// Equal tables in different forms have different hashes: they are not shared.
+impl Hash for LineTable {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.encoded.as_ref().map(|encoded| &encoded.bytes).hash(state);
     }
 }
 

@@ -6,13 +6,14 @@ pub mod builtin_names;
 mod inlining;
 mod line_table;
 pub mod names;
+mod script_functions;
 mod scripts;
 mod table;
 
 pub use baseline::{Baseline, BytecodeLengths};
 pub use inlining::{Inlining, InliningPosition};
 pub use line_table::LineTable;
-pub use scripts::{CodeLocation, RetentionGuard, ScriptInfo, Scripts};
+pub use scripts::{is_retained, CodeLocation, RetentionGuard, ScriptInfo, Scripts, OF_PROCESS};
 pub use table::{unpack, PositionTableEntry, TableEncoding, TABLE_ENCODINGS};
 
 /// Offset in machine code or bytecode, and offset in the script's source.

@@ -1,9 +1,8 @@
 //! The scripts of the process: line starts, functions, source maps. A source map is read when a frame of its script is first
 //! resolved. Owned by the drain thread.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use spanprof_aggregate::runtime::{Frame, FrameType};
@@ -11,24 +10,39 @@ use spanprof_aggregate::runtime::{Frame, FrameType};
 use super::builtin_names::frame as builtin_frame;
 use super::inlining::InliningFrame;
 use super::names::{CodeName, ANONYMOUS};
+use super::script_functions::ScriptFunctions;
 use super::{script_offset, Inlining, LineTable, Position, NO_POSITION};
 use crate::source_map::{self, Origin, SourceMap, SourceMapLimits};
 
-/// Clears a flag when dropped: the JavaScript thread then describes the script again.
+/// Pseudo-isolate of what all isolates have in common, which outlives them.
+pub const OF_PROCESS: usize = 0;
+
+/// The scripts with a description, at their number modulo the length. One whose place another took is described again.
+static RETAINED: [AtomicU32; 1 << 16] = [const { AtomicU32::new(0) }; 1 << 16];
+
+fn retained(number: u32) -> &'static AtomicU32 {
+    &RETAINED[number as usize % RETAINED.len()]
+}
+
+/// Whether the description of a script is kept or queued.
+pub fn is_retained(number: u32) -> bool {
+    retained(number).load(Ordering::Relaxed) == number
+}
+
+/// A script is described until its guard is dropped. Then a JavaScript thread describes it again.
 #[derive(Debug, Default)]
-pub struct RetentionGuard(Arc<AtomicBool>);
+pub struct RetentionGuard(u32);
 
 impl RetentionGuard {
-    /// A guard for the description, and its flag.
-    pub fn new() -> (Self, Arc<AtomicBool>) {
-        let flag = Arc::new(AtomicBool::new(true));
-        (Self(flag.clone()), flag)
+    pub fn new(number: u32) -> Self {
+        retained(number).store(number, Ordering::Relaxed);
+        Self(number)
     }
 }
 
 impl Drop for RetentionGuard {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        let _ = retained(self.0).compare_exchange(self.0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -73,7 +87,7 @@ enum MapState {
     Unread,
     /// Without a source map URL, or refused.
     Absent,
-    Read(SourceMap),
+    Read(Box<SourceMap>),
 }
 
 struct Script {
@@ -86,26 +100,20 @@ struct Script {
     added_in: u64,
     /// Ring position at which its isolate ended.
     ended: Option<u64>,
-    functions: Vec<(Arc<CodeName>, Arc<LineTable>)>,
-    /// Index of a function by the address of its name, which is interned.
-    by_name: HashMap<usize, usize>,
-    /// Script offsets with the index of the function whose bytecode has them; sorted.
-    owners: Vec<(u32, u32)>,
-    /// Functions whose offsets are not in `owners` yet.
-    unindexed: Vec<u32>,
+    functions: ScriptFunctions,
 }
 
 /// Memory limits for scripts and for source maps; the least recently used are evicted first.
 const MAX_SCRIPT_BYTES: usize = 64 << 20;
 const MAX_MAP_BYTES: usize = 96 << 20;
 /// Size of a script and of a function without their contents.
-const SCRIPT_BYTES: usize = 400;
-const FUNCTION_BYTES: usize = 80;
+const SCRIPT_BYTES: usize = 240;
+const FUNCTION_BYTES: usize = 24;
 
 /// The scripts of all isolates, by number.
 #[derive(Default)]
 pub struct Scripts {
-    scripts: BTreeMap<u32, Script>,
+    scripts: BTreeMap<u32, Box<Script>>,
     script_bytes: usize,
     map_bytes: usize,
     clock: u64,
@@ -159,7 +167,11 @@ impl Scripts {
     }
 
     pub fn add(&mut self, number: u32, isolate: usize, info: ScriptInfo) {
-        self.drop_script(number);
+        if self.scripts.contains_key(&number) {
+            // Two threads described it.
+            drop(info);
+            return retained(number).store(number, Ordering::Relaxed);
+        }
         self.clock += 1;
         self.script_bytes += info.bytes() + SCRIPT_BYTES;
         let map = if info.map_url.is_some() { MapState::Unread } else { MapState::Absent };
@@ -170,12 +182,9 @@ impl Scripts {
             last_use: self.clock,
             added_in: self.generation,
             ended: None,
-            functions: Vec::new(),
-            by_name: HashMap::new(),
-            owners: Vec::new(),
-            unindexed: Vec::new(),
+            functions: ScriptFunctions::default(),
         };
-        self.scripts.insert(number, script);
+        self.scripts.insert(number, Box::new(script));
         if self.script_bytes > MAX_SCRIPT_BYTES {
             self.evict_unused();
         }
@@ -197,8 +206,9 @@ impl Scripts {
 
     /// Drops scripts without code, except for those whose code may still be queued.
     pub fn drop_unreferenced(&mut self, referenced: &HashSet<u32>) {
-        let is_expired =
-            |number: u32, script: &Script| !referenced.contains(&number) && script.added_in < self.generation;
+        let is_expired = |number: u32, script: &Script| {
+            !referenced.contains(&number) && script.added_in < self.generation && script.isolate != OF_PROCESS
+        };
         let expired: Vec<u32> =
             self.scripts.iter().filter(|(number, script)| is_expired(**number, script)).map(|(at, _)| *at).collect();
         expired.iter().for_each(|number| self.drop_script(*number));
@@ -206,7 +216,7 @@ impl Scripts {
 
     fn drop_script(&mut self, number: u32) {
         let Some(script) = self.scripts.remove(&number) else { return };
-        let functions = script.functions.len() * FUNCTION_BYTES;
+        let functions = script.functions.names().count() * FUNCTION_BYTES;
         self.script_bytes = self.script_bytes.saturating_sub(script.info.bytes() + SCRIPT_BYTES + functions);
         if let MapState::Read(map) = &script.map {
             self.map_bytes = self.map_bytes.saturating_sub(map.bytes());
@@ -216,21 +226,7 @@ impl Scripts {
     /// Adds a function of a script, with the line table of its bytecode.
     pub fn add_function(&mut self, number: u32, name: &Arc<CodeName>, lines: &Arc<LineTable>) {
         let Some(script) = self.scripts.get_mut(&number).filter(|_| !lines.is_empty()) else { return };
-        match script.by_name.entry(Arc::as_ptr(name) as usize) {
-            Entry::Occupied(known) if script.functions[*known.get()].1 == *lines => {}
-            Entry::Occupied(known) => {
-                script.functions[*known.get()].1 = lines.clone();
-                // `owners` contains its old offsets.
-                script.owners = Vec::new();
-                script.unindexed = (0..script.functions.len() as u32).collect();
-            }
-            Entry::Vacant(slot) => {
-                script.unindexed.push(script.functions.len() as u32);
-                slot.insert(script.functions.len());
-                script.functions.push((name.clone(), lines.clone()));
-                self.script_bytes += FUNCTION_BYTES;
-            }
-        }
+        self.script_bytes += if script.functions.add(name, lines) { FUNCTION_BYTES } else { 0 };
     }
 
     /// The frames of a location in code, innermost first.
@@ -350,7 +346,7 @@ impl Scripts {
                 Ok(map) => {
                     self.map_bytes += map.bytes();
                     self.maps_read += 1;
-                    script.map = MapState::Read(map);
+                    script.map = MapState::Read(Box::new(map));
                     self.evict_maps(number);
                 }
                 Err(reason) => {
@@ -396,39 +392,21 @@ impl Script {
         self.info.offset(name.start_line.checked_sub(1)?, name.start_column.checked_sub(1)?)
     }
 
-    /// The functions whose bytecode has this position.
-    fn owners_of(&mut self, offset: u32) -> impl Iterator<Item = &Arc<CodeName>> {
-        if !self.unindexed.is_empty() {
-            for index in self.unindexed.drain(..) {
-                let positions = self.functions[index as usize].1.positions().iter().map(|position| position.1);
-                self.owners
-                    .extend(positions.filter(|position| *position != NO_POSITION).map(|position| (position, index)));
-            }
-            // A merge sort: the sorted prefix is only merged.
-            self.owners.sort();
-            self.owners.dedup();
-        }
-        let first = self.owners.partition_point(|owner| owner.0 < offset);
-        let owners = self.owners[first..].iter().take_while(move |owner| owner.0 == offset);
-        owners.map(|(_, index)| &self.functions[*index as usize].0)
-    }
-
     fn has_position(&mut self, name: &CodeName, offset: u32) -> bool {
-        self.owners_of(offset).any(|owner| **owner == *name)
+        self.functions.owners_of(offset).any(|owner| **owner == *name)
     }
 
     fn owner(&mut self, offset: u32) -> Option<Arc<CodeName>> {
         if offset == NO_POSITION {
             return None;
         }
-        let mut owners = self.owners_of(offset);
+        let mut owners = self.functions.owners_of(offset);
         if let Some(name) = owners.next().cloned() {
             // Two functions share the position: ambiguous.
             return owners.all(|other| *other == name).then_some(name);
         }
         drop(owners);
-        let mut starting =
-            self.functions.iter().map(|(name, _)| name).filter(|name| self.start_offset(name) == Some(offset));
+        let mut starting = self.functions.names().filter(|name| self.start_offset(name) == Some(offset));
         let name = starting.next()?;
         starting.all(|other| other == name).then(|| name.clone())
     }

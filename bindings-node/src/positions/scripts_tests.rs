@@ -205,14 +205,21 @@ fn scripts_outlive_their_isolate_until_its_samples_are_named() {
 }
 
 #[test]
-fn dropping_scripts_without_code_clears_their_retention_flag() {
+fn a_script_is_retained_until_it_has_no_code_and_one_of_the_process_longer() {
+    let [own, referenced, shared] = [40_001, 40_002, 40_003];
     let mut scripts = Scripts::default();
-    let (guard, is_retained) = RetentionGuard::new();
-    scripts.add(1, ISOLATE, ScriptInfo { guard, ..info(None) });
-    scripts.add(2, ISOLATE, info(None));
-    scripts.drop_unreferenced(&HashSet::from([2]));
-    assert_eq!(scripts.len(), 2, "their code may still be queued");
+    for (number, isolate) in [(own, ISOLATE), (referenced, ISOLATE), (shared, OF_PROCESS)] {
+        scripts.add(number, isolate, ScriptInfo { guard: RetentionGuard::new(number), ..info(None) });
+    }
+    // Another worker described it as well.
+    scripts.add(shared, OF_PROCESS, ScriptInfo { guard: RetentionGuard::new(shared), ..info(None) });
+    let retained = || [own, referenced, shared].map(is_retained);
+    scripts.drop_unreferenced(&HashSet::from([referenced]));
+    assert_eq!(retained(), [true; 3], "their code may still be queued");
     scripts.begin_drain(0);
-    scripts.drop_unreferenced(&HashSet::from([2]));
-    assert_eq!((scripts.len(), is_retained.load(Ordering::Relaxed)), (1, false));
+    scripts.drop_unreferenced(&HashSet::from([referenced]));
+    assert_eq!((scripts.len(), retained()), (2, [false, true, true]));
+    scripts.end_isolate(ISOLATE, 1);
+    scripts.begin_drain(1);
+    assert_eq!((scripts.len(), retained()), (1, [false, false, true]));
 }

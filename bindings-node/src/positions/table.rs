@@ -16,7 +16,7 @@ pub struct PositionTableEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEncoding {
     /// Start value of the code offset.
-    first: i64,
+    first: i8,
     /// The lowest bit of a code offset delta is a flag.
     has_flag: bool,
 }
@@ -64,7 +64,7 @@ impl TableEncoding {
     }
 
     fn entries(self, bytes: &[u8]) -> Option<Vec<PositionTableEntry>> {
-        let (mut code_offset, mut packed) = (self.first, 0i64);
+        let (mut code_offset, mut packed) = (i64::from(self.first), 0i64);
         let mut entries = Vec::new();
         let mut left = bytes;
         while !left.is_empty() {
@@ -137,7 +137,7 @@ mod tests {
 
     /// A table as V8 writes it, and the positions that it reports.
     fn encoded(encoding: TableEncoding, entries: &[(PositionTableEntry, bool)]) -> (Vec<u8>, Vec<Position>) {
-        let (mut bytes, mut reported, mut code, mut packed) = (Vec::new(), Vec::new(), encoding.first, 0i64);
+        let (mut bytes, mut reported, mut code, mut packed) = (Vec::new(), Vec::new(), i64::from(encoding.first), 0i64);
         for (entry, is_statement) in entries {
             let delta = entry.code_offset as i64 - code;
             let delta = if encoding.has_flag { delta << 1 | 1 } else { delta };

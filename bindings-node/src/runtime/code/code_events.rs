@@ -153,7 +153,8 @@ fn list_known(v8: &V8, isolate: usize) -> bool {
     if is_main_thread() || !ALL_BUILTINS_LOGGED.load(Ordering::Acquire) {
         return false;
     }
-    let Some(existing) = known_functions::existing(v8, isolate, &mut |change| send(isolate, change)) else {
+    // The scripts are those of every worker.
+    let Some(existing) = known_functions::existing(v8, isolate, &mut |change| send(OF_PROCESS, change)) else {
         return false;
     };
     let map_word = existing.first().and_then(|(_, function)| code_metadata::map_word(function.start));
@@ -340,7 +341,10 @@ fn change_of(event: &mut JitCodeEvent) -> Option<CodeChange> {
             Some(CodeChange::Removed { start: event.start })
         }
         LINES_BEGIN => {
-            event.user_data = Box::into_raw(Box::new(Vec::<Position>::new())).cast();
+            // The table of bytecode is read with it, once its place is known.
+            let is_read = event.code_kind == BYTECODE && !code_metadata::needs_probe();
+            let positions = || Box::into_raw(Box::new(Vec::<Position>::new())).cast();
+            event.user_data = if is_read { std::ptr::null_mut() } else { positions() };
             None
         }
         LINE => {

@@ -4,6 +4,7 @@
 //! Line tables belong to their code: pairs of an offset in the code and an offset in the script, sorted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::code_object::{CodeKind, CodeObject};
 use super::existing_code::{ExistingCode, ExistingFunction, TakenFunction};
 use super::retired_code::{RetiredCode, NO_END};
 use crate::positions::names::CodeName;
+pub use crate::positions::OF_PROCESS;
 use crate::positions::{Baseline, CodeLocation, Inlining, LineTable, ScriptInfo, Scripts, TableEncoding};
 use crate::runtime::small_buffers::{SmallBytes, SmallPositions, SmallText};
 
@@ -38,8 +40,8 @@ pub enum CodeChange {
         /// Number of its script; 0 when unknown.
         script: u32,
         inlining: Option<Box<Inlining>>,
-        /// Of bytecode: the distance back to its object's map word, and that word.
-        map_word: Option<(usize, u64)>,
+        /// Of bytecode: the map word of its object.
+        map_word: Option<NonZeroU64>,
     },
     /// Machine code that V8 did not list, and the listed bytecode of its function.
     Unlisted {
@@ -52,7 +54,7 @@ pub enum CodeChange {
     /// Functions that existed at the start of a worker thread, and the map word of their bytecode.
     Existing {
         functions: Vec<ExistingFunction>,
-        map_word: Option<(usize, u64)>,
+        map_word: Option<NonZeroU64>,
     },
     /// As `Lines`, not decoded yet.
     Table {
@@ -107,18 +109,17 @@ const MIN_NEW_BEFORE_SWEEP: usize = 2048;
 /// Maximum number of line tables that precede their code.
 const MAX_PENDING_TABLES: usize = 4096;
 const PAGE: usize = 4096;
-/// Pseudo-isolates of shared code: builtins, and the code of a WebAssembly module. Each isolate logs such code, which
-/// outlives them.
-pub const OF_PROCESS: usize = 0;
+/// Pseudo-isolate of the code of a WebAssembly module. Each isolate logs such code, as builtins, and both outlive it.
 pub const OF_MODULE: usize = usize::MAX;
 
 /// Live and retired code objects, by address.
 #[derive(Default)]
 pub struct CodeMap {
-    live: BTreeMap<usize, CodeObject>,
+    /// Not in the nodes of the tree, half of which is unused where addresses ascend.
+    live: BTreeMap<usize, Box<CodeObject>>,
     live_bytes: usize,
-    /// Isolates and the addresses of their code, which ends with them.
-    by_isolate: BTreeSet<(usize, usize)>,
+    /// The addresses of the code of each isolate, which ends with it.
+    by_isolate: BTreeMap<usize, BTreeSet<usize>>,
     retired: RetiredCode,
     /// Functions of workers that no sample or event has referred to.
     existing: ExistingCode,
@@ -131,6 +132,8 @@ pub struct CodeMap {
     /// Position up to which samples must be resolved before unreferenced names and scripts are dropped.
     prune_position: Option<u64>,
     pending: BTreeMap<usize, Arc<LineTable>>,
+    /// Line tables of bytecode: functions that a program makes from one template have equal ones.
+    tables: HashSet<Arc<LineTable>>,
     /// Shared by all code without a line table.
     no_lines: Arc<LineTable>,
     names: HashMap<Box<str>, Arc<CodeName>>,
@@ -156,12 +159,11 @@ impl CodeMap {
         self.existing.expire(resolved_up_to);
     }
 
-    /// Ends a drain: drops code that disappeared without an event, and unreferenced names and scripts. All code is checked once
-    /// per `MIN_NEW_BEFORE_SWEEP` or more new code objects. `read` reads a word of memory; `position` returns the ring's
-    /// position.
+    /// Ends a drain: drops code that disappeared without an event, and unreferenced names, tables and scripts. All code is checked
+    /// once per `MIN_NEW_BEFORE_SWEEP` or more new code objects. `position` returns the ring's position.
     pub fn sweep(
         &mut self,
-        read: &dyn Fn(usize) -> Option<u64>,
+        may_be_present: &dyn Fn(&CodeObject) -> bool,
         position: &dyn Fn() -> u64,
         ended: &mut Vec<EndedCode>,
     ) {
@@ -171,7 +173,7 @@ impl CodeMap {
                 self.end(start, position, ended);
                 self.codes_forgotten += 1;
                 // Names and scripts are dropped after the retired code, which refers to them too.
-                self.prune_position.get_or_insert(position);
+                self.prune_position = Some(position);
             }
         }
         if self.prune_position.take_if(|position| *position <= self.resolved_up_to).is_some() {
@@ -181,25 +183,28 @@ impl CodeMap {
             return;
         }
         self.added_since_sweep = 0;
-        let absent = self.live.values().filter(|code| code.isolate != OF_PROCESS && !code.may_be_present(read));
+        let absent = self.live.values().filter(|code| code.isolate != OF_PROCESS && !may_be_present(code));
         let absent: Vec<(usize, u64)> = absent.map(|code| (code.start, code.added_at)).collect();
         let position = position();
         self.missing.extend(absent.into_iter().map(|(start, added_at)| MissingCode { start, added_at, position }));
+        self.prune_position.get_or_insert(position);
         if self.live_bytes > MAX_CODE_BYTES {
             self.evict_oldest(position, ended);
         }
     }
 
-    /// Drops names and scripts that no code refers to.
+    /// Drops names, tables and scripts that no code refers to.
     fn prune(&mut self) {
-        self.names.retain(|_, name| Arc::strong_count(name) > 1);
         let mut referenced = HashSet::new();
-        for code in self.live.values().chain(self.retired.values()) {
+        for code in self.live.values().map(Box::as_ref).chain(self.retired.values()) {
             referenced.insert(code.script);
             referenced.extend(code.inlining.iter().flat_map(|inlining| inlining.scripts()));
         }
         referenced.extend(self.existing.scripts());
         self.scripts.drop_unreferenced(&referenced);
+        // Scripts refer to names and tables.
+        self.names.retain(|_, name| Arc::strong_count(name) > 1);
+        self.tables.retain(|lines| Arc::strong_count(lines) > 1);
     }
 
     fn evict_oldest(&mut self, position: u64, ended: &mut Vec<EndedCode>) {
@@ -213,7 +218,6 @@ impl CodeMap {
             self.end(start, position, ended);
             self.codes_forgotten += 1;
         }
-        self.prune_position.get_or_insert(position);
     }
 
     /// Another ring is in use: live code precedes its first position.
@@ -235,21 +239,32 @@ impl CodeMap {
                 self.add_pending_lines(start, LineTable::decoded(positions.as_slice()))
             }
             CodeChange::Table { start, len, encoding, bytes } => {
-                self.add_pending_lines(start, LineTable::encoded(encoding, bytes.into(), len))
+                let lines = LineTable::encoded(encoding, bytes.into(), len);
+                let lines = self.tables.get(&lines).cloned().unwrap_or_else(|| {
+                    self.tables.insert(lines.clone());
+                    lines
+                });
+                self.add_pending_lines(start, lines);
             }
             CodeChange::Baseline { start, len, baseline } => {
                 if let Some(positions) = baseline.positions(len, self.bytecode_sizes()) {
                     self.add_pending_lines(start, LineTable::decoded(positions));
                 }
             }
-            CodeChange::Script { number, info } => self.scripts.add(number, isolate, *info),
+            CodeChange::Script { number, mut info } => {
+                // What stays is this thread's memory: the blocks of the program's thread return to it, next to the queue's.
+                info.line_starts = info.line_starts.clone();
+                self.scripts.add(number, isolate, *info);
+            }
             CodeChange::Added { start, len, logged, kind, script, inlining, map_word } => {
                 if kind == CodeKind::Bytecode {
                     self.take_existing(isolate, start..start.saturating_add(len), ended);
                 }
                 let name = self.name(logged.as_str());
                 let same = |code: &CodeObject| code.len == len && code.isolate == isolate && code.name == name;
-                if [OF_PROCESS, OF_MODULE].contains(&isolate) && self.live.get(&start).is_some_and(same) {
+                if [OF_PROCESS, OF_MODULE].contains(&isolate)
+                    && self.live.get(&start).map(Box::as_ref).is_some_and(same)
+                {
                     return;
                 }
                 let lines = self.pending.remove(&start).unwrap_or_else(|| self.no_lines.clone());
@@ -296,9 +311,7 @@ impl CodeMap {
                 self.end_collection(isolate, position, ended);
                 self.scripts.end_isolate(isolate, position);
                 self.existing.end(isolate, position);
-                let own = self.by_isolate.range((isolate, 0)..=(isolate, usize::MAX));
-                let starts: Vec<usize> = own.map(|(_, start)| *start).collect();
-                for start in starts {
+                for start in self.by_isolate.remove(&isolate).unwrap_or_default() {
                     self.end(start, position, ended);
                 }
             }
@@ -319,7 +332,7 @@ impl CodeMap {
         let code = CodeObject { start, len, isolate, name, script, kind, lines, inlining, map_word, added_at };
         match ended_at {
             NO_END => self.insert(code, ended),
-            _ => self.retired.insert(code, ended_at),
+            _ => self.retired.insert(code.into(), ended_at),
         }
     }
 
@@ -335,9 +348,10 @@ impl CodeMap {
             return;
         };
         let Some(inlining) = &code.inlining else { return };
+        let isolate = code.isolate;
         let scripts: BTreeSet<u32> = inlining.scripts().chain([code.script]).filter(|script| *script != 0).collect();
         for script in scripts {
-            let taken = self.existing.take_script(script);
+            let taken = self.existing.take_script(isolate, script);
             taken.into_iter().for_each(|function| self.add_taken(function, ended));
         }
     }
@@ -376,19 +390,22 @@ impl CodeMap {
             self.end(start, code.added_at, ended);
         }
         self.live_bytes += code.bytes();
-        self.by_isolate.insert((code.isolate, code.start));
-        self.live.insert(code.start, code);
+        self.by_isolate.entry(code.isolate).or_default().insert(code.start);
+        self.live.insert(code.start, code.into());
     }
 
     fn end(&mut self, start: usize, position: u64, ended: &mut Vec<EndedCode>) -> Option<CodeObject> {
         let code = self.live.remove(&start)?;
-        self.by_isolate.remove(&(code.isolate, start));
+        if let Some(starts) = self.by_isolate.get_mut(&code.isolate) {
+            starts.remove(&start);
+        }
         self.live_bytes = self.live_bytes.saturating_sub(code.bytes());
         if position != NO_END {
             report_ended(&code, position, ended);
         }
-        self.retired.insert(code.clone(), position);
-        Some(code)
+        let ended_code = CodeObject::clone(&code);
+        self.retired.insert(code, position);
+        Some(ended_code)
     }
 
     /// The collection is over: no stack contains an old address any more.
@@ -403,7 +420,7 @@ impl CodeMap {
 
     /// The code at `address` for a sample at `position`.
     pub fn find(&self, address: usize, position: u64) -> Option<&CodeObject> {
-        let live = self.live.range(..=address).next_back().map(|(_, code)| code);
+        let live = self.live.range(..=address).next_back().map(|(_, code)| &**code);
         live.filter(|code| code.contains(address, position)).or_else(|| self.retired.find(address, position))
     }
 

@@ -3,12 +3,11 @@
 use std::time::Instant;
 
 use super::*;
+use crate::positions::TABLE_ENCODINGS;
 use crate::runtime::code::existing_code::KnownFunction;
 
 /// The initial ring of a new map.
 const RING: usize = 0;
-/// Header of a bytecode array.
-const HEADER_BYTES: usize = 32;
 
 fn added(position: u64, start: usize, name: &str) -> CodeEvent {
     CodeEvent {
@@ -30,9 +29,31 @@ fn added(position: u64, start: usize, name: &str) -> CodeEvent {
 fn bytecode(position: u64, start: usize, name: &str) -> CodeEvent {
     let mut event = added(position, start, name);
     if let CodeChange::Added { kind, script, map_word, .. } = &mut event.change {
-        (*kind, *script, *map_word) = (CodeKind::Bytecode, start as u32, Some((HEADER_BYTES, 7)));
+        (*kind, *script, *map_word) = (CodeKind::Bytecode, start as u32, NonZeroU64::new(7));
     }
     event
+}
+
+/// The line table of bytecode, with these bytes.
+fn table(position: u64, start: usize, bytes: usize) -> CodeEvent {
+    let copy = |buffer: &mut [u8]| {
+        buffer.copy_from_slice(&bytes.to_le_bytes());
+        true
+    };
+    let bytes = SmallBytes::read(size_of_val(&bytes), copy).unwrap();
+    let change = CodeChange::Table { start, len: 100, encoding: TABLE_ENCODINGS[0], bytes };
+    CodeEvent { ring: RING, position, isolate: 1, change }
+}
+
+#[test]
+fn functions_from_one_template_share_their_line_table() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    for (start, bytes) in [(1024, 7), (2048, 7), (4096, 8)] {
+        map.apply(table(1, start, bytes), &mut ended);
+        map.apply(bytecode(1, start, "JS:~made :1:1"), &mut ended);
+    }
+    let lines = [1024, 2048, 4096].map(|start| map.find(start, 1).map(|code| Arc::as_ptr(&code.lines)).unwrap());
+    assert!(lines[0] == lines[1] && lines[0] != lines[2]);
 }
 
 #[test]
@@ -46,19 +67,21 @@ fn code_whose_memory_was_reused_is_dropped_with_its_name_and_its_script() {
         let info = Box::new(ScriptInfo::default());
         let change = CodeChange::Script { number: number as u32 * 128, info };
         map.apply(CodeEvent { ring: RING, position, isolate: 1, change }, &mut ended);
+        map.apply(table(position, number * 128, number), &mut ended);
         map.apply(bytecode(position, number * 128, &format!("JS:~made{number} :1:1")), &mut ended);
         if number % 500 == 0 {
             // Other objects replace all but the last hundred; machine code has new contents at its address.
-            let read = |address: usize| Some(if (address + HEADER_BYTES) / 128 + 100 > number { 7 } else { 8 });
-            map.sweep(&read, &|| position, &mut ended);
+            let is_new = |code: &CodeObject| code.map_word.is_none() || code.start / 128 + 100 > number;
+            map.sweep(&is_new, &|| position, &mut ended);
             map.begin_drain(RING, position);
             most = most.max(map.len());
         }
     }
     assert!(most < 3 * MIN_NEW_BEFORE_SWEEP, "{most} code objects at once");
     assert!(map.names.len() < 4 * MIN_NEW_BEFORE_SWEEP, "{} names", map.names.len());
+    assert!(map.tables.len() < 4 * MIN_NEW_BEFORE_SWEEP, "{} tables", map.tables.len());
     assert!(map.scripts.len() < 4 * MIN_NEW_BEFORE_SWEEP, "{} scripts", map.scripts.len());
-    assert!(map.bytes() < 3 * MIN_NEW_BEFORE_SWEEP * crate::runtime::code::code_object::CODE_BYTES);
+    assert!(map.bytes() < 4 * MIN_NEW_BEFORE_SWEEP * crate::runtime::code::code_object::CODE_BYTES);
     assert!(map.codes_forgotten as usize > churn - 3 * MIN_NEW_BEFORE_SWEEP);
     assert_eq!(name_at(&map, churn * 128, position), Some(&*format!("made{churn}")));
     assert_eq!(name_at(&map, (1 << 40) + 6, position), Some("machine"));
@@ -70,10 +93,10 @@ fn code_that_moves_during_a_sweep_is_not_dropped() {
     for number in 1..=MIN_NEW_BEFORE_SWEEP {
         map.apply(bytecode(1, number * 128, "JS:~f /a.js:1:1"), &mut ended);
     }
-    map.sweep(&|address| Some(if address + HEADER_BYTES == 128 { 8 } else { 7 }), &|| 5, &mut ended);
+    map.sweep(&|code| code.start != 128, &|| 5, &mut ended);
     let change = CodeChange::Moved { from: 128, to: 1 << 30, keeps_old_address: false };
     map.apply(CodeEvent { ring: RING, position: 4, isolate: 1, change }, &mut ended);
-    map.sweep(&|_| Some(7), &|| 6, &mut ended);
+    map.sweep(&|_| true, &|| 6, &mut ended);
     assert_eq!((map.len(), map.codes_forgotten), (MIN_NEW_BEFORE_SWEEP, 0));
     assert_eq!(name_at(&map, 1 << 30, 6), Some("f"));
 }
@@ -82,8 +105,8 @@ fn code_that_moves_during_a_sweep_is_not_dropped() {
 fn a_sample_older_than_the_sweep_that_missed_its_code_is_still_resolved() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     (1..=MIN_NEW_BEFORE_SWEEP).for_each(|number| map.apply(bytecode(1, number * 128, "JS:~f /a.js:1:1"), &mut ended));
-    map.sweep(&|address| (address + HEADER_BYTES != 128).then_some(7), &|| 9, &mut ended);
-    map.sweep(&|_| None, &|| 10, &mut ended);
+    map.sweep(&|code| code.start != 128, &|| 9, &mut ended);
+    map.sweep(&|_| false, &|| 10, &mut ended);
     assert_eq!(map.codes_forgotten, 1);
     assert_eq!((name_at(&map, 130, 8), name_at(&map, 130, 9)), (Some("f"), None));
 }
@@ -239,7 +262,7 @@ fn webassembly_code_outlives_an_isolate_that_logged_it_and_ends_with_its_memory(
         map.apply(bytecode(6, (1 << 20) + number * 128, "JS:~f /a.js:1:1"), &mut ended);
     }
     for position in [7, 8] {
-        map.sweep(&|address| (address != 8192).then_some(7), &|| position, &mut ended);
+        map.sweep(&|code| code.start != 8192, &|| position, &mut ended);
     }
     assert_eq!((name_at(&map, 8200, 6), name_at(&map, 8200, 7)), (Some("count-0-liftoff"), None));
 }

@@ -3,14 +3,15 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 use spanprof_signal::guarded;
 
 use super::code_map::CodeChange;
-use super::code_object::CodeKind;
-use crate::positions::{Inlining, Position, RetentionGuard, ScriptInfo};
+use super::code_object::{CodeKind, CodeObject};
+use crate::positions::{is_retained, Inlining, Position, RetentionGuard, ScriptInfo};
 use crate::runtime::objects::{executable_near, CodeObjectLayout, HeapLayout, ListedCode, UnlistedCode};
 use crate::runtime::v8::{JitCodeEvent, V8};
 
@@ -25,11 +26,9 @@ const MAX_SCRIPTS: usize = 1 << 16;
 pub static INLINING_READ: AtomicU64 = AtomicU64::new(0);
 pub static INLINING_UNREAD: AtomicU64 = AtomicU64::new(0);
 
-static LAST_SCRIPT: AtomicU32 = AtomicU32::new(0);
-
 thread_local! {
-    /// V8's ids of this isolate's scripts with our numbers, and whether the drain still holds their description.
-    static SCRIPT_NUMBERS: RefCell<HashMap<i32, (u32, Arc<AtomicBool>)>> = RefCell::new(HashMap::new());
+    /// V8's ids of this isolate's scripts with our numbers.
+    static SCRIPT_NUMBERS: RefCell<HashMap<i32, u32>> = RefCell::new(HashMap::new());
     /// Line tables, which precede their code: functions compiled together log all tables first.
     static PENDING_LINES: RefCell<VecDeque<(usize, Vec<Position>)>> = const { RefCell::new(VecDeque::new()) };
 }
@@ -45,10 +44,18 @@ pub fn needs_probe() -> bool {
     layout().is_some_and(|layout| !layout.has_learned())
 }
 
-/// Distance from the bytecode at `start` back to its object's map word, and that word.
-pub fn map_word(start: usize) -> Option<(usize, u64)> {
-    let before = layout()?.bytecode_header_bytes();
-    Some((before, guarded::read_u64(start.wrapping_sub(before))?))
+/// The map word of the object with the bytecode at `start`.
+pub fn map_word(start: usize) -> Option<NonZeroU64> {
+    NonZeroU64::new(guarded::read_u64(start.wrapping_sub(layout()?.bytecode_header_bytes()))?)
+}
+
+/// Whether memory may still hold this code. The memory of machine code is reused by other machine code, or unmapped. The bytecode
+/// itself is no evidence: newer versions write feedback into it.
+pub fn may_be_present(code: &CodeObject) -> bool {
+    match code.map_word {
+        Some(word) => map_word(code.start) == Some(word),
+        None => guarded::read_u64(code.start).is_some(),
+    }
 }
 
 /// Clears the state of this thread when the isolate begins or ends.
@@ -59,7 +66,7 @@ pub fn reset() {
 
 /// The number of a described script of this isolate by V8's id; 0 when unknown.
 pub fn known_script(id: i32) -> u32 {
-    SCRIPT_NUMBERS.with(|known| known.borrow().get(&id).map_or(0, |(number, _)| *number))
+    SCRIPT_NUMBERS.with(|known| known.borrow().get(&id).copied().unwrap_or(0))
 }
 
 /// Stores a line table until its code is reported.
@@ -82,7 +89,7 @@ pub fn describe_code(
     emit: &mut dyn FnMut(CodeChange),
 ) -> (u32, Option<Box<Inlining>>) {
     let (Some(function), Some(layout)) = (function_of(event), layout()) else { return (0, None) };
-    let number = script_number(v8, layout, function, emit);
+    let number = script_number(v8, layout, function, None, emit);
     let (start, len) = (event.start, event.len);
     let reported = PENDING_LINES.with(|pending_lines| {
         let mut pending_lines = pending_lines.borrow_mut();
@@ -92,7 +99,6 @@ pub fn describe_code(
     match kind {
         CodeKind::Bytecode => match reported {
             Some(reported) => layout.learn_from_bytecode(start, &reported),
-            // Listed code, older than the profiler.
             None => {
                 if let Some((encoding, bytes)) = layout.bytecode_table(start) {
                     emit(CodeChange::Table { start, len, encoding, bytes });
@@ -120,7 +126,8 @@ fn inlining(
     reported: Option<&[Position]>,
     emit: &mut dyn FnMut(CodeChange),
 ) -> Option<Box<Inlining>> {
-    let inlining = layout.inlining(code, function, reported, &mut |function| script_number(v8, layout, function, emit));
+    let inlining =
+        layout.inlining(code, function, reported, &mut |function| script_number(v8, layout, function, None, emit));
     let counter = if inlining.is_some() { &INLINING_READ } else { &INLINING_UNREAD };
     counter.fetch_add(1, Ordering::Relaxed);
     inlining.map(Box::new)
@@ -175,30 +182,37 @@ pub fn find_unlisted(
     }
 }
 
-/// Number of a function's script; 0 when unknown. A description that the drain does not hold goes to `emit`.
-pub fn script_number(v8: &V8, layout: &HeapLayout, function: u64, emit: &mut dyn FnMut(CodeChange)) -> u32 {
+/// A number for a script.
+pub fn new_number() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+}
+
+/// Number of a function's script; 0 when unknown. `shared`: the number of this script in every worker. A description that the drain
+/// does not hold goes to `emit`.
+pub fn script_number(
+    v8: &V8,
+    layout: &HeapLayout,
+    function: u64,
+    shared: Option<u32>,
+    emit: &mut dyn FnMut(CodeChange),
+) -> u32 {
     let Some(script) = layout.script(function) else { return 0 };
     // SAFETY: the object was verified to be a function with a script; a handle is the address of a word that contains it.
     let Some(id) = (unsafe { v8.script_id(function as usize) }) else { return 0 };
-    let earlier = SCRIPT_NUMBERS.with(|numbers| {
-        numbers.borrow().get(&id).map(|(number, is_retained)| (*number, is_retained.load(Ordering::Relaxed)))
-    });
-    let number = match earlier {
-        Some((number, true)) => return number,
-        Some((number, false)) => number,
-        None => LAST_SCRIPT.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
-    };
-    let (guard, is_retained) = RetentionGuard::new();
-    SCRIPT_NUMBERS.with(|numbers| {
+    let number = SCRIPT_NUMBERS.with(|numbers| {
         let mut numbers = numbers.borrow_mut();
         if numbers.len() >= MAX_SCRIPTS {
-            numbers.retain(|_, (_, is_retained)| is_retained.load(Ordering::Relaxed));
+            numbers.retain(|_, number| is_retained(*number));
         }
         if numbers.len() >= MAX_SCRIPTS {
             numbers.clear();
         }
-        numbers.insert(id, (number, is_retained));
+        *numbers.entry(id).or_insert_with(|| shared.unwrap_or_else(new_number))
     });
+    if is_retained(number) {
+        return number;
+    }
     let source = layout.source(script);
     let with_lines = source.and_then(|source| {
         let line_starts = layout.line_starts(script, source.units).or_else(|| source.line_starts())?;
@@ -211,6 +225,7 @@ pub fn script_number(v8: &V8, layout: &HeapLayout, function: u64, emit: &mut dyn
         map_url_object.and_then(|object| layout.string(object as u64)).and_then(|text| text.to_text(MAX_URL_UNITS));
     let name = layout.name(script).and_then(|name| name.to_text(MAX_NAME_UNITS)).unwrap_or_default();
     let map_url = map_url.filter(|url| !url.is_empty());
+    let guard = RetentionGuard::new(number);
     let info = ScriptInfo { name, line_starts, units: source.units as u32, map_url, guard };
     emit(CodeChange::Script { number, info: Box::new(info) });
     number

@@ -1,12 +1,13 @@
 //! A code object of V8 and its kind. Kept by the code map, and after its end by the retired code.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::positions::names::CodeName;
 use crate::positions::{Inlining, LineTable};
 
 /// Size of a code object without its positions.
-pub const CODE_BYTES: usize = 240;
+pub const CODE_BYTES: usize = 128;
 /// Determines how positions in the code are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeKind {
@@ -43,8 +44,8 @@ pub struct CodeObject {
     pub kind: CodeKind,
     pub lines: Arc<LineTable>,
     pub inlining: Option<Arc<Inlining>>,
-    /// Of bytecode: the distance back to its object's map word, and that word.
-    pub map_word: Option<(usize, u64)>,
+    /// Of bytecode: the map word of its object. V8 logs no event when bytecode is collected, and other objects reuse its memory.
+    pub map_word: Option<NonZeroU64>,
     /// Ring position at which it was added.
     pub added_at: u64,
 }
@@ -52,16 +53,6 @@ pub struct CodeObject {
 impl CodeObject {
     pub fn contains(&self, address: usize, position: u64) -> bool {
         address >= self.start && address - self.start < self.len && self.added_at <= position
-    }
-
-    /// Whether memory, read by `read`, may still hold this code. V8 logs no event when bytecode is collected, and other objects
-    /// reuse its memory. The memory of machine code is reused by other machine code, or unmapped. The bytecode itself is no
-    /// evidence: newer versions write feedback into it.
-    pub fn may_be_present(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
-        match self.map_word {
-            Some((before, word)) => read(self.start.wrapping_sub(before)) == Some(word),
-            None => read(self.start).is_some(),
-        }
     }
 
     /// Memory in bytes.

@@ -6,14 +6,17 @@ use std::sync::{Mutex, OnceLock};
 
 use crossbeam_queue::SegQueue;
 use spanprof_aggregate::runtime::EndedCode;
-use spanprof_signal::guarded;
+use spanprof_signal::Inbox;
 
 use super::code_map::{CodeChange, CodeEvent, CodeMap};
+use super::code_metadata;
 use crate::runtime::walk::ring_position::RingPosition;
 
 /// Queue limit while profiling is stopped, in addition to listed code: a listing precedes a start.
 const MAX_STOPPED_BYTES: usize = 4 << 20;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// Size at which the drain is woken: the memory of a long queue stays with the allocator.
+const WAKE_BYTES: usize = 1 << 20;
 
 static QUEUE: SegQueue<CodeEvent> = SegQueue::new();
 static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -34,12 +37,15 @@ pub fn push(event: CodeEvent, is_listed: bool) {
         LOST.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    // While profiling is stopped no drain takes the events.
-    let exceeds_limit = QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > STOPPED_LIMIT_BYTES.load(Ordering::Relaxed);
-    if exceeds_limit && !is_listed && current_run() == 0 {
+    let before = QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    let has_drain = current_run() != 0;
+    if before > STOPPED_LIMIT_BYTES.load(Ordering::Relaxed) && !is_listed && !has_drain {
         apply_some();
     }
     QUEUE.push(event);
+    if has_drain && before < WAKE_BYTES && before + bytes >= WAKE_BYTES {
+        spanprof_os::inbox_in_use().into_iter().for_each(Inbox::wake);
+    }
 }
 
 /// After a listing: its events stay queued until a drain takes them.
@@ -75,7 +81,7 @@ pub fn apply(map: &mut CodeMap, max_events: usize, ring: usize, resolved_up_to: 
     for event in std::iter::from_fn(next).take(max_events) {
         map.apply(event, ended);
     }
-    map.sweep(&guarded::read_u64, &|| RingPosition::now().head, ended);
+    map.sweep(&code_metadata::may_be_present, &|| RingPosition::now().head, ended);
 }
 
 /// Applies some queued events while no drain thread runs. Called on a JavaScript thread, so the batch is small.

@@ -1,13 +1,14 @@
 //! Functions that exist when a worker thread starts. There are thousands of them, and most are in no sample: the code map takes one
 //! when a sample or an event refers to it. Owned by the code map; pure.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::retired_code::NO_END;
 use crate::positions::LineTable;
 
-/// A function of Node.js, shared by all workers.
+/// A function of Node.js, shared by all workers, as is its script.
 #[derive(Debug)]
 pub struct KnownFunction {
     /// Its name as V8 logs it.
@@ -33,7 +34,7 @@ pub struct TakenFunction {
     pub start: usize,
     pub script: u32,
     pub known: Arc<KnownFunction>,
-    pub map_word: Option<(usize, u64)>,
+    pub map_word: Option<NonZeroU64>,
     pub added_at: u64,
     pub ended_at: u64,
 }
@@ -44,7 +45,7 @@ struct Worker {
     functions: Vec<ExistingFunction>,
     is_taken: Vec<bool>,
     /// As in a code object, for all of them.
-    map_word: Option<(usize, u64)>,
+    map_word: Option<NonZeroU64>,
     added_at: u64,
     ended_at: u64,
 }
@@ -58,7 +59,7 @@ impl ExistingCode {
         &mut self,
         isolate: usize,
         mut functions: Vec<ExistingFunction>,
-        map_word: Option<(usize, u64)>,
+        map_word: Option<NonZeroU64>,
         added_at: u64,
     ) {
         functions.sort_unstable_by_key(|function| function.start);
@@ -78,14 +79,14 @@ impl ExistingCode {
         workers.find_map(|worker| worker.take_overlapping(&(address..address + 1)).pop())
     }
 
-    /// Takes the functions of a script.
-    pub fn take_script(&mut self, script: u32) -> Vec<TakenFunction> {
+    /// Takes the functions of a script in one isolate.
+    pub fn take_script(&mut self, isolate: usize, script: u32) -> Vec<TakenFunction> {
         let take = |worker: &mut Worker| {
             let of_script = (0..worker.functions.len()).filter(|at| worker.functions[*at].script == script);
             let of_script: Vec<usize> = of_script.collect();
             of_script.into_iter().filter_map(|at| worker.take(at)).collect::<Vec<_>>()
         };
-        self.0.iter_mut().flat_map(take).collect()
+        self.0.iter_mut().filter(|worker| worker.isolate == isolate).flat_map(take).collect()
     }
 
     pub fn scripts(&self) -> impl Iterator<Item = u32> + '_ {

@@ -32,8 +32,14 @@ type ScriptKey = (Box<str>, usize);
 
 struct KnownFunctions {
     layout: FunctionListLayout,
+    scripts: HashMap<ScriptKey, KnownScript>,
+}
+
+struct KnownScript {
+    /// Of the one description that serves all workers.
+    number: u32,
     /// By the function's number in its script.
-    scripts: HashMap<ScriptKey, HashMap<usize, Arc<KnownFunction>>>,
+    functions: HashMap<usize, Arc<KnownFunction>>,
 }
 
 static KNOWN: RwLock<Option<KnownFunctions>> = RwLock::new(None);
@@ -58,12 +64,15 @@ pub fn learn(isolate: usize, listed: &[NamedFunction]) {
         let function = KnownFunction { logged, len: compiled.len, lines: lines.unwrap_or_default() };
         Some((compiled.index, Arc::new(function)))
     };
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
     let mut scripts = HashMap::new();
     for script in heap.compiled_functions(isolate, layout).unwrap_or_default() {
-        if let Some(key) = key_of(heap, script.script) {
-            scripts.insert(key, script.functions.iter().filter_map(keep).collect());
-        }
+        let Some(key) = key_of(heap, script.script) else { continue };
+        let before = known.as_ref().and_then(|known| known.scripts.get(&key));
+        let number = before.map_or_else(code_metadata::new_number, |before| before.number);
+        scripts.insert(key, KnownScript { number, functions: script.functions.iter().filter_map(keep).collect() });
     }
+    drop(known);
     *KNOWN.write().unwrap_or_else(PoisonError::into_inner) = Some(KnownFunctions { layout, scripts });
 }
 
@@ -76,8 +85,8 @@ pub fn existing(v8: &V8, isolate: usize, emit: &mut dyn FnMut(CodeChange)) -> Op
     let mut existing = Vec::new();
     for script in heap.compiled_functions(isolate, *layout)? {
         let Some(first) = script.functions.first() else { continue };
-        let functions = scripts.get(&key_of(heap, script.script)?)?;
-        let number = code_metadata::script_number(v8, heap, first.function, emit);
+        let KnownScript { number, functions } = scripts.get(&key_of(heap, script.script)?)?;
+        let number = code_metadata::script_number(v8, heap, first.function, Some(*number), emit);
         for CompiledFunction { index, function, start, len } in script.functions {
             let known = functions.get(&index).filter(|known| known.len == len)?.clone();
             existing.push((function, ExistingFunction { start, script: number, known }));

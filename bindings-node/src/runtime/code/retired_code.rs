@@ -20,7 +20,7 @@ const MAX_KEPT: usize = 65_536;
 #[derive(Default)]
 pub struct RetiredCode {
     /// By start address and end position.
-    codes: BTreeMap<(usize, u64), CodeObject>,
+    codes: BTreeMap<(usize, u64), Box<CodeObject>>,
     /// Keys of code with a known end, in order of arrival.
     order: VecDeque<(usize, u64)>,
     /// Length of the longest code object inserted since the map was last empty.
@@ -28,7 +28,7 @@ pub struct RetiredCode {
 }
 
 impl RetiredCode {
-    pub fn insert(&mut self, code: CodeObject, ended_at: u64) {
+    pub fn insert(&mut self, code: Box<CodeObject>, ended_at: u64) {
         self.longest = self.longest.max(code.len);
         if ended_at != NO_END {
             self.order.push_back((code.start, ended_at));
@@ -37,7 +37,7 @@ impl RetiredCode {
     }
 
     /// Removes the code at `start` that has no end yet.
-    pub fn remove_unended(&mut self, start: usize) -> Option<CodeObject> {
+    pub fn remove_unended(&mut self, start: usize) -> Option<Box<CodeObject>> {
         self.codes.remove(&(start, NO_END))
     }
 
@@ -58,11 +58,11 @@ impl RetiredCode {
         let before = self.codes.range(..=(address, u64::MAX)).rev();
         let mut near = before.take_while(|((start, _), _)| address - start < self.longest);
         near.find(|((_, ended_at), code)| position < *ended_at && code.contains(address, position))
-            .map(|(_, code)| code)
+            .map(|(_, code)| &**code)
     }
 
     pub fn values(&self) -> impl Iterator<Item = &CodeObject> {
-        self.codes.values()
+        self.codes.values().map(Box::as_ref)
     }
 
     pub fn clear(&mut self) {
