@@ -5,7 +5,6 @@
 
 const path = require('node:path');
 const { isMainThread } = require('node:worker_threads');
-const { emitWarning } = require('./primordials.js');
 
 /** The directory of this file; empty in an ESM bundle, which has none. */
 const HERE = typeof __dirname === 'string' ? __dirname : '';
@@ -49,7 +48,7 @@ function warnOnce(first) {
   // Worker threads load what the main thread has loaded.
   if (warned || !isMainThread) return;
   warned = true;
-  emitWarning(
+  require('./primordials.js').emitWarning(
     `two copies of spanprof are loaded: version ${first.version} from ${first.folder} came first and profiles; the one from ` +
       `${HERE} does nothing by itself and uses the first one. Install one copy, and load \`spanprof/register\` from it.`,
     'SPANPROF_SECOND_COPY',

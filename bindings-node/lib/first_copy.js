@@ -1,6 +1,6 @@
 'use strict';
 // Registers this copy of the package, if it has loaded its native module, so that copies loaded later use its functions. Required
-// by the modules that programs and workers load first: those of `exports` in package.json, and `worker.js`.
+// by the modules that programs load first: those of `exports` in package.json.
 
 const copies = require('./copies.js');
 const { native, folder } = require('./native.js');
@@ -19,3 +19,5 @@ function load(module) {
 if (folder !== '') {
   copies.register({ folder: copies.HERE, version: native.version(), isRunning: () => native.isRunning(), load });
 }
+
+module.exports = load;

@@ -10,10 +10,9 @@ const hostLog = require('./host_log.js');
 const sampling = require('./sampling.js');
 const scope = require('./scope.js');
 const signals = require('./signals.js');
-const opentelemetry = require('./opentelemetry.js');
 const { emitWarning } = require('./primordials.js');
 const temporary = require('./temporary.js');
-const workers = require('./workers.js');
+const thread = require('./thread.js');
 
 /**
  * Names and their values; undefined ones are left out. Declared as `object`, so that TypeScript interfaces are accepted.
@@ -169,8 +168,8 @@ function start(options) {
  */
 function installHooks(withWorkers, stopOnSignals) {
   scope.profilingStarted();
-  opentelemetry.install();
-  if (withWorkers) workers.install();
+  thread.linkOpenTelemetry();
+  if (withWorkers) thread.replaceWorker();
   hostLog.flushAsQueued();
   if (!isMainThread) return;
   if (!hasExitHandler) {

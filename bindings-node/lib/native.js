@@ -5,11 +5,10 @@
 const fs = require('node:fs');
 const path = require('node:path');
 const copies = require('./copies.js');
-const { checkComplete } = require('./elf.js');
-const hostRuntime = require('./host_runtime.js');
-const { emitWarning } = require('./primordials.js');
 
 const { HERE, IS_BUNDLED } = copies;
+/** Whether a worker thread preloads the package: then the main thread has checked the runtime and the file. */
+const IS_CHECKED = process.execArgv.includes(path.join(HERE, 'worker.js'));
 
 const MODULE = 'spanprof.node';
 /** Written out, so that tools that trace the files of a program (Next.js `output: 'standalone'`) copy the directory. */
@@ -53,7 +52,7 @@ function packages() {
  */
 function loadFile(file) {
   // A truncated file is mapped without an error, and the first read past its end would end the process.
-  checkComplete(file);
+  if (!IS_CHECKED) require('./elf.js').checkComplete(file);
   const loaded = { exports: {} };
   // Not `require`, which bundlers replace.
   process.dlopen(loaded, file);
@@ -67,11 +66,11 @@ function load() {
   // Tried first, since the diagnostic report that `platform` reads takes milliseconds.
   const glibc = path.join(folder, 'prebuilds', `${process.platform}-${process.arch}`, MODULE);
   try {
-    return { native: loadFile(glibc), folder: fs.realpathSync(folder) };
+    return { native: loadFile(glibc), folder };
   } catch (error) {
     const other = path.join(folder, 'prebuilds', platform(), MODULE);
     if (other === glibc) throw error;
-    return { native: loadFile(other), folder: fs.realpathSync(folder) };
+    return { native: loadFile(other), folder };
   }
 }
 
@@ -97,7 +96,7 @@ function recommendation(error) {
  */
 function loadOrWarn() {
   if (copies.other() !== undefined) return { native: require('./absent.js'), folder: '' };
-  const otherRuntime = hostRuntime.otherThanNode();
+  const otherRuntime = IS_CHECKED ? undefined : require('./host_runtime.js').otherThanNode();
   if (otherRuntime !== undefined) {
     return declined(`it profiles Node.js, and this is ${otherRuntime}. Run the service with Node.js to profile it.`, 'SPANPROF_OTHER_RUNTIME');
   }
@@ -114,7 +113,7 @@ function loadOrWarn() {
  * @param {string} code of the warning
  */
 function declined(reason, code) {
-  emitWarning(`spanprof does nothing in this process: ${reason}`, code);
+  require('./primordials.js').emitWarning(`spanprof does nothing in this process: ${reason}`, code);
   return { native: require('./absent.js'), folder: '' };
 }
 

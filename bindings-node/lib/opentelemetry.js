@@ -1,6 +1,6 @@
 'use strict';
-// Links the active OpenTelemetry span: wraps `with` of the registered context manager once, whether it is registered before
-// `start` or later. Its `bind` calls `with`. No module of OpenTelemetry is loaded.
+// Links the active OpenTelemetry span: wraps `with` of the registered context manager once. Its `bind` calls `with`. No module of
+// OpenTelemetry is loaded. Not here: the registration of the API (`thread`).
 
 /** The API's global registry; one per major version of the API. */
 const REGISTRY = Symbol.for('opentelemetry.js.api.1');
@@ -10,36 +10,6 @@ const SPAN = Symbol.for('OpenTelemetry Context Key SPAN');
 const ORIGINALS = Symbol.for('spanprof.originals');
 /** The last context id of each span. @type {WeakMap<object, number>} */
 const idOfSpan = new WeakMap();
-let installed = false;
-
-/** Wraps the current and any later context manager. */
-function install() {
-  if (installed) return;
-  installed = true;
-  try {
-    const registry = /** @type {any} */ (globalThis)[REGISTRY];
-    if (registry !== undefined) wrapRegistry(registry);
-    else waitForRegistry();
-  } catch {
-    // The program froze its globals; samples are not linked.
-  }
-}
-
-function waitForRegistry() {
-  Object.defineProperty(globalThis, REGISTRY, {
-    configurable: true,
-    enumerable: false,
-    get: () => undefined,
-    set(registry) {
-      Object.defineProperty(globalThis, REGISTRY, { value: registry, configurable: true, enumerable: true, writable: true });
-      try {
-        wrapRegistry(registry);
-      } catch {
-        // The registry cannot be wrapped; samples are not linked.
-      }
-    },
-  });
-}
 
 /**
  * Wraps the registry's context manager. A later registration is observed by a setter on the registry's prototype, so that the
@@ -147,4 +117,4 @@ function activeSpan() {
   }
 }
 
-module.exports = { install, activeSpan };
+module.exports = { wrapRegistry, activeSpan };

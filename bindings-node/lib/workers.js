@@ -1,19 +1,16 @@
 'use strict';
-// Profiles worker threads without user code: workers created after `start` preload `worker.js`, and inherit the labels of the
-// creating scope if `inheritThreads` is set. Each module costs a new worker CPU time: those of scopes are loaded when needed. Not
-// here: their samples (native core).
+// Creates worker threads that are profiled without user code: they preload `worker.js`, and inherit the labels of the creating scope
+// if `inheritThreads` is set. Not here: their samples (native core).
 
 const fs = require('node:fs');
 const path = require('node:path');
 const workerThreads = require('node:worker_threads');
-const { syncBuiltinESMExports } = require('node:module');
 const { IS_BUNDLED } = require('./copies.js');
 const { native, folder } = require('./native.js');
 
 // Loaded by its path: written out for tools that trace the files of a program.
-const PRELOAD = IS_BUNDLED ? path.join(folder, 'lib', 'worker.js') : path.join(__dirname, 'worker.js');
-const WRAPPED = Symbol.for('spanprof.worker');
-/** Key of the environment data that passes the creator's context id to a new worker. */
+const PRELOAD = IS_BUNDLED ? path.join(fs.realpathSync(folder), 'lib', 'worker.js') : path.join(__dirname, 'worker.js');
+/** Key of the environment data that passes the creator's context id to `worker.js`. */
 const CREATOR = 'spanprof.creator';
 
 /**
@@ -51,14 +48,6 @@ function inherited() {
   return id !== 0 && native.setting('inherit_threads') === 'true' ? id : 0;
 }
 
-/** Runs the script of this worker under its creator's context. */
-function enterInherited() {
-  const id = workerThreads.getEnvironmentData(CREATOR);
-  // Workers created by this one have their own creators.
-  workerThreads.setEnvironmentData(CREATOR, undefined);
-  if (typeof id === 'number' && id !== 0) require('./scope.js').enter(id);
-}
-
 /**
  * Creates a worker that preloads `worker.js`. One with its own `execArgv` is not changed, and one that cannot load the preload would
  * not start.
@@ -84,15 +73,4 @@ function construct(Worker, args, newTarget) {
   }
 }
 
-/** Replaces the class, once: a proxy has its name, length, static members, prototype and text. */
-function install() {
-  const { Worker } = workerThreads;
-  if (WRAPPED in Worker) return;
-  const profiled = new Proxy(Worker, { construct, has: (target, key) => key === WRAPPED || Reflect.has(target, key) });
-  // Both properties keep their attributes.
-  Object.defineProperty(Worker.prototype, 'constructor', { value: profiled });
-  Object.defineProperty(workerThreads, 'Worker', { value: profiled });
-  syncBuiltinESMExports();
-}
-
-module.exports = { install, enterInherited, PRELOAD };
+module.exports = { construct };

@@ -14,7 +14,7 @@ const { NodeTracerProvider } = require('@opentelemetry/sdk-trace-node');
 const spanprof = require('spanprof');
 const scope = require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'scope.js'))});
 const { native } = require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'native.js'))});
-const install = () => require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'opentelemetry.js'))}).install();
+const install = () => require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'thread.js'))}).linkOpenTelemetry();
 const register = () => new NodeTracerProvider().register();
 const here = () => native.describeContext(scope.current());
 async function look() {

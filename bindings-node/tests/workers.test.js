@@ -9,7 +9,7 @@ const os = require('node:os');
 const { spawnSync } = require('node:child_process');
 const file = require('./pprof_file.js');
 
-const WORKERS = JSON.stringify(path.join(__dirname, '..', 'lib', 'workers.js'));
+const THREAD = JSON.stringify(path.join(__dirname, '..', 'lib', 'thread.js'));
 const IN_WORKER = `
   const { parentPort } = require('node:worker_threads');
   const { tagWrapper, getLabels } = require('spanprof');
@@ -25,7 +25,7 @@ function folder(t) {
 }
 
 function runs(source, ...flags) {
-  const program = `require(${WORKERS}).install();
+  const program = `require(${THREAD}).replaceWorker();
     const { Worker } = require('node:worker_threads');
     const assert = require('node:assert/strict');
     ${source}`;

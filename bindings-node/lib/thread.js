@@ -1,0 +1,60 @@
+'use strict';
+// What each JavaScript thread replaces while profiling: the class of worker threads, whose workers preload `worker.js`, and
+// OpenTelemetry's registry, to observe its registration. Each module costs a new worker CPU time: those that do more than observe are
+// loaded when needed.
+
+const workerThreads = require('node:worker_threads');
+
+/** The global registry of OpenTelemetry's API; one per major version. */
+const REGISTRY = Symbol.for('opentelemetry.js.api.1');
+const WRAPPED = Symbol.for('spanprof.worker');
+
+let isLinked = false;
+
+/** Links the active span of OpenTelemetry, whether its API is loaded before or later. */
+function linkOpenTelemetry() {
+  if (isLinked) return;
+  isLinked = true;
+  try {
+    const registry = /** @type {any} */ (globalThis)[REGISTRY];
+    if (registry !== undefined) require('./opentelemetry.js').wrapRegistry(registry);
+    else waitForRegistry();
+  } catch {
+    // The program froze its globals; samples are not linked.
+  }
+}
+
+function waitForRegistry() {
+  Object.defineProperty(globalThis, REGISTRY, {
+    configurable: true,
+    enumerable: false,
+    get: () => undefined,
+    set(registry) {
+      Object.defineProperty(globalThis, REGISTRY, { value: registry, configurable: true, enumerable: true, writable: true });
+      try {
+        require('./opentelemetry.js').wrapRegistry(registry);
+      } catch {
+        // The registry cannot be wrapped; samples are not linked.
+      }
+    },
+  });
+}
+
+/**
+ * Replaces the class of worker threads, once: a proxy has its name, length, static members, prototype and text.
+ * @param {boolean} [isFirst] whether this package is the first to be loaded: no ES module has imported the class
+ */
+function replaceWorker(isFirst) {
+  const { Worker } = workerThreads;
+  if (WRAPPED in Worker) return;
+  const profiled = new Proxy(Worker, {
+    construct: (target, args, newTarget) => require('./workers.js').construct(target, /** @type {any} */ (args), newTarget),
+    has: (target, key) => key === WRAPPED || Reflect.has(target, key),
+  });
+  // Both properties keep their attributes.
+  Object.defineProperty(Worker.prototype, 'constructor', { value: profiled });
+  Object.defineProperty(workerThreads, 'Worker', { value: profiled });
+  if (!isFirst) require('node:module').syncBuiltinESMExports();
+}
+
+module.exports = { linkOpenTelemetry, replaceWorker };
