@@ -303,9 +303,7 @@ impl Runtime for JavaRuntime {
                 let function = thread_groups::of(&name).map_or_else(|| format!("[{name}]"), str::to_owned);
                 out.push(Frame { frame_type: FrameType::Native, ..marker_frame(function) });
             }
-            FrameKind::Class(number) => {
-                out.push(Frame { frame_type: FrameType::Jvm, ..marker_frame(class_names::name(number).to_string()) });
-            }
+            FrameKind::Class(number) => out.push(Frame::of_type(class_names::name(number), FrameType::Jvm)),
             FrameKind::Collection(number) => {
                 let name = gc_pauses::name(number);
                 out.push(Frame { frame_type: FrameType::Jvm, ..marker_frame(format!("[{name}]")) });

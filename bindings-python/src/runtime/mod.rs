@@ -258,8 +258,7 @@ impl HeapRuntime for PythonRuntime {
     }
 
     fn object_type(&self, address: usize, bytes: u64) -> Option<Frame> {
-        let function = self.object_types.as_ref()?.name(address, bytes)?.into();
-        Some(Frame { function, frame_type: FrameType::Cpython, ..Frame::default() })
+        Some(Frame::of_type(self.object_types.as_ref()?.name(address, bytes)?, FrameType::Cpython))
     }
 }
 

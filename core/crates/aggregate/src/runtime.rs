@@ -17,6 +17,7 @@ use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
 };
 
+use spanprof_profile::code_origin::TYPE_FILE;
 pub use spanprof_profile::FrameType;
 
 /// A resolved frame, as a profile shows it.
@@ -34,6 +35,13 @@ pub struct Frame {
     pub column: u32,
     /// Kind of code: native, or of a language.
     pub frame_type: FrameType,
+}
+
+impl Frame {
+    /// The frame that names the type of an object.
+    pub fn of_type(name: impl Into<std::sync::Arc<str>>, frame_type: FrameType) -> Self {
+        Self { function: name.into(), file: TYPE_FILE.into(), frame_type, ..Self::default() }
+    }
 }
 
 /// Code that ended (freed, unloaded, moved). Raw frames with this id at ring positions from `position` on are other code.

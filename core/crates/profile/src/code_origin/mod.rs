@@ -82,6 +82,9 @@ const LIBRARY_PACKAGES: [&str; 36] = [
     "reactor.",
 ];
 
+/// File of a frame that names the type of an object, not a function: the leaf of stacks of the heap, and of waits for a lock in Java.
+pub const TYPE_FILE: &str = "<type>";
+
 /// Where the code of a function comes from. The numbers are those of the flame graph's script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeOrigin {
@@ -151,7 +154,7 @@ impl CodeOrigin {
             .find(|origin| origin.as_str() == word)
     }
 
-    /// The origin of a function. A name without a source file is not own code: it is a class, a reason, or native code.
+    /// The origin of a function. A name without a source file is not own code: it is a reason, or native code.
     pub fn of(function: &str, file: &str, frame_type: FrameType) -> Self {
         if is_of_profiler(function, file, frame_type) {
             return Self::Profiler;
@@ -254,8 +257,8 @@ mod tests {
             ),
             (("price", "/srv/a.js", V8js), ("v8::internal::Heap", "/usr/bin/node", Native)),
             (("price", "/srv/a.py", Cpython), ("[lock]", "", Unspecified)),
-            (("Leak.run", "Leak.java", Jvm), ("byte[]", "", Jvm)),
-            (("Leak.run", "Leak.java", Jvm), ("shop.Cart", "", Jvm)),
+            (("Leak.run", "Leak.java", Jvm), ("byte[]", TYPE_FILE, Jvm)),
+            (("Leak.run", "Leak.java", Jvm), ("shop.Cart", TYPE_FILE, Unspecified)),
             (("price", "/srv/a.js", V8js), ("(garbage collector)", "", V8js)),
         ] {
             let [of_own, of_library] =

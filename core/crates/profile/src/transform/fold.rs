@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::functions::FunctionKey;
 use super::tree::{assembled, StackCalls, StackTree};
-use crate::code_origin::{library_name, CodeOrigin, LibraryName, RecordedOrigin, RuntimeBucket};
+use crate::code_origin::{library_name, CodeOrigin, LibraryName, RecordedOrigin, RuntimeBucket, TYPE_FILE};
 use crate::{FrameType, StackId};
 
 /// Name of a library that cannot be told.
@@ -69,10 +69,10 @@ impl Folding {
 }
 
 impl StackTree {
-    /// The tree with folded libraries and runtimes. Functions for which `is_kept` is true stay frames, and so does the class of
-    /// allocated objects.
+    /// The tree with folded libraries and runtimes. Functions for which `is_kept` is true stay frames, and so does the type of
+    /// an object at the leaf.
     pub fn folded(&self, is_kept: impl Fn(&FunctionKey) -> bool) -> StackTree {
-        let mut folded = FoldedPaths::new(&self.type_name);
+        let mut folded = FoldedPaths::default();
         folded.set_functions(
             &self.functions,
             |function| if is_kept(function) { Folding::Kept } else { Folding::of(function) },
@@ -123,10 +123,8 @@ impl StackTree {
 }
 
 /// Folds call paths one by one, as [`StackTree::folded`] folds those of a tree.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FoldedPaths {
-    /// Whether the last function of a path may be the class of allocated objects.
-    has_classes: bool,
     /// By function.
     foldings: Vec<Folding>,
     /// By function: the number of the frame that has its name, once a path has it.
@@ -136,17 +134,6 @@ pub struct FoldedPaths {
 }
 
 impl FoldedPaths {
-    /// No paths yet, of a profile type.
-    pub fn new(type_name: &str) -> Self {
-        Self {
-            has_classes: ["alloc_", "inuse_"].iter().any(|prefix| type_name.starts_with(prefix)),
-            foldings: Vec::new(),
-            frames: Vec::new(),
-            rows: Vec::new(),
-            known: HashMap::new(),
-        }
-    }
-
     /// The functions of folded paths in order of first use; entry 0 is the root's.
     pub fn functions(&self) -> &[FunctionKey] {
         &self.rows
@@ -178,8 +165,8 @@ impl FoldedPaths {
     /// Appends the frames of a path to `frames`, as indices of [`Self::functions`]. `path` has indices of `functions`, root first, all
     /// of which were added.
     pub fn fold(&mut self, functions: &[FunctionKey], mut path: &[u32], frames: &mut Vec<u32>) {
-        let class = match path {
-            [callers @ .., last] if self.has_classes && functions[*last as usize].file.is_empty() => {
+        let object_type = match path {
+            [callers @ .., last] if functions[*last as usize].file == TYPE_FILE => {
                 path = callers;
                 Some(*last)
             }
@@ -212,7 +199,7 @@ impl FoldedPaths {
             frames.push(frame);
             path = after;
         }
-        frames.extend(class.map(|class| self.number(functions[class as usize].clone())));
+        frames.extend(object_type.map(|leaf| self.number(functions[leaf as usize].clone())));
     }
 
     fn number(&mut self, key: FunctionKey) -> u32 {
@@ -420,9 +407,11 @@ mod tests {
     }
 
     #[test]
-    fn the_class_of_allocated_objects_stays() {
-        let stack = [("java.util.HashMap.resize", "HashMap.java", Jvm), ("java.util.HashMap$Node[]", "", Jvm)];
-        assert_eq!(names(&path("alloc_space", &stack).folded(|_| false)), ["java.util", "java.util.HashMap$Node[]"]);
-        assert_eq!(names(&path("cpu", &stack).folded(|_| false)), ["java.util"]);
+    fn the_type_of_an_object_stays() {
+        let resize = ("java.util.HashMap.resize", "HashMap.java", Jvm);
+        let names_below =
+            |file| names(&path("alloc_space", &[resize, ("java.util.HashMap$Node[]", file, Jvm)]).folded(|_| false));
+        assert_eq!(names_below(TYPE_FILE), ["java.util", "java.util.HashMap$Node[]"]);
+        assert_eq!(names_below(""), ["java.util"]);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
-use spanprof_profile::code_origin::CodeOrigin;
+use spanprof_profile::code_origin::{CodeOrigin, TYPE_FILE};
 use spanprof_profile::encode::pprof::names::{COMMENT, LONGEST_BLOCK};
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourceProfiles, Sample};
@@ -262,7 +262,7 @@ impl ServiceProfile {
     /// a function, else the leaf.
     fn charged(&self, stack: &[u32]) -> (FunctionId, usize) {
         let functions: Vec<FunctionId> = self.functions_of(stack).collect();
-        let is_code = |id: &FunctionId| !self.function(*id).file.is_empty();
+        let is_code = |id: &FunctionId| !matches!(self.function(*id).file.as_str(), "" | TYPE_FILE);
         let at = functions.iter().position(|id| self.is_own(*id)).or_else(|| functions.iter().position(is_code));
         let at = at.unwrap_or(0);
         (functions.get(at).copied().unwrap_or_default(), at)

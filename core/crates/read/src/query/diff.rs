@@ -82,7 +82,7 @@ impl DiffRow {
 /// Compares one profile type. With `normalize`, weights of the comparison are scaled to the total of the baseline, which
 /// compares shares: of runs of different length or load. Without samples in the comparison it scales nothing.
 pub fn diff(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTable {
-    let none = TypeSums::new(type_name, Summed::default());
+    let none = TypeSums::new(Summed::default());
     let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
     let [baseline, comparison] = sums;
     let scaled = |value: i64| match comparison.weight {
@@ -131,7 +131,7 @@ pub fn diff(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTa
 /// The variation of the processes decides, of the total and of each row: nothing is tested with fewer than
 /// [`growth::MIN_WINDOWS`] of them on a side.
 pub fn cost(sides: [&WindowSums; 2], type_name: &str, unit: &str, requests: Option<[f64; 2]>) -> DiffTable {
-    let none = TypeSums::new(type_name, Summed::default());
+    let none = TypeSums::new(Summed::default());
     let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
     let by_process = growth::compares_processes(sums);
     let mut tested_sides = sums.map(|sums| TestedSide::new(sums, sums.stacks.sums(), Basis::Runs, by_process));

@@ -86,7 +86,7 @@ pub fn folded_diff_tree(sides: [&WindowSums; 2], type_name: &str, normalize: boo
 type PathsOf = fn(&TypeSums) -> (&[FunctionKey], &PathSums);
 
 fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of: PathsOf) -> DiffTree {
-    let none = TypeSums::new(type_name, Summed::default());
+    let none = TypeSums::new(Summed::default());
     let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
     let totals = sums.map(|sums| sums.weight);
     let scale = match normalize && totals[1] != 0 {

@@ -49,9 +49,9 @@ struct PathEnds {
 }
 
 impl SummedStacks {
-    pub fn new(type_name: &str, summed: Summed) -> Self {
+    pub fn new(summed: Summed) -> Self {
         let functions = vec![FunctionKey { name: "root".to_owned(), ..FunctionKey::default() }];
-        let mut folded = FoldedPaths::new(type_name);
+        let mut folded = FoldedPaths::default();
         folded.add_functions(&functions);
         Self {
             summed,

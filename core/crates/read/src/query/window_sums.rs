@@ -103,7 +103,7 @@ impl WindowSums {
         let (type_name, summed) = (profile.type_name(), self.summed);
         let sums = match self.by_type.get_mut(type_name) {
             Some(sums) => sums,
-            None => self.by_type.entry(type_name.to_owned()).or_insert_with(|| TypeSums::new(type_name, summed)),
+            None => self.by_type.entry(type_name.to_owned()).or_insert_with(|| TypeSums::new(summed)),
         };
         let window = sums.add_window(profile, resource);
         match &self.label {
@@ -140,7 +140,7 @@ impl WindowSums {
 }
 
 impl TypeSums {
-    pub fn new(type_name: &str, summed: Summed) -> Self {
+    pub fn new(summed: Summed) -> Self {
         Self {
             unit: String::new(),
             windows: 0,
@@ -149,7 +149,7 @@ impl TypeSums {
             weight: 0,
             total: Exposure::default(),
             duration: Exposure::default(),
-            stacks: SummedStacks::new(type_name, summed),
+            stacks: SummedStacks::new(summed),
             groups: HashMap::new(),
             group_totals: Vec::new(),
             has_unidentified: false,

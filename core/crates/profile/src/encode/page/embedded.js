@@ -202,7 +202,7 @@ const embedded = (() => {
       });
     }
     const test = search && Flamegraph.functionTest(search);
-    if (query.get("fold")) tree = withFolded(tree, functions, type, test && functions.names.map((name, at) => test(name, fileOf(at), functions.lines[at])));
+    if (query.get("fold")) tree = withFolded(tree, functions, test && functions.names.map((name, at) => test(name, fileOf(at), functions.lines[at])));
     const sums = totalWeights(tree.parent, tree.elided ? tree.own.map((weight, node) => weight + tree.elided[node]) : tree.own);
     const level = new Int32Array(sums.length), shown = [], elided = [];
     tree.fn.forEach((at, node) => {

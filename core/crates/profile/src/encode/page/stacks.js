@@ -119,15 +119,14 @@ function inverted({ parent, fn, own }, matches) {
 
 /**
  * Each run of libraries as one frame, and each of the runtime. A run of libraries has the name next to own code that it calls, else
- * the first one; parts of the standard library name it only without others (fold.rs). Functions of `keeps` stay, and so does the class of allocated
- * objects. `fold` is the function of the frame; `priority` is 0 to 2 of libraries, to 9 of the runtime, 10 of the kernel.
+ * the first one; parts of the standard library name it only without others (fold.rs). Functions of `keeps` stay, and so does the type of an object at the
+ * leaf. `fold` is the function of the frame; `priority` is 0 to 2 of libraries, to 9 of the runtime, 10 of the kernel.
  */
-function withFolded({ parent, fn, own, elided }, { fold, priority, file, files }, type, keeps) {
+function withFolded({ parent, fn, own, elided }, { fold, priority, file, files }, keeps) {
   const built = new TreeBuilder();
   const sums = totalWeights(parent, elided ? own.map((weight, node) => weight + elided[node]) : own);
   const groupOf = (at) => (fold[at] && !keeps?.[at] ? 1 + (priority[at] > 2) + (priority[at] > 9) : 0);
   const groups = Uint8Array.from(fold, (_, at) => groupOf(at));
-  const hasClasses = /^(alloc|inuse)_/.test(type);
   /** The path before the run of a node, and the functions that may name the run. */
   const [before, first, last] = [0, 1, 2].map(() => new Int32Array(fn.length));
   const end = (node, isCaller) => (groups[fn[node]] ? built.child(before[node], fold[(isCaller ? last : first)[node]]) : before[node]);
@@ -144,7 +143,7 @@ function withFolded({ parent, fn, own, elided }, { fold, priority, file, files }
         first[node] = last[node] = at;
       }
     }
-    if (own[node]) built.own[node && hasClasses && !files[file[at]] ? built.child(end(parent[node], false), at) : end(node, false)] += own[node];
+    if (own[node]) built.own[node && files[file[at]] === "<type>" ? built.child(end(parent[node], false), at) : end(node, false)] += own[node];
     if (elided?.[node]) built.elide(end(node, false), elided[node]);
   });
   return built.tree();
