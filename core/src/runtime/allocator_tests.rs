@@ -1,6 +1,7 @@
 //! The heap profile of Rust programs against known allocations. Each test runs in a process of its own, whose global
 //! allocator is `Profiled`, as in all unit tests of this crate.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -59,9 +60,69 @@ fn a_leak_is_in_use_under_its_function_and_label_and_every_allocation_is_counted
                     stack.labels
                 );
                 // Neither functions of the allocator nor of `Vec`.
-                let leaf = ["leak", "churn"].map(|name| stack.functions[0].ends_with(name));
-                assert!(leaf.contains(&true), "{:?}", stack.functions);
+                let caller = ["leak", "churn"].map(|name| stack.functions[1].ends_with(name));
+                assert!(stack.functions[0] == "Vec<u8>" && caller.contains(&true), "{:?}", stack.functions);
             }
+        }
+    });
+}
+
+struct Order {
+    _numbers: [u64; 20],
+}
+
+struct Item {
+    _numbers: [u64; 4],
+}
+
+struct Cart {
+    _numbers: [u64; 50],
+}
+
+const KEPT: usize = 4000;
+
+#[inline(never)]
+fn keep_types(run: &HeapRun) {
+    std::mem::forget(black_box(HashMap::<u64, Order>::with_capacity(10_000)));
+    for number in 0..KEPT as u64 {
+        if number % 500 == 0 {
+            run.wait_until_drained();
+        }
+        std::mem::forget(black_box(Box::new(Order { _numbers: [number; 20] })));
+        std::mem::forget(black_box(Arc::new(Cart { _numbers: [number; 50] })));
+        std::mem::forget(black_box("x".repeat(300)));
+        let mut items = Vec::new();
+        items.reserve_exact(10);
+        items.push(Item { _numbers: [number; 4] });
+        std::mem::forget(black_box(items));
+        // SAFETY: the layout has a size.
+        black_box(unsafe { std::alloc::alloc(std::alloc::Layout::new::<[u64; 100]>()) });
+    }
+}
+
+#[test]
+fn the_leaf_is_the_type_where_a_function_of_the_standard_library_names_it() {
+    in_own_process("the_leaf_is_the_type_where_a_function_of_the_standard_library_names_it", || {
+        const INTERVAL: f64 = 1024.0;
+        let run = HeapRun::start(INTERVAL as u64);
+        keep_types(&run);
+        assert_eq!(run.lost(), 0);
+        let [in_use, allocated] = run.stop();
+        for (profiles, type_name) in [(in_use, "inuse_space"), (allocated, "alloc_space")] {
+            let mut by_leaf: HashMap<String, f64> = HashMap::new();
+            for stack in profiles.stacks(type_name).into_iter().filter(|stack| stack.is_through("keep_types")) {
+                *by_leaf.entry(stack.functions[0].replace("spanprof::runtime::allocator_tests::", "")).or_default() +=
+                    stack.value;
+            }
+            assert_eq!(by_leaf.len(), 6, "{by_leaf:?}");
+            for (leaf, size) in
+                [("Box<Order>", 160), ("Arc<Cart>", 416), ("String", 300), ("Vec<Item>", 320), ("keep_types", 800)]
+            {
+                let truth = (KEPT * size) as f64;
+                assert_within(by_leaf[leaf], truth, 5.0 * relative_error(truth, size as f64, INTERVAL), leaf);
+            }
+            // 16,384 buckets with a byte each, and 16 bytes.
+            assert_within(by_leaf["HashMap<u64, Order>"], 16_384.0 * 169.0 + 16.0, 1e-6, "map");
         }
     });
 }

@@ -24,6 +24,7 @@ pub(crate) mod debug_info;
 mod fork_delivery_tests;
 #[cfg(test)]
 mod fork_live_tests;
+mod object_type;
 pub(crate) mod threads;
 #[cfg(test)]
 mod threads_tests;
@@ -145,6 +146,10 @@ impl HeapRuntime for NativeRuntime {
 
     fn is_of_allocator(&self, frame: &Frame) -> bool {
         is_between_program_and_allocator(frame)
+    }
+
+    fn allocated_type(&self, functions: &[Frame]) -> Option<Frame> {
+        Some(Frame::of_type(object_type::named_by(functions)?, FrameType::Rust))
     }
 }
 

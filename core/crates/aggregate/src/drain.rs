@@ -265,13 +265,15 @@ impl Drain {
         });
         let mut sample = *sample;
         if sample.kind == SampleKind::Alloc && sample.flags.has(SampleFlags::SIZE_AND_INTERVAL) {
-            let is_of_allocator = |frame: &Frame| self.runtime.heap().is_some_and(|heap| heap.is_of_allocator(frame));
-            stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_allocator);
+            let heap = self.runtime.heap();
+            let is_of_allocator = |frame: &Frame| heap.is_some_and(|heap| heap.is_of_allocator(frame));
+            let type_of = |functions: &[Frame]| heap?.allocated_type(functions);
+            stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_allocator, type_of);
             self.follow_object(&mut sample, stack, row.label_set);
         }
         if sample.kind == SampleKind::Lock {
             let is_of_lock = |frame: &Frame| self.runtime.events().is_some_and(|events| events.is_of_lock(frame));
-            stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock);
+            stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock, |_| None);
         }
         let ContextRow { label_set, link, .. } = row;
         let thread_name = self.thread_names.name(sample.thread_id, sample.time_ns);

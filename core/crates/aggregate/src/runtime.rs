@@ -230,6 +230,13 @@ pub trait HeapRuntime {
         false
     }
 
+    /// The frame that names the type of an allocated object, from the functions that [`Self::is_of_allocator`] left out of its stack,
+    /// leaf first: the leaf of that stack.
+    fn allocated_type(&self, functions: &[Frame]) -> Option<Frame> {
+        let _ = functions;
+        None
+    }
+
     /// The frame that names the type of the object in the allocation of `bytes` at `address`, for the leaf of its stack in profiles of
     /// objects in use. `None` if it is no object, or its type is unknown. Called on the drain thread. The caller drops the result if
     /// the object was freed meanwhile: the memory may be changed or unmapped during the call.

@@ -5,6 +5,18 @@ use gimli::{Abbreviation, AttributeValue, EntriesRaw, RangeListsOffset, UnitOffs
 use super::lines::SourcePosition;
 use super::Slice;
 
+/// Inherent functions of containers in the standard library, as their symbols begin.
+const LEGACY_CONTAINERS: [&str; 8] = [
+    "_ZN5alloc3vec",
+    "_ZN5alloc7raw_vec",
+    "_ZN5alloc5boxed",
+    "_ZN5alloc4sync",
+    "_ZN5alloc2rc",
+    "_ZN5alloc11collections9vec_deque",
+    "_ZN9hashbrown3raw",
+    "_ZN3std11collections4hash",
+];
+
 /// An address range of a function, and the function's offset in its unit.
 pub(super) struct FunctionRange {
     begin: u32,
@@ -22,10 +34,13 @@ pub(super) struct NameAttributes {
 }
 
 impl NameAttributes {
-    /// The name in the entry itself. The linker's name contains the path.
-    pub fn own(&self, unit: UnitRef<'_, Slice>) -> Option<Slice> {
+    /// The name in the entry itself: that of the linker, which contains the path. With legacy mangling it lacks the type arguments, so that
+    /// for functions of containers a name with them follows (`runtime::object_type`).
+    pub fn own(&self, unit: UnitRef<'_, Slice>) -> Option<(Slice, Option<Slice>)> {
         let string = |value| unit.attr_string(value).ok();
-        self.linkage_name.and_then(string).or_else(|| self.name.and_then(string))
+        let (linkage_name, name) = (self.linkage_name.and_then(string), self.name.and_then(string));
+        let of_container = |name: Slice| LEGACY_CONTAINERS.iter().any(|path| name.starts_with(path.as_bytes()));
+        Some((linkage_name.or(name)?, name.filter(|_| linkage_name.is_some_and(of_container))))
     }
 
     /// The attributes of the entry at `entry`.

@@ -198,7 +198,7 @@ impl ObjectDebugInfo {
 }
 
 impl Names {
-    fn function(&mut self, key: (u64, u64), name: Slice) -> Option<Arc<str>> {
+    fn function(&mut self, key: (u64, u64), name: (Slice, Option<Slice>)) -> Option<Arc<str>> {
         if self.functions.len() >= MAX_NAMES {
             self.functions.clear();
         }
@@ -223,7 +223,10 @@ impl Names {
     }
 }
 
-fn demangled(name: Slice) -> Arc<str> {
+/// A name with the type arguments of another one.
+fn demangled((name, typed): (Slice, Option<Slice>)) -> Arc<str> {
     let name = name.to_string_lossy();
-    demangle(&name).map_or_else(|| Arc::from(&*name), Arc::from)
+    let typed = typed.map(|typed| typed.to_string_lossy()).unwrap_or_default();
+    let arguments = typed.find('<').map_or("", |start| &typed[start..]);
+    (demangle(&name).unwrap_or_else(|| name.into_owned()) + arguments).into()
 }

@@ -130,27 +130,31 @@ impl StackTable {
         }
     }
 
-    /// The stack without the functions at its leaf for which `is_hidden` is true, inlined ones included. Unchanged if it has
-    /// no others.
+    /// The stack without the functions at its leaf for which `is_hidden` is true, inlined ones included, and with the frame that
+    /// `leaf_of` makes of them. Unchanged if it has no others.
     pub fn without_leaf(
         &mut self,
         stack: StackIndex,
         max_stacks: u32,
         locations: &mut LocationTable,
         is_hidden: impl Fn(&Frame) -> bool,
+        leaf_of: impl FnOnce(&[Frame]) -> Option<Frame>,
     ) -> StackIndex {
+        let mut hidden = Vec::new();
         for (index, location) in self.locations(stack).iter().enumerate() {
             let frames = locations.shared_frames(*location);
-            let hidden = frames.iter().take_while(|frame| is_hidden(frame)).count();
-            if hidden == frames.len() {
+            let (of_leaf, others) = frames.split_at(frames.iter().take_while(|frame| is_hidden(frame)).count());
+            hidden.extend_from_slice(of_leaf);
+            if others.is_empty() {
                 continue;
             }
-            if index == 0 && hidden == 0 {
+            if hidden.is_empty() {
                 break;
             }
-            let leaf = locations.intern(frames.get(hidden..).unwrap_or(&[]));
+            let leaf = leaf_of(&hidden).map(|leaf| locations.intern(&[leaf]));
+            let caller = locations.intern(others);
             let callers = self.locations(stack).iter().skip(index + 1).copied();
-            let kept: Vec<_> = std::iter::once(leaf).chain(callers).collect();
+            let kept: Vec<_> = leaf.into_iter().chain([caller]).chain(callers).collect();
             return self.of_locations(&kept, max_stacks, locations);
         }
         stack
@@ -276,12 +280,17 @@ mod tests {
         let is_hidden = |frame: &Frame| ["reserve", "push"].contains(&&*frame.function);
         let mut visible = |stack: &[LocationIndex]| {
             let stack = stacks.of_locations(stack, MAX_STACKS, &mut locations);
-            let visible = stacks.without_leaf(stack, MAX_STACKS, &mut locations, is_hidden);
-            names(&stacks, &locations, visible)
+            let visible = [false, true].map(|has_leaf| {
+                let leaf_of = |hidden: &[Frame]| {
+                    has_leaf.then(|| frame(&hidden.iter().map(|frame| &*frame.function).collect::<String>()))
+                };
+                stacks.without_leaf(stack, MAX_STACKS, &mut locations, is_hidden, leaf_of)
+            });
+            visible.map(|stack| names(&stacks, &locations, stack).join(" < "))
         };
-        assert_eq!(visible(&[vec, inlined, root]), ["fill", "main"]);
-        assert_eq!(visible(&[root, vec]), ["main", "reserve"]);
-        assert_eq!(visible(&[vec, vec]), ["reserve", "reserve"]);
+        assert_eq!(visible(&[vec, inlined, root]), ["fill < main", "reservepush < fill < main"]);
+        assert_eq!(visible(&[root, vec]), ["main < reserve"; 2]);
+        assert_eq!(visible(&[vec, vec]), ["reserve < reserve"; 2]);
     }
 
     #[test]
