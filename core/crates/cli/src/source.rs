@@ -105,12 +105,12 @@ impl Source {
         &self,
         filter: &Filter,
         detail: Detail,
-        observe: &mut dyn FnMut(&ProfilesData),
+        observe: &mut dyn FnMut(&mut ProfilesData),
     ) -> Result<ProfilesData, Failure> {
         let mut merged = ProfilesData::default();
         let mut batch = Vec::new();
         self.for_each_window(filter, &mut |mut part| {
-            observe(&part);
+            observe(&mut part);
             detail.reduce(&mut part);
             batch.push(part);
             if batch.len() == MERGE_BATCH {

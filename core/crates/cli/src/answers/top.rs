@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use spanprof_read::query::{FunctionLine, TopRow, TopTable, Weight};
 
-use super::function::function_members;
+use super::function::{function_members, printable};
 use super::layout::{FittingTable, TerminalLayout};
 use crate::quantity::{format_quantity, format_share};
 
@@ -34,15 +34,17 @@ pub(crate) fn table_members(table: &TopTable, functions: usize, rows: Value) -> 
     ])
 }
 
-/// A top table as text.
-pub(crate) fn table_text(table: &TopTable, limit: usize, layout: TerminalLayout) -> String {
+/// A top table as text, of functions or of types of objects.
+pub(crate) fn table_text(table: &TopTable, are_types: bool, limit: usize, layout: TerminalLayout) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
+    let name = if are_types { "type" } else { "function" };
     let without_own = match table.total - table.own {
         0 => String::new(),
+        _ if are_types => String::new(),
         weight => format!(", {} without own code", format_share(weight, table.total)),
     };
     let mut text = format!(
-        "{}: {} in {} stacks, {} functions{without_own}\n",
+        "{}: {} in {} stacks, {} {name}s{without_own}\n",
         table.type_name,
         quantity(table.total),
         table.samples,
@@ -50,13 +52,20 @@ pub(crate) fn table_text(table: &TopTable, limit: usize, layout: TerminalLayout)
     );
     let columns = |cells: [&str; 6]| {
         let [flat, flat_share, own, own_share, cum, cum_share] = cells;
+        if are_types {
+            return format!("{flat:>8} {flat_share:>6}  ");
+        }
         format!("{flat:>8} {flat_share:>6} {own:>8} {own_share:>6} {cum:>8} {cum_share:>6}  ")
     };
     let mut lines = FittingTable::new(layout);
-    lines.heading(columns(["flat", "flat%", "own", "own%", "cum", "cum%"]), "function");
+    lines.heading(columns(["flat", "flat%", "own", "own%", "cum", "cum%"]), name);
     for TopRow { at, weight: Weight { flat, cum }, own } in table.rows.iter().take(limit) {
         let [flat, own, cum] = [flat, own, cum].map(|weight| (quantity(*weight), format_share(*weight, table.total)));
-        lines.function(columns([&flat.0, &flat.1, &own.0, &own.1, &cum.0, &cum.1]), 0, at, "");
+        let numbers = columns([&flat.0, &flat.1, &own.0, &own.1, &cum.0, &cum.1]);
+        match are_types {
+            true => lines.row(numbers, "", printable(&at.function)),
+            false => lines.function(numbers, 0, at, ""),
+        }
     }
     text += &lines.text();
     if table.rows.len() > limit {

@@ -6,7 +6,7 @@ use spanprof_profile::{is_gauge_type, ProfilesData};
 use spanprof_read::query::{self, Compared, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS};
 
 use super::empty_selection::nothing_passes;
-use super::table::{SortColumn, TableArguments};
+use super::table::{Rows, SortColumn, TableArguments};
 use super::{merged, missing, one_type, refuse_repeated_stdin, sources};
 use crate::answers::cost_unit::CostUnit;
 use crate::answers::diff::{self as diff_report, DiffReport};
@@ -45,6 +45,7 @@ With --fail-over the exit code is 0 without a regression, 1 with one, and 2 if n
 Examples:
   spanprof diff before.pb.gz after.pb.gz
   spanprof diff before.pb.gz after.pb.gz --type inuse_space --by line --all
+  spanprof diff before.pb.gz after.pb.gz --by type
   spanprof diff ./profiles-1.2 ./profiles-1.3 --type cpu --fail-over 5% --markdown
   spanprof diff ./runs-1.2 ./runs-1.3 --per run --fail-over 2%
   spanprof diff ./profiles-1.2 ./profiles-1.3 --normalize -o diff.html
@@ -140,7 +141,8 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
         _ if given.output.is_some() => WindowSums::with_paths(by, compared).and_folded_paths(),
         _ => WindowSums::with_paths(by, compared),
     };
-    let [baseline, comparison] = [read(&named[0], "baseline", windows())?, read(&named[1], "comparison", windows())?];
+    let read = |side, role| read(side, role, given.table.by, windows());
+    let [baseline, comparison] = [read(&named[0], "baseline")?, read(&named[1], "comparison")?];
     if baseline.data.sample_count() + comparison.data.sample_count() == 0 {
         return Err(no_samples(&named[0], "baseline"));
     }
@@ -203,6 +205,7 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
 /// The two sides: two sources, or two selections of the same sources.
 fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
     let mut filter = given.filter.filter(given.end.to.as_deref(), unix_ns())?;
+    filter.type_name = filter.type_name.or(given.table.by.default_type());
     if let Some(range) = &given.time_range {
         let range_ns = moment::parse_duration_ns(range)
             .ok_or_else(|| Failure::usage(format!("--time-range: expected a duration such as 1h, got `{range}`")))?;
@@ -235,10 +238,13 @@ fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
 }
 
 /// Reads a side. It may have no sample that passes if it describes a state: nothing was in that state, such as in use and old.
-fn read(side: &NamedSide, role: &str, mut windows: WindowSums) -> Result<ReadSide, Failure> {
+fn read(side: &NamedSide, role: &str, by: Rows, mut windows: WindowSums) -> Result<ReadSide, Failure> {
     let sources = sources(&side.sources)?;
     let data = merged(&sources, |source| {
-        source.read_windows(&side.filter, Detail::Stacks, &mut |window| windows.add(window))
+        source.read_windows(&side.filter, Detail::Stacks, &mut |window| {
+            by.reduce(window);
+            windows.add(window);
+        })
     })?;
     let is_state = data.profiles().next().is_some() && data.profiles().all(|(_, profile)| profile.is_gauge());
     if data.sample_count() == 0 && !is_state {

@@ -195,7 +195,8 @@ fn text(crashed: &CrashedHeap, data: &ProfilesData, limit: usize) -> String {
     }
     for by in [Granularity::Function, Granularity::Line] {
         text += "\n";
-        text += &answers::top::table_text(&query::top(data, TYPE, by), limit, answers::TerminalLayout::of_stdout());
+        let layout = answers::TerminalLayout::of_stdout();
+        text += &answers::top::table_text(&query::top(data, TYPE, by), false, limit, layout);
     }
     text
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde_json::Value;
 use spanprof_read::query::{self, TopRow, TopTable};
 
-use super::table::TableArguments;
+use super::table::{Rows, TableArguments};
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
 use crate::answers::top::{members, table_text};
 use crate::answers::{next_command, TerminalLayout};
@@ -28,6 +28,7 @@ Examples:
   spanprof top http://127.0.0.1:4318 --service checkout --live
   spanprof top ./profiles --service checkout --from -15m --label endpoint=/cart
   spanprof top ./profiles --type inuse_space --label age=old
+  spanprof top ./profiles --by type
   spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json"
 )]
 pub(crate) struct TopArguments {
@@ -59,10 +60,10 @@ pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
     let limit = given.table.limit;
     let text = match given.table.json {
         true => Value::Object(members(&table, limit)).to_string() + "\n",
-        false => table_text(&table, limit, TerminalLayout::of_stdout()),
+        false => table_text(&table, given.table.by == Rows::Type, limit, TerminalLayout::of_stdout()),
     };
     output::print(text.as_bytes())?;
-    if !given.table.json {
+    if !given.table.json && given.table.by != Rows::Type {
         output::hint(|| next_command::after_top(&table, &selection_words(given)?));
     }
     Ok(0)
@@ -91,8 +92,11 @@ pub(crate) fn answer(given: &TopArguments) -> Result<Value, Failure> {
 }
 
 pub(super) fn table(given: &TopArguments) -> Result<TopTable, Failure> {
-    let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+    let mut read = given.read.clone();
+    read.filter.type_name = read.filter.type_name.or(given.table.by.default_type());
+    let (mut data, filter) = selected(&read, given.end.to.as_deref(), Detail::Stacks)?;
     given.builtins.apply(&mut data);
+    given.table.by.reduce(&mut data);
     let mut table = query::top(&data, &one_type(&data, &filter), given.table.by.into());
     let by: fn(&TopRow) -> [i64; 3] = match given.sort {
         // The order of the query.

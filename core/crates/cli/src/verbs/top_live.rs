@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 
 use super::serve::stop_signal;
+use super::table::Rows;
 use super::top::{self, TopArguments};
 use crate::answers::top::table_text;
 use crate::answers::TerminalLayout;
@@ -69,7 +70,8 @@ pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
 fn queried(given: &TopArguments) -> Result<String, Failure> {
     let rows = terminal::size().map_or(usize::MAX, |(_, rows)| rows.saturating_sub(OTHER_LINES).max(1));
     let table = top::table(given)?;
-    Ok(table_text(&table, given.table.limit.min(rows), TerminalLayout::of_stdout()))
+    let (are_types, limit) = (given.table.by == Rows::Type, given.table.limit.min(rows));
+    Ok(table_text(&table, are_types, limit, TerminalLayout::of_stdout()))
 }
 
 /// Stops at `q`, Ctrl-C and the end of the input.

@@ -1,5 +1,6 @@
 //! `spanprof diff`: its rows, its gate, and its sources.
 
+use spanprof_profile::encode::pprof;
 use spanprof_profile::{Attribute, ProfilesData};
 
 use crate::client::{get, post};
@@ -81,6 +82,33 @@ fn old_objects_in_use_are_compared_with_a_window_without_any() {
         let none = spanprof(arguments);
         assert_eq!((none.code, none.stdout.as_str()), (1, ""));
         assert!(none.stderr.contains("early.pb match"), "{none:?}");
+    }
+}
+
+#[test]
+fn memory_is_listed_and_compared_by_type() {
+    let home = TestDirectory::new();
+    let sample = |stack, bytes| TestSample(stack, bytes, &[], 0);
+    let [bought, restored]: [&[&str]; 2] = [&["main", "buy", "Cart <type>"], &["main", "restore", "Cart <type>"]];
+    let buffers = sample(&["main", "buy"], 5_000_000);
+    let file = |name: &str, samples: &[TestSample<'_>]| {
+        home.file(name, &pprof::encode(&window("cart", "inuse_space", samples)))
+    };
+    let early = file("early.pb.gz", &[sample(bought, 10_000_000), sample(restored, 5_000_000), buffers]);
+    let late = file("late.pb.gz", &[sample(bought, 40_000_000), sample(&["main", "dict <type>"], 20_000_000)]);
+    let top = spanprof(&["top", &early, "--by", "type"]);
+    let rows = "    flat  flat%  type\n 15.0 ms  75.0%  Cart\n 5.00 ms  25.0%  (no type)\n";
+    assert_eq!((top.stdout, top.stderr), (format!("inuse_space: 20.0 ms in 3 stacks, 2 types\n{rows}"), String::new()));
+    let focused = spanprof(&["top", &early, "--by", "type", "--focus", "restore", "--json"]);
+    assert_eq!((number(&focused.stdout, "total"), number(&focused.stdout, "functions")), (5_000_000, 1));
+    let diff = spanprof(&["diff", &early, &late, "--by", "type", "--all"]).stdout;
+    let rows: Vec<String> = diff.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for (start, end) in [
+        ("15.0 ms 40.0 ms +25.0 ms", "Cart <type>"),
+        ("0 20.0 ms +20.0 ms new", "dict <type>"),
+        ("5.00 ms 0 -5.00 ms gone", "(no type)"),
+    ] {
+        assert!(rows.iter().any(|row| row.starts_with(start) && row.ends_with(end)), "{diff}");
     }
 }
 

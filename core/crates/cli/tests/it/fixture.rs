@@ -152,7 +152,7 @@ impl Drop for Serve {
 }
 
 /// One sample to be sent: root-first functions, weight in ns, labels, trace and span number (0 for none). A function is a name of own
-/// code, a name and an absolute path with a space between them, or a reason in brackets.
+/// code, a name and an absolute path or `<type>` with a space between them, or a reason in brackets.
 pub struct TestSample<'a>(pub &'a [&'a str], pub i64, pub &'a [(&'a str, &'a str)], pub u64);
 
 pub const PERIOD_NS: i64 = 10_000_000;
@@ -178,7 +178,7 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[TestS
             let mut locations = Vec::new();
             for name in functions.iter().rev() {
                 let own = format!("/srv/{service}/app.py");
-                let (name, file, frame_type) = match name.split_once(" /") {
+                let (name, file, frame_type) = match name.split_once(" /").or(name.split_once(" <")) {
                     _ if name.ends_with(" stub]") => (*name, "", FrameType::Jvm),
                     _ if name.starts_with('[') => (*name, "", FrameType::Unspecified),
                     _ if name.starts_with("v8::") => (*name, "", FrameType::Native),

@@ -69,7 +69,7 @@ fn fold_vm_stubs(data: &mut ProfilesData) {
 }
 
 /// Replaces the stacks of the samples of some profiles, each distinct one once.
-fn replace_stacks(
+pub(super) fn replace_stacks(
     data: &mut ProfilesData,
     is_selected: impl Fn(&Profile) -> bool,
     folded: impl Fn(&Dictionary, &[LocationId]) -> Vec<LocationId>,

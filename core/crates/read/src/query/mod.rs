@@ -13,6 +13,7 @@ mod growth;
 mod label_matcher;
 mod label_values;
 mod neighbors;
+mod object_types;
 mod request_times;
 mod span_baseline;
 mod span_parts;
@@ -37,6 +38,7 @@ pub use growth::{Growth, FAMILY_ERROR, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 pub use label_matcher::{LabelMatcher, MatchOperator};
 pub use label_values::{labels, LabelKey, LabelTable};
 pub use neighbors::{neighbors, Neighbors};
+pub use object_types::reduce_to_types;
 pub use request_times::{is_of_requests, REQUEST_TIME};
 pub use span_baseline::{
     span_baseline, NoSpanBaseline, SpanBaseline, SpanBaselineRow, SpanDifference, COMPARED_TYPES, MIN_SPAN_SAMPLES,
