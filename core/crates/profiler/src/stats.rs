@@ -83,6 +83,8 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "labels.values_truncated" "values" ProcessCounter "Label values truncated at `max_label_value_bytes`.";
     "labels.values_replaced" "values" ProcessCounter "Label values replaced by `other` beyond a cap.";
     "labels.dropped" "labels" ProcessCounter "Labels dropped: too many keys, or an empty key.";
+    "labels.thread_names_dropped" "names" ProcessCounter "Names of threads dropped because more than 65,536 were set since the \
+        last drain; samples have an earlier name of the thread, or the kernel's.";
     "export.<n>.kind" "" Property "`otlp_http`, `otlp_grpc`, `pyroscope` or `file`.";
     "export.<n>.target" "" Property "Address of the destination without user and query, or its directory.";
     "export.<n>.enqueued" "requests" "Requests queued for the destination.";

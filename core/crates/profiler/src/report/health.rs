@@ -5,7 +5,7 @@ use crate::session::{heap_profile, Session};
 use crate::stats::Stats;
 use spanprof_aggregate::context::opened_and_refused;
 use spanprof_aggregate::sample_rate::LOCK_THRESHOLD;
-use spanprof_aggregate::{labels, Counters};
+use spanprof_aggregate::{labels, thread_names, Counters};
 use spanprof_config::Config;
 use spanprof_export::{DestinationStats, MetricsStats, RemovedFiles};
 use spanprof_os::ClockCounters;
@@ -180,6 +180,7 @@ fn table_stats(stats: &mut Stats) {
     stats.count("labels.values_truncated", losses.values_truncated);
     stats.count("labels.values_replaced", losses.values_replaced);
     stats.count("labels.dropped", losses.labels_dropped);
+    stats.count("labels.thread_names_dropped", thread_names::dropped());
 }
 
 fn config_stats(config: &Config, stats: &mut Stats) {
