@@ -334,7 +334,8 @@ fn the_first_window_logs_one_line_to_the_hosts_logger() {
     let (level, line) = &lines[0];
     assert_eq!(*level, LogLevel::Info, "{line}");
     assert!(line.starts_with("spanprof: first window: "), "{line}");
-    assert!(line.contains("clock ") && line.contains("nothing lost"), "{line}");
+    // On an oversubscribed machine a tick may be late.
+    assert!(line.contains("clock ") && (line.contains("nothing lost") || line.contains(" late_tick")), "{line}");
     assert!(line.contains(&format!("delivered to {}", receiver.address)), "{line}");
 }
 

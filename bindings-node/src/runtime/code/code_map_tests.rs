@@ -1,6 +1,6 @@
 //! Tests of the code map: resolution by address and position, and eviction.
 
-use std::time::Instant;
+use spanprof_os::current_thread_cpu_ns;
 
 use super::*;
 use crate::positions::TABLE_ENCODINGS;
@@ -192,19 +192,19 @@ fn code_of_an_ended_isolate_is_resolved_until_its_samples_are_however_often_the_
 fn the_end_of_an_isolate_costs_in_proportion_to_its_own_code() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     let (codes, isolates) = (50_000, 2_000);
-    let started = Instant::now();
+    let started_ns = current_thread_cpu_ns();
     for number in 0..codes {
         map.apply(added(0, number * 128, "JS:*lives a.js:1:1"), &mut ended);
     }
-    let taken_in = started.elapsed();
-    let started = Instant::now();
+    let added_ns = current_thread_cpu_ns();
     for isolate in 2..2 + isolates {
         map.apply(CodeEvent { isolate, ..added(1, codes * 128, "JS:*ends a.js:1:1") }, &mut ended);
         map.apply(CodeEvent { ring: RING, position: 2, isolate, change: CodeChange::IsolateCleared }, &mut ended);
     }
     assert_eq!(map.len(), codes);
-    // Relative to each other, since a busy machine slows both: a tenth when correct, ten times as much with a scan of all code.
-    assert!(started.elapsed() < taken_in, "{:?} for the ends, {taken_in:?} for the code that lives", started.elapsed());
+    // A tenth of the additions when correct, ten times as much with a scan of all code.
+    let (ends_ns, additions_ns) = (current_thread_cpu_ns() - added_ns, added_ns - started_ns);
+    assert!(ends_ns < additions_ns, "{ends_ns} ns for the ends, {additions_ns} ns for the code that lives");
 }
 
 #[test]

@@ -112,7 +112,9 @@ fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples
     });
     let drained = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
     assert!(drained.samples >= least_samples, "{drained:?}");
-    assert_eq!(drained.walked, drained.samples, "{drained:?}");
+    // On an oversubscribed machine a tick may be too late for a stack.
+    assert!(drained.reasons.keys().all(|reason| *reason == DropReason::LateTick), "{drained:?}");
+    assert!(drained.walked > drained.samples / 2, "{drained:?}");
     assert_eq!(drained.first, 1, "{drained:?}");
     assert_eq!(drained.weight_ns, accounted_ns);
     // Less than the total by the last interval, which is longer on an oversubscribed machine.
