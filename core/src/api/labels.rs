@@ -8,9 +8,11 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
 use spanprof_aggregate::context::{
-    context_row, merge, open_context, pin_context, with_labels, ContextRow, PinnedContext,
+    context_row, merge, open_context, pin_context, with_labels, ContextRow, LabelSetId, Link, PinnedContext,
 };
 use spanprof_os::thread_context;
+
+use super::open_scopes::SCOPES;
 
 /// Prepared labels: an immutable label set, interned once, so that entering a scope costs tens of nanoseconds. The limits of
 /// labels apply when it is made. It may be made before `start` and used on any thread.
@@ -77,7 +79,7 @@ pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Labels this thread until the value is dropped. Scopes must end in the reverse order of their start.
+/// Labels this thread until the value is dropped. Up to 16 open scopes may end in any order: the labels are those of the open ones.
 ///
 /// In an `async` block, a scope must end before the next `.await`: use [`tag_future`] for a part that waits. A future that keeps
 /// a scope across an `.await` is not `Send`, so an executor with several threads refuses it:
@@ -95,7 +97,11 @@ pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
 /// `await-holding-invalid-types = ["spanprof::TagScope"]`.
 #[must_use = "the labels end when the scope is dropped"]
 pub struct TagScope {
+    /// 0: it is not listed, because 16 others are, and ends in the reverse order.
+    number: u32,
     outer: u64,
+    /// Whether the scopes that are open inside it end with it: they may belong to a future that waits.
+    ends_inner: bool,
     _pin: PinnedContext,
     _of_this_thread: PhantomData<*const ()>,
 }
@@ -103,19 +109,24 @@ pub struct TagScope {
 impl TagScope {
     /// Starts a scope.
     pub fn enter(labels: impl AsLabels) -> Self {
-        let outer = thread_context::current();
-        Self::enter_id(inner_id(outer, labels.as_labels()))
+        let labels = labels.as_labels();
+        Self::enter_id(inner_id(thread_context::current(), labels), Some(labels.0.label_set), false)
     }
 
-    fn enter_id(id: u64) -> Self {
+    fn enter_id(id: u64, labels: Option<LabelSetId>, ends_inner: bool) -> Self {
         let pin = pin_context(id);
-        Self { outer: thread_context::replace_current(id), _pin: pin, _of_this_thread: PhantomData }
+        let outer = thread_context::replace_current(id);
+        let number = SCOPES.with(|scopes| scopes.push(labels, outer));
+        Self { number, outer, ends_inner, _pin: pin, _of_this_thread: PhantomData }
     }
 }
 
 impl Drop for TagScope {
     fn drop(&mut self) {
-        thread_context::replace_current(self.outer);
+        match self.number {
+            0 => _ = thread_context::replace_current(self.outer),
+            number => SCOPES.with(|scopes| scopes.end(number, self.ends_inner)),
+        }
     }
 }
 
@@ -139,24 +150,21 @@ fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
 
 /// The active span of OpenTelemetry's context of this thread.
 #[cfg(feature = "opentelemetry")]
-pub(crate) fn active_span() -> spanprof_aggregate::context::Link {
+pub(crate) fn active_span() -> Link {
     use opentelemetry::trace::TraceContextExt;
     opentelemetry::Context::map_current(|context| {
         let span = context.span();
         let span = span.span_context();
         match span.is_valid() {
-            true => spanprof_aggregate::context::Link {
-                trace_id: span.trace_id().to_bytes(),
-                span_id: span.span_id().to_bytes(),
-            },
-            false => spanprof_aggregate::context::Link::default(),
+            true => Link { trace_id: span.trace_id().to_bytes(), span_id: span.span_id().to_bytes() },
+            false => Link::default(),
         }
     })
 }
 
 #[cfg(not(feature = "opentelemetry"))]
-pub(crate) fn active_span() -> spanprof_aggregate::context::Link {
-    spanprof_aggregate::context::Link::default()
+pub(crate) fn active_span() -> Link {
+    Link::default()
 }
 
 pin_project_lite::pin_project! {
@@ -183,7 +191,7 @@ pub(crate) struct PolledLabels {
     /// Replaces the outer context, instead of `labels`.
     bound: Option<BoundContext>,
     /// The context of the last poll: outer context, active span, context id, and its pin.
-    opened: Option<(u64, spanprof_aggregate::context::Link, u64, PinnedContext)>,
+    opened: Option<(u64, Link, u64, PinnedContext)>,
 }
 
 impl PolledLabels {
@@ -198,7 +206,7 @@ impl PolledLabels {
     /// Starts the scope of a poll, or of the destructor.
     pub(crate) fn enter(&mut self) -> TagScope {
         if let Some(bound) = &self.bound {
-            return TagScope::enter_id(bound.id);
+            return TagScope::enter_id(bound.id, None, true);
         }
         let outer = thread_context::current();
         let span = active_span();
@@ -211,7 +219,7 @@ impl PolledLabels {
                 id
             }
         };
-        TagScope::enter_id(id)
+        TagScope::enter_id(id, Some(self.labels.0.label_set), true)
     }
 }
 
@@ -260,7 +268,7 @@ impl BoundContext {
 pub fn bind<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
     let bound = BoundContext::current();
     move || {
-        let _scope = TagScope::enter_id(bound.id);
+        let _scope = TagScope::enter_id(bound.id, None, true);
         work()
     }
 }
@@ -315,6 +323,50 @@ mod tests {
             assert!(work.as_mut().poll(&mut task).is_pending());
             assert_eq!(current_labels(), pairs(&[("outer", "o")]));
         });
+    }
+
+    #[test]
+    fn a_scope_that_a_waiting_future_keeps_ends_with_its_poll() {
+        let work = tag_future([("task", "t")], async {
+            let _kept = TagScope::enter([("kept", "k")]);
+            std::future::poll_fn(|_| Poll::<()>::Pending).await;
+        });
+        let mut work = Box::pin(work);
+        let mut task = TaskContext::from_waker(std::task::Waker::noop());
+        assert!(work.as_mut().poll(&mut task).is_pending());
+        assert!(current_labels().is_empty());
+        tag_wrapper([("outer", "o")], || {
+            drop(work);
+            assert_eq!(current_labels(), pairs(&[("outer", "o")]));
+        });
+    }
+
+    #[test]
+    fn a_scope_that_ends_takes_its_own_labels_and_link_away_in_any_order() {
+        let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7")];
+        let state = || (current_labels(), context_row(thread_context::current()).unwrap().link.span_id[7]);
+        let (a, b, c) =
+            (TagScope::enter([("a", "1")]), TagScope::enter([("a", "1"), ("b", "2")]), TagScope::enter(trace));
+        drop(a);
+        assert_eq!(state(), (pairs(&[("a", "1"), ("b", "2")]), 0xb7));
+        let d = TagScope::enter([("d", "4")]);
+        drop(c);
+        assert_eq!(state(), (pairs(&[("a", "1"), ("b", "2"), ("d", "4")]), 0));
+        drop(b);
+        assert_eq!(state(), (pairs(&[("d", "4")]), 0));
+        drop(d);
+        assert_eq!(thread_context::current(), 0);
+    }
+
+    #[test]
+    fn scopes_beyond_the_limit_end_in_the_reverse_order() {
+        let scopes: Vec<_> = (0..40).map(|n| TagScope::enter([("n", n.to_string().as_str())])).collect();
+        assert_eq!(current_labels(), pairs(&[("n", "39")]));
+        for (n, scope) in scopes.into_iter().enumerate().rev() {
+            assert_eq!(current_labels(), pairs(&[("n", n.to_string().as_str())]));
+            drop(scope);
+        }
+        assert!(current_labels().is_empty());
     }
 
     #[test]

@@ -2,4 +2,5 @@
 
 pub mod capture;
 pub mod labels;
+mod open_scopes;
 pub mod profiler;
