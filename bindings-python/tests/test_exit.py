@@ -151,6 +151,19 @@ def test_a_program_shorter_than_the_upload_interval_delivers_its_window(run_targ
     assert time.monotonic() - began < 30
 
 
+def test_a_log_thread_that_begins_while_the_interpreter_ends_ends_too(run_target):
+    run_target(
+        """
+import atexit
+import spanprof
+from spanprof.native import native
+
+atexit.register(lambda: [native.start_thread(int) for _ in range(20)])
+objects = [[object() for _ in range(10)] for _ in range(30_000)]
+"""
+    )
+
+
 def test_programs_that_end_while_a_log_line_is_pending_end_cleanly(run_target):
     # The first window closes, and its line is logged, while the interpreter is finalized.
     for tenths in range(12):

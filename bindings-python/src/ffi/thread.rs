@@ -4,10 +4,11 @@
 //! | version | change | handled in |
 //! |---|---|---|
 //! | 3.12 | `_thread.start_new_thread` refuses before the functions of `atexit` run (`Modules/_threadmodule.c`) | `PyThread_start_new_thread`, which `_thread` calls |
-//! | up to 3.13 | a thread that waits for the GIL during finalization ends by `pthread_exit`, which unwinds its frames | `C-unwind`, and no destructor in `run` |
+//! | up to 3.13 | a thread that waits for the GIL during finalization ends by `pthread_exit`, which unwinds its frames | each call in `run` is `C-unwind`, and it has no destructor |
+//! | all | `PyGILState_Ensure` needs the interpreter, which the end of finalization frees | `Py_IsInitialized`, 0 since its begin |
 //! | 3.14 | the interpreter stops such threads (`Python/ceval_gil.c`) | |
 
-use std::ffi::{c_ulong, c_void};
+use std::ffi::{c_int, c_ulong, c_void};
 use std::ptr;
 
 use pyo3::ffi;
@@ -18,7 +19,11 @@ const NONE: c_ulong = c_ulong::MAX;
 
 extern "C-unwind" {
     fn PyThread_start_new_thread(run: unsafe extern "C-unwind" fn(*mut c_void), argument: *mut c_void) -> c_ulong;
+    fn PyGILState_Ensure() -> c_int;
     fn PyObject_CallObject(function: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject;
+    fn PyErr_Clear();
+    fn Py_DecRef(object: *mut ffi::PyObject);
+    fn PyGILState_Release(state: c_int);
 }
 
 /// Calls `function` on a new thread; its exceptions are dropped. False when the system has no further thread.
@@ -38,11 +43,14 @@ unsafe extern "C-unwind" fn run(function: *mut c_void) {
     let function = function.cast::<ffi::PyObject>();
     // SAFETY: `function` is an owned reference; the thread has a state with the GIL between the first and the last call.
     unsafe {
-        let state = ffi::PyGILState_Ensure();
+        if ffi::Py_IsInitialized() == 0 {
+            return;
+        }
+        let state = PyGILState_Ensure();
         let result = PyObject_CallObject(function, ptr::null_mut());
-        ffi::PyErr_Clear();
-        ffi::Py_XDECREF(result);
-        ffi::Py_DECREF(function);
-        ffi::PyGILState_Release(state);
+        PyErr_Clear();
+        Py_DecRef(result);
+        Py_DecRef(function);
+        PyGILState_Release(state);
     }
 }

@@ -254,7 +254,8 @@ impl WallRuntime for PythonRuntime {
 
 impl HeapRuntime for PythonRuntime {
     fn install_hooks(&self) -> Result<(), String> {
-        Python::attach(hook_installation::install)
+        // The drain thread calls it too, and may outlive the interpreter.
+        Python::try_attach(hook_installation::install).unwrap_or_else(|| Err("the interpreter ends".to_owned()))
     }
 
     fn object_type(&self, address: usize, bytes: u64) -> Option<Frame> {
