@@ -58,7 +58,7 @@ struct TrackedThread {
     switches: SwitchRate,
 }
 
-/// The context switches of a thread, per second of its CPU time, and half as many per second.
+/// The context switches of a thread, per second of its CPU time, and a quarter of them per second.
 #[derive(Clone, Copy, Default)]
 struct SwitchRate {
     /// Monotonic time, CPU time and number of switches when they were last compared; 0 at first.
@@ -85,7 +85,7 @@ impl SwitchRate {
         let (at_ns, limit) = (crate::monotonic_ns(), if self.is_high { Self::LOW } else { Self::HIGH });
         let per_second = |ns: u64| switches.saturating_sub(self.switches).saturating_mul(1_000_000_000) / ns.max(1);
         let is_high =
-            self.at_ns > 0 && per_second(used_ns) > limit && per_second(at_ns.saturating_sub(self.at_ns)) > limit / 2;
+            self.at_ns > 0 && per_second(used_ns) > limit && per_second(at_ns.saturating_sub(self.at_ns)) > limit / 4;
         *self = Self { at_ns, cpu_ns, switches, is_high };
     }
 }
