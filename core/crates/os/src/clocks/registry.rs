@@ -45,8 +45,8 @@ pub(crate) struct ClockSetup {
     pub kind: TickerKind,
     pub signal: libc::c_int,
     pub period_ns: u64,
-    /// Whether threads that switch often get timers.
-    pub limits_switches: bool,
+    /// Threads that switch often get timers from this period on; `None`: at no period.
+    pub shortest_timer_ns: Option<u64>,
     pub inbox: &'static Inbox,
 }
 
@@ -326,7 +326,7 @@ impl Registry {
             return self.open(thread_id, AccountingStart::AfterStart, setup);
         }
         let is_high = tracked.switches.is_high;
-        match setup.limits_switches && setup.period_ns >= 1_000_000_000 / u64::from(crate::time::kernel_tick_hz()) {
+        match setup.shortest_timer_ns.is_some_and(|shortest_ns| setup.period_ns >= shortest_ns) {
             true => tracked.switches.update(cpu_ns, || context_switches(thread_id)),
             false => tracked.switches.is_high = false,
         }

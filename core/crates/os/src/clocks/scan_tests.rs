@@ -140,7 +140,7 @@ fn a_refused_thread_keeps_its_initial_accounting_until_it_gets_a_clock() {
                 kind: super::registry::TickerKind::Timer,
                 signal,
                 period_ns: 10_000_000,
-                limits_switches: false,
+                shortest_timer_ns: None,
                 inbox: clocks.inbox(),
             };
             // Not a signal number of the kernel.

@@ -57,8 +57,9 @@ impl Clocks {
         };
         let (kind, in_use) = choose(settings.kind, settings.rate_hz, signal)?;
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
-        let limits_switches = settings.kind == ClockChoice::Auto;
-        let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), limits_switches, inbox };
+        let tick_ns = period_ns(in_use.kernel_tick_hz);
+        let shortest_timer_ns = (settings.kind == ClockChoice::Auto).then_some(tick_ns);
+        let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), shortest_timer_ns, inbox };
         state.runs += 1;
         let run = ClockRun {
             number: state.runs,
@@ -68,7 +69,7 @@ impl Clocks {
             own_ns: own_cpu_ns(),
             sampled_ns: counters::sampled_cpu_ns(),
         };
-        handler::set_period_ns(setup.period_ns, period_ns(run.in_use.kernel_tick_hz));
+        handler::set_period_ns(setup.period_ns, tick_ns);
         handler::set_session(Some(session));
         state.registry.scan(AccountingStart::BeforeStart, &setup);
         // Where /proc is hidden the scan finds no thread.
