@@ -267,5 +267,5 @@ def test_without_a_tracing_sdk_slow_and_failed_requests_have_the_span_of_their_c
     by_span = {int(sample.labels["span_id"], 16): sample for sample in samples if "span_id" in sample.labels}
     # The ten slowest, and the failed one.
     assert len(by_span) == 11 and {7, 9} <= by_span.keys(), by_span.keys()
-    assert 0.148 < int(by_span[7].labels["duration"]) / 1e9 < 15
+    assert 0.148 < int(by_span[7].labels["duration"]) / 1e9 < 0.3
     assert [span for span, sample in by_span.items() if sample.values["request_errors"]] == [9]

@@ -9,8 +9,8 @@ use spanprof_profiler::binding::PendingWaits;
 /// An acquired lock: the guard `G` of the standard library, and the wait that preceded it. The lock is released when the
 /// guard is dropped.
 ///
-/// A wait of at least `lock_threshold` is recorded; a shorter one is sampled, and its sample represents the shorter waits
-/// without one. Its stack is captured before the thread blocks, and its sample is submitted after the release, so that no
+/// A wait of at least the threshold (`lock.threshold` in the statistics) is recorded; a shorter one is sampled, and its sample
+/// represents the shorter waits without one. Its stack is captured before the thread blocks, and its sample is submitted after the release, so that no
 /// other thread waits for the profiler.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard<G> {

@@ -10,8 +10,8 @@ use super::{EstimatedShare, Fact, Finding, Rule, UnknownWaits, MIN_FINDING_SAMPL
 
 /// Threads that wait at one place at a time, on average.
 const WAITING_THREADS: f64 = 0.1;
-/// Total of waits for a lock, nanoseconds, that is a finding also if they are few. Waits from `lock_threshold` on are all recorded with
-/// their length, so their total has no error of sampling. The start of a program waits for less.
+/// Total of waits for a lock, nanoseconds, that is a finding also if they are few: then the threshold of waits has not risen, so they are
+/// all recorded with their length, and their total has no error of sampling. The start of a program waits for less.
 const MIN_DELAY_NS: f64 = 5e9;
 /// Smallest share of the time in which an event loop is blocked.
 const BLOCKED_SHARE: f64 = 0.05;
