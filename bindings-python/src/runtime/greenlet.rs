@@ -20,7 +20,7 @@ pub fn watch_switches(function: &Bound<'_, PyAny>) -> bool {
     };
     let mut search = SegmentSearch { address, begin: 0, bytes: 0 };
     // SAFETY: the callback receives `search`, and no reference outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    unsafe { spanprof_os::iterate_loaded_objects(visit, &mut search) };
     if search.bytes != 0 {
         greenlet_switch::set_segment(search.begin, search.bytes);
     }

@@ -227,8 +227,8 @@ fn loaded_objects(known: &[FunctionIndex]) -> Vec<LoadedObject> {
         0
     }
     let mut objects = Objects { found: Vec::new(), known, visited: 0, copied_bytes: 0 };
-    // SAFETY: `take` has the expected type and uses its argument as what it is.
-    unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut objects).cast()) };
+    // SAFETY: `take` uses its argument as what it is.
+    unsafe { spanprof_os::iterate_loaded_objects(take, &mut objects) };
     objects.found
 }
 

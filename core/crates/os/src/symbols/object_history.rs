@@ -7,10 +7,7 @@
 //!
 //! Limits:
 //! - In a forked child, and before the first drain, nothing is listed: names are those of the code that is loaded when they are
-//!   resolved. A thread of the parent may have held the lock of `dl_iterate_phdr` (`dl_load_write_lock`) at the fork, which glibc
-//!   does not reset in the child (`sysdeps/nptl/_Fork.c`, `posix/fork.c`, 2.17–2.41).
-//! - A look at the counters holds that lock for 10 ns, a listing for some microseconds. The child of a fork at this moment cannot use
-//!   `dl_iterate_phdr`; exceptions use it before glibc 2.35 only.
+//!   resolved. A thread of the program may have held the linker's lock at the fork.
 //! - A library that is replaced by one with an identical first page, which has the build id, keeps its names.
 
 use std::ffi::{c_int, c_void, CStr, OsStr};
@@ -20,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::linker_list::iterate_loaded_objects;
 use spanprof_signal::{fork_generation, guarded};
 
 /// Listings that other threads may invalidate by a load or an unload before the next drain tries again.
@@ -45,7 +43,7 @@ pub struct LoaderCounts {
     unloads: u64,
 }
 
-/// The counters now; `None` in a forked child. Takes 10 ns, and the linker's lock for that time.
+/// The counters now; `None` in a forked child. Takes some 10 ns, and the linker's lock for that time.
 pub fn loader_counts() -> Option<LoaderCounts> {
     unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _size: usize, counts: *mut c_void) -> c_int {
         // SAFETY: the linker passes its description of an object, and our argument.
@@ -56,8 +54,8 @@ pub fn loader_counts() -> Option<LoaderCounts> {
     if fork_generation() != 0 {
         return None;
     }
-    // SAFETY: `take` has the expected type and uses its argument as what it is.
-    unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut counts).cast()) };
+    // SAFETY: `take` uses its argument as what it is.
+    unsafe { iterate_loaded_objects(take, &mut counts) };
     Some(counts)
 }
 
@@ -267,8 +265,8 @@ impl LinkerReport {
         self.objects.reserve(self.object_count.max(64));
         self.names.reserve(self.name_bytes.max(4096));
         (self.object_count, self.name_bytes) = (0, 0);
-        // SAFETY: `take` has the expected type and uses its argument as what it is.
-        unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut *self).cast()) };
+        // SAFETY: `take` uses its argument as what it is.
+        unsafe { iterate_loaded_objects(take, self) };
         self.objects.len() == self.object_count
     }
 
