@@ -31,7 +31,6 @@ const thread = require('./thread.js');
  * @property {boolean | undefined} [cpu]
  * @property {boolean | undefined} [wall]
  * @property {number | undefined} [wallRate] Hz
- * @property {number | undefined} [wallMaxThreads]
  * @property {'default' | 'all' | undefined} [profiles]
  * @property {readonly string[] | undefined} [ownCode] prefixes of paths of own code
  * @property {boolean | undefined} [gc]
@@ -45,10 +44,6 @@ const thread = require('./thread.js');
  * @property {boolean | undefined} [threads]
  * @property {number | undefined} [uploadInterval] seconds
  * @property {number | undefined} [maxStackDepth]
- * @property {number | undefined} [maxStacks]
- * @property {number | undefined} [maxLabelSets]
- * @property {number | undefined} [maxContexts]
- * @property {number | undefined} [maxLabelValueBytes]
  * @property {boolean | undefined} [keepTimestamps]
  * @property {'all' | 'tail' | undefined} [retention]
  * @property {number | 'p99' | 'none' | undefined} [tailDuration]
@@ -56,7 +51,6 @@ const thread = require('./thread.js');
  * @property {number | undefined} [tailAllocatedBytes]
  * @property {boolean | undefined} [tailErrors]
  * @property {boolean | undefined} [tailKeepLinks]
- * @property {number | undefined} [tailMaxBytes]
  * @property {string | undefined} [endpoint]
  * @property {'http/protobuf' | 'grpc' | undefined} [protocol]
  * @property {Readonly<Record<string, string | undefined>> | undefined} [headers]
@@ -67,9 +61,6 @@ const thread = require('./thread.js');
  * @property {string | undefined} [clientCertificate]
  * @property {boolean | undefined} [insecure]
  * @property {'trace_and_span' | 'span' | 'none' | undefined} [link]
- * @property {boolean | undefined} [instanceAttributes]
- * @property {'as_is' | 'strict' | undefined} [labelNames]
- * @property {boolean | undefined} [heapAge]
  * @property {readonly object[] | undefined} [destinations]
  * @property {string | undefined} [fileDirectory]
  * @property {number | undefined} [fileKeep]
@@ -93,23 +84,17 @@ const thread = require('./thread.js');
  * @property {number | undefined} [maxProfileSize]
  * @property {number | undefined} [stopTimeout] seconds
  * @property {boolean | undefined} [threadLabels]
- * @property {boolean | undefined} [serviceNameAttribute]
  * @property {boolean | undefined} [inheritThreads] whether a worker thread starts with the labels and the span of the scope that creates
  *   it; false by default
  * @property {boolean | undefined} [signals]
  * @property {number | undefined} [cpuBudget] share of one core, or of a CPU quota below one processor; 0 for no limit
  * @property {number | undefined} [sampleRateMax] Hz
- * @property {number | undefined} [adaptiveCpuThreshold] share of the available CPU time
- * @property {number | undefined} [adaptiveMemoryThreshold] share of the memory limit
+ * @property {number | undefined} [adaptiveThreshold] share of the available CPU time and memory
  * @property {boolean | undefined} [loadShedding] false: load is never shed
- * @property {number | undefined} [loadSheddingCpuThreshold] share of the available CPU time
- * @property {number | undefined} [loadSheddingMemoryThreshold] share of the memory limit
+ * @property {number | undefined} [loadSheddingThreshold] share of the available CPU time and memory
  * @property {string | undefined} [configFile]
  * @property {string | undefined} [cpuDutyCycle] such as `15s/5m`
- * @property {string | undefined} [wallDutyCycle] such as `15s/5m`
- * @property {string | undefined} [offCpuDutyCycle] such as `15s/5m`
  * @property {string | undefined} [heapDutyCycle] such as `15s/5m`
- * @property {string | undefined} [lockDutyCycle] such as `15s/5m`
  * @property {boolean | undefined} [configWatch] whether changes of this file are applied while running; true by default
  * @property {boolean | undefined} [workerThreads] whether worker threads are profiled by their JavaScript stacks; true by default
  * @property {number | undefined} [eventLoopBlock] milliseconds: a longer turn of an event loop is reported with its stacks; 50 by

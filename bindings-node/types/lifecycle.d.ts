@@ -21,7 +21,6 @@ export type Options = {
      * Hz
      */
     wallRate?: number | undefined;
-    wallMaxThreads?: number | undefined;
     profiles?: "default" | "all" | undefined;
     /**
      * prefixes of paths of own code
@@ -47,10 +46,6 @@ export type Options = {
      */
     uploadInterval?: number | undefined;
     maxStackDepth?: number | undefined;
-    maxStacks?: number | undefined;
-    maxLabelSets?: number | undefined;
-    maxContexts?: number | undefined;
-    maxLabelValueBytes?: number | undefined;
     keepTimestamps?: boolean | undefined;
     retention?: "all" | "tail" | undefined;
     tailDuration?: number | "p99" | "none" | undefined;
@@ -58,7 +53,6 @@ export type Options = {
     tailAllocatedBytes?: number | undefined;
     tailErrors?: boolean | undefined;
     tailKeepLinks?: boolean | undefined;
-    tailMaxBytes?: number | undefined;
     endpoint?: string | undefined;
     protocol?: "http/protobuf" | "grpc" | undefined;
     headers?: Readonly<Record<string, string | undefined>> | undefined;
@@ -72,9 +66,6 @@ export type Options = {
     clientCertificate?: string | undefined;
     insecure?: boolean | undefined;
     link?: "trace_and_span" | "span" | "none" | undefined;
-    instanceAttributes?: boolean | undefined;
-    labelNames?: "as_is" | "strict" | undefined;
-    heapAge?: boolean | undefined;
     destinations?: readonly object[] | undefined;
     fileDirectory?: string | undefined;
     fileKeep?: number | undefined;
@@ -119,7 +110,6 @@ export type Options = {
      */
     stopTimeout?: number | undefined;
     threadLabels?: boolean | undefined;
-    serviceNameAttribute?: boolean | undefined;
     /**
      * whether a worker thread starts with the labels and the span of the scope that creates
      * it; false by default
@@ -135,25 +125,17 @@ export type Options = {
      */
     sampleRateMax?: number | undefined;
     /**
-     * share of the available CPU time
+     * share of the available CPU time and memory
      */
-    adaptiveCpuThreshold?: number | undefined;
-    /**
-     * share of the memory limit
-     */
-    adaptiveMemoryThreshold?: number | undefined;
+    adaptiveThreshold?: number | undefined;
     /**
      * false: load is never shed
      */
     loadShedding?: boolean | undefined;
     /**
-     * share of the available CPU time
+     * share of the available CPU time and memory
      */
-    loadSheddingCpuThreshold?: number | undefined;
-    /**
-     * share of the memory limit
-     */
-    loadSheddingMemoryThreshold?: number | undefined;
+    loadSheddingThreshold?: number | undefined;
     configFile?: string | undefined;
     /**
      * such as `15s/5m`
@@ -162,19 +144,7 @@ export type Options = {
     /**
      * such as `15s/5m`
      */
-    wallDutyCycle?: string | undefined;
-    /**
-     * such as `15s/5m`
-     */
-    offCpuDutyCycle?: string | undefined;
-    /**
-     * such as `15s/5m`
-     */
     heapDutyCycle?: string | undefined;
-    /**
-     * such as `15s/5m`
-     */
-    lockDutyCycle?: string | undefined;
     /**
      * whether changes of this file are applied while running; true by default
      */

@@ -167,29 +167,6 @@ spanprof.stop()
     assert not any("age" in sample.labels for sample in target.profiles("allocs").samples)
 
 
-def test_a_destination_without_the_age_receives_the_same_objects_in_use(run_target):
-    target = run_target(
-        PROGRAM
-        + """
-root = os.environ["SPANPROF_FILE_DIRECTORY"]
-files = [
-    {"type": "file", "directory": os.path.join(root, "by_age")},
-    {"type": "file", "directory": os.path.join(root, "together"), "heap_age": False},
-]
-start(heap_interval=4096, upload_interval=3600, destinations=files)
-leak(2)
-assert spanprof.flush(10)
-leak(2)
-spanprof.stop()
-"""
-    )
-    by_age, together = (
-        Profiles(target.directory / name, "heap").files[-1].samples for name in ("by_age", "together")
-    )
-    assert ages(by_age, "leak") == {"new": approximately(2), "survived": approximately(2)}
-    assert ages(together, "leak") == {None: sum(ages(by_age, "leak").values())}
-
-
 def test_a_reallocated_object_is_new(run_target):
     target = run_target(
         PROGRAM

@@ -8,7 +8,7 @@ use spanprof_aggregate::context::{extend_labels, intern_labels, open_context, wi
 use spanprof_config::Config;
 use spanprof_os::current_thread_cpu_ns;
 use spanprof_profile::encode::otlp;
-use spanprof_profiler::conformance::ScriptedEngine;
+use spanprof_profiler::conformance::{ScriptedEngine, TableLimits};
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 const ROUNDS: usize = 31;
@@ -73,7 +73,7 @@ fn main() {
         tag_wrapper(black_box(&labels), || black_box(()));
     });
 
-    let mut engine = ScriptedEngine::new(&Config::default());
+    let mut engine = ScriptedEngine::new(&Config::default(), &TableLimits::default());
     let codes: Vec<_> = (0..100).map(|n| engine.code_of(&format!("function_{n}"))).collect();
     for depth in [20, 100] {
         let frames: Vec<_> = (0..depth).map(|n| RawFrame { code: codes[n], at: n as u64 }).collect();

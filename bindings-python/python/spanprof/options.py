@@ -22,7 +22,6 @@ class Options(TypedDict, total=False):
     cpu: bool
     wall: bool
     wall_rate: int | None
-    wall_max_threads: int
     profiles: Literal["default", "all"]
     own_code: Sequence[str]
     gc: bool
@@ -36,10 +35,6 @@ class Options(TypedDict, total=False):
     threads: bool
     upload_interval: float
     max_stack_depth: int
-    max_stacks: int
-    max_label_sets: int
-    max_contexts: int
-    max_label_value_bytes: int
     keep_timestamps: bool
     retention: Literal["all", "tail"]
     tail_duration: float | Literal["p99", "none"]
@@ -47,7 +42,6 @@ class Options(TypedDict, total=False):
     tail_allocated_bytes: int | None
     tail_errors: bool
     tail_keep_links: bool
-    tail_max_bytes: int
     endpoint: str | None
     protocol: Literal["http/protobuf", "grpc"]
     headers: _Text
@@ -58,9 +52,6 @@ class Options(TypedDict, total=False):
     client_certificate: str | os.PathLike[str]
     insecure: bool
     link: Literal["trace_and_span", "span", "none"]
-    instance_attributes: bool
-    label_names: Literal["strict", "as_is"]
-    heap_age: bool
     destinations: Sequence[Mapping[str, Any]]
     file_directory: str | os.PathLike[str] | None
     file_keep: int
@@ -83,23 +74,17 @@ class Options(TypedDict, total=False):
     max_profile_size: int
     stop_timeout: float
     thread_labels: bool
-    service_name_attribute: bool
     inherit_threads: bool
     signals: bool
     cpu_budget: float
     sample_rate_max: int | None
-    adaptive_cpu_threshold: float
-    adaptive_memory_threshold: float
+    adaptive_threshold: float
     load_shedding: bool | None
-    load_shedding_cpu_threshold: float | None
-    load_shedding_memory_threshold: float | None
+    load_shedding_threshold: float | None
     config_file: str | os.PathLike[str]
     config_watch: bool
     cpu_duty_cycle: str
-    wall_duty_cycle: str
-    off_cpu_duty_cycle: str
     heap_duty_cycle: str
-    lock_duty_cycle: str
     output: str | os.PathLike[str]
 
 

@@ -39,13 +39,11 @@ _GROUPS = {
     "Memory": "heap gc",
     "Waits and threads": "lock off_cpu threads",
     "Output and receiver": "output endpoint protocol headers compression timeout certificate client insecure destinations"
-    " instance_attributes link",
+    " link",
     "Files": "file",
     "Retention of slow requests": "retention tail",
-    "Windows": "upload_interval keep_timestamps label_names max_stack_depth max_stacks max_label_sets max_contexts"
-    " max_label_value_bytes",
-    "Limits of the cost": "cpu_budget sample_rate_max adaptive load_shedding cpu_duty_cycle wall_duty_cycle"
-    " off_cpu_duty_cycle heap_duty_cycle lock_duty_cycle",
+    "Windows": "upload_interval keep_timestamps max_stack_depth",
+    "Limits of the cost": "cpu_budget sample_rate_max adaptive load_shedding cpu_duty_cycle heap_duty_cycle",
     "Delivery": "queue buffer max_profile_size stop_timeout",
     "Metrics": "metrics",
     "Redaction": "redaction",

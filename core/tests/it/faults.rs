@@ -139,7 +139,6 @@ fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
         cpu: false,
         wall: true,
         wall_rate: Some(200),
-        wall_max_threads: 2,
         destinations: None,
         file_directory: Some(directory.to_string_lossy().into_owned()),
         ..without_destination()

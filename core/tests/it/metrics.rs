@@ -61,7 +61,6 @@ impl TwoSignalReceiver {
             metrics_interval: Duration::from_millis(100),
             upload_interval: Duration::from_millis(200),
             compression: Compression::Uncompressed,
-            instance_attributes: false,
             ..without_destination()
         }
     }

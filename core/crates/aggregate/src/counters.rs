@@ -110,11 +110,11 @@ counters! {
     unseen_distributed_ns = "samples.unseen_distributed_ns", "ns";
     /// Unattributed CPU time shown as `[unseen_thread]`.
     unseen_shown_ns = "samples.unseen_shown_ns", "ns";
-    /// Samples whose context was evicted (`max_contexts`); they have no labels instead of wrong ones.
+    /// Samples whose context was evicted; they have no labels instead of wrong ones.
     contexts_expired = "contexts.expired", "samples";
     /// Frames whose code ended before it was resolved.
     frames_code_ended = "dropped.code_ended", "frames", ProcessCounter;
-    /// Samples whose stack exceeded `max_stacks`.
+    /// Samples of stacks beyond 32,768 distinct ones in a window.
     dropped_too_many_stacks = "dropped.too_many_stacks", "samples", ProcessCounter;
     /// Stacks truncated at `max_stack_depth`.
     stacks_truncated = "stacks.truncated", "samples";
@@ -183,7 +183,7 @@ counters! {
     tail_kept_allocated_bytes = "tail.kept_allocated_bytes", "requests";
     /// Requests whose samples were kept in full detail because of an error.
     tail_kept_error = "tail.kept_error", "requests";
-    /// Requests released without a decision: beyond `tail_max_bytes`, without a sample for 5 minutes, or at `stop`.
+    /// Requests released without a decision: beyond 8 MiB of samples, without a sample for 5 minutes, or at `stop`.
     tail_undecided = "tail.undecided", "requests";
     /// Memory of the samples of unfinished requests.
     tail_held_bytes = "tail.held_bytes", "bytes", Gauge;

@@ -153,10 +153,6 @@ impl Drain {
         self.heap_sampling.ensure_sampling();
     }
 
-    pub fn set_max_stacks(&mut self, max_stacks: u32) {
-        self.max_stacks = max_stacks;
-    }
-
     /// Moves the committed entries below the position `up_to` into `window`. Stops early when the window is full; true when
     /// entries may be left.
     pub fn drain(&mut self, ring: &Ring, up_to: u64, window: &mut Window, counters: &Counters) -> bool {

@@ -38,8 +38,6 @@ pub struct EngineSettings {
     pub retention: Option<TailPolicy>,
     /// Labels of every sample.
     pub tags: Vec<(String, String)>,
-    /// Whether the name of the service is a label of every sample.
-    pub service_name_attribute: bool,
     /// Text of the duty cycle of each kind that has one.
     pub duty_cycles: Vec<(SampleKind, String)>,
     /// Own code by configuration.
@@ -76,7 +74,6 @@ pub struct Engine {
 struct Identity {
     resource: Resource,
     tags: Vec<(String, String)>,
-    service_name_attribute: bool,
     /// The governor's comment on profiles; empty for none.
     comment: String,
     /// Text of the duty cycle of each kind that has one.
@@ -105,7 +102,7 @@ fn close_input<'a>(
         stacks,
         resource: &identity.resource.attributes,
         tags: &identity.tags,
-        service_name: if identity.service_name_attribute { &identity.resource.service_name } else { "" },
+        service_name: &identity.resource.service_name,
         now_monotonic_ns: times.0,
         unix_offset_ns: times.1,
         comment: &identity.comment,
@@ -177,7 +174,6 @@ impl Engine {
             identity: Identity {
                 resource,
                 tags: settings.tags,
-                service_name_attribute: settings.service_name_attribute,
                 comment: String::new(),
                 duty_cycles: settings.duty_cycles,
                 own_code: redacted_prefixes(settings.own_code, &mut redactor),
@@ -380,8 +376,8 @@ impl Engine {
 
     /// Labels of every sample.
     fn static_labels(&self) -> Vec<(String, String)> {
-        let Identity { resource, tags, service_name_attribute, .. } = &self.identity;
-        let has_service_name = *service_name_attribute && !tags.iter().any(|(key, _)| key == "service.name");
+        let Identity { resource, tags, .. } = &self.identity;
+        let has_service_name = !tags.iter().any(|(key, _)| key == "service.name");
         let service_name = has_service_name.then(|| ("service.name".to_owned(), resource.service_name.clone()));
         service_name.into_iter().chain(tags.iter().cloned()).collect()
     }
@@ -422,7 +418,6 @@ impl Engine {
 
     /// Applies changed settings; after `close` where [`Engine::needs_new_window`].
     pub fn apply(&mut self, settings: EngineSettings, now_ns: u64) {
-        self.drain.set_max_stacks(settings.max_stacks);
         self.drain.set_heap_age(settings.heap_age);
         self.drain.heap.set_interval(settings.heap_interval);
         self.drain.heap.rate.is_limited = settings.heap_rate_limit;
@@ -432,7 +427,6 @@ impl Engine {
             collection.set_settings(settings.window);
         }
         self.identity.tags = settings.tags;
-        self.identity.service_name_attribute = settings.service_name_attribute;
         self.drain.set_retention(settings.retention, &mut self.window, &self.counters);
         self.identity.duty_cycles = settings.duty_cycles;
         self.identity.own_code = redacted_prefixes(settings.own_code, &mut self.redactor);

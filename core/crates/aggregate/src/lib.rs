@@ -33,3 +33,6 @@ pub use retention::{SlowLimit, TailPolicy};
 pub use window::captured::MAX_CAPTURES;
 pub use window::sum::{SumLabels, WindowSum};
 pub use window::{ClosedWindow, SampleSelection, ThreadName, WindowSettings};
+
+/// Distinct stacks of a window; others become `[too_many_stacks]` and are counted.
+pub const MAX_STACKS: u32 = 32_768;

@@ -70,14 +70,13 @@ pub const WINDOW: WindowSettings = WindowSettings {
 pub fn settings() -> EngineSettings {
     EngineSettings {
         window: WINDOW,
-        max_stacks: 32_768,
+        max_stacks: crate::MAX_STACKS,
         heap_interval: 524_288,
         heap_rate_limit: false,
         heap_live_samples: 65_536,
         heap_age: false,
         retention: None,
         tags: Vec::new(),
-        service_name_attribute: true,
         duty_cycles: Vec::new(),
         own_code: OwnCode::default(),
         sums_since_start: false,

@@ -62,8 +62,8 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
         "reallocation failed.";
     "governor.sample_rate" "Hz" Gauge "CPU rate in effect.";
     "governor.wall_rate" "Hz" Gauge "Wall rate in effect.";
-    "governor.limited_by" "" Property "The key because of which the values in effect differ from the configured ones: `cpu_budget`, \
-        `load_shedding_cpu_threshold` or `load_shedding_memory_threshold`. Empty otherwise.";
+    "governor.limited_by" "" Property "The key because of which the values in effect differ from the configured ones: `cpu_budget` \
+        or `load_shedding_threshold`. Empty otherwise.";
     "governor.raised_by" "" Property "`sample_rate_max` while the adaptive rate is above `sample_rate`. Empty otherwise.";
     "governor.shed" "" Property "Profile types that are paused, or thinned (`heap`), separated by commas; empty when there are none.";
     "memory.limit_bytes" "bytes" Gauge "The smallest memory limit of the process's cgroups; missing without a limit.";
@@ -76,11 +76,11 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads.";
     "cost.process_cpu_ns" "ns" "CPU time of the whole process since start.";
     "contexts.opened" "contexts" ProcessCounter "Contexts with a span, since the start of the process.";
-    "contexts.refused" "contexts" ProcessCounter "Contexts opened without their span because open scopes pinned `max_contexts` rows; "
+    "contexts.refused" "contexts" ProcessCounter "Contexts opened without their span because open scopes pinned all 65,536 rows; "
         "labels are kept.";
     "labels.sets" "label sets" Gauge "Distinct label sets of the process.";
     "labels.bytes" "bytes" Gauge "Memory of labels and label sets.";
-    "labels.values_truncated" "values" ProcessCounter "Label values truncated at `max_label_value_bytes`.";
+    "labels.values_truncated" "values" ProcessCounter "Label values truncated at 1,024 bytes.";
     "labels.values_replaced" "values" ProcessCounter "Label values replaced by `other` beyond a cap.";
     "labels.dropped" "labels" ProcessCounter "Labels dropped: too many keys, or an empty key.";
     "labels.thread_names_dropped" "names" ProcessCounter "Names of threads dropped because more than 65,536 were set since the \

@@ -117,8 +117,8 @@ pub fn under_span(parent: ContextRow, link: Link, is_local_root: Option<bool>) -
 const FIRST_LABELS_ID: u64 = 1024;
 
 /// An id for `row`, which a task or a thread carries: 0 for the empty row. Never reused. A row without a link always gets
-/// the same id and never expires. A row with a link expires after about `max_contexts` newer ones, unless it is pinned or
-/// sampled meanwhile. If `max_contexts` rows are pinned, the new context is opened without its link, and counted.
+/// the same id and never expires. A row with a link expires after about [`MAX_CONTEXTS`] newer ones, unless it is pinned or
+/// sampled meanwhile. If [`MAX_CONTEXTS`] rows are pinned, the new context is opened without its link, and counted.
 pub fn open_context(row: ContextRow) -> u64 {
     if !row.is_labels_only() {
         if let Some(id) = TABLE.open(row) {
@@ -225,10 +225,13 @@ pub fn format_id(id: &[u8]) -> String {
     hex::encode(id)
 }
 
+/// Contexts with a span: those of open scopes, recently sampled ones, and the newest.
+pub const MAX_CONTEXTS: u32 = MAX_ROWS as u32;
 static ROWS: [AtomicU64; MAX_ROWS * ROW_WORDS] = [const { AtomicU64::new(0) }; MAX_ROWS * ROW_WORDS];
-static TABLE: ContextTable = ContextTable::new(&ROWS, 65_536);
+static TABLE: ContextTable = ContextTable::new(&ROWS, MAX_CONTEXTS);
 
 /// Sets the number of rows; existing ids stay valid or read as expired.
+#[cfg(any(test, feature = "testing"))]
 pub fn set_max_contexts(max_contexts: u32) {
     TABLE.set_rows(max_contexts);
 }

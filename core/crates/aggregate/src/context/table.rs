@@ -24,7 +24,7 @@ use arc_swap::ArcSwapOption;
 use super::{ContextRow, LabelSetId, Link};
 use spanprof_signal::Inbox;
 
-pub(super) const MAX_ROWS: usize = 262_144;
+pub(super) const MAX_ROWS: usize = 65_536;
 pub(super) const ROW_WORDS: usize = 6;
 
 /// Fields of the state word, the first word of a row: id, pin count, reference bit.
@@ -66,6 +66,7 @@ impl ContextTable {
     }
 
     /// Sets the number of rows in use; existing ids stay valid or read as expired.
+    #[cfg(any(test, feature = "testing"))]
     pub fn set_rows(&self, rows: u32) {
         self.rows_in_use.store(rows.clamp(1, MAX_ROWS as u32), Ordering::Relaxed);
     }

@@ -37,10 +37,13 @@ pub(crate) const MAX_LABELS_PER_SET: usize = 64;
 pub(crate) const MAX_KEY_BYTES: usize = 256;
 /// Replaces a value beyond a cap.
 pub(crate) const OTHER: &str = "other";
-/// Capacity for sets of `other` values after `max_label_sets` is reached at its upper bound.
-const SPARE_SETS: usize = 4096;
+/// Distinct label sets of the process; beyond it, values become [`OTHER`] and are counted.
+pub const MAX_SETS: u32 = 16_384;
+/// Length of a label value, bytes; longer ones are truncated and counted.
+pub const MAX_VALUE_BYTES: u32 = 1024;
+/// Capacity of the tables: [`MAX_SETS`], and sets of `other` values.
+const SET_CAPACITY: usize = MAX_SETS as usize + 4096;
 const MAX_LABELS: usize = 65_536 + MAX_KEYS;
-const MAX_SETS: usize = 65_536 + SPARE_SETS;
 /// 8 MiB of address space; pages become resident as they fill.
 const ARENA_WORDS: usize = 1 << 20;
 
@@ -52,7 +55,7 @@ static VALUES_OF_KEY: [AtomicU32; MAX_KEYS] = [const { AtomicU32::new(0) }; MAX_
 static LABEL_BUCKETS: [AtomicU64; 1 << 17] = [const { AtomicU64::new(0) }; 1 << 17];
 static LABEL_OFFSETS: [AtomicU32; MAX_LABELS] = [const { AtomicU32::new(0) }; MAX_LABELS];
 static SET_BUCKETS: [AtomicU64; 1 << 17] = [const { AtomicU64::new(0) }; 1 << 17];
-static SET_OFFSETS: [AtomicU32; MAX_SETS] = [const { AtomicU32::new(0) }; MAX_SETS];
+static SET_OFFSETS: [AtomicU32; SET_CAPACITY] = [const { AtomicU32::new(0) }; SET_CAPACITY];
 static MERGED: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
 static TABLES: LabelTables = LabelTables::new(
@@ -72,7 +75,7 @@ pub fn tables() -> &'static LabelTables {
 /// Losses by the caps since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LabelLosses {
-    /// Values cut at `max_label_value_bytes`.
+    /// Values cut at [`MAX_VALUE_BYTES`].
     pub values_truncated: u64,
     /// Values that became `other`.
     pub values_replaced: u64,

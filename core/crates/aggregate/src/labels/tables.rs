@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::index::{Arena, Index};
 use crate::hash::{hash_bytes, mixed};
 
-use super::{LabelLosses, LabelSetId, WriterLock, MAX_KEY_BYTES, MAX_LABELS_PER_SET, OTHER};
+use super::{LabelLosses, LabelSetId, WriterLock, MAX_KEY_BYTES, MAX_LABELS_PER_SET, MAX_SETS, MAX_VALUE_BYTES, OTHER};
 
 /// Bits of the resulting id in a word of the merge cache.
 const MERGE_BITS: u32 = 21;
@@ -83,8 +83,8 @@ impl LabelTables {
             sets,
             values_of_key,
             merged,
-            max_sets: AtomicU32::new(16_384),
-            max_value_bytes: AtomicU32::new(1024),
+            max_sets: AtomicU32::new(MAX_SETS),
+            max_value_bytes: AtomicU32::new(MAX_VALUE_BYTES),
             values_truncated: AtomicU64::new(0),
             values_replaced: AtomicU64::new(0),
             labels_dropped: AtomicU64::new(0),
@@ -92,6 +92,7 @@ impl LabelTables {
     }
 
     /// Sets the caps for later insertions.
+    #[cfg(any(test, feature = "testing"))]
     pub fn set_limits(&self, max_sets: u32, max_value_bytes: u32) {
         self.max_sets.store(max_sets, Ordering::Relaxed);
         self.max_value_bytes.store(max_value_bytes, Ordering::Relaxed);

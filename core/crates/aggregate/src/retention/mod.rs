@@ -4,7 +4,7 @@
 //! # Rules
 //! 1. A request is identified by its local root. Samples without a known local root belong to their trace.
 //! 2. A sample's weight is computed when it is drained, before it is held: holding changes no total.
-//! 3. Held samples count their bytes, and so do the stacks that outlive their window. Beyond `tail_max_bytes` the oldest
+//! 3. Held samples count their bytes, and so do the stacks that outlive their window. Beyond `TailPolicy::max_bytes` the oldest
 //!    requests are released undecided, without detail.
 //! 4. A condition that the samples already prove (duration, allocated bytes) decides before the end. A request without a
 //!    sample for [`MAX_IDLE_NS`] is released undecided: its end was lost, or never reported.

@@ -12,8 +12,8 @@ use spanprof_signal::SampleKind;
 
 /// Largest request, bytes: 4 MiB, the default maximum of gRPC messages, less the names that follow the split.
 const MAX_REQUEST_BYTES: u64 = 4_128_768;
-/// CPU use above which `load_shedding=true` without a threshold sheds.
-const DEFAULT_SHEDDING_CPU_USE: f64 = 0.9;
+/// Use above which `load_shedding=true` without a threshold sheds.
+const DEFAULT_SHEDDING_USE: f64 = 0.9;
 
 impl Config {
     /// Checks the loaded configuration. Conflicting values are an error when all come from code; a value of a variable or a
@@ -60,14 +60,13 @@ impl Config {
         self.max_profile_size.min(MAX_REQUEST_BYTES)
     }
 
-    /// The CPU use and the memory use above which load is shed.
+    /// The CPU or memory use above which load is shed.
     #[doc(hidden)]
-    pub fn shedding_thresholds(&self) -> (Option<f64>, Option<f64>) {
-        let thresholds = (self.load_shedding_cpu_threshold, self.load_shedding_memory_threshold);
+    pub fn shedding_threshold(&self) -> Option<f64> {
         match self.load_shedding {
-            Some(false) => (None, None),
-            Some(true) if thresholds == (None, None) => (Some(DEFAULT_SHEDDING_CPU_USE), None),
-            _ => thresholds,
+            Some(false) => None,
+            Some(true) => self.load_shedding_threshold.or(Some(DEFAULT_SHEDDING_USE)),
+            None => self.load_shedding_threshold,
         }
     }
 
@@ -181,9 +180,6 @@ impl Config {
         // Versions up to 2.0 store a series for each trace id.
         let is_link_set = self.link != LinkDetail::TraceAndSpan || self.sources.contains_key("link");
         entry.link.get_or_insert(if is_pyroscope && !is_link_set { LinkDetail::Span } else { self.link });
-        entry.instance_attributes.get_or_insert(self.instance_attributes);
-        entry.label_names.get_or_insert(self.label_names);
-        entry.heap_age = entry.heap_age.or(self.heap_age);
         entry.keep.get_or_insert(self.file_keep);
         entry.max_age = entry.max_age.or(self.file_max_age);
         entry.max_bytes = entry.max_bytes.or(self.file_max_bytes);
@@ -250,10 +246,10 @@ impl Config {
     pub fn duty_cycles(&self) -> Vec<(SampleKind, DutyCycle)> {
         let cycles = [
             (SampleKind::Cpu, self.cpu, self.cpu_duty_cycle),
-            (SampleKind::Wall, self.wall, self.wall_duty_cycle),
-            (SampleKind::OffCpu, self.off_cpu, self.off_cpu_duty_cycle),
+            (SampleKind::Wall, self.wall, self.cpu_duty_cycle),
+            (SampleKind::OffCpu, self.off_cpu, self.cpu_duty_cycle),
             (SampleKind::Alloc, self.heap, self.heap_duty_cycle),
-            (SampleKind::Lock, self.lock, self.lock_duty_cycle),
+            (SampleKind::Lock, self.lock, self.cpu_duty_cycle),
         ];
         let of_kind =
             |(kind, is_on, cycle): (SampleKind, bool, Option<DutyCycle>)| Some((kind, cycle.filter(|_| is_on)?));
@@ -358,15 +354,15 @@ mod tests {
 
     #[test]
     fn only_kinds_with_a_duty_cycle_pause() {
-        let wall_duty_cycle = Some(DutyCycle { on: Duration::from_secs(1), every: Duration::from_secs(10) });
-        let config = Config { wall: true, wall_duty_cycle, ..Config::default() };
+        let cpu_duty_cycle = Some(DutyCycle { on: Duration::from_secs(1), every: Duration::from_secs(10) });
+        let config = Config { wall: true, lock: true, cpu_duty_cycle, ..Config::default() };
         let at = |now_ns| {
             let mut active = config.clone();
             let next_ns = active.pause_by_duty_cycle(now_ns, 0.0);
-            (active.cpu, active.wall, next_ns)
+            ([active.cpu, active.wall, active.lock, active.heap], next_ns)
         };
-        assert_eq!(at(0), (true, true, Some(1_000_000_000)));
-        assert_eq!(at(1_000_000_000), (true, false, Some(10_000_000_000)));
+        assert_eq!(at(0), ([true; 4], Some(1_000_000_000)));
+        assert_eq!(at(1_000_000_000), ([false, false, false, true], Some(10_000_000_000)));
         assert_eq!(Config::default().pause_by_duty_cycle(0, 0.0), None);
     }
 }

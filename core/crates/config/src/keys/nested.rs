@@ -41,6 +41,7 @@ const ALIASES: &[(&str, &str, &str)] = &[
     ("conditional", "slow_request_threshold", "tail_duration"),
     ("conditional", CPU_PERCENT, "tail_cpu_share"),
     ("conditional", "profile_errors", "tail_errors"),
+    ("load_shedding", "cpu_threshold", "load_shedding_threshold"),
 ];
 
 /// The nested name whose number is in percent.
@@ -157,7 +158,7 @@ mod tests {
             }
         }
         assert!(names.contains(&("memory", "sample_rate", "heap_interval")));
-        assert!(names.contains(&("wall", "max_threads", "wall_max_threads")));
+        assert!(names.contains(&("memory", "live_samples", "heap_live_samples")));
     }
 
     #[test]
@@ -180,18 +181,22 @@ mod tests {
     fn a_map_around_all_keys_is_left_out() {
         let cpu = map(&[("sample_rate", ConfigValue::Int(50))]);
         for wrapper in WRAPPERS {
-            let wrapped = map(&[("cpu", cpu.clone()), ("wall", true.into()), ("max_stacks", 5.into())]);
-            let outside = [("cpu".to_owned(), map(&[("enabled", true.into())])), ("max_stacks".to_owned(), 7.into())];
+            let wrapped = map(&[("cpu", cpu.clone()), ("wall", true.into()), ("max_stack_depth", 5.into())]);
+            let outside =
+                [("cpu".to_owned(), map(&[("enabled", true.into())])), ("max_stack_depth".to_owned(), 7.into())];
             let pairs = [((*wrapper).to_owned(), wrapped)].into_iter().chain(outside).collect();
             let (flat, conflicts) = flattened(pairs);
             let expected = [
-                ("max_stacks", ConfigValue::Int(7)),
+                ("max_stack_depth", ConfigValue::Int(7)),
                 ("wall", true.into()),
                 ("cpu", true.into()),
                 ("sample_rate", ConfigValue::Int(50)),
             ];
             assert_eq!(flat, expected.map(|(key, value)| (key.to_owned(), value)));
-            assert_eq!(conflicts, [format!("{wrapper}.max_stacks and max_stacks are the same key, and both are set")]);
+            assert_eq!(
+                conflicts,
+                [format!("{wrapper}.max_stack_depth and max_stack_depth are the same key, and both are set")]
+            );
         }
     }
 }

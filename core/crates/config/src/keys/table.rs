@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::binding_options::BindingOption;
 use super::key::{Bounds, Key};
 use crate::types::choices::{
-    Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Profiles, Protocol, Proxies,
+    Clock, Compression, ConfigSource, DestinationConfig, Headers, LinkDetail, Profiles, Protocol, Proxies,
 };
 use crate::types::duty_cycle::DutyCycle;
 use crate::types::endpoint::{self, UnusableText};
@@ -270,9 +270,6 @@ config_keys! {
     wall: bool = false, "", None, true;
     /// Wall-clock samples per second of each thread; `sample_rate` when not set. Multiplied by a CPU quota below one processor.
     wall_rate: Option<u32> = None, "Hz", between(1.0, 1_000.0), true;
-    /// Maximum number of threads walked per wall-clock tick; with more threads, a random subset represents all. Where the runtime
-    /// supports it, a tick walks a quarter of those that did not move since the last one.
-    wall_max_threads: u32 = 64, "threads", between(1.0, 10_000.0), true;
     /// `all` turns on every profile that this runtime supports, except those that are switched off by their own key.
     profiles: Profiles = Profiles::Default, "", None, false;
     /// Prefixes of paths and packages of own code, such as `/srv/shop`, `shop/` or `com.example.`; a relative path begins at any
@@ -305,24 +302,11 @@ config_keys! {
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;
     /// Maximum number of frames in a stack; deeper stacks are truncated at the root and marked.
     max_stack_depth: u32 = 128, "frames", between(16.0, 2048.0), false;
-    /// Maximum number of distinct stacks in a window; others become `[too_many_stacks]` and are counted.
-    max_stacks: u32 = 32_768, "stacks", between(16.0, 1_048_576.0), true;
-    /// Maximum number of distinct label sets in the process; beyond it, values become `other` and are counted.
-    max_label_sets: u32 = 16_384, "label sets", between(16.0, 65_536.0), true;
-    /// Maximum number of contexts with a span: those of open scopes, recently sampled ones, and the newest. Losses are counted.
-    max_contexts: u32 = 65_536, "contexts", between(256.0, 262_144.0), true;
-    /// Maximum length of a label value; longer values are truncated and counted.
-    max_label_value_bytes: u32 = 1024, "bytes", between(8.0, 2048.0), true;
-    /// Takes CPU samples for a part of each period, such as `15s/5m`: totals are those of this part. The phase is random.
+    /// Takes samples (CPU, wall clock, time off CPU, waits for locks) for a part of each period, such as `15s/5m`: totals are those of
+    /// this part. The phase is random.
     cpu_duty_cycle: Option<DutyCycle> = None, "", None, true;
-    /// As `cpu_duty_cycle`, for wall-clock samples.
-    wall_duty_cycle: Option<DutyCycle> = None, "", None, true;
-    /// As `cpu_duty_cycle`, for the time off CPU.
-    off_cpu_duty_cycle: Option<DutyCycle> = None, "", None, true;
     /// As `cpu_duty_cycle`, for allocation samples. Objects in use are those allocated since the last pause.
     heap_duty_cycle: Option<DutyCycle> = None, "", None, true;
-    /// As `cpu_duty_cycle`, for waits for locks.
-    lock_duty_cycle: Option<DutyCycle> = None, "", None, true;
     /// Whether each sample keeps its timestamp (larger profiles).
     keep_timestamps: bool = false, "", None, true;
     /// `tail` decides at the end of each request whether its samples keep their timestamps and their span. The samples of other
@@ -339,9 +323,6 @@ config_keys! {
     tail_errors: bool = true, "", None, true;
     /// With `retention=tail`: whether the samples of other requests keep their span.
     tail_keep_links: bool = false, "", None, true;
-    /// With `retention=tail`: maximum memory for samples of unfinished requests. Beyond it, the oldest requests are not kept and
-    /// are counted.
-    tail_max_bytes: u64 = 8 << 20, "bytes", between(65_536.0, 1_073_741_824.0), true;
     /// URL of the OTLP receiver, or `host:port`; `/v1development/profiles` is added to a URL without a path. Without it and without
     /// `file_directory`: `http://localhost:4318`, with gRPC `http://localhost:4317`.
     endpoint: Option<String> = None, "", None, false;
@@ -365,15 +346,6 @@ config_keys! {
     /// Detail of the span link of each sample. `span` leaves the trace id empty: Pyroscope 1.20 to 2.0 stores a series for each
     /// trace id; 2.1 and later do not. `none` omits the link.
     link: LinkDetail = LinkDetail::TraceAndSpan, "", None, false;
-    /// Whether the resource has `process.pid` and `service.instance.id`. Pyroscope stores a set of series for each process;
-    /// without them, all processes of a service on a host share one set.
-    instance_attributes: bool = true, "", None, false;
-    /// `strict` replaces label names that Pyroscope 1.x refuses (`user-tier` becomes `user_tier`). One such name makes
-    /// Pyroscope 1.x refuse the whole request.
-    label_names: LabelNames = LabelNames::AsIs, "", None, false;
-    /// Whether objects in use carry the label `age`: `new` (allocated since the previous window), `survived` (in 1 to 5 earlier
-    /// windows) or `old` (in 6 or more). When not set, files have it and OTLP receivers do not: some store a series for each label.
-    heap_age: Option<bool> = None, "", None, false;
     /// Several destinations, each a map with `type` (otlp, pyroscope or file) and its own keys; an empty list sends nothing.
     destinations: Option<Vec<DestinationConfig>> = None, "", None, false;
     /// Directory for gzip-compressed pprof files. Without `endpoint` it replaces the receiver, else both are served.
@@ -431,8 +403,6 @@ config_keys! {
     stop_timeout: Duration = Duration::from_secs(2), "s", between(0.0, 60.0), true;
     /// Whether samples carry `thread.id` and `thread.name`.
     thread_labels: bool = false, "", None, true;
-    /// Whether samples carry `service.name`, which some collectors drop from the resource.
-    service_name_attribute: bool = true, "", None, true;
     /// Whether a new thread inherits the labels of the thread that starts it.
     inherit_threads: bool = false, "", None, false;
     /// Whether signals may be used; without them only wall-clock samples are possible.
@@ -441,22 +411,17 @@ config_keys! {
     /// threads and its signal handler. Above it, the rates fall, down to 10 Hz, and the profiles cover longer windows. 0: no limit.
     cpu_budget: f64 = 0.01, "", between(0.0, 1.0), true;
     /// Maximum of the adaptive rate. When set, the CPU rate rises from `sample_rate` up to this value while the CPU and the memory
-    /// use are below `adaptive_cpu_threshold` and `adaptive_memory_threshold`, and within `cpu_budget`.
+    /// use are below `adaptive_threshold`, and within `cpu_budget`.
     sample_rate_max: Option<u32> = None, "Hz", between(1.0, 10_000.0), true;
-    /// CPU use above which the adaptive rate is `sample_rate`: share of the CPU quota, or of all processors without one; that of the
-    /// machine if it is higher.
-    adaptive_cpu_threshold: f64 = 0.7, "", between(0.0, 1.0), true;
-    /// Memory use above which the adaptive rate is `sample_rate`: share of the memory limit.
-    adaptive_memory_threshold: f64 = 0.8, "", between(0.0, 1.0), true;
-    /// Whether to shed load above the thresholds below. `false` never sheds, `true` without a threshold sheds above a CPU use of 0.9.
-    /// When not set, a threshold is sufficient.
+    /// CPU or memory use above which the adaptive rate is `sample_rate`. CPU use is a share of the CPU quota, or of all processors
+    /// without one; that of the machine if it is higher. Memory use is a share of the memory limit.
+    adaptive_threshold: f64 = 0.7, "", between(0.0, 1.0), true;
+    /// Whether to shed load above `load_shedding_threshold`. `false` never sheds, `true` without a threshold sheds above 0.9. When not
+    /// set, a threshold is sufficient.
     load_shedding: Option<bool> = None, "", None, true;
-    /// CPU use above which the profiler sheds load: share of the CPU quota, or of all processors without one; that of the machine if
-    /// it is higher. The profiles `wall`, `off_cpu`, `threads` and `lock` pause, `heap_interval` grows 16 times, and the CPU rate
-    /// falls to 10 Hz. When not set, the CPU use has no effect.
-    load_shedding_cpu_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
-    /// As `load_shedding_cpu_threshold`, for the memory use as a share of the memory limit.
-    load_shedding_memory_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
+    /// CPU or memory use above which the profiler sheds load, as for `adaptive_threshold`. The profiles `wall`, `off_cpu`, `threads`
+    /// and `lock` pause, `heap_interval` grows 16 times, and the CPU rate falls to 10 Hz. When not set, no load is shed.
+    load_shedding_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
     /// YAML file with these keys, read at start.
     config_file: Option<String> = None, "", None, false;
     /// Whether changes of the configuration file are applied while the profiler runs: within a second in a process that uses the

@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn the_line_of_a_key_is_found_below_a_map_around_all_keys() {
         let path = std::env::temp_dir().join(format!("spanprof-line-{}.yaml", std::process::id()));
-        std::fs::write(&path, "profiling:\n\n  cpu:\n    sample_rate: x\n  max_stacks: y\nwall: z\n").unwrap();
-        let lines = ["sample_rate", "max_stacks", "wall", "gc"].map(|key| line_of_key(&path, key));
+        std::fs::write(&path, "profiling:\n\n  cpu:\n    sample_rate: x\n  max_stack_depth: y\nwall: z\n").unwrap();
+        let lines = ["sample_rate", "max_stack_depth", "wall", "gc"].map(|key| line_of_key(&path, key));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(lines, [Some(4), Some(5), Some(6), None]);
     }

@@ -44,11 +44,11 @@ const GROUPS: &[(&str, &[&str])] = &[
             "client_",
             "insecure",
             "destinations",
+            "link",
             "queue_",
             "buffer_",
         ],
     ),
-    ("Content of profiles", &["link", "instance_attributes", "label_names", "heap_age", "service_name_attribute"]),
     ("Files", &["output", "file_"]),
     ("Pull and control", &["pull"]),
     ("Metrics of the profiler", &["metrics"]),
@@ -116,7 +116,7 @@ Each entry of `destinations` has a `type` and any of the keys of that type:
 | `pyroscope` | `endpoint`, `headers`, `timeout`, `certificate`, `client_key`, `client_certificate` |
 | `otlp`, `pyroscope` | `tenant_id` (header `X-Scope-OrgID`), `basic_auth_user`, `basic_auth_password` |
 | `file` | `directory`, `keep`, `max_age`, `max_bytes`, `sidecar` |
-| all | `link`, `instance_attributes`, `label_names`, `heap_age` |
+| all | `link` |
 
 Missing keys are taken from the table above, those of a directory from the keys with the prefix `file_`:
 

@@ -67,13 +67,6 @@ choices! {
         /// No link.
         Omitted = "none",
     }
-    /// Label names that a destination receives.
-    LabelNames {
-        /// Unchanged.
-        AsIs = "as_is",
-        /// Names that Pyroscope 1.x refuses are replaced.
-        Strict = "strict",
-    }
     /// Type of a destination.
     DestinationType {
         /// An OTLP receiver.
@@ -152,12 +145,6 @@ pub struct DestinationConfig {
     pub insecure: Option<bool>,
     /// Detail of span links.
     pub link: Option<LinkDetail>,
-    /// Whether the resource identifies the process.
-    pub instance_attributes: Option<bool>,
-    /// Label names.
-    pub label_names: Option<LabelNames>,
-    /// Whether objects in use carry their age; `None`: files only.
-    pub heap_age: Option<bool>,
     /// Directory of the files.
     pub directory: Option<String>,
     /// Number of files kept.
@@ -195,9 +182,6 @@ impl DestinationConfig {
             client_certificate: None,
             insecure: None,
             link: None,
-            instance_attributes: None,
-            label_names: None,
-            heap_age: None,
             directory: None,
             keep: None,
             max_age: None,

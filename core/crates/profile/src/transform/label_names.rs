@@ -1,7 +1,7 @@
 //! Label names by the rules of Pyroscope 1.x (`pkg/validation/validate.go`, `SanitizeLegacyLabelName`, 1.21): ASCII letters,
 //! `_`, `.` and, after the first character, digits. The server rejects a request with any other name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::*;
 
@@ -18,40 +18,6 @@ fn is_accepted(at: usize, character: char) -> bool {
 pub fn refused_label_names(data: &ProfilesData) -> Vec<String> {
     let rejected = label_names(data).into_iter().filter(|name| !is_accepted_label_name(name));
     rejected.map(str::to_owned).collect()
-}
-
-/// An accepted name for each rejected one. Names stay distinct: if the plain replacement is taken, a hash of the original is
-/// appended.
-pub(super) fn replacements(data: &ProfilesData) -> BTreeMap<String, String> {
-    let names = label_names(data);
-    let (accepted, rejected): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_accepted_label_name(name));
-    // The names as the server stores them.
-    let mut taken: BTreeSet<String> = accepted.iter().map(|name| name.replace('.', "_")).collect();
-    let mut replacements = BTreeMap::new();
-    for name in rejected {
-        let mut replacement = replacement(name);
-        if !taken.insert(replacement.replace('.', "_")) {
-            replacement = format!("{replacement}_{:08x}", fnv1a(name));
-            taken.insert(replacement.replace('.', "_"));
-        }
-        replacements.insert(name.to_owned(), replacement);
-    }
-    replacements
-}
-
-fn replacement(name: &str) -> String {
-    let starts_with_digit = name.starts_with(|character: char| character.is_ascii_digit());
-    let plain = name.chars().map(|character| if is_accepted(1, character) { character } else { '_' });
-    let replaced: String = starts_with_digit.then_some('_').into_iter().chain(plain).collect();
-    if replaced.is_empty() {
-        return "_".to_owned();
-    }
-    replaced
-}
-
-/// FNV-1a, 32 bits: the same name has the same hash in every process and window.
-fn fnv1a(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn label_names(data: &ProfilesData) -> BTreeSet<&str> {
@@ -87,18 +53,5 @@ mod tests {
         let mut data = labelled(&["route", "user-tier"]);
         data.resources[0].resource.push(Attribute::string("équipe", "a"));
         assert_eq!(refused_label_names(&data), ["user-tier", "équipe"]);
-    }
-
-    #[test]
-    fn a_rejected_name_gets_an_accepted_replacement_and_names_stay_distinct() {
-        let replaced = replacements(&labelled(&["user-tier", "user.tier", "équipe", "1st", "a-b", "a/b", "用户"]));
-        assert_eq!(replaced["équipe"], "_quipe");
-        assert_eq!(replaced["1st"], "_1st");
-        assert_eq!(replaced["用户"], "__");
-        // `user.tier` is stored as `user_tier`.
-        assert!(replaced["user-tier"].starts_with("user_tier_"), "{replaced:?}");
-        assert_eq!(replaced["a-b"], "a_b");
-        assert!(replaced["a/b"].starts_with("a_b_"), "{replaced:?}");
-        assert!(replaced.values().all(|name| is_accepted_label_name(name)), "{replaced:?}");
     }
 }

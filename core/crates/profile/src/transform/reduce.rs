@@ -1,9 +1,8 @@
-//! Reduces the detail of profiles for one receiver: parts of the span link, resource attributes, the age of objects in use,
-//! label names of Pyroscope 1.x. Samples that become identical are merged; totals do not change.
+//! Reduces the detail of profiles for one receiver: parts of the span link, the age of objects in use. Samples that become
+//! identical are merged; totals do not change.
 
 use hashbrown::HashMap;
 
-use super::label_names::replacements;
 use super::merge::{sort_by_time, Merged};
 use crate::*;
 
@@ -14,10 +13,6 @@ pub struct Reduction {
     pub without_trace_ids: bool,
     /// Removes the span id of links.
     pub without_span_ids: bool,
-    /// Keys of resource attributes to remove.
-    pub without_attributes: Vec<String>,
-    /// Replaces label names that Pyroscope 1.x rejects.
-    pub accepted_label_names: bool,
     /// Removes the label [`HeapAge::LABEL`] of objects in use.
     pub without_heap_age: bool,
 }
@@ -25,15 +20,6 @@ pub struct Reduction {
 impl Reduction {
     /// The reduced profiles.
     pub fn apply(&self, mut data: ProfilesData) -> ProfilesData {
-        if !self.without_attributes.is_empty() {
-            for resource in &mut data.resources {
-                resource.resource.retain(|attribute| !self.without_attributes.contains(&attribute.key));
-            }
-        }
-        let names = if self.accepted_label_names { replacements(&data) } else { Default::default() };
-        if !names.is_empty() {
-            rename_labels(&mut data, |name| names.get(name).map(String::as_str));
-        }
         if self.without_trace_ids || self.without_span_ids {
             self.reduce_links(&mut data);
         }
@@ -97,32 +83,6 @@ fn remove_heap_age(data: &mut ProfilesData) {
 fn is_heap_age(dictionary: &Dictionary, id: AttributeId) -> bool {
     let label = dictionary.get_attribute(id);
     label.key == HeapAge::LABEL && matches!(label.value, Value::String(text) if HeapAge::from_text(text).is_some())
-}
-
-fn rename_labels<'n>(data: &mut ProfilesData, new_name: impl Fn(&str) -> Option<&'n str>) {
-    let ProfilesData { dictionary, resources } = data;
-    let mut known: HashMap<AttributeSetId, AttributeSetId> = HashMap::new();
-    for resource in resources {
-        for attribute in &mut resource.resource {
-            if let Some(name) = new_name(&attribute.key) {
-                attribute.key = name.to_owned();
-            }
-        }
-        for sample in resource.profiles.iter_mut().flat_map(|profile| &mut profile.samples) {
-            sample.attributes = *known.entry(sample.attributes).or_insert_with(|| {
-                let labels: Vec<Attribute> =
-                    dictionary.attributes_of(sample.attributes).map(|label| label.to_owned()).collect();
-                let labels: Vec<AttributeId> = labels
-                    .iter()
-                    .map(|label| {
-                        let key = new_name(&label.key).unwrap_or(&label.key);
-                        dictionary.attribute(key, label.value.as_ref(), &label.unit)
-                    })
-                    .collect();
-                dictionary.attribute_set(&labels)
-            });
-        }
-    }
 }
 
 #[cfg(test)]
@@ -218,21 +178,5 @@ mod tests {
         let profiles = &data.resources[0].profiles;
         assert_eq!(lines(&profiles[0]), ["3 tenant=a", "4 ", "8 age=42"]);
         assert_eq!(lines(&profiles[1]), ["1 tenant=a,age=new", "2 tenant=a,age=old", "4 age=survived", "8 age=42"]);
-    }
-
-    #[test]
-    fn resource_attributes_are_removed_by_key() {
-        let reduction = Reduction { without_attributes: vec!["process.pid".to_owned()], ..Reduction::default() };
-        assert_eq!(reduction.apply(linked()).resources[0].resource, [Attribute::string("service.name", "shop")]);
-    }
-
-    #[test]
-    fn rejected_label_names_are_replaced_and_values_stay() {
-        let data = Reduction { accepted_label_names: true, ..Reduction::default() }.apply(linked());
-        for sample in samples(&data) {
-            let labels: Vec<_> =
-                data.dictionary.attributes_of(sample.attributes).map(|label| label.to_owned()).collect();
-            assert_eq!(labels, [Attribute::string("user_tier", "gold")]);
-        }
     }
 }

@@ -16,6 +16,8 @@ pub struct Case {
     /// Keys set in code.
     #[serde(default)]
     pub config: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub limits: TableLimits,
     /// Text of the configuration file, which `SPANPROF_CONFIG_FILE` names.
     pub file: Option<String>,
     /// All environment variables.
@@ -26,6 +28,25 @@ pub struct Case {
     /// Expectations at the end.
     #[serde(default)]
     pub expect: Expect,
+}
+
+/// Limits of tables, smaller than those of the product.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TableLimits {
+    pub stacks: u32,
+    pub contexts: u32,
+    pub label_value_bytes: u32,
+}
+
+impl Default for TableLimits {
+    fn default() -> Self {
+        Self {
+            stacks: spanprof_aggregate::MAX_STACKS,
+            contexts: spanprof_aggregate::context::MAX_CONTEXTS,
+            label_value_bytes: spanprof_aggregate::labels::MAX_VALUE_BYTES,
+        }
+    }
 }
 
 /// One step; exactly one of the fields is set.

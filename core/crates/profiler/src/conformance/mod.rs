@@ -6,7 +6,7 @@ mod case;
 mod run;
 
 pub use crate::lifecycle::request::report as report_end;
-pub use case::{Case, CaseStep, EndRequest, SampleStep, ScopeLabels};
+pub use case::{Case, CaseStep, EndRequest, SampleStep, ScopeLabels, TableLimits};
 pub use run::{run_in, value_from_yaml, Language};
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::lifecycle::request;
 use crate::stats::Stats;
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::testing::FakeRuntime;
-use spanprof_aggregate::{Counters, Engine, WindowEnd};
+use spanprof_aggregate::{Counters, Engine, EngineSettings, WindowEnd};
 use spanprof_config::Config;
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::redact::ProfileRedactor;
@@ -61,10 +61,10 @@ pub struct ScriptedEngine {
 }
 
 impl ScriptedEngine {
-    /// An engine with a configuration; sets the limits of labels and contexts as `start` does.
-    pub fn new(config: &Config) -> Self {
-        spanprof_aggregate::labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
-        spanprof_aggregate::context::set_max_contexts(config.max_contexts);
+    /// An engine with a configuration and limits of its tables.
+    pub fn new(config: &Config, limits: &TableLimits) -> Self {
+        spanprof_aggregate::labels::tables().set_limits(spanprof_aggregate::labels::MAX_SETS, limits.label_value_bytes);
+        spanprof_aggregate::context::set_max_contexts(limits.contexts);
         let runtime = FakeRuntime::new();
         let system = SystemProperties {
             process_id: 42,
@@ -78,7 +78,7 @@ impl ScriptedEngine {
         let resource = system.resource(config, runtime.resource_attributes(), &mut redactor);
         let counters = Arc::new(Counters::default());
         let engine = Engine::new(
-            engine_settings(config, None),
+            EngineSettings { max_stacks: limits.stacks, ..engine_settings(config, None) },
             system_access(),
             runtime.clone(),
             resource,

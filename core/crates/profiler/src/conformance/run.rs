@@ -51,7 +51,7 @@ fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Lan
         }
     };
     check_config(&config, &case.expect)?;
-    let mut engine = ScriptedEngine::new(&config);
+    let mut engine = ScriptedEngine::new(&config, &case.limits);
     request::script_ends(true);
     let checked = run_steps(&mut engine, &case, &config, language);
     request::script_ends(false);

@@ -1,5 +1,5 @@
 //! The key `output`: writes the whole run to one file at its end, without a receiver. Windows are merged as they close;
-//! memory is bounded by `max_stacks`. Not here: destinations with a file for each window (`delivery`).
+//! memory is bounded by `MAX_STACKS`. Not here: destinations with a file for each window (`delivery`).
 
 use std::path::{Path, PathBuf};
 
@@ -95,7 +95,7 @@ impl OutputFile {
         }
         let context = PageContext { losses: Some(losses), ..PageContext::default() };
         let bytes = encode(self.format, merged, &context);
-        let lack = if self.run.lacks_labels() { " without labels: they exceed max_stacks" } else { "" };
+        let lack = if self.run.lacks_labels() { " without labels: there are too many stacks" } else { "" };
         self.replace(&bytes)
             .map(|()| format!("{shown} written{lack}"))
             .map_err(|error| format!("{shown} not written: {error}"))
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn the_page_has_no_label_rather_than_less_stacks() {
         let (page, outcome) = labeled_page(50, 0..10);
-        assert!(outcome.ends_with("run.html written without labels: they exceed max_stacks"), "{outcome}");
+        assert!(outcome.ends_with("run.html written without labels: there are too many stacks"), "{outcome}");
         assert!(!page.contains("[\"user\",") && !page.contains("[too_many_stacks]"));
         assert!((0..20).all(|number| page.contains(&format!("\"function_{number}\""))));
     }

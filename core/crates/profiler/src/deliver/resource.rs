@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn every_attribute_of_the_resource_is_a_string_on_the_wire() {
         use crate::conformance::{ScriptedEngine, ScriptedSample};
-        let mut engine = ScriptedEngine::new(&Config::default());
+        let mut engine = ScriptedEngine::new(&Config::default(), &Default::default());
         engine.sample(&ScriptedSample {
             kind: spanprof_signal::SampleKind::Cpu,
             thread_id: 1,

@@ -228,8 +228,7 @@ impl WindowDelivery {
 
     /// Warns once about label names for which Pyroscope 1.x refuses the request.
     fn check_label_names(&self, data: &ProfilesData) {
-        let is_unchanged = |group: &DestinationGroup| !group.otlp.is_empty() && !group.reduction.accepted_label_names;
-        if self.label_names_checked.load(Ordering::Relaxed) || !self.groups.iter().any(is_unchanged) {
+        if self.label_names_checked.load(Ordering::Relaxed) || self.groups.iter().all(|group| group.otlp.is_empty()) {
             return;
         }
         let refused = refused_label_names(data);
@@ -339,7 +338,7 @@ fn refused_names_line(refused: &[String]) -> String {
     };
     format!(
         "spanprof: Pyroscope 1.x refuses every request with the label name {}{more}; it accepts ASCII letters, digits (not \
-         first), `_` and `.`. Rename the label, or set label_names=strict; Pyroscope 2 and other receivers accept it",
+         first), `_` and `.`. Rename the label; Pyroscope 2 and other receivers accept it",
         shown.join(", ")
     )
 }
@@ -400,8 +399,6 @@ mod tests {
             let files = |group: &DestinationGroup| group.files.iter().map(|file| file.index).collect();
             groups.iter().map(|group| (group.otlp.clone(), files(group))).collect::<Vec<(_, Vec<_>)>>()
         };
-        let with_age = Config { heap_age: Some(true), ..Config::default() };
-        assert_eq!(indexes(with_age), [(vec![0], vec![2]), (vec![1], vec![])]);
         let files_alone = [(vec![0], vec![]), (vec![1], vec![]), (vec![], vec![2])];
         assert_eq!(indexes(Config::default()), files_alone, "only files have the age of objects in use");
     }

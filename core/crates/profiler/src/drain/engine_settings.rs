@@ -3,6 +3,7 @@
 
 use spanprof_aggregate::{
     EngineSettings, NativeCode, NativeFunction, NativeSymbols, SlowLimit, SystemAccess, TailPolicy, WindowSettings,
+    MAX_STACKS,
 };
 use spanprof_config::{Config, SampleRetention, TailDuration};
 use spanprof_os::{CodeState, FileSymbols};
@@ -14,18 +15,20 @@ use spanprof_signal::Ring;
 use crate::deliver::reduction;
 use crate::wall::pace;
 
+/// Memory for samples of unfinished requests with `retention=tail`: about 100,000 samples.
+const TAIL_MAX_BYTES: usize = 8 << 20;
+
 /// What `config` sets, in a process with a CPU quota of `processors`.
 pub(crate) fn engine_settings(config: &Config, processors: Option<f64>) -> EngineSettings {
     EngineSettings {
         window: window_settings(config, processors),
-        max_stacks: config.max_stacks,
+        max_stacks: MAX_STACKS,
         heap_interval: config.heap_interval,
         heap_rate_limit: config.cpu_budget > 0.0,
         heap_live_samples: config.heap_live_samples as usize,
         heap_age: reduction::is_heap_age_used(config) && !config.tags.contains_key(HeapAge::LABEL),
         retention: (config.retention == SampleRetention::Tail).then(|| tail_policy(config)),
         tags: config.tags.clone().into_iter().collect(),
-        service_name_attribute: config.service_name_attribute,
         duty_cycles: config.duty_cycles().into_iter().map(|(kind, cycle)| (kind, cycle.text())).collect(),
         own_code: OwnCode::new(&config.own_code),
         sums_since_start: config.pull.is_some() || crate::session::pull_handlers::has_handler(),
@@ -56,7 +59,7 @@ fn tail_policy(config: &Config) -> TailPolicy {
         cpu_share: config.tail_cpu_share.map(|share| share.0),
         allocated_bytes: config.tail_allocated_bytes,
         errors: config.tail_errors,
-        max_bytes: config.tail_max_bytes as usize,
+        max_bytes: TAIL_MAX_BYTES,
     }
 }
 

@@ -83,8 +83,8 @@ impl OverheadMonitor {
             .zip(last.machine_ticks)
             .map_or(0.0, |(now, then)| since(now[0], then[0]) as f64 / since(now[1], then[1]).max(1) as f64);
         let available = quota.map_or(self.processors, |quota| quota.min(self.processors));
-        let has_memory_threshold = requested.shedding_thresholds().1.is_some() || requested.sample_rate_max.is_some();
-        let limit = has_memory_threshold.then(spanprof_os::memory_limit).flatten();
+        let has_threshold = requested.shedding_threshold().is_some() || requested.sample_rate_max.is_some();
+        let limit = has_threshold.then(spanprof_os::memory_limit).flatten();
         let load = LoadInterval {
             elapsed_ns,
             cost,
@@ -151,7 +151,7 @@ impl Readings {
         let wall_ns = session.counters.wall_cpu_ns.value();
         let other_ns = spanprof_os::own_cpu_ns().saturating_sub(wall_ns);
         let config = session.effective.load();
-        let has_cpu_threshold = config.shedding_thresholds().0.is_some() || config.sample_rate_max.is_some();
+        let has_cpu_threshold = config.shedding_threshold().is_some() || config.sample_rate_max.is_some();
         Self {
             time_ns: spanprof_os::monotonic_ns(),
             cost: OverheadCost { handler_ns, wall_ns, other_ns },

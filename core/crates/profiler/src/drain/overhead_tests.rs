@@ -142,7 +142,7 @@ fn load_shedding_stops_the_reported_events_until_it_ends() {
             heap: false,
             lock: true,
             destinations: Some(Vec::new()),
-            load_shedding_memory_threshold: Some(0.5),
+            load_shedding_threshold: Some(0.5),
             ..Config::default()
         };
         let profiler = ProfilerHandle::start_with_runtime(config.clone(), runtime.clone()).unwrap();

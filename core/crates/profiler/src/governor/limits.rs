@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::wall::pace;
 
-use super::{Governor, SheddingCause, MIN_RATE_HZ, SHED_HEAP_FACTOR};
+use super::{Governor, MIN_RATE_HZ, SHED_HEAP_FACTOR};
 use spanprof_config::{Config, ConfigSource};
 
 /// Why an effective value differs from the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     CpuBudget,
-    LoadShedding(SheddingCause),
+    LoadShedding,
     /// The rate is above `sample_rate`, up to `sample_rate_max`.
     AdaptiveRate,
 }
@@ -21,8 +21,7 @@ impl Limit {
     pub fn key(self) -> &'static str {
         match self {
             Self::CpuBudget => "cpu_budget",
-            Self::LoadShedding(SheddingCause::Cpu) => "load_shedding_cpu_threshold",
-            Self::LoadShedding(SheddingCause::Memory) => "load_shedding_memory_threshold",
+            Self::LoadShedding => "load_shedding_threshold",
             Self::AdaptiveRate => "sample_rate_max",
         }
     }
@@ -31,16 +30,16 @@ impl Limit {
 impl Governor {
     /// The reason for a difference between the configured and the effective values; `None` when there is none.
     pub fn limit(&self) -> Option<Limit> {
-        match self.shedding {
-            Some(cause) => Some(Limit::LoadShedding(cause)),
-            None if self.cpu_factor < 1.0 || self.wall_factor < 1.0 || self.upload_factor > 1 => Some(Limit::CpuBudget),
-            None => (self.cpu_factor > 1.0).then_some(Limit::AdaptiveRate),
+        if self.is_shedding {
+            return Some(Limit::LoadShedding);
         }
+        let is_limited = self.cpu_factor < 1.0 || self.wall_factor < 1.0 || self.upload_factor > 1;
+        is_limited.then_some(Limit::CpuBudget).or((self.cpu_factor > 1.0).then_some(Limit::AdaptiveRate))
     }
 
     /// The types that are paused or thinned, of those that the configuration turns on.
     pub fn shed_types(&self, requested: &Config) -> Vec<&'static str> {
-        let is_shedding = self.shedding.is_some();
+        let is_shedding = self.is_shedding;
         let is_wall_paused = is_shedding || self.wall_factor == 0.0;
         let types = [
             ("wall", requested.wall && is_wall_paused),
@@ -58,7 +57,7 @@ impl Governor {
         let floor = MIN_RATE_HZ.min(requested.sample_rate);
         let highest = requested.sample_rate_max.unwrap_or(0).max(requested.sample_rate);
         let scaled = (f64::from(requested.sample_rate) * self.cpu_factor) as u32;
-        config.sample_rate = if self.shedding.is_some() { floor } else { scaled.clamp(floor, highest) };
+        config.sample_rate = if self.is_shedding { floor } else { scaled.clamp(floor, highest) };
         config.upload_interval = Duration::from_nanos(self.upload_ns(requested));
         let shed = self.shed_types(requested);
         for (name, is_on) in [

@@ -86,11 +86,10 @@ pub(crate) struct LoadInterval {
     pub has_start: bool,
 }
 
-/// Cause of load shedding: the threshold that was exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SheddingCause {
-    Cpu,
-    Memory,
+impl LoadInterval {
+    fn highest_use(&self) -> f64 {
+        self.cpu_use.max(self.memory_use)
+    }
 }
 
 /// State of the governor between two intervals.
@@ -103,7 +102,7 @@ pub(crate) struct Governor {
     /// Cost per thread of the process at the lowest wall rate, as a share of one core, when the wall sampler was paused.
     paused_wall_share: f64,
     upload_factor: u32,
-    shedding: Option<SheddingCause>,
+    is_shedding: bool,
     /// Consecutive intervals below the thresholds.
     calm: u32,
     /// Cost and duration of the current accounting period, which has at least one window.
@@ -123,7 +122,7 @@ impl Default for Governor {
             wall_factor: 1.0,
             paused_wall_share: 0.0,
             upload_factor: 1,
-            shedding: None,
+            is_shedding: false,
             calm: 0,
             spent: OverheadCost::default(),
             spent_over_ns: 0,
@@ -196,13 +195,13 @@ impl Governor {
 
     /// Without the limits of the budget, for a burst. Shedding stays.
     pub fn without_budget(&self) -> Self {
-        Self { shedding: self.shedding, calm: self.calm, ..Self::default() }
+        Self { is_shedding: self.is_shedding, calm: self.calm, ..Self::default() }
     }
 
     /// The limits from before a burst, at its end. Costs are accounted from now on.
     pub fn after_burst(&self, before: &Self) -> Self {
         let (spent, spent_over_ns) = (OverheadCost::default(), 0);
-        Self { shedding: self.shedding, calm: self.calm, spent, spent_over_ns, ..*before }
+        Self { is_shedding: self.is_shedding, calm: self.calm, spent, spent_over_ns, ..*before }
     }
 
     fn end_period(&mut self) {
@@ -243,7 +242,7 @@ impl Governor {
 
     /// Raises one limit where the predicted cost stays below the target. `budget`: cost and target.
     fn rise(&mut self, config: &Config, load: &LoadInterval, budget: Option<(&CostShares, f64)>) {
-        if self.unchanged < self.wait || self.shedding.is_some() {
+        if self.unchanged < self.wait || self.is_shedding {
             return;
         }
         let rise_of = |part: fn(&CostShares) -> f64| match budget {
@@ -287,30 +286,20 @@ impl Governor {
     }
 
     fn shed(&mut self, config: &Config, load: &LoadInterval) {
-        let (cpu, memory) = config.shedding_thresholds();
-        let thresholds = [(cpu, load.cpu_use, SheddingCause::Cpu), (memory, load.memory_use, SheddingCause::Memory)];
-        let above = |part: f64| {
-            let above = |(threshold, measured, _): &(Option<f64>, f64, _)| {
-                threshold.is_some_and(|threshold| *measured > threshold * part)
-            };
-            thresholds.iter().find(|row| above(row)).map(|(_, _, cause)| *cause)
-        };
-        if let Some(cause) = above(1.0) {
-            (self.shedding, self.calm) = (Some(cause), 0);
-        } else if self.shedding.is_some() {
-            self.calm = if above(RELEASE).is_some() { 0 } else { self.calm + 1 };
-            let are_off = thresholds.iter().all(|(threshold, _, _)| threshold.is_none());
-            if self.calm >= CALM_INTERVALS || are_off {
-                self.shedding = None;
-            }
+        let threshold = config.shedding_threshold();
+        let is_above = |part: f64| threshold.is_some_and(|threshold| load.highest_use() > threshold * part);
+        if is_above(1.0) {
+            (self.is_shedding, self.calm) = (true, 0);
+        } else if self.is_shedding {
+            self.calm = if is_above(RELEASE) { 0 } else { self.calm + 1 };
+            self.is_shedding = self.calm < CALM_INTERVALS && threshold.is_some();
         }
     }
 
     /// Returns to the base rate above a threshold of the adaptive rate, and when it was turned off.
     fn end_adaptive_rate(&mut self, config: &Config, load: &LoadInterval) {
-        let is_above =
-            load.cpu_use > config.adaptive_cpu_threshold || load.memory_use > config.adaptive_memory_threshold;
-        let max_factor = if is_above || self.shedding.is_some() { 1.0 } else { rate_ratio(config) };
+        let is_above = load.highest_use() > config.adaptive_threshold;
+        let max_factor = if is_above || self.is_shedding { 1.0 } else { rate_ratio(config) };
         self.cpu_factor = self.cpu_factor.min(max_factor);
     }
 
@@ -323,9 +312,7 @@ impl Governor {
 
 /// Largest factor of the rate that the load allows.
 fn max_cpu_factor(config: &Config, load: &LoadInterval) -> f64 {
-    let is_below = load.cpu_use <= config.adaptive_cpu_threshold * RELEASE
-        && load.memory_use <= config.adaptive_memory_threshold * RELEASE;
-    if is_below {
+    if load.highest_use() <= config.adaptive_threshold * RELEASE {
         rate_ratio(config)
     } else {
         1.0

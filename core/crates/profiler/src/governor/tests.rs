@@ -40,7 +40,7 @@ impl SimulatedHost {
         let every = (effective.upload_interval.as_secs_f64() / seconds).max(1.0) as u64;
         let windows =
             if nth.is_multiple_of(every) { (seconds / effective.upload_interval.as_secs_f64()).max(1.0) } else { 0.0 };
-        let walked = self.threads.min(f64::from(effective.wall_max_threads));
+        let walked = self.threads.min(crate::wall::MAX_THREADS as f64);
         let walls = if effective.wall { f64::from(pace::rate_hz(effective)) * walked } else { 0.0 };
         let cost = OverheadCost {
             handler_ns: (f64::from(effective.sample_rate) * self.busy * self.sample_ns * seconds) as u64,
@@ -238,18 +238,12 @@ fn the_adaptive_rate_rises_to_its_maximum_and_falls_at_a_threshold() {
 
 #[test]
 fn load_shedding_pauses_types_until_the_load_is_below_the_threshold_for_three_intervals() {
-    let requested = Config {
-        wall: true,
-        lock: true,
-        load_shedding_cpu_threshold: Some(0.8),
-        load_shedding_memory_threshold: Some(0.9),
-        ..config(100)
-    };
+    let requested = Config { wall: true, lock: true, load_shedding_threshold: Some(0.8), ..config(100) };
     let mut simulation = Simulation::new(requested.clone());
     let mut shed = Vec::new();
     for cpu_use in [0.79, 0.81, 0.79, 0.7, 0.7, 0.79, 0.7, 0.7, 0.7] {
         simulation.run(&SimulatedHost { busy: 0.1, cpu_use, ..HOST });
-        shed.push(simulation.governor.limit() == Some(Limit::LoadShedding(SheddingCause::Cpu)));
+        shed.push(simulation.governor.limit() == Some(Limit::LoadShedding));
         let effective = simulation.effective();
         assert_eq!(effective.wall, !shed[shed.len() - 1]);
     }
@@ -260,23 +254,24 @@ fn load_shedding_pauses_types_until_the_load_is_below_the_threshold_for_three_in
     assert_eq!((effective.sample_rate, effective.heap_interval), (10, 16 * requested.heap_interval));
     assert_eq!(simulation.governor.shed_types(&requested), ["wall", "lock", "heap"]);
     let comment = simulation.governor.comment(&requested);
-    let expected = "spanprof governor: sample_rate=10 (configured 100), shed=wall,lock,heap; limited by load_shedding_memory_threshold";
+    let expected =
+        "spanprof governor: sample_rate=10 (configured 100), shed=wall,lock,heap; limited by load_shedding_threshold";
     assert_eq!(comment, expected);
 }
 
 #[test]
 fn load_is_shed_only_if_the_switch_and_a_threshold_allow_it() {
-    for (load_shedding, load_shedding_cpu_threshold, sheds) in [
+    for (load_shedding, load_shedding_threshold, sheds) in [
         (Some(false), Some(0.5), false),
         (Some(true), Some(0.5), true),
         (None, Some(0.5), true),
         (Some(true), None, true),
         (None, None, false),
     ] {
-        let requested = Config { load_shedding, load_shedding_cpu_threshold, ..config(100) };
+        let requested = Config { load_shedding, load_shedding_threshold, ..config(100) };
         let mut simulation = Simulation::new(requested);
         simulation.run(&SimulatedHost { cpu_use: 0.95, ..HOST });
-        assert_eq!(simulation.governor.shedding.is_some(), sheds, "{load_shedding:?} {load_shedding_cpu_threshold:?}");
+        assert_eq!(simulation.governor.is_shedding, sheds, "{load_shedding:?} {load_shedding_threshold:?}");
     }
 }
 

@@ -18,7 +18,7 @@ use crate::session::current::{current_session, with_lifecycle_lock, CURRENT, LIF
 use crate::session::{Inherited, Session};
 use crate::stats::Stats;
 use spanprof_aggregate::runtime::Runtime;
-use spanprof_aggregate::{context, labels, ClosedWindow};
+use spanprof_aggregate::{labels, ClosedWindow};
 use spanprof_config::{Config, ConfigPatch, ConfigSource, Error, ErrorKind};
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, RawSample, SampleKind};
@@ -289,8 +289,6 @@ fn start_session(config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>
             "start only one of them, or set SPANPROF_DISABLED=1 for the other",
         )
     })?;
-    labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
-    context::set_max_contexts(config.max_contexts);
     let session = Session::start(config, inherited, runtime).inspect_err(|_| {
         spanprof_os::end_crash_marker();
         spanprof_os::withdraw_copy();

@@ -299,7 +299,7 @@ fn make_absolute(path: &mut Option<String>) {
 /// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.
 fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     let Some(name) = &config.output else { return Ok(None) };
-    match OutputFile::start(name, config.max_stacks, spanprof_signal::fork_generation() > 0) {
+    match OutputFile::start(name, spanprof_aggregate::MAX_STACKS, spanprof_signal::fork_generation() > 0) {
         Ok(output) => Ok(Some(output)),
         Err(error) if config.is_set_outside_code("output") => {
             log(

@@ -13,7 +13,6 @@ use crate::session::clocks::{clock_of, earliest, start_clocks, thread_error, war
 use crate::session::{ConfigChange, Session};
 use crate::wall::thread as wall_thread;
 use spanprof_aggregate::runtime::ReportedEvents;
-use spanprof_aggregate::{context, labels};
 use spanprof_config::{Config, Error, RunningConfig};
 
 impl Session {
@@ -68,8 +67,6 @@ impl Session {
             self.store(running, config);
             return Ok(());
         }
-        labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
-        context::set_max_contexts(config.max_contexts);
         let active = Arc::new(active);
         match active.enabled {
             true => self.enable_or_change(&before, walked_before, &active, running, config),

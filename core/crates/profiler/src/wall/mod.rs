@@ -6,3 +6,6 @@ pub mod repeats;
 pub mod sampler;
 pub mod thread;
 pub mod torn_stack;
+
+/// Threads walked per tick; with more threads, a random subset represents all.
+pub(crate) const MAX_THREADS: usize = 64;

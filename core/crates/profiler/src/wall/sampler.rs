@@ -1,14 +1,12 @@
-//! The wall sampler: a thread that walks a bounded random subset of the runtime's threads at random intervals. The weight of
-//! a sample is the time since the last tick times the number of threads that it represents. Ticks are rarer while the
-//! process is idle (`wall_pace`).
+//! The wall sampler: a thread that walks a bounded random subset of the runtime's threads at random intervals. The weight of a
+//! sample is the time since the last tick times the number of threads that it represents. Ticks are rarer in an idle process
+//! (`pace`).
 //!
-//! The walk of a running thread may yield a torn stack. Such a thread is walked again. Frames that two walks share from the
-//! root are kept, the rest becomes `[moved_during_walk]`. The sample is never dropped: that would hide the threads that
-//! work.
+//! The walk of a running thread may yield a torn stack. Such a thread is walked again. Frames that two walks share from the root are
+//! kept, the rest becomes `[moved_during_walk]`. The sample is never dropped: that would hide the threads that work.
 //!
-//! With self-walks, a tick requests all walks first, and then waits once, for a short time. A thread that waits for a
-//! processor completes its walk later. It did not run since the request, so the walk is valid for all that time. Until then
-//! its time is pending, and it gets no further request.
+//! With self-walks, a tick requests all walks first, and then waits once, for a short time. A thread that waits for a processor
+//! completes its walk later. It did not run since the request, so the walk is valid for all that time.
 //!
 //! Consecutive identical observations of a thread are submitted once a second, and at the end of a window (`wall_repeats`).
 //! If there are more threads than a tick may observe, it observes a random part of the threads with identical observations,
@@ -71,6 +69,7 @@ pub(crate) struct WallSampler {
     /// Monotonic time of the last profile of threads.
     live_threads_ns: u64,
     buffers: [Vec<RawFrame>; 2],
+    max_threads: usize,
 }
 
 struct PendingWalk {
@@ -127,6 +126,7 @@ impl WallSampler {
             off_cpu: OffCpu::default(),
             live_threads_ns: 0,
             buffers: [Vec::new(), Vec::new()],
+            max_threads: super::MAX_THREADS,
         }
     }
 
@@ -150,7 +150,7 @@ impl WallSampler {
         if elapsed.previous_ns > 0 {
             self.charge_ended(&threads, elapsed.previous_ns, now_ns);
         }
-        let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
+        let chosen = choose(&mut threads, self.max_threads, &mut self.random);
         let elapsed = elapsed.share(all, chosen);
         self.repeats.allow(self.walks().are_frames_stable() && !config.keep_timestamps);
         let may_be_pending = config.signals && self.walks().uses_self_walks();

@@ -199,7 +199,8 @@ fn many_waiting_threads_are_walked_rarely_and_shares_are_exact() {
         Ticks::with(SelfWalkRuntime { threads: threads(&ids), completes_on_wait: false, are_frames_stable: true });
     ticks.sampler.capture = wait_and_work;
     ticks.sampler.random = Sequence::new(3);
-    let config = Config { wall_max_threads: 20, ..Config::default() };
+    ticks.sampler.max_threads = 20;
+    let config = Config::default();
     let (mut worked_ns, mut all_ns) = (0, 0);
     let mut add = |samples: Vec<(Option<RawFrame>, u64)>| {
         for (leaf, weight_ns) in samples {
@@ -360,7 +361,8 @@ fn time_before_the_first_observation_of_a_thread_is_charged_if_the_thread_existe
         ticks.sampler.process_cpu_ns = || 0;
         ticks.sampler.random = Sequence::new(seed);
         // Rare ticks may begin before the second thread is observed.
-        let config = Config { wall_max_threads: 1, ..Config::default() };
+        ticks.sampler.max_threads = 1;
+        let config = Config::default();
         let (mut now_ns, mut charged_ns) = (0, 0);
         for _ in 0..20 {
             now_ns = ticks.sampler.pace.plan(10_000_000, &mut ticks.sampler.random);

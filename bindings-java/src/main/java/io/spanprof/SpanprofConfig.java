@@ -107,10 +107,6 @@ public final class SpanprofConfig {
             return set("wallRate", hz);
         }
 
-        public Builder wallMaxThreads(int threads) {
-            return set("wallMaxThreads", threads);
-        }
-
         public Builder profiles(String value) {
             return set("profiles", value);
         }
@@ -159,22 +155,6 @@ public final class SpanprofConfig {
             return set("maxStackDepth", frames);
         }
 
-        public Builder maxStacks(int value) {
-            return set("maxStacks", value);
-        }
-
-        public Builder maxLabelSets(int value) {
-            return set("maxLabelSets", value);
-        }
-
-        public Builder maxContexts(int value) {
-            return set("maxContexts", value);
-        }
-
-        public Builder maxLabelValueBytes(int value) {
-            return set("maxLabelValueBytes", value);
-        }
-
         public Builder keepTimestamps(boolean value) {
             return set("keepTimestamps", value);
         }
@@ -206,10 +186,6 @@ public final class SpanprofConfig {
 
         public Builder tailKeepLinks(boolean value) {
             return set("tailKeepLinks", value);
-        }
-
-        public Builder tailMaxBytes(long value) {
-            return set("tailMaxBytes", value);
         }
 
         public Builder endpoint(String url) {
@@ -250,18 +226,6 @@ public final class SpanprofConfig {
 
         public Builder link(String value) {
             return set("link", value);
-        }
-
-        public Builder instanceAttributes(boolean value) {
-            return set("instanceAttributes", value);
-        }
-
-        public Builder labelNames(String value) {
-            return set("labelNames", value);
-        }
-
-        public Builder heapAge(boolean value) {
-            return set("heapAge", value);
         }
 
         public Builder destinations(List<? extends Map<String, ?>> value) {
@@ -361,10 +325,6 @@ public final class SpanprofConfig {
             return set("threadLabels", value);
         }
 
-        public Builder serviceNameAttribute(boolean value) {
-            return set("serviceNameAttribute", value);
-        }
-
         public Builder inheritThreads(boolean value) {
             return set("inheritThreads", value);
         }
@@ -381,24 +341,16 @@ public final class SpanprofConfig {
             return set("sampleRateMax", hz);
         }
 
-        public Builder adaptiveCpuThreshold(double share) {
-            return set("adaptiveCpuThreshold", share);
-        }
-
-        public Builder adaptiveMemoryThreshold(double share) {
-            return set("adaptiveMemoryThreshold", share);
+        public Builder adaptiveThreshold(double share) {
+            return set("adaptiveThreshold", share);
         }
 
         public Builder loadShedding(boolean on) {
             return set("loadShedding", on);
         }
 
-        public Builder loadSheddingCpuThreshold(double share) {
-            return set("loadSheddingCpuThreshold", share);
-        }
-
-        public Builder loadSheddingMemoryThreshold(double share) {
-            return set("loadSheddingMemoryThreshold", share);
+        public Builder loadSheddingThreshold(double share) {
+            return set("loadSheddingThreshold", share);
         }
 
         public Builder configFile(String file) {
@@ -409,20 +361,8 @@ public final class SpanprofConfig {
             return set("cpuDutyCycle", value);
         }
 
-        public Builder wallDutyCycle(String value) {
-            return set("wallDutyCycle", value);
-        }
-
-        public Builder offCpuDutyCycle(String value) {
-            return set("offCpuDutyCycle", value);
-        }
-
         public Builder heapDutyCycle(String value) {
             return set("heapDutyCycle", value);
-        }
-
-        public Builder lockDutyCycle(String value) {
-            return set("lockDutyCycle", value);
         }
 
         public Builder configWatch(boolean value) {
