@@ -1,6 +1,6 @@
 //! `spanprof convert`: writes samples in another format.
 
-use spanprof_profile::encode::{firefox, folded, otlp, page, pprof, speedscope, svg};
+use spanprof_profile::encode::{folded, otlp, page, pprof, speedscope, svg};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::decode::{self, DecodeLimits};
@@ -11,6 +11,7 @@ use super::flamegraph::title;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
+use crate::firefox;
 use crate::gzip::gzip;
 use crate::nearest::nearest;
 use crate::quantity::format_quantity;
@@ -156,16 +157,16 @@ pub(super) fn write(
 /// The samples on a time axis.
 fn firefox_profile(data: &ProfilesData, title: &str) -> Result<Vec<u8>, Failure> {
     let endpoint = |set| query::endpoint_of_labels(&data.dictionary, set);
-    let Some(profile) = firefox::encode(data, title, endpoint) else {
+    let Some((profile, left_out)) = firefox::encode(data, title, endpoint) else {
         return Err(Failure::new("no sample has a timestamp, so there is no time axis for the Firefox Profiler").hint(
             "profile with keep_timestamps=true (SPANPROF_KEEP_TIMESTAMPS), or select requests that tail retention kept; \
              --to speedscope needs no timestamps",
         ));
     };
-    if profile.left_out > 0 {
-        output::note(&format!("{} samples without timestamps are left out", profile.left_out));
+    if left_out > 0 {
+        output::note(&format!("{left_out} samples without timestamps are left out"));
     }
-    Ok(profile.json.into_bytes())
+    Ok(profile.to_string().into_bytes())
 }
 
 /// No file is written that the reading verbs refuse.

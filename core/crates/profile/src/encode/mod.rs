@@ -1,8 +1,7 @@
-//! Encoders: OTLP, pprof, Pyroscope's push protocol, folded, flame graph, speedscope, Firefox Profiler, SVG, text. Pure functions of a
+//! Encoders: OTLP, pprof, Pyroscope's push protocol, folded, flame graph, speedscope, SVG, text. Pure functions of a
 //! [`crate::ProfilesData`] or of its stack tree.
 
 mod compact;
-pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 mod message_writer;
