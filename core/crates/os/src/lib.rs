@@ -18,11 +18,10 @@ mod threads;
 mod time;
 mod timer;
 
-pub use clocks::clock_probe::{probe_clock, probe_perf_events, PerfEventProbe, PERF_BUFFER_BYTES};
+pub use clocks::clock_probe::probe_clock;
 pub use clocks::clock_types::{
     ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread,
 };
-pub use clocks::perf::perf_event_budget;
 pub use clocks::thread_clocks::Clocks;
 pub use clocks::thread_start::{start_own_thread, StartedThread};
 pub use fork::{install_fork_hook, reset_in_child_by};
@@ -38,12 +37,12 @@ pub use process::crash_marker::{
 pub use process::info::{age_of_group_leader, resident_bytes};
 pub use process::inherited_listener::{close_in_children, forget_close_in_children};
 pub use process::library_copies::{announce_copy, withdraw_copy, OtherCopy};
-pub use process::memory_limit::{memory_limit, memory_limit_of, MemoryLimit};
+pub use process::memory_limit::{memory_limit, MemoryLimit};
 pub use process::peak_file::{
     is_process_running, is_unlocked, peak_files, pid_namespace, process_start_ticks, PeakFile, CRASH_EXTENSION,
     PEAK_EXTENSION,
 };
-pub use process::quota::{allowed_processors, cpu_group, cpu_quota, cpu_quota_of, machine_cpu_ticks, CpuGroup};
+pub use process::quota::{allowed_processors, cpu_group, cpu_quota, machine_cpu_ticks, CpuGroup};
 pub use process::standard_error::{
     forget_standard_error, has_standard_error, remember_standard_error, write_to_standard_error,
 };

@@ -1,8 +1,7 @@
 //! The configuration of the environment, as the profiler would load it: layers, kill switch, warnings.
 
-use spanprof_config::{BindingOption, Config, ConfigValue, OptionValues};
+use spanprof_config::{process_environment, BindingOption, Config, ConfigValue, OptionValues};
 
-use super::process::Subject;
 use super::DoctorCheck;
 use crate::failure::Failure;
 use crate::fetch;
@@ -16,12 +15,12 @@ const fn option(name: &'static str) -> BindingOption {
 }
 
 /// Loads the environment of the process, and `endpoint` as if it was set in code.
-pub(super) fn load(endpoint: Option<&str>, subject: &Subject) -> Result<Config, Failure> {
+pub(super) fn load(endpoint: Option<&str>) -> Result<Config, Failure> {
     let mut code: Vec<(String, ConfigValue)> = Vec::new();
     code.extend(endpoint.map(|url| ("endpoint".to_owned(), ConfigValue::from(url))));
     let authority = fetch::ca_certificates().map(|file| file.display().to_string());
     code.extend(authority.map(|file| ("certificate".to_owned(), ConfigValue::from(file.as_str()))));
-    let mut config = Config::load_with_options(&code, &subject.environment()?, &OPTIONS)
+    let mut config = Config::load_with_options(&code, &process_environment(), &OPTIONS)
         .map_err(|error| Failure::usage(error.message).hint(error.hint))?;
     if endpoint.is_some() {
         // The flag replaces every receiver.

@@ -1,5 +1,5 @@
-//! The checks of `spanprof doctor`: what this machine, or a process, allows the profiler to do. Each check is an observation: a call
-//! that was tried, or a file of the kernel. The clock is chosen by the profiler's own code (`spanprof-os`), and the receivers are
+//! The checks of `spanprof doctor`: what changes a profile on this machine. Each check is an observation: a call that was tried, or a
+//! file of the kernel. The clock is chosen by the profiler's own code (`spanprof-os`), and the receivers are
 //! those of its configuration (`spanprof-config`). Not here: flags and output (`verbs::doctor`).
 
 #[cfg(target_os = "linux")]
@@ -7,13 +7,7 @@ mod configuration;
 #[cfg(target_os = "linux")]
 mod directories;
 #[cfg(target_os = "linux")]
-mod limits;
-#[cfg(target_os = "linux")]
-mod process;
-#[cfg(target_os = "linux")]
 mod receiver;
-#[cfg(target_os = "linux")]
-mod runtimes;
 #[cfg(target_os = "linux")]
 mod system;
 
@@ -81,29 +75,23 @@ impl DoctorCheck {
     }
 }
 
-/// The checks of this process, or of the process `pid`, with the receiver `endpoint` instead of the configured ones.
+/// The checks, with the receiver `endpoint` instead of the configured ones.
 ///
 /// # Errors
-/// When `endpoint` is not an address, or the process does not exist or may not be read.
+/// When `endpoint` is not an address.
 #[cfg(target_os = "linux")]
-pub(crate) fn checks(endpoint: Option<&str>, pid: Option<u32>) -> Result<Vec<DoctorCheck>, Failure> {
-    let subject = process::Subject::of(pid)?;
-    let config = configuration::load(endpoint, &subject)?;
+pub(crate) fn checks(endpoint: Option<&str>) -> Result<Vec<DoctorCheck>, Failure> {
+    let config = configuration::load(endpoint)?;
     let mut checks = system::checks(&config);
-    checks.extend(process::checks(&subject));
-    checks.extend(limits::checks(&subject, &config));
     checks.extend(directories::checks(&config));
     checks.extend(configuration::checks(&config));
     checks.extend(receiver::checks(&config));
-    if pid.is_none() {
-        checks.extend(runtimes::checks());
-    }
     Ok(checks)
 }
 
 /// Elsewhere the packages install and do nothing.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn checks(_endpoint: Option<&str>, _pid: Option<u32>) -> Result<Vec<DoctorCheck>, Failure> {
+pub(crate) fn checks(_endpoint: Option<&str>) -> Result<Vec<DoctorCheck>, Failure> {
     let found = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let meaning = "no profile is taken: the profiler runs on Linux x86-64 only";
     Ok(vec![DoctorCheck::problem("kernel", found, meaning, "run the program and `spanprof doctor` on Linux")])

@@ -1,26 +1,21 @@
-//! The kernel: version, CPU clock, perf events, seccomp filter, clock source, threads and memory of this process.
+//! The kernel: version, CPU clock, seccomp filter, threads, memory and queued signals of this process.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use spanprof_config::{Clock, Config};
 use spanprof_os::{CallRefusal, ClockChoice, SystemCall};
 
 use super::DoctorCheck;
 
-/// Cost of one clock read from which the clock source is slow: a system call instead of a read by the vDSO.
-const SLOW_CLOCK_READ: Duration = Duration::from_nanos(200);
-/// Perf events below which a service of usual size has threads with timers.
-const FEW_PERF_EVENTS: usize = 64;
-
-pub(super) const ALLOW_PERF: &str = "sudo sysctl kernel.perf_event_paranoid=1, or give the process CAP_PERFMON (docker run --cap-add PERFMON, \
+/// Queued signals below which a program that adds threads can exhaust them.
+const FEW_SIGNALS: u64 = 256;
+const ALLOW_PERF: &str = "sudo sysctl kernel.perf_event_paranoid=1, or give the process CAP_PERFMON (docker run --cap-add PERFMON, \
      Kubernetes securityContext.capabilities.add: [PERFMON], systemd AmbientCapabilities=CAP_PERFMON) with a seccomp profile \
      that allows perf_event_open";
 
 pub(super) fn checks(config: &Config) -> Vec<DoctorCheck> {
-    let mut checks = vec![kernel(), cpu_clock(config)];
-    checks.extend(perf_events());
-    checks.extend([seccomp(), clock_source(), thread(), address_space()]);
+    let mut checks = vec![kernel(), cpu_clock(config), seccomp(), thread(), address_space()];
+    checks.extend(queued_signals());
     checks
 }
 
@@ -63,43 +58,6 @@ fn cpu_clock(config: &Config) -> DoctorCheck {
         }
         Err(error) => DoctorCheck::problem(CHECK, error.message, "no CPU samples are taken", error.hint),
     }
-}
-
-/// Whether perf events may be opened, and for how many threads at once.
-fn perf_events() -> Vec<DoctorCheck> {
-    let read = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
-    let (paranoid, locked_kb) = (read("perf_event_paranoid"), read("perf_event_mlock_kb"));
-    let probe = spanprof_os::probe_perf_events();
-    let settings = match paranoid.trim() {
-        "" => "kernel.perf_event_paranoid is not readable".to_owned(),
-        level => format!("kernel.perf_event_paranoid is {level}"),
-    };
-    if let (0, Some(refusal)) = (probe.opened, &probe.refusal) {
-        let found =
-            if refusal.contains("perf_event_paranoid") { refusal.clone() } else { format!("{refusal}; {settings}") };
-        let meaning = "the perf clock is not available; thread timers take the CPU samples";
-        return vec![DoctorCheck::limited("perf_event_open", found, meaning, ALLOW_PERF)];
-    }
-    let permitted = DoctorCheck::ok("perf_event_open", format!("permitted; {settings}"), "the perf clock is available");
-    let found = format!("{} of {} perf events with ring buffers opened", probe.opened, probe.budget);
-    let meaning = "threads beyond this number have timers instead of perf events";
-    let buffers = match probe.refusal {
-        None if probe.budget >= FEW_PERF_EVENTS => DoctorCheck::ok("perf_buffers", found, meaning),
-        None => DoctorCheck::limited(
-            "perf_buffers",
-            format!("{found}: an eighth of the descriptors"),
-            meaning,
-            "ulimit -n 4096 (systemd LimitNOFILE=4096, docker run --ulimit nofile=4096)",
-        ),
-        Some(refusal) => {
-            let found = format!("{found}, then: {refusal}; kernel.perf_event_mlock_kb is {}", locked_kb.trim());
-            let action =
-                "ulimit -l 4096 (systemd LimitMEMLOCK=4M, docker run --ulimit memlock=4194304), or sudo sysctl \
-                          kernel.perf_event_mlock_kb=4096; the memory is counted per user and machine";
-            DoctorCheck::limited("perf_buffers", found, meaning, action)
-        }
-    };
-    vec![permitted, buffers]
 }
 
 fn seccomp() -> DoctorCheck {
@@ -156,38 +114,6 @@ const fn effect_without(call: SystemCall) -> &'static str {
     }
 }
 
-/// Two clock reads are in each sample.
-fn clock_source() -> DoctorCheck {
-    const CHECK: &str = "clock_source";
-    let name = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    let name = name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned());
-    let read = cost_of_clock_read();
-    let found = format!("{name}, {} ns per read", read.as_nanos());
-    match read < SLOW_CLOCK_READ {
-        true => DoctorCheck::ok(CHECK, found, "clocks are read without a system call"),
-        false => DoctorCheck::limited(
-            CHECK,
-            found,
-            "each sample and each observed event of the program costs more CPU time",
-            "cat /sys/devices/system/clocksource/clocksource0/available_clocksource; if tsc is listed, write it to \
-             current_clocksource beside it",
-        ),
-    }
-}
-
-/// The least of several batches: others ran at the same time as another process.
-fn cost_of_clock_read() -> Duration {
-    const READS: u32 = 1_000;
-    let batch = |_| {
-        let begun = Instant::now();
-        for _ in 0..READS {
-            std::hint::black_box(Instant::now());
-        }
-        begun.elapsed() / READS
-    };
-    (0..20).map(batch).min().unwrap_or_default()
-}
-
 fn thread() -> DoctorCheck {
     match spanprof_os::start_own_thread(c"spanprof-doctor", 256 * 1024, || ()) {
         Ok(thread) => {
@@ -214,4 +140,21 @@ fn address_space() -> DoctorCheck {
             "ulimit -v unlimited, or a higher limit (systemd LimitAS=)",
         ),
     }
+}
+
+/// A thread timer keeps one queued signal of the user (kernel/time/posix-timers.c).
+fn queued_signals() -> Option<DoctorCheck> {
+    const CHECK: &str = "queued_signals";
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let (queued, limit) = status.lines().find_map(|line| line.strip_prefix("SigQ:"))?.trim().split_once('/')?;
+    let (queued, limit): (u64, u64) = (queued.parse().ok()?, limit.parse().ok()?);
+    let free = limit.saturating_sub(queued);
+    let found = format!("RLIMIT_SIGPENDING is {limit}, {queued} in use by the user");
+    let meaning = format!("timers for {free} threads; further ones have no CPU samples");
+    let action = "ulimit -i 4096 (systemd LimitSIGPENDING=4096, docker run --ulimit sigpending=4096)";
+    Some(match free {
+        0 => DoctorCheck::problem(CHECK, found, meaning, action),
+        1..FEW_SIGNALS => DoctorCheck::limited(CHECK, found, meaning, action),
+        _ => DoctorCheck::ok(CHECK, found, meaning),
+    })
 }

@@ -1,4 +1,4 @@
-//! `spanprof doctor`: prints what this machine, or a process, allows the profiler to do, and what to change.
+//! `spanprof doctor`: prints what this machine allows the profiler to do, and what to change.
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{json, Value};
@@ -23,23 +23,19 @@ no profile, or no delivery. `limited` is a profile with less detail.",
     after_help = "\
 Examples:
   spanprof doctor
-  spanprof doctor --endpoint http://collector:4318
-  spanprof doctor --pid 4242 --json"
+  spanprof doctor --endpoint http://collector:4318 --json"
 )]
 pub(crate) struct DoctorArguments {
     /// check this receiver instead of the configured ones, with the other settings of the environment
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
-    /// check the limits, rights and variables of this process too, and whether it runs the profiler
-    #[arg(long, value_name = "PID")]
-    pub pid: Option<u32>,
     /// as a JSON array
     #[arg(long)]
     pub json: bool,
 }
 
 pub(crate) fn run(given: &DoctorArguments) -> Result<i32, Failure> {
-    let checks = doctor::checks(given.endpoint.as_deref(), given.pid)?;
+    let checks = doctor::checks(given.endpoint.as_deref())?;
     let text = if given.json { members(&checks).to_string() + "\n" } else { text(&checks, terminal::is_colored()) };
     output::print(text.as_bytes())?;
     let has_problem = checks.iter().any(|check| check.state == CheckState::Problem);

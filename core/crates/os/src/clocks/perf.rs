@@ -170,20 +170,15 @@ pub(crate) const fn restarts_calls() -> bool {
     cfg!(target_arch = "x86_64")
 }
 
-/// Maximum number of descriptors for events, so that the host does not run out of them.
+/// Maximum number of descriptors for events, so that the host does not run out of them: an eighth of its limit, and no more than
+/// 256. Further threads have timers.
 pub(crate) fn descriptor_budget() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes one rlimit to a local.
     let succeeded = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
     if succeeded {
-        perf_event_budget(limit.rlim_cur)
+        (limit.rlim_cur / 8).min(256) as usize
     } else {
         0
     }
-}
-
-/// Maximum number of perf events of a process that may open `descriptors` files: an eighth, and no more than 256. Further
-/// threads have timers.
-pub fn perf_event_budget(descriptors: u64) -> usize {
-    (descriptors / 8).min(256) as usize
 }

@@ -22,11 +22,6 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     limit_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(MOUNT))
 }
 
-/// As [`memory_limit`], of another process; `None` too if its groups are not visible here.
-pub fn memory_limit_of(process_id: u32) -> Option<MemoryLimit> {
-    limit_of(&fs::read_to_string(format!("/proc/{process_id}/cgroup")).ok()?, Path::new(MOUNT))
-}
-
 fn limit_of(groups: &str, mount: &Path) -> Option<MemoryLimit> {
     let limits = group_directories(groups, mount, "memory").into_iter().filter_map(|group| of_group(&group));
     limits.min_by_key(|limit| (limit.bytes, limit.until_bytes))

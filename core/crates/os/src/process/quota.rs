@@ -19,12 +19,6 @@ pub fn cpu_quota() -> Option<f64> {
     cpu_group().map(|group| group.quota)
 }
 
-/// As [`cpu_quota`], of another process; `None` too if its groups are not visible here.
-pub fn cpu_quota_of(process_id: u32) -> Option<f64> {
-    let groups = fs::read_to_string(format!("/proc/{process_id}/cgroup")).ok()?;
-    group_of(&groups, Path::new(MOUNT)).map(|group| group.quota)
-}
-
 /// The group with the quota of [`cpu_quota`].
 pub fn cpu_group() -> Option<CpuGroup> {
     group_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(MOUNT))
