@@ -4,6 +4,7 @@
 
 mod api;
 mod batched_merge;
+mod byte_cache;
 mod comparison;
 mod connection;
 mod derived;

@@ -1,17 +1,16 @@
 //! A cache of the parts of query results: the merged samples of one window or of the windows of an hour, so that a repeated
-//! query reads new files only. Pure except for its lock. Called by `queries` for results without labels and links of single
+//! query reads new files only. Called by `queries` for results without labels and links of single
 //! samples.
 //!
 //! Invariant: a part is found only for exactly the windows that it merges, by [`digest`], so that neither an arrival nor
 //! retention invalidates it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{Filter, TypeSummary};
 
-use super::locks::lock;
+use super::byte_cache::ByteCache;
 use super::rollup_facts::SampleCounts;
 use super::window::StoredWindow;
 
@@ -61,67 +60,24 @@ pub(crate) fn timeless(filter: &Filter) -> Filter {
     Filter { from_unix_nano: None, to_unix_nano: None, ..filter.clone() }
 }
 
-#[derive(Debug)]
-struct CachedPart {
-    part: Arc<MergedWindows>,
-    bytes: usize,
-    last_used: u64,
-}
-
-#[derive(Debug, Default)]
-struct CachedParts {
-    by_windows: HashMap<(u64, String), CachedPart>,
-    bytes: usize,
-    uses: u64,
-}
-
 /// The cached parts, by the digest of their windows and the identity of what is selected in them.
-#[derive(Debug, Default)]
-pub(crate) struct PartCache(Mutex<CachedParts>);
+#[derive(Debug)]
+pub(crate) struct PartCache(ByteCache<(u64, String), MergedWindows>);
+
+impl Default for PartCache {
+    fn default() -> Self {
+        Self(ByteCache::new(CACHE_BYTES, usize::MAX))
+    }
+}
 
 impl PartCache {
     /// The part of these windows with the selection `key`.
     pub(crate) fn find(&self, windows: &[Arc<StoredWindow>], key: &str) -> Option<Arc<MergedWindows>> {
-        let mut cache = lock(&self.0);
-        cache.uses += 1;
-        let last_used = cache.uses;
-        let cached = cache.by_windows.get_mut(&(digest(windows), key.to_owned()))?;
-        cached.last_used = last_used;
-        Some(cached.part.clone())
+        self.0.find(&(digest(windows), key.to_owned()))
     }
 
     pub(crate) fn insert(&self, windows: &[Arc<StoredWindow>], key: &str, part: &Arc<MergedWindows>) {
-        let mut cache = lock(&self.0);
-        cache.uses += 1;
-        let bytes = part.memory_bytes() + 256;
-        let cached = CachedPart { part: part.clone(), bytes, last_used: cache.uses };
-        cache.bytes += bytes;
-        if let Some(replaced) = cache.by_windows.insert((digest(windows), key.to_owned()), cached) {
-            cache.bytes -= replaced.bytes;
-        }
-        if cache.bytes > CACHE_BYTES {
-            cache.evict();
-        }
-    }
-}
-
-impl CachedParts {
-    /// Removes the least recently used parts until a quarter is free, so that few insertions evict.
-    fn evict(&mut self) {
-        let mut ages: Vec<(u64, usize)> =
-            self.by_windows.values().map(|cached| (cached.last_used, cached.bytes)).collect();
-        ages.sort_unstable();
-        let mut excess = self.bytes - CACHE_BYTES / 4 * 3;
-        let mut oldest_kept = u64::MAX;
-        for (last_used, bytes) in ages {
-            oldest_kept = last_used;
-            if excess == 0 {
-                break;
-            }
-            excess = excess.saturating_sub(bytes);
-        }
-        self.by_windows.retain(|_, cached| cached.last_used >= oldest_kept);
-        self.bytes = self.by_windows.values().map(|cached| cached.bytes).sum();
+        self.0.insert((digest(windows), key.to_owned()), part.clone(), part.memory_bytes() + 256);
     }
 }
 
@@ -169,28 +125,5 @@ mod tests {
         };
         assert!(is_whole(&windows[..5], &from(&windows[4], 0)));
         assert!(!is_whole(&windows[..5], &from(&windows[4], 1)));
-    }
-
-    #[test]
-    fn the_least_recently_used_parts_are_evicted() {
-        let windows = minute();
-        let parts = PartCache::default();
-        let row = TypeSummary {
-            service: String::new(),
-            type_name: String::new(),
-            unit: String::new(),
-            samples: 0,
-            total: 0,
-            from_unix_nano: 0,
-            to_unix_nano: 0,
-        };
-        let rows = CACHE_BYTES / 4 / (std::mem::size_of::<TypeSummary>() + 48);
-        let part = Arc::new(MergedWindows { summaries: vec![row; rows], ..MergedWindows::default() });
-        for nth in 0..4 {
-            parts.insert(&windows[nth..=nth], "", &part);
-            assert!(parts.find(&windows[..1], "").is_some());
-        }
-        assert!(parts.find(&windows[1..2], "").is_none());
-        assert!(parts.find(&windows[3..4], "").is_some());
     }
 }

@@ -1,7 +1,6 @@
 //! Queries of the store: merge the samples of the matching windows within a deadline, complete interrupted merges in the
 //! background, and cache what was merged. Called by `api` and `comparison`, from blocking threads only.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use spanprof_read::query::{self, Filter, TypeSummary};
 use tokio::sync::Notify;
 
 use super::batched_merge::BatchedMerge;
+use super::byte_cache::ByteCache;
 use super::directory;
 use super::file_names::LEVELS;
 use super::hour_limits::HourLimits;
@@ -80,13 +80,6 @@ impl QueryResult {
     }
 }
 
-#[derive(Debug)]
-struct CachedResult {
-    generation: u64,
-    query: Query,
-    result: Arc<QueryResult>,
-}
-
 /// A selection of samples, and the detail of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Query {
@@ -104,6 +97,11 @@ impl Query {
         self.detail == Detail::Stacks || self.stacks.has_filters()
     }
 
+    /// Identity for the cache of results.
+    fn result_key(&self, view: &StoreView) -> (u64, String) {
+        (view.generation, format!("{self:?}"))
+    }
+
     /// Identity of what is selected within windows, for the cache of parts.
     fn part_key(&self) -> String {
         format!("{:?}{:?}{}", self.detail, parts::timeless(&self.filter), self.stacks.key)
@@ -119,8 +117,9 @@ impl Query {
 /// Caches of queries, and the query to complete.
 #[derive(Debug)]
 pub(crate) struct Queries {
-    decoded: Mutex<VecDeque<(PathBuf, Arc<ProfilesData>)>>,
-    results: Mutex<VecDeque<CachedResult>>,
+    decoded: ByteCache<PathBuf, ProfilesData>,
+    /// By the generation of the windows and the query.
+    results: ByteCache<(u64, String), QueryResult>,
     parts: PartCache,
     pub(super) rollups: Arc<Rollups>,
     /// The last query that its deadline interrupted.
@@ -134,8 +133,8 @@ pub(crate) struct Queries {
 impl Queries {
     pub(crate) fn new(rollups: Arc<Rollups>) -> Self {
         Queries {
-            decoded: Mutex::default(),
-            results: Mutex::default(),
+            decoded: ByteCache::new(DECODED_CACHE_BYTES, usize::MAX),
+            results: ByteCache::new(RESULT_CACHE_BYTES, CACHED_RESULTS),
             parts: PartCache::default(),
             rollups,
             unfinished: Mutex::default(),
@@ -182,9 +181,8 @@ impl Queries {
     }
 
     fn answer(&self, view: &StoreView, query: Query) -> Arc<QueryResult> {
-        let is_same = |of: &&CachedResult| of.generation == view.generation && of.query == query;
-        if let Some(cached) = lock(&self.results).iter().find(is_same) {
-            return cached.result.clone();
+        if let Some(cached) = self.results.find(&query.result_key(view)) {
+            return cached;
         }
         let started = Instant::now();
         let (result, is_interrupted) = self.merge(view, &query, || started.elapsed() >= self.deadline);
@@ -250,39 +248,18 @@ impl Queries {
             hours: HourLimits::of(&view.windows, &query.filter, &query.detail),
         });
         if !was_interrupted {
-            let mut results = lock(&self.results);
-            results.truncate(CACHED_RESULTS - 1);
-            let generation = view.generation;
-            results.push_front(CachedResult { generation, query: query.clone(), result: result.clone() });
-            let mut bytes = 0;
-            results.retain(|cached| {
-                let is_newest = bytes == 0;
-                bytes += memory_bytes(&cached.result.data);
-                is_newest || bytes <= RESULT_CACHE_BYTES
-            });
+            self.results.insert(query.result_key(view), result.clone(), memory_bytes(&result.data));
         }
         (result, was_interrupted)
     }
 
     pub(super) fn decoded(&self, path: &Path) -> Result<Arc<ProfilesData>, String> {
-        {
-            let mut decoded = lock(&self.decoded);
-            if let Some(at) = decoded.iter().position(|(of, _)| of == path) {
-                if let Some(entry) = decoded.remove(at) {
-                    let data = entry.1.clone();
-                    decoded.push_front(entry);
-                    return Ok(data);
-                }
-            }
+        let path = path.to_owned();
+        if let Some(cached) = self.decoded.find(&path) {
+            return Ok(cached);
         }
-        let data = Arc::new(directory::read_profiles(path)?);
-        let mut decoded = lock(&self.decoded);
-        decoded.push_front((path.to_owned(), data.clone()));
-        let mut total = 0;
-        decoded.retain(|(_, data)| {
-            total += memory_bytes(data);
-            total <= DECODED_CACHE_BYTES
-        });
+        let data = Arc::new(directory::read_profiles(&path)?);
+        self.decoded.insert(path, data.clone(), memory_bytes(&data));
         Ok(data)
     }
 }
@@ -453,8 +430,7 @@ fn passing_rollup(query: &Query, data: Arc<ProfilesData>, facts: &RollupFacts) -
     let mut part = passing(query, data);
     for (key, count) in &mut part.samples {
         if let (Some(read @ 1..), Some(all)) = (read.get(key), facts.counts.get(key)) {
-            // Facts of earlier versions count records, of which the observations that were read may be more.
-            *count = (*count as u128 * *all.max(read) as u128 / *read as u128) as usize;
+            *count = (*count as u128 * *all as u128 / *read as u128) as usize;
         }
     }
     facts.widen_gauges(&mut part.summaries, query.filter.service.as_deref());

@@ -5,9 +5,6 @@ use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, ValueType};
 
 use super::*;
 use crate::gzip::gzip;
-use crate::serve::file_names::{side_file, FACTS_SUFFIX};
-use crate::serve::rollup;
-use crate::serve::rollup_facts::RollupFacts;
 use crate::serve::stack_view::StackView;
 use crate::temp_directory_testing::TempDirectory;
 
@@ -163,7 +160,7 @@ fn rollups_count_the_samples_of_a_type_that_several_services_have_once() {
 }
 
 #[test]
-fn rollups_count_observations_even_if_their_facts_count_records() {
+fn rollups_count_observations() {
     let home = TempDirectory::new("observations");
     write_two_hours(&home, |second| {
         let mut data = window(second, 7);
@@ -177,15 +174,6 @@ fn rollups_count_observations_even_if_their_facts_count_records() {
     assert_eq!(answer(&store, &Filter::default()), expected);
     store.build_rollups(NOW_MS);
     drop(store);
-    assert_eq!(answer(&opened(&home), &Filter::default()), expected);
-    // As earlier versions wrote them.
-    for path in file_names(&home).iter().map(|name| home.path().join(name)) {
-        if let Some(facts) = rollup::read_facts(&path) {
-            let counts = facts.counts.keys().map(|key| (key.clone(), facts.windows)).collect();
-            let text = RollupFacts { counts, ..facts }.to_json().to_string();
-            std::fs::write(side_file(&path, FACTS_SUFFIX), gzip(text.as_bytes())).unwrap();
-        }
-    }
     assert_eq!(answer(&opened(&home), &Filter::default()), expected);
 }
 

@@ -20,24 +20,13 @@ fn written() -> (TestDirectory, Vec<String>) {
     let paths = [
         ("cpu-1700000000000.pb.gz", pprof::encode(&shop("checkout"))),
         ("cpu-1700000000000.json", SIDECAR.to_vec()),
-        ("inuse-1700000000000.pb.gz", pprof::encode(&in_use)),
         ("heap-1700000010000.pb.gz", pprof::encode(&in_use)),
         ("heap-1700000010000.json", SIDECAR.to_vec()),
-        ("alloc-1700000000000.pb.gz", pprof::encode(&allocated)),
         ("allocs-1700000010000-1.pb.gz", pprof::encode(&allocated)),
         ("allocs-1700000010000-1.json", SIDECAR.to_vec()),
     ];
     let paths = paths.map(|(name, bytes)| directory.file(name, &bytes));
     (directory, paths.to_vec())
-}
-
-#[test]
-fn files_of_the_heap_profile_are_read_under_their_present_and_former_names() {
-    let (directory, _) = written();
-    let sources = [directory.path().to_str().unwrap()];
-    assert_eq!(total(&sources, "alloc_space"), 2 * 8192);
-    assert!(total(&sources, "inuse_space") >= 4096);
-    assert_eq!(total(&sources, "cpu"), 1_000_000_000);
 }
 
 #[test]
