@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::fetch;
 use crate::terminal::{self, ColorWhen};
 use crate::verbs::check::CheckArguments;
-use crate::verbs::completions::{CompletionsArguments, ManArguments};
+use crate::verbs::completions::CompletionsArguments;
 use crate::verbs::convert::ConvertArguments;
 use crate::verbs::diff::DiffArguments;
 use crate::verbs::doctor::DoctorArguments;
@@ -26,7 +26,6 @@ use crate::verbs::scrape::ScrapeArguments;
 use crate::verbs::serve::ServeArguments;
 use crate::verbs::services::ServicesArguments;
 use crate::verbs::spans::SpansArguments;
-use crate::verbs::tail::TailArguments;
 use crate::verbs::top::TopArguments;
 use crate::verbs::tree::TreeArguments;
 use crate::verbs::upload::UploadArguments;
@@ -95,18 +94,14 @@ pub(crate) enum CliVerb {
     Services(ServicesArguments),
     /// Print the labels with their number of values
     Labels(LabelsArguments),
-    /// Print a line for each profile as it arrives
-    Tail(TailArguments),
     /// Check OTLP profiles against the signal's rules
     Check(CheckArguments),
-    /// Check what this machine or a process allows the profiler to do, and the receivers
+    /// Check what this machine allows the profiler to do, and the receivers
     Doctor(DoctorArguments),
     /// Serve profiles to coding agents by the Model Context Protocol
     Mcp(McpArguments),
     /// Print the completions of a shell
     Completions(CompletionsArguments),
-    /// Print the man page
-    Man(ManArguments),
     /// Print the version
     #[command(hide = true)]
     Version,

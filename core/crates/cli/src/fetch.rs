@@ -51,7 +51,7 @@ pub(crate) struct ServerUrl {
 
 /// Where programs serve their own profiles, as Go programs do.
 const PPROF_PATH: &str = "/debug/pprof";
-/// The profile of a URL without one: CPU time, shorter than the interval of `top --live`.
+/// The profile of a URL without one: one second of CPU time.
 const DEFAULT_PROFILE: &str = "profile?seconds=1";
 
 /// Path and query of the profile that a URL of an endpoint names; `None` without such an endpoint.

@@ -56,7 +56,6 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Serve(given) => verbs::serve::run(given),
         CliVerb::View(given) => verbs::view::run(&given),
         CliVerb::Scrape(given) => verbs::scrape::run(&given),
-        CliVerb::Top(given) if given.live => verbs::top_live::run(&given),
         CliVerb::Top(given) => verbs::top::run(&given),
         CliVerb::Tree(given) => verbs::tree::run(&given),
         CliVerb::Peek(given) => verbs::peek::run(&given),
@@ -72,11 +71,9 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Services(given) => verbs::services::run(&given),
         CliVerb::Mcp(given) => verbs::mcp::run(given, &arguments::command(), answer),
         CliVerb::Labels(given) => verbs::labels::run(&given),
-        CliVerb::Tail(given) => verbs::tail::run(&given),
         CliVerb::Check(given) => verbs::check::run(&given),
         CliVerb::Doctor(given) => verbs::doctor::run(&given),
         CliVerb::Completions(given) => verbs::completions::run(&given, arguments::command()),
-        CliVerb::Man(given) => verbs::completions::run_man(&given, arguments::command()),
         CliVerb::Version => Ok(0),
     }
 }

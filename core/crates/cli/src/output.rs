@@ -3,7 +3,6 @@
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
@@ -28,25 +27,8 @@ pub(crate) fn print_and_flush(line: &str) {
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Writes to stdout at once; false when that fails, as for a closed pipe.
-pub(crate) fn try_print(text: &str) -> bool {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
-}
-
-/// Set while a verb draws on the whole terminal.
-static ARE_NOTES_SILENT: AtomicBool = AtomicBool::new(false);
-
-/// Whether no notes and no progress are written from now on.
-pub(crate) fn silence_notes(are_silent: bool) {
-    ARE_NOTES_SILENT.store(are_silent, Ordering::Relaxed);
-}
-
 /// Writes a line to stderr.
 pub(crate) fn note(line: &str) {
-    if ARE_NOTES_SILENT.load(Ordering::Relaxed) {
-        return;
-    }
     let _ = writeln!(io::stderr().lock(), "spanprof: {line}");
 }
 
@@ -75,7 +57,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// `total` is the number of steps, where it is known.
     pub(crate) fn new(total: Option<usize>) -> Self {
-        let is_terminal = io::stderr().is_terminal() && !ARE_NOTES_SILENT.load(Ordering::Relaxed);
+        let is_terminal = io::stderr().is_terminal();
         Progress { total, done: 0, shown_at: Instant::now(), is_shown: false, is_terminal }
     }
 

@@ -154,34 +154,6 @@ impl Source {
         self.parts(filter)?.collect()
     }
 
-    /// Names of the windows that may contain samples of the filter: files of a directory, keys below a prefix, requests of a
-    /// server. Other sources have none.
-    pub(crate) fn window_names(&self, filter: &Filter) -> Result<Vec<String>, Failure> {
-        Ok(match self {
-            Source::Stdin | Source::File(_) | Source::Object(_) | Source::Endpoint(..) => Vec::new(),
-            Source::ObjectPrefix(storage) => {
-                let objects = object_storage::profiles(storage.list()?, filter.from_unix_nano);
-                objects.into_iter().map(|object| object.key).collect()
-            }
-            Source::Directory(path) => {
-                list(path)?.into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
-            }
-            Source::Server(server) => {
-                let list = server.get(&format!("/api/windows?{}", merged_query(server, filter)))?;
-                window_names(&String::from_utf8_lossy(&list))
-            }
-        })
-    }
-
-    /// The profiles under one of these names.
-    pub(crate) fn window(&self, name: &str) -> Result<ProfilesData, Failure> {
-        decoded(&match self {
-            Source::Server(server) => request(server, name)?,
-            Source::ObjectPrefix(storage) => download(storage, vec![name.to_owned()]).remove(0)?,
-            _ => read_file(Path::new(name))?,
-        })
-    }
-
     /// The unmodified bytes of each file or request, read one at a time. A server omits requests that cannot contain samples of
     /// the filter.
     fn parts(&self, filter: &Filter) -> Result<Box<dyn Iterator<Item = Result<NamedBytes, Failure>> + '_>, Failure> {
@@ -212,7 +184,8 @@ impl Source {
                 Box::new(batches(objects).into_iter().flat_map(|keys| download(storage, keys)))
             }
             Source::Server(server) => {
-                let names = self.window_names(filter)?;
+                let list = server.get(&format!("/api/windows?{}", merged_query(server, filter)))?;
+                let names = window_names(&String::from_utf8_lossy(&list));
                 let removed = Rc::new(Cell::new(0));
                 let counted = removed.clone();
                 let downloaded = names.into_iter().filter_map(move |name| {
@@ -278,12 +251,6 @@ fn batches(objects: Vec<ListedObject>) -> Vec<Vec<String>> {
         }
     }
     batches
-}
-
-/// One request of a server.
-fn request(server: &ServerUrl, name: &str) -> Result<NamedBytes, Failure> {
-    let bytes = server.get(&format!("/api/windows/{name}"))?.to_vec();
-    Ok(NamedBytes { name: name.to_owned(), bytes })
 }
 
 /// The filter as a query string; parameters of the URL fill the fields that the filter leaves open.

@@ -39,19 +39,10 @@ pub(crate) fn is_terminal() -> bool {
 
 /// Columns of the terminal on stdout; `None` for files and pipes, and for a terminal of unknown width.
 pub(crate) fn columns() -> Option<usize> {
-    size().map(|(columns, _)| columns)
-}
-
-/// Columns and rows of the terminal on stdout.
-pub(crate) fn size() -> Option<(usize, usize)> {
     if !is_terminal() {
         return None;
     }
-    let variable = |name| std::env::var(name).ok()?.parse().ok();
-    let known = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
-    match known {
-        Some(size) => Some((size.ws_col.into(), size.ws_row.into())),
-        None => Some((variable("COLUMNS")?, variable("LINES").unwrap_or(24))),
-    }
-    .filter(|(columns, _)| *columns > 0)
+    let measured = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+    measured.filter(|columns| *columns > 0).or_else(variable).filter(|columns| *columns > 0)
 }

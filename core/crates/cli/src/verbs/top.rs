@@ -25,7 +25,6 @@ const SOURCES_IN_HINT: usize = 3;
 Examples:
   spanprof top cpu.pb.gz
   spanprof top worker-1.pb.gz worker-2.pb.gz
-  spanprof top http://127.0.0.1:4318 --service checkout --live
   spanprof top ./profiles --service checkout --from -15m --label endpoint=/cart
   spanprof top ./profiles --type inuse_space --label age=old
   spanprof top ./profiles --by type
@@ -37,9 +36,6 @@ pub(crate) struct TopArguments {
     pub sort: TopColumn,
     #[command(flatten)]
     pub table: TableArguments,
-    /// draw the table again every 2 s until q is pressed; of the last minute without --from
-    #[arg(long)]
-    pub live: bool,
     #[command(flatten)]
     pub read: ReadArguments,
     #[command(flatten)]
@@ -91,7 +87,7 @@ pub(crate) fn answer(given: &TopArguments) -> Result<Value, Failure> {
     Ok(Value::Object(members(&table(given)?, given.table.limit)))
 }
 
-pub(super) fn table(given: &TopArguments) -> Result<TopTable, Failure> {
+fn table(given: &TopArguments) -> Result<TopTable, Failure> {
     let mut read = given.read.clone();
     read.filter.type_name = read.filter.type_name.or(given.table.by.default_type());
     let (mut data, filter) = selected(&read, given.end.to.as_deref(), Detail::Stacks)?;

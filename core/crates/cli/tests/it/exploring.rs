@@ -1,14 +1,8 @@
-//! The verbs that show parts of a profile: `tree`, `peek`, `list`, `labels`, `merge`, `tail`, and the selection by stacks.
-
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+//! The verbs that show parts of a profile: `tree`, `peek`, `list`, `labels`, `merge`, and the selection by stacks.
 
 use serde_json::Value;
 
-use crate::client::post;
-use crate::fixture::{command, encoded, number, shop, spanprof, Serve, TestDirectory};
+use crate::fixture::{encoded, number, shop, spanprof, TestDirectory};
 
 fn json(arguments: &[&str]) -> Value {
     let finished = spanprof(arguments);
@@ -171,60 +165,11 @@ fn convert_writes_speedscope_and_svg_by_the_name_of_the_output() {
 }
 
 #[test]
-fn tail_prints_a_line_for_each_new_profile_of_a_directory_and_of_a_server() {
-    let home = TestDirectory::new();
-    let directory = home.path().join("profiles");
-    std::fs::create_dir(&directory).unwrap();
-    let first_line = |arguments: &[&str], then: &(dyn Fn() + Sync)| {
-        let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Repeated, since `tail` may not have taken its first list yet.
-        let stop = AtomicBool::new(false);
-        let line = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    then();
-                    std::thread::sleep(Duration::from_millis(300));
-                }
-            });
-            let line = lines.next().expect("a line").unwrap();
-            stop.store(true, Ordering::Relaxed);
-            line
-        });
-        child.kill().unwrap();
-        child.wait().unwrap();
-        line
-    };
-    let count = AtomicU32::new(0);
-    let write = || {
-        let name = format!("{}.otlp.pb", count.fetch_add(1, Ordering::Relaxed));
-        std::fs::write(directory.join(format!(".{name}")), encoded(&shop("checkout"))).unwrap();
-        std::fs::rename(directory.join(format!(".{name}")), directory.join(name)).unwrap();
-    };
-    let path = directory.to_str().unwrap();
-    let line = first_line(&["tail", path, "--interval", "1"], &write);
-    assert!(line.ends_with("  checkout  cpu  1.00 s  100 samples  80.0% price  /srv/checkout/app.py"), "{line}");
-    let once = spanprof(&["tail", path, "--once"]);
-    assert_eq!(once.stdout.lines().count(), count.load(Ordering::Relaxed) as usize, "{once:?}");
-    let serve = Serve::start(&home.path().join("store"), &[]);
-    let send = || {
-        post(&serve.http, &[], &encoded(&shop("cart")));
-    };
-    let line = first_line(&["tail", &serve.url(), "--interval", "1", "--json"], &send);
-    let value: Value = serde_json::from_str(&line).unwrap();
-    assert_eq!((&value["service"], &value["function"]), (&"cart".into(), &"price".into()));
-}
-
-#[test]
-fn completions_and_the_man_page_name_every_verb() {
+fn completions_name_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
         let script = spanprof(&["completions", shell]).stdout;
         assert!(["flamegraph", "peek", "fail-over"].iter().all(|word| script.contains(word)), "{shell}");
     }
-    let page = spanprof(&["man"]).stdout;
-    assert!(page.contains(".TH") && page.contains("flamegraph"), "{page}");
-    assert!(spanprof(&["man", "top"]).stdout.contains("service"));
-    assert_eq!(spanprof(&["man", "absent"]).code, 2);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The verbs on a terminal: rows that fit, colors, and output that is not for people.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::pty::{grantpt, openpt, ptsname, unlockpt, OpenptFlags};
-use rustix::termios::{tcgetattr, tcsetwinsize, Winsize};
+use rustix::termios::{tcsetwinsize, Winsize};
 use unicode_width::UnicodeWidthStr;
 
 use crate::fixture::{command, encoded, spanprof, window, TestDirectory, TestSample};
@@ -189,51 +189,6 @@ fn a_table_is_followed_by_commands_that_work() {
     }
     assert!(!all_on_terminal(&["top", &file, "--json"]).contains("next: "));
     assert!(!spanprof(&["top", &file]).stderr.contains("next: "));
-}
-
-/// `top --live` on a terminal, ended by `end`: the text, the exit code, and whether the terminal is as before.
-fn live_until(source: &str, end: impl FnOnce(&mut std::fs::File, u32)) -> (String, Option<i32>, bool) {
-    let (ours, theirs) = terminal(80);
-    let mut ours = std::fs::File::from(ours);
-    let before = tcgetattr(&theirs).unwrap().local_modes;
-    let mut command = command(&["top", source, "--live", "--from", "-1h"]);
-    let kept = theirs.try_clone().unwrap();
-    command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let mut text = Vec::new();
-    let mut part = [0; 4096];
-    while !String::from_utf8_lossy(&text).contains("priceOfItem0") {
-        let length = ours.read(&mut part).unwrap();
-        text.extend_from_slice(&part[..length]);
-    }
-    assert_ne!(tcgetattr(&kept).unwrap().local_modes, before, "keys are passed on");
-    end(&mut ours, child.id());
-    let code = child.wait().unwrap().code();
-    let is_restored = tcgetattr(&kept).unwrap().local_modes == before;
-    drop(kept);
-    let _ = ours.read_to_end(&mut text);
-    (String::from_utf8(text).unwrap(), code, is_restored)
-}
-
-#[test]
-fn a_live_table_restores_the_terminal_by_key_and_by_signal() {
-    let home = TestDirectory::new();
-    deep(&home);
-    let directory = home.path().to_str().unwrap();
-    let key = |key: &'static [u8]| move |terminal: &mut std::fs::File, _: u32| terminal.write_all(key).unwrap();
-    let signal = |_: &mut std::fs::File, pid: u32| {
-        assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
-    };
-    for (text, code, is_restored) in
-        [live_until(directory, key(b"q")), live_until(directory, key(b"\x03")), live_until(directory, signal)]
-    {
-        assert_eq!((code, is_restored), (Some(0), true), "{text:?}");
-        assert!(text.starts_with("\x1b[?1049h") && text.ends_with("\x1b[?25h\x1b[?1049l"), "{text:?}");
-    }
-    let piped = spanprof(&["top", directory, "--live"]);
-    assert!(piped.code == 2 && piped.stderr.contains("--live needs a terminal"), "{piped:?}");
-    assert!(piped.stderr.contains("`spanprof top` without it"), "{piped:?}");
 }
 
 #[test]
