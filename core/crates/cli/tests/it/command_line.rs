@@ -304,3 +304,19 @@ fn the_endpoint_of_a_program_is_a_source() {
     let absent = spanprof(&["top", &format!("{address}/debug/pprof/")]);
     assert!(absent.code == 1 && absent.stderr.contains("is the key `pull` set"), "{absent:?}");
 }
+
+#[test]
+fn the_reference_has_each_verb_with_the_text_of_the_help() {
+    let help = spanprof(&["--help"]).stdout;
+    let verbs = help.split("Verbs:\n").nth(1).unwrap();
+    let is_verb = |line: &&str| line.starts_with("  ") && !line.starts_with("   ") && !line.starts_with("  help ");
+    let page = include_str!("../../../../../docs/reference/cli.md");
+    let rows =
+        page.split("## ").next().unwrap().lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    let rows: Vec<String> = rows.map(|row| row.replacen("` | ", " ", 1)).collect();
+    assert_eq!(rows.len(), verbs.lines().filter(is_verb).count());
+    let verbs = verbs.split_whitespace().collect::<Vec<_>>().join(" ");
+    for row in rows {
+        assert!(verbs.contains(&row), "{row}");
+    }
+}
