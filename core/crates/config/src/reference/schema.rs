@@ -45,10 +45,13 @@ impl Config {
             "title": "Configuration file of spanprof",
             "description": "Nested names are other spellings of keys: cpu.sample_rate is sample_rate.",
             "type": ["object", "null"],
-            "properties": properties,
             "additionalProperties": false,
         });
-        format!("{schema:#}\n")
+        // One line per property.
+        let properties =
+            properties.iter().map(|(name, schema)| format!("\n  \"{name}\": {schema}")).collect::<Vec<_>>();
+        let head = schema.to_string();
+        format!("{},\n\"properties\": {{{}\n}}}}\n", head.trim_end_matches('}'), properties.join(","))
     }
 }
 
