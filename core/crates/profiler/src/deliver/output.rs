@@ -1,5 +1,5 @@
 //! The key `output`: writes the whole run to one file at its end, without a receiver. Windows are merged as they close;
-//! memory is bounded by `MAX_STACKS`. Not here: destinations with a file for each window (`delivery`).
+//! memory is bounded by `MAX_STACKS`. Not here: destinations with a file for each window (`windows`).
 
 use std::path::{Path, PathBuf};
 
