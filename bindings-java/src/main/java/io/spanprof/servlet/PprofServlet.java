@@ -13,7 +13,7 @@ import java.util.List;
  * Serves profiles to {@code go tool pprof} and scrapers: map it to {@code /debug/pprof/*}, or to any other path that ends
  * with {@code /*}. Mapped to {@code /debug/spanprof/*} too, it has the control operations. A request for a profile occupies
  * a thread of the server for its whole length. Access is the server's matter, unless {@code pullToken} is set. For servers
- * of Jakarta EE 9 and later; see {@link JavaxPprofServlet}.
+ * with {@code jakarta.servlet}. The build makes the class with the prefix {@code Javax}, for older servers, from this source.
  */
 public final class PprofServlet extends HttpServlet {
     private static final long serialVersionUID = 1L;

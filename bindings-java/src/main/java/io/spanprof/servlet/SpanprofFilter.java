@@ -4,6 +4,7 @@ import jakarta.servlet.AsyncEvent;
 import jakarta.servlet.AsyncListener;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
+import jakarta.servlet.FilterConfig;
 import jakarta.servlet.ServletException;
 import jakarta.servlet.ServletRequest;
 import jakarta.servlet.ServletResponse;
@@ -14,11 +15,20 @@ import java.io.IOException;
 
 /**
  * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
- * traceparent}. Reports the end of each request. For servers of Jakarta EE 9 and later; see {@link JavaxSpanprofFilter}.
+ * traceparent}. Reports the end of each request. For servers with {@code jakarta.servlet}. The build makes the class with the
+ * prefix {@code Javax}, for older servers, from this source.
  */
 public final class SpanprofFilter implements Filter {
     /** For containers that create filters by class. */
     public SpanprofFilter() {}
+
+    /** Required before Servlet 4.0. */
+    @Override
+    public void init(FilterConfig settings) {}
+
+    /** As {@link #init}. */
+    @Override
+    public void destroy() {}
 
     @Override
     public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain)
