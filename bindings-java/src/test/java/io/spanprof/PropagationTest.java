@@ -158,12 +158,9 @@ class PropagationTest {
     void tasksThatNeverRanAreReturnedUnwrapped() throws Exception {
         ExecutorService executor = Executors.newFixedThreadPool(1);
         CountDownLatch busy = new CountDownLatch(1);
-        executor.execute(() -> {
-            try {
-                busy.await();
-            } catch (InterruptedException ended) {
-                Thread.currentThread().interrupt();
-            }
+        executor.submit(() -> {
+            busy.await();
+            return null;
         });
         Runnable work = () -> { };
         ExecutorService propagating = Spanprof.wrap(executor);

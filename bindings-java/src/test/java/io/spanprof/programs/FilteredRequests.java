@@ -7,7 +7,6 @@ import io.opentelemetry.sdk.trace.SdkTracerProvider;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import io.spanprof.opentelemetry.SpanprofSpanProcessor;
-import io.spanprof.servlet.JavaxSpanprofFilter;
 import io.spanprof.servlet.SpanprofFilter;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
@@ -18,6 +17,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -25,8 +25,9 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 
 /**
- * Requests of known duration through a filter under tail-based retention, without a span processor or inside of spans. Every
- * request is labeled with its number. Arguments: directory, servlet API, number of requests, {@code spans} or {@code none}.
+ * Requests of known duration through a filter under tail-based retention, without a span processor, or with spans inside or outside of
+ * the filter. Every request is labeled with its number. Arguments: directory, number of requests, {@code none}, {@code inside} or
+ * {@code outside}.
  */
 public final class FilteredRequests {
     private static final long LIMIT_NANOSECONDS = 50_000_000;
@@ -106,20 +107,7 @@ public final class FilteredRequests {
         }
     }
 
-    private static final class JavaxCarts extends javax.servlet.http.HttpServlet {
-        private static final long serialVersionUID = 1L;
-
-        @Override
-        protected void doGet(javax.servlet.http.HttpServletRequest request, javax.servlet.http.HttpServletResponse response)
-                throws IOException {
-            int number = number(request.getRequestURI());
-            String duration = work(number);
-            response.setStatus(isFailed(number) ? 503 : 200);
-            response.getWriter().print(duration);
-        }
-    }
-
-    private static void addJakarta(Server server) {
+    private static void add(Server server, boolean isTracingInside) {
         var context = new org.eclipse.jetty.ee10.servlet.ServletContextHandler();
         var requests = EnumSet.of(jakarta.servlet.DispatcherType.REQUEST);
         jakarta.servlet.Filter tracing = (request, response, chain) -> {
@@ -130,7 +118,8 @@ public final class FilteredRequests {
                 end(span, ((jakarta.servlet.http.HttpServletResponse) response).getStatus());
             }
         };
-        for (var filter : java.util.List.of(tracing, new SpanprofFilter())) {
+        SpanprofFilter own = new SpanprofFilter();
+        for (var filter : isTracingInside ? List.of(own, tracing) : List.of(tracing, own)) {
             var holder = new org.eclipse.jetty.ee10.servlet.FilterHolder(filter);
             holder.setAsyncSupported(true);
             context.addFilter(holder, "/*", requests);
@@ -141,46 +130,19 @@ public final class FilteredRequests {
         server.setHandler(context);
     }
 
-    private static void addJavax(Server server) {
-        var context = new org.eclipse.jetty.ee8.servlet.ServletContextHandler();
-        var requests = EnumSet.of(javax.servlet.DispatcherType.REQUEST);
-        javax.servlet.Filter tracing = new javax.servlet.Filter() {
-            @Override
-            public void doFilter(javax.servlet.ServletRequest request, javax.servlet.ServletResponse response, javax.servlet.FilterChain chain)
-                    throws IOException, javax.servlet.ServletException {
-                Span span = span();
-                try (var active = span.makeCurrent()) {
-                    chain.doFilter(request, response);
-                } finally {
-                    end(span, ((javax.servlet.http.HttpServletResponse) response).getStatus());
-                }
-            }
-        };
-        // Inside of the filter, unlike above.
-        for (var filter : java.util.List.of(new JavaxSpanprofFilter(), tracing)) {
-            context.addFilter(new org.eclipse.jetty.ee8.servlet.FilterHolder(filter), "/*", requests);
-        }
-        context.addServlet(new org.eclipse.jetty.ee8.servlet.ServletHolder(new JavaxCarts()), "/carts/*");
-        server.setHandler(context.get());
-    }
-
     public static void main(String[] args) throws Exception {
-        if (args[3].equals("spans")) {
+        if (!args[2].equals("none")) {
             tracer = SdkTracerProvider.builder().addSpanProcessor(new SpanprofSpanProcessor()).build().get("requests");
         }
         Server server = new Server(new InetSocketAddress("127.0.0.1", 0));
-        if (args[1].equals("jakarta")) {
-            addJakarta(server);
-        } else {
-            addJavax(server);
-        }
+        add(server, args[2].equals("inside"));
         server.start();
         Spanprof.start(SpanprofConfig.builder().serviceName("requests").sampleRate(500).heap(false).fileDirectory(args[0])
                 // The library for tests is not optimized: on a busy machine its cost would limit the rate to 10 Hz.
                 .cpuBudget(0).retention("tail").tailDuration(Duration.ofNanos(LIMIT_NANOSECONDS)).build());
         String address = "http://127.0.0.1:" + ((ServerConnector) server.getConnectors()[0]).getLocalPort() + "/carts/";
         HttpClient client = HttpClient.newHttpClient();
-        for (int number = 0; number < Integer.parseInt(args[2]); number++) {
+        for (int number = 0; number < Integer.parseInt(args[1]); number++) {
             long begin = System.nanoTime();
             HttpResponse<String> response = client.send(HttpRequest.newBuilder(URI.create(address + number)).build(),
                     HttpResponse.BodyHandlers.ofString());
@@ -190,7 +152,7 @@ public final class FilteredRequests {
         server.stop();
         EXECUTOR.shutdown();
         Spanprof.flush();
-        for (String key : java.util.List.of("tail.requests", "tail.undecided", "tail.held_bytes")) {
+        for (String key : List.of("tail.requests", "tail.undecided", "tail.held_bytes")) {
             System.out.println(key + " " + Spanprof.stats().get(key));
         }
         Spanprof.stop();
