@@ -189,12 +189,14 @@ impl DiskBuffer {
         Ok((adopted, torn))
     }
 
-    /// Removes the own directory when it is empty, so that it does not outlive the process.
+    /// Removes the own directory when it is empty, so that it does not outlive the process, and releases it: an operation that
+    /// `stop` interrupted, or a process that another thread is starting, may hold the descriptor for longer.
     pub fn finish(&self) {
         if let OwnDirectory::Locked(own) = std::mem::replace(&mut *self.lock(), OwnDirectory::Finished) {
             if let Ok(shared) = open_directory(rfs::CWD, &self.shared) {
                 let _ = rfs::unlinkat(&shared, own.name.as_str(), AtFlags::REMOVEDIR);
             }
+            let _ = own.descriptor.get().map(|descriptor| rfs::flock(descriptor, FlockOperation::Unlock));
         }
     }
 
@@ -323,17 +325,18 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    #[test]
-    fn a_write_that_outlives_the_exporter_leaves_nothing() {
-        let directory = tempfile::tempdir().unwrap();
+    fn started(directory: &std::path::Path) -> Arc<DiskBuffer> {
         let settings = BufferSettings {
-            directory: directory.path().to_owned(),
+            directory: directory.to_owned(),
             service: "shop".to_owned(),
             max_bytes: 1 << 20,
             max_age: Duration::MAX,
             split: None,
         };
-        let buffer = DiskBuffer::start(&settings, "otlp_http", "http://127.0.0.1:4318").unwrap();
+        DiskBuffer::start(&settings, "otlp_http", "http://127.0.0.1:4318").unwrap()
+    }
+
+    fn store(buffer: &DiskBuffer, name: &str) -> io::Result<()> {
         let payload = QueuedPayload {
             body: Bytes::from_static(b"profiles"),
             profile_type: None,
@@ -344,11 +347,31 @@ mod tests {
             expires_at: Duration::MAX,
             stored: None,
         };
-        let name = buffer.name(payload.time_unix_ms, 0);
+        buffer.store(name, &payload)
+    }
+
+    #[test]
+    fn a_write_that_outlives_the_exporter_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let buffer = started(directory.path());
+        let name = buffer.name(1, 0);
 
         buffer.finish();
 
-        assert!(buffer.store(&name, &payload).is_err());
+        assert!(store(&buffer, &name).is_err());
         assert_eq!(std::fs::read_dir(&buffer.shared).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_operation_that_outlives_the_exporter_does_not_keep_its_requests_from_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let buffer = started(directory.path());
+        store(&buffer, &buffer.name(1, 0)).unwrap();
+        let _operation = buffer.own().unwrap();
+
+        buffer.finish();
+
+        let (adopted, torn) = started(directory.path()).adopt().unwrap();
+        assert_eq!((adopted.len(), torn), (1, 0));
     }
 }
