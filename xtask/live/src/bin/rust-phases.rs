@@ -1,14 +1,16 @@
 //! Six phases of `PHASE_MS` of CPU time, each under a label and in a span whose id is the number of the phase. Prints `phase
-//! NUMBER NS` with the kernel's CPU time of the thread in each (schedstat), then `stats JSON`. The settings are environment
-//! variables.
+//! NUMBER NS` with the kernel's CPU time of the thread in each (schedstat), then `stats JSON`. With `SECTIONS`, three threads work in short
+//! phases instead. The settings are environment variables.
 
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry::Context;
 use spanprof::{tag_wrapper, Config, Profiler};
+use spanprof_os::current_thread_cpu_ns;
 
 /// The statistics that are compared.
 const NAMES: [&str; 8] = [
@@ -29,9 +31,9 @@ fn ran_ns() -> u64 {
 
 #[inline(never)]
 fn burn(ns: u64) -> u64 {
-    let (end, mut total) = (ran_ns() + ns, 0u64);
-    while ran_ns() < end {
-        for number in 0..300_000 {
+    let (end, mut total) = (current_thread_cpu_ns() + ns, 0u64);
+    while current_thread_cpu_ns() < end {
+        for number in 0..100 {
             total = black_box(total.wrapping_mul(31) ^ number);
         }
     }
@@ -46,16 +48,49 @@ fn phase(number: u32, ns: u64) -> u64 {
     tag_wrapper([("phase", number.to_string().as_str())], || burn(ns))
 }
 
+/// Works in phases of the given µs in turn and waits after each turn, until the thread has used `ns`.
+fn turns(phases: [(u32, u64); 2], ns: u64, mut wait: impl FnMut()) {
+    let (end, mut used) = (current_thread_cpu_ns() + ns, [0; 2]);
+    while current_thread_cpu_ns() < end {
+        for (used, (number, us)) in used.iter_mut().zip(phases) {
+            let before_ns = current_thread_cpu_ns();
+            phase(number, us * 1_000);
+            *used += current_thread_cpu_ns() - before_ns;
+        }
+        wait();
+    }
+    phases.iter().zip(used).for_each(|((number, _), used)| println!("phase {number} {used}"));
+}
+
+/// Threads that wake up by a timer, in step with the kernel's tick; by another thread; and never.
+fn sections(ns: u64) {
+    let ((there, other), (back, own)) = (channel(), channel());
+    std::thread::scope(|scope| {
+        scope.spawn(|| turns([(1, 100), (2, 100)], ns, || std::thread::sleep(Duration::from_micros(200))));
+        scope.spawn(move || other.iter().for_each(|()| back.send(()).unwrap_or(())));
+        scope.spawn(move || {
+            turns([(3, 100), (4, 50)], ns, || {
+                let _ = there.send(()).map(|()| own.recv());
+            })
+        });
+        scope.spawn(|| turns([(5, 3_000), (6, 1_000)], ns, || {}));
+    });
+}
+
 fn run() -> Result<(), spanprof::Error> {
     let phase_ms: u64 = std::env::var("PHASE_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(250);
     let profiler = Profiler::start(Config::builder().load()?)?;
     // Resolves what scopes and spans need, outside of the phases.
     phase(99, 1_000_000);
-    for number in 1..=6 {
-        let before_ns = ran_ns();
-        phase(number, phase_ms * 1_000_000);
-        println!("phase {number} {}", ran_ns() - before_ns);
-        std::thread::sleep(Duration::from_millis(20));
+    if std::env::var_os("SECTIONS").is_some() {
+        sections(20 * phase_ms * 1_000_000);
+    } else {
+        for number in 1..=6 {
+            let before_ns = ran_ns();
+            phase(number, phase_ms * 1_000_000);
+            println!("phase {number} {}", ran_ns() - before_ns);
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
     let stats = profiler.stats();
     let numbers: Vec<_> = NAMES.iter().map(|name| format!("\"{name}\":{}", stats.counter(name))).collect();

@@ -262,7 +262,7 @@ config_keys! {
     tags: BTreeMap<String, String> = BTreeMap::new(), "", None, true;
     /// CPU samples per second of CPU time of a thread.
     sample_rate: u32 = 100, "Hz", between(1.0, 10_000.0), true;
-    /// Clock of the CPU samples. `auto`: perf where the kernel allows it, except for threads that switch often; else timers.
+    /// Clock of the CPU samples. `auto`: perf where the kernel allows it, else timers.
     clock: Clock = Clock::Auto, "", None, false;
     /// Whether to take CPU samples.
     cpu: bool = true, "", None, true;

@@ -4,15 +4,8 @@
 //! The scan also finds clocks that are overdue. If the thread blocks the signal, its CPU time so far becomes an entry without
 //! a stack (`signal_blocked`): the first sample after it would charge all of it to the code that unblocks the signal.
 //! Otherwise the signal was lost, and the clock is opened again.
-//!
-//! # Threads that switch often
-//! The kernel stops and starts a perf event at each context switch of its thread, which takes about 1 µs on a virtual machine: 2.5 % of
-//! the CPU time of a web service with 20,000 switches in a second of it. A scan gives such a thread a timer. Timers sample work in step
-//! with the kernel's tick wrongly. A thread that wakes up rarely can be in step, however short its work is, so the thread also has to
-//! switch often by the monotonic clock.
 
 use super::perf;
-use crate::threads::thread_state::context_switches;
 use crate::threads::{listing as threads, own_threads};
 use crate::time::thread_cpu_ns;
 use crate::timer;
@@ -45,8 +38,6 @@ pub(crate) struct ClockSetup {
     pub kind: TickerKind,
     pub signal: libc::c_int,
     pub period_ns: u64,
-    /// Threads that switch often get timers from this period on; `None`: at no period.
-    pub shortest_timer_ns: Option<u64>,
     pub inbox: &'static Inbox,
 }
 
@@ -55,39 +46,6 @@ struct TrackedThread {
     /// Number of re-arms since its last sample; each doubles the tolerance.
     rearmed: u32,
     accounted_cpu_ns: u64,
-    switches: SwitchRate,
-}
-
-/// The context switches of a thread, per second of its CPU time, and a quarter of them per second.
-#[derive(Clone, Copy, Default)]
-struct SwitchRate {
-    /// Monotonic time, CPU time and number of switches when they were last compared; 0 at first.
-    at_ns: u64,
-    cpu_ns: u64,
-    switches: u64,
-    is_high: bool,
-}
-
-impl SwitchRate {
-    /// Higher rates give the thread a timer.
-    const HIGH: u64 = 4_000;
-    /// Lower rates give it a perf event again.
-    const LOW: u64 = 1_000;
-    /// CPU time over which switches are counted.
-    const COUNTED_NS: u64 = 200_000_000;
-
-    /// Compares again once the thread has used enough CPU time. `switches` reads their number.
-    fn update(&mut self, cpu_ns: u64, switches: impl FnOnce() -> Option<u64>) {
-        let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
-        let Some(switches) = Some(used_ns).filter(|ns| *ns >= Self::COUNTED_NS).and_then(|_| switches()) else {
-            return;
-        };
-        let (at_ns, limit) = (crate::monotonic_ns(), if self.is_high { Self::LOW } else { Self::HIGH });
-        let per_second = |ns: u64| switches.saturating_sub(self.switches).saturating_mul(1_000_000_000) / ns.max(1);
-        let is_high =
-            self.at_ns > 0 && per_second(used_ns) > limit && per_second(at_ns.saturating_sub(self.at_ns)) > limit / 4;
-        *self = Self { at_ns, cpu_ns, switches, is_high };
-    }
 }
 
 /// The threads with a clock, and those without.
@@ -124,10 +82,7 @@ impl Registry {
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
         match self.open_slot(thread_id, start, cpu_ns, setup) {
             Ok(slot) => {
-                self.tracked.insert(
-                    thread_id,
-                    TrackedThread { slot, rearmed: 0, accounted_cpu_ns: 0, switches: SwitchRate::default() },
-                );
+                self.tracked.insert(thread_id, TrackedThread { slot, rearmed: 0, accounted_cpu_ns: 0 });
                 self.opened += 1;
                 self.refused.remove(&thread_id);
             }
@@ -325,14 +280,6 @@ impl Registry {
             self.close(thread_id);
             return self.open(thread_id, AccountingStart::AfterStart, setup);
         }
-        let is_high = tracked.switches.is_high;
-        match setup.shortest_timer_ns.is_some_and(|shortest_ns| setup.period_ns >= shortest_ns) {
-            true => tracked.switches.update(cpu_ns, || context_switches(thread_id)),
-            false => tracked.switches.is_high = false,
-        }
-        if tracked.switches.is_high != is_high {
-            return self.reopen(thread_id, setup);
-        }
         if accounted != tracked.accounted_cpu_ns {
             tracked.accounted_cpu_ns = accounted;
             tracked.rearmed = 0;
@@ -356,8 +303,7 @@ impl Registry {
 
     /// Replaces a thread's clock; its accounting continues.
     fn reopen(&mut self, thread_id: u32, setup: &ClockSetup) {
-        let Some(tracked) = self.tracked.get(&thread_id) else { return };
-        let (slot, switches) = (&slot_table::slots()[tracked.slot], tracked.switches);
+        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &slot_table::slots()[tracked.slot]) else { return };
         self.close(thread_id);
         // A handler that is still active may not have stored its CPU time yet.
         for _ in 0..100 {
@@ -366,11 +312,7 @@ impl Registry {
             }
             std::thread::yield_now();
         }
-        let kind = if switches.is_high { TickerKind::Timer } else { setup.kind };
-        self.open(thread_id, AccountingStart::Accounted(slot.accounted_cpu_ns()), &ClockSetup { kind, ..*setup });
-        if let Some(tracked) = self.tracked.get_mut(&thread_id) {
-            tracked.switches = switches;
-        }
+        self.open(thread_id, AccountingStart::Accounted(slot.accounted_cpu_ns()), setup);
     }
 
     /// Applies a new rate to every thread, and a new clock if its kind or signal changed.

@@ -4,7 +4,7 @@ use super::live_tests::{account_for_thread, block_samples_and_account, burn, dra
 use crate::testing::one_at_a_time;
 use crate::testing::StopOnDrop;
 use crate::*;
-use spanprof_signal::{handler, slot_table, Ticker};
+use spanprof_signal::{handler, slot_table};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Restricts the calling thread to one processor.
@@ -49,50 +49,6 @@ fn a_thread_that_preempts_a_scan_is_accounted_for_once() {
     for (thread_id, accounted_ns) in accounted {
         assert_eq!(drained.get(&thread_id).map(|drained| drained.weight_ns), Some(accounted_ns), "{drained:?}");
     }
-}
-
-/// Lets the calling thread and another one run in turn, for 10 µs at a time, until this one has used `ns`.
-fn switch_for(ns: u64) {
-    let (to_other, from_main) = std::sync::mpsc::channel::<()>();
-    let (to_main, from_other) = std::sync::mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || from_main.iter().for_each(|()| to_main.send(()).unwrap_or(())));
-        let end = current_thread_cpu_ns() + ns;
-        while burn(10_000) < end {
-            to_other.send(()).expect("the other thread runs");
-            from_other.recv().expect("the other thread runs");
-        }
-        drop(to_other);
-    });
-}
-
-#[test]
-fn a_thread_has_a_timer_while_it_switches_often_and_is_accounted_for_once() {
-    let _turn = one_at_a_time();
-    let clocks = start(settings(ClockChoice::Auto, 100));
-    let is_allowed = clocks.in_use().name == "perf";
-    let is_on_perf = || {
-        let slot = slot_table::used_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == thread_id());
-        matches!(slot.expect("it has a clock").ticker(), Ticker::Perf(_))
-    };
-    let (thread_id, accounted_ns) = account_for_thread(|| {
-        clocks.register_current_thread();
-        assert_eq!(is_on_perf(), is_allowed);
-        switch_for(250_000_000);
-        clocks.scan();
-        assert_eq!(is_on_perf(), is_allowed, "its switches are compared from here on");
-        switch_for(250_000_000);
-        clocks.scan();
-        assert!(!is_on_perf());
-        burn(250_000_000);
-        clocks.scan();
-        assert_eq!(is_on_perf(), is_allowed);
-        burn(50_000_000);
-    });
-    let drained = drain(&clocks).remove(&thread_id).expect("samples of the thread");
-    assert_eq!(drained.weight_ns, accounted_ns, "{drained:?}");
-    assert!(drained.samples > 40 && drained.walked == drained.samples, "{drained:?}");
-    assert!(accounted_ns > 700_000_000, "{accounted_ns} ns of 800 ms");
 }
 
 #[test]
@@ -140,7 +96,6 @@ fn a_refused_thread_keeps_its_initial_accounting_until_it_gets_a_clock() {
                 kind: super::registry::TickerKind::Timer,
                 signal,
                 period_ns: 10_000_000,
-                shortest_timer_ns: None,
                 inbox: clocks.inbox(),
             };
             // Not a signal number of the kernel.

@@ -5,7 +5,7 @@
 use super::clock_choice::choose;
 use super::clock_snapshot::RunSnapshot;
 use super::clock_state::{self, shared, ClockRun, ClockState, SharedClocks};
-use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
+use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::registry::{AccountingStart, ClockSetup};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
 use crate::memory::inboxes;
@@ -57,9 +57,7 @@ impl Clocks {
         };
         let (kind, in_use) = choose(settings.kind, settings.rate_hz, signal)?;
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
-        let tick_ns = period_ns(in_use.kernel_tick_hz);
-        let shortest_timer_ns = (settings.kind == ClockChoice::Auto).then_some(tick_ns);
-        let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), shortest_timer_ns, inbox };
+        let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), inbox };
         state.runs += 1;
         let run = ClockRun {
             number: state.runs,
@@ -69,7 +67,7 @@ impl Clocks {
             own_ns: own_cpu_ns(),
             sampled_ns: counters::sampled_cpu_ns(),
         };
-        handler::set_period_ns(setup.period_ns, tick_ns);
+        handler::set_period_ns(setup.period_ns, period_ns(run.in_use.kernel_tick_hz));
         handler::set_session(Some(session));
         state.registry.scan(AccountingStart::BeforeStart, &setup);
         // Where /proc is hidden the scan finds no thread.

@@ -81,12 +81,6 @@ pub fn run_delay_ns(thread_id: u32) -> Option<u64> {
     parse_run_delay(read(thread_id, "schedstat", &mut buffer)?)
 }
 
-/// How often a thread began to run on a processor, since its start; `None` when the kernel does not count it.
-pub(crate) fn context_switches(thread_id: u32) -> Option<u64> {
-    let mut buffer = [0; MAX_BYTES];
-    read(thread_id, "schedstat", &mut buffer)?.split_ascii_whitespace().nth(2)?.parse().ok()
-}
-
 fn read<'b>(thread_id: u32, name: &str, buffer: &'b mut [u8; MAX_BYTES]) -> Option<&'b str> {
     let mut file = std::fs::File::open(format!("/proc/self/task/{thread_id}/{name}")).ok()?;
     let len = file.read(buffer).ok()?;
