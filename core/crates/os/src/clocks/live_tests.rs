@@ -73,7 +73,8 @@ pub(crate) struct DrainedSamples {
     pub first: u64,
     pub walked: u64,
     pub native: u64,
-    pub reasons: HashMap<DropReason, u64>,
+    /// Number and CPU time of the entries without a stack.
+    pub reasons: HashMap<DropReason, (u64, u64)>,
 }
 
 pub(crate) fn drain(clocks: &Clocks) -> HashMap<u32, DrainedSamples> {
@@ -89,7 +90,8 @@ pub(crate) fn drain(clocks: &Clocks) -> HashMap<u32, DrainedSamples> {
             thread.walked += (*frame == WALKED) as u64;
             thread.native += frame.native_pc().is_some() as u64;
             if let Some(reason) = frame.as_reason() {
-                *thread.reasons.entry(reason).or_default() += sample.values[0];
+                let (entries, weight_ns) = thread.reasons.entry(reason).or_default();
+                (*entries, *weight_ns) = (*entries + 1, *weight_ns + sample.values[0]);
             }
         }
     });
@@ -112,9 +114,11 @@ fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples
     });
     let drained = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
     assert!(drained.samples >= least_samples, "{drained:?}");
-    // On an oversubscribed machine a tick may be too late for a stack.
-    assert!(drained.reasons.keys().all(|reason| *reason == DropReason::LateTick), "{drained:?}");
-    assert!(drained.walked > drained.samples / 2, "{drained:?}");
+    // On an oversubscribed machine a tick may be late, a timer by more than eight ticks of the kernel: its stack gets one period.
+    let (late, late_ns) = drained.reasons.get(&DropReason::LateTick).copied().unwrap_or_default();
+    let late_by_ns = if kind == ClockChoice::ThreadTimer { 8_000_000_000 / u64::from(kernel_tick_hz()) } else { 0 };
+    assert!(late_ns >= late * late_by_ns, "{drained:?}");
+    assert_eq!(drained.walked + late, drained.samples, "{drained:?}");
     assert_eq!(drained.first, 1, "{drained:?}");
     assert_eq!(drained.weight_ns, accounted_ns);
     // Less than the total by the last interval, which is longer on an oversubscribed machine.
@@ -349,7 +353,7 @@ fn a_full_ring_reports_the_lost_cpu_time() {
         writer.join().unwrap()
     });
     let drained = drain(&clocks).remove(&me).unwrap();
-    let lost_ns = drained.reasons.get(&DropReason::RingFull).copied().unwrap_or(0);
+    let lost_ns = drained.reasons.get(&DropReason::RingFull).map_or(0, |(_, lost_ns)| *lost_ns);
     // All samples in these 40 ms found the ring full.
     assert!(lost_ns >= 20_000_000, "{drained:?}");
     assert_eq!(before + drained.weight_ns, accounted_ns, "the loss is reported to the nanosecond");

@@ -149,8 +149,9 @@ class ProfileTest {
         long all = ProfileFile.sum(samples, work);
         long wrong = ProfileFile.sum(samples, work.and(sample -> !sample.has(INLINED + sample.labels().get("kind"))));
         assertTrue(all > 0, "no sample");
-        // A hundred times the measured remainder, and one late sample; the single cases are unit tests of the runtime.
-        assertTrue(wrong <= all / 1000 + 10_000_000, () -> wrong + " of " + all + " ns are attributed to an adjacent method");
+        // A hundred times the measured remainder, or one sample, which represents at most a kernel tick and its own handler; the single
+        // cases are unit tests of the runtime.
+        assertTrue(wrong <= Math.max(all / 1000, 5_000_000), () -> wrong + " of " + all + " ns are attributed to an adjacent method");
     }
 
     @Test
