@@ -52,7 +52,7 @@ public final class Program {
             // Loads the class, as an import does.
             Spanprof.isRunning();
             SpanprofConfig config = SpanprofConfig.builder().fileDirectory(System.getenv("DIRECTORY"))
-                    .uploadInterval(Duration.ofMillis(100)).stopTimeout(Duration.ofSeconds(2)).build();
+                    .uploadInterval(Duration.ofMillis(100)).stopTimeout(Duration.ofSeconds(10)).build();
             marked(() -> Spanprof.start(config));
         }
         Thread[] threads = new Thread[results.length];

@@ -29,7 +29,7 @@ async function main() {
   fs.readSync(0, Buffer.alloc(1));
   if (spanprof) {
     mark('begin');
-    spanprof.start({ fileDirectory: process.env.DIRECTORY, uploadInterval: 0.1, stopTimeout: 2 });
+    spanprof.start({ fileDirectory: process.env.DIRECTORY, uploadInterval: 0.1, stopTimeout: 10 });
     mark('end');
     process.prependListener('exit', () => mark('begin'));
     process.on('exit', () => mark('end'));

@@ -41,7 +41,7 @@ def work(number):
 print("ready", flush=True)
 sys.stdin.readline()
 if PROFILED:
-    marked(lambda: spanprof.start(file_directory=os.environ["DIRECTORY"], upload_interval=0.1, stop_timeout=2))
+    marked(lambda: spanprof.start(file_directory=os.environ["DIRECTORY"], upload_interval=0.1, stop_timeout=10))
 results = {}
 threads = [threading.Thread(target=lambda number=number: results.update({number: work(number)})) for number in (1, 2)]
 for thread in threads:

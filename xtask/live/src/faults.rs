@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use spanprof::sync::Mutex;
 use spanprof::{tag_wrapper, Config, Profiler};
 
 const WORK: Duration = Duration::from_millis(350);
@@ -20,11 +21,16 @@ pub fn run(is_profiled: bool) -> Result<(), String> {
         let config = Config::builder()
             .file_directory(directory.clone())
             .upload_interval(Duration::from_millis(100))
-            .stop_timeout(Duration::from_secs(2));
+            .stop_timeout(Duration::from_secs(10));
         config.load().and_then(Profiler::start).map_err(|error| eprintln!("{error}")).ok()
     };
     let profiler = if is_profiled { marked(start) } else { None };
-    let work = |number: u64| if is_profiled { tag_wrapper([("k", "1")], || work(number)) } else { work(number) };
+    let total = Mutex::new(0);
+    // The work makes no call of its own between the marks: the code of the profiler is in the program's file.
+    let work = |number: u64| match is_profiled {
+        true => marked(|| tag_wrapper([("k", "1")], || work(number, &total))),
+        false => work(number, &total),
+    };
     let results =
         std::thread::scope(|scope| [1, 2].map(|number| scope.spawn(move || work(number))).map(|t| t.join().ok()));
     // With a user, the standard library forks instead of calling posix_spawn.
@@ -44,11 +50,12 @@ fn marked<T>(call: impl FnOnce() -> T) -> T {
     value
 }
 
-fn work(number: u64) -> u64 {
+fn work(number: u64, total: &Mutex<u64>) -> u64 {
     let sum = (0..100_000).fold(0u64, |sum, round| sum.wrapping_mul(31).wrapping_add(round * number));
     let end = Instant::now() + WORK;
     while Instant::now() < end {
-        drop(std::hint::black_box(vec![number; 100]));
+        let numbers = std::hint::black_box(vec![number; 100]);
+        *total.lock().unwrap_or_else(|held| held.into_inner()) += numbers[0];
     }
     sum
 }

@@ -10,7 +10,12 @@ mod requests;
 mod surface;
 mod system_calls;
 
+use std::alloc::System;
 use std::process::ExitCode;
+
+/// Samples the heap of the programs that profile themselves.
+#[global_allocator]
+static ALLOCATOR: spanprof::alloc::Profiled<System> = spanprof::alloc::Profiled::new(System);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -22,6 +22,9 @@ const EVENT_STOP: i32 = 128;
 const PROFILER_ONLY: &[c_long] =
     &[libc::SYS_perf_event_open, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_delete];
 
+/// Their functions in the C library have no frame, in which addresses of earlier calls would lie: the stack shows the caller.
+const WITHOUT_FRAME: &[c_long] = &[libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_madvise];
+
 /// Bytes of the stack in which the caller of a function of the C library is found.
 const STACK_BYTES: usize = 2048;
 
@@ -61,6 +64,8 @@ pub struct Tracer {
     /// New threads that wait for the event of their creation.
     waiting: HashSet<Pid>,
     fault: Option<Fault>,
+    /// The code of the profiler's library, read after each marked part. The Rust program is linked with the profiler.
+    library: Vec<Range<u64>>,
     /// The calls of the profiler.
     pub counts: BTreeMap<c_long, u32>,
     /// Whether a call has failed.
@@ -76,6 +81,7 @@ impl Tracer {
             threads: HashMap::new(),
             waiting: HashSet::new(),
             fault,
+            library: Vec::new(),
             counts: BTreeMap::new(),
             was_injected: false,
         };
@@ -132,7 +138,7 @@ impl Tracer {
             .any(|e| *e as i32 == event);
         let mut delivered = None;
         if is_creation {
-            self.created(id);
+            self.created(id, event);
         } else if signal == libc::SIGTRAP | 0x80 {
             self.call(id);
         } else if event == 0 {
@@ -146,14 +152,16 @@ impl Tracer {
         debug_assert!(event == 0 || is_creation || event == EVENT_STOP, "{event}");
     }
 
-    fn created(&mut self, creator: Pid) {
+    fn created(&mut self, creator: Pid, event: i32) {
         let Ok(id) = ptrace::getevent(creator).map(|id| Pid::from_raw(id as i32)) else { return };
         let Some(creator) = self.threads.get(&creator) else { return };
         // A child process continues between the marks; a new thread belongs to the profiler altogether.
-        let is_process = std::fs::metadata(format!("/proc/{}/task/{id}", self.main)).is_err();
+        let is_process = event != Event::PTRACE_EVENT_CLONE as i32;
+        // The hooks of a fork in the Rust program, up to the child's first own call.
+        let runs_hooks = event == Event::PTRACE_EVENT_FORK as i32 && self.library.is_empty();
         let thread = Thread {
             is_own: creator.is_own || (!is_process && creator.is_profiling()),
-            is_marked: is_process && creator.is_marked,
+            is_marked: is_process && (creator.is_marked || runs_hooks),
             ..Thread::default()
         };
         self.threads.insert(id, thread);
@@ -179,10 +187,17 @@ impl Tracer {
         if call == libc::SYS_rt_sigreturn {
             thread.handlers = thread.handlers.saturating_sub(1);
         }
+        if call == libc::SYS_dup2 {
+            thread.is_marked = false;
+        }
         if let Some((_, position)) = MARKS.iter().find(|(number, _)| *number == call) {
             match path_at(id, [registers.rdi, registers.rsi][*position]).as_slice() {
                 b"/faults/begin" => thread.is_marked = true,
-                b"/faults/end" => thread.is_marked = false,
+                b"/faults/end" => {
+                    thread.is_marked = false;
+                    let code = code_of(id).into_iter().filter(|(_, file)| is_library(file));
+                    self.library = code.map(|(range, _)| range).collect();
+                }
                 _ => {}
             }
         }
@@ -190,8 +205,14 @@ impl Tracer {
         let is_wake = call == libc::SYS_futex && ![0, 9].contains(&(registers.rsi & 0x7f))
             || [libc::SYS_read, libc::SYS_write].contains(&call) && registers.rdx == 8;
         let is_fork = call == libc::SYS_clone && registers.rdi & libc::CLONE_VM as u64 == 0;
-        let is_candidate = hits_runtime || thread.is_profiling() || PROFILER_ONLY.contains(&call);
-        if is_wake || is_fork || !is_candidate || is_of_runtime(id, call, &registers) != hits_runtime {
+        if is_wake || is_fork {
+            return;
+        }
+        let is_candidate = hits_runtime
+            || thread.is_profiling()
+            || PROFILER_ONLY.contains(&call)
+            || (WITHOUT_FRAME.contains(&call) && is_of_library(id, &self.library, registers.rsp));
+        if !is_candidate || is_of_runtime(id, call, &registers) != hits_runtime {
             return;
         }
         let count = self.counts.entry(call).or_default();
@@ -228,28 +249,46 @@ fn is_of_runtime(id: Pid, call: c_long, registers: &libc::user_regs_struct) -> b
     }
 }
 
+/// Whether the profiler's library makes a call. The files of all code are read only if an address of it is on the stack.
+fn is_of_library(id: Pid, library: &[Range<u64>], stack: u64) -> bool {
+    words_at(id, stack).any(|word| library.iter().any(|range| range.contains(&word)))
+        && caller(id, stack).is_some_and(|(file, _)| is_library(&file))
+}
+
+fn is_library(file: &str) -> bool {
+    file.contains("spanprof") && file != "spanprof-live"
+}
+
 /// The file of the innermost caller outside the C library, and whether it made the call without the C library's code in between: the
 /// functions for these calls have no frame, so the first address of code on the stack is their return address.
 fn caller(id: Pid, stack: u64) -> Option<(String, bool)> {
-    let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).ok()?;
-    let code: Vec<(Range<u64>, &str)> = maps.lines().filter_map(code_of_line).collect();
-    let mut bytes = [0; STACK_BYTES];
-    let read = read_at(id, stack, &mut bytes);
-    let addresses = bytes[..read].chunks_exact(8).filter_map(|word| word.try_into().ok()).map(u64::from_ne_bytes);
-    let files =
-        addresses.filter_map(|word| code.iter().find(|(range, _)| range.contains(&word)).map(|(_, file)| *file));
+    let code = code_of(id);
+    let files = words_at(id, stack).filter_map(|word| code.iter().find(|(range, _)| range.contains(&word)));
     let mut callers =
-        files.enumerate().filter(|(_, file)| !file.starts_with("libc.so") && !file.starts_with("ld-linux"));
-    callers.next().map(|(position, file)| (file.to_owned(), position == 0))
+        files.enumerate().filter(|(_, (_, file))| !file.starts_with("libc.so") && !file.starts_with("ld-linux"));
+    callers.next().map(|(position, (_, file))| (file.clone(), position == 0))
+}
+
+/// The words at the top of a stack.
+fn words_at(id: Pid, stack: u64) -> impl Iterator<Item = u64> {
+    let mut bytes = [0; STACK_BYTES];
+    let read = read_at(id, stack, &mut bytes) / 8;
+    (0..read).map(move |word| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[word * 8 + byte])))
+}
+
+/// The addresses and files of a process's code.
+fn code_of(id: Pid) -> Vec<(Range<u64>, String)> {
+    let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
+    maps.lines().filter_map(code_of_line).collect()
 }
 
 /// The addresses and the name of the file of a line of `maps`, if it maps code.
-fn code_of_line(line: &str) -> Option<(Range<u64>, &str)> {
+fn code_of_line(line: &str) -> Option<(Range<u64>, String)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (start, end) = words.first()?.split_once('-')?;
     let address = |text| u64::from_str_radix(text, 16).ok();
     let file = words.get(5).and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-    words.get(1)?.contains('x').then_some((address(start)?..address(end)?, file))
+    words.get(1)?.contains('x').then_some((address(start)?..address(end)?, file.to_owned()))
 }
 
 /// The beginning of the text at an address of a process.
