@@ -17,7 +17,6 @@ fn secret_endpoint(scheme: &str, port: u16) -> OtlpEndpoint {
         ("authorization".to_owned(), Secret::new(format!("Bearer {MARKER}"))),
         ("x-api-key".to_owned(), Secret::from(MARKER)),
     ];
-    endpoint.timeout = Duration::from_millis(200);
     endpoint
 }
 
@@ -66,8 +65,9 @@ fn connection_errors_contain_no_secret() {
     for (scheme, port) in
         [("http", refusing.port), ("https", refusing.port), ("http", silent.port()), ("http", resetting.port())]
     {
-        assert_nothing_shows(Destination::OtlpHttp(secret_endpoint(scheme, port)));
-        assert_nothing_shows(Destination::OtlpGrpc(secret_endpoint(scheme, port)));
+        let endpoint = OtlpEndpoint { timeout: Duration::from_millis(200), ..secret_endpoint(scheme, port) };
+        assert_nothing_shows(Destination::OtlpHttp(endpoint.clone()));
+        assert_nothing_shows(Destination::OtlpGrpc(endpoint));
     }
     for scheme in ["http", "https"] {
         let mut endpoint = secret_endpoint(scheme, 1);
