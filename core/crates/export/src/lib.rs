@@ -43,7 +43,7 @@ pub use payload::{ExportPayload, SplitFn};
 pub use payload_writer::{PayloadWriter, WriteError, WriteErrorKind};
 pub use secret::Secret;
 pub use settings::{
-    BufferSettings, Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings,
+    BufferSettings, Compression, Destination, ExporterSettings, FileDirectory, LookUp, OtlpEndpoint, ProxySettings,
     StartThread, TlsFiles,
 };
 pub use stats::{DestinationStats, DiscardReason, Discarded, MetricsStats, RemovedFiles};

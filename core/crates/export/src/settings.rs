@@ -7,6 +7,7 @@ use crate::secret::Secret;
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,9 @@ use std::time::Duration;
 /// Starts a named thread that runs `body` once and ends. The body may panic. The caller can exempt the thread from sampling
 /// and block signals in it.
 pub type StartThread = fn(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
+
+/// Resolves a host name. The caller can exclude forks meanwhile.
+pub type LookUp = fn(host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 
 /// Bounds and hooks common to all destinations.
 #[derive(Clone)]
@@ -35,6 +39,8 @@ pub struct ExporterSettings {
     pub user_agent: String,
     /// Starts each thread of the exporter: its own, and those for connections, name resolution and files.
     pub start_thread: StartThread,
+    /// Resolves the names of receivers, on a thread of its own.
+    pub look_up: LookUp,
     /// Clock for ages, dates and delays.
     pub clock: Arc<dyn Clock>,
 }
@@ -53,6 +59,7 @@ impl Default for ExporterSettings {
                 let name = name.to_string_lossy().into_owned();
                 std::thread::Builder::new().name(name).spawn(body).map(drop)
             },
+            look_up: |host, port| Ok((host, port).to_socket_addrs()?.collect()),
             clock: Arc::new(SystemClock::default()),
         }
     }

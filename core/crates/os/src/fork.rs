@@ -1,13 +1,13 @@
 //! The fork hook: discards the clocks in a forked child. It runs before the child's own first instruction, when any
 //! lock may be held by a thread that exists only in the parent. It takes no lock, allocates nothing, and starts
-//! nothing. In the parent it excludes reads of the dynamic linker's list.
+//! nothing. In the parent it waits for calls that exclude forks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use crate::clocks::clock_state;
+use crate::fork_exclusion;
 use crate::process::{inherited_listener, library_copies, termination_signal};
-use crate::symbols::linker_list;
 use crate::threads::own_threads;
 use spanprof_signal::count_forks;
 
@@ -23,8 +23,8 @@ pub fn install_fork_hook() {
         // SAFETY: the hooks are plain functions of a library that `pin_library` keeps loaded.
         unsafe {
             libc::pthread_atfork(
-                Some(linker_list::before_fork),
-                Some(linker_list::after_fork_in_parent),
+                Some(fork_exclusion::before_fork),
+                Some(fork_exclusion::after_fork_in_parent),
                 Some(in_child),
             )
         };
@@ -39,7 +39,7 @@ pub fn reset_in_child_by(reset: fn()) {
 }
 
 extern "C" fn in_child() {
-    linker_list::reset_in_child();
+    fork_exclusion::reset_in_child();
     // The crash marker belongs to the parent.
     spanprof_signal::walk_fault::set_report_location(None);
     termination_signal::reset_in_child();

@@ -6,6 +6,7 @@
 
 mod clocks;
 mod fork;
+mod fork_exclusion;
 mod memory;
 mod process;
 pub mod random;
@@ -25,6 +26,7 @@ pub use clocks::clock_types::{
 pub use clocks::thread_clocks::Clocks;
 pub use clocks::thread_start::{start_own_thread, StartedThread};
 pub use fork::{install_fork_hook, reset_in_child_by};
+pub use fork_exclusion::{exclude_forks, iterate_loaded_objects};
 pub use memory::arenas::use_one_arena;
 pub use memory::inboxes::{inbox, inbox_in_use, use_inbox};
 pub use memory::live_sets::{live_set, new_live_set};
@@ -51,7 +53,6 @@ pub use process::termination_signal::{
 };
 pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
 pub use symbols::file_symbols::{is_file_of, FileSymbols};
-pub use symbols::linker_list::iterate_loaded_objects;
 pub use symbols::loaded_object::{code_state, is_own_code, native_symbol, pin_library, NativeSymbol};
 pub use symbols::object_history::{
     are_objects_listed, forget_objects, loader_counts, refresh_objects, CodeState, LoadedObject, LoaderCounts,

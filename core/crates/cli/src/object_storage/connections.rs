@@ -95,7 +95,7 @@ impl StorageClient {
             proxy: proxy::of_environment(&url).filter(|_| !is_metadata),
             ..OtlpEndpoint::new(url.clone())
         };
-        let connector = ServerConnector::start(&settings, ExporterSettings::default().start_thread)
+        let connector = ServerConnector::start(&settings, &ExporterSettings::default())
             .map_err(|failure| error(HttpErrorKind::Unknown, failure.message))?;
         let server = Arc::new(StorageServer { connector: tokio::sync::Mutex::new(connector), idle: Mutex::default() });
         servers.insert(url, server.clone());

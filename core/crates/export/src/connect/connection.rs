@@ -7,12 +7,12 @@ use crate::connect::socket::Socket;
 use crate::connect::tls::{self, Tls};
 use crate::error::{ExportError, ExportErrorKind};
 use crate::outcome::HINT_PROXY_USER;
-use crate::settings::{OtlpEndpoint, StartThread};
+use crate::settings::{ExporterSettings, LookUp, OtlpEndpoint, StartThread};
 use http::StatusCode;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -36,7 +36,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub fn start(settings: &OtlpEndpoint, alpn: &'static [u8], start_thread: StartThread) -> Result<Self, ExportError> {
+    pub fn start(settings: &OtlpEndpoint, alpn: &'static [u8], common: &ExporterSettings) -> Result<Self, ExportError> {
         let endpoint = Endpoint::parse(&settings.url, "OTLP endpoint")?;
         if settings.timeout.is_zero() || settings.timeout > MAX_TIMEOUT {
             return Err(ExportError::new(
@@ -47,8 +47,8 @@ impl Connector {
         }
         let proxy = proxy_for(&endpoint, settings.proxy.as_ref())?;
         let tls = if endpoint.secure { Some(Tls::start(settings.tls.clone(), alpn)?) } else { None };
-        let resolver = HostResolver::new(start_thread);
-        Ok(Self { endpoint, proxy, tls, resolver, start_thread, timeout: settings.timeout })
+        let resolver = HostResolver::new(common);
+        Ok(Self { endpoint, proxy, tls, resolver, start_thread: common.start_thread, timeout: settings.timeout })
     }
 
     /// Reloads rotated certificates. A connection opened under another generation must not be reused.
@@ -149,12 +149,13 @@ async fn tunnel(stream: Box<dyn Transport>, proxy: &Endpoint, target: &Endpoint)
 /// serves the next one.
 struct HostResolver {
     start_thread: StartThread,
+    look_up: LookUp,
     pending: Option<Pending<io::Result<Vec<SocketAddr>>>>,
 }
 
 impl HostResolver {
-    fn new(start_thread: StartThread) -> Self {
-        Self { start_thread, pending: None }
+    fn new(common: &ExporterSettings) -> Self {
+        Self { start_thread: common.start_thread, look_up: common.look_up, pending: None }
     }
 
     async fn resolve(&mut self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -171,9 +172,8 @@ impl HostResolver {
         let pending = match &mut self.pending {
             Some(pending) => pending,
             none => {
-                let host = host.to_owned();
-                let look_up = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
-                none.insert(blocking::spawn(self.start_thread, look_up)?)
+                let (host, look_up) = (host.to_owned(), self.look_up);
+                none.insert(blocking::spawn(self.start_thread, move || look_up(&host, port))?)
             }
         };
         let resolved = pending.await;
@@ -185,12 +185,8 @@ impl HostResolver {
 #[cfg(test)]
 mod tests {
     use super::{Connector, HostResolver};
-    use crate::settings::{ExporterSettings, OtlpEndpoint, StartThread};
+    use crate::settings::{ExporterSettings, OtlpEndpoint};
     use std::time::Duration;
-
-    fn start_thread() -> StartThread {
-        ExporterSettings::default().start_thread
-    }
 
     fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
@@ -199,7 +195,7 @@ mod tests {
     #[test]
     fn addresses_and_localhost_are_resolved_without_the_system_resolver() {
         block_on(async {
-            let mut resolver = HostResolver::new(start_thread());
+            let mut resolver = HostResolver::new(&ExporterSettings::default());
             for (host, expected) in [
                 ("::1", "[::1]:7"),
                 ("192.0.2.1", "192.0.2.1:7"),
@@ -216,7 +212,7 @@ mod tests {
     #[test]
     fn a_name_that_does_not_exist_is_an_error_and_can_be_resolved_again() {
         block_on(async {
-            let mut resolver = HostResolver::new(start_thread());
+            let mut resolver = HostResolver::new(&ExporterSettings::default());
             for _ in 0..2 {
                 assert!(resolver.resolve("collector.invalid", 7).await.is_err());
                 assert!(resolver.pending.is_none());
@@ -228,7 +224,7 @@ mod tests {
     fn a_timeout_of_zero_or_above_the_maximum_is_an_error_at_start() {
         for timeout in [Duration::ZERO, Duration::MAX] {
             let settings = OtlpEndpoint { timeout, ..OtlpEndpoint::new("http://u:marker@h") };
-            let error = Connector::start(&settings, b"h2", start_thread()).err().unwrap().to_string();
+            let error = Connector::start(&settings, b"h2", &ExporterSettings::default()).err().unwrap().to_string();
             assert!(error.contains("the timeout of http://h is") && error.contains("at most 3600 s"), "{error}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::connect::connection::{Connector, Transport};
 use crate::error::ExportError;
-use crate::settings::{OtlpEndpoint, StartThread};
+use crate::settings::{ExporterSettings, OtlpEndpoint};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Opens connections for HTTP/1.1: name resolution, the proxy's tunnel and TLS.
@@ -13,8 +13,8 @@ impl ServerConnector {
     ///
     /// # Errors
     /// When one of them is unusable.
-    pub fn start(settings: &OtlpEndpoint, start_thread: StartThread) -> Result<Self, ExportError> {
-        Connector::start(settings, b"http/1.1", start_thread).map(Self)
+    pub fn start(settings: &OtlpEndpoint, common: &ExporterSettings) -> Result<Self, ExportError> {
+        Connector::start(settings, b"http/1.1", common).map(Self)
     }
 
     /// Opens a connection, within the timeout of the settings per address.

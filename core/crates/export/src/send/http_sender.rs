@@ -44,7 +44,7 @@ impl HttpSender {
         protocol: HttpProtocol,
         common: &ExporterSettings,
     ) -> Result<Self, ExportError> {
-        let mut connector = Connector::start(settings, b"http/1.1", common.start_thread)?;
+        let mut connector = Connector::start(settings, b"http/1.1", common)?;
         let mut headers = request_headers(settings, &connector.endpoint, &common.user_agent)?;
         let host = HeaderValue::from_str(&connector.endpoint.authority).map_err(|_| not_usable(&connector))?;
         headers.insert(header::HOST, host);

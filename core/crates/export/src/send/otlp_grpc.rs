@@ -53,7 +53,7 @@ struct Http2Connection {
 
 impl OtlpGrpcSender {
     pub fn start(settings: &OtlpEndpoint, signal: OtlpSignal, common: &ExporterSettings) -> Result<Self, ExportError> {
-        let mut connector = Connector::start(settings, b"h2", common.start_thread)?;
+        let mut connector = Connector::start(settings, b"h2", common)?;
         let mut metadata = request_headers(settings, &connector.endpoint, &common.user_agent)?;
         metadata.remove(GRPC_ENCODING);
         if signal != OtlpSignal::Profiles {

@@ -2,6 +2,5 @@
 
 pub mod exported_symbols;
 pub mod file_symbols;
-pub mod linker_list;
 pub mod loaded_object;
 pub mod object_history;

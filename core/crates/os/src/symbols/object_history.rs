@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::linker_list::iterate_loaded_objects;
+use crate::fork_exclusion::iterate_loaded_objects;
 use spanprof_signal::{fork_generation, guarded};
 
 /// Listings that other threads may invalidate by a load or an unload before the next drain tries again.

@@ -2,6 +2,7 @@
 //! program sends a capture. Not here: network and files (`spanprof_export`), the end of a window (`profiler`), the detail that
 //! a destination receives (`reduction`).
 
+use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -158,6 +159,7 @@ impl WindowDelivery {
             }),
             metrics: metrics.into_iter().map(|receiver| export_destination(receiver, config)).collect(),
             start_thread: |name, body| spanprof_os::start_own_thread(name, STACK_BYTES, body).map(drop),
+            look_up: |host, port| spanprof_os::exclude_forks(|| Ok((host, port).to_socket_addrs()?.collect())),
             ..ExporterSettings::default()
         };
         let exporter = Exporter::start(destinations, settings)
