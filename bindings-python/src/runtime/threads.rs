@@ -54,7 +54,10 @@ fn offsets_of_own_id() -> Vec<usize> {
 
 /// Whether `leaf` is the leaf of a stack to walk. From 3.15 on a thread that runs no Python code still has a base frame.
 fn is_python_leaf<M: Memory>(reader: &FrameReader<'_, M>, leaf: usize) -> bool {
-    leaf != 0 && !reader.read(leaf).is_some_and(|link| link.is_entry && link.previous == 0)
+    // In 3.11 and 3.12 the leaf of a running thread may be any word.
+    let has_base_frame = reader.interpreter.layout.version >= (3, 15);
+    let is_base_frame = || reader.read(leaf).is_some_and(|link| link.is_entry && link.previous == 0);
+    leaf != 0 && !(has_base_frame && is_base_frame())
 }
 
 /// Appends the threads that have Python frames now.

@@ -88,7 +88,12 @@ pub fn walk<M: Memory>(
     let Some(start) = below.or_else(|| reader.start(thread)) else {
         return Captured::Dropped(DropReason::FaultedRead);
     };
-    match follow(reader, start, stack) {
+    let is_entering = below.is_none() && registers.is_some_and(|registers| activation::is_entering(reader, registers));
+    let outcome = match is_entering && reader.read_leaf(start.leaf).is_none() {
+        true => give_up(start.caller, DropReason::FaultedRead),
+        false => follow(reader, start, stack),
+    };
+    match outcome {
         WalkOutcome::Captured(captured) => captured,
         WalkOutcome::StaleLeaf(caller) => {
             stack.clear();

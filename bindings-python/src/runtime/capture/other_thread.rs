@@ -137,11 +137,12 @@ fn follow<M: Memory>(
     let mut verifier = ChainVerifier { reader, thread, start, callee: None, on_data_stack: None, summary };
     let mut frame = start.leaf;
     let mut unproven_caller = start.caller;
-    for _ in 0..MAX_LINKS {
+    for index in 0..MAX_LINKS {
         if frame == 0 {
             return Ok(verifier.summary);
         }
-        let link = reader.read(frame).ok_or(DropReason::MovedDuringWalk)?;
+        let link = if index == 0 { reader.read_leaf(frame) } else { reader.read(frame) };
+        let link = link.ok_or(DropReason::MovedDuringWalk)?;
         let link = verifier.verify(frame, link).ok_or(DropReason::MovedDuringWalk)?;
         if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
             if link.previous != caller && link.previous != 0 {
@@ -225,8 +226,9 @@ impl<M: Memory> ChainVerifier<'_, M> {
     /// its space is reserved, but its words are still those of a popped frame.
     fn current_on_data_stack(&self) -> Option<usize> {
         let mut frame = self.reader.start(self.thread)?.leaf;
+        let is_new = frame != self.start.leaf;
         for _ in 0..MAX_GENERATORS {
-            let link = self.reader.read(frame)?;
+            let link = if is_new { self.reader.read_leaf(frame) } else { self.reader.read(frame) }?;
             if link.is_on_data_stack || link.previous == 0 {
                 break;
             }

@@ -22,8 +22,11 @@ const ENTRY_BYTES: u64 = 192;
 /// The loop's own record lies within this distance of its stack pointer; the previous record is at least two C frames above.
 const OWN_RECORD_BYTES: u64 = 512;
 
-/// Offset of the last word of a frame that is read.
-const LAST_WORD_OF_FRAME: usize = 72;
+/// Whether the signal interrupted the entry of the interpreter loop.
+#[inline]
+pub fn is_entering<M: Memory>(reader: &FrameReader<'_, M>, registers: &InterruptedRegisters<'_>) -> bool {
+    registers.program_counter().wrapping_sub(reader.interpreter.loop_entry as u64) < ENTRY_BYTES
+}
 
 /// The chain without the function that is being entered. `None`: not interrupted there, or no register holds the record; the
 /// walk then starts from the thread state.
@@ -35,10 +38,7 @@ pub fn start_below<M: Memory>(
 ) -> Option<ChainStart> {
     let FrameChain::Interpreter(frames) = &reader.interpreter.layout.frames else { return None };
     let CurrentFrame::OnCStack { holder, frame, below, .. } = frames.current else { return None };
-    let registers = registers?;
-    if registers.program_counter().wrapping_sub(reader.interpreter.loop_entry as u64) >= ENTRY_BYTES {
-        return None;
-    }
+    let registers = registers.filter(|registers| is_entering(reader, registers))?;
     let own = reader.word(thread, holder)? as u64;
     if own.wrapping_sub(registers.stack_pointer()) >= OWN_RECORD_BYTES {
         return None;
@@ -71,8 +71,7 @@ fn record<M: Memory>(
     if below <= address && below.wrapping_sub(thread) >= THREAD_STATE_BYTES {
         return None;
     }
-    let link = guess(leaf, 0).and(guess(leaf, LAST_WORD_OF_FRAME)).and_then(|_| reader.read(leaf))?;
-    if (!link.is_entry && guess(link.code, 0).is_none()) || reader.classify(&link) == FrameClass::Invalid {
+    if reader.classify(&reader.read_guess(leaf)?) == FrameClass::Invalid {
         return None;
     }
     let caller = guess(below, frame)?;

@@ -87,6 +87,8 @@ enum Validity {
 pub(super) const STACK_BYTES: usize = 64 << 20;
 /// The bottom record of the C stack lies in the thread state, within this many bytes.
 pub(super) const THREAD_STATE_BYTES: usize = 1024;
+/// Offset of the last word of a frame that is read.
+const LAST_WORD_OF_FRAME: usize = 72;
 /// Reference counts above this are pointers of a free list.
 const MAX_REFERENCES: u64 = 1 << 40;
 /// A function that has not begun is below this instruction, except for functions with many cells.
@@ -103,6 +105,24 @@ impl<M: Memory> FrameReader<'_, M> {
         match &self.interpreter.layout.frames {
             FrameChain::Interpreter(layout) => self.read_interpreter_frame(layout, address),
             FrameChain::Objects(layout) => self.read_frame_object(layout, address),
+        }
+    }
+
+    /// As [`Self::read`], for any word: without a fault if it is no address of a frame.
+    pub fn read_guess(&self, address: usize) -> Option<FrameLink> {
+        let guess = |address: usize, offset: usize| self.memory.guess(address.checked_add(offset)?);
+        let link = guess(address, 0).and(guess(address, LAST_WORD_OF_FRAME)).and_then(|_| self.read(address))?;
+        (link.is_entry || guess(link.code, 0).is_some()).then_some(link)
+    }
+
+    /// As [`Self::read`], for the leaf of a thread that may be entering the interpreter loop: in 3.11 and 3.12 it is then left over
+    /// from an earlier call.
+    pub fn read_leaf(&self, address: usize) -> Option<FrameLink> {
+        match &self.interpreter.layout.frames {
+            FrameChain::Interpreter(InterpreterFrameLayout { current: CurrentFrame::OnCStack { .. }, .. }) => {
+                self.read_guess(address)
+            }
+            _ => self.read(address),
         }
     }
 

@@ -11,7 +11,8 @@ pub const LAYOUT: InterpreterLayout = InterpreterLayout {
         previous: 48,
         instruction: 56,
         owner: 69,
-        first_entry_owner: 3,
+        // None.
+        first_entry_owner: u8::MAX,
         data_stack_top: 304,
         size: FrameSize::Parts { stack: 68, locals: 76 },
     }),
