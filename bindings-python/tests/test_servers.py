@@ -80,7 +80,13 @@ def server(directory: pathlib.Path, source: str, *command: str):
     process = subprocess.Popen(
         [sys.executable, "-m", *(word.replace("PORT", str(port)) for word in command)],
         cwd=directory,
-        env={**os.environ, "SPANPROF_FILE_DIRECTORY": str(directory / "profiles"), "SPANPROF_UPLOAD_INTERVAL": "1"},
+        env={
+            **os.environ,
+            "SPANPROF_FILE_DIRECTORY": str(directory / "profiles"),
+            "SPANPROF_UPLOAD_INTERVAL": "1",
+            # On a busy machine, the workers write more files than are kept by default.
+            "SPANPROF_FILE_KEEP": "10000",
+        },
         stdout=log,
         stderr=log,
     )
