@@ -20,14 +20,15 @@ impl JavaLanguage<'_, '_, '_> {
     /// The context of a sample; scopes are packed as the number of labels of each, then its keys and values.
     fn words(&mut self, sample: &SampleStep) -> jni::errors::Result<ContextWords> {
         let scopes = self.env.byte_array_from_slice(&packed(&sample.scopes))?;
+        let ended = self.env.byte_array_from_slice(&pack(sample.ended.iter().map(usize::to_string)))?;
         let bound_in = match &sample.bound_in {
             None => JByteArray::null(),
             Some(scopes) => self.env.byte_array_from_slice(&packed(scopes))?,
         };
         let request = self.env.byte_array_from_slice(&pack(sample.request.clone()))?;
         let flags = [sample.prepared.into(), sample.returned.into()];
-        let arguments = [(&scopes).into(), flags[0], (&bound_in).into(), flags[1], (&request).into()];
-        let words = self.env.call_method(self.runner, jni_str!("contextOf"), jni_sig!("([BZ[BZ[B)[J"), &arguments)?;
+        let arguments = [(&scopes).into(), (&ended).into(), flags[0], (&bound_in).into(), flags[1], (&request).into()];
+        let words = self.env.call_method(self.runner, jni_str!("contextOf"), jni_sig!("([B[BZ[BZ[B)[J"), &arguments)?;
         let words: JLongArray<'_> = self.env.cast_local::<JLongArray>(words.l()?)?;
         read_words(self.env, &words)
     }

@@ -21,8 +21,8 @@ impl Language for PythonLanguage<'_> {
     }
 
     fn context(&mut self, sample: &SampleStep) -> u64 {
-        let SampleStep { scopes, bound_in, request, .. } = sample.clone();
-        let id = self.context.call1((scopes, sample.prepared, bound_in, sample.returned, request));
+        let SampleStep { scopes, ended, bound_in, request, .. } = sample.clone();
+        let id = self.context.call1((scopes, ended, sample.prepared, bound_in, sample.returned, request));
         let id = id.and_then(|id| id.extract::<u64>());
         // No case uses this id, so a failing callback fails the case.
         id.unwrap_or(u64::MAX)
@@ -35,7 +35,7 @@ impl Language for PythonLanguage<'_> {
 }
 
 /// Runs one case: its text, its `config` as Python parsed it, and a callback that returns the context id of a sample from its
-/// `scopes`, `prepared`, `bound_in`, `returned` and `request`. `end_request` gets the name, the milliseconds, the endpoint and whether
+/// `scopes`, `ended`, `prepared`, `bound_in`, `returned` and `request`. `end_request` gets the name, the milliseconds, the endpoint and whether
 /// the request failed.
 #[pyfunction]
 fn run_case(

@@ -29,7 +29,9 @@ def end_request(name: str, milliseconds: int, endpoint: str, is_error: bool) -> 
     native.end_request(requests.pop(name), milliseconds * 1_000_000, endpoint, is_error)
 
 
-def context_of(scopes: Scopes, prepared: bool, bound_in: Scopes | None, returned: bool, request: str | None) -> int:
+def context_of(
+    scopes: Scopes, ended: list[int], prepared: bool, bound_in: Scopes | None, returned: bool, request: str | None
+) -> int:
     """The context id of a sample; ``core/crates/profiler/src/conformance/case.rs`` describes the arguments."""
 
     def inside(scopes: Scopes, work: typing.Callable) -> typing.Any:
@@ -39,6 +41,17 @@ def context_of(scopes: Scopes, prepared: bool, bound_in: Scopes | None, returned
             if request is not None and requests[request] != 0:
                 stack.enter_context(native.tag_wrapper(native.in_request({}, requests[request])))
             return work()
+
+    if ended:
+        opened = [spanprof.tag_wrapper(labels) for labels in scopes]
+        for scope in opened:
+            scope.__enter__()
+        for index in ended:
+            opened[index].__exit__(None, None, None)
+        context = native.current()
+        for index in set(range(len(opened))) - set(ended):
+            opened[index].__exit__(None, None, None)
+        return context
 
     if request is not None and request not in requests:
         requests[request] = native.begin_request()

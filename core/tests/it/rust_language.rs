@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spanprof::{bind, tag_wrapper, Labels, RequestEnd};
+use spanprof::{bind, tag_wrapper, Labels, RequestEnd, TagScope};
 use spanprof_aggregate::context::context_row;
 use spanprof_os::thread_context;
 use spanprof_profiler::conformance::{report_end, EndRequest, Language, SampleStep, ScopeLabels};
@@ -18,6 +18,12 @@ pub struct RustLanguage {
 impl Language for RustLanguage {
     fn context(&mut self, sample: &SampleStep) -> u64 {
         let current: fn() -> u64 = thread_context::current;
+        if !sample.ended.is_empty() {
+            let mut scopes: Vec<_> =
+                sample.scopes.iter().map(|scope| Some(TagScope::enter(pairs(scope).as_slice()))).collect();
+            sample.ended.iter().for_each(|index| scopes[*index] = None);
+            return current();
+        }
         let call: Box<dyn FnOnce() -> u64> = match &sample.bound_in {
             None => Box::new(current),
             Some(scopes) => inside(scopes, sample.prepared, Box::new(|| Box::new(bind(current)))),
@@ -53,11 +59,15 @@ impl Language for RustLanguage {
 /// Calls `work` inside scopes, outermost first.
 fn inside<R>(scopes: &[ScopeLabels], prepared: bool, work: Box<dyn FnOnce() -> R + '_>) -> R {
     let Some((scope, inner)) = scopes.split_first() else { return work() };
-    let labels: Vec<_> = scope.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let labels = pairs(scope);
     let work = || inside(inner, prepared, work);
     if prepared {
         tag_wrapper(Labels::new(&labels), work)
     } else {
         tag_wrapper(labels.as_slice(), work)
     }
+}
+
+fn pairs(scope: &ScopeLabels) -> Vec<(&str, &str)> {
+    scope.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }

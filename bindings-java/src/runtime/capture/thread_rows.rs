@@ -11,7 +11,7 @@ const PROBES: usize = 256;
 /// Key of a row whose thread has ended.
 const TOMBSTONE: u32 = u32::MAX;
 
-/// One thread, one cache line.
+/// One thread. The handler reads its first cache line only.
 #[repr(C, align(64))]
 pub struct ThreadRow {
     thread_id: AtomicU32,
@@ -21,9 +21,9 @@ pub struct ThreadRow {
     pub scope: ScopeWords,
 }
 
-/// The context of a thread's open scopes: label set, trace id, span ids. `state` is 0 if there is none and 1 if the words
-/// are valid; it is written last and cleared first. In the row of a carrier thread it is the address of the mounted virtual
-/// thread's words.
+/// The context of a thread's open scopes: label set, trace id, span ids. The lowest bit of `state` tells whether there is one;
+/// `state` is written last and cleared first. In the row of a carrier thread it is `MOUNTED` and the address of the mounted
+/// virtual thread's words.
 #[repr(C)]
 pub struct ScopeWords {
     state: AtomicU64,
@@ -31,6 +31,8 @@ pub struct ScopeWords {
     trace_id: [AtomicU64; 2],
     span_id: AtomicU64,
     local_root_span_id: AtomicU64,
+    /// The open scopes. Of Java, as are the other bits of `state`.
+    _entries: [AtomicU64; 8],
 }
 
 /// Size of [`ScopeWords`], as Java sees it.
@@ -38,6 +40,7 @@ pub const SCOPE_BYTES: usize = size_of::<ScopeWords>();
 
 const EMPTY: u64 = 0;
 const VALID: u64 = 1;
+const MOUNTED: u64 = 2;
 
 static TABLE: [ThreadRow; ROWS] = [const {
     ThreadRow {
@@ -115,6 +118,7 @@ impl ScopeWords {
             trace_id: [AtomicU64::new(0), AtomicU64::new(0)],
             span_id: AtomicU64::new(0),
             local_root_span_id: AtomicU64::new(0),
+            _entries: [const { AtomicU64::new(0) }; 8],
         }
     }
 
@@ -128,17 +132,17 @@ impl ScopeWords {
     }
 
     pub fn is_set(&self) -> bool {
-        self.state.load(Ordering::Acquire) != EMPTY
+        self.state.load(Ordering::Acquire) & VALID != 0
     }
 
     /// Points the carrier's row to the words of the mounted virtual thread.
     pub fn mount(&self, words: &'static ScopeWords) {
-        self.state.store(words.address() as u64, Ordering::SeqCst);
+        self.state.store(words.address() as u64 | MOUNTED, Ordering::SeqCst);
     }
 
     /// Clears the row if a virtual thread is mounted.
     pub fn unmount(&self) {
-        if self.state.load(Ordering::SeqCst) > VALID {
+        if self.state.load(Ordering::SeqCst) & MOUNTED != 0 {
             self.clear();
         }
     }
@@ -147,17 +151,17 @@ impl ScopeWords {
     #[inline]
     pub fn context(&self) -> Context {
         match self.state.load(Ordering::Acquire) {
-            EMPTY => Context::None,
-            VALID => self.own_context(),
-            address => {
+            state if state & VALID != 0 => self.own_context(),
+            state if state & MOUNTED != 0 => {
                 // SAFETY: `mount` stored the address of words that are static.
-                let scope = unsafe { &*(address as *const ScopeWords) };
-                if scope.state.load(Ordering::Acquire) == VALID {
+                let scope = unsafe { &*((state - MOUNTED) as *const ScopeWords) };
+                if scope.is_set() {
                     scope.own_context()
                 } else {
                     Context::None
                 }
             }
+            _ => Context::None,
         }
     }
 

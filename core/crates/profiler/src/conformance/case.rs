@@ -90,6 +90,9 @@ pub struct SampleStep {
     /// Scopes around the sample, outermost first: arguments of the language's `tag_wrapper`.
     #[serde(default)]
     pub scopes: Vec<ScopeLabels>,
+    /// Indexes of scopes that end before the sample, in this order, while the others are open. Not in Node.js, where a scope is a call.
+    #[serde(default)]
+    pub ended: Vec<usize>,
     /// Whether every scope of this sample gets prepared labels in place of labels.
     #[serde(default)]
     pub prepared: bool,

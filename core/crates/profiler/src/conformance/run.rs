@@ -22,7 +22,7 @@ pub trait Language {
     }
 
     /// The context id of a sample, through `tag_wrapper`, prepared labels and `bind` of the language: see the fields `scopes`,
-    /// `prepared`, `bound_in`, `request` and `returned` of [`SampleStep`].
+    /// `ended`, `prepared`, `bound_in`, `request` and `returned` of [`SampleStep`].
     fn context(&mut self, sample: &SampleStep) -> u64;
 
     /// Reports the end of a request through the language's API.

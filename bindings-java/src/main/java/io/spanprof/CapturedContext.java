@@ -41,7 +41,7 @@ final class CapturedContext {
             try {
                 return work.get();
             } finally {
-                scope.close();
+                scope.end(true);
             }
         };
     }
@@ -111,7 +111,7 @@ final class CapturedContext {
             try {
                 work.run();
             } finally {
-                scope.close();
+                scope.end(true);
             }
         }
     }
@@ -144,7 +144,7 @@ final class CapturedContext {
             try {
                 return work.call();
             } finally {
-                scope.close();
+                scope.end(true);
             }
         }
     }

@@ -66,7 +66,7 @@ final class InheritedScope {
         } else if (inherited.length == ThreadScope.WORDS) {
             LongBuffer words = words();
             if (words != null) {
-                ThreadScope.write(words, inherited);
+                ThreadScope.replace(words, ThreadScope.state(words), inherited);
             }
         }
     }

@@ -8,7 +8,7 @@ import java.util.Map;
 public final class Labels {
     private static final String TRACE_ID = "trace_id";
     private static final String SPAN_ID = "span_id";
-    private static final Labels NONE = new Labels(0, 0, 0, 0);
+    static final Labels NONE = new Labels(0, 0, 0, 0);
 
     final long labelSet;
     final long traceHigh;
@@ -53,6 +53,16 @@ public final class Labels {
 
     boolean hasTrace() {
         return (traceHigh | traceLow) != 0;
+    }
+
+    boolean hasLink() {
+        return hasTrace() || span != 0;
+    }
+
+    /** Whether the span link of a context is that of these labels. */
+    boolean areLinkOf(long[] words) {
+        boolean isOfTrace = !hasTrace() || traceHigh == words[1] && traceLow == words[2];
+        return hasLink() && isOfTrace && span == words[3];
     }
 
     /** The string of a value; null for null, and if its {@code toString()} throws. */

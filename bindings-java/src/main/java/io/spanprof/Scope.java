@@ -4,26 +4,32 @@ import java.nio.LongBuffer;
 import java.util.Arrays;
 
 /**
- * Labels of every sample of this thread, platform or virtual, until it is closed. Closing restores the previous labels.
+ * Labels of every sample of this thread, platform or virtual, until it is closed. Scopes may be closed in any order, each
+ * takes its own labels away; only beyond eight open scopes, closing one closes those inside it.
  */
 public final class Scope implements AutoCloseable {
-    static final Scope NONE = new Scope(null, null, true, 0, 0, 0, 0, 0);
+    static final Scope NONE = new Scope(null, null, 0, 0, Labels.NONE, 0, 0, 0, 0, 0);
 
     private Thread owner;
     private final LongBuffer words;
-    /** Whether the thread had no context before this scope; else the words below are that context. */
-    private final boolean isOutermost;
+    /** The first word in this scope, see {@link ThreadScope}. */
+    private final long inside;
+    /** The first word before it; those below are the others, if there was a context. */
+    private final long outer;
+    private final Labels labels;
     private final long labelSet;
     private final long traceHigh;
     private final long traceLow;
     private final long span;
     private final long root;
 
-    private Scope(
-            Thread owner, LongBuffer words, boolean isOutermost, long labelSet, long traceHigh, long traceLow, long span, long root) {
+    private Scope(Thread owner, LongBuffer words, long inside, long outer, Labels labels, long labelSet, long traceHigh,
+            long traceLow, long span, long root) {
         this.owner = owner;
         this.words = words;
-        this.isOutermost = isOutermost;
+        this.inside = inside;
+        this.outer = outer;
+        this.labels = labels;
         this.labelSet = labelSet;
         this.traceHigh = traceHigh;
         this.traceLow = traceLow;
@@ -45,26 +51,33 @@ public final class Scope implements AutoCloseable {
             return NONE;
         }
         // A single allocation site lets the JIT compilers eliminate the object by escape analysis.
-        boolean isOutermost = !ThreadScope.isOpen(words);
+        long outer = ThreadScope.state(words);
+        long state;
         long labelSet = 0;
         long traceHigh = 0;
         long traceLow = 0;
         long span = 0;
         long root = 0;
-        if (isOutermost) {
-            ThreadScope.begin(words, labels.labelSet, labels.traceHigh, labels.traceLow, labels.span, 0);
+        if (ThreadScope.isIdle(outer)) {
+            state = ThreadScope.inFirst(outer, !isEmpty);
+            ThreadScope.begin(words, state, labels.labelSet, labels.traceHigh, labels.traceLow, labels.span, 0);
         } else {
-            labelSet = ThreadScope.word(words, 0);
-            traceHigh = ThreadScope.word(words, 1);
-            traceLow = ThreadScope.word(words, 2);
-            span = ThreadScope.word(words, 3);
-            root = ThreadScope.word(words, 4);
+            if ((outer & ThreadScope.HAS_CONTEXT) != 0) {
+                labelSet = ThreadScope.word(words, 0);
+                traceHigh = ThreadScope.word(words, 1);
+                traceLow = ThreadScope.word(words, 2);
+                span = ThreadScope.word(words, 3);
+                root = ThreadScope.word(words, 4);
+            }
+            state = ThreadScope.inside(words, outer, labelSet, labels.labelSet, 0)
+                    | (isEmpty ? outer & ThreadScope.HAS_CONTEXT : ThreadScope.HAS_CONTEXT);
             boolean hasTrace = labels.hasTrace();
-            ThreadScope.write(words, LabelSets.merged(labelSet, labels.labelSet),
+            ThreadScope.write(words, state, LabelSets.merged(labelSet, labels.labelSet),
                     hasTrace ? labels.traceHigh : traceHigh, hasTrace ? labels.traceLow : traceLow,
                     hasTrace || labels.span != 0 ? labels.span : span, hasTrace ? 0 : root);
         }
-        return new Scope(Thread.currentThread(), words, isOutermost, labelSet, traceHigh, traceLow, span, root);
+        return new Scope(
+                Thread.currentThread(), words, state, outer, labels, labelSet, traceHigh, traceLow, span, root);
     }
 
     /** The calling thread's context. */
@@ -76,29 +89,37 @@ public final class Scope implements AutoCloseable {
     /** Replaces this thread's context by that of another thread. */
     static Scope replace(long[] context) {
         long[] before = currentWords();
-        if (Arrays.equals(context, before)) {
-            return NONE;
-        }
-        LongBuffer words = InheritedScope.words();
+        LongBuffer words = Arrays.equals(context, before) ? ThreadScope.existing() : InheritedScope.words();
         if (words == null) {
             return NONE;
         }
-        ThreadScope.write(words, context);
-        return new Scope(Thread.currentThread(), words, false, before[0], before[1], before[2], before[3], before[4]);
+        long outer = ThreadScope.state(words);
+        long inside = ThreadScope.inside(words, outer, before[0], context[0], ThreadScope.REPLACES);
+        ThreadScope.replace(words, inside, context);
+        return new Scope(Thread.currentThread(), words, ThreadScope.state(words), outer, Labels.NONE, before[0],
+                before[1], before[2], before[3], before[4]);
     }
 
     /** Has no effect when called again, or on a thread other than the one that opened it. */
     @Override
     public void close() {
+        end(false);
+    }
+
+    /** As {@link #close}. Of work that is over, the scopes inside end too. */
+    void end(boolean endsInner) {
         Thread thread = owner;
         if (thread == null || thread != Thread.currentThread()) {
             return;
         }
         owner = null;
-        if (isOutermost) {
-            ThreadScope.clear(words);
+        if (!ThreadScope.isInnermost(words, inside)) {
+            // Fields only, so that escape analysis still eliminates the object.
+            ThreadScope.end(words, inside, new long[] {labelSet, traceHigh, traceLow, span, root}, labels, endsInner);
+        } else if ((outer & ThreadScope.HAS_CONTEXT) == 0) {
+            ThreadScope.putState(words, outer);
         } else {
-            ThreadScope.write(words, labelSet, traceHigh, traceLow, span, root);
+            ThreadScope.write(words, outer, labelSet, traceHigh, traceLow, span, root);
         }
     }
 }

@@ -127,6 +127,11 @@ public final class SpanLink {
         write(ThreadScope.existing(), traceHigh, traceLow, span, root);
     }
 
+    /** Closes the scope of a request, and those inside it that the request's work left open. */
+    public static void close(Scope scope) {
+        scope.end(true);
+    }
+
     /** Writes into the thread's scope words. */
     private static void write(LongBuffer existing, long traceHigh, long traceLow, long span, long root) {
         // An empty link needs no scope words, and a virtual thread need not be tracked for it.
@@ -134,7 +139,7 @@ public final class SpanLink {
         LongBuffer words = isEmpty ? existing : InheritedScope.words(existing);
         if (words != null) {
             long set = ThreadScope.isOpen(words) ? ThreadScope.word(words, 0) : 0;
-            ThreadScope.write(words, set, traceHigh, traceLow, span, root);
+            ThreadScope.replace(words, ThreadScope.state(words), set, traceHigh, traceLow, span, root);
         }
     }
 }

@@ -219,7 +219,7 @@ public final class Spanprof {
         try {
             return work.call();
         } finally {
-            scope.close();
+            scope.end(true);
         }
     }
 
@@ -229,7 +229,7 @@ public final class Spanprof {
         try {
             return work.call();
         } finally {
-            scope.close();
+            scope.end(true);
         }
     }
 
@@ -246,7 +246,7 @@ public final class Spanprof {
             result = work.call();
             isComplete = true;
         } finally {
-            scope.close();
+            scope.end(true);
             if (number != 0 && !isComplete) {
                 Native.freeCapture(number);
             }
@@ -263,7 +263,7 @@ public final class Spanprof {
         try {
             work.run();
         } finally {
-            scope.close();
+            scope.end(true);
         }
     }
 
@@ -273,7 +273,7 @@ public final class Spanprof {
         try {
             work.run();
         } finally {
-            scope.close();
+            scope.end(true);
         }
     }
 

@@ -31,8 +31,17 @@ public final class Cases {
         private final Map<String, Long> requests = new HashMap<>();
 
         /** The context of a sample; {@code core/src/conformance/case.rs} describes the arguments. */
-        long[] contextOf(byte[] scopes, boolean prepared, byte[] boundIn, boolean returned, byte[] request)
+        long[] contextOf(
+                byte[] scopes, byte[] closed, boolean prepared, byte[] boundIn, boolean returned, byte[] request)
                 throws Exception {
+            if (closed.length != 0) {
+                List<Scope> opened = new ArrayList<>();
+                scopesIn(scopes).forEach(labels -> opened.add(Spanprof.tag(labels)));
+                Packed.unpack(closed).forEach(index -> opened.get(Integer.parseInt(index)).close());
+                long[] context = Scope.currentWords();
+                opened.forEach(Scope::close);
+                return context;
+            }
             List<String> names = Packed.unpack(request);
             long localRoot = names.isEmpty() ? 0 : requests.computeIfAbsent(names.get(0), name -> SpanLink.beginRequest("", ""));
             List<Map<String, String>> around = scopesIn(scopes);

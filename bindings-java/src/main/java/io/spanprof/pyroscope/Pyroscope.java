@@ -1,6 +1,5 @@
 package io.spanprof.pyroscope;
 
-import io.spanprof.Scope;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.util.LinkedHashMap;
@@ -41,16 +40,12 @@ public final class Pyroscope {
 
         /** Runs work; returns its value and throws its exceptions. */
         public static <T> T run(LabelsSet labels, Callable<T> work) throws Exception {
-            try (Scope scope = Spanprof.tag(LabelsSet.labelsOf(labels))) {
-                return work.call();
-            }
+            return Spanprof.<T, Exception>tagWrapper(LabelsSet.labelsOf(labels), work::call);
         }
 
         /** Runs work without a value. */
         public static void run(LabelsSet labels, Runnable work) {
-            try (Scope scope = Spanprof.tag(LabelsSet.labelsOf(labels))) {
-                work.run();
-            }
+            Spanprof.tagWrapper(LabelsSet.labelsOf(labels), work);
         }
     }
 }

@@ -111,6 +111,6 @@ final class RequestScope implements AutoCloseable {
         if (request != 0) {
             before.restore();
         }
-        scope.close();
+        SpanLink.close(scope);
     }
 }
