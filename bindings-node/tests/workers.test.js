@@ -139,6 +139,20 @@ const busy = (number) => `
     return sum;
   })();`;
 
+test('a worker that inherits the preload of the program loads only what enrolls its thread', (t) => {
+  folder(t);
+  process.env.SPANPROF_FILE_DIRECTORY = process.env.SPANPROF_TEST_FOLDER;
+  t.after(() => delete process.env.SPANPROF_FILE_DIRECTORY);
+  const loaded = 'require("node:worker_threads").parentPort.postMessage(Object.keys(require.cache))';
+  runs(`new Worker(${JSON.stringify(`${busy(0)} ${loaded}`)}, { eval: true }).on('message', (loaded) => {
+    const names = loaded.map((name) => require('node:path').basename(name)).sort();
+    assert.deepEqual(names, ['copies.js', 'first_copy.js', 'native.js', 'register.js', 'thread.js', 'worker.js']);
+    console.log('complete');
+  });`, '--require', path.join(__dirname, '..', 'lib', 'register.js'));
+  const samples = file.readAll(process.env.SPANPROF_TEST_FOLDER, 'cpu');
+  assert.ok(samples.some(({ stack }) => stack.some(({ name }) => name === 'busy0')), 'it is profiled');
+});
+
 test('functions of Node.js have the same names in every worker, though V8 lists those of the first only', (t) => {
   folder(t);
   const count = 6;
