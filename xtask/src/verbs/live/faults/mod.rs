@@ -3,10 +3,10 @@
 //! fails, or each one from the N-th on, with each error of its manual page that valid arguments can give.
 //!
 //! Calls are the profiler's between the marks of the program, in threads that were created there, in handlers of the profiler's
-//! signal, in hooks of a fork, for memory in its library, and where no runtime makes them. A runtime's own calls for memory, threads and classes are left out, also between the
-//! marks: the complete run shows that the program without the profiler ends where these fail. Of the N-th calls, those up to the 16th
-//! and the powers of two fail: the size of a list depends on the windows that the program delivers. Not here: the limits of the process.
-//! Requires x86-64.
+//! signal, in hooks of a fork, for memory in its library, and where no runtime makes them. A runtime's own calls for memory, threads
+//! and classes are left out, also between the marks: the complete run shows that the program without the profiler ends where these
+//! fail. Of the N-th calls, those up to the 16th and the powers of two fail: the size of a list depends on the windows that the
+//! program delivers. Not here: the limits of the process. Requires x86-64.
 
 mod calls;
 mod tracer;
