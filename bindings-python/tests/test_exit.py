@@ -178,3 +178,10 @@ burn({0.05 + tenths / 100})
 """
         )
         assert "sampel_rate" in target.stderr
+
+
+def test_a_reading_command_names_the_cause_when_the_server_has_no_tls(receiver):
+    command = [sys.executable, "-m", "spanprof", "top", receiver.url.replace("http://", "https://")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done
+    assert "write http://" in done.stderr

@@ -15,13 +15,10 @@ def main() -> int:
         return run.main(arguments[1:])
     from .native import native
 
-    # The native command line does not return to the interpreter while it runs, so Ctrl-C and a closed pipe end it directly.
+    # The native command line does not return to the interpreter while it runs, so Ctrl-C ends it directly. SIGPIPE stays ignored:
+    # a server may close a connection while a request is written, and that is an error with a message.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    code = native.cli_main(arguments)
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print("\nIn Python also:\n  run         Run a Python program and profile it: `spanprof run app.py`, `spanprof run -m module`")
-    return code
+    return native.cli_main(arguments)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,9 @@ impl ServerUrl {
     fn failed(&self, reason: String) -> Failure {
         let scheme = if self.is_secure { "https" } else { "http" };
         let failure = Failure::new(format!("cannot query {scheme}://{}: {reason}", self.authority));
+        if reason.contains("write http://") {
+            return failure;
+        }
         if self.is_secure && reason.starts_with("TLS failed") {
             return failure.hint("for a certificate of your own authority, name it with --ca-cert FILE (PEM)");
         }

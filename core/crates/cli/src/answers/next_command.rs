@@ -8,10 +8,11 @@ use super::function::printable;
 /// Longest name in a pattern; of longer ones the ends are compared.
 const MAX_PATTERN: usize = 48;
 
-/// A regular expression for a name from a profile: every other character than letters and digits is any character. Of a long name
-/// both ends: the last part distinguishes `(anonymous) app.js:12` from other functions of the file.
+/// A regular expression for a name from a profile: what is special in one, or in a shell's quotes, is any character. Of a long
+/// name both ends: the last part distinguishes `(anonymous) app.js:12` from other functions of the file.
 pub(super) fn function_pattern(name: &str) -> String {
-    let letters = name.chars().map(|letter| if letter.is_alphanumeric() || letter == '_' { letter } else { '.' });
+    let is_literal = |letter: char| letter.is_alphanumeric() || "_<>/#@,=".contains(letter);
+    let letters = name.chars().map(|letter| if is_literal(letter) { letter } else { '.' });
     let letters: Vec<char> = letters.collect();
     let part = |letters: &[char]| letters.iter().collect::<String>();
     match letters.len() > MAX_PATTERN {
@@ -65,7 +66,8 @@ mod tests {
         };
         let table = |rows| TopTable { rows, ..TopTable::default() };
         let selection = "'a profile.pb' --service cart";
-        let own = row("Cart.price(item)", "/srv/shop/cart.py", FrameType::Cpython);
+        let own_row = |function| row(function, "/srv/shop/cart.py", FrameType::Cpython);
+        let own = own_row("Cart.price(item)");
         let library = row("get", "/usr/lib/python3.11/queue.py", FrameType::Cpython);
         assert_eq!(
             after_top(&table(vec![library.clone(), own]), selection).unwrap(),
@@ -74,6 +76,10 @@ mod tests {
         );
         assert!(after_top(&table(vec![library]), "").unwrap().contains("peek '^get$'"));
         assert_eq!(after_top(&table(Vec::new()), ""), None);
+        let nested = own_row("total.<locals>.<genexpr>");
+        assert!(after_top(&table(vec![nested]), "")
+            .unwrap()
+            .starts_with("next: spanprof peek '^total.<locals>.<genexpr>$' "));
     }
 
     #[test]

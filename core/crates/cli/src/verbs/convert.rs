@@ -53,7 +53,10 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
     let (formats, times): (Vec<&str>, Vec<&str>) =
         given.to.iter().map(|value| full_name(value)).partition(|value| selection::FORMATS.contains(value));
     if let Some(invalid) = times.iter().find(|text| moment::parse(text, 0).is_none()) {
-        let failure = Failure::usage(format!("--to: expected {EXPECTED}, or a time, got `{invalid}`"));
+        let failure = Failure::usage(match invalid.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+            true => format!("--to: expected {}, or a format, got `{invalid}`", moment::FORMS),
+            false => format!("--to: expected {EXPECTED}, got `{invalid}`"),
+        });
         return Err(match nearest(invalid, selection::FORMATS) {
             Some(format) => failure.hint(format!("did you mean `--to {format}`?")),
             None => failure,

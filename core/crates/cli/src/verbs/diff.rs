@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use spanprof_profile::encode::page;
-use spanprof_profile::{is_gauge_type, ProfilesData};
+use spanprof_profile::{is_gauge_type, HeapAge, ProfilesData};
 use spanprof_read::query::{self, Compared, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS};
 
 use super::empty_selection::nothing_passes;
@@ -15,6 +15,7 @@ use crate::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
 use crate::moment::unix_ns;
 use crate::quantity::percent;
 use crate::selection::{self, EndArguments, FilterArguments};
+use crate::source::Source;
 use crate::{moment, output};
 
 /// Where `spanprof serve` listens by default.
@@ -247,11 +248,23 @@ fn read(side: &NamedSide, role: &str, by: Rows, mut windows: WindowSums) -> Resu
         })
     })?;
     let is_state = data.profiles().next().is_some() && data.profiles().all(|(_, profile)| profile.is_gauge());
-    if data.sample_count() == 0 && !is_state {
+    if data.sample_count() == 0 && !(is_state && has_labels(&sources, &side.filter)?) {
         return Err(no_samples(side, role));
     }
     windows.add_state(&data);
     Ok(ReadSide { data, windows })
+}
+
+/// Whether any sample meets the conditions on labels, except for the age of objects: possibly no object is old.
+fn has_labels(sources: &[Source], filter: &Filter) -> Result<bool, Failure> {
+    let labels: Vec<_> = filter.labels.iter().filter(|label| label.key != HeapAge::LABEL).cloned().collect();
+    if labels.is_empty() {
+        return Ok(true);
+    }
+    let all = merged(sources, |source| {
+        source.read(&Filter { labels: labels.clone(), ..source.widest(filter) }, Detail::Stacks)
+    })?;
+    Ok(all.sample_count() > 0)
 }
 
 fn no_samples(side: &NamedSide, role: &str) -> Failure {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spanprof_profile::ProfilesData;
-use spanprof_read::query::{self, Filter, LabelMatcher};
+use spanprof_read::query::{self, Filter, LabelMatcher, MatchOperator};
 
 use super::{contents, merged, missing};
 use crate::detail::Detail;
@@ -67,7 +67,13 @@ fn unmet(all: &ProfilesData, filter: &Filter) -> (String, String) {
             (format!(": no sample has the label `{}`", label.key), remedy)
         }
         Some(values) => {
-            (format!(": no sample has `{label}`"), format!("available: {} = {}", label.key, listed(&mut values.iter())))
+            let is_literal = label.operator == MatchOperator::Equal;
+            let similar = nearest(&label.value, values.iter().map(String::as_str)).filter(|_| is_literal);
+            let remedy = match similar {
+                Some(value) => format!("did you mean `{}={value}`?", label.key),
+                None => format!("available: {} = {}", label.key, listed(&mut values.iter())),
+            };
+            (format!(": no sample has `{label}`"), remedy)
         }
     }
 }

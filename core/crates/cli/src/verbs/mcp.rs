@@ -30,6 +30,8 @@ pub(crate) fn run(given: McpArguments, command: &Command, verb: RunVerb) -> Resu
     if given.sources.iter().any(|source| source == "-") {
         return Err(Failure::usage("standard input carries the protocol").hint("name files, directories or URLs"));
     }
+    // A mistyped name ends the server at once, not at each call.
+    super::sources(&given.sources)?;
     let tools = Toolbox::new(command, verb, given.sources, given.source_path);
     mcp::serve(std::io::stdin().lock(), std::io::stdout().lock(), &tools)
         .map(|()| 0)

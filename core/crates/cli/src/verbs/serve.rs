@@ -191,10 +191,8 @@ fn first_line(server: &Server, as_json: bool) -> String {
     json.to_string() + "\n"
 }
 
-/// Resolves at the first SIGINT or SIGTERM. Also handles SIGPIPE, which a parent process may have left at its default
-/// action: a peer that closes its connection must not terminate the server.
+/// Resolves at the first SIGINT or SIGTERM.
 pub(super) async fn stop_signal() {
-    let _pipe = signal(SignalKind::pipe());
     let wait = |kind| async move {
         match signal(kind) {
             Ok(mut signal) => {

@@ -118,6 +118,10 @@ fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<
     if table.totals.is_empty() {
         return Err(nothing_passes(&given.read.sources.join(", "), sources, filter));
     }
+    if table.rows.iter().all(|row| row.spans == 0 && row.endpoint.is_empty()) {
+        return Err(Failure::new(format!("no sample in {} belongs to a span", given.read.sources.join(", ")))
+            .hint("an OpenTelemetry SDK or a middleware in the program links them"));
+    }
     if given.sort == SpanOrder::Duration && !counts_requests {
         output::note(
             "durations are unknown: a middleware or span processor of spanprof reports them; sorted by CPU time and waits",

@@ -78,6 +78,8 @@ fn old_objects_in_use_are_compared_with_a_window_without_any() {
     assert!(reversed.stdout.contains(r#""comparison_total":0"#), "{reversed:?}");
     let top = spanprof(&["top", &late, "--label", "age=old", "--json"]);
     assert_eq!(number(&top.stdout, "total"), 30 << 20);
+    let misspelt = spanprof(&["diff", &early, &late, "--label", "service.name=cat"]);
+    assert!(misspelt.code == 1 && misspelt.stderr.contains("did you mean `service.name=cart`?"), "{misspelt:?}");
     for arguments in [&["diff", &early, &early, "--label", "age=old"][..], &["top", &early, "--label", "age=old"]] {
         let none = spanprof(arguments);
         assert_eq!((none.code, none.stdout.as_str()), (1, ""));

@@ -5,10 +5,16 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{json, Value};
 
-use crate::fixture::{command, encoded, shop, window, TestDirectory, TestSample};
+use crate::fixture::{command, encoded, shop, spanprof, window, TestDirectory, TestSample};
 
 /// Size of a result unless the call names another.
 const DEFAULT_BYTES: usize = 4096;
+
+#[test]
+fn a_source_that_does_not_exist_ends_the_server_at_once() {
+    let done = spanprof(&["mcp", "missing"]);
+    assert!(done.code == 1 && done.stderr.contains("cannot read missing"), "{done:?}");
+}
 
 /// A client of one server process.
 struct McpClient {
@@ -70,7 +76,7 @@ fn every_tool_has_a_schema_and_a_result_of_at_most_four_kib() {
     let values: Vec<String> = (0..3000).map(|nth| format!("tenant-{nth}")).collect();
     let labels: Vec<[(&str, &str); 1]> = values.iter().map(|value| [("tenant", value.as_str())]).collect();
     let samples: Vec<_> =
-        stacks.iter().zip(&labels).map(|(stack, labels)| TestSample(stack, 10_000_000, labels, 0)).collect();
+        stacks.iter().zip(&labels).map(|(stack, labels)| TestSample(stack, 10_000_000, labels, 1)).collect();
     let file = home.file("a.otlp.pb", &encoded(&window("checkout", "cpu", &samples)));
     let mut client = McpClient::start(&[&file]);
     let tools = client.request("tools/list", &json!({}));

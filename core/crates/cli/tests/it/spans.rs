@@ -61,6 +61,17 @@ fn spans_traces_and_endpoints_are_listed_with_every_type() {
     );
     let named = spans(&["--by", "endpoint", "--endpoint-label", "http.request.method"]);
     assert!(words(row(&named, "GET")).starts_with("420 ms"), "{named:?}");
+    let unlinked = spans(&[
+        "--by",
+        "trace",
+        "--label",
+        "http.route!=/cart",
+        "--label",
+        "http.route!=/pay",
+        "--span-id",
+        "0000000000000000",
+    ]);
+    assert!(unlinked.code == 1 && unlinked.stderr.contains("belongs to a span"), "{unlinked:?}");
     let none = spans(&["--service", "other"]);
     assert_eq!((none.code, none.stdout.as_str()), (1, ""));
 }

@@ -57,6 +57,8 @@ fn a_server_behind_tls_is_read_if_its_authority_is_trusted() {
     let url = format!("https://127.0.0.1:{}", port.trim());
     let trusted = spanprof(&["top", &url, "--type", "cpu", "--json", "--ca-cert", &certificate]);
     assert_eq!(number(&trusted.stdout, "total"), 1_000_000_000, "{trusted:?}");
+    let plain = spanprof(&["top", &serve.url().replace("http", "https")]);
+    assert!(plain.code == 1 && plain.stderr.contains("TLS failed: received corrupt message of type InvalidContentType; if the receiver has no TLS, write http://"), "{plain:?}");
     let refused = spanprof(&["top", &url]);
     assert!(refused.code == 1 && refused.stderr.contains("cannot query https://127.0.0.1"), "{refused:?}");
     assert!(refused.stderr.contains("TLS failed") && refused.stderr.contains("--ca-cert FILE"), "{refused:?}");

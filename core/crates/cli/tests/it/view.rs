@@ -72,7 +72,7 @@ fn unreadable_and_empty_files_end_with_an_error_and_leave_nothing() {
     let page = home.file("flame.html", b"<!doctype html><html>");
     for (source, words) in [
         (noise.as_str(), "noise.pb"),
-        (&empty, "no samples in"),
+        (&empty, "got an empty file"),
         (&page, "got an HTML or XML page; open it in a browser"),
         ("/nonexistent", "cannot read"),
     ] {

@@ -2,6 +2,7 @@
 //! fails or finds nothing.
 
 use super::{folded, DecodeError};
+use crate::wire::scan;
 
 /// Magic bytes and their formats.
 const MAGIC: &[(&[u8], &str)] = &[
@@ -15,6 +16,8 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"<", "an HTML or XML page; open it in a browser"),
 ];
 
+/// The largest field of the outermost messages of OTLP and pprof, and some for their later versions.
+const LARGEST_FIELD: u32 = 31;
 /// Length of the prefix that is inspected.
 const PREFIX_BYTES: usize = 4096;
 
@@ -31,17 +34,19 @@ fn name_of(body: &[u8]) -> Option<String> {
     }
     let head = &body[..body.len().min(PREFIX_BYTES)];
     // Requests begin with a line feed (field 1), JSON with a brace; their decoders report specific errors.
-    if matches!(head.first(), None | Some(b'\n' | b'{')) {
-        return None;
+    match head.first() {
+        None => return Some("an empty file".to_owned()),
+        Some(b'{') => return None,
+        // Lengths before messages, of the Collector's file exporter.
+        Some(0) => return None,
+        Some(_) => (),
     }
-    if let Some(text) = text_of(body) {
+    if let Some(text) = text_of(body).filter(|_| head[0] != b'\n') {
         // The folded decoder reports the malformed line.
         return (!folded::is_folded(text))
             .then(|| format!("text that begins with {:?}", text.chars().take(20).collect::<String>()));
     }
-    let (field, wire_type) = (head[0] >> 3, head[0] & 7);
-    let is_invalid_key = head[0] < 0x80 && head[0] != 0 && (!matches!(wire_type, 0 | 1 | 2 | 5) || field == 0);
-    is_invalid_key.then(|| {
+    scan::has_foreign_field(body, LARGEST_FIELD).then(|| {
         let bytes: Vec<_> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("an unknown format that begins with the bytes {}", bytes.join(" "))
     })
@@ -81,6 +86,8 @@ mod tests {
             (b"\x7fELF\x02\x01\x01\0\0\0\0", "got an ELF program or library"),
             (b"FLR\0\0\x02\0\x01", "got a recording of JDK Flight Recorder"),
             (b"\x07\x00\xff\xfe\x13", "begins with the bytes 07 00 ff fe 13"),
+            (b"\x0a\x01\x07\xf6\xfe\x13", "begins with the bytes 0a 01 07 f6 fe 13"),
+            (b"", "got an empty file"),
         ] {
             let error = error_of(bytes);
             assert!(

@@ -93,6 +93,22 @@ pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
     Some((0..64).filter(|number| seen & (1 << number) != 0).collect())
 }
 
+/// Whether the outermost message has an impossible key, or a field beyond `largest`; not for a message that is cut off before.
+pub(crate) fn has_foreign_field(bytes: &[u8], largest: u32) -> bool {
+    let mut input = Input { bytes, at: 0 };
+    while !input.is_empty() {
+        match input.key() {
+            Ok((number, wire_type)) if number <= largest && matches!(wire_type, 0 | 1 | 2 | 5) => {
+                if input.skip(wire_type).is_err() {
+                    return false;
+                }
+            }
+            _ => return true,
+        }
+    }
+    false
+}
+
 /// Calls `visit` with each message in field `number` of the outermost message, in order, until it fails. For bytes that
 /// [`scan`] has accepted.
 pub(crate) fn for_each_message<E>(
