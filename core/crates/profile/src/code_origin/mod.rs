@@ -22,6 +22,9 @@ const SOURCES: [&str; 10] = ["py", "js", "mjs", "cjs", "jsx", "ts", "mts", "tsx"
 /// Those of the languages of the Java VM.
 const JVM_SOURCES: [&str; 4] = ["java", "kt", "scala", "groovy"];
 
+/// Files of Python programs from standard input, `-c`, and the prompt (its names begin so).
+const PROMPTS: [&str; 4] = ["<stdin>", "<string>", "<python-input-", "<ipython-input-"];
+
 /// Parts of paths of libraries and standard libraries, beside [`PACKAGE_DIRECTORIES`].
 const LIBRARY_PATHS: [&str; 10] = [
     // CPython: the standard library, frozen modules.
@@ -171,9 +174,10 @@ impl CodeOrigin {
         let is_own = if is_jvm_source(file) {
             !LIBRARY_PACKAGES.iter().any(|package| function.starts_with(package))
         } else {
-            SOURCES.contains(&extension(file))
-                && !file.starts_with("node:")
-                && !PACKAGE_DIRECTORIES.iter().chain(&LIBRARY_PATHS).any(|part| file.contains(part))
+            PROMPTS.iter().any(|name| file.starts_with(name))
+                || SOURCES.contains(&extension(file))
+                    && !file.starts_with("node:")
+                    && !PACKAGE_DIRECTORIES.iter().chain(&LIBRARY_PATHS).any(|part| file.contains(part))
         };
         match (is_own, frame_type) {
             (true, _) => Self::Own,
@@ -244,6 +248,8 @@ mod tests {
         for (own, library) in [
             (("price", "/srv/shop/app.py", Cpython), ("get", "/usr/lib/python3.11/queue.py", Cpython)),
             (("price", "shop/app.py", Unspecified), ("get", "/venv/lib64/python3.9/site-packages/a.py", Cpython)),
+            (("main", "<stdin>", Cpython), ("__init__", "<frozen abc>", Unspecified)),
+            (("main", "<string>", Unspecified), ("__init__", "<attrs generated init shop.Cart>", Cpython)),
             (("main", "app.py", Cpython), ("_find_spec", "<frozen importlib._bootstrap>", Cpython)),
             (("(anonymous)", "file:///srv/a.mjs", V8js), ("emit", "node:events", V8js)),
             (("serve", "/srv/shop.ts", V8js), ("next", "/srv/node_modules/express/lib/router.js", V8js)),
