@@ -211,6 +211,15 @@ fn is_of_profiler(function: &str, file: &str, frame_type: FrameType) -> bool {
     }
 }
 
+/// Whether a frame is of a package of this profiler, not of its native code: it stands between the frames of a library and those that
+/// the library calls.
+pub(crate) fn is_of_profiler_package(function: &str, file: &str, frame_type: FrameType) -> bool {
+    frame_type != FrameType::Native
+        && !file.is_empty()
+        && !is_shared_object(file)
+        && is_of_profiler(function, file, frame_type)
+}
+
 fn extension(file: &str) -> &str {
     file.rsplit_once('.').map_or("", |(_, extension)| extension)
 }

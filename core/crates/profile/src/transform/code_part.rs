@@ -39,6 +39,7 @@ impl CodePart {
                     let is_run = callee.as_ref().is_none_or(|callee| callee.continues(&folding));
                     let bucket = match folding {
                         Folding::Runtime(bucket) if is_run => bucket,
+                        Folding::ProfilerPackage if callee.is_none() => RuntimeBucket::Profiler,
                         _ => return None,
                     };
                     callee = Some(folding);
@@ -105,6 +106,10 @@ mod tests {
             (&[INTERPRETER, LIBRARY, OWN], CodePart::Runtime(RuntimeBucket::Interpreter)),
             (&[("do_syscall_64", "", Kernel), COLLECT, OWN], CodePart::Runtime(RuntimeBucket::Kernel)),
             (&[("(garbage collector)", "", Native), OWN], CodePart::Runtime(RuntimeBucket::GarbageCollector)),
+            (
+                &[("__call__", "/venv/site-packages/spanprof/asgi.py", Cpython), OWN],
+                CodePart::Runtime(RuntimeBucket::Profiler),
+            ),
             (&[("(regexp) ^(\\w+)+$", "", Native), OWN], CodePart::RegularExpression),
             (&[("[signal_blocked]", "", Unspecified)], CodePart::Unknown),
             (&[("main", "", Unspecified)], CodePart::Unknown),

@@ -6,7 +6,9 @@ use hashbrown::HashMap;
 
 use super::functions::FunctionKey;
 use super::tree::{assembled, StackCalls, StackTree};
-use crate::code_origin::{library_name, CodeOrigin, LibraryName, RecordedOrigin, RuntimeBucket, TYPE_FILE};
+use crate::code_origin::{
+    is_of_profiler_package, library_name, CodeOrigin, LibraryName, RecordedOrigin, RuntimeBucket, TYPE_FILE,
+};
 use crate::{FrameType, StackId};
 
 /// Name of a library that cannot be told.
@@ -18,6 +20,8 @@ pub(super) enum Folding {
     /// Stays a frame.
     Kept,
     Library(Option<LibraryName>),
+    /// A package of this profiler: part of the libraries around it, which name the run.
+    ProfilerPackage,
     Runtime(RuntimeBucket),
 }
 
@@ -27,6 +31,7 @@ impl Folding {
         match function.origin() {
             CodeOrigin::Own | CodeOrigin::Unknown => Self::Kept,
             CodeOrigin::Library => Self::Library(library_name(name, file, *frame_type)),
+            CodeOrigin::Profiler if is_of_profiler_package(name, file, *frame_type) => Self::ProfilerPackage,
             // Reasons and kinds of threads are names already.
             CodeOrigin::Runtime | CodeOrigin::Profiler => {
                 RuntimeBucket::of(name, file, *frame_type).map_or(Self::Kept, Self::Runtime)
@@ -38,7 +43,7 @@ impl Folding {
     /// runtime, then the kernel.
     fn priority(&self) -> u8 {
         match self {
-            Self::Kept | Self::Library(None) => 0,
+            Self::Kept | Self::Library(None) | Self::ProfilerPackage => 0,
             Self::Library(Some(library)) => 2 - u8::from(library.is_standard),
             Self::Runtime(bucket) => 3 + *bucket as u8,
         }
@@ -52,6 +57,7 @@ impl Folding {
                 let name = library.as_ref().map_or(UNNAMED, |library| &library.name);
                 Some(folded_key(name, function.frame_type, CodeOrigin::Library))
             }
+            Self::ProfilerPackage => Self::Runtime(RuntimeBucket::Profiler).frame(function),
             Self::Runtime(bucket) => Some(folded_key(bucket.name(), bucket.frame_type(), bucket.origin())),
         }
     }
@@ -59,7 +65,7 @@ impl Folding {
     /// Whether a frame continues the run of its caller. The kernel is apart, since a system call is what other code did.
     pub(super) fn continues(&self, caller: &Self) -> bool {
         match (caller, self) {
-            (Self::Library(_), Self::Library(_)) => true,
+            (Self::Library(_) | Self::ProfilerPackage, Self::Library(_) | Self::ProfilerPackage) => true,
             (Self::Runtime(caller), Self::Runtime(bucket)) => {
                 (*caller == RuntimeBucket::Kernel) == (*bucket == RuntimeBucket::Kernel)
             }
@@ -178,7 +184,7 @@ impl FoldedPaths {
             let (run, after) = path.split_at(1 + continued.count());
             let named = match folding(first) {
                 Folding::Kept => *first,
-                Folding::Library(_) => {
+                Folding::Library(_) | Folding::ProfilerPackage => {
                     let is_caller = after.first().is_some_and(|next| matches!(folding(next), Folding::Kept));
                     self.named_by(run, is_caller)
                 }
@@ -322,6 +328,15 @@ mod tests {
         }
     }
 
+    /// The names of the folded path of which only the leaf has a weight of its own.
+    fn folded_names(stack: &[Frame<'_>]) -> Vec<String> {
+        let mut tree = path("cpu", stack);
+        let total = tree.nodes[0].total_weight;
+        tree.nodes.iter_mut().for_each(|node| (node.self_weight, node.total_weight) = (0, total));
+        tree.nodes[stack.len()].self_weight = total;
+        names(&tree.folded(|_| false))
+    }
+
     const APP: Frame<'_> = ("handle", "/srv/shop/app.py", Cpython);
     const PRICE: Frame<'_> = ("price", "/srv/shop/price.py", Cpython);
 
@@ -345,18 +360,29 @@ mod tests {
             ("do_syscall_64", "", Kernel),
             ("zap_pte", "", Kernel),
         ];
-        let leaf_only = |depth: usize| {
-            let mut tree = path("cpu", &stack[..depth]);
-            let total = tree.nodes[0].total_weight;
-            tree.nodes.iter_mut().for_each(|node| (node.self_weight, node.total_weight) = (0, total));
-            tree.nodes[depth].self_weight = total;
-            names(&tree.folded(|_| false))
-        };
+        let leaf_only = |depth: usize| folded_names(&stack[..depth]);
         let callers = ["interpreter", "fastapi", "handle", "price"];
         assert_eq!(leaf_only(14), [&callers[..], &["json", "garbage collector", "kernel"]].concat());
         assert_eq!(leaf_only(10), [&callers[..], &["json", "interpreter"]].concat());
         assert_eq!(leaf_only(7), callers);
         assert_eq!(leaf_only(4), ["interpreter", "uvicorn"], "nothing of it is called by own code");
+    }
+
+    #[test]
+    fn packages_of_the_profiler_belong_to_the_libraries_around_them() {
+        let site = "/venv/lib/python3.11/site-packages";
+        let [click, asgi, starlette] =
+            ["click/core.py", "spanprof/asgi.py", "starlette/routing.py"].map(|file| format!("{site}/{file}"));
+        let [click, profiler, starlette] =
+            [("main", &*click, Cpython), ("__call__", &*asgi, Cpython), ("app", &*starlette, Cpython)];
+        for (stack, expected) in [
+            (&[click, profiler, starlette, profiler, starlette, APP][..], &["starlette", "handle"][..]),
+            (&[profiler, click, profiler], &["click"]),
+            (&[APP, profiler, PRICE], &["handle", "profiler", "price"]),
+            (&[APP, ("spanprof", "/app/spanprof", Native)], &["handle", "profiler"]),
+        ] {
+            assert_eq!(folded_names(stack), expected);
+        }
     }
 
     #[test]
