@@ -150,6 +150,7 @@ impl Runtime for PythonRuntime {
         vec![
             ("process.runtime.name".into(), "cpython".into()),
             ("process.runtime.version".into(), self.version.text.clone()),
+            ("telemetry.sdk.language".into(), "python".into()),
         ]
     }
 
