@@ -8,7 +8,7 @@ use jni::sys::jlong;
 use jni::EnvUnowned;
 use spanprof_aggregate::context::{link_of_hex, parse_id};
 use spanprof_profiler::binding::{self, HttpRequest};
-use spanprof_profiler::RequestEnd;
+use spanprof_profiler::{RequestEnd, RootSpanEnd};
 
 use crate::convert::{self, ffi_guard, read_words, text_of, texts_of, LocalRef};
 
@@ -41,12 +41,13 @@ pub extern "system" fn Java_io_spanprof_Native_endRootSpan<'l>(
     ffi_guard(env, |env| {
         let texts = texts_of(env, &texts)?;
         if let [trace_id, span_id, endpoint] = &texts[..] {
-            binding::end_root_span(&RequestEnd {
+            binding::end_root_span(&RootSpanEnd {
                 trace_id: parse_id(trace_id).unwrap_or_default(),
-                local_root_span_id: parse_id(span_id).unwrap_or_default(),
+                span_id: parse_id(span_id).unwrap_or_default(),
                 duration: Duration::from_nanos(nanos.try_into().unwrap_or(0)),
-                endpoint,
+                name: endpoint,
                 is_error,
+                ..RootSpanEnd::default()
             });
         }
         Ok(())

@@ -8,7 +8,7 @@ const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH',
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
 
 /**
- * Labels of a request, with the ids of its `traceparent` header when no span of this process is current.
+ * Labels of a request, with the trace of its `traceparent` header when no span of this process is current.
  * @param {{method?: string, headers?: Record<string, any>}} request
  * @returns {Record<string, string>}
  */
@@ -21,7 +21,7 @@ function requestLabels(request) {
   const parent = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
   const id = scope.current();
   if (parent !== null && (id === 0 || native.describeContext(id).traceId === '')) {
-    [, labels.trace_id, labels.span_id] = parent;
+    [, labels.trace_id] = parent;
   }
   return labels;
 }
@@ -41,7 +41,7 @@ class MiddlewareRequest {
     this.id = scope.child(outer, labels);
     /** @type {string | undefined} */
     this.route = route;
-    const localRoot = native.beginRequest(outer, labels.trace_id ?? '', labels.span_id ?? '');
+    const localRoot = native.beginRequest(outer, labels.trace_id ?? '', '');
     if (localRoot === '') return;
     this.id = native.contextWithLocalRoot(this.id, localRoot);
     const began = native.monotonicMilliseconds();

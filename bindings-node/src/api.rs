@@ -20,7 +20,7 @@ use spanprof_aggregate::context::{context_row, format_id, link_of_hex, parse_id}
 use spanprof_aggregate::StatValue;
 use spanprof_config::{from_json, process_environment, Config, Error, ErrorKind};
 use spanprof_profiler::binding::{self, ffi_guard, with_running, NOT_CHANGED, NOT_PROFILED};
-use spanprof_profiler::{CapturedProfile, ProfilerHandle, RequestEnd, Stats};
+use spanprof_profiler::{CapturedProfile, ProfilerHandle, RequestEnd, RootSpanEnd, Stats};
 
 use crate::context::{self, DescribedContext};
 use crate::convert::{ffi_guard_argument, BINDING};
@@ -268,7 +268,14 @@ pub fn begin_root_span(current: f64, trace_id: String, span_id: String) {
 #[napi]
 pub fn end_root_span(trace_id: String, span_id: String, milliseconds: f64, endpoint: String, is_error: bool) {
     ffi_guard((), || {
-        binding::end_root_span(&request_end(&trace_id, &span_id, milliseconds, &endpoint, is_error));
+        binding::end_root_span(&RootSpanEnd {
+            trace_id: parse_id(&trace_id).unwrap_or_default(),
+            span_id: parse_id(&span_id).unwrap_or_default(),
+            duration: duration_of(milliseconds),
+            name: &endpoint,
+            is_error,
+            ..RootSpanEnd::default()
+        });
     });
 }
 
@@ -286,17 +293,15 @@ pub fn begin_request(current: f64, trace_id: String, span_id: String) -> String 
 /// The end of a request that `begin_request` returned.
 #[napi]
 pub fn end_request(request: String, milliseconds: f64, endpoint: String, is_error: bool) {
-    ffi_guard((), || binding::end_request(&request_end("", &request, milliseconds, &endpoint, is_error)));
+    ffi_guard((), || {
+        let local_root_span_id = parse_id(&request).unwrap_or_default();
+        let (duration, endpoint) = (duration_of(milliseconds), &endpoint);
+        binding::end_request(&RequestEnd { trace_id: [0; 16], local_root_span_id, duration, endpoint, is_error });
+    });
 }
 
-fn request_end<'a>(trace_id: &str, root: &str, milliseconds: f64, endpoint: &'a str, is_error: bool) -> RequestEnd<'a> {
-    RequestEnd {
-        trace_id: parse_id(trace_id).unwrap_or_default(),
-        local_root_span_id: parse_id(root).unwrap_or_default(),
-        duration: Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default(),
-        endpoint,
-        is_error,
-    }
+fn duration_of(milliseconds: f64) -> Duration {
+    Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default()
 }
 
 /// The running configuration's value of `key` (snake_case) as text, secrets masked.

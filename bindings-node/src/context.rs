@@ -31,11 +31,10 @@ pub fn under_span(parent: u64, trace_id: &str, span_id: &str, is_remote: bool) -
     table::open_context(table::under_span(row, link, is_remote.then_some(false)))
 }
 
-/// The id of a context with another local root, in hex.
+/// The id of a context in a request, whose local root is in hex.
 pub fn with_local_root(id: u64, local_root: &str) -> u64 {
     let row = table::context_row(id).unwrap_or_default();
-    let local_root_span_id = table::parse_id(local_root).unwrap_or_default();
-    table::open_context(ContextRow { local_root_span_id, ..row })
+    table::open_context(table::in_request(row, table::parse_id(local_root).unwrap_or_default()))
 }
 
 /// The id of a context without its labels.

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use spanprof_aggregate::context::{link_of_hex, ContextRow, Link};
+use spanprof_aggregate::context::{self as core_context, link_of_hex, ContextRow, Link};
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{process_environment, Error, ErrorKind};
 use spanprof_profiler::binding::{self, ffi_guard, HttpRequest, HttpResponse, NOT_CHANGED, NOT_PROFILED};
-use spanprof_profiler::{LogLevel, ProfilerHandle, RequestEnd, Stats};
+use spanprof_profiler::{LogLevel, ProfilerHandle, RequestEnd, RootSpanEnd, Stats};
 
 use crate::context;
 use crate::convert::{self, ffi_guard_argument, LabelsObject, BINDING};
@@ -108,12 +108,13 @@ pub fn begin_root_span(trace_id: &Bound<'_, PyAny>, span_id: u64) {
 #[pyfunction]
 pub fn end_root_span(trace_id: &Bound<'_, PyAny>, span_id: u64, duration_ns: i64, endpoint: &str, is_error: bool) {
     ffi_guard((), || {
-        binding::end_root_span(&RequestEnd {
+        binding::end_root_span(&RootSpanEnd {
             trace_id: trace_id_bytes(trace_id).unwrap_or_default(),
-            local_root_span_id: span_id.to_be_bytes(),
+            span_id: span_id.to_be_bytes(),
             duration: Duration::from_nanos(duration_ns.try_into().unwrap_or(0)),
-            endpoint,
+            name: endpoint,
             is_error,
+            ..RootSpanEnd::default()
         });
     });
 }
@@ -136,7 +137,7 @@ pub fn in_request(labels: &Bound<'_, PyAny>, request: u64) -> LabelsObject {
         let row = convert::prepared_labels(labels);
         let is_linked = row.link != Link::default();
         let link = if is_linked { row.link } else { context::row(variable::get().id()).link };
-        ContextRow { link, local_root_span_id: request.to_be_bytes(), ..row }
+        core_context::in_request(ContextRow { link, ..row }, request.to_be_bytes())
     }))
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use spanprof_aggregate::context::{context_row, Link};
 use spanprof_os::thread_context;
-use spanprof_profiler::{binding, ProfilerHandle, RequestEnd};
+use spanprof_profiler::{binding, ProfilerHandle, RootSpanEnd};
 
 /// Attribute of a local root span that identifies its profile: its own span id.
 const PROFILE_ID: &str = "pyroscope.profile.id";
@@ -53,12 +53,18 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
         if span.parent_span_id != SpanId::INVALID && !span.parent_span_is_remote {
             return;
         }
-        binding::end_root_span(&RequestEnd {
+        let attribute = |keys: &[&str]| {
+            let found = span.attributes.iter().find(|attribute| keys.contains(&attribute.key.as_str()));
+            found.map(|attribute| attribute.value.to_string()).unwrap_or_default()
+        };
+        binding::end_root_span(&RootSpanEnd {
             trace_id: span.span_context.trace_id().to_bytes(),
-            local_root_span_id: span.span_context.span_id().to_bytes(),
+            span_id: span.span_context.span_id().to_bytes(),
             // 0 after a change of the clock.
             duration: span.end_time.duration_since(span.start_time).unwrap_or_default(),
-            endpoint: &span.name,
+            name: &span.name,
+            method: &attribute(&["http.request.method", "http.method"]),
+            route: &attribute(&["http.route"]),
             is_error: matches!(span.status, Status::Error { .. }),
         });
     }

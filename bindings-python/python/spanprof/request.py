@@ -18,8 +18,7 @@ class Request:
 
     def __init__(self, method: str, traceparent: str, has_end: bool = True) -> None:
         labels = request_labels(method, traceparent)
-        caller = labels.get("trace_id", ""), labels.get("span_id", "")
-        self._id = native.begin_request(*caller) if has_end else 0
+        self._id = native.begin_request(labels.get("trace_id", "")) if has_end else 0
         #: Whether this object reports the end.
         self.is_reported = self._id != 0
         #: Labels of the request's samples, with its id as local root.
@@ -40,11 +39,11 @@ class Request:
 
 
 def request_labels(method: str, traceparent: str) -> dict[str, str]:
-    """Labels of a request; includes the ids of its trace if no span of this process is current."""
+    """Labels of a request; includes the trace id of its caller if no span of this process is current."""
     labels: dict[str, str] = {}
     if method:
         labels["http.request.method"] = method if method in _METHODS else "_OTHER"
     match = _TRACEPARENT.match(traceparent) if traceparent else None
     if match is not None and not native.is_linked():
-        labels["trace_id"], labels["span_id"] = match.groups()
+        labels["trace_id"] = match.group(1)
     return labels

@@ -12,7 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::api::labels::{active_span, Labels, PolledLabels};
-use spanprof_aggregate::context::{context_row, link_of_hex, with_labels, ContextRow, Link};
+use spanprof_aggregate::context::{context_row, in_request, link_of_hex, with_labels, ContextRow, Link};
 use spanprof_os::thread_context;
 use spanprof_profiler::{binding, RequestEnd};
 
@@ -83,23 +83,27 @@ fn begin(method: &Method, route: Option<&str>, headers: &HeaderMap) -> (Labels, 
     let method = known_method(method);
     let outer = context_row(thread_context::current()).unwrap_or_default();
     let (own_span, caller) = (active_span(), caller_of(headers));
-    // The span that is active at each poll wins.
     let link = match own_span.is_empty() {
-        true if outer.link.is_empty() => caller,
+        true if outer.link.is_empty() => Link { trace_id: caller.trace_id, ..Link::default() },
         true => outer.link,
         false => Link::default(),
     };
     let around = if own_span.is_empty() { outer } else { ContextRow { link: own_span, ..outer } };
     let root = binding::begin_request(&around, caller);
+    let endpoint = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
+    if root.is_none() && route.is_some() {
+        binding::name_request(&around, &endpoint);
+    }
     let pairs = [("http.request.method", method), ("http.route", route.unwrap_or_default())];
     let labels = with_labels(ContextRow::default(), &pairs[..1 + usize::from(route.is_some())]);
-    let row = ContextRow { link, local_root_span_id: root.unwrap_or_default(), ..labels };
-    let open = root.map(|root| ServedRequest {
-        root,
-        begun: Instant::now(),
-        endpoint: route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}")),
-        has_failed: false,
-    });
+    let row = ContextRow { link, ..labels };
+    // The span that is active at each poll wins: a link of its own would replace it.
+    let row = match root {
+        Some(root) if own_span.is_empty() => in_request(row, root),
+        Some(local_root_span_id) => ContextRow { local_root_span_id, ..row },
+        None => row,
+    };
+    let open = root.map(|root| ServedRequest { root, begun: Instant::now(), endpoint, has_failed: false });
     (Labels::of_row(row), open)
 }
 

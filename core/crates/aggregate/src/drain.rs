@@ -121,7 +121,7 @@ impl Drain {
         let [duration_ns, error] = sample.values;
         if let Some(tail) = self.tail.as_mut().filter(|_| RequestKey::of(&ended).is_some()) {
             let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
-            tail.end(RequestKey::all_of(&ended, !sample.flags.has(SampleFlags::SPAN_OUTSIDE)), &end, counters);
+            tail.end(RequestKey::all_of(&ended), &end, counters);
             self.add_released(window);
         }
         let counted = RawSample { values: [1, error], ..*sample };

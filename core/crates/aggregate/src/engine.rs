@@ -72,7 +72,7 @@ pub struct Engine {
 
 /// The resource and the static labels of every profile.
 struct Identity {
-    resource: Resource,
+    resource: Arc<Resource>,
     tags: Vec<(String, String)>,
     /// The governor's comment on profiles; empty for none.
     comment: String,
@@ -152,7 +152,7 @@ impl Engine {
         settings: EngineSettings,
         system: SystemAccess,
         runtime: Arc<dyn Runtime>,
-        resource: Resource,
+        resource: impl Into<Arc<Resource>>,
         mut redactor: ProfileRedactor,
         counters: Arc<Counters>,
         now_ns: u64,
@@ -172,7 +172,7 @@ impl Engine {
             drain,
             window,
             identity: Identity {
-                resource,
+                resource: resource.into(),
                 tags: settings.tags,
                 comment: String::new(),
                 duty_cycles: settings.duty_cycles,
@@ -183,6 +183,11 @@ impl Engine {
             counters,
             unattributed_added_ns: 0,
         }
+    }
+
+    /// Sets the resource, from the open window on.
+    pub fn set_resource(&mut self, resource: Arc<Resource>) {
+        self.identity.resource = resource;
     }
 
     /// Drains the ring below the position `up_to`. Stops early when the window is full; true when entries may be left.

@@ -27,7 +27,7 @@ mod wall;
 pub use collect::capture::{CapturedProfile, RunningCapture};
 pub use drain::engine_settings::native_frame;
 pub use host_log::{is_printed, log, set_log_callback, LogCallback, LogLevel, OUTCOME_PREFIX};
-pub use lifecycle::request::{self, RequestEnd};
+pub use lifecycle::request::{self, RequestEnd, RootSpanEnd};
 pub use lifecycle::ProfilerHandle;
 pub use pull::control;
 pub use stats::Stats;

@@ -7,9 +7,10 @@
 mod table;
 
 use std::sync::atomic::AtomicU64;
+use std::sync::OnceLock;
 
 use crate::labels::tables;
-use spanprof_signal::{Context, Inbox};
+use spanprof_signal::{split_mix, Context, Inbox};
 use table::{ContextTable, MAX_ROWS, ROW_WORDS};
 
 pub use crate::labels::LabelSetId;
@@ -71,6 +72,9 @@ pub fn labels_lost() -> u64 {
 /// `parent` with `labels` added; valid `trace_id` and `span_id` among them become the link. Called by `tag_wrapper` of every
 /// language for labels that are not prepared.
 pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
+    if parent.local_root_span_id != [0; 8] {
+        name_request(&parent, labels);
+    }
     let mut row = ContextRow { label_set: extend_labels(parent.label_set, labels), ..parent };
     if !may_contain_link(labels) {
         return row;
@@ -83,6 +87,43 @@ pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
         (None, None) => {}
     }
     row
+}
+
+/// What receives the endpoints that scopes name: the context around the scope, and the endpoint.
+static NAMED_REQUESTS: OnceLock<fn(&ContextRow, &str)> = OnceLock::new();
+
+/// From now on `receive` gets each endpoint that a scope inside of a request names.
+pub fn name_requests_with(receive: fn(&ContextRow, &str)) {
+    NAMED_REQUESTS.get_or_init(|| receive);
+}
+
+/// Reports the endpoint among the labels of a scope.
+fn name_request(around: &ContextRow, labels: &[(&str, &str)]) {
+    let value = |key: &str| labels.iter().rev().find(|(known, _)| *known == key).map(|(_, value)| *value);
+    let (Some(endpoint), Some(receive)) = (value("http.route").or(value("endpoint")), NAMED_REQUESTS.get()) else {
+        return;
+    };
+    let of_around = || labels_of(around.label_set).into_iter().find(|(key, _)| key == "http.request.method");
+    let method = value("http.request.method").map(str::to_owned).or_else(|| of_around().map(|(_, value)| value));
+    match method.filter(|_| value("http.route").is_some()) {
+        Some(method) => receive(around, &format!("{method} {endpoint}")),
+        None => receive(around, endpoint),
+    }
+}
+
+/// The context of a request that a middleware reports, with its local root. A context without a span gets the local root as its
+/// span, and without a trace one of our own (W3C Trace Context, section 3.2.2.3).
+pub fn in_request(row: ContextRow, root: [u8; 8]) -> ContextRow {
+    let Link { trace_id, span_id } = row.link;
+    let trace_id = if trace_id == [0; 16] { own_trace(root) } else { trace_id };
+    let span_id = if span_id == [0; 8] { root } else { span_id };
+    ContextRow { link: Link { trace_id, span_id }, local_root_span_id: root, ..row }
+}
+
+/// The trace of a request without one: a hash of its local root, and the root itself.
+fn own_trace(root: [u8; 8]) -> [u8; 16] {
+    let high = split_mix::mix(u64::from_be_bytes(root));
+    (u128::from(high) << 64 | u128::from(u64::from_be_bytes(root))).to_be_bytes()
 }
 
 /// Merges `child` into `parent`: labels and link of the child win. A span id without trace id replaces the span id within
@@ -105,7 +146,8 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
 /// of `parent` stays; one without a trace is the request of a middleware. `is_local_root`: whether the span is the first of its
 /// trace in this process; if that is unknown, it is one unless a local root span stays.
 pub fn under_span(parent: ContextRow, link: Link, is_local_root: Option<bool>) -> ContextRow {
-    let is_in_trace = [link.trace_id, [0; 16]].contains(&parent.link.trace_id);
+    let without_trace = [[0; 16], own_trace(parent.local_root_span_id)];
+    let is_in_trace = parent.link.trace_id == link.trace_id || without_trace.contains(&parent.link.trace_id);
     let inherited = if is_in_trace { parent.local_root_span_id } else { [0; 8] };
     let is_local_root = is_local_root.unwrap_or(inherited == [0; 8]);
     let local_root_span_id = if is_local_root { link.span_id } else { inherited };
@@ -311,7 +353,7 @@ mod tests {
         assert_eq!(under_span(first, link(1, 3), Some(true)).local_root_span_id, [3; 8]);
         assert_eq!(under_span(first, link(4, 5), Some(false)).local_root_span_id, [0; 8], "of another trace");
         assert_eq!(under_span(first, Link::default(), None).local_root_span_id, [0; 8]);
-        let request = ContextRow { local_root_span_id: [9; 8], capture: 7, ..ContextRow::default() };
+        let request = in_request(ContextRow { capture: 7, ..ContextRow::default() }, [9; 8]);
         let inside = under_span(request, link(1, 2), Some(false));
         assert_eq!((inside.local_root_span_id, inside.capture), ([9; 8], 7), "the request of a middleware");
     }

@@ -60,11 +60,9 @@ impl RequestKey {
     }
 
     /// The keys of an ended request's samples. The context of the end has the trace, the local root, and as span the local
-    /// root span that began inside of a middleware's request. `is_root` is false for a span around it: the local root of others, if of
-    /// any.
-    pub fn all_of(ended: &ContextRow, is_root: bool) -> impl Iterator<Item = Self> + Clone {
-        let span_id = if is_root { ended.link.span_id } else { [0; 8] };
-        let roots = [ended.local_root_span_id, span_id].map(Self::local_root);
+    /// root span that began inside of a middleware's request.
+    pub fn all_of(ended: &ContextRow) -> impl Iterator<Item = Self> + Clone {
+        let roots = [ended.local_root_span_id, ended.link.span_id].map(Self::local_root);
         roots.into_iter().chain([Self::trace(ended.link.trace_id)]).flatten()
     }
 

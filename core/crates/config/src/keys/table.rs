@@ -298,6 +298,9 @@ config_keys! {
     off_cpu: bool = false, "", None, true;
     /// Whether to report the live threads with their stacks at the end of each window, where the runtime supports it.
     threads: bool = false, "", None, true;
+    /// Whether to follow requests without code of the program: the span processor is registered with the OpenTelemetry SDK, whose
+    /// resource the profiles adopt; without an SDK, web frameworks get a middleware.
+    requests: bool = true, "", None, false;
     /// Duration of a window, whose profile is sent at its end.
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;
     /// Maximum number of frames in a stack; deeper stacks are truncated at the root and marked.

@@ -29,7 +29,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Wall clock, time off CPU, threads", &["wall", "off_cpu", "threads"]),
     ("Memory and garbage collection", &["heap", "gc"]),
     ("Locks", &["lock"]),
-    ("Slow and failed requests", &["retention", "tail_", "keep_timestamps"]),
+    ("Requests", &["requests", "retention", "tail_", "keep_timestamps"]),
     ("Windows and limits", &["upload_interval", "max_", "stop_timeout"]),
     ("Overhead", &["cpu_budget", "sample_rate_max", "adaptive_", "load_shedding"]),
     (

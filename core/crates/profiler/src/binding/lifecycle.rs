@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::deliver::resource;
 use crate::lifecycle::request;
 use crate::pull::answer::answer;
 use crate::pull::{HttpRequest, HttpResponse, PullTransport};
-use crate::{CapturedProfile, ProfilerHandle, RequestEnd};
+use crate::{CapturedProfile, ProfilerHandle, RequestEnd, RootSpanEnd};
 use spanprof_aggregate::context::{ContextRow, Link};
 use spanprof_aggregate::runtime::{DisabledRuntime, Runtime};
 use spanprof_config::{Config, ConfigPatch, ConfigValue, Error, KEYS};
@@ -64,13 +65,20 @@ pub fn begin_root_span(row: &ContextRow, span: Link) {
     request::begin_root_span(row, span);
 }
 
-/// The local root span `end.local_root_span_id` ends; see [`begin_root_span`].
-pub fn end_root_span(end: &RequestEnd<'_>) {
+/// A local root span ends; see [`begin_root_span`].
+pub fn end_root_span(end: &RootSpanEnd<'_>) {
     request::end_root_span(end);
 }
 
-/// A request begins in a middleware, in the context `row`; `caller` is the link of its samples where the context has none. Returns the id to set as local root of its contexts until
-/// [`end_request`]; `None` while no profiler runs, or if another middleware or a span processor reports its end.
+/// The endpoint of the request that the context `row` belongs to became known, while a span processor reports its end. The route
+/// of the span has precedence.
+pub fn name_request(row: &ContextRow, endpoint: &str) {
+    request::name_request(row, endpoint);
+}
+
+/// A request begins in a middleware, in the context `row`; `caller` has the trace of its samples where the context has none. Returns
+/// its local root, for [`spanprof_aggregate::context::in_request`] and [`end_request`]; `None` while no profiler runs, or if another
+/// middleware or a span processor reports its end.
 pub fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
     request::begin_request(row, caller)
 }
@@ -78,6 +86,21 @@ pub fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
 /// The request `end.local_root_span_id` ends, which [`begin_request`] began. `end.trace_id` is not used.
 pub fn end_request(end: &RequestEnd<'_>) {
     request::end_request(end);
+}
+
+/// The resource attributes of the program's OpenTelemetry SDK are those of the profiles too, except those that are configured
+/// otherwise, which is logged. Cheap if they did not change.
+pub fn adopt_resource(attributes: Vec<(String, String)>) {
+    if resource::adopt(attributes) {
+        let running = ProfilerHandle::running();
+        running.iter().filter_map(|profiler| profiler.session()).for_each(|session| session.refresh_resource());
+    }
+}
+
+/// Whether the binding finds the tracer provider of the program's OpenTelemetry SDK, and the web frameworks without one: the key
+/// `requests` of the running profiler.
+pub fn follows_requests() -> bool {
+    ProfilerHandle::running().is_some_and(|profiler| profiler.is_running() && profiler.config().requests)
 }
 
 /// The keys of the profiles that are on, for the attribute `profile.type` of spans; empty when no profiler runs.

@@ -1,11 +1,51 @@
-//! The OTLP resource of the profiles: at most 15 attributes, from the configuration, the runtime and the system. Built once
-//! per start; a forked child builds its own.
+//! The OTLP resource of the profiles: at most 15 attributes, from the configuration, the resource of the program's OpenTelemetry
+//! SDK, the runtime and the system. Built at each start, in each forked child, and when the SDK's resource becomes known.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
 
 use crate::deliver::sidecar;
+use crate::host_log::{log, LogLevel};
 use spanprof_aggregate::{Resource, ResourceAttribute};
 use spanprof_config::Config;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::Attribute;
+
+/// Attributes of the SDK's resource. A forked child inherits them, as it does the SDK.
+static ADOPTED: ArcSwapOption<Vec<(String, String)>> = ArcSwapOption::const_empty();
+
+/// Whether an attribute of the SDK's resource is that of the profiles too. Of the process, the system and the SDK the profiler has
+/// its own.
+fn is_adopted(key: &str) -> bool {
+    let is_own = ["telemetry.", "process.", "os.", "host."].iter().any(|own| key.starts_with(own));
+    !is_own || matches!(key, "host.name" | "host.id")
+}
+
+/// Adopts the SDK's resource at the next [`SystemProperties::resource`]; false if it is known already. See
+/// [`crate::binding::adopt_resource`].
+pub(crate) fn adopt(attributes: Vec<(String, String)>) -> bool {
+    let is_default = |key: &str, value: &str| key == "service.name" && value.starts_with("unknown_service");
+    let adopted = attributes.into_iter().filter(|(key, value)| is_adopted(key) && !is_default(key, value));
+    let mut adopted: Vec<_> = adopted.collect();
+    adopted.sort();
+    let is_new = ADOPTED.load().as_deref() != Some(&adopted);
+    if is_new {
+        ADOPTED.store(Some(Arc::new(adopted)));
+    }
+    is_new
+}
+
+/// Reports where explicit settings differ from the SDK's resource, once per process and key.
+fn report_difference(key: &str, own: &str, of_sdk: &str) {
+    log(
+        LogLevel::Warning,
+        &format!(
+            "spanprof: {key} of the profiles is '{own}' as configured, but '{of_sdk}' in the OpenTelemetry SDK's resource: traces \
+             and profiles of this process have different identities; remove the setting of spanprof to use the SDK's"
+        ),
+    );
+}
 
 /// Properties of the process and the system; an argument, so that tests can set them.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +97,8 @@ impl SystemProperties {
         runtime: Vec<(String, String)>,
         redactor: &mut ProfileRedactor,
     ) -> Resource {
-        let mut resource = self.unredacted(config, runtime);
+        let adopted = ADOPTED.load_full().unwrap_or_default();
+        let mut resource = self.unredacted(config, &adopted, runtime);
         let attributes = resource.attributes.iter().map(Into::into).collect();
         let text = |attribute: Attribute| ResourceAttribute {
             value: attribute.value.as_ref().to_string(),
@@ -71,11 +112,13 @@ impl SystemProperties {
     }
 
     /// Attributes of the user come first, so the limit drops detected ones only.
-    fn unredacted(&self, config: &Config, runtime: Vec<(String, String)>) -> Resource {
+    fn unredacted(&self, config: &Config, adopted: &[(String, String)], runtime: Vec<(String, String)>) -> Resource {
+        let of_sdk = |key: &str| adopted.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let service_name = [
             Some(config.service_name.clone()),
             config.resource_attributes.get("service.name").cloned(),
+            of_sdk("service.name"),
             from_runtime("service.name"),
             Some(self.program.clone()),
         ]
@@ -88,6 +131,12 @@ impl SystemProperties {
         resource.add("service.name", &service_name);
         for (key, value) in &config.resource_attributes {
             resource.add(key, value);
+        }
+        for (key, value) in adopted {
+            resource.add(key, value);
+            if let Some(own) = resource.text(key).filter(|own| own != value) {
+                report_difference(key, own, value);
+            }
         }
         resource.add("service.instance.id", &self.instance_id);
         resource.add("process.pid", &self.process_id.to_string());
@@ -133,6 +182,21 @@ mod tests {
         assert_eq!(resource_of(&Config::default(), runtime).service_name, "shop.main");
         let config = Config { service_name: "checkout".to_owned(), ..Config::default() };
         assert_eq!(resource_of(&config, Vec::new()).text("service.name"), Some("checkout"));
+    }
+
+    #[test]
+    fn the_resource_of_the_sdk_is_that_of_the_profiles_unless_it_is_configured() {
+        let adopted = [("service.instance.id", "of-sdk"), ("service.name", "cart"), ("service.version", "2")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let resource = system().unredacted(&Config::default(), &adopted, Vec::new());
+        for (key, value) in &adopted {
+            assert_eq!(resource.text(key), Some(value.as_str()));
+        }
+        assert_eq!(resource.service_name, "cart");
+        let config = Config { service_name: "shop".to_owned(), ..Config::default() };
+        assert_eq!(system().unredacted(&config, &adopted, Vec::new()).text("service.name"), Some("shop"));
+        assert!(is_adopted("k8s.pod.name") && is_adopted("host.name"));
+        assert!(!is_adopted("telemetry.sdk.name") && !is_adopted("process.command_args"));
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl HeapPeakRecorder {
         let config = session.config.load();
         let file = match &self.file {
             Some(file) => file,
-            None => self.file.insert(create(&self.directory, &config, &session.resource)?),
+            None => self.file.insert(create(&self.directory, &config, &session.resource.load())?),
         };
         let half_bytes = half_bytes(&config);
         let time_unix_ns = spanprof_os::unix_ns();

@@ -7,17 +7,39 @@
 //! samples 1 % of its traces would lose the detail of 99 % of its slow requests. If both reported one request, the first
 //! report would decide before all samples and errors are known.
 //!
-//! A middleware gives its request a random local root span id, which is never exported: random trace ids would appear in
-//! profiles as traces that no trace store has.
+//! A middleware gives its request a random local root span id, and without a trace one of our own, so that it can be listed
+//! (`context::in_request`).
+//!
+//! One rule names the endpoint of a request: the route of its server span at the end, else the label of a scope, else the
+//! span's name.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::ProfilerHandle;
-use spanprof_aggregate::context::{intern_labels, ContextRow, Link};
+use spanprof_aggregate::context::{in_request, intern_labels, name_requests_with, ContextRow, Link};
 use spanprof_aggregate::hash::{hash_bytes, WordMap};
 use spanprof_os::{monotonic_ns, random, PerProcess};
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
+
+/// The end of a local root span, as its processor reports it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RootSpanEnd<'a> {
+    /// W3C trace id.
+    pub trace_id: [u8; 16],
+    /// Its span id.
+    pub span_id: [u8; 8],
+    /// Time from its start to its end.
+    pub duration: Duration,
+    /// Its name.
+    pub name: &'a str,
+    /// Attribute `http.request.method`, "" without one.
+    pub method: &'a str,
+    /// Attribute `http.route`, "" without one.
+    pub route: &'a str,
+    /// Whether its status is `ERROR`.
+    pub is_error: bool,
+}
 
 /// The end of a request: a local root span, or the part of a trace that ran in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +66,13 @@ impl ProfilerHandle {
     /// decides on the samples. Never blocks. A report that does not fit into the ring is lost and counted
     /// (`dropped.submit_ring_full`); the request is then released undecided.
     pub fn request_ended(&self, end: &RequestEnd<'_>) {
-        self.submit_end(end, EndedSpan::Root(end.local_root_span_id));
+        self.submit_end(end, end.local_root_span_id);
     }
 
-    fn submit_end(&self, end: &RequestEnd<'_>, span: EndedSpan) {
+    fn submit_end(&self, end: &RequestEnd<'_>, span_id: [u8; 8]) {
         if self.is_running() {
             // Losses are counted by `submit`.
-            let _ = self.submit(&entry(end, span));
+            let _ = self.submit(&entry(end, span_id));
         }
     }
 
@@ -61,21 +83,9 @@ impl ProfilerHandle {
     }
 }
 
-/// Span id of the request's samples; zero without one.
-#[derive(Clone, Copy)]
-enum EndedSpan {
-    /// Of the local root span, or of the one that began inside of a middleware's request.
-    Root([u8; 8]),
-    /// Of the caller, or of the span around a middleware: further requests may have it.
-    Outside([u8; 8]),
-}
-
-/// The ring entry of an end.
-fn entry(end: &RequestEnd<'_>, span: EndedSpan) -> RawSample<'static> {
-    let (span_id, flags) = match span {
-        EndedSpan::Root(span_id) => (span_id, 0),
-        EndedSpan::Outside(span_id) => (span_id, SampleFlags::SPAN_OUTSIDE),
-    };
+/// The ring entry of an end. `span_id` is that of its samples: of the local root, or of the span that began inside of a
+/// middleware's request; zero without one.
+fn entry(end: &RequestEnd<'_>, span_id: [u8; 8]) -> RawSample<'static> {
     let context = InlineContext {
         label_set: if end.endpoint.is_empty() { 0 } else { intern_labels(&[(ENDPOINT_LABEL, end.endpoint)]).0 },
         trace_id: end.trace_id,
@@ -86,7 +96,7 @@ fn entry(end: &RequestEnd<'_>, span: EndedSpan) -> RawSample<'static> {
     let duration_ns = u64::try_from(end.duration.as_nanos()).unwrap_or(u64::MAX);
     RawSample {
         kind: SampleKind::RequestEnd,
-        flags: SampleFlags(flags),
+        flags: SampleFlags(0),
         thread_id: 0,
         time_ns: monotonic_ns(),
         values: [duration_ns, u64::from(end.is_error)],
@@ -104,7 +114,7 @@ pub(crate) use scripted::{script_ends, take_scripted_end};
 /// Ends of requests in conformance cases, which run without a profiler: kept per thread, for the engine of the case.
 #[cfg(feature = "conformance")]
 mod scripted {
-    use super::{entry, EndedSpan, RawSample, RequestEnd};
+    use super::{entry, RawSample, RequestEnd};
     use std::cell::RefCell;
 
     thread_local! {
@@ -122,13 +132,13 @@ mod scripted {
     }
 
     /// Keeps an end; false outside of cases.
-    pub(crate) fn keep(end: &RequestEnd<'_>, span: EndedSpan) -> bool {
-        ENDS.with_borrow_mut(|ends| ends.as_mut().map(|ends| ends.push(entry(end, span))).is_some())
+    pub(crate) fn keep(end: &RequestEnd<'_>, span_id: [u8; 8]) -> bool {
+        ENDS.with_borrow_mut(|ends| ends.as_mut().map(|ends| ends.push(entry(end, span_id))).is_some())
     }
 
     /// As [`crate::ProfilerHandle::request_ended`].
     pub fn report(end: &RequestEnd<'_>) {
-        keep(end, EndedSpan::Root(end.local_root_span_id));
+        keep(end, end.local_root_span_id);
     }
 
     /// The end that was reported since the last call, if it was exactly one.
@@ -144,7 +154,7 @@ mod scripted {
         false
     }
 
-    pub(crate) fn keep(_end: &super::RequestEnd<'_>, _span: super::EndedSpan) -> bool {
+    pub(crate) fn keep(_end: &super::RequestEnd<'_>, _span_id: [u8; 8]) -> bool {
         false
     }
 }
@@ -158,6 +168,8 @@ struct PendingRequest {
     link: Link,
     /// The first local root span that began inside of it.
     span: Option<Link>,
+    /// Route of that span, once it ended.
+    endpoint: Option<String>,
     /// Whether that span ended with an error.
     is_error: bool,
 }
@@ -176,6 +188,8 @@ struct PendingSpan {
     trace_id: [u8; 16],
     /// Local root of the request that it belongs to.
     request: Option<[u8; 8]>,
+    /// The endpoint that a scope inside of it named.
+    endpoint: Option<String>,
 }
 
 /// The requests and local root spans whose end will be reported, by their ids.
@@ -216,8 +230,9 @@ impl PendingEnds {
             [0, 0, 0, 0, 0, 0, 0, 0] => random::number().max(1).to_be_bytes(),
             of_unsampled_span => of_unsampled_span,
         };
-        let link = if row.link.is_empty() { caller } else { row.link };
-        self.requests.insert(root, PendingRequest { link, span: None, is_error: false });
+        let trace_id = if row.link.is_empty() { caller.trace_id } else { row.link.trace_id };
+        let ContextRow { link, .. } = in_request(ContextRow { link: Link { trace_id, ..row.link }, ..*row }, root);
+        self.requests.insert(root, PendingRequest { link, span: None, endpoint: None, is_error: false });
         Ok(root)
     }
 
@@ -230,17 +245,28 @@ impl PendingEnds {
             request.span = Some(span);
             root
         });
-        self.spans.insert(span.span_id, PendingSpan { trace_id: span.trace_id, request });
+        self.spans.insert(span.span_id, PendingSpan { trace_id: span.trace_id, request, endpoint: None });
     }
 
-    /// Whether the end of the span is the end of its request.
-    fn end_root_span(&mut self, span_id: [u8; 8], is_error: bool) -> bool {
-        let Some(request) = self.spans.remove(&span_id).and_then(|span| span.request) else { return true };
+    /// The open local root span that `row` belongs to.
+    fn span_of(&mut self, row: &ContextRow) -> Option<&mut PendingSpan> {
+        let ids = [row.local_root_span_id, row.link.span_id];
+        let open = ids.into_iter().find(|id| self.spans.contains_key(id))?;
+        self.spans.get_mut(&open)
+    }
+
+    /// The endpoint of the request that ends with its span; `None` if a middleware reports it.
+    fn end_root_span(&mut self, end: &RootSpanEnd<'_>) -> Option<String> {
+        let ended = self.spans.remove(&end.span_id);
+        let route = (!end.route.is_empty()).then(|| format!("{} {}", end.method, end.route).trim_start().to_owned());
+        let (request, named) = ended.map_or((None, None), |span| (span.request, span.endpoint));
+        let Some(request) = request else { return Some(route.or(named).unwrap_or_else(|| end.name.to_owned())) };
         // A request that ended before its span has been reported already.
         if let Some(request) = self.requests.get_mut(&request) {
-            request.is_error |= is_error;
+            request.is_error |= end.is_error;
+            request.endpoint = route;
         }
-        false
+        None
     }
 }
 
@@ -249,12 +275,12 @@ fn counts_ends() -> bool {
     scripted::is_scripted() || ProfilerHandle::running().is_some_and(|profiler| profiler.is_running())
 }
 
-fn submit_end(end: &RequestEnd<'_>, span: EndedSpan) {
-    if scripted::keep(end, span) {
+fn submit_end(end: &RequestEnd<'_>, span_id: [u8; 8]) {
+    if scripted::keep(end, span_id) {
         return;
     }
     if let Some(profiler) = ProfilerHandle::running() {
-        profiler.submit_end(end, span);
+        profiler.submit_end(end, span_id);
     }
 }
 
@@ -276,25 +302,41 @@ pub(crate) fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
 pub(crate) fn end_request(end: &RequestEnd<'_>) {
     let removed = PendingEnds::with(|pending| pending.requests.remove(&end.local_root_span_id));
     let Some(request) = removed else { return };
-    let (trace_id, span) = match request.span {
-        Some(root) => (root.trace_id, EndedSpan::Root(root.span_id)),
-        None => (request.link.trace_id, EndedSpan::Outside(request.link.span_id)),
-    };
+    let Link { trace_id, span_id } = request.span.unwrap_or(request.link);
     let is_error = end.is_error || request.is_error;
-    submit_end(&RequestEnd { trace_id, is_error, ..*end }, span);
+    let endpoint = request.endpoint.as_deref().unwrap_or(end.endpoint);
+    submit_end(&RequestEnd { trace_id, is_error, endpoint, ..*end }, span_id);
 }
 
 /// See [`crate::binding::begin_root_span`].
 pub(crate) fn begin_root_span(row: &ContextRow, span: Link) {
     if counts_ends() {
+        name_requests_with(name_request);
         PendingEnds::with(|pending| pending.begin_root_span(row, span));
     }
 }
 
+/// See [`crate::binding::name_request`].
+pub(crate) fn name_request(row: &ContextRow, endpoint: &str) {
+    if endpoint.is_empty() || !counts_ends() {
+        return;
+    }
+    PendingEnds::with(|pending| {
+        if let Some(span) = pending.span_of(row) {
+            span.endpoint = Some(endpoint.to_owned());
+        }
+    });
+}
+
 /// See [`crate::binding::end_root_span`].
-pub(crate) fn end_root_span(end: &RequestEnd<'_>) {
-    if counts_ends() && PendingEnds::with(|pending| pending.end_root_span(end.local_root_span_id, end.is_error)) {
-        submit_end(end, EndedSpan::Root(end.local_root_span_id));
+pub(crate) fn end_root_span(end: &RootSpanEnd<'_>) {
+    let RootSpanEnd { trace_id, span_id: local_root_span_id, duration, is_error, .. } = *end;
+    if !counts_ends() {
+        return;
+    }
+    if let Some(endpoint) = PendingEnds::with(|pending| pending.end_root_span(end)) {
+        let endpoint = endpoint.as_str();
+        submit_end(&RequestEnd { trace_id, local_root_span_id, duration, endpoint, is_error }, local_root_span_id);
     }
 }
 
@@ -322,6 +364,27 @@ mod tests {
         ContextRow { link, local_root_span_id: root, ..ContextRow::default() }
     }
 
+    /// The end of the span `id` without a route.
+    fn ended(id: u8, is_error: bool) -> RootSpanEnd<'static> {
+        RootSpanEnd { trace_id: TRACE, span_id: [id; 8], name: "span", is_error, ..RootSpanEnd::default() }
+    }
+
+    #[test]
+    fn a_request_is_named_by_the_route_of_its_span_else_by_a_scope_else_by_the_name_of_the_span() {
+        let with_route = RootSpanEnd { method: "GET", route: "/cart/{id}", ..ended(1, false) };
+        for (end, scope, expected) in [
+            (with_route, Some("GET /scope"), "GET /cart/{id}"),
+            (ended(1, false), Some("GET /scope"), "GET /scope"),
+            (ended(1, false), None, "span"),
+        ] {
+            let mut pending = PendingEnds::default();
+            pending.begin_root_span(&ContextRow::default(), span(1));
+            let inside = inside(span(2), [1; 8]);
+            pending.span_of(&inside).unwrap().endpoint = scope.map(str::to_owned);
+            assert_eq!(pending.end_root_span(&end).as_deref(), Some(expected));
+        }
+    }
+
     #[test]
     fn of_nested_middlewares_only_the_outermost_reports_the_request() {
         let mut pending = PendingEnds::default();
@@ -342,7 +405,7 @@ mod tests {
             let mut pending = PendingEnds::default();
             pending.begin_root_span(&ContextRow::default(), span(1));
             assert_eq!(pending.begin_request(&row, Link::default()), Err(NotPending::ReportedElsewhere), "{row:?}");
-            assert!(pending.end_root_span([1; 8], false));
+            assert_eq!(pending.end_root_span(&ended(1, false)), Some("span".to_owned()));
             assert!(pending.spans.is_empty());
         }
     }
@@ -355,12 +418,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_the_span_of_its_caller_unless_it_begins_in_another_one() {
-        for (row, expected) in [(ContextRow::default(), span(9)), (inside(span(1), [1; 8]), span(1))] {
-            let mut pending = PendingEnds::default();
-            let root = pending.begin_request(&row, span(9)).unwrap();
-            assert_eq!(pending.requests.remove(&root).unwrap().link, expected);
-        }
+    fn a_request_has_a_span_of_its_own_in_the_trace_of_its_caller_unless_it_begins_in_another_span() {
+        let mut pending = PendingEnds::default();
+        let root = pending.begin_request(&ContextRow::default(), span(9)).unwrap();
+        assert_eq!(pending.requests[&root].link, Link { trace_id: TRACE, span_id: root });
+        let root = pending.begin_request(&inside(span(1), [1; 8]), span(9)).unwrap();
+        assert_eq!((root, pending.requests[&root].link), ([1; 8], span(1)));
+        let root = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
+        let link = pending.requests[&root].link;
+        assert!(link.span_id == root && link.trace_id != [0; 16]);
     }
 
     #[test]
@@ -370,13 +436,13 @@ mod tests {
             let root = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
             pending.begin_root_span(&inside(Link::default(), root), span(1));
             pending.begin_root_span(&inside(Link::default(), root), span(2));
-            assert!(pending.end_root_span([2; 8], true));
+            assert!(pending.end_root_span(&ended(2, true)).is_some());
             if ends_first {
-                assert!(!pending.end_root_span([1; 8], true));
+                assert_eq!(pending.end_root_span(&ended(1, true)), None);
             }
             let request = pending.requests.remove(&root).unwrap();
             assert_eq!((request.span, request.is_error), (Some(span(1)), ends_first));
-            assert_eq!(pending.end_root_span([1; 8], false), ends_first);
+            assert_eq!(pending.end_root_span(&ended(1, false)).is_some(), ends_first);
         }
     }
 

@@ -50,7 +50,8 @@ impl Session {
         }
         let redaction = config.redaction_settings(&spanprof_os::random::bytes::<32>());
         let mut redactor = ProfileRedactor::new(redaction.clone());
-        let resource = SystemProperties::gather().resource(&config, runtime.resource_attributes(), &mut redactor);
+        let system = SystemProperties::gather();
+        let resource = system.resource(&config, runtime.resource_attributes(), &mut redactor);
         let output = start_output(&mut config)?;
         let peak_file = heap_peak::start(&mut config, &resource)?;
         let delivery = WindowDelivery::start(&mut config, &resource)?;
@@ -98,7 +99,8 @@ impl Session {
             written: OnceLock::new(),
             peak_file: Mutex::new(peak_file),
             counters,
-            resource,
+            system,
+            resource: ArcSwap::from_pointee(resource),
             redaction,
             control: DrainControl::default(),
             wall: Mutex::new(None),

@@ -119,7 +119,7 @@ impl Session {
                     return Ok(moved.with("Location", &location));
                 }
                 let names = ProfileName::ALL.map(|name| (name, self.unavailable(name, &config)));
-                Ok(index(&self.resource.service_name, &names))
+                Ok(index(&self.resource.load().service_name, &names))
             }
             "cmdline" => Ok(command_line()),
             _ => {

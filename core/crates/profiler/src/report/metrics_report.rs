@@ -18,7 +18,6 @@ pub(crate) struct MetricsReport {
 struct ActiveReport {
     encoder: MetricsEncoder,
     /// With `service.instance.id` also where the profiles have none: the totals of two processes are two series.
-    resource: Vec<Attribute>,
     /// Monotonic time of the next request.
     due_ns: u64,
 }
@@ -40,7 +39,6 @@ impl MetricsReport {
         let first = config.upload_interval.min(config.metrics_interval);
         let report = has_receiver.then(|| ActiveReport {
             encoder: MetricsEncoder::new(spanprof_os::unix_ns()),
-            resource: session.resource.attributes.iter().map(Attribute::from).collect(),
             due_ns: spanprof_os::monotonic_ns() + first.as_nanos() as u64,
         });
         Self { report }
@@ -78,6 +76,7 @@ impl MetricsReport {
 impl ActiveReport {
     fn send(&mut self, session: &Session, delivery: &WindowDelivery) {
         let stats = health::stats(Some(session), &session.config.load());
-        delivery.send_metrics(self.encoder.encode(&stats, &self.resource, spanprof_os::unix_ns()));
+        let resource: Vec<_> = session.resource.load().attributes.iter().map(Attribute::from).collect();
+        delivery.send_metrics(self.encoder.encode(&stats, &resource, spanprof_os::unix_ns()));
     }
 }

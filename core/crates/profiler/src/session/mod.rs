@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::deliver::output::OutputFile;
+use crate::deliver::resource::SystemProperties;
 use crate::deliver::windows::WindowDelivery;
 use crate::governor::Governor;
 use crate::http::listener::HttpListener;
@@ -27,7 +28,7 @@ use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::{Counters, Resource, SampleSelection, MAX_CAPTURES};
 use spanprof_config::{Burst, Config, RunningConfig};
 use spanprof_os::{Clocks, CpuAccount, Inbox, PeakFile};
-use spanprof_profile::redact::RedactionSettings;
+use spanprof_profile::redact::{ProfileRedactor, RedactionSettings};
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{DropReason, SampleKind};
 
@@ -86,7 +87,8 @@ pub(crate) struct Session {
     /// The file of the heap at its peak, until the drain thread takes it.
     pub peak_file: Mutex<Option<PeakFile>>,
     pub counters: Arc<Counters>,
-    pub resource: Resource,
+    pub system: SystemProperties,
+    pub resource: ArcSwap<Resource>,
     /// The redaction of this run; its random key is that of the resource too.
     pub redaction: RedactionSettings,
     pub control: DrainControl,
@@ -149,6 +151,13 @@ impl Session {
         if let Some(clocks) = &*self.clocks.load() {
             clocks.stop();
         }
+    }
+
+    /// Builds the resource again, with what is known of it now.
+    pub fn refresh_resource(&self) {
+        let mut redactor = ProfileRedactor::new(self.redaction.clone());
+        let runtime = self.runtime.resource_attributes();
+        self.resource.store(Arc::new(self.system.resource(&self.config.load(), runtime, &mut redactor)));
     }
 
     /// Passes a changed configuration to the wall sampler, if it is running.

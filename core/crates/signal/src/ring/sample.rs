@@ -122,8 +122,6 @@ impl SampleFlags {
     pub const SIZE_AND_INTERVAL: u8 = 4;
     /// Taken for collections only, such as a pull: not part of the open window.
     pub const ON_DEMAND: u8 = 8;
-    /// The end of a request whose span is not its local root: the span of its caller, or one that it began in.
-    pub const SPAN_OUTSIDE: u8 = 16;
 
     /// Whether `flag` is set.
     pub const fn has(self, flag: u8) -> bool {

@@ -109,9 +109,21 @@ public final class SpanLink {
         }
     }
 
-    /** A copy with another local root; {@link #restore} activates it. */
+    /**
+     * A copy in the request of a filter; {@link #restore} activates it. Without a span, the local root is its span, and without
+     * a trace, it has one of its own: as {@code in_request} of the core, which hashes the local root.
+     */
     public SpanLink withLocalRoot(long localRoot) {
-        return new SpanLink(traceHigh, traceLow, span, localRoot);
+        boolean hasTrace = (traceHigh | traceLow) != 0;
+        long high = hasTrace ? traceHigh : Long.reverseBytes(mix(Long.reverseBytes(localRoot)));
+        return new SpanLink(high, hasTrace ? traceLow : localRoot, span == 0 ? localRoot : span, localRoot);
+    }
+
+    /** SplitMix64. */
+    private static long mix(long state) {
+        long mixed = (state ^ state >>> 30) * 0xBF58476D1CE4E5B9L;
+        mixed = (mixed ^ mixed >>> 27) * 0x94D049BB133111EBL;
+        return mixed ^ mixed >>> 31;
     }
 
     /** Keys of the profiles that are on; empty if the profiler does not run. */

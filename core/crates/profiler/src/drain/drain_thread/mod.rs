@@ -46,7 +46,7 @@ fn main(session: Arc<Session>, config: Arc<Config>) {
             spanprof_os::sweep_crash_markers();
         }
         if let Some(directory) = heap_peak::directory(&config) {
-            heap_peak::recover(&directory, &session.resource);
+            heap_peak::recover(&directory, &session.resource.load());
         }
         while drain.run_once() {
             if spanprof_os::is_reserve_low() {
@@ -123,7 +123,7 @@ impl<'a> DrainThread<'a> {
             engine_settings(config, session.cpu_quota),
             system_access(),
             session.runtime.clone(),
-            session.resource.clone(),
+            session.resource.load_full(),
             ProfileRedactor::new(session.redaction.clone()),
             session.counters.clone(),
             spanprof_os::monotonic_ns(),
@@ -256,6 +256,7 @@ impl<'a> DrainThread<'a> {
 
     /// Closes the window, or some kinds of it, if that is due or requested, and completes the requests up to number `closes`.
     fn close_what_is_due(&mut self, closes: u64, close_kinds: KindsToClose, clocks: Option<&Clocks>) {
+        self.engine.set_resource(self.session.resource.load_full());
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let has_close_request = closes > self.session.control.lock().closes_done;
         if due || close_kinds == KindsToClose::All || self.engine.is_full() {

@@ -43,7 +43,7 @@ final class RequestScope implements AutoCloseable {
         route = labels.getOrDefault("http.route", "");
         // An asynchronous or forwarded dispatch continues its request.
         request = dispatched == null
-                ? SpanLink.beginRequest(labels.getOrDefault("trace_id", ""), labels.getOrDefault("span_id", ""))
+                ? SpanLink.beginRequest(labels.getOrDefault("trace_id", ""), "")
                 : dispatched.request;
         isEnded = new AtomicBoolean(dispatched != null || request == 0);
         scope = Spanprof.tag(labels);
@@ -53,7 +53,7 @@ final class RequestScope implements AutoCloseable {
     }
 
     /**
-     * Opens a scope with method and route as labels, and the caller's trace and span ids if no span of this process is
+     * Opens a scope with method and route as labels, and the caller's trace if no span of this process is
      * active.
      *
      * @param contextPath the application's path, the prefix of every route
@@ -73,7 +73,6 @@ final class RequestScope implements AutoCloseable {
         Matcher traceparentMatch = TRACEPARENT.matcher(traceparent == null ? "" : traceparent);
         if (traceparentMatch.matches() && !SpanLink.isActive()) {
             labels.put("trace_id", traceparentMatch.group(1));
-            labels.put("span_id", traceparentMatch.group(2));
         }
         return new RequestScope(labels, path, dispatched);
     }
