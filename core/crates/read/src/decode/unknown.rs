@@ -17,7 +17,7 @@ const MAGIC: &[(&[u8], &str)] = &[
 ];
 
 /// The largest field of the outermost messages of OTLP and pprof, and some for their later versions.
-const LARGEST_FIELD: u32 = 31;
+const LARGEST_FIELD: u64 = 31;
 /// Length of the prefix that is inspected.
 const PREFIX_BYTES: usize = 4096;
 

@@ -93,17 +93,16 @@ pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
     Some((0..64).filter(|number| seen & (1 << number) != 0).collect())
 }
 
-/// Whether the outermost message has an impossible key, or a field beyond `largest`; not for a message that is cut off before.
-pub(crate) fn has_foreign_field(bytes: &[u8], largest: u32) -> bool {
+/// Whether the outermost message has an impossible key, or a field beyond `largest`, before it is cut off.
+pub(crate) fn has_foreign_field(bytes: &[u8], largest: u64) -> bool {
     let mut input = Input { bytes, at: 0 };
-    while !input.is_empty() {
-        match input.key() {
-            Ok((number, wire_type)) if number <= largest && matches!(wire_type, 0 | 1 | 2 | 5) => {
-                if input.skip(wire_type).is_err() {
-                    return false;
-                }
-            }
-            _ => return true,
+    while let Ok(key) = input.varint() {
+        let (number, wire_type) = (key >> 3, (key & 7) as u8);
+        if number == 0 || number > largest || !matches!(wire_type, 0 | 1 | 2 | 5) {
+            return true;
+        }
+        if input.skip(wire_type).is_err() {
+            break;
         }
     }
     false
