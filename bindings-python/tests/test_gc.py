@@ -56,7 +56,8 @@ spanprof.stop()
     assert profiles.files[0].types == [("gc", "nanoseconds")]
     by_cause = {"[automatic]": 0, "[requested]": 0}
     for sample in profiles.samples:
-        cause, generation, collector, *stack = sample.frames
+        # The leaf of the part without a processor.
+        cause, generation, collector, *stack = [frame for frame in sample.frames if frame != "[scheduled out]"]
         by_cause[cause] += sample.nanoseconds
         assert generation in ("[generation 0]", "[generation 1]", "[generation 2]") and collector == "[GC]"
         assert stack[-1] == "<module>"
@@ -67,6 +68,29 @@ spanprof.stop()
     # Short pauses are sampled: one of 50 µs with probability 1/2.
     assert by_cause["[automatic]"] / 1e9 == pytest.approx(automatic, rel=0.15)
     assert by_cause["[requested]"] / 1e9 == pytest.approx(requested, rel=0.1)
+
+
+def test_the_part_of_a_pause_without_a_processor_has_its_own_leaf(run_target):
+    target = run_target(
+        """
+import gc
+import time
+import spanprof
+
+class Slow:
+    def __del__(self):
+        time.sleep(0.1)
+
+spanprof.start()
+slow = Slow()
+slow.own = slow
+del slow
+gc.collect()
+spanprof.stop()
+"""
+    )
+    waited = [sample for sample in target.profiles("gc").samples if sample.frames[0] == "[scheduled out]"]
+    assert sum(sample.nanoseconds for sample in waited) == pytest.approx(0.1e9, rel=0.5)
 
 
 def test_callbacks_are_installed_only_while_pauses_are_reported(run_target):

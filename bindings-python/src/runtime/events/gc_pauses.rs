@@ -1,6 +1,7 @@
 //! Pauses for garbage collection as samples: the time from the start of a collection to its end, on the thread that caused it,
 //! with its stack, labels and span. A function in `gc.callbacks` measures them, as long as the profiler runs with `gc`.
-//! Collections of young objects are frequent and short, so short pauses are sampled ([`sample_event`]).
+//! Collections of young objects are frequent and short, so short pauses are sampled ([`sample_event`]). The part of a pause in
+//! which the thread did not run, on a busy machine, is a sample of its own: it is no CPU time.
 //!
 //! A collection counts as requested (`gc.collect()`) if the count of young objects has not exceeded its threshold, or if
 //! automatic collection is off.
@@ -26,11 +27,13 @@ use crate::runtime::detection;
 /// Shorter pauses are sampled.
 const THRESHOLD_NS: u64 = 100_000;
 
-/// Frames above the stack of the thread: the cause, the generation, `[GC]`.
-const OWN_FRAMES: usize = 3;
+/// Frames above the stack of the thread: `[scheduled out]` or not, the cause, the generation, `[GC]`.
+const OWN_FRAMES: usize = 4;
 
 /// The start of the collection in progress, 0 for none: an interpreter has at most one. Monotonic.
 static STARTED_NS: AtomicU64 = AtomicU64::new(0);
+/// CPU time of the thread at that start.
+static STARTED_CPU_NS: AtomicU64 = AtomicU64::new(0);
 static STARTED_BY_ITSELF: AtomicBool = AtomicBool::new(false);
 
 /// Objects of the main interpreter, looked up once.
@@ -75,6 +78,7 @@ fn on_collection(py: Python<'_>, phase: &str, info: &Bound<'_, PyDict>) {
     ffi_guard((), || {
         if phase == "start" {
             STARTED_BY_ITSELF.store(is_automatic(py).unwrap_or(true), Ordering::Relaxed);
+            STARTED_CPU_NS.store(spanprof_os::current_thread_cpu_ns(), Ordering::Relaxed);
             STARTED_NS.store(spanprof_os::monotonic_ns(), Ordering::Relaxed);
             return;
         }
@@ -83,9 +87,15 @@ fn on_collection(py: Python<'_>, phase: &str, info: &Bound<'_, PyDict>) {
         if started_ns == 0 {
             return;
         }
-        if let Some(pause) = sample_event(now_ns.saturating_sub(started_ns), THRESHOLD_NS) {
+        let pause_ns = now_ns.saturating_sub(started_ns);
+        if let Some(pause) = sample_event(pause_ns, THRESHOLD_NS) {
+            let cpu_ns = spanprof_os::current_thread_cpu_ns().saturating_sub(STARTED_CPU_NS.load(Ordering::Relaxed));
+            // The kernel takes a processor for longer; less is the cost of both readings.
+            let without_processor_ns =
+                Some(pause_ns.saturating_sub(cpu_ns)).filter(|ns| *ns >= THRESHOLD_NS).unwrap_or(0);
             let generation = info.get_item(intern!(py, "generation")).ok().flatten().and_then(|it| it.extract().ok());
-            submit(pause.duration_ns, now_ns, generation.unwrap_or(2));
+            let parts_ns = [pause.duration_ns.saturating_sub(without_processor_ns), without_processor_ns];
+            submit(parts_ns, now_ns, generation.unwrap_or(2));
         }
     });
 }
@@ -97,7 +107,8 @@ fn is_automatic(py: Python<'_>) -> PyResult<bool> {
         && functions.is_enabled.call0(py)?.extract(py)?)
 }
 
-fn submit(pause_ns: u64, now_ns: u64, generation: u64) {
+/// Submits the parts of a pause: with a processor, and without one.
+fn submit(parts_ns: [u64; 2], now_ns: u64, generation: u64) {
     let Some(profiler) = ProfilerHandle::running() else { return };
     let mut frames = vec![RawFrame::default(); profiler.config().max_stack_depth as usize];
     let (own, of_thread) = frames.split_at_mut(OWN_FRAMES);
@@ -105,19 +116,22 @@ fn submit(pause_ns: u64, now_ns: u64, generation: u64) {
         true => SyntheticFrame::Automatic,
         false => SyntheticFrame::Requested,
     };
-    own.copy_from_slice(&[cause, SyntheticFrame::generation(generation), SyntheticFrame::Gc].map(RawFrame::synthetic));
+    let of_pause = [SyntheticFrame::ScheduledOut, cause, SyntheticFrame::generation(generation), SyntheticFrame::Gc];
+    own.copy_from_slice(&of_pause.map(RawFrame::synthetic));
     let mut stack = RawStack::new(of_thread);
     let flags = walk_calling_thread_or_reason(&mut stack);
     let (context, walked) = (stack.context, stack.frames().len());
-    // A loss is counted.
-    let _ = profiler.submit(&RawSample {
-        kind: SampleKind::Gc,
-        flags,
-        thread_id: spanprof_os::thread_id(),
-        time_ns: now_ns,
-        values: [pause_ns, 0],
-        key: 0,
-        context,
-        frames: &frames[..OWN_FRAMES + walked],
-    });
+    for (part_ns, first) in parts_ns.into_iter().zip([1, 0]).filter(|(part_ns, _)| *part_ns > 0) {
+        // A loss is counted.
+        let _ = profiler.submit(&RawSample {
+            kind: SampleKind::Gc,
+            flags,
+            thread_id: spanprof_os::thread_id(),
+            time_ns: now_ns,
+            values: [part_ns, 0],
+            key: 0,
+            context,
+            frames: &frames[first..OWN_FRAMES + walked],
+        });
+    }
 }

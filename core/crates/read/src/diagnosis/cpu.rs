@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use spanprof_profile::FrameType;
 
+use super::quality::FEW_SAMPLES;
 use super::service::{Charged, ServiceProfile, TypeStacks};
+use super::waits::is_scheduled_out;
 use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
 
 /// Smallest share of the CPU time of further hot functions; the lower end of its interval must exceed it.
 const HOT_SHARE: f64 = 0.2;
-/// A service that uses less of one processor has no hot code worth changing.
+/// In a service that uses less of one processor, collections are no problem.
 const MIN_PROCESSORS: f64 = 0.05;
 /// Hot functions reported for a service.
 const MAX_HOT: usize = 3;
@@ -24,9 +26,6 @@ pub(super) const LISTED: usize = 3;
 pub(super) fn hot_code(service: &ServiceProfile) -> Vec<Finding> {
     let Some(cpu) = service.of_type("cpu") else { return Vec::new() };
     let total = cpu.total as f64;
-    if total < MIN_PROCESSORS * service.observed_ns() {
-        return Vec::new();
-    }
     let own = service.charge(cpu.stacks.iter()).into_iter().filter(|row| service.is_own(row.function));
     let hot = own.enumerate().filter_map(|(nth, row)| {
         let share = EstimatedShare::of(row.weight as f64, total, cpu.samples);
@@ -75,7 +74,7 @@ fn is_collector(service: &ServiceProfile, stack: &[u32]) -> bool {
 }
 
 /// Garbage collection above [`GC_SHARE`]: of the CPU time by samples, or of the time by pauses. CPython collects on the thread that
-/// allocates, so its pauses are CPU time.
+/// allocates, so its pauses are CPU time, except for the part without a processor.
 pub(super) fn garbage_collection(service: &ServiceProfile) -> Option<Finding> {
     let cpu = service.of_type("cpu");
     let pauses = service.of_type("gc");
@@ -89,13 +88,21 @@ pub(super) fn garbage_collection(service: &ServiceProfile) -> Option<Finding> {
                 false => sums,
             };
         let (weight, samples) = cpu.stacks.iter().fold((0.0, 0.0), of_collector);
-        if samples >= MIN_FINDING_SAMPLES && cpu.total as f64 >= MIN_PROCESSORS * service.observed_ns() {
+        if samples >= MIN_FINDING_SAMPLES
+            && cpu.samples >= FEW_SAMPLES
+            && cpu.total as f64 >= MIN_PROCESSORS * service.observed_ns()
+        {
             candidates.push((EstimatedShare::of(weight, cpu.total as f64, cpu.samples), weight, samples, true));
         }
     }
-    let paused = pauses.map_or(0.0, |pauses| pauses.total as f64);
-    if paused >= MIN_PAUSES_NS {
-        candidates.push((EstimatedShare::exact(paused / service.observed_ns()), paused, 0.0, false));
+    let has_processor =
+        |stack: &[u32]| service.functions_of(stack).next().is_some_and(|leaf| !is_scheduled_out(service, leaf));
+    let collected = pauses.map_or(0, |pauses| {
+        let running = pauses.stacks.iter().filter(|((stack, _), _)| has_processor(stack));
+        running.fold(0i64, |sum, (_, sums)| sum.saturating_add(sums.weight))
+    }) as f64;
+    if collected >= MIN_PAUSES_NS {
+        candidates.push((EstimatedShare::exact(collected / service.observed_ns()), collected, 0.0, false));
         let on_python = |pauses: &TypeStacks| {
             pauses.stacks.keys().any(|(stack, _)| {
                 service.functions_of(stack).any(|id| {
@@ -104,26 +111,23 @@ pub(super) fn garbage_collection(service: &ServiceProfile) -> Option<Finding> {
                 })
             })
         };
-        let busy = cpu.filter(|cpu| {
-            cpu.samples >= MIN_FINDING_SAMPLES && cpu.total as f64 >= MIN_PROCESSORS * service.observed_ns()
-        });
+        let busy =
+            cpu.filter(|cpu| cpu.samples >= FEW_SAMPLES && cpu.total as f64 >= MIN_PROCESSORS * service.observed_ns());
         if let (Some(cpu), true) = (busy, pauses.is_some_and(on_python)) {
-            candidates.push((EstimatedShare::exact((paused / cpu.total as f64).min(1.0)), paused, 0.0, true));
+            candidates.push((EstimatedShare::of(collected, cpu.total as f64, cpu.samples), collected, 0.0, true));
         }
     }
     candidates.retain(|(share, ..)| share.low >= GC_SHARE);
     let (share, weight, samples, is_cpu) =
         candidates.into_iter().max_by(|one, other| one.0.value.total_cmp(&other.0.value))?;
     let mut facts = vec![("of", Fact::Text(if is_cpu { "CPU time" } else { "time" }.to_owned()))];
-    if paused > 0.0 {
-        facts.push(("pauses", Fact::Quantity(paused as i64, "nanoseconds")));
-        facts.push(("pauses_of_time", Fact::Part(paused / service.observed_ns())));
-    }
     if let Some(pauses) = pauses {
+        facts.push(("pauses", Fact::Quantity(pauses.total, "nanoseconds")));
+        facts.push(("pauses_of_time", Fact::Part(pauses.total as f64 / service.observed_ns())));
         // `[automatic]` or `[G1 young collection]`: the kinds of collections.
         let mut kinds = BTreeMap::new();
         for ((stack, _), sums) in &pauses.stacks {
-            if let Some(kind) = service.functions_of(stack).next() {
+            if let Some(kind) = service.functions_of(stack).find(|leaf| !is_scheduled_out(service, *leaf)) {
                 *kinds.entry(kind).or_insert(0i64) += sums.weight;
             }
         }

@@ -8,7 +8,7 @@ use super::service::ServiceProfile;
 use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
 
 /// Fewer CPU samples leave a share of 50 % uncertain by more than 7 percent points.
-const FEW_SAMPLES: f64 = 200.0;
+pub(super) const FEW_SAMPLES: f64 = 200.0;
 /// Smallest share of samples without a complete stack.
 const MISSING_SHARE: f64 = 0.05;
 /// Reason frames: see `core/crates/signal/src/drop_reason.rs`, and the frames of cut stacks.

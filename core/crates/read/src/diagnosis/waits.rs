@@ -53,6 +53,16 @@ pub(super) fn lock_convoy(service: &ServiceProfile) -> Option<Finding> {
     ))
 }
 
+/// Whether a stack loads the modules of the program. Its start blocks the event loop, but no request. Node.js calls the main module of
+/// CommonJS and ESM from these files (lib/internal/main and lib/internal/modules, 18 to 26), possibly in a microtask; CPython imports
+/// in `importlib._bootstrap`, which is frozen.
+fn loads_modules(service: &ServiceProfile, stack: &[u32]) -> bool {
+    let files = || service.functions_of(stack).map(|id| service.function(id).file.as_str());
+    let of_node = |file: &&str| file.starts_with("node:") && *file != "node:internal/process/task_queues";
+    let is_loader = |file: &str| file.starts_with("node:internal/main/") || file.starts_with("node:internal/modules/");
+    files().filter(of_node).last().is_some_and(is_loader) || files().any(|file| file.starts_with("<frozen importlib"))
+}
+
 /// The code that blocks an event loop longest. Node.js measures its turns (`event_loop_lag`). In asyncio, waits inside a callback block
 /// the loop (`off_cpu`): the stack then has `Handle._run`, which an idle loop does not have.
 pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
@@ -60,7 +70,7 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
         // Without a stack it is unknown whether the code waited or the machine had no processor.
         let has_code = |((stack, _), _): &(&(Box<[u32]>, bool), &StackSum)| {
             let mut functions = service.functions_of(stack).map(|id| service.function(id));
-            functions.any(|at| !is_activity(&at.function, &at.file))
+            functions.any(|at| !is_activity(&at.function, &at.file)) && !loads_modules(service, stack)
         };
         let rows = service.charge(lag.stacks.iter().filter(has_code));
         let blocked: i64 = rows.iter().fold(0, |sum, row| row.weight.saturating_add(sum));
@@ -72,10 +82,10 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
         let mut facts = vec![
             ("blocked", Fact::Quantity(blocked, "nanoseconds")),
             ("of_this_function", Fact::Part(row.weight as f64 / blocked as f64)),
-            ("without_a_stack", Fact::Quantity(lag.total.saturating_sub(blocked), "nanoseconds")),
             ("callees", Fact::Functions(service.heaviest(&row.leaves, LISTED), row.weight)),
         ];
-        if service.longest_block_ns > 0 {
+        // A longer one was the start of the program.
+        if (1..=blocked).contains(&service.longest_block_ns) {
             facts.insert(1, ("longest_block", Fact::Quantity(service.longest_block_ns, "nanoseconds")));
         }
         return Some(at(service, Rule::EventLoopBlock, "event_loop_lag", row, share, 0.0, facts));
@@ -87,7 +97,7 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
             function.function.ends_with("_run") && function.file.ends_with("asyncio/events.py")
         };
         let is_waiting = service.functions_of(stack).next().is_some_and(|leaf| !is_scheduled_out(service, leaf));
-        is_waiting && service.functions_of(stack).any(is_handle)
+        is_waiting && service.functions_of(stack).any(is_handle) && !loads_modules(service, stack)
     };
     let rows = service.charge(waits.stacks.iter().filter(in_callback));
     let blocked: f64 = rows.iter().map(|row| row.weight as f64).sum();
@@ -105,7 +115,7 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
     Some(at(service, Rule::EventLoopBlock, "off_cpu", row, share, samples, facts))
 }
 
-fn is_scheduled_out(service: &ServiceProfile, leaf: u32) -> bool {
+pub(super) fn is_scheduled_out(service: &ServiceProfile, leaf: u32) -> bool {
     service.function(leaf).function == "[scheduled out]"
 }
 

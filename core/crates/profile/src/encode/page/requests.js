@@ -93,7 +93,7 @@ function Findings() {
     h("p", { class: "soft" }, [finding.severity, state.service === "*" && finding.service, finding.samples > 0 && counted(finding.samples, "sample")].filter(Boolean).join(" · ")),
     finding.command && h("pre", { tabIndex: 0 }, finding.command)));
   return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Findings" },
-    h("h2", {}, "Findings"), items.length ? h("ol", {}, items) : h("p", { class: "nothing" }, "Nothing to report: no function, wait or allocation stands out."), h(Hints, { hints: data.hints })));
+    h("h2", {}, "Findings"), items.length ? h("ol", {}, items) : h("p", { class: "nothing" }, "No problem found, and no function of your own code has the 20 samples that a statement needs."), h(Hints, { hints: data.hints })));
 }
 
 /** Profiles that would show more, in the words of `spanprof explain`. */
