@@ -37,10 +37,10 @@ pub(super) fn json(
     let type_name = type_to_show(comparison, &sides);
     let windows = sides.each_ref().map(|side| &side.windows);
     let table = query::diff(windows, &type_name, normalize);
-    let tree = query::diff_tree(windows, &type_name, normalize);
+    let tree = query::diff_tree(windows, &table, normalize);
     let mut members = diff::members(&DiffReport::new(&table, &tree, normalize, None, true, limit));
     sides[0].left_out.and(sides[1].left_out).add_to(&mut members);
-    let folded = query::folded_diff_tree(windows, &type_name, normalize);
+    let folded = query::folded_diff_tree(windows, &table, &tree, normalize);
     diff::with_trees(&members, &tree, &folded).map_err(|error| error.to_string())
 }
 

@@ -183,13 +183,13 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
     if given.fail_over.is_some() {
         refuse_too_few_samples(&table)?;
     }
-    let tree = query::diff_tree(sides, &type_name, normalize);
+    let tree = query::diff_tree(sides, &table, normalize);
     let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit).per(per);
     if let Some(path) = &given.output {
         let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
         // The page itself hides what may be chance.
         let whole = DiffReport::new(&table, &tree, normalize, given.fail_over, true, PAGE_ROWS).per(per);
-        let folded = query::folded_diff_tree(sides, &type_name, normalize);
+        let folded = query::folded_diff_tree(sides, &table, &tree, normalize);
         let response = diff_report::with_trees(&diff_report::members(&whole), &tree, &folded)
             .map_err(|error| Failure::new(error.to_string()))?;
         output::write(path, page::comparison_html(&response, &title).as_bytes())?;

@@ -74,6 +74,11 @@ impl Folding {
     }
 }
 
+/// The frame that stands for a function whose library or part of the runtime is folded; `None` for one that stays a frame.
+pub fn folded_function(function: &FunctionKey) -> Option<FunctionKey> {
+    Folding::of(function).frame(function)
+}
+
 impl StackTree {
     /// The tree with folded libraries and runtimes. Functions for which `is_kept` is true stay frames, and so does the type of
     /// an object at the leaf.

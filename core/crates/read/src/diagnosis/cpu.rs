@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use spanprof_profile::FrameType;
 
-use super::quality::FEW_SAMPLES;
 use super::service::{Charged, ServiceProfile, TypeStacks};
-use super::waits::is_scheduled_out;
-use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
+use super::{EstimatedShare, Fact, Finding, Rule, FEW_SAMPLES, LISTED, MIN_FINDING_SAMPLES};
 
 /// Smallest share of the CPU time of further hot functions; the lower end of its interval must exceed it.
 const HOT_SHARE: f64 = 0.2;
@@ -19,8 +17,6 @@ const MAX_HOT: usize = 3;
 const GC_SHARE: f64 = 0.1;
 /// Shortest total of pauses, nanoseconds.
 const MIN_PAUSES_NS: f64 = 2e8;
-/// Functions listed as callers, or as allocating most.
-pub(super) const LISTED: usize = 3;
 
 /// The function of own code that uses most CPU time, and those with more than [`HOT_SHARE`] of it, with the libraries that they call.
 pub(super) fn hot_code(service: &ServiceProfile) -> Vec<Finding> {
@@ -96,7 +92,7 @@ pub(super) fn garbage_collection(service: &ServiceProfile) -> Option<Finding> {
         }
     }
     let has_processor =
-        |stack: &[u32]| service.functions_of(stack).next().is_some_and(|leaf| !is_scheduled_out(service, leaf));
+        |stack: &[u32]| service.functions_of(stack).next().is_some_and(|leaf| !service.is_scheduled_out(leaf));
     let collected = pauses.map_or(0, |pauses| {
         let running = pauses.stacks.iter().filter(|((stack, _), _)| has_processor(stack));
         running.fold(0i64, |sum, (_, sums)| sum.saturating_add(sums.weight))
@@ -127,7 +123,7 @@ pub(super) fn garbage_collection(service: &ServiceProfile) -> Option<Finding> {
         // `[automatic]` or `[G1 young collection]`: the kinds of collections.
         let mut kinds = BTreeMap::new();
         for ((stack, _), sums) in &pauses.stacks {
-            if let Some(kind) = service.functions_of(stack).find(|leaf| !is_scheduled_out(service, *leaf)) {
+            if let Some(kind) = service.functions_of(stack).find(|leaf| !service.is_scheduled_out(*leaf)) {
                 *kinds.entry(kind).or_insert(0i64) += sums.weight;
             }
         }

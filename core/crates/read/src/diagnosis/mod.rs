@@ -28,6 +28,11 @@ use service::ServiceProfile;
 /// Fewer samples support no statement on a part of a profile. Measured totals need none.
 pub const MIN_FINDING_SAMPLES: f64 = 20.0;
 
+/// Fewer CPU samples leave a share of 50 % uncertain by more than 7 percent points.
+const FEW_SAMPLES: f64 = 200.0;
+/// Functions listed as callers, or as allocating most.
+const LISTED: usize = 3;
+
 /// The meaning of a finding for the reader. The order is that of the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingSeverity {

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use spanprof_profile::code_origin::is_activity;
 
 use super::service::ServiceProfile;
-use super::{EstimatedShare, Fact, Finding, Rule, MIN_FINDING_SAMPLES};
+use super::{EstimatedShare, Fact, Finding, Rule, FEW_SAMPLES, LISTED, MIN_FINDING_SAMPLES};
 
-/// Fewer CPU samples leave a share of 50 % uncertain by more than 7 percent points.
-pub(super) const FEW_SAMPLES: f64 = 200.0;
 /// Smallest share of samples without a complete stack.
 const MISSING_SHARE: f64 = 0.05;
 /// Reason frames: see `core/crates/signal/src/drop_reason.rs`, and the frames of cut stacks.
@@ -63,12 +61,12 @@ pub(super) fn rules(service: &ServiceProfile) -> Vec<Finding> {
         }
         let share = EstimatedShare::of(missing as f64, stacks.total as f64, stacks.samples.max(1.0));
         if samples >= MIN_FINDING_SAMPLES && share.low >= MISSING_SHARE {
-            let reasons = Fact::Functions(service.heaviest(&reasons, super::cpu::LISTED), stacks.total);
+            let reasons = Fact::Functions(service.heaviest(&reasons, LISTED), stacks.total);
             findings.push(finding(Rule::MissingStacks, type_name, share, samples, vec![("reasons", reasons)]));
         }
     }
     if !service.limits.is_empty() {
-        let limits: Vec<&str> = service.limits.iter().take(super::cpu::LISTED).map(String::as_str).collect();
+        let limits: Vec<&str> = service.limits.iter().take(LISTED).map(String::as_str).collect();
         let facts = vec![("limits", Fact::Text(limits.join("; ")))];
         findings.push(finding(Rule::LimitedSampling, "", EstimatedShare::default(), 0.0, facts));
     }

@@ -238,6 +238,11 @@ impl ServiceProfile {
         self.functions[id as usize].1
     }
 
+    /// Whether a function is the reason of a wait for a processor.
+    pub fn is_scheduled_out(&self, id: FunctionId) -> bool {
+        self.function(id).function == "[scheduled out]"
+    }
+
     /// Functions of a stack, leaf first.
     pub fn functions_of<'s>(&'s self, stack: &'s [u32]) -> impl Iterator<Item = FunctionId> + 's {
         stack.iter().map(|line| self.lines[*line as usize].0)

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use spanprof_profile::code_origin::is_activity;
 
-use super::cpu::{heaviest_line, LISTED};
+use super::cpu::heaviest_line;
 use super::service::{Charged, ServiceProfile, StackSum};
-use super::{EstimatedShare, Fact, Finding, Rule, UnknownWaits, MIN_FINDING_SAMPLES};
+use super::{EstimatedShare, Fact, Finding, Rule, UnknownWaits, LISTED, MIN_FINDING_SAMPLES};
 
 /// Threads that wait at one place at a time, on average.
 const WAITING_THREADS: f64 = 0.1;
@@ -96,7 +96,7 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
             let function = service.function(id);
             function.function.ends_with("_run") && function.file.ends_with("asyncio/events.py")
         };
-        let is_waiting = service.functions_of(stack).next().is_some_and(|leaf| !is_scheduled_out(service, leaf));
+        let is_waiting = service.functions_of(stack).next().is_some_and(|leaf| !service.is_scheduled_out(leaf));
         is_waiting && service.functions_of(stack).any(is_handle) && !loads_modules(service, stack)
     };
     let rows = service.charge(waits.stacks.iter().filter(in_callback));
@@ -113,10 +113,6 @@ pub(super) fn event_loop_block(service: &ServiceProfile) -> Option<Finding> {
         ("reasons", Fact::Functions(service.heaviest(&row.leaves, LISTED), row.weight)),
     ];
     Some(at(service, Rule::EventLoopBlock, "off_cpu", row, share, samples, facts))
-}
-
-pub(super) fn is_scheduled_out(service: &ServiceProfile, leaf: u32) -> bool {
-    service.function(leaf).function == "[scheduled out]"
 }
 
 /// The place where requests wait for most of their time: by `off_cpu`, or by `wall` minus `cpu`. Samples belong to a request if they

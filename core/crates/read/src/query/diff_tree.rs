@@ -1,17 +1,20 @@
 //! The comparison of two profiles by call path: the tree of both sides, which paths grew or shrank significantly, and which are
 //! new or vanished.
 //!
-//! Paths of both sides are tested together as functions are, with their callees. A path on one side only is tested without a
-//! smallest share: code that runs in one version only may be a small part. Its callees are as significant as itself.
+//! A path of both sides is significant if its last function is in the table of functions, and its own interval agrees, so that the tree
+//! has the changes of the table. A path on one side only is tested without a smallest share, since code that runs in one version only
+//! may be a small part; the table lists it. Its callees are as significant as itself.
 
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
 use spanprof_profile::transform::{self, FunctionKey};
 
+use super::diff::{DiffRow, DiffTable};
 use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
 use super::stack_sums::{PathSums, Summed};
 use super::summed_row::SummedRow;
+use super::weights::FunctionLine;
 use super::window_sums::{TypeSums, WindowSums};
 
 /// The last function of a call path.
@@ -27,7 +30,7 @@ pub struct DiffNode {
     pub total_weights: [i64; 2],
     /// Growth of the total weight; `None` if nothing can be concluded, and below the first node of a path on one side only.
     pub growth: Option<Growth>,
-    /// Whether the growth differs from 0 by more than chance, among all paths.
+    /// Whether the growth differs from 0 by more than chance, among all functions and paths.
     pub is_significant: bool,
 }
 
@@ -71,21 +74,85 @@ impl DiffTree {
     }
 }
 
-/// Compares one profile type; the sides are of [`WindowSums::with_paths`]. `normalize` as in [`super::diff()`].
-pub fn diff_tree(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTree {
-    compared(sides, type_name, normalize, |sums| (&sums.stacks.functions, &sums.stacks.paths))
+/// The call paths of a compared profile type; the sides are of [`WindowSums::with_paths`]. `normalize` as in [`super::diff()`].
+pub fn diff_tree(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool) -> DiffTree {
+    let (mut tree, tested) =
+        compared(sides, &table.type_name, normalize, |sums| (&sums.stacks.functions, &sums.stacks.paths));
+    let changed = ChangedFunctions::of(&table.rows);
+    let p_values: Vec<(usize, f64)> =
+        tested.topmost.iter().filter_map(|at| Some((*at, tree.nodes[*at].growth?.p_value))).collect();
+    let significant = growth::significant(&p_values.iter().map(|(_, p_value)| *p_value).collect::<Vec<_>>());
+    for ((at, _), is_significant) in p_values.iter().zip(significant) {
+        tree.nodes[*at].is_significant = is_significant;
+    }
+    changed.mark(&mut tree, &tested.of_both);
+    tree.inherit_significance();
+    tree
 }
 
 /// As [`diff_tree()`], with folded libraries and runtimes ([`spanprof_profile::transform::StackTree::folded`]); the sides are of
-/// [`WindowSums::and_folded_paths`].
-pub fn folded_diff_tree(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTree {
-    compared(sides, type_name, normalize, |sums| (sums.stacks.folded_functions(), &sums.stacks.folded_paths))
+/// [`WindowSums::and_folded_paths`]. `whole` is the tree without them: a folded path changes with its functions.
+pub fn folded_diff_tree(sides: [&WindowSums; 2], table: &DiffTable, whole: &DiffTree, normalize: bool) -> DiffTree {
+    let paths_of: PathsOf = |sums| (sums.stacks.folded_functions(), &sums.stacks.folded_paths);
+    let (mut tree, tested) = compared(sides, &table.type_name, normalize, paths_of);
+    let mut changed = ChangedFunctions::of(&table.rows);
+    for path in &whole.one_sided {
+        let node = &whole.nodes[path.node as usize];
+        if node.is_significant {
+            changed.add(&whole.functions[node.function as usize], path.is_new);
+        }
+    }
+    changed.mark(&mut tree, &tested.of_both);
+    changed.mark(&mut tree, &tested.topmost);
+    tree.inherit_significance();
+    tree
+}
+
+/// By name and file: whether a function shrank, and whether it grew. With the names of folded libraries and runtimes.
+#[derive(Default)]
+struct ChangedFunctions(HashMap<(String, String), [bool; 2]>);
+
+impl ChangedFunctions {
+    fn of(rows: &[DiffRow]) -> Self {
+        let mut changed = Self::default();
+        for row in rows.iter().filter(|row| row.is_significant) {
+            let FunctionLine { function, file, frame_type, recorded, .. } = row.at.clone();
+            let function = FunctionKey { name: function, file, start_line: 0, frame_type, recorded };
+            changed.add(&function, row.growth.is_some_and(|growth| growth.estimate > 0.0));
+        }
+        changed
+    }
+
+    fn add(&mut self, function: &FunctionKey, grew: bool) {
+        for function in [Some(function.clone()), transform::folded_function(function)].into_iter().flatten() {
+            self.0.entry((function.name, function.file)).or_default()[usize::from(grew)] = true;
+        }
+    }
+
+    /// Marks the nodes whose function changed in the direction of the node, and whose own interval does not contain 0.
+    fn mark(&self, tree: &mut DiffTree, nodes: &[usize]) {
+        for at in nodes {
+            let node = &mut tree.nodes[*at];
+            let FunctionKey { name, file, .. } = &tree.functions[node.function as usize];
+            let changed = self.0.get(&(name.clone(), file.clone())).copied().unwrap_or_default();
+            node.is_significant =
+                node.growth.is_some_and(|growth| changed[0] && growth.high < 0.0 || changed[1] && growth.low > 0.0);
+        }
+    }
 }
 
 /// The call paths of one side and their functions.
 type PathsOf = fn(&TypeSums) -> (&[FunctionKey], &PathSums);
 
-fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of: PathsOf) -> DiffTree {
+/// Nodes that are tested.
+#[derive(Default)]
+struct TestedNodes {
+    of_both: Vec<usize>,
+    /// Those of one side whose callers are on both.
+    topmost: Vec<usize>,
+}
+
+fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of: PathsOf) -> (DiffTree, TestedNodes) {
     let none = TypeSums::new(Summed::default());
     let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
     let totals = sums.map(|sums| sums.weight);
@@ -146,48 +213,57 @@ fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of:
     let basis = if normalize { Basis::Total } else { Basis::Duration };
     let by_process = growth::compares_processes(sums);
     let tested_sides = sums.map(|sums| TestedSide::new(sums, paths_of(sums).1.sums(), basis, by_process));
-    test(&mut tree, sums, tested_sides, &rows);
-    tree
+    let tested = estimate(&mut tree, sums, tested_sides, &rows);
+    (tree, tested)
 }
 
-/// Tests the paths of both sides, and the topmost of those on one side. `rows`: the sums of each node on both sides.
-fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], sides: [TestedSide; 2], rows: &[[Option<&SummedRow>; 2]]) {
+impl DiffNode {
+    fn is_one_sided(&self) -> bool {
+        (self.total_weights[0] == 0) != (self.total_weights[1] == 0)
+    }
+}
+
+impl DiffTree {
+    /// Callees of a path on one side are as significant as the path.
+    fn inherit_significance(&mut self) {
+        // Preorder: a caller precedes its callees.
+        for at in 1..self.nodes.len() {
+            let caller = self.nodes[self.nodes[at].parent as usize];
+            if self.nodes[at].is_one_sided() && caller.is_one_sided() {
+                self.nodes[at].is_significant = caller.is_significant;
+            }
+        }
+    }
+}
+
+/// Estimates the growth of the paths of both sides, and of the topmost of those on one side. `rows`: the sums of each node on both
+/// sides.
+fn estimate(
+    tree: &mut DiffTree,
+    sums: [&TypeSums; 2],
+    sides: [TestedSide; 2],
+    rows: &[[Option<&SummedRow>; 2]],
+) -> TestedNodes {
     let rows = |at: usize| [0, 1].map(|side| sides[side].row_of(rows[at][side]));
-    let is_one_sided = |node: &DiffNode| (node.total_weights[0] == 0) != (node.total_weights[1] == 0);
-    let mut of_both = Vec::new();
-    let mut topmost = Vec::new();
+    let mut tested = TestedNodes::default();
     for at in 1..tree.nodes.len() {
         let (node, caller) = (&tree.nodes[at], &tree.nodes[tree.nodes[at].parent as usize]);
-        let (family, min_share) = match is_one_sided(node) {
-            false => (&mut of_both, MIN_SHARE),
-            true if !is_one_sided(caller) => {
+        let (family, min_share) = match node.is_one_sided() {
+            false => (&mut tested.of_both, MIN_SHARE),
+            true if !caller.is_one_sided() => {
                 // Without a sampling interval, the share is the only measure of what is small.
                 let min_share = if sums.iter().all(|sums| sums.samples.is_some()) { 0.0 } else { MIN_SHARE };
-                (&mut topmost, min_share)
+                (&mut tested.topmost, min_share)
             }
             true => continue,
         };
         tree.nodes[at].growth = growth::growth(sides, rows(at), min_share);
         family.push(at);
     }
-    for family in [&of_both, &topmost] {
-        let tested: Vec<(usize, f64)> =
-            family.iter().filter_map(|at| Some((*at, tree.nodes[*at].growth?.p_value))).collect();
-        let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
-        for ((at, _), is_significant) in tested.iter().zip(growth::significant(&p_values)) {
-            tree.nodes[*at].is_significant = is_significant;
-        }
-    }
-    // Preorder: a caller precedes its callees.
-    for at in 1..tree.nodes.len() {
-        let caller = tree.nodes[tree.nodes[at].parent as usize];
-        if is_one_sided(&tree.nodes[at]) && is_one_sided(&caller) {
-            tree.nodes[at].is_significant = caller.is_significant;
-        }
-    }
-    tree.one_sided = topmost
-        .into_iter()
-        .map(|at| {
+    tree.one_sided = tested
+        .topmost
+        .iter()
+        .map(|&at| {
             let is_new = tree.nodes[at].total_weights[0] == 0;
             let side = usize::from(is_new);
             let samples = sums[side].samples.map(|_| rows(at)[side].samples);
@@ -196,4 +272,5 @@ fn test(tree: &mut DiffTree, sums: [&TypeSums; 2], sides: [TestedSide; 2], rows:
         .collect();
     let nodes = &tree.nodes;
     tree.one_sided.sort_by_key(|path| Reverse(nodes[path.node as usize].total_weights.iter().sum::<i64>()));
+    tested
 }

@@ -2,7 +2,7 @@
 
 use spanprof_profile::transform::{merge, tree};
 use spanprof_profile::*;
-use spanprof_read::query::{diff_tree, folded_diff_tree, Compared, Granularity, WindowSums};
+use spanprof_read::query::{diff, diff_tree, folded_diff_tree, Compared, Granularity, WindowSums};
 
 /// Twenty windows of a program whose time is in one function of a library: its name and the least weight.
 fn library_windows(name: &str, weight: i64) -> ProfilesData {
@@ -37,15 +37,17 @@ fn folded_libraries_are_compared_as_one_frame_whichever_of_their_functions_are_c
         windows
     });
     let sides = sides.each_ref();
-    let whole = diff_tree(sides, "cpu", false);
+    let table = diff(sides, "cpu", false);
+    let whole = diff_tree(sides, &table, false);
     assert_eq!((whole.nodes.len(), whole.one_sided.len()), (4, 2), "root, main, the new and the vanished function");
-    let folded = folded_diff_tree(sides, "cpu", false);
+    let folded = folded_diff_tree(sides, &table, &whole, false);
     assert!(folded.one_sided.is_empty());
     let [_, main, library] = folded.nodes[..] else { panic!("root, main and orm: {:?}", folded.nodes) };
     assert_eq!(folded.functions[library.function as usize].name, "orm");
     assert_eq!(library.self_weights, [20_040, 40_040]);
     let growth = library.growth.expect("twenty windows on each side");
-    assert!(library.is_significant && main.is_significant && growth.low > 0.9 && growth.high < 1.1, "{growth:?}");
+    assert!(library.is_significant && growth.low > 0.9 && growth.high < 1.1, "{growth:?}");
+    assert!(!main.is_significant, "as in the table: its callee changed");
 }
 
 #[test]
@@ -56,10 +58,11 @@ fn call_paths_summed_over_windows_are_those_of_the_merged_windows() {
     windows.iter().for_each(|window| sums.add(window));
     let none = WindowSums::default();
     let merged = tree(&merge(&windows), "cpu");
-    for (summed, tree) in [
-        (diff_tree([&none, &sums], "cpu", false), &merged),
-        (folded_diff_tree([&none, &sums], "cpu", false), &merged.folded(|_| false)),
-    ] {
+    let sides = [&none, &sums];
+    let table = diff(sides, "cpu", false);
+    let whole = diff_tree(sides, &table, false);
+    let folded = folded_diff_tree(sides, &table, &whole, false);
+    for (summed, tree) in [(whole, &merged), (folded, &merged.folded(|_| false))] {
         let summed = summed.nodes.iter().map(|node| {
             let name = &summed.functions[node.function as usize].name;
             (node.parent, name.as_str(), node.self_weights, node.total_weights)

@@ -418,7 +418,7 @@ fn versions_are_compared_without_the_start_lines_of_their_functions() {
     let sides = sides.each_ref();
     let table = diff(sides, "cpu", false);
     assert_eq!((table.rows.len(), table.equal), (0, 1));
-    assert_eq!(diff_tree(sides, "cpu", false).nodes.len(), 2);
+    assert_eq!(diff_tree(sides, &table, false).nodes.len(), 2);
 }
 
 #[test]
