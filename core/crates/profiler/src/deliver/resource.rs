@@ -115,10 +115,16 @@ impl SystemProperties {
     fn unredacted(&self, config: &Config, adopted: &[(String, String)], runtime: Vec<(String, String)>) -> Resource {
         let of_sdk = |key: &str| adopted.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        // Bindings set the program's name, which has no source.
+        let (configured, of_program) = match config.sources.contains_key("service_name") {
+            true => (Some(config.service_name.clone()), None),
+            false => (None, Some(config.service_name.clone())),
+        };
         let service_name = [
-            Some(config.service_name.clone()),
+            configured,
             config.resource_attributes.get("service.name").cloned(),
             of_sdk("service.name"),
+            of_program,
             from_runtime("service.name"),
             Some(self.program.clone()),
         ]
@@ -193,7 +199,13 @@ mod tests {
             assert_eq!(resource.text(key), Some(value.as_str()));
         }
         assert_eq!(resource.service_name, "cart");
-        let config = Config { service_name: "shop".to_owned(), ..Config::default() };
+        let mut config = Config { service_name: "shop".to_owned(), ..Config::default() };
+        assert_eq!(
+            system().unredacted(&config, &adopted, Vec::new()).text("service.name"),
+            Some("cart"),
+            "the program"
+        );
+        config.sources.insert("service_name", spanprof_config::ConfigSource::Code);
         assert_eq!(system().unredacted(&config, &adopted, Vec::new()).text("service.name"), Some("shop"));
         assert!(is_adopted("k8s.pod.name") && is_adopted("host.name"));
         assert!(!is_adopted("telemetry.sdk.name") && !is_adopted("process.command_args"));
