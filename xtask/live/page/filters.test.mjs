@@ -61,3 +61,18 @@ pageTest('an empty selection by a trace id has a button that removes the trace',
   await page.click('button.remove-filter');
   await assertTotal(page, fixture.weight(CPU));
 });
+
+pageTest('a trace id in the filter is searched in all services', async ({ open }) => {
+  const { traceId } = link(5, 1, false);
+  const page = await open('?view=both&service=worker&type=cpu&from=-5m');
+  await page.type('#filter', traceId, { enter: true });
+  await assertTotal(page, fixture.weight(CPU, (sample) => sample.link?.traceId === traceId));
+  assert.equal(page.query().get('service'), '*');
+});
+
+pageTest('a link to a service without profiles names it, and a button shows all services', async ({ open }) => {
+  const page = await open('?view=both&service=chekout&type=cpu');
+  assert.match(await page.text('#nothing'), /No profile here is of the service “chekout”/);
+  await page.clickText('button.remove-filter', 'Show all services');
+  await eventually(async () => assert.equal(page.query().get('service'), '*'));
+});

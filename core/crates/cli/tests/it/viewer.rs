@@ -229,8 +229,8 @@ fn all_numbers_of_samples_are_those_of_observations_and_not_of_the_records_that_
     let page = get(&serve.http, "/api/profile?format=flamegraph").text();
     let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
     let exported: Value = serde_json::from_str(data).unwrap();
-    // Only the values of the CPU profile are numbers of observations.
-    for (type_name, expected) in [("cpu", 53), ("off_cpu", 2)] {
+    // The values of the CPU profile count samples, the others are divided by the interval.
+    for (type_name, expected) in [("cpu", 53), ("off_cpu", 53)] {
         let top: Value = serde_json::from_str(&get(&serve.http, &format!("/api/top?type={type_name}")).text()).unwrap();
         assert_eq!((&top["samples"], &top["stacks"]), (&json!(expected), &json!(2)), "{type_name}");
         let answer = |path: &str| -> Value {
@@ -240,9 +240,7 @@ fn all_numbers_of_samples_are_those_of_observations_and_not_of_the_records_that_
         for count in [&services["services"][0], &types["types"][0], &labels].map(|it| &it["samples"]) {
             assert_eq!(*count, json!(expected), "{type_name}");
         }
-        // Records with equal labels are merged, so only the values of the CPU profile tell the number of each label.
-        let of_label = if type_name == "cpu" { json!(53) } else { Value::Null };
-        assert_eq!(labels["labels"][0]["samples"], of_label, "{type_name}");
+        assert_eq!(labels["labels"][0]["samples"], json!(expected), "{type_name}");
         let profiles = exported["profiles"].as_array().unwrap();
         let profile = profiles.iter().find(|profile| profile["type"] == type_name).unwrap();
         let rows = profile["samples"].as_array().unwrap().chunks(4);

@@ -71,6 +71,9 @@ pub struct Profile {
     pub exact_type: Option<ValueType>,
 }
 
+/// Longest time that one observation of a waiting thread covers, nanoseconds: profiles of `off_cpu` do not state their number.
+const WAIT_SAMPLE_NS: f64 = 2.5e8;
+
 impl Profile {
     /// The profile type: `cpu`, `wall`, `alloc_space`… Counted samples have the type of their period.
     pub fn type_name(&self) -> &str {
@@ -113,12 +116,32 @@ impl Profile {
             && self.period_type != self.sample_type
     }
 
-    /// Number of observations in a sample: its values where they count samples, else 1.
+    /// The weight of one sample; `None` of events and of measured times, such as `off_cpu`, which have the period of a nanosecond. Of
+    /// allocations it is the mean interval: samples of larger objects weigh more, so the number of samples is estimated too high only
+    /// where the weight is nearly exact.
+    pub fn sampling_interval(&self) -> Option<f64> {
+        let counts_samples = self.sample_type.kind == "samples" && self.unit() == "count";
+        let is_measured = self.period == 1 && self.unit() == "nanoseconds";
+        match self.period_type.unit == self.unit() && self.period > 0 && !is_measured {
+            true => Some(self.period as f64),
+            false => counts_samples.then_some(1.0),
+        }
+    }
+
+    /// The number of samples in an aggregated sample of this weight, and whether it is known; otherwise it is at least 1.
+    pub fn estimated_samples(&self, weight: i64) -> (f64, bool) {
+        match self.sampling_interval() {
+            Some(interval) => (weight as f64 / interval, true),
+            None if self.type_name() == "off_cpu" => ((weight as f64 / WAIT_SAMPLE_NS).max(1.0), true),
+            None => (1.0, false),
+        }
+    }
+
+    /// As [`Self::estimated_samples`], as a whole number: the values themselves where they count samples.
     pub fn observations(&self, sample: &Sample) -> i64 {
-        if self.sample_type.kind == "samples" && self.sample_type.unit == "count" {
-            sample.total()
-        } else {
-            1
+        match self.sample_type.kind == "samples" && self.sample_type.unit == "count" {
+            true => sample.total(),
+            false => self.estimated_samples(self.weight(sample)).0.round().max(1.0) as i64,
         }
     }
 

@@ -21,7 +21,8 @@ pub(crate) struct OutcomeReport {
 /// The figures of the outcome line.
 pub(crate) struct RunOutcome {
     ran_for: Duration,
-    samples: u64,
+    /// Those of CPU time, wall time and time off the CPU, and those of events such as allocations.
+    samples: [u64; 4],
     clock: String,
     losses: Vec<(&'static str, u64)>,
     /// CPU time of the program, when there are no samples although it is long enough to expect some.
@@ -46,12 +47,12 @@ impl OutcomeReport {
         let counters = &session.counters;
         let samples =
             [&counters.samples_cpu, &counters.samples_wall, &counters.samples_off_cpu, &counters.samples_submitted];
-        let samples: u64 = samples.iter().map(|counter| counter.value()).sum();
+        let samples = samples.map(|counter| counter.value());
         let [process_before_ns, own_before_ns] = session.cpu_before_ns;
         let own_ns = spanprof_os::own_cpu_ns().saturating_sub(own_before_ns);
         let used_ns = spanprof_os::process_cpu_ns().saturating_sub(process_before_ns).saturating_sub(own_ns);
         let expected_ns = SUSPICIOUS_PERIODS * 1_000_000_000 / u64::from(config.sample_rate.max(1));
-        let is_suspicious = samples == 0 && config.cpu && !session.safe_mode && used_ns > expected_ns;
+        let is_suspicious = samples == [0; 4] && config.cpu && !session.safe_mode && used_ns > expected_ns;
         let outcome = RunOutcome {
             ran_for: self.begun.elapsed(),
             samples,
@@ -74,9 +75,14 @@ impl OutcomeReport {
 impl RunOutcome {
     fn line(&self) -> (LogLevel, String) {
         let mut level = LogLevel::Info;
-        let samples = match self.samples {
-            1 => "1 sample".to_owned(),
-            count => format!("{count} samples"),
+        // An allocation is no sample of CPU time: one sum of both would be read as that.
+        let kinds = self.samples.into_iter().zip(["CPU", "wall", "off-CPU", "event"]);
+        let samples: Vec<_> =
+            kinds.filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
+        let samples = match (samples.join(", "), self.samples.iter().sum()) {
+            (_, 0) => "0 samples".to_owned(),
+            (samples, 1u64) => samples + " sample",
+            (samples, _) => samples + " samples",
         };
         let mut parts =
             vec![format!("{OUTCOME_PREFIX} after {:.1} s: {samples}, {}", self.ran_for.as_secs_f64(), self.clock)];
@@ -162,7 +168,7 @@ mod tests {
         };
         RunOutcome {
             ran_for: Duration::from_millis(1234),
-            samples: 118,
+            samples: [29, 0, 0, 630],
             clock: "clock perf (allowed)".to_owned(),
             losses: Vec::new(),
             cpu_without_samples: None,
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn a_successful_run_is_one_line_of_information() {
         let text =
-            "spanprof: stopped after 1.2 s: 118 samples, clock perf (allowed); 2 windows delivered to http://receiver";
+            "spanprof: stopped after 1.2 s: 29 CPU, 630 event samples, clock perf (allowed); 2 windows delivered to http://receiver";
         assert_eq!(outcome().line(), (LogLevel::Info, text.to_owned()));
     }
 
@@ -223,7 +229,7 @@ mod tests {
 
     #[test]
     fn cpu_time_without_a_sample_is_a_warning_and_an_idle_program_is_not() {
-        let mut outcome = RunOutcome { samples: 0, ..outcome() };
+        let mut outcome = RunOutcome { samples: [0; 4], ..outcome() };
         outcome.destinations[0].sent = 0;
         assert_eq!(outcome.line().0, LogLevel::Info);
         outcome.cpu_without_samples = Some(Duration::from_millis(1300));

@@ -178,7 +178,7 @@ impl TypeSums {
         self.has_samples |= !profile.samples.is_empty();
         self.weight = self.weight.saturating_add(weight);
         let total = weight as f64;
-        let (duration, interval) = (profile.duration_nano as f64, sampling_interval(profile));
+        let (duration, interval) = (profile.duration_nano as f64, profile.sampling_interval());
         self.windows += 1;
         self.total.add(total);
         self.duration.add(duration);
@@ -246,26 +246,7 @@ pub(crate) fn process_identity(resource: &ResourceProfiles) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Longest time that one observation of a waiting thread covers, nanoseconds: profiles of `off_cpu` do not state their number.
-const WAIT_SAMPLE_NS: f64 = 2.5e8;
-
-/// The weight of one sample. Of allocations it is the mean interval: samples of larger objects weigh more, so the number of
-/// samples is estimated too high only where the weight is nearly exact. Measured times, such as `off_cpu`, have the period of a
-/// nanosecond, and no interval.
-fn sampling_interval(profile: &Profile) -> Option<f64> {
-    let counts_samples = profile.sample_type.kind == "samples" && profile.unit() == "count";
-    let is_measured = profile.period == 1 && profile.unit() == "nanoseconds";
-    match profile.period_type.unit == profile.unit() && profile.period > 0 && !is_measured {
-        true => Some(profile.period as f64),
-        false => counts_samples.then_some(1.0),
-    }
-}
-
-/// The number of samples in an aggregated sample. The second value is false if only their lower limit is known.
+/// As [`Profile::estimated_samples`].
 pub(crate) fn estimated_samples(profile: &Profile, weight: i64) -> (f64, bool) {
-    match sampling_interval(profile) {
-        Some(interval) => (weight as f64 / interval, true),
-        None if profile.type_name() == "off_cpu" => ((weight as f64 / WAIT_SAMPLE_NS).max(1.0), true),
-        None => (1.0, false),
-    }
+    profile.estimated_samples(weight)
 }

@@ -5,12 +5,15 @@ function Chip({ name, value, without }) {
     h("button", { type: "button", "aria-label": "Remove filter " + name, onClick: () => change(without) }, "×"));
 }
 
+/** A trace or span may be of any service and time. */
+const ANYWHERE = { service: "*", from: "", to: "", endpoint: null };
+
 class Filters extends Component {
   add(event) {
     event.preventDefault();
     const text = this.input.value.trim();
     const hex = text.toLowerCase().replace(/^(trace|span)_id=/, "");
-    const added = !embedded && /^[0-9a-f]{32}$/.test(hex) ? { trace: hex } : !embedded && /^[0-9a-f]{16}$/.test(hex) ? { span: hex }
+    const added = !embedded && /^[0-9a-f]{32}$/.test(hex) ? { trace: hex, ...ANYWHERE } : !embedded && /^[0-9a-f]{16}$/.test(hex) ? { span: hex, ...ANYWHERE }
       : LABEL.test(text) ? { labels: [...new Set([...state.labels, text])] } : null;
     this.setState({ error: text && !added ? "Expected label=value (or !=, =~, !~)" + (embedded ? "" : ", 32 hex digits of a trace, or 16 of a span") + "; got " + text : "" });
     if (!added) return;
@@ -57,15 +60,17 @@ class Filters extends Component {
   }
 }
 
-/** Names the filters that exclude every sample, with a button to remove each. */
+/** Names the filters that exclude every sample, with a button to remove each; or the service that no profile has. */
 function NothingPasses() {
+  if (isUnknownService()) return h("p", { id: "nothing", class: "nothing", role: "status" }, "No profile here is of the service “" + state.service + "”. ",
+    h("button", { type: "button", class: "remove-filter", onClick: () => change({ service: "*", endpoint: null }) }, "Show all services"));
   if (embedded?.isComparison || pending.has(state.view === "compare" ? "compare" : "top") || !hasNoSamples()) return null;
   // A request that was not found says so itself.
   if (isRequestView()) return responses.request?.data?.found ? h("p", { id: "nothing", class: "nothing", role: "status" }, "This request has no samples of the type " + state.type + ".") : null;
   const names = emptyCauses.map((filter) => (filter.name ? "“" + filter.text + "”" : filter.text));
-  const cause = !names.length ? "There are no samples of the type " + state.type + (state.service === "*" ? "." : " from this service.")
+  const cause = !emptyCauses.isSure && names.length < 2 ? "There are no samples of the type " + state.type + (state.service === "*" ? "." : " from this service.")
     : emptyCauses.isSure ? "Without " + names.join(", or without ") + ", some would."
     : "More than one of these excludes them: " + names.join(", ") + ".";
   return h("p", { id: "nothing", class: "nothing", role: "status" }, "No sample passes the filters. " + cause + " ",
-    emptyCauses.map(({ text, without }) => h("button", { type: "button", class: "remove-filter", onClick: () => change(without) }, "Remove " + text)));
+    (emptyCauses.isSure || names.length > 1) && emptyCauses.map(({ text, without }) => h("button", { type: "button", class: "remove-filter", onClick: () => change(without) }, "Remove " + text)));
 }

@@ -114,7 +114,8 @@ function OneRequest() {
   if (!data) return h("section", attributes, h(PaneStatus, { part: "request", loading: "Loading the request…" }));
   const subject = state.span ? "span " + state.span : "trace " + state.trace;
   if (!data.found) return h("section", attributes, h(Crumbs, { endpoint: state.endpoint, rest: subject }),
-    h("p", { class: "nothing" }, "No sample belongs to the " + subject + ". It was shorter than the sampling interval, or the time range excludes it. ",
+    h("p", { class: "nothing" }, "No sample belongs to the " + subject + (state.service === "*" ? "" : " in the service " + (state.service || "(no service.name)")) + ". It was shorter than the sampling interval" + (state.from ? ", or the time range excludes it. " : ". "),
+      state.service !== "*" && h("button", { type: "button", class: "remove-filter", onClick: () => change({ service: "*", endpoint: null }) }, "Search all services"),
       h("button", { type: "button", class: "remove-filter", onClick: () => change({ trace: "", span: "" }) }, "Remove " + subject),
       state.from && h("button", { type: "button", class: "remove-filter", onClick: () => change({ from: "", to: "" }) }, "Remove the time range")));
   const others = data.time.others === 1 ? "the other one" : "the mean of " + data.time.others.toLocaleString("en") + " others";

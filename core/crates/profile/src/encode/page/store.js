@@ -204,15 +204,16 @@ function chooseService(services) {
     const largest = services.reduce((best, service) => (service.samples > best.samples ? service : best));
     state.service = state.trace || state.span ? "*" : largest.name;
   }
-  if (state.from === null) state.from = state.trace || state.span || state.to ? "" : usualRange(services);
+  if (state.from === null) state.from = state.trace || state.span || state.to ? "" : usualRange(services.filter(({ name }) => state.service === "*" || name === state.service));
 }
-/** The shortest preset that has all profiles, else the last hour, or everything where that hour is empty. */
+/** The shortest preset that has all profiles, else the shortest from the last hour on that has any, else everything. */
 function usualRange(services) {
   const first = Math.min(...services.map((service) => service.from_ms));
   const last = Math.max(...services.map((service) => service.to_ms));
-  if (last < now - 3600e3) return "";
-  return ["-5m", "-15m"].find((range) => first >= now - rangeMs(range)) || "-1h";
+  return ["-5m", "-15m"].find((range) => first >= now - rangeMs(range)) || ["-1h", "-6h", "-1d"].find((range) => last > now - rangeMs(range)) || "";
 }
+/** Whether the store has no profile of the chosen service. */
+const isUnknownService = () => !embedded && state.service !== null && state.service !== "*" && !(responses.services?.data?.services || []).some(({ name }) => name === state.service);
 /** Requests where samples are linked to spans; an address with a search or a function is of the flame graph and the table. */
 async function chooseView(parts) {
   const isOfFunctions = state.search || state.chosen;
@@ -278,7 +279,7 @@ function hasNoSamples() {
 }
 async function explainEmpty() {
   emptyCauses = [];
-  if (embedded?.isComparison || isRequestView() || !hasNoSamples()) return;
+  if (embedded?.isComparison || isRequestView() || isUnknownService() || !hasNoSamples()) return;
   const filters = filtersOf(state);
   const queryWithout = ({ without, isTime }) => {
     const query = shownFilter({ ...state, ...without });
