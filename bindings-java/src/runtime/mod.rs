@@ -379,6 +379,10 @@ impl WallRuntime for JavaRuntime {
         wall::set_idle(is_idle);
     }
 
+    fn has_context(&self, thread: RuntimeThread) -> bool {
+        thread_rows::of(thread.thread_id).is_some_and(|row| !row.scope.context().is_empty())
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         registry::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }

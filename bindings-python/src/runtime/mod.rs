@@ -248,6 +248,10 @@ impl WallRuntime for PythonRuntime {
         }
     }
 
+    fn has_context(&self, thread: RuntimeThread) -> bool {
+        other_thread::has_context(thread.handle)
+    }
+
     fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {
         suspended_tasks::submit(submit);
     }

@@ -124,6 +124,10 @@ impl WallRuntime for NativeRuntime {
         true
     }
 
+    fn has_context(&self, thread: RuntimeThread) -> bool {
+        spanprof_os::thread_context::context_of(thread.thread_id) != 0
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let mut ids = Vec::new();
         spanprof_os::host_thread_ids(&mut ids);

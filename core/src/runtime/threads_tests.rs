@@ -22,6 +22,11 @@ fn sleeps() {
 }
 
 #[inline(never)]
+fn idles() {
+    std::thread::sleep(WAIT);
+}
+
+#[inline(never)]
 fn receives() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(WAIT)).unwrap();
@@ -57,7 +62,7 @@ fn waiting_threads_are_off_cpu_for_the_time_of_their_wait_with_its_reason_and_th
     in_process_of_test(
         "runtime::threads_tests::waiting_threads_are_off_cpu_for_the_time_of_their_wait_with_its_reason_and_their_label",
         || {
-            let run = start(Config { off_cpu: true, ..Config::default() });
+            let run = start(Config::default());
             let mutex = Mutex::new(());
             let held = Mutex::new(Some(mutex.lock().unwrap()));
             let waits: [(&str, &str, &(dyn Fn() + Sync)); 3] = [
@@ -77,6 +82,8 @@ fn waiting_threads_are_off_cpu_for_the_time_of_their_wait_with_its_reason_and_th
                     });
                 }
                 scope.spawn(computes);
+                // By default, only of threads with labels.
+                scope.spawn(idles);
                 std::thread::sleep(WAIT);
                 // Releases the mutex that `locks` waits for.
                 #[allow(clippy::let_underscore_lock, reason = "released at once")]
@@ -95,6 +102,7 @@ fn waiting_threads_are_off_cpu_for_the_time_of_their_wait_with_its_reason_and_th
                     assert!(is_whole, "{:?}", stack.functions);
                 }
             }
+            assert_eq!(time_of(&off_cpu, "off_cpu", "idles", ""), 0.0);
             let waiting = ["[sleep]", "[I/O]", "[lock]"].map(|reason| time_of(&off_cpu, "off_cpu", "computes", reason));
             assert!(waiting.iter().sum::<f64>() < 0.1e9, "{waiting:?}");
         },

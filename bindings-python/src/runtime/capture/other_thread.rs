@@ -54,6 +54,13 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
     captured
 }
 
+/// Whether the thread of the `PyThreadState` at `thread` carries a span or labels; true while it changes.
+pub fn has_context(thread: u64) -> bool {
+    let Some(interpreter) = interpreter::current() else { return false };
+    let reader = FrameReader::of_process(interpreter);
+    context::read_other(&reader, thread as usize).is_none_or(|context| !context.value().is_empty())
+}
+
 /// Walks the thread of the `PyThreadState` at `thread`, if it has this kernel id.
 pub fn walk<M: Memory>(
     reader: &FrameReader<'_, M>,

@@ -195,6 +195,12 @@ pub trait WallRuntime {
         let _ = out;
     }
 
+    /// Whether a thread carries a span or labels now; true where only a walk can tell. Called by the wall sampler.
+    fn has_context(&self, thread: RuntimeThread) -> bool {
+        let _ = thread;
+        true
+    }
+
     /// Calls `submit` with the context and the stack, leaf first, of each task of an event loop that is suspended, for the
     /// profile of threads. Must not wait for a lock of the language. Called by the wall sampler at the end of a window.
     fn suspended_tasks(&self, submit: &mut dyn FnMut(Context, &[RawFrame])) {

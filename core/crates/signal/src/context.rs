@@ -15,6 +15,17 @@ pub enum Context {
     Inline(InlineContext),
 }
 
+impl Context {
+    /// Whether it has neither labels nor a span.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Id(id) => *id == 0,
+            Self::Inline(inline) => *inline == InlineContext::default(),
+        }
+    }
+}
+
 /// Label set and span link of a sample, by value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InlineContext {

@@ -12,6 +12,8 @@ mod generation;
 pub mod heap;
 #[cfg(all(test, loom))]
 mod model_tests;
+#[cfg(not(loom))]
+pub mod parking;
 pub mod prefetch;
 mod ring;
 mod signals;

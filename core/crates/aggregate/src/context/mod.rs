@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::OnceLock;
 
 use crate::labels::tables;
-use spanprof_signal::{split_mix, Context, Inbox};
+use spanprof_signal::{parking, split_mix, Context, Inbox};
 use table::{ContextTable, MAX_ROWS, ROW_WORDS};
 
 pub use crate::labels::LabelSetId;
@@ -163,6 +163,9 @@ const FIRST_LABELS_ID: u64 = 1024;
 /// the same id and never expires. A row with a link expires after about [`MAX_CONTEXTS`] newer ones, unless it is pinned or
 /// sampled meanwhile. If [`MAX_CONTEXTS`] rows are pinned, the new context is opened without its link, and counted.
 pub fn open_context(row: ContextRow) -> u64 {
+    if row != ContextRow::default() {
+        parking::unpark();
+    }
     if !row.is_labels_only() {
         if let Some(id) = TABLE.open(row) {
             return id;

@@ -294,8 +294,9 @@ config_keys! {
     /// Waits for a lock of at least this duration are all reported; shorter ones are sampled, with unbiased totals. It doubles while
     /// more than 200 waits per second are reported, unless `cpu_budget` is 0.
     lock_threshold: Duration = Duration::from_micros(10), "s", between(0.0, 3600.0), true;
-    /// Whether to report the time in which threads did not run, where the runtime supports it.
-    off_cpu: bool = false, "", None, true;
+    /// Whether to report the time in which threads did not run, where the runtime supports it. When not set, only of threads that carry
+    /// a span or labels, 25 times a second.
+    off_cpu: bool = true, "", None, true;
     /// Whether to report the live threads with their stacks at the end of each window, where the runtime supports it.
     threads: bool = false, "", None, true;
     /// Whether to follow requests without code of the program: the span processor is registered with the OpenTelemetry SDK, whose

@@ -141,6 +141,7 @@ fn load_shedding_stops_the_reported_events_until_it_ends() {
             cpu: false,
             heap: false,
             lock: true,
+            off_cpu: false,
             destinations: Some(Vec::new()),
             load_shedding_threshold: Some(0.5),
             ..Config::default()

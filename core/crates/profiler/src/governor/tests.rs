@@ -238,7 +238,8 @@ fn the_adaptive_rate_rises_to_its_maximum_and_falls_at_a_threshold() {
 
 #[test]
 fn load_shedding_pauses_types_until_the_load_is_below_the_threshold_for_three_intervals() {
-    let requested = Config { wall: true, lock: true, load_shedding_threshold: Some(0.8), ..config(100) };
+    let requested =
+        Config { wall: true, lock: true, off_cpu: false, load_shedding_threshold: Some(0.8), ..config(100) };
     let mut simulation = Simulation::new(requested.clone());
     let mut shed = Vec::new();
     for cpu_use in [0.79, 0.81, 0.79, 0.7, 0.7, 0.79, 0.7, 0.7, 0.7] {

@@ -20,7 +20,7 @@ use crate::ProfilerHandle;
 use spanprof_aggregate::context::{in_request, intern_labels, name_requests_with, ContextRow, Link};
 use spanprof_aggregate::hash::{hash_bytes, WordMap};
 use spanprof_os::{monotonic_ns, random, PerProcess};
-use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
+use spanprof_signal::{parking, Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
 
 /// The end of a local root span, as its processor reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -289,6 +289,7 @@ pub(crate) fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
     if !counts_ends() {
         return None;
     }
+    parking::unpark();
     let root = PendingEnds::with(|pending| pending.begin_request(row, caller));
     if root == Err(NotPending::TableFull) {
         if let Some(profiler) = ProfilerHandle::running() {
@@ -312,6 +313,7 @@ pub(crate) fn end_request(end: &RequestEnd<'_>) {
 pub(crate) fn begin_root_span(row: &ContextRow, span: Link) {
     if counts_ends() {
         name_requests_with(name_request);
+        parking::unpark();
         PendingEnds::with(|pending| pending.begin_root_span(row, span));
     }
 }

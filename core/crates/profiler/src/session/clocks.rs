@@ -23,7 +23,8 @@ pub fn warn_without_walks(config: &Config) {
     if config.wall {
         log(LogLevel::Warning, &format!("spanprof: this runtime does not support wall-clock samples{without}"));
     }
-    for (key, is_enabled) in [("off_cpu", config.off_cpu), ("threads", config.threads)] {
+    for (key, is_enabled) in [("off_cpu", config.off_cpu && config.is_explicit("off_cpu")), ("threads", config.threads)]
+    {
         if is_enabled {
             log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples{without}"));
         }

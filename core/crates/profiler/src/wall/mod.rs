@@ -1,5 +1,6 @@
 //! The wall sampler: observes threads at a rate, whether they run or wait.
 
+mod live_threads;
 pub mod off_cpu;
 pub mod pace;
 pub mod repeats;

@@ -15,18 +15,20 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::off_cpu::{OffCpu, Wait};
 use super::torn_stack::{common_root, place_reason};
 use crate::wall::pace::{Elapsed, Pace};
 use crate::wall::repeats::{Comparison, Repeat, Repeats};
+use spanprof_aggregate::context::opened_and_refused;
 use spanprof_aggregate::runtime::{DisabledRuntime, Runtime, RuntimeThread, WallRuntime};
 use spanprof_aggregate::Counters;
 use spanprof_config::Config;
 use spanprof_os::Inbox;
 use spanprof_signal::{
-    CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind, Sequence,
+    parking, CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
+    Sequence,
 };
 
 /// Maximum number of walks of one thread per tick.
@@ -34,13 +36,9 @@ const MAX_WALKS: usize = 3;
 /// Time after which a thread with a pending self-walk is reported as `[signal_blocked]`.
 const BLOCKED_AFTER_NS: u64 = 1_000_000_000;
 /// Time for which a tick waits for self-walks: enough for threads that have a processor.
-const SELF_WALK_TIMEOUT: Duration = Duration::from_millis(5);
+pub(super) const SELF_WALK_TIMEOUT: Duration = Duration::from_millis(5);
 /// As [`SELF_WALK_TIMEOUT`], for the last tick.
 const LAST_SELF_WALK_TIMEOUT_NS: u64 = 50_000_000;
-/// Time for which the profile of threads waits for self-walks; threads without a response are shown as `[signal_blocked]`.
-const LIVE_THREADS_TIMEOUT: Duration = Duration::from_millis(40);
-/// The last live threads stand for the next window too, if that ends within this time.
-const LIVE_THREADS_VALID_NS: u64 = 50_000_000;
 /// A tick observes one in this many of the threads with identical observations.
 const STEADY_RATIO: usize = 4;
 
@@ -63,12 +61,18 @@ pub(crate) struct WallSampler {
     repeats: Repeats,
     /// Whether the samples are not for the wall-clock profile of the window, but for collections and the off-CPU profile.
     pub is_on_demand: bool,
+    /// Whether only threads that carry a context are sampled.
+    pub is_of_requests: bool,
+    /// Whether one had a context in the last tick.
+    has_seen_context: bool,
+    /// Contexts that were opened until then.
+    opened: u64,
     /// Whether the time off CPU is measured.
     measures_off_cpu: bool,
     off_cpu: OffCpu,
     /// Monotonic time of the last profile of threads.
-    live_threads_ns: u64,
-    buffers: [Vec<RawFrame>; 2],
+    pub(super) live_threads_ns: u64,
+    pub(super) buffers: [Vec<RawFrame>; 2],
     max_threads: usize,
 }
 
@@ -83,11 +87,11 @@ struct PendingWalk {
     since_ns: u64,
 }
 
-struct WalkResult {
-    len: usize,
-    truncated: bool,
-    context: Context,
-    outcome: Captured,
+pub(super) struct WalkResult {
+    pub len: usize,
+    pub truncated: bool,
+    pub context: Context,
+    pub outcome: Captured,
     /// Whether the thread ran during the walk.
     moved: bool,
     /// Number of frames, counted from the root, that the previous walk has too.
@@ -96,7 +100,7 @@ struct WalkResult {
 
 impl WallSampler {
     /// The walks of the runtime, which has some when the sampler runs.
-    fn walks(&self) -> &dyn WallRuntime {
+    pub(super) fn walks(&self) -> &dyn WallRuntime {
         self.runtime.wall().unwrap_or(&DisabledRuntime)
     }
 
@@ -122,6 +126,9 @@ impl WallSampler {
             pending: BTreeMap::new(),
             repeats: Repeats::default(),
             is_on_demand: false,
+            is_of_requests: false,
+            has_seen_context: false,
+            opened: 0,
             measures_off_cpu: false,
             off_cpu: OffCpu::default(),
             live_threads_ns: 0,
@@ -143,6 +150,11 @@ impl WallSampler {
         self.repeats.set_existing(if elapsed.previous_ns > 0 { &threads } else { &[] });
         threads.clear();
         self.walks().threads(&mut threads);
+        self.has_seen_context = false;
+        if self.is_of_requests {
+            self.opened = opened_and_refused().0;
+            threads.retain(|thread| self.walks().has_context(*thread));
+        }
         let all = threads.len();
         self.set_depth(config);
         self.complete_pending(now_ns);
@@ -242,6 +254,19 @@ impl WallSampler {
         self.submit(&RawSample { values, time_ns: now_ns, ..sample });
     }
 
+    /// Whether no tick is needed until a thread gets a context.
+    pub fn may_park(&self) -> bool {
+        self.is_of_requests && !self.has_seen_context && self.pending.is_empty() && self.pace.used_little()
+    }
+
+    /// Sleeps until then.
+    pub fn park(&mut self) {
+        self.pause(spanprof_os::monotonic_ns());
+        parking::park(|| opened_and_refused().0 != self.opened);
+        self.pace = Pace::new(spanprof_os::monotonic_ns());
+        self.has_seen_context = true;
+    }
+
     /// Forgets all observations while there are no ticks.
     pub fn pause(&mut self, now_ns: u64) {
         self.release(now_ns);
@@ -251,64 +276,7 @@ impl WallSampler {
         self.pace = Pace::new(now_ns);
     }
 
-    /// Submits the stack of each thread and of each suspended task, for the profile of threads.
-    pub fn submit_live_threads(&mut self, config: &Config) {
-        if spanprof_os::monotonic_ns().saturating_sub(self.live_threads_ns) >= LIVE_THREADS_VALID_NS {
-            self.submit_all_threads(config, SampleFlags(0));
-            self.live_threads_ns = spanprof_os::monotonic_ns();
-        }
-    }
-
-    /// As [`Self::submit_live_threads`], for a pull.
-    pub fn submit_threads_on_demand(&mut self, config: &Config) {
-        self.submit_all_threads(config, SampleFlags(SampleFlags::ON_DEMAND));
-    }
-
-    fn submit_all_threads(&mut self, config: &Config, flags: SampleFlags) {
-        let now_ns = spanprof_os::monotonic_ns();
-        let mut left = Vec::new();
-        self.walks().threads(&mut left);
-        self.set_depth(config);
-        let deadline = Instant::now() + LIVE_THREADS_TIMEOUT;
-        loop {
-            // Requests the self-walks; the next pass takes those that are complete.
-            let is_last = !self.walks().uses_self_walks() || Instant::now() >= deadline;
-            left.retain(|thread| !self.submit_live_thread(*thread, is_last, flags, now_ns));
-            if left.is_empty() {
-                break;
-            }
-            if !self.walks().wait_for_responses(SELF_WALK_TIMEOUT) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        self.walks().suspended_tasks(&mut |context, frames| {
-            let frames = frames.get(..config.max_stack_depth as usize).unwrap_or(frames);
-            let (kind, values) = (SampleKind::Threads, [1, 0]);
-            self.submit(&RawSample { kind, flags, time_ns: now_ns, values, context, frames, ..empty_sample(0) });
-        });
-    }
-
-    /// Submits the stack of one live thread; false while its self-walk is pending, unless `is_last`.
-    fn submit_live_thread(&mut self, thread: RuntimeThread, is_last: bool, flags: SampleFlags, now_ns: u64) -> bool {
-        let [mut last, mut before] = std::mem::take(&mut self.buffers);
-        let (walk, mut frames) = self.walk_until_agreed(thread, &mut last, &mut before);
-        let is_complete = is_last || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
-        // A thread that ended meanwhile is not alive.
-        if is_complete && walk.outcome != Captured::Dropped(DropReason::NoThreadState) {
-            if let Captured::Dropped(reason) = walk.outcome {
-                last[0] = RawFrame::reason(reason);
-                frames = 0..1;
-            }
-            let flags = SampleFlags(flags.0 | if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
-            let (kind, context, frames) = (SampleKind::Threads, walk.context, &last[frames]);
-            let empty = empty_sample(thread.thread_id);
-            self.submit(&RawSample { kind, flags, time_ns: now_ns, values: [1, 0], context, frames, ..empty });
-        }
-        self.buffers = [last, before];
-        is_complete
-    }
-
-    fn set_depth(&mut self, config: &Config) {
+    pub(super) fn set_depth(&mut self, config: &Config) {
         for buffer in &mut self.buffers {
             buffer.resize(config.max_stack_depth as usize + 1, RawFrame::default());
         }
@@ -357,6 +325,7 @@ impl WallSampler {
             }
             let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
             let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
+            self.has_seen_context |= !context.is_empty();
             let values = [elapsed.all_ns(), wait.off_ns(elapsed.all_ns())];
             let mut sample = RawSample { flags, context, frames, key: wait.reason, ..empty_sample(thread_id) };
             (sample.values, sample.time_ns) = (values, now_ns);
@@ -382,7 +351,7 @@ impl WallSampler {
 
     /// Walks a thread; a thread that runs, until two walks agree or for the last time. Returns the last walk and its frames
     /// that were on the stack.
-    fn walk_until_agreed(
+    pub(super) fn walk_until_agreed(
         &mut self,
         thread: RuntimeThread,
         last: &mut Vec<RawFrame>,
@@ -449,7 +418,10 @@ impl WallSampler {
     }
 
     /// Submits a sample with a weight above 0. A sample that a full ring rejects is counted.
-    fn submit(&self, sample: &RawSample<'_>) {
+    pub(super) fn submit(&self, sample: &RawSample<'_>) {
+        if self.is_of_requests && sample.kind == SampleKind::Wall && sample.context.is_empty() {
+            return;
+        }
         let is_on_demand = self.is_on_demand && sample.kind == SampleKind::Wall;
         let flags = SampleFlags(sample.flags.0 | if is_on_demand { SampleFlags::ON_DEMAND } else { 0 });
         if sample.values[0] > 0 && self.inbox.submit(&RawSample { flags, ..*sample }).is_err() {
@@ -480,7 +452,7 @@ impl WallSampler {
 }
 
 /// A sample without values and frames.
-fn empty_sample(thread_id: u32) -> RawSample<'static> {
+pub(super) fn empty_sample(thread_id: u32) -> RawSample<'static> {
     let (kind, flags, context) = (SampleKind::Wall, SampleFlags(0), Context::None);
     RawSample { kind, flags, thread_id, time_ns: 0, values: [0, 0], key: 0, context, frames: &[] }
 }

@@ -1,6 +1,7 @@
 //! Tests of the wall sampler (`wall`) with threads whose self-walks complete when the test decides.
 
 use super::*;
+use crate::wall::live_threads::{LIVE_THREADS_TIMEOUT, LIVE_THREADS_VALID_NS};
 use crate::wall::thread::{spawn, WallDemand};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -465,7 +466,7 @@ fn threads_alone_need_no_ticks() {
         stack.push(RawFrame { code: u64::from(thread_id), at: 0 });
         Captured::Walked
     };
-    let config = Config { threads: true, wall_rate: Some(1000), ..Config::default() };
+    let config = Config { threads: true, off_cpu: false, wall_rate: Some(1000), ..Config::default() };
     let thread = spawn(
         runtime,
         walk,

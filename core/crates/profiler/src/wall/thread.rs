@@ -9,7 +9,7 @@ use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::Counters;
 use spanprof_config::Config;
 use spanprof_os::{Inbox, StartedThread};
-use spanprof_signal::CaptureOtherFn;
+use spanprof_signal::{parking, CaptureOtherFn};
 
 /// The thread and its control.
 pub(crate) struct WallThread {
@@ -59,7 +59,7 @@ struct Release {
 impl WallThread {
     pub fn set_demand(&self, demand: WallDemand) {
         self.control.lock().demand = demand;
-        self.control.changed.notify_all();
+        self.control.notify();
     }
 
     pub fn control(&self) -> Arc<WallControl> {
@@ -68,7 +68,7 @@ impl WallThread {
 
     pub fn stop(self) {
         self.control.lock().stop = true;
-        self.control.changed.notify_all();
+        self.control.notify();
         // The thread waits for these requests only; it counts a panic itself.
         self.thread.join();
     }
@@ -132,6 +132,12 @@ impl WallControl {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes the sampler, also while it is parked.
+    fn notify(&self) {
+        self.changed.notify_all();
+        parking::unpark();
+    }
+
     /// Requests the held-back samples, and the live threads if the configuration has them and `live_threads` is true. Waits
     /// until they are submitted, at most for `timeout` and while the sampler runs.
     pub fn release(&self, timeout: Duration, live_threads: bool) {
@@ -149,7 +155,7 @@ impl WallControl {
         requests.releases += 1;
         add(&mut requests);
         let number = requests.releases;
-        self.changed.notify_all();
+        self.notify();
         while requests.released < number && !requests.stop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
@@ -172,6 +178,13 @@ impl WallControl {
             if ticks {
                 // Without ticks, held-back samples of the last ones are still those of a collection.
                 sampler.is_on_demand = !requests.demand.config.wall;
+                sampler.is_of_requests =
+                    !requests.demand.for_collections && requests.demand.config.has_off_cpu_of_requests_only();
+            }
+            if ticks && sampler.may_park() && !requests.stop && !has_request {
+                drop(requests);
+                sampler.park();
+                return self.sleep(sampler);
             }
             if requests.stop || has_request || ticks && left_ns == 0 {
                 let live_threads = std::mem::take(&mut requests.live_threads);
