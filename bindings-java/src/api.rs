@@ -421,6 +421,22 @@ pub extern "system" fn Java_io_spanprof_Native_isLoaded<'l>(
     ffi_guard(env, |env| Ok(unsafe { runtime::loaded_class::is_loaded(env.get_raw(), name.as_raw()) }))
 }
 
+/// Writes a static field of a class, also a final one.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_setStatic<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    holder: JClass<'l>,
+    field: JObject<'l>,
+    value: JObject<'l>,
+) {
+    ffi_guard(env, |env| {
+        // SAFETY: the environment and the arguments of this native method; its caller passes a field of the class and its type.
+        unsafe { runtime::static_field::set(env.get_raw(), holder.as_raw(), field.as_raw(), value.as_raw()) };
+        Ok(())
+    });
+}
+
 /// Log lines for the host's logger: `info` or `warning`, then the text. Waits up to `nanos` for the first line. Null if no
 /// more lines will come for this copy of the package: either the profiler runs for other copies only, which fetch the
 /// lines; or it is stopped and no virtual thread is tracked.

@@ -29,7 +29,7 @@ pub extern "system" fn Java_io_spanprof_Native_beginRootSpan<'l>(
     });
 }
 
-/// The end of a local root span: trace id and span id in hex, endpoint.
+/// The end of a local root span: trace id and span id in hex, its name, method and route of its request.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_endRootSpan<'l>(
     env: EnvUnowned<'l>,
@@ -40,18 +40,53 @@ pub extern "system" fn Java_io_spanprof_Native_endRootSpan<'l>(
 ) {
     ffi_guard(env, |env| {
         let texts = texts_of(env, &texts)?;
-        if let [trace_id, span_id, endpoint] = &texts[..] {
+        if let [trace_id, span_id, name, method, route] = &texts[..] {
             binding::end_root_span(&RootSpanEnd {
                 trace_id: parse_id(trace_id).unwrap_or_default(),
                 span_id: parse_id(span_id).unwrap_or_default(),
                 duration: Duration::from_nanos(nanos.try_into().unwrap_or(0)),
-                name: endpoint,
+                name,
+                method,
+                route,
                 is_error,
-                ..RootSpanEnd::default()
             });
         }
         Ok(())
     });
+}
+
+/// The route of the request with the context `words` became known.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_nameRequest<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+    endpoint: JByteArray<'l>,
+) {
+    ffi_guard(env, |env| {
+        binding::name_request(&read_words(env, &words)?.row(), &text_of(env, &endpoint)?);
+        Ok(())
+    });
+}
+
+/// Attributes of a tracing library's resource: key, value, key, value, ….
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_adoptResource<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    attributes: JByteArray<'l>,
+) {
+    ffi_guard(env, |env| {
+        let texts = texts_of(env, &attributes)?;
+        binding::adopt_resource(texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect());
+        Ok(())
+    });
+}
+
+/// Whether the profiler may find tracer providers and install middlewares.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_followsRequests(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
+    ffi_guard(env, |_| Ok(binding::follows_requests()))
 }
 
 /// A request begins in a filter, in the context `words`, with trace id and span id of its caller in hex: the word of its local root;

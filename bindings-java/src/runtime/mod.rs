@@ -15,6 +15,7 @@ mod names;
 #[cfg(any(test, feature = "record-stacks"))]
 mod record;
 mod self_test;
+pub mod static_field;
 mod threads;
 mod vm;
 mod walk;

@@ -30,8 +30,7 @@ class Middleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Not inside of another middleware of this class.
-        if scope["type"] not in ("http", "websocket") or isinstance(scope, _RouteScope):
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         before = native.current()

@@ -6,9 +6,12 @@ module io.spanprof {
     requires static io.opentelemetry.api;
     requires static io.opentelemetry.context;
     requires static io.opentelemetry.sdk.autoconfigure.spi;
+    requires static io.opentelemetry.sdk.common;
     requires static io.opentelemetry.sdk.trace;
     requires static jakarta.servlet;
+    requires static java.instrument;
     requires static javax.servlet.api;
+    requires static jdk.httpserver;
 
     exports io.spanprof;
     exports io.spanprof.opentelemetry;

@@ -77,7 +77,7 @@ pub struct Dictionary {
     line_lists: SequenceTable<Line>,
     locations: Table<StoredLocation>,
     stacks: SequenceTable<LocationId>,
-    links: Table<TreeSpan>,
+    links: Table<Link>,
     attributes: Table<StoredAttribute>,
     attribute_sets: SequenceTable<AttributeId>,
 }
@@ -196,9 +196,9 @@ impl Dictionary {
         self.stacks.reserve(count);
     }
 
-    /// Interns a link, with or without the local root of its span.
-    pub fn link(&mut self, span: impl Into<TreeSpan>) -> LinkId {
-        LinkId(self.links.intern(span.into()))
+    /// Interns a link.
+    pub fn link(&mut self, link: Link) -> LinkId {
+        LinkId(self.links.intern(link))
     }
 
     /// Interns an attribute; `unit` is "" or UCUM.
@@ -274,11 +274,6 @@ impl Dictionary {
 
     /// The link of an id.
     pub fn get_link(&self, id: LinkId) -> Link {
-        self.get_span(id).link
-    }
-
-    /// The span of an id, with its local root.
-    pub fn get_span(&self, id: LinkId) -> TreeSpan {
         self.links.get(id.index())
     }
 
@@ -345,7 +340,7 @@ impl Dictionary {
     }
 
     /// All links; the position is the id.
-    pub fn links(&self) -> &[TreeSpan] {
+    pub fn links(&self) -> &[Link] {
         self.links.entries()
     }
 

@@ -8,18 +8,23 @@ import java.util.Map;
 public final class Labels {
     private static final String TRACE_ID = "trace_id";
     private static final String SPAN_ID = "span_id";
-    static final Labels NONE = new Labels(0, 0, 0, 0);
+    private static final String ROUTE = "http.route";
+    private static final String ENDPOINT = "endpoint";
+    static final Labels NONE = new Labels(0, 0, 0, 0, null);
 
     final long labelSet;
     final long traceHigh;
     final long traceLow;
     final long span;
+    /** The route, or else the endpoint; null without such a label. */
+    final String endpoint;
 
-    private Labels(long labelSet, long traceHigh, long traceLow, long span) {
+    private Labels(long labelSet, long traceHigh, long traceLow, long span, String endpoint) {
         this.labelSet = labelSet;
         this.traceHigh = traceHigh;
         this.traceLow = traceLow;
         this.span = span;
+        this.endpoint = endpoint;
     }
 
     /** Labels from a map; {@code trace_id} and {@code span_id} with valid hex values become the span link. */
@@ -48,7 +53,7 @@ public final class Labels {
 
     /** No labels, but the number of a capture. */
     static Labels ofCapture(int number) {
-        return new Labels((long) number << Integer.SIZE, 0, 0, 0);
+        return new Labels((long) number << Integer.SIZE, 0, 0, 0, null);
     }
 
     boolean hasTrace() {
@@ -84,6 +89,8 @@ public final class Labels {
         long traceHigh = 0;
         long traceLow = 0;
         long span = 0;
+        String route = null;
+        String endpoint = null;
         for (Map.Entry<String, ?> label : labels.entrySet()) {
             String key = label.getKey();
             Object object = label.getValue();
@@ -106,6 +113,11 @@ public final class Labels {
                     continue;
                 }
             }
+            if (key.equals(ROUTE)) {
+                route = value;
+            } else if (key.equals(ENDPOINT)) {
+                endpoint = value;
+            }
             if (count == texts.length) {
                 // Another thread added entries to the map.
                 texts = Arrays.copyOf(texts, count + 2);
@@ -116,6 +128,6 @@ public final class Labels {
             hash = (hash * 31 + key.hashCode()) * 31 + value.hashCode();
         }
         long labelSet = count == 0 ? 0 : LabelSets.of(texts, count, hash);
-        return new Labels(labelSet, traceHigh, traceLow, span);
+        return new Labels(labelSet, traceHigh, traceLow, span, route == null ? endpoint : route);
     }
 }

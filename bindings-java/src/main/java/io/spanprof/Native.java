@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 
 /** The native methods of the library, which {@link NativeLibrary} loads. Strings are packed ({@link Packed}). */
@@ -36,7 +37,7 @@ final class Native {
     /** {@code words}: the current context. {@code ids}: trace id and span id in hex. */
     static native void beginRootSpan(long[] words, byte[] ids);
 
-    /** {@code texts}: trace id and span id in hex, and the endpoint. */
+    /** {@code texts}: trace id and span id in hex, name of the span, method and route of its request. */
     static native void endRootSpan(byte[] texts, long nanos, boolean isError);
 
     /**
@@ -46,6 +47,18 @@ final class Native {
     static native long beginRequest(long[] words, byte[] ids);
 
     static native void endRequest(long request, byte[] endpoint, long nanos, boolean isError);
+
+    /** {@code words}: the current context, whose request has this endpoint if its span names none. */
+    static native void nameRequest(long[] words, byte[] endpoint);
+
+    /** {@code attributes}: alternating keys and values of a tracing library's resource. */
+    static native void adoptResource(byte[] attributes);
+
+    /** Whether the profiler may find tracer providers and install middlewares. */
+    static native boolean followsRequests();
+
+    /** Writes a static field, also a final one. */
+    static native void setStatic(Class<?> holder, Field field, Object value);
 
     /** Called when a handler of {@code /debug/pprof} is created: totals since the start are kept from then on. */
     static native void servePulls();

@@ -243,12 +243,16 @@ final class NativeLibrary {
 
     /** The JAR's file of that name for this platform; null if there is none. */
     private static InputStream openResource(String name) throws IOException {
-        String resource = "native/" + platform() + "/" + name;
+        return open("io/spanprof/native/" + platform() + "/" + name);
+    }
+
+    /** A file of the JAR; null if there is none. */
+    static InputStream open(String name) throws IOException {
         Path jar = jar();
         if (jar != null && Files.isRegularFile(jar)) {
             // `getResourceAsStream` takes ten milliseconds here, since the JDK initializes its URL connections.
             JarFile files = new JarFile(jar.toFile());
-            ZipEntry entry = files.getEntry("io/spanprof/" + resource);
+            ZipEntry entry = files.getEntry(name);
             if (entry != null) {
                 return new FilterInputStream(files.getInputStream(entry)) {
                     @Override
@@ -259,7 +263,7 @@ final class NativeLibrary {
             }
             files.close();
         }
-        return NativeLibrary.class.getResourceAsStream(resource);
+        return NativeLibrary.class.getResourceAsStream("/" + name);
     }
 
     /**

@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import java.nio.LongBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
@@ -75,6 +76,9 @@ public final class Scope implements AutoCloseable {
             ThreadScope.write(words, state, LabelSets.merged(labelSet, labels.labelSet),
                     hasTrace ? labels.traceHigh : traceHigh, hasTrace ? labels.traceLow : traceLow,
                     hasTrace || labels.span != 0 ? labels.span : span, hasTrace ? 0 : root);
+            if (labels.endpoint != null && (traceHigh | traceLow | root) != 0) {
+                Native.nameRequest(ThreadScope.words(words), labels.endpoint.getBytes(StandardCharsets.UTF_8));
+            }
         }
         return new Scope(
                 Thread.currentThread(), words, state, outer, labels, labelSet, traceHigh, traceLow, span, root);

@@ -13,6 +13,9 @@ public final class SpanLink {
     private static final byte[] NO_DIGITS = {};
     private static final SpanLink NONE = new SpanLink(0, 0, 0, 0);
 
+    /** Whether a span processor has reported the begin of a span. */
+    private static boolean hasProcessor;
+
     private final long traceHigh;
     private final long traceLow;
     private final long span;
@@ -76,17 +79,26 @@ public final class SpanLink {
         return (words[1] | words[2] | words[3]) != 0;
     }
 
+    /** A span became active: if no processor has reported one, and it is of an SDK, the global tracer provider gets a processor. */
+    public static void requireProcessor(Object span) {
+        if (!hasProcessor) {
+            TracerProviders.search(span.getClass());
+        }
+    }
+
     /** Reports the begin of a local root span; ids in hex. */
     public static void beginRootSpan(String traceId, String spanId) {
+        hasProcessor = true;
         if (NativeLibrary.isLoaded()) {
             Native.beginRootSpan(Scope.currentWords(), Packed.pack(List.of(traceId, spanId)));
         }
     }
 
-    /** Reports the end of a local root span that began by {@link #beginRootSpan}. */
-    public static void endRootSpan(String traceId, String spanId, long nanos, String endpoint, boolean isError) {
+    /** Reports the end of a local root span that began by {@link #beginRootSpan}; method and route may be empty. */
+    public static void endRootSpan(
+            String traceId, String spanId, long nanos, String name, String method, String route, boolean isError) {
         if (NativeLibrary.isLoaded()) {
-            Native.endRootSpan(Packed.pack(List.of(traceId, spanId, endpoint)), nanos, isError);
+            Native.endRootSpan(Packed.pack(List.of(traceId, spanId, name, method, route)), nanos, isError);
         }
     }
 
@@ -106,6 +118,13 @@ public final class SpanLink {
     public static void endRequest(long request, long nanos, String endpoint, boolean isError) {
         if (NativeLibrary.isLoaded()) {
             Native.endRequest(request, endpoint.getBytes(StandardCharsets.UTF_8), nanos, isError);
+        }
+    }
+
+    /** Adopts attributes of a tracing library's resource: alternating keys and values. */
+    public static void adoptResource(List<String> attributes) {
+        if (NativeLibrary.isLoaded()) {
+            Native.adoptResource(Packed.pack(attributes));
         }
     }
 

@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import io.spanprof.entry.JavaSupport;
+import java.lang.instrument.Instrumentation;
 import java.lang.reflect.InvocationTargetException;
 
 /**
@@ -12,22 +13,23 @@ public final class SpanprofAgent {
     private SpanprofAgent() {}
 
     /** Called by the VM before the program's main method. */
-    public static void premain(String settings) {
-        start(settings);
+    public static void premain(String settings, Instrumentation instrumentation) {
+        start(settings, instrumentation);
     }
 
     /** Called by the VM when the agent is loaded into a running program. */
-    public static void agentmain(String settings) {
-        start(settings);
+    public static void agentmain(String settings, Instrumentation instrumentation) {
+        start(settings, instrumentation);
     }
 
     /** An exception thrown from here would end the VM. */
-    private static void start(String settings) {
+    private static void start(String settings, Instrumentation instrumentation) {
         if (!JavaSupport.isSupported()) {
             return;
         }
         try {
-            Class.forName("io.spanprof.AgentStart").getDeclaredMethod("start", String.class).invoke(null, settings);
+            Class.forName("io.spanprof.AgentStart").getDeclaredMethod("start", String.class, Instrumentation.class)
+                    .invoke(null, settings, instrumentation);
         } catch (InvocationTargetException failure) {
             JavaSupport.decline(String.valueOf(failure.getCause()));
         } catch (Throwable failure) {

@@ -159,6 +159,10 @@ public final class SpanprofConfig {
             return set("keepTimestamps", value);
         }
 
+        public Builder requests(boolean value) {
+            return set("requests", value);
+        }
+
         public Builder retention(String value) {
             return set("retention", value);
         }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.DataInputStream;
 import java.io.IOException;
+import java.lang.instrument.Instrumentation;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
@@ -102,7 +103,7 @@ class EntryPointsTest {
     @Test
     void theAgentDeclaresBothEntryPoints() throws ReflectiveOperationException {
         for (String name : List.of("premain", "agentmain")) {
-            assertEquals(void.class, SpanprofAgent.class.getMethod(name, String.class).getReturnType());
+            assertEquals(void.class, SpanprofAgent.class.getMethod(name, String.class, Instrumentation.class).getReturnType());
         }
     }
 }

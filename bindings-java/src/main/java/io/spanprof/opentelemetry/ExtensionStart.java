@@ -10,8 +10,10 @@ final class ExtensionStart {
     private ExtensionStart() {}
 
     static void customize(AutoConfigurationCustomizer customizer) {
-        customizer.addTracerProviderCustomizer(
-                (builder, properties) -> builder.addSpanProcessor(new SpanprofSpanProcessor()));
+        customizer.addTracerProviderCustomizer((builder, properties) -> {
+            SpanprofSpanProcessor.register(builder);
+            return builder;
+        });
         if (!isInAgent()) {
             // On the class path, the OpenTelemetry API finds the provider itself.
             return;

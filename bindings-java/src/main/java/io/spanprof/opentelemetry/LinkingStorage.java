@@ -6,27 +6,18 @@ import io.opentelemetry.context.Context;
 import io.opentelemetry.context.ContextStorage;
 import io.opentelemetry.context.Scope;
 import io.spanprof.SpanLink;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Wraps OpenTelemetry's context storage and passes each change of the active span to the profiler. */
 record LinkingStorage(ContextStorage storage) implements ContextStorage {
-    private static final AtomicBoolean IS_INSTALLED = new AtomicBoolean();
-
-    /** True for the first caller only: the provider and the extension must not both wrap the storage. */
-    static boolean isFirst() {
-        return IS_INSTALLED.compareAndSet(false, true);
-    }
-
-    /** The storage that {@link SpanprofContextStorageProvider} returns; called by name. */
+    /** The storage that {@link SpanprofContextStorageProvider} returns; called by name. A storage is wrapped once, by any loader. */
     static ContextStorage wrap(ContextStorage storage) {
-        return isFirst() ? new LinkingStorage(storage) : storage;
+        boolean isLinked = storage.getClass().getName().equals(LinkingStorage.class.getName());
+        return isLinked ? storage : new LinkingStorage(storage);
     }
 
     /** Wraps the storage when OpenTelemetry creates it; called by name. */
     static void wrapLater() {
-        if (isFirst()) {
-            ContextStorage.addWrapper(LinkingStorage::new);
-        }
+        ContextStorage.addWrapper(LinkingStorage::wrap);
     }
 
     @Override
@@ -36,7 +27,9 @@ record LinkingStorage(ContextStorage storage) implements ContextStorage {
             // The context was current already.
             return scope;
         }
-        SpanContext span = Span.fromContext(context).getSpanContext();
+        Span active = Span.fromContext(context);
+        SpanContext span = active.getSpanContext();
+        SpanLink.requireProcessor(active);
         SpanLink before =
                 span.isValid() ? SpanLink.activate(span.getTraceId(), span.getSpanId()) : SpanLink.activate(null, null);
         Thread thread = Thread.currentThread();

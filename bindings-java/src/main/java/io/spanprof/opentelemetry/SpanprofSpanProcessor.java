@@ -4,10 +4,16 @@ import io.opentelemetry.api.common.AttributeKey;
 import io.opentelemetry.api.trace.SpanContext;
 import io.opentelemetry.api.trace.StatusCode;
 import io.opentelemetry.context.Context;
+import io.opentelemetry.sdk.resources.Resource;
 import io.opentelemetry.sdk.trace.ReadWriteSpan;
 import io.opentelemetry.sdk.trace.ReadableSpan;
+import io.opentelemetry.sdk.trace.SdkTracerProvider;
+import io.opentelemetry.sdk.trace.SdkTracerProviderBuilder;
 import io.opentelemetry.sdk.trace.SpanProcessor;
+import io.opentelemetry.sdk.trace.data.SpanData;
 import io.spanprof.SpanLink;
+import java.lang.reflect.Field;
+import java.util.ArrayList;
 import java.util.List;
 
 /**
@@ -18,11 +24,78 @@ import java.util.List;
 public final class SpanprofSpanProcessor implements SpanProcessor {
     private static final AttributeKey<String> PROFILE_ID = AttributeKey.stringKey("pyroscope.profile.id");
     private static final AttributeKey<List<String>> PROFILE_TYPE = AttributeKey.stringArrayKey("profile.type");
+    private static final AttributeKey<String> ROUTE = AttributeKey.stringKey("http.route");
+    private static final AttributeKey<String> METHOD = AttributeKey.stringKey("http.request.method");
+    /** Of semantic conventions before 1.23. */
+    private static final AttributeKey<String> OLD_METHOD = AttributeKey.stringKey("http.method");
+
+    /** Whether the SDK's resource is adopted. */
+    private volatile boolean hasResource;
+
+    /** Adds the processor to a provider that will be built, unless the program has; called by name. */
+    static void register(SdkTracerProviderBuilder builder) {
+        if (value(builder, "resource") instanceof Resource resource) {
+            adopt(resource);
+        }
+        if (!isIn(value(builder, "spanProcessors"))) {
+            builder.addSpanProcessor(new SpanprofSpanProcessor());
+        }
+    }
+
+    /** As {@link #register}, for a provider that was built before; called by name. */
+    static void extend(SdkTracerProvider provider) throws ReflectiveOperationException {
+        Object state = value(provider, "sharedState");
+        if (value(state, "resource") instanceof Resource resource) {
+            adopt(resource);
+        }
+        Field processors = field(state, "activeSpanProcessor");
+        SpanProcessor existing = (SpanProcessor) processors.get(state);
+        if (isIn(List.of(existing)) || isIn(value(existing, "spanProcessorsAll"))) {
+            return;
+        }
+        processors.set(state, SpanProcessor.composite(existing, new SpanprofSpanProcessor()));
+        if (Boolean.TRUE.equals(value(state, "noSpanProcessor"))) {
+            field(state, "noSpanProcessor").setBoolean(state, false);
+        }
+    }
+
+    /** Whether a list has a processor of this name: the program's may be of another loader. */
+    private static boolean isIn(Object processors) {
+        String name = SpanprofSpanProcessor.class.getName();
+        return processors instanceof List<?> list
+                && list.stream().anyMatch(processor -> processor.getClass().getName().equals(name));
+    }
+
+    private static Field field(Object object, String name) throws NoSuchFieldException {
+        Field field = object.getClass().getDeclaredField(name);
+        field.setAccessible(true);
+        return field;
+    }
+
+    /** The value of a private field; null if this version of the SDK has no such field, or a module denies access. */
+    private static Object value(Object object, String name) {
+        try {
+            return field(object, name).get(object);
+        } catch (ReflectiveOperationException | RuntimeException unknown) {
+            return null;
+        }
+    }
+
+    /** The attributes of the SDK's resource become those of the profiles. */
+    private static void adopt(Resource resource) {
+        List<String> attributes = new ArrayList<>();
+        resource.getAttributes().forEach((key, value) -> attributes.addAll(List.of(key.getKey(), String.valueOf(value))));
+        SpanLink.adoptResource(attributes);
+    }
 
     @Override
     public void onStart(Context parentContext, ReadWriteSpan span) {
         if (!isLocalRoot(span)) {
             return;
+        }
+        if (!hasResource) {
+            hasResource = true;
+            adopt(span.toSpanData().getResource());
         }
         SpanContext context = span.getSpanContext();
         SpanLink.beginRootSpan(context.getTraceId(), context.getSpanId());
@@ -44,13 +117,20 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
             return;
         }
         SpanContext context = span.getSpanContext();
-        boolean isError = span.toSpanData().getStatus().getStatusCode() == StatusCode.ERROR;
-        SpanLink.endRootSpan(context.getTraceId(), context.getSpanId(), span.getLatencyNanos(), span.getName(), isError);
+        SpanData data = span.toSpanData();
+        String method = data.getAttributes().get(METHOD);
+        SpanLink.endRootSpan(context.getTraceId(), context.getSpanId(), span.getLatencyNanos(), data.getName(),
+                text(method == null ? data.getAttributes().get(OLD_METHOD) : method), text(data.getAttributes().get(ROUTE)),
+                data.getStatus().getStatusCode() == StatusCode.ERROR);
     }
 
     @Override
     public boolean isEndRequired() {
         return true;
+    }
+
+    private static String text(String attribute) {
+        return attribute == null ? "" : attribute;
     }
 
     private static boolean isLocalRoot(ReadableSpan span) {

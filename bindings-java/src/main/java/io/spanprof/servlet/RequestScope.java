@@ -13,7 +13,7 @@ import java.util.regex.Pattern;
 /** The scope of a request on its thread: the part of both filters that is independent of the servlet API. */
 final class RequestScope implements AutoCloseable {
     /** The attribute in which Spring stores the matched route. */
-    private static final String SPRING_ROUTE = "org.springframework.web.servlet.HandlerMapping.bestMatchingPattern";
+    static final String SPRING_ROUTE = "org.springframework.web.servlet.HandlerMapping.bestMatchingPattern";
 
     /** Request attribute with the scope of the first dispatch. */
     static final String ATTRIBUTE = "io.spanprof.servlet.RequestScope";
@@ -77,6 +77,11 @@ final class RequestScope implements AutoCloseable {
         return new RequestScope(labels, path, dispatched);
     }
 
+    /** Whether the calling thread is inside of it. */
+    boolean isOpenHere() {
+        return isOpen && thread == Thread.currentThread();
+    }
+
     /** Whether {@link #end} reports. */
     boolean reportsEnd() {
         return !isEnded.get();
@@ -99,7 +104,7 @@ final class RequestScope implements AutoCloseable {
             return;
         }
         route = contextPath + value;
-        if (isOpen && thread == Thread.currentThread()) {
+        if (isOpenHere()) {
             Spanprof.tag(Map.of("http.route", route));
         }
     }

@@ -12,6 +12,7 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletRequestWrapper;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
+import java.util.function.Consumer;
 
 /**
  * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
@@ -37,25 +38,50 @@ public final class SpanprofFilter implements Filter {
             chain.doFilter(request, response);
             return;
         }
-        RequestScope first = http.getAttribute(RequestScope.ATTRIBUTE) instanceof RequestScope known ? known : null;
-        RequestScope scope = RequestScope.open(
-                http.getMethod(), http.getContextPath(), route(http), http.getHeader("traceparent"), first);
-        if (scope.reportsEnd()) {
-            http.setAttribute(RequestScope.ATTRIBUTE, scope);
-        }
+        RequestScope scope = begin(http);
         boolean hasReturned = false;
         try (scope) {
             chain.doFilter(new RouteRequest(http, scope), response);
             hasReturned = true;
         } finally {
-            if (scope.reportsEnd()) {
-                end(scope, http, response, hasReturned);
-            }
+            end(scope, http, response, hasReturned);
         }
+    }
+
+    /**
+     * The filter's work without a filter, for servers that the agent found: begins the work of a request, which the result ends with an
+     * exception or null. Null for another than the first filter or servlet of a dispatch; called by name.
+     */
+    static Consumer<Throwable> begin(Object request, Object response) {
+        if (!(request instanceof HttpServletRequest http) || !(response instanceof ServletResponse answer)
+                || http.getAttribute(RequestScope.ATTRIBUTE) instanceof RequestScope first && first.isOpenHere()) {
+            return null;
+        }
+        RequestScope scope = begin(http);
+        http.setAttribute(RequestScope.ATTRIBUTE, scope);
+        return thrown -> {
+            try (scope) {
+                scope.attribute(RequestScope.SPRING_ROUTE, http.getAttribute(RequestScope.SPRING_ROUTE));
+            }
+            end(scope, http, answer, thrown == null);
+        };
+    }
+
+    private static RequestScope begin(HttpServletRequest request) {
+        RequestScope first = request.getAttribute(RequestScope.ATTRIBUTE) instanceof RequestScope known ? known : null;
+        RequestScope scope = RequestScope.open(
+                request.getMethod(), request.getContextPath(), route(request), request.getHeader("traceparent"), first);
+        if (scope.reportsEnd()) {
+            request.setAttribute(RequestScope.ATTRIBUTE, scope);
+        }
+        return scope;
     }
 
     /** Reports the end of the request, now or when its asynchronous work is complete. */
     private static void end(RequestScope scope, HttpServletRequest request, ServletResponse response, boolean hasReturned) {
+        if (!scope.reportsEnd()) {
+            return;
+        }
         if (hasReturned && request.isAsyncStarted()) {
             try {
                 request.getAsyncContext().addListener(new EndListener(scope, response));
