@@ -106,27 +106,52 @@ pub fn begin_root_span(trace_id: &Bound<'_, PyAny>, span_id: u64) {
 
 /// The end of a local root span: ids as OpenTelemetry's integers, the duration in nanoseconds. Never raises.
 #[pyfunction]
-pub fn end_root_span(trace_id: &Bound<'_, PyAny>, span_id: u64, duration_ns: i64, endpoint: &str, is_error: bool) {
+#[allow(clippy::too_many_arguments)] // Python passes the parts of the span.
+pub fn end_root_span(
+    trace_id: &Bound<'_, PyAny>,
+    span_id: u64,
+    duration_ns: i64,
+    name: &str,
+    method: &str,
+    route: &str,
+    is_error: bool,
+) {
     ffi_guard((), || {
         binding::end_root_span(&RootSpanEnd {
             trace_id: trace_id_bytes(trace_id).unwrap_or_default(),
             span_id: span_id.to_be_bytes(),
             duration: Duration::from_nanos(duration_ns.try_into().unwrap_or(0)),
-            name: endpoint,
+            name,
+            method,
+            route,
             is_error,
-            ..RootSpanEnd::default()
         });
     });
 }
 
-/// A request begins in a middleware, with the trace and span of its caller in hex: the id for [`in_request`] and
+/// Adopts the attributes of the SDK's resource, a mapping: those with one value. Never raises.
+#[pyfunction]
+pub fn adopt_resource(py: Python<'_>, attributes: &Bound<'_, PyAny>) {
+    ffi_guard((), || {
+        let pairs = interruption::ok(py, convert::resource_attributes(attributes)).unwrap_or_default();
+        py.detach(|| binding::adopt_resource(pairs));
+    });
+}
+
+/// Whether the package follows the tracer provider and the web frameworks of the program.
+#[pyfunction]
+pub fn follows_requests() -> bool {
+    ffi_guard(false, binding::follows_requests)
+}
+
+/// A request begins in a middleware, with the trace of its caller in hex: the id for [`in_request`] and
 /// [`end_request`]; 0 if its end is not to be reported.
 #[pyfunction]
-#[pyo3(signature = (trace_id = "", span_id = ""))]
-pub fn begin_request(trace_id: &str, span_id: &str) -> u64 {
+#[pyo3(signature = (trace_id = ""))]
+pub fn begin_request(trace_id: &str) -> u64 {
     ffi_guard(0, || {
         let row = context::row(variable::get().id());
-        binding::begin_request(&row, link_of_hex(trace_id, span_id)).map_or(0, u64::from_be_bytes)
+        binding::begin_request(&row, link_of_hex(trace_id, "")).map_or(0, u64::from_be_bytes)
     })
 }
 

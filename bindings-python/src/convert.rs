@@ -16,6 +16,7 @@ use spanprof_profiler::{LogLevel, Stats};
 
 use crate::ffi::interruption;
 use crate::ffi::text::{self, BorrowedPairs};
+use crate::ffi::variable;
 
 pub static BINDING: Binding = Binding { name: "python", options: &[], key_case: KeyCase::Snake };
 
@@ -97,8 +98,11 @@ pub fn program_name(py: Python<'_>) -> String {
 /// Interned labels, and optionally a span link, to merge into any parent context.
 pub type PreparedLabels = ContextRow;
 
-/// The labels of one `tag_wrapper` call, interned.
+/// The labels of one `tag_wrapper` call, interned. An endpoint among them names the current request.
 fn prepare(labels: &[(&str, &str)]) -> PreparedLabels {
+    if labels.iter().any(|(key, _)| matches!(*key, "http.route" | "endpoint")) {
+        table::name_request(&table::context_row(variable::get().id()).unwrap_or_default(), labels);
+    }
     table::with_labels(ContextRow::default(), labels)
 }
 
@@ -201,6 +205,18 @@ pub fn warn_of_labels(got: &str) {
         );
         log(LogLevel::Warning, &line);
     }
+}
+
+/// The attributes of an OpenTelemetry resource that have one value, as text.
+pub fn resource_attributes(attributes: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+    let attributes = dict_of(attributes)?.unwrap_or_else(|| PyDict::new(attributes.py()));
+    let is_list = |value: &Bound<'_, PyAny>| value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyList>();
+    let text = |value: &Bound<'_, PyAny>| match value.cast::<PyBool>() {
+        Ok(flag) => flag.is_true().to_string(),
+        Err(_) => text_of(value),
+    };
+    let single = attributes.iter().filter(|(_, value)| !is_list(value));
+    Ok(single.map(|(key, value)| (text_of(&key), text(&value))).collect())
 }
 
 /// A copy of any mapping; `None` for other values.

@@ -260,12 +260,12 @@ spanprof.stop()
 """
 
 
-def test_without_a_tracing_sdk_slow_and_failed_requests_have_the_span_of_their_caller(run_target):
+def test_without_a_tracing_sdk_slow_and_failed_requests_have_a_span_of_their_own_in_the_trace_of_their_caller(run_target):
     samples = run_target(CALLERS).profiles("requests").samples
     assert sum(sample.values["requests"] for sample in samples) == 30
     assert {sample.labels["trace_id"] for sample in samples if "trace_id" in sample.labels} == {f"{5:032x}"}
-    by_span = {int(sample.labels["span_id"], 16): sample for sample in samples if "span_id" in sample.labels}
+    by_span = {sample.labels["span_id"]: sample for sample in samples if "span_id" in sample.labels}
     # The ten slowest, and the failed one.
-    assert len(by_span) == 11 and {7, 9} <= by_span.keys(), by_span.keys()
-    assert 0.148 < int(by_span[7].labels["duration"]) / 1e9 < 0.3
-    assert [span for span, sample in by_span.items() if sample.values["request_errors"]] == [9]
+    assert len(by_span) == 11
+    assert sum(0.148 < int(sample.labels["duration"]) / 1e9 < 0.3 for sample in by_span.values()) == 1
+    assert sum(sample.values["request_errors"] for sample in by_span.values()) == 1

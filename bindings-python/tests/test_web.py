@@ -62,7 +62,7 @@ def test_fastapi_requests_carry_method_route_and_trace():
     for answer, route in zip(answers, routes):
         described = answer.json()
         assert described["labels"] == {"http.request.method": "GET", "http.route": route}
-        assert (described["trace_id"], described["span_id"]) == (TRACE_ID, SPAN_ID)
+        assert (described["trace_id"], described["span_id"]) == (TRACE_ID, ""), "a span of its own, while the profiler runs"
     assert native.describe()["labels"] == {}
 
 
@@ -225,7 +225,7 @@ def test_flask_requests_carry_method_route_and_trace_also_while_streaming():
     client = flask_app().test_client()
     described = client.get("/users/me", headers=TRACEPARENT).json
     assert described["labels"] == {"http.request.method": "GET", "http.route": "/users/<name>"}
-    assert (described["trace_id"], described["span_id"]) == (TRACE_ID, SPAN_ID)
+    assert (described["trace_id"], described["span_id"]) == (TRACE_ID, ""), "a span of its own, while the profiler runs"
     assert client.get("/stream/3").text.split() == ["/stream/<int:count>"] * 3
     assert client.get("/nothing").status_code == 404
     assert native.describe()["labels"] == {}

@@ -30,7 +30,8 @@ class Middleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
+        # Not inside of another middleware of this class.
+        if scope["type"] not in ("http", "websocket") or isinstance(scope, _RouteScope):
             await self.app(scope, receive, send)
             return
         before = native.current()

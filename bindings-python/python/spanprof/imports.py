@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
     Callback = Callable[[ModuleType], None]
 
 _callbacks: dict[str, list[Callback]] = {}
+#: What a warning was logged for.
+_failed: set[str] = set()
 _searching = threading.local()
 
 
@@ -31,7 +33,7 @@ def when_imported(name: str, callback: Callback) -> None:
     """Calls ``callback(module)`` once, as soon as the module ``name`` is loaded."""
     module = loaded(name)
     if module is not None:
-        _call(callback, module)
+        call(callback, module, f"the module {name}")
         return
     _callbacks.setdefault(name, []).append(callback)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -45,13 +47,16 @@ def loaded(name: str) -> ModuleType | None:
     return module if is_complete else None
 
 
-def _call(callback: Callback, module: ModuleType) -> None:
+def call(callback: Callable[[Any], None], argument: Any, name: str) -> None:
+    """Calls ``callback(argument)``; an error becomes one warning per name."""
     try:
-        callback(module)
+        callback(argument)
     except Exception as error:
         if is_interruption(error):
             raise
-        warn(f"spanprof: could not wrap the module {module.__name__}: {error!r}")
+        if name not in _failed:
+            _failed.add(name)
+            warn(f"spanprof: could not follow {name}: {error!r}")
 
 
 class _Finder:
@@ -96,6 +101,6 @@ class _Loader:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         for callback in _callbacks.get(module.__name__, ()):
-            _call(callback, module)
+            call(callback, module, f"the module {module.__name__}")
         # Last: if a signal handler interrupts the import, the program may repeat it.
         _callbacks.pop(module.__name__, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import arrays, fork, greenlets, host_log, locks, otel_link, spawn, tasks, threads
+from . import arrays, fork, frameworks, greenlets, host_log, locks, otel_link, spawn, tasks, threads, tracer_provider
 from .errors import SpanprofError
 from .interruptions import is_interruption
 from .native import native
@@ -75,6 +75,8 @@ def _start_and_install(config: dict[str, Any]) -> bool:
         fork.install(stop)
         spawn.install(config)
         otel_link.install()
+        tracer_provider.install()
+        frameworks.install()
         tasks.follow_settings()
         locks.measure(native.setting("lock") == "true")
         if not _at_exit:
@@ -127,6 +129,8 @@ def follow_settings() -> None:
     """Installs or removes the hooks of the interpreter after a change of the settings."""
     native.follow_settings()
     threads.install()
+    tracer_provider.install()
+    frameworks.install()
     tasks.follow_settings()
     locks.measure(native.setting("lock") == "true")
 

@@ -126,11 +126,21 @@ def begin_root_span(trace_id: int, span_id: int) -> None:
     return None
 
 
-def end_root_span(trace_id: int, span_id: int, duration_ns: int, endpoint: str, is_error: bool) -> None:
+def end_root_span(
+    trace_id: int, span_id: int, duration_ns: int, name: str, method: str, route: str, is_error: bool
+) -> None:
     return None
 
 
-def begin_request(trace_id: str = "", span_id: str = "") -> int:
+def adopt_resource(attributes: Any) -> None:
+    return None
+
+
+def follows_requests() -> bool:
+    return False
+
+
+def begin_request(trace_id: str = "") -> int:
     return 0
 
 

@@ -75,6 +75,7 @@ class Options(TypedDict, total=False):
     stop_timeout: float
     thread_labels: bool
     inherit_threads: bool
+    requests: bool
     signals: bool
     cpu_budget: float
     sample_rate_max: int | None

@@ -16,15 +16,17 @@ class Request:
 
     __slots__ = ("scope", "is_reported", "route", "is_error", "_method", "_id", "_begin_ns")
 
-    def __init__(self, method: str, traceparent: str, has_end: bool = True) -> None:
+    def __init__(self, method: str, traceparent: str, has_end: bool = True, route: str = "") -> None:
         labels = request_labels(method, traceparent)
+        if route:
+            labels["http.route"] = route
         self._id = native.begin_request(labels.get("trace_id", "")) if has_end else 0
         #: Whether this object reports the end.
         self.is_reported = self._id != 0
         #: Labels of the request's samples, with its id as local root.
         self.scope = native.tag_wrapper(native.in_request(labels, self._id) if self.is_reported else labels)
         #: Template of the path, once the framework has resolved it.
-        self.route = ""
+        self.route = route
         #: Whether the response has a status of 500 or more, or there was an exception.
         self.is_error = False
         self._method = labels.get("http.request.method", "")

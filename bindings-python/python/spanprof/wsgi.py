@@ -28,30 +28,42 @@ class Middleware:
 
     def __init__(self, app: Callable[[dict, Callable], Iterable[bytes]]) -> None:
         self.app = app
-        when_imported("flask.signals", _connect_to_flask)
+        follow_flask()
 
     def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
-        request = _WsgiRequest(environ.get("REQUEST_METHOD", ""), environ.get("HTTP_TRACEPARENT", ""))
-        environ[_REQUEST] = request
-        before = native.current()
-        is_complete = True
-        try:
-            with request.scope:
-                body = self.app(environ, request.observed(start_response))
-            file_wrapper = environ.get("wsgi.file_wrapper")
-            # Else the body is complete, or the server checks its type and sends it itself.
-            is_complete = isinstance(body, (list, tuple)) or (
-                isinstance(file_wrapper, type) and isinstance(body, file_wrapper)
-            )
-            return body if is_complete else _LabeledBody(body, request)
-        except Exception:
-            request.is_error = True
-            raise
-        finally:
-            native.set_current(before)
-            environ.pop(_REQUEST, None)
-            if is_complete:
-                request.end()
+        return respond(self.app, environ, start_response)
+
+
+def follow_flask() -> None:
+    """Follows the routes of Flask."""
+    when_imported("flask.signals", _connect_to_flask)
+
+
+def respond(app: Callable[[dict, Callable], Iterable[bytes]], environ: dict, start_response: Callable) -> Iterable[bytes]:
+    """The response of ``app``, labeled; in another middleware unchanged."""
+    if _REQUEST in environ:
+        return app(environ, start_response)
+    request = _WsgiRequest(environ.get("REQUEST_METHOD", ""), environ.get("HTTP_TRACEPARENT", ""))
+    environ[_REQUEST] = request
+    before = native.current()
+    is_complete = True
+    try:
+        with request.scope:
+            body = app(environ, request.observed(start_response))
+        file_wrapper = environ.get("wsgi.file_wrapper")
+        # Else the body is complete, or the server checks its type and sends it itself.
+        is_complete = isinstance(body, (list, tuple)) or (
+            isinstance(file_wrapper, type) and isinstance(body, file_wrapper)
+        )
+        return body if is_complete else _LabeledBody(body, request)
+    except Exception:
+        request.is_error = True
+        raise
+    finally:
+        native.set_current(before)
+        environ.pop(_REQUEST, None)
+        if is_complete:
+            request.end()
 
 
 class _WsgiRequest(Request):

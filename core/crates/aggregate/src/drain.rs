@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::context::{labels_of, row_of_sample, ContextRow, LabelSetId, Link};
+use crate::context::{labels_of, row_of_sample, ContextRow, LabelSetId};
 use crate::counters::Counters;
 use crate::hash::WordMap;
 use crate::heap::{HeapEstimator, InUseTotals};
@@ -15,7 +15,7 @@ use crate::runtime::{EndedCode, Frame, HeapRuntime, Runtime};
 use crate::thread_names::ThreadNames;
 use crate::window::captured::CapturedWindows;
 use crate::window::{Division, ResolvedSample, SampleCollection, SampleCollections, Window, WindowSettings};
-use spanprof_profile::{HeapAge, RequestDuration};
+use spanprof_profile::{HeapAge, RequestDuration, TreeSpan};
 use spanprof_signal::heap::HeapSampling;
 use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
@@ -126,9 +126,10 @@ impl Drain {
         }
         let counted = RawSample { values: [1, error], ..*sample };
         let stack = self.stack_of(position, &counted, counters);
-        let own = if ended.link.span_id != [0; 8] { ended.link } else { Link::default() };
+        let has_span = ended.link.span_id != [0; 8];
+        let own = if has_span { TreeSpan::below(ended.link, ended.local_root_span_id) } else { TreeSpan::default() };
         // A collection has the spans of failed requests only: each span is a sample of its own.
-        let link = if error != 0 { own } else { Link::default() };
+        let link = if error != 0 { own } else { TreeSpan::default() };
         let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
         let resolved =
             ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, division, thread_name: None };
@@ -271,7 +272,7 @@ impl Drain {
             let is_of_lock = |frame: &Frame| self.runtime.events().is_some_and(|events| events.is_of_lock(frame));
             stack = self.stacks.without_leaf(stack, self.max_stacks, &mut self.locations, is_of_lock, |_| None);
         }
-        let ContextRow { label_set, link, .. } = row;
+        let (label_set, link) = (row.label_set, TreeSpan::below(row.link, row.local_root_span_id));
         let thread_name = self.thread_names.name(sample.thread_id, sample.time_ns);
         let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division: None, thread_name };
         self.collections.add(&resolved);
@@ -340,7 +341,7 @@ impl Drain {
             let label_set = totals.label_set;
             let mut is_labeled = || *has_own_age.entry(label_set).or_insert_with(|| has_age(label_set));
             let division = totals.age.filter(|_| !is_labeled()).map(Division::Age);
-            let link = Link::default();
+            let link = TreeSpan::default();
             let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division, thread_name: None };
             window.add(resolved, counters);
         }

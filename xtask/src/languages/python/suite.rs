@@ -12,11 +12,12 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
 /// Test files whose outcome does not depend on the interpreter: delivery, options, daemons, system calls, frameworks, the type checker.
-const INDEPENDENT: [&str; 15] = [
+const INDEPENDENT: [&str; 16] = [
     "test_bind",
     "test_child_ends",
     "test_daemons",
     "test_django",
+    "test_frameworks",
     "test_hostile_labels",
     "test_outcome",
     "test_pull_handlers",

@@ -97,8 +97,9 @@ pub fn name_requests_with(receive: fn(&ContextRow, &str)) {
     NAMED_REQUESTS.get_or_init(|| receive);
 }
 
-/// Reports the endpoint among the labels of a scope.
-fn name_request(around: &ContextRow, labels: &[(&str, &str)]) {
+/// Reports the endpoint among the labels of a scope in the context `around`. [`with_labels`] does it; bindings that prepare labels
+/// without their context call it.
+pub fn name_request(around: &ContextRow, labels: &[(&str, &str)]) {
     let value = |key: &str| labels.iter().rev().find(|(known, _)| *known == key).map(|(_, value)| *value);
     let (Some(endpoint), Some(receive)) = (value("http.route").or(value("endpoint")), NAMED_REQUESTS.get()) else {
         return;

@@ -95,6 +95,7 @@ impl Window {
         let opened_ns = self.opened_ns?;
         if input.only.is_none_or(|only| only == SampleKind::RequestEnd) {
             self.add_slowest_requests();
+            self.sampled.end_window();
         }
         let now_ns = input.now_monotonic_ns;
         let mut first_start_ns = now_ns;
@@ -189,7 +190,7 @@ impl Window {
 
 struct ProfileBuilder<'a, 'w> {
     input: CloseInput<'a>,
-    links: &'w [spanprof_profile::Link],
+    links: &'w [spanprof_profile::TreeSpan],
     threads: &'w [SampledThread],
     dictionary: Dictionary,
     location_ids: WordMap<LocationIndex, LocationId>,

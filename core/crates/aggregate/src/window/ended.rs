@@ -1,16 +1,37 @@
-//! Ended requests of the open window: all are counted by endpoint and rounded duration. The slowest of each endpoint and the first
-//! that failed keep their span, with the time of their end. Not here: the report of an end, tail-based retention.
+//! Ended requests of the open window: all are counted by endpoint and rounded duration. Those with samples, the slowest of each
+//! endpoint and the first that failed keep their span, with the time of their end: the end names the endpoint of the samples. Not here: the report of an end, tail-based retention.
 
-use super::{Division, ResolvedSample, WeighedSample, Window};
+use super::{Division, ResolvedSample, WeighedSample, Window, MAX_ENTRIES};
 use crate::context::LabelSetId;
 use crate::counters::Counters;
 use crate::hash::WordMap;
-use spanprof_profile::RequestDuration;
+use spanprof_profile::{Link, RequestDuration, TreeSpan};
 
 /// Slowest requests of an endpoint that keep their span.
 const SLOWEST: usize = 10;
-/// Requests of a window that keep their span for being slow, and for having failed. Further ones are only counted.
+/// Requests of a window that keep their span for being slow, for having failed, and for having samples. Further ones are only counted.
 const MAX_SPANS: usize = 1024;
+
+/// Requests with samples in this window and in the last one.
+#[derive(Debug, Default)]
+pub(super) struct SampledRequests([WordMap<Link, ()>; 2]);
+
+impl SampledRequests {
+    pub fn insert(&mut self, root: Link) {
+        if self.0[0].len() < MAX_ENTRIES {
+            self.0[0].insert(root, ());
+        }
+    }
+
+    pub fn contains(&self, root: &Link) -> bool {
+        self.0.iter().any(|roots| roots.contains_key(root))
+    }
+
+    pub fn end_window(&mut self) {
+        self.0.swap(0, 1);
+        self.0[0].clear();
+    }
+}
 
 /// The requests that keep their span, of the requests since the last close.
 #[derive(Debug, Default)]
@@ -19,6 +40,7 @@ pub(super) struct EndedSpans {
     slowest: WordMap<LabelSetId, Vec<EndedRequest>>,
     slow: usize,
     failed: usize,
+    sampled: usize,
 }
 
 /// An ended request.
@@ -55,10 +77,13 @@ impl Window {
         let sample = self.weigh(ended, counters);
         let has_failed = sample.values[1] > 0;
         let request = EndedRequest { sample, duration_ns };
-        if request.sample.link.is_empty() || has_failed && self.ended.failed >= MAX_SPANS {
+        if request.sample.link == TreeSpan::default() || has_failed && self.ended.failed >= MAX_SPANS {
             self.count_request(&request.sample);
         } else if has_failed {
             self.ended.failed += 1;
+            self.insert_span(request);
+        } else if self.ended.sampled < MAX_SPANS && self.sampled.contains(&request.sample.link.root()) {
+            self.ended.sampled += 1;
             self.insert_span(request);
         } else if let Some(faster) = self.ended.keep_slow(request) {
             self.count_request(&faster.sample);

@@ -16,18 +16,18 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::context::{LabelSetId, Link};
+use crate::context::LabelSetId;
 use crate::counters::Counters;
 use crate::hash::WordMap;
 use crate::resolve::stacks::StackIndex;
-use spanprof_profile::{HeapAge, RequestDuration};
+use spanprof_profile::{HeapAge, RequestDuration, TreeSpan};
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
 pub use close::ClosedWindow;
 pub(crate) use close::{frame_line, own_code_comment, CloseInput};
 pub use collection::SampleSelection;
 pub(crate) use collection::{SampleCollection, SampleCollections};
-use ended::EndedSpans;
+use ended::{EndedSpans, SampledRequests};
 use periods::Periods;
 
 /// Entries at which a window closes early: bounds memory at any rate and number of spans.
@@ -73,7 +73,7 @@ pub(crate) struct ResolvedSample<'a> {
     pub sample: &'a RawSample<'a>,
     pub stack: StackIndex,
     pub label_set: LabelSetId,
-    pub link: Link,
+    pub link: TreeSpan,
     pub division: Option<Division>,
     /// The name that the language gave the thread; `None`: the kernel's.
     pub thread_name: Option<&'a Arc<str>>,
@@ -99,7 +99,7 @@ pub(crate) struct WeighedSample {
     pub time_ns: u64,
     pub stack: StackIndex,
     pub label_set: LabelSetId,
-    pub link: Link,
+    pub link: TreeSpan,
     /// When samples carry it.
     pub thread: Option<SampledThread>,
     pub division: Option<Division>,
@@ -176,8 +176,8 @@ pub(crate) struct Window {
     closed_ns: [u64; KINDS],
     /// By [`SampleKind`] code.
     series: [Series; KINDS],
-    links: Vec<Link>,
-    link_ids: WordMap<Link, u32>,
+    links: Vec<TreeSpan>,
+    link_ids: WordMap<TreeSpan, u32>,
     /// Keys of first samples of threads; they get a share of the unattributed CPU time.
     first_of_thread: Vec<SampleKey>,
     threads: Vec<SampledThread>,
@@ -185,6 +185,7 @@ pub(crate) struct Window {
     /// The kernel's names of threads that the language has not named.
     kernel_names: WordMap<u32, Arc<str>>,
     ended: EndedSpans,
+    sampled: SampledRequests,
     periods: Periods,
     /// Number of kept timestamps, by kind.
     timestamps: [usize; KINDS],
@@ -203,13 +204,14 @@ impl Window {
             previous_end_ns: now_ns,
             closed_ns: [now_ns; KINDS],
             series: Default::default(),
-            links: vec![Link::default()],
-            link_ids: [(Link::default(), 0)].into_iter().collect(),
+            links: vec![TreeSpan::default()],
+            link_ids: [(TreeSpan::default(), 0)].into_iter().collect(),
             first_of_thread: Vec::new(),
             threads: Vec::new(),
             thread_indices: WordMap::default(),
             kernel_names: WordMap::default(),
             ended: EndedSpans::default(),
+            sampled: SampledRequests::default(),
             periods: Periods::default(),
             timestamps: [0; KINDS],
             samples: [0; KINDS],
@@ -278,10 +280,14 @@ impl Window {
             }
         };
         // An object outlives the span that allocated it.
-        let link = if sample.kind == SampleKind::InUse { Link::default() } else { link };
+        let link = if sample.kind == SampleKind::InUse { TreeSpan::default() } else { link };
         if matches!(sample.kind, SampleKind::Cpu | SampleKind::Wall) {
-            counters.samples_labelled.add(u64::from(label_set != LabelSetId::EMPTY || !link.is_empty()));
-            counters.samples_linked.add(u64::from(!link.is_empty()));
+            counters.samples_labelled.add(u64::from(label_set != LabelSetId::EMPTY || link != TreeSpan::default()));
+            counters.samples_linked.add(u64::from(link != TreeSpan::default()));
+        }
+        // A sample without full detail has no span that its request could name.
+        if link != TreeSpan::default() && sample.kind != SampleKind::RequestEnd && !self.settings.strips_links {
+            self.sampled.insert(link.root());
         }
         self.open_at(sample.time_ns, self.reach_back_ns(sample));
         let has_thread = self.settings.thread_labels && sample.thread_id != 0;
@@ -369,7 +375,7 @@ impl Window {
         }
     }
 
-    fn link_id(&mut self, link: Link) -> u32 {
+    fn link_id(&mut self, link: TreeSpan) -> u32 {
         let links = &mut self.links;
         *self.link_ids.entry(link).or_insert_with(|| {
             links.push(link);

@@ -5,7 +5,7 @@ use crate::context::intern_labels;
 use crate::resolve::locations::LocationTable;
 use crate::resolve::stacks::StackTable;
 use spanprof_profile::code_origin::OwnCode;
-use spanprof_profile::Sample;
+use spanprof_profile::{Link, Sample};
 use spanprof_signal::{Context, DropReason, SampleFlags};
 
 use crate::scripted_engine_testing::{redactor, ScriptedSymbols, WINDOW as SETTINGS};
@@ -60,7 +60,14 @@ fn sample(kind: SampleKind, time_ns: u64, values: [u64; 2]) -> RawSample<'static
 
 fn add(window: &mut Window, stack: StackIndex, sample: &RawSample<'_>, link: Link) {
     window.add(
-        ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link, division: None, thread_name: None },
+        ResolvedSample {
+            sample,
+            stack,
+            label_set: LabelSetId::EMPTY,
+            link: link.into(),
+            division: None,
+            thread_name: None,
+        },
         &Counters::default(),
     );
 }
@@ -74,7 +81,8 @@ fn samples_of_a_thread_have_the_name_that_the_language_gave_it_else_that_of_the_
     let sample = sample(SampleKind::Cpu, 5, [20_000_000, 2]);
     for thread_name in [Some("first request".into()), None, Some("second request".into())] {
         let thread_name = thread_name.as_ref();
-        let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division: None, thread_name };
+        let resolved =
+            ResolvedSample { sample: &sample, stack, label_set, link: link.into(), division: None, thread_name };
         window.add(resolved, &Counters::default());
     }
     let data = tables.close(&mut window, 100, None).unwrap().data;
@@ -265,7 +273,7 @@ fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_
     let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
     let duration_ns = duration_ms * 1_000_000;
     let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
-    let resolved = ResolvedSample { sample: &ended, stack, label_set, link, division, thread_name: None };
+    let resolved = ResolvedSample { sample: &ended, stack, label_set, link: link.into(), division, thread_name: None };
     window.add_request(resolved, duration_ns, &Counters::default());
 }
 

@@ -88,7 +88,8 @@ impl StoredWindow {
         let mut links = LinkFilter::default();
         for (_, profile) in data.profiles() {
             for sample in profile.samples.iter().filter(|sample| !sample.link.is_empty()) {
-                links.insert(data.dictionary.get_link(sample.link));
+                let span = data.dictionary.get_span(sample.link);
+                [span.link, span.root()].into_iter().for_each(|link| links.insert(link));
             }
         }
         Self::from_parts(file, services, received::identities(data), links)

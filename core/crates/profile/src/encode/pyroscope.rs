@@ -127,7 +127,7 @@ fn series_labels(series: &str, resource: &[Attribute]) -> BTreeMap<String, Strin
 
 /// The name of a label of samples; `None` for the service, which is a label of the series.
 fn sample_label_name(key: &str) -> Option<Cow<'_, str>> {
-    (key != "service.name").then(|| label_name(key))
+    (!matches!(key, "service.name" | pprof::names::LOCAL_ROOT)).then(|| label_name(key))
 }
 
 /// A name that every version of Pyroscope accepts: letters, digits (not first) and `_`.

@@ -64,9 +64,12 @@ fn sample_text(data: &ProfilesData, sample: &Sample) -> String {
         let _ = write!(out, " exact {}", sample.exact_value);
     }
     out.push('\n');
-    let Link { trace_id, span_id } = data.dictionary.get_link(sample.link);
+    let span = data.dictionary.get_span(sample.link);
+    let Link { trace_id, span_id } = span.link;
     if (trace_id, span_id) != ([0; 16], [0; 8]) {
-        let _ = writeln!(out, "    link {} {}", hex::encode(trace_id), hex::encode(span_id));
+        let below =
+            if span.is_below() { format!(" below {}", hex::encode(span.root().span_id)) } else { String::new() };
+        let _ = writeln!(out, "    link {} {}{below}", hex::encode(trace_id), hex::encode(span_id));
     }
     for attribute in sorted_set(data, sample.attributes) {
         let _ = writeln!(out, "    label {attribute}");

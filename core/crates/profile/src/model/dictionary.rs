@@ -77,7 +77,7 @@ pub struct Dictionary {
     line_lists: SequenceTable<Line>,
     locations: Table<StoredLocation>,
     stacks: SequenceTable<LocationId>,
-    links: Table<Link>,
+    links: Table<TreeSpan>,
     attributes: Table<StoredAttribute>,
     attribute_sets: SequenceTable<AttributeId>,
 }
@@ -196,9 +196,9 @@ impl Dictionary {
         self.stacks.reserve(count);
     }
 
-    /// Interns a link.
-    pub fn link(&mut self, link: Link) -> LinkId {
-        LinkId(self.links.intern(link))
+    /// Interns a link, with or without the local root of its span.
+    pub fn link(&mut self, span: impl Into<TreeSpan>) -> LinkId {
+        LinkId(self.links.intern(span.into()))
     }
 
     /// Interns an attribute; `unit` is "" or UCUM.
@@ -274,6 +274,11 @@ impl Dictionary {
 
     /// The link of an id.
     pub fn get_link(&self, id: LinkId) -> Link {
+        self.get_span(id).link
+    }
+
+    /// The span of an id, with its local root.
+    pub fn get_span(&self, id: LinkId) -> TreeSpan {
         self.links.get(id.index())
     }
 
@@ -340,7 +345,7 @@ impl Dictionary {
     }
 
     /// All links; the position is the id.
-    pub fn links(&self) -> &[Link] {
+    pub fn links(&self) -> &[TreeSpan] {
         self.links.entries()
     }
 

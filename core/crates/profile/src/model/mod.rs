@@ -13,6 +13,7 @@ mod profile;
 mod request_duration;
 mod table;
 mod transfer;
+mod tree_span;
 
 pub use attribute::*;
 pub use dictionary::*;
@@ -23,3 +24,4 @@ pub use profile::*;
 pub use request_duration::RequestDuration;
 pub(crate) use table::TextTable;
 pub use transfer::Transfer;
+pub use tree_span::{LocalRoots, TreeSpan};

@@ -140,7 +140,7 @@ impl<'f, 't> Transfer<'f, 't> {
 
     /// The link in the target.
     pub fn link(&mut self, id: LinkId) -> LinkId {
-        memoized!(self.links[id], self.to.link(self.from.get_link(id)))
+        memoized!(self.links[id], self.to.link(self.from.get_span(id)))
     }
 
     fn attribute(&mut self, id: AttributeId) -> AttributeId {

@@ -35,13 +35,22 @@ impl Reduction {
             .links()
             .to_vec()
             .into_iter()
-            .map(|link| self.link(link))
+            .map(|span| if self.without_span_ids { self.link(span.link).into() } else { self.span(span) })
             .map(|link| data.dictionary.link(link))
             .collect();
         for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
             replace_samples(profile, |sample| {
                 sample.link = reduced.get(sample.link.index()).copied().unwrap_or_default();
             });
+        }
+    }
+
+    /// Without a trace, a span has no tree.
+    fn span(&self, span: TreeSpan) -> TreeSpan {
+        if self.without_trace_ids {
+            self.link(span.link).into()
+        } else {
+            span
         }
     }
 

@@ -277,7 +277,7 @@ impl PprofDecoder<'_> {
         dictionary: &mut Dictionary,
         at: impl Fn(&str) -> String,
     ) -> Result<(AttributeSetId, LinkId, Option<u64>), DecodeError> {
-        let (mut link, mut time) = (Link::default(), None);
+        let (mut link, mut local_root, mut time) = (Link::default(), [0; 8], None);
         let mut keys: Vec<StringId> = Vec::with_capacity(sample.label.len().min(64));
         let mut attributes = Vec::with_capacity(sample.label.len().min(64));
         for (nth, label) in sample.label.iter().enumerate() {
@@ -286,12 +286,13 @@ impl PprofDecoder<'_> {
             let value = self.string(label.str, || at("str"))?;
             let unit = self.string(label.num_unit, || at("num_unit"))?;
             let id = match dictionary.get_string(key) {
-                names::TRACE_ID | names::SPAN_ID => parse_id(dictionary.get_string(value)),
+                names::TRACE_ID | names::SPAN_ID | names::LOCAL_ROOT => parse_id(dictionary.get_string(value)),
                 _ => None,
             };
             match id {
                 Some(Id::Trace(id)) if dictionary.get_string(key) == names::TRACE_ID => link.trace_id = id,
                 Some(Id::Span(id)) if dictionary.get_string(key) == names::SPAN_ID => link.span_id = id,
+                Some(Id::Span(id)) if dictionary.get_string(key) == names::LOCAL_ROOT => local_root = id,
                 _ if time.is_none() && is_time(label, dictionary.get_string(key), dictionary.get_string(unit)) => {
                     time = u64::try_from(label.num).ok()
                 }
@@ -309,7 +310,7 @@ impl PprofDecoder<'_> {
                 }
             }
         }
-        Ok((dictionary.attribute_set(&attributes), dictionary.link(link), time))
+        Ok((dictionary.attribute_set(&attributes), dictionary.link(TreeSpan::below(link, local_root)), time))
     }
 
     /// Converts comments of the form that our encoder writes to resource attributes; other comments and settings become

@@ -95,11 +95,13 @@ impl Filter {
     }
 
     fn matching_links(&self, dictionary: &Dictionary) -> Vec<bool> {
-        dictionary.links().iter().map(|link| self.matches_link(link)).collect()
+        dictionary.links().iter().map(|span| self.matches_span(*span)).collect()
     }
 
-    fn matches_link(&self, link: &Link) -> bool {
-        self.trace_id.is_none_or(|id| id == link.trace_id) && self.span_id.is_none_or(|id| id == link.span_id)
+    /// The span of a request selects its whole tree.
+    fn matches_span(&self, span: TreeSpan) -> bool {
+        self.trace_id.is_none_or(|id| id == span.link.trace_id)
+            && self.span_id.is_none_or(|id| id == span.link.span_id || id == span.root().span_id)
     }
 
     fn matches_profile(&self, profile: &Profile) -> bool {
@@ -167,7 +169,7 @@ impl<'f> SampleFilter<'f> {
         let Self { filter, links, dictionary, resource, sets } = self;
         let is_linked = links.get(sample.link.index()).copied();
         let evaluate = || filter.matches_labels(dictionary, sample.attributes, resource);
-        is_linked.unwrap_or_else(|| filter.matches_link(&Link::default()))
+        is_linked.unwrap_or_else(|| filter.matches_span(TreeSpan::default()))
             && match sets.get_mut(sample.attributes.index()) {
                 Some(known) => *known.get_or_insert_with(evaluate),
                 None => evaluate(),

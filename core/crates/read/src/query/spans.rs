@@ -1,7 +1,7 @@
 //! Traces, spans and endpoints by the weight of their samples: CPU time, allocated bytes, waits. Windows are added one at a time.
 //!
-//! A span belongs to one endpoint, that of its heaviest sample with an endpoint label: a middleware has the route only after
-//! the framework resolved it, so the first samples of a request have no such label.
+//! A row is a request: the local root with its whole tree of spans. It belongs to one endpoint, that of its end, else that of its
+//! heaviest sample with an endpoint label: a framework has the route late, so the first samples of a request have no such label.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ use super::window_sums::estimated_samples;
 const MAX_SPANS: usize = 200_000;
 /// Labels that name an endpoint, best first: those of the middlewares, of Pyroscope's users, and of local root spans.
 pub(crate) const ENDPOINT_LABELS: [&str; 3] = ["http.route", "endpoint", "span_name"];
+/// Quality of the name that the end of a request has.
+const NAMED_BY_END: u8 = u8::MAX;
 const METHOD_LABEL: &str = "http.request.method";
 
 /// The unit of a row of [`SpanTable`].
@@ -189,6 +191,8 @@ impl SpanTotals {
                 Some(known) => *known,
                 None => *endpoints.entry(set).or_insert(self.endpoint_of(data, resource, set)),
             };
+            // The end of a request names the endpoint of its samples, also of those before the route was known.
+            let quality = if counts_requests && quality > 0 { NAMED_BY_END } else { quality };
             let duration = time_at.and_then(|_| request_duration(&data.dictionary, sample));
             if let Some(duration) = duration {
                 self.durations.add(endpoint, duration, weight);
@@ -203,7 +207,7 @@ impl SpanTotals {
                 add(self.unlinked.entry(endpoint).or_default());
                 continue;
             }
-            let link = data.dictionary.get_link(sample.link);
+            let link = data.dictionary.get_span(sample.link).root();
             let Some(span) = span_entry(&mut self.spans, link) else {
                 self.left_out += 1;
                 continue;
@@ -239,7 +243,7 @@ impl SpanTotals {
                     return;
                 }
                 let weight = profile.weight(sample);
-                let functions = by_link.entry(data.dictionary.get_link(sample.link)).or_default();
+                let functions = by_link.entry(data.dictionary.get_span(sample.link).root()).or_default();
                 for (nth, row) in rows.iter().enumerate() {
                     if *row >= depths.len() {
                         depths.resize(*row + 1, usize::MAX);

@@ -118,10 +118,10 @@ fn fill(profile: &mut Profile, samples: Vec<SampleDraft>, contents: RequestConte
         let stack = dictionary.stack(&locations);
         let attributes = labels(draft.labels, contents, dictionary);
         let link = dictionary.link(match draft.link {
-            0 => Link::default(),
+            0 => TreeSpan::default(),
             // A trace without a span.
-            1 => Link { trace_id: [1; 16], span_id: [0; 8] },
-            n => Link { trace_id: [n; 16], span_id: [n ^ 0xff; 8] },
+            1 => Link { trace_id: [1; 16], span_id: [0; 8] }.into(),
+            n => TreeSpan::below(Link { trace_id: [n; 16], span_id: [n ^ 0xff; 8] }, [n & 2; 8]),
         });
         if identities.insert((stack, attributes, link)) {
             let values = match (draft.times.len(), draft.value % 2) {

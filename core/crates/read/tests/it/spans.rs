@@ -2,9 +2,12 @@
 
 use crate::draws::Draws;
 use spanprof_profile::{
-    Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType,
+    AttributeSetId, Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample, TreeSpan, Value,
+    ValueType,
 };
-use spanprof_read::query::{span_baseline, span_time, Compared, Granularity, SpanBaseline, SpanSubject, SpanTotals};
+use spanprof_read::query::{
+    span_baseline, span_time, Compared, Granularity, SpanBaseline, SpanGrouping, SpanSubject, SpanTotals,
+};
 
 const INTERVAL_NS: i64 = 10_000_000;
 const FUNCTIONS: [(&str, f64); 6] =
@@ -92,6 +95,36 @@ fn compared_with(all: &SpanTotals, totals: &SpanTotals, span: u64) -> SpanBaseli
 
 fn significant(baseline: &SpanBaseline) -> Vec<&str> {
     baseline.rows.iter().filter(|row| row.is_significant).map(|row| row.at.function.as_str()).collect()
+}
+
+#[test]
+fn a_request_is_its_tree_of_spans_and_its_end_names_it() {
+    let mut data = ProfilesData::default();
+    let dictionary = &mut data.dictionary;
+    let mut labels = |endpoint: &str, duration: Option<i64>| {
+        let mut set = vec![dictionary.attribute("endpoint", Value::String(endpoint), "")];
+        set.extend(duration.map(|ns| dictionary.attribute("duration", Value::Int(ns), "ns")));
+        dictionary.attribute_set(&set)
+    };
+    let (handler, ended) = (labels("request handler", None), labels("GET /cart/{id}", Some(3_000_000_000)));
+    let below = |dictionary: &mut spanprof_profile::Dictionary, span| {
+        dictionary.link(TreeSpan::below(Link { span_id: [span; 8], ..link(1) }, link(1).span_id))
+    };
+    let [root, query, render] = [dictionary.link(link(1)), below(dictionary, 7), below(dictionary, 8)];
+    let sample = |link, attributes, value| Sample { link, attributes, values: vec![value], ..Sample::default() };
+    let profile =
+        |name, unit, samples| Profile { sample_type: ValueType::new(name, unit), samples, ..Profile::default() };
+    let cpu = vec![sample(query, handler, 30), sample(render, handler, 40), sample(root, AttributeSetId::EMPTY, 5)];
+    let requests = vec![sample(root, ended, 1)];
+    let profiles = vec![profile("cpu", "nanoseconds", cpu), profile("requests", "count", requests)];
+    data.resources.push(ResourceProfiles { profiles, ..ResourceProfiles::default() });
+    let mut totals = SpanTotals::new(None);
+    totals.add(&data);
+    for grouping in [SpanGrouping::Span, SpanGrouping::Endpoint] {
+        let table = totals.table(grouping, |row| row.weight("cpu"));
+        let rows: Vec<_> = table.rows.iter().map(|row| (row.endpoint.as_str(), row.weight("cpu"))).collect();
+        assert_eq!(rows, [("GET /cart/{id}", 75)]);
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
     let has_values = |profile: &&Profile| profile.samples.iter().any(|sample| shape(sample) != SampleShape::Nothing);
     let used = Used::by(&data.dictionary, data.profiles().map(|(_, profile)| profile).filter(has_values));
     let request = Request { dictionary: &data.dictionary, used };
+    let mut local_roots = request.used.local_roots_of.iter();
     let mut out = MessageWriter::default();
     // Adjacent scopes of one resource share its message.
     for group in data.resources.chunk_by(|one, next| one.resource == next.resource) {
@@ -27,7 +28,8 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
                         out.bytes(2, scope.scope.version.as_bytes());
                     });
                     for profile in scope.profiles.iter().filter(has_values) {
-                        out.message(2, |out| request.profile(out, profile));
+                        let local_roots = local_roots.next().copied().flatten();
+                        out.message(2, |out| request.profile(out, profile, local_roots));
                     }
                 });
             }
@@ -56,7 +58,7 @@ struct Request<'p> {
 }
 
 impl Request<'_> {
-    fn profile(&self, out: &mut MessageWriter, profile: &Profile) {
+    fn profile(&self, out: &mut MessageWriter, profile: &Profile, local_roots: Option<usize>) {
         out.message(1, |out| self.value_type(out, &profile.sample_type));
         for sample in &profile.samples {
             self.sample(out, sample);
@@ -71,7 +73,9 @@ impl Request<'_> {
             out.bytes(7, &profile.profile_id);
         }
         out.uint(8, u64::from(profile.dropped_attributes_count));
-        self.attributes(out, 11, profile.attributes);
+        let own = self.dictionary.get_attribute_set(profile.attributes).iter();
+        let local_roots = local_roots.map(|position| (self.used.attributes.ids().len() + position) as u64);
+        out.packed_uints(11, own.map(|id| self.used.attributes.wire(id.0)).chain(local_roots));
     }
 
     fn value_type(&self, out: &mut MessageWriter, value_type: &ValueType) {
@@ -162,6 +166,12 @@ impl Request<'_> {
         }
         for &id in used.attributes.ids() {
             self.attribute(out, AttributeId(id));
+        }
+        for text in &used.local_roots {
+            out.message(6, |out| {
+                out.uint(1, used.text_index(dictionary, LocalRoots::KEY));
+                out.message(2, |out| out.present_bytes(1, text.as_bytes()));
+            });
         }
         for &id in used.stacks.ids() {
             let locations = dictionary.get_stack(StackId(id)).iter();

@@ -16,6 +16,10 @@ pub(super) struct Used<'p> {
     pub stacks: WireNumbering,
     pub links: WireNumbering,
     pub attributes: WireNumbering,
+    /// Attributes with local roots; they follow the dictionary's attributes.
+    pub local_roots: Vec<String>,
+    /// By profile: the position of its local roots.
+    pub local_roots_of: Vec<Option<usize>>,
 }
 
 impl<'p> Used<'p> {
@@ -31,6 +35,8 @@ impl<'p> Used<'p> {
             stacks: WireNumbering::new(lens.stacks),
             links: WireNumbering::new(lens.links),
             attributes: WireNumbering::new(lens.attributes),
+            local_roots: Vec::new(),
+            local_roots_of: Vec::new(),
         };
         let mut sets = WireNumbering::new(lens.attribute_sets);
         for profile in profiles {
@@ -39,7 +45,9 @@ impl<'p> Used<'p> {
                 used.text(dictionary, &value_type.unit);
             }
             used.set(dictionary, &mut sets, profile.attributes);
-            for sample in profile.samples.iter().filter(|sample| shape(sample) != SampleShape::Nothing) {
+            let samples = || profile.samples.iter().filter(|sample| shape(sample) != SampleShape::Nothing);
+            used.local_roots(dictionary, LocalRoots::text(samples().map(|sample| dictionary.get_span(sample.link))));
+            for sample in samples() {
                 used.links.mark(sample.link.0);
                 used.set(dictionary, &mut sets, sample.attributes);
                 if used.stacks.mark(sample.stack.0) {
@@ -60,6 +68,17 @@ impl<'p> Used<'p> {
             None if self.more_strings.contains(&text) => {}
             None => self.more_strings.push(text),
         }
+    }
+
+    fn local_roots(&mut self, dictionary: &Dictionary, text: Option<String>) {
+        let position = text.map(|text| {
+            self.text(dictionary, LocalRoots::KEY);
+            self.local_roots.iter().position(|known| *known == text).unwrap_or_else(|| {
+                self.local_roots.push(text);
+                self.local_roots.len() - 1
+            })
+        });
+        self.local_roots_of.push(position);
     }
 
     /// The wire index of a value type's name.

@@ -115,12 +115,16 @@ impl PprofEncoder<'_> {
         if let Some(service) = service {
             text_label(&mut self.strings, "service.name", service);
         }
-        let Link { trace_id, span_id } = dictionary.get_link(row.link);
+        let span = dictionary.get_span(row.link);
+        let Link { trace_id, span_id } = span.link;
         if trace_id != [0; 16] {
             text_label(&mut self.strings, names::TRACE_ID, &hex::encode(trace_id));
         }
         if span_id != [0; 8] {
             text_label(&mut self.strings, names::SPAN_ID, &hex::encode(span_id));
+        }
+        if let Some(key) = (self.label_name)(names::LOCAL_ROOT).filter(|_| span.is_below()) {
+            text_label(&mut self.strings, &key, &hex::encode(span.root().span_id));
         }
         if let Some(time) = row.time_unix_nano {
             let (key, unit) =

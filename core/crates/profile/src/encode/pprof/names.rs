@@ -5,6 +5,8 @@
 pub const TRACE_ID: &str = "trace_id";
 /// Label of the span id, in hex digits.
 pub const SPAN_ID: &str = "span_id";
+/// Label of the local root span's id, in hex digits, of a span below it; the name that other profilers use.
+pub const LOCAL_ROOT: &str = "local root span id";
 /// Numeric label of the time of a sample that was not aggregated, Unix nanoseconds; the name that other profilers use.
 pub const END_TIMESTAMP: &str = "end_timestamp_ns";
 /// Unit of that label.

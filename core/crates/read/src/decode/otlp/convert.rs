@@ -1,6 +1,8 @@
 //! Converts one request of the wire to the model: tables first, each entry interned once and every index checked, then the
 //! profiles. Equal entries are merged; orphans are interned and stay unused.
 
+use hashbrown::HashMap;
+
 use super::super::{DecodeError, DecodeLimits};
 use super::attributes::{owned_attributes, scalar, write_text, CopyBudget};
 use super::encoded::{EncodedList, EncodedParts};
@@ -223,6 +225,23 @@ fn set_of(
     Ok(dictionary.attribute_set(&set))
 }
 
+/// The attributes of a profile. The local roots of its spans become part of the links.
+fn profile_attributes(
+    profile: &wire::Profile,
+    tables: &DecodedTables<'_>,
+    dictionary: &mut Dictionary,
+    at: &str,
+) -> Result<(AttributeSetId, LocalRoots), DecodeError> {
+    let indices = &profile.attribute_indices;
+    let all = set_of(indices, &tables.attributes, dictionary, || format!("{at}.attribute_indices"))?;
+    let ids = dictionary.get_attribute_set(all).to_vec();
+    let is_local_roots = |id: &AttributeId| dictionary.get_attribute(*id).key == LocalRoots::KEY;
+    let (roots, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_local_roots);
+    let Some(roots) = roots.first() else { return Ok((all, LocalRoots::default())) };
+    let roots = LocalRoots::parse(&dictionary.get_attribute(*roots).value.to_string());
+    Ok((dictionary.attribute_set(&others), roots))
+}
+
 fn convert_profile(
     profile: &wire::Profile,
     encoded: EncodedList<'_>,
@@ -250,6 +269,8 @@ fn convert_profile(
     };
     let sample_type = value_type(&profile.sample_type, "sample_type")?;
     let period_type = value_type(&profile.period_type, "period_type")?;
+    let (attributes, local_roots) = profile_attributes(profile, tables, dictionary, at)?;
+    let mut placed: HashMap<LinkId, LinkId> = HashMap::new();
     let mut samples = Vec::with_capacity(sample_count);
     let mut add_sample = |sample: &wire::Sample| {
         let nth = samples.len();
@@ -265,7 +286,13 @@ fn convert_profile(
         samples.push(Sample {
             stack: lookup(&tables.stacks, sample.stack_index, || at("stack_index"))?,
             attributes: set_of(&sample.attribute_indices, &tables.attributes, dictionary, || at("attribute_indices"))?,
-            link: lookup(&tables.links, sample.link_index, || at("link_index"))?,
+            link: match lookup(&tables.links, sample.link_index, || at("link_index"))? {
+                link if local_roots.is_empty() => link,
+                link => *placed.entry(link).or_insert_with(|| {
+                    let span = dictionary.get_link(link);
+                    dictionary.link(local_roots.place(span))
+                }),
+            },
             values: values.clone(),
             timestamps_unix_nano: times.clone(),
             exact_value: 0,
@@ -288,9 +315,7 @@ fn convert_profile(
         duration_nano: profile.duration_nano,
         profile_id,
         samples,
-        attributes: set_of(&profile.attribute_indices, &tables.attributes, dictionary, || {
-            format!("{at}.attribute_indices")
-        })?,
+        attributes,
         dropped_attributes_count: profile.dropped_attributes_count,
         exact_type: None,
     })
