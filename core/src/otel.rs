@@ -5,16 +5,47 @@ use opentelemetry::trace::{Span as _, SpanId, Status, TraceContextExt};
 use opentelemetry::{Array, Context, KeyValue, StringValue, Value};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use spanprof_aggregate::context::{context_row, Link};
-use spanprof_os::thread_context;
+use spanprof_aggregate::hash::WordMap;
+use spanprof_os::{thread_context, PerProcess};
 use spanprof_profiler::{binding, ProfilerHandle, RootSpanEnd};
 
 /// Attribute of a local root span that identifies its profile: its own span id.
 const PROFILE_ID: &str = "pyroscope.profile.id";
 /// Attribute with the keys of the profiles that are on.
 const PROFILE_TYPE: &str = "profile.type";
+
+/// Open spans that are remembered; with more, their samples belong to no request until spans end.
+const MAX_SPANS: usize = 65_536;
+/// The local root of each open span. OpenTelemetry's context has the active span only.
+static ROOTS: PerProcess<Mutex<WordMap<[u8; 8], [u8; 8]>>> = PerProcess::empty();
+/// Whether a processor has seen a span.
+static HAS_SPANS: AtomicBool = AtomicBool::new(false);
+
+fn with_roots<R>(body: impl FnOnce(&mut WordMap<[u8; 8], [u8; 8]>) -> R) -> R {
+    ROOTS.with(|roots| body(&mut roots.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// The local root of an open span; all zeros if no processor has seen it.
+pub(crate) fn local_root_of(span_id: [u8; 8]) -> [u8; 8] {
+    if !HAS_SPANS.load(Ordering::Relaxed) || span_id == [0; 8] {
+        return [0; 8];
+    }
+    with_roots(|roots| roots.get(&span_id).copied().unwrap_or_default())
+}
+
+fn remember(span_id: [u8; 8], local_root_span_id: [u8; 8]) {
+    HAS_SPANS.store(true, Ordering::Relaxed);
+    with_roots(|roots| {
+        if roots.len() < MAX_SPANS && local_root_span_id != [0; 8] {
+            roots.insert(span_id, local_root_span_id);
+        }
+    });
+}
 
 /// Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration and its status. It may
 /// be added before the profiler starts.
@@ -34,12 +65,15 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
             let parent = parent.span();
             !parent.span_context().is_valid() || parent.span_context().is_remote()
         };
+        let (trace_id, span_id) = (span.span_context().trace_id(), span.span_context().span_id());
         if !is_local_root {
+            remember(span_id.to_bytes(), local_root_of(parent.span().span_context().span_id().to_bytes()));
             return;
         }
-        let (trace_id, span_id) = (span.span_context().trace_id(), span.span_context().span_id());
         // The request of a layer, if the span begins inside of it.
         let row = context_row(thread_context::current()).unwrap_or_default();
+        let request = row.local_root_span_id;
+        remember(span_id.to_bytes(), if request == [0; 8] { span_id.to_bytes() } else { request });
         binding::begin_root_span(&row, Link { trace_id: trace_id.to_bytes(), span_id: span_id.to_bytes() });
         span.set_attribute(KeyValue::new(PROFILE_ID, span_id.to_string()));
         let types = ProfilerHandle::running().map(|profiler| profiler.profile_types()).unwrap_or_default();
@@ -50,6 +84,7 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
     }
 
     fn on_end(&self, span: SpanData) {
+        with_roots(|roots| roots.remove(&span.span_context.span_id().to_bytes()));
         if span.parent_span_id != SpanId::INVALID && !span.parent_span_is_remote {
             return;
         }
@@ -130,9 +165,12 @@ mod tests {
 
         let _serial = spanprof_os::testing::one_at_a_time();
         let profiler = crate::api::profiler::start_native(retaining_errors()).unwrap();
-        tracer.in_span("cart", |_| {
+        tracer.in_span("cart", |root| {
+            let root = root.span().span_context().span_id().to_bytes();
             tracer.in_span("query", |context| {
-                tag_wrapper([("table", "items")], || {});
+                tag_wrapper([("table", "items")], || {
+                    assert_eq!(context_row(thread_context::current()).unwrap().local_root_span_id, root);
+                });
                 context.span().set_status(Status::error("of a child"));
             });
         });
@@ -169,6 +207,7 @@ mod tests {
         Config {
             destinations: Some(Vec::new()),
             heap: false,
+            off_cpu: false,
             retention: SampleRetention::Tail,
             tail_duration: TailDuration::Ignored,
             ..Config::default()

@@ -134,6 +134,8 @@ impl Drop for TagScope {
 fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
     if row.link.is_empty() {
         row.link = active_span();
+        let local_root = local_root_of(row.link.span_id);
+        row.local_root_span_id = if local_root == [0; 8] { row.local_root_span_id } else { local_root };
     }
     // An expired outer context has no labels left to inherit.
     let parent = if outer == 0 { ContextRow::default() } else { context_row(outer).unwrap_or_default() };
@@ -160,6 +162,14 @@ pub(crate) fn active_span() -> Link {
             false => Link::default(),
         }
     })
+}
+
+#[cfg(feature = "opentelemetry-sdk")]
+use crate::otel::local_root_of;
+
+#[cfg(not(feature = "opentelemetry-sdk"))]
+fn local_root_of(_: [u8; 8]) -> [u8; 8] {
+    [0; 8]
 }
 
 #[cfg(not(feature = "opentelemetry"))]

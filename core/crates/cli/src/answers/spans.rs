@@ -110,7 +110,9 @@ impl SpansReport<'_> {
         let mut numbers = format!("{:>10} {:>6} {:>10} {:>10} {:>8}  ", "cpu", "cpu%", "alloc", "wait", "samples");
         if self.counts_requests() {
             numbers = match self.grouping {
-                SpanGrouping::Endpoint => format!("{:>8} {:>7} {:>8} {:>8} ", "requests", "errors", "p50", "p99"),
+                SpanGrouping::Endpoint => {
+                    format!("{:>8} {:>7} {:>8} {:>8} {:>8} ", "requests", "errors", "p50", "p99", "max")
+                }
                 SpanGrouping::Span | SpanGrouping::Trace => format!("{:>7} {:>10} ", "errors", "duration"),
             } + &numbers;
         }
@@ -133,7 +135,8 @@ impl SpansReport<'_> {
                 (Some(errors), None) => format!("{errors:>7} {:>10} ", time(duration_of(row))),
                 (Some(errors), Some(requests)) => {
                     let [p50, p99] = [0, 1].map(|nth| time(row.durations.map(|both| both[nth])));
-                    format!("{requests:>8} {errors:>7} {p50:>8} {p99:>8} ")
+                    let max = time(row.slowest.map(|(ns, _)| ns));
+                    format!("{requests:>8} {errors:>7} {p50:>8} {p99:>8} {max:>8} ")
                 }
             };
             let numbers = format!(
@@ -190,6 +193,10 @@ impl SpansReport<'_> {
             if self.grouping == SpanGrouping::Endpoint {
                 insert("p50_ns", row.durations.map(|[p50, _]| p50).into());
                 insert("p99_ns", row.durations.map(|[_, p99]| p99).into());
+                let slowest = row.slowest.map(|(ns, link)| {
+                    json!({"duration_ns": ns, "trace_id": hex::encode(link.trace_id), "span_id": hex::encode(link.span_id), "type": row.main_type(self.wait).unwrap_or("cpu")})
+                });
+                insert("slowest", slowest.unwrap_or_default());
             } else {
                 insert("duration_ns", duration_of(row).into());
                 insert("type", row.main_type(self.wait).into());

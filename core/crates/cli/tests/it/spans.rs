@@ -312,8 +312,8 @@ fn ended_requests_and_errors_are_counted_by_endpoint_and_failed_spans_are_marked
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let endpoints = spans(&["--by", "endpoint", "--sort", "errors"]);
     assert!(endpoints.stdout.contains("% in spans; requests 39, 1 failed\n"), "{endpoints:?}");
-    assert_eq!(words(row(&endpoints, "/cart")), "39 1 10.0 ms 1.20 s 420 ms 42.0% - - 1 2 GET /cart shop");
-    assert_eq!(words(row(&endpoints, "/pay")), "0 0 - - 200 ms 20.0% - - 0 1 POST /pay shop");
+    assert_eq!(words(row(&endpoints, "/cart")), "39 1 10.0 ms 1.20 s 1.20 s 420 ms 42.0% - - 1 2 GET /cart shop");
+    assert_eq!(words(row(&endpoints, "/pay")), "0 0 - - - 200 ms 20.0% - - 0 1 POST /pay shop");
     let failed = spans(&["--sort", "errors", "--json", "-n", "1"]).stdout;
     assert!(failed.contains(&format!(r#""span_id":"{}""#, hex::encode(ids(2).1))), "{failed}");
     assert_eq!((number(&failed, "errors"), number(&failed, "duration_ns")), (1, 1_200 * MS), "{failed}");

@@ -39,6 +39,8 @@ const BLOCKED_AFTER_NS: u64 = 1_000_000_000;
 pub(super) const SELF_WALK_TIMEOUT: Duration = Duration::from_millis(5);
 /// As [`SELF_WALK_TIMEOUT`], for the last tick.
 const LAST_SELF_WALK_TIMEOUT_NS: u64 = 50_000_000;
+/// The interval of ticks for requests is at most this fraction of the time for which all threads have waited.
+const REST_DIVISOR: u64 = 64;
 /// A tick observes one in this many of the threads with identical observations.
 const STEADY_RATIO: usize = 4;
 
@@ -67,6 +69,8 @@ pub(crate) struct WallSampler {
     has_seen_context: bool,
     /// Contexts that were opened until then.
     opened: u64,
+    /// Time of the last tick that found a thread that moved.
+    rest_began_ns: u64,
     /// Whether the time off CPU is measured.
     measures_off_cpu: bool,
     off_cpu: OffCpu,
@@ -129,6 +133,7 @@ impl WallSampler {
             is_of_requests: false,
             has_seen_context: false,
             opened: 0,
+            rest_began_ns: 0,
             measures_off_cpu: false,
             off_cpu: OffCpu::default(),
             live_threads_ns: 0,
@@ -183,7 +188,15 @@ impl WallSampler {
         }
         self.threads = threads;
         let is_at_rest = !self.has_moved && self.pending.is_empty();
-        self.pace.adapt(self.walks().idle_interval().filter(|_| is_at_rest));
+        if !is_at_rest {
+            self.rest_began_ns = now_ns;
+        }
+        // The wait of a request is to be measured within some percent.
+        let at_most = match self.is_of_requests {
+            true => Duration::from_nanos(now_ns.saturating_sub(self.rest_began_ns) / REST_DIVISOR),
+            false => Duration::MAX,
+        };
+        self.pace.adapt(self.walks().idle_interval().filter(|_| is_at_rest).map(|interval| interval.min(at_most)));
         self.report_blocked(now_ns);
         if self.repeats.are_due(now_ns) {
             self.release(now_ns);

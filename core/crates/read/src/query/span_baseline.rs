@@ -170,14 +170,20 @@ pub fn span_baseline(
         })
         .filter(|(_, difference)| difference.weight != 0 || difference.mean != 0.0)
         .collect();
-    // Of the callers of one wait, the program's own code first, of which the callee is more specific than its callers.
+    // Of the callers of a wait, the program's own code first, of which the callee is more specific than its callers.
     let depths = totals.depths();
     numbered.sort_by_cached_key(|(function, _)| {
         let at = &functions[*function as usize];
         (at.origin() != CodeOrigin::Own, Reverse(depths[*function as usize]), at)
     });
     let size = |difference: &SpanDifference| (difference.weight as f64 - difference.mean).abs();
-    numbered.sort_by(|(_, one), (_, other)| size(other).total_cmp(&size(one)));
+    let is_first = |(function, difference): &(u32, SpanDifference)| {
+        let is_own = functions[*function as usize].origin() == CodeOrigin::Own;
+        compared == Compared::Cum && is_own && difference.weight > 0
+    };
+    numbered.sort_by(|one, other| {
+        is_first(other).cmp(&is_first(one)).then_with(|| size(&other.1).total_cmp(&size(&one.1)))
+    });
     let row = |(function, difference): (u32, SpanDifference)| SpanBaselineRow {
         at: functions[function as usize].clone(),
         difference,

@@ -13,11 +13,14 @@ use super::time_category::TimeCategory;
 
 /// Name of the row of waits that are the difference of wall and CPU time.
 const WAITING: &str = "waiting";
+/// Name of the row of the duration that is neither CPU time nor a wait of a thread.
+const REST: &str = "rest";
 /// Titles of the rows, in their order. Other types follow by name.
-const TITLES: [(&str, &str); 10] = [
+const TITLES: [(&str, &str); 11] = [
     ("cpu", "On the CPU"),
     ("off_cpu", "Waiting (off CPU)"),
     (WAITING, "Waiting (wall − CPU)"),
+    (REST, "Awaiting, or not sampled"),
     ("wall", "Wall time on its threads"),
     ("delay", "Waiting for locks"),
     ("gc", "Garbage collection"),
@@ -137,6 +140,8 @@ pub struct SpanTime {
     pub others: usize,
     /// The source of its service's waits; `None` where they are unknown.
     pub wait: Option<WaitSource>,
+    /// Whether its service awaits on an event loop: then the part of its duration that is no CPU time is a wait.
+    pub awaits: bool,
     /// The profile types that the span or the others have.
     pub rows: Vec<SpanTimeRow>,
 }
@@ -150,7 +155,7 @@ impl SpanTime {
 
     /// Whether it took at least twice as long as its CPU time, and no profile shows waits.
     pub fn has_unknown_waits(&self) -> bool {
-        let has_waits = self.wait.is_some() || self.rows.iter().any(|row| row.name == "wall");
+        let has_waits = self.awaits || self.wait.is_some() || self.rows.iter().any(|row| row.name == "wall");
         !has_waits && self.subject.weight(REQUEST_TIME) / 2 > self.subject.weight("cpu")
     }
 }
@@ -204,11 +209,34 @@ pub fn span_time(totals: &SpanTotals, subject: SpanSubject) -> Option<SpanTime> 
     if wait == Some(WaitSource::WallMinusCpu) && rows.iter().any(|row| row.name == "wall") {
         rows.push(sides.waiting(&table));
     }
+    let awaits = totals.awaits(&own.service);
+    if matches!(subject, SpanSubject::Span(_)) && (awaits || wait == Some(WaitSource::OffCpu)) {
+        rows.extend(rest(own, &others));
+    }
     let rank = |row: &SpanTimeRow| TITLES.iter().position(|(name, _)| *name == row.name).unwrap_or(TITLES.len());
     rows.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name)));
     let is_failed = own.weight(REQUEST_ERRORS) > 0;
     let sampled_others = others.iter().map(|row| row.link).collect();
-    Some(SpanTime { subject: own.clone(), is_failed, sampled_others, others: count, wait, rows })
+    Some(SpanTime { subject: own.clone(), is_failed, sampled_others, others: count, wait, awaits, rows })
+}
+
+/// The duration of a request less its CPU time and the waits of its threads: what it awaited without a thread, or what was too short
+/// for a sample. With it, the parts add up to the duration. `None` below a hundredth of it, and where the duration is not known.
+fn rest(own: &SpanRow, others: &[&SpanRow]) -> Option<SpanTimeRow> {
+    let of = |row: &SpanRow| {
+        let known = row.weight("cpu").saturating_add(row.weight("off_cpu"));
+        row.types.contains_key(REQUEST_TIME).then(|| row.weight(REQUEST_TIME).saturating_sub(known).max(0))
+    };
+    let weight = of(own).filter(|rest| *rest > own.weight(REQUEST_TIME) / 100)?;
+    let of_others: Vec<i64> = others.iter().filter_map(|row| of(row)).collect();
+    let mean = of_others.iter().sum::<i64>() as f64 / of_others.len().max(1) as f64;
+    Some(SpanTimeRow {
+        name: REST.to_owned(),
+        type_name: "cpu".to_owned(),
+        unit: "nanoseconds".to_owned(),
+        total: ComparedTotal { weight, samples: 0.0, mean },
+        parts: Vec::new(),
+    })
 }
 
 /// Sums of spans.

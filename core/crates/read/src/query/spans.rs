@@ -6,9 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use spanprof_profile::kinds::REQUESTS;
-use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles};
+use spanprof_profile::{Attribute, AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles, Value};
 
 use super::generated_names;
 use super::request_times::{request_duration, FirstTime, RequestDurations, REQUEST_TIME};
@@ -71,6 +71,8 @@ pub struct SpanRow {
     pub quantiles: BTreeMap<String, [i64; 2]>,
     /// Of an endpoint with reported ends: median and 99th percentile of the durations of all its requests, rounded by less than 7 %.
     pub durations: Option<[i64; 2]>,
+    /// Of an endpoint: the request with the longest known duration, and its nanoseconds.
+    pub slowest: Option<(i64, Link)>,
     /// Unix nanoseconds: the start of a request with a known duration, else its first sample with a timestamp, else the start of
     /// the first window; 0 without a span.
     pub first_unix_nano: u64,
@@ -118,6 +120,8 @@ pub struct SpanTotals {
     /// Samples without a span, by endpoint.
     pub(super) unlinked: HashMap<u32, Vec<TypeTotal>>,
     pub(super) durations: RequestDurations,
+    /// Services whose requests await on an event loop.
+    awaiting: HashSet<String>,
     pub(super) left_out: usize,
 }
 
@@ -159,6 +163,11 @@ impl SpanTotals {
     pub fn add(&mut self, data: &ProfilesData) {
         let mut categories = StackCategories::new(&data.dictionary);
         for resource in &data.resources {
+            let is_of_node =
+                |it: &Attribute| it.key == "process.runtime.name" && it.value.as_ref() == Value::String("nodejs");
+            if resource.resource.iter().any(is_of_node) {
+                self.awaiting.insert(resource.service_name().to_owned());
+            }
             // Endpoint of each label set, with the quality of its label.
             let mut endpoints: HashMap<AttributeSetId, (u32, u8)> = HashMap::new();
             let is_summed = |name: &str| self.tracked.as_ref().is_none_or(|tracked| tracked.type_name == name);
@@ -311,6 +320,7 @@ impl SpanTotals {
             let with_samples = self.types.iter().zip(totals).filter(|(_, total)| total.samples != 0.0);
             with_samples.map(|(name, total)| (name.clone(), *total)).collect::<BTreeMap<_, _>>()
         };
+        let time_at = self.types.iter().position(|name| name == REQUEST_TIME);
         let mut linked = vec![TypeTotal::default(); self.types.len()];
         let mut groups: HashMap<(Link, u32), GroupSums> = HashMap::new();
         for (link, span) in &self.spans {
@@ -328,6 +338,8 @@ impl SpanTotals {
             }
             group.first = group.first.into_iter().chain(span.first).min();
             if grouping == SpanGrouping::Endpoint {
+                let duration = time_at.and_then(|at| span.totals.get(at)).filter(|total| total.samples != 0.0);
+                group.slowest = group.slowest.max(duration.map(|total| (total.weight, *link)));
                 group.weights.resize(self.types.len(), Vec::new());
                 for (weights, total) in group.weights.iter_mut().zip(&span.totals) {
                     weights.extend((total.samples != 0.0).then_some(total.weight));
@@ -364,6 +376,7 @@ impl SpanTotals {
                 types: named(&group.totals),
                 quantiles: with_spans.map(|(name, weights)| (name.clone(), median_and_p99(weights))).collect(),
                 durations,
+                slowest: group.slowest,
                 first_unix_nano: group.first.map_or(0, FirstTime::unix_nano),
                 categories,
             }
@@ -384,6 +397,11 @@ impl SpanTotals {
     pub(super) fn ended_requests(&self, service: &str, endpoint: &str) -> usize {
         let at = self.known_endpoints.get(&(service.to_owned(), endpoint.to_owned()));
         at.map_or(0, |at| self.durations.requests(*at))
+    }
+
+    /// Whether the requests of a service await on an event loop, without a thread.
+    pub(super) fn awaits(&self, service: &str) -> bool {
+        self.awaiting.contains(service)
     }
 
     pub(super) fn spans(&self) -> &HashMap<Link, SpanSums> {
@@ -429,6 +447,7 @@ struct GroupSums {
     named_by: Option<((u8, i64), Reverse<u32>)>,
     /// Of an endpoint: the weights of its spans, by type.
     weights: Vec<Vec<i64>>,
+    slowest: Option<(i64, Link)>,
     first: Option<FirstTime>,
 }
 

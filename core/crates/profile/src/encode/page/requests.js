@@ -37,6 +37,13 @@ function Requests() {
     h("button", { type: "button", onClick: () => { requestLimit = REQUEST_ROWS; change({ requestSort: name }, { loads: ["requests"] }); } }, title, state.requestSort === name && " ↓"));
   const time = (ns, kind = "number") => h("td", { class: kind }, ns ? amount(ns, "nanoseconds") : "–");
   const quantile = (row, at) => time(timed ? row.types[timed]?.[at] : row[at + "_ns"], at === "p50" ? minor : "number");
+  // The longest known duration of an endpoint opens its request.
+  const slowest = ({ slowest, endpoint, service }) => slowest
+    ? h("button", { type: "button", class: "link", title: "Open the slowest request", onClick: (event) => {
+      event.stopPropagation();
+      change({ endpoint, service: state.service === "*" ? service : state.service, trace: slowest.trace_id, span: slowest.span_id, type: slowest.type });
+    } }, amount(slowest.duration_ns, "nanoseconds"))
+    : "–";
   const cell = (value, type, unit) => (has(type) ? h(NumberCell, { value: value ?? 0, total: data.types[type].total, unit, name: type === "alloc_space" ? "minor" : "" }) : h("td", { class: type === "alloc_space" ? minor : "number" }, "–"));
   // The source is that of all services; this one may lack it.
   const wait = data.wait && has(data.wait.split(" ")[0]) ? data.wait : null;
@@ -54,7 +61,7 @@ function Requests() {
     !isSpans && [countsRequests && h("td", { class: minor }, row.requests.toLocaleString("en")), h("td", { class: minor }, row.spans.toLocaleString("en"))],
     countsRequests && h("td", { class: minor + (row.errors ? " failed" : ""), title: row.requests ? share(row.errors, row.requests) + " of its requests" : null },
       isSpans ? (row.errors ? "failed" : "–") : row.errors.toLocaleString("en")),
-    isSpans ? countsRequests && time(row.duration_ns) : [quantile(row, "p50"), quantile(row, "p99")],
+    isSpans ? countsRequests && time(row.duration_ns) : [quantile(row, "p50"), quantile(row, "p99"), countsRequests && h("td", { class: "number" }, slowest(row))],
     cell(row.cpu_ns, "cpu", "nanoseconds"),
     !wait ? h("td", { class: "number" }, "–") : h(NumberCell, { value: row.wait_ns, total: waitTotal, unit: "nanoseconds" }),
     cell(row.alloc_bytes, "alloc_space", "bytes"), h("td", { class: minor }, row.samples.toLocaleString("en"))));
@@ -66,7 +73,7 @@ function Requests() {
         !isSpans && [countsRequests && h("th", { class: minor, scope: "col" }, "Requests"), h("th", { class: minor, scope: "col" }, "Spans")],
         countsRequests && sortable("errors", minor),
         isSpans ? countsRequests && sortable("duration")
-          : [h("th", { class: minor, scope: "col" }, "p50" + timedWords), countsRequests ? sortable("duration", "number", "p99") : h("th", { class: "number", scope: "col" }, "p99" + timedWords)],
+          : [h("th", { class: minor, scope: "col" }, "p50" + timedWords), countsRequests ? sortable("duration", "number", "p99") : h("th", { class: "number", scope: "col" }, "p99" + timedWords), countsRequests && h("th", { class: "number", scope: "col" }, "Max")],
         sortable("cpu"), sortable("wait"), sortable("alloc", minor), h("th", { class: minor, scope: "col" }, "Samples"))),
       h("tbody", { id: "request-rows" }, rows)),
       data.count > data.rows.length && h("p", { class: "more" }, data.rows.length.toLocaleString("en") + " of " + counted(data.count, isSpans ? "span" : "endpoint") + ". ",
