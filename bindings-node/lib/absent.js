@@ -22,8 +22,10 @@
  * @property {(key: string) => string | null} setting
  * @property {() => string[]} profileTypes keys of the profiles that are on
  * @property {(current: number, traceId: string, spanId: string) => void} beginRootSpan
- * @property {(traceId: string, spanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRootSpan
- * @property {(current: number, traceId: string, spanId: string) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
+ * @property {(traceId: string, spanId: string, milliseconds: number, name: string, method: string, route: string, isError: boolean) => void} endRootSpan
+ * @property {(current: number, endpoint: string) => void} nameRequest the endpoint of a request whose end a span processor reports
+ * @property {(keysAndValues: string[]) => void} adoptResource attributes of the SDK's resource
+ * @property {(current: number, traceId: string) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
  * @property {(request: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRequest
  * @property {() => number} beginCapture number of the capture; 0 without a profiler
  * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
@@ -31,7 +33,7 @@
  * @property {(capture: number) => void} discardCapture
  * @property {(parent: number, traceId: string, spanId: string, isRemote: boolean) => number} contextUnderSpan the id of a context
  *   under a span, or without one when its ids are empty
- * @property {(id: number, localRoot: string) => number} contextWithLocalRoot the id of a context with another local root
+ * @property {(id: number, localRoot: string) => number} contextInRequest the id of a context in a request
  * @property {(id: number) => number} contextWithoutLabels the id of a context without its labels
  * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
  *   `span_id` among them become its link
@@ -106,6 +108,8 @@ const absent = {
   profileTypes: () => [],
   beginRootSpan: () => {},
   endRootSpan: () => {},
+  nameRequest: () => {},
+  adoptResource: () => {},
   beginRequest: () => '',
   endRequest: () => {},
   beginCapture: () => 0,
@@ -119,7 +123,7 @@ const absent = {
   }),
   discardCapture: () => {},
   contextUnderSpan: () => 0,
-  contextWithLocalRoot: () => 0,
+  contextInRequest: () => 0,
   contextWithoutLabels: () => 0,
   childContext: () => 0,
   describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '', capture: 0 }),

@@ -1,8 +1,18 @@
 'use strict';
-// Express: samples of a request carry its method and, after routing, its route. Its end is reported.
+// Express 4 and 5: samples of a request carry its method and, after routing, its route. Its end is reported.
+//
+// # Changes in Express
+// | module | relied on | versions |
+// |---|---|---|
+// | `express/lib/router/layer.js` | `Layer.prototype.handle_request` handles a layer, whose `route` is set for a route | 4.0–4.22 |
+// | `router/lib/layer.js` | `Layer.prototype.handleRequest` does | Express 5.0–5.3 with `router` 2.0–2.3 |
+// | `express/lib/application.js` | `_router` and `router` of an application | 4.0–5.3 |
 
 const scope = require('./scope.js');
-const { MiddlewareRequest } = require('./request.js');
+const { ServerRequest, REQUEST, patternOf } = require('./request.js');
+
+/** Classes of layers that report routes. @type {WeakSet<object>} */
+const watched = new WeakSet();
 
 /**
  * `app.use(spanprof.expressMiddleware())`, before the routes.
@@ -10,12 +20,10 @@ const { MiddlewareRequest } = require('./request.js');
  */
 function expressMiddleware() {
   return function spanprofMiddleware(request, response, next) {
-    const before = scope.current();
-    let id = before;
+    let id = scope.current();
     try {
-      const own = new MiddlewareRequest(request, response);
-      ({ id } = own);
-      watchRoute(request, own);
+      id = ServerRequest.of(request, response).context();
+      watchRoutes(request.app);
     } catch {
       // The request continues without labels.
     }
@@ -24,27 +32,31 @@ function expressMiddleware() {
 }
 
 /**
- * Adds the route label: the router writes `request.route` right before it calls the handlers.
- * @param {any} request
- * @param {MiddlewareRequest} watched
+ * From now on, requests get the routes of this application's version of Express.
+ * @param {any} app
  */
-function watchRoute(request, watched) {
-  let own = watched.id;
-  let route = request.route;
-  Object.defineProperty(request, 'route', {
-    configurable: true,
-    enumerable: true,
-    get: () => route,
-    set(found) {
-      route = found;
-      if (typeof found?.path !== 'string') return;
-      watched.route = `${request.baseUrl ?? ''}${found.path}`;
-      // The router runs in another context, whose labels must not change.
-      if (scope.current() !== own) return;
-      own = scope.child(watched.id, { 'http.route': watched.route });
-      scope.enter(own);
-    },
-  });
+function watchRoutes(app) {
+  // In Express 4, `router` throws.
+  const layers = (app?._router ?? app?.router)?.stack;
+  const prototype = Array.isArray(layers) && layers.length > 0 ? Object.getPrototypeOf(layers[0]) : undefined;
+  if (prototype === undefined || watched.has(prototype)) return;
+  watched.add(prototype);
+  for (const name of ['handle_request', 'handleRequest']) {
+    const original = prototype[name];
+    if (typeof original !== 'function') continue;
+    /**
+     * @this {any}
+     * @param {any} request
+     * @param {any} response
+     * @param {any} next
+     */
+    prototype[name] = function handleRequest(request, response, next) {
+      const own = this.route === undefined ? undefined : request[REQUEST];
+      const pattern = own && patternOf(request, this.route);
+      if (pattern === undefined) return original.call(this, request, response, next);
+      return own.runRouted(pattern, () => original.call(this, request, response, next));
+    };
+  }
 }
 
-module.exports = { expressMiddleware };
+module.exports = { expressMiddleware, watchRoutes };

@@ -2,9 +2,7 @@
 // Fastify 4 and 5: samples of a request carry its method and route. Its end is reported.
 
 const scope = require('./scope.js');
-const { MiddlewareRequest } = require('./request.js');
-
-const ID = Symbol('spanprof.context');
+const { ServerRequest } = require('./request.js');
 
 /**
  * `app.register(spanprof.fastifyPlugin)`: one registration serves every route of the application.
@@ -14,21 +12,16 @@ const ID = Symbol('spanprof.context');
  */
 function fastifyPlugin(fastify, _options, done) {
   fastify.addHook('onRequest', (/** @type {any} */ request, /** @type {any} */ reply, /** @type {() => void} */ next) => {
-    let id = scope.current();
+    let own;
     try {
-      const route = request.routeOptions?.url;
-      ({ id } = new MiddlewareRequest(request.raw, reply.raw, typeof route === 'string' ? route : undefined));
-      request[ID] = id;
+      own = ServerRequest.of(request.raw, reply.raw);
     } catch {
-      // The request continues without labels.
+      next();
+      return;
     }
-    scope.run(id, next, []);
-  });
-  // The body was read in the connection's context, not in the request's.
-  fastify.addHook('preValidation', (/** @type {any} */ request, /** @type {any} */ _reply, /** @type {() => void} */ next) => {
-    const id = request[ID];
-    if (id === undefined || id === scope.current() || scope.current() !== 0) next();
-    else scope.run(id, next, []);
+    const route = request.routeOptions?.url;
+    if (typeof route === 'string') own.runRouted(route, next);
+    else scope.run(own.context(), next, []);
   });
   done();
 }

@@ -45,6 +45,7 @@ const thread = require('./thread.js');
  * @property {number | undefined} [uploadInterval] seconds
  * @property {number | undefined} [maxStackDepth]
  * @property {boolean | undefined} [keepTimestamps]
+ * @property {boolean | undefined} [requests] whether requests are followed without code; true by default
  * @property {'all' | 'tail' | undefined} [retention]
  * @property {number | 'p99' | 'none' | undefined} [tailDuration]
  * @property {number | undefined} [tailCpuShare]
@@ -154,6 +155,7 @@ function start(options) {
 function installHooks(withWorkers, stopOnSignals) {
   scope.profilingStarted();
   thread.linkOpenTelemetry();
+  thread.followRequests();
   if (withWorkers) thread.replaceWorker();
   hostLog.flushAsQueued();
   if (!isMainThread) return;

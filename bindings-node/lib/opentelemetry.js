@@ -1,6 +1,7 @@
 'use strict';
-// Links the active OpenTelemetry span: wraps `with` of the registered context manager once. Its `bind` calls `with`. No module of
-// OpenTelemetry is loaded. Not here: the registration of the API (`thread`).
+// Links the active OpenTelemetry span: wraps `with` of the registered context manager once. Its `bind` calls `with`. Observes the
+// registration of a tracer provider. No module of OpenTelemetry is loaded. Not here: the registration of the API (`thread`), the span
+// processor of a provider (`tracer_provider`).
 
 /** The API's global registry; one per major version of the API. */
 const REGISTRY = Symbol.for('opentelemetry.js.api.1');
@@ -12,30 +13,33 @@ const ORIGINALS = Symbol.for('spanprof.originals');
 const idOfSpan = new WeakMap();
 
 /**
- * Wraps the registry's context manager. A later registration is observed by a setter on the registry's prototype, so that the
- * `context` property stays a plain property, as fast to read as before.
+ * Wraps the registry's context manager, and extends its tracer provider. Later registrations are observed by setters on the
+ * registry's prototype, so that its properties stay plain properties, as fast to read as before.
  * @param {any} registry
  */
 function wrapRegistry(registry) {
   if (registry === null || typeof registry !== 'object') return;
-  if (registry.context) wrap(registry.context);
-  Object.setPrototypeOf(
-    registry,
-    Object.create(Object.getPrototypeOf(registry), {
-      context: {
-        configurable: true,
-        get: () => undefined,
-        set(contexts) {
-          try {
-            if (contexts) wrap(contexts);
-          } catch {
-            // The context manager is registered in any case; its spans are not linked.
-          }
-          Object.defineProperty(this, 'context', { value: contexts, configurable: true, enumerable: true, writable: true });
-        },
+  /** @type {Record<string, (registered: any) => void>} */
+  const observers = { context: wrap };
+  const { native } = require('./native.js');
+  if (native.setting('requests') === 'true') observers.trace = (provider) => require('./tracer_provider.js').registered(provider);
+  const prototype = Object.create(Object.getPrototypeOf(registry));
+  for (const [name, observer] of Object.entries(observers)) {
+    if (registry[name]) observer(registry[name]);
+    Object.defineProperty(prototype, name, {
+      configurable: true,
+      get: () => undefined,
+      set(registered) {
+        try {
+          if (registered) observer(registered);
+        } catch {
+          // It is registered in any case; spans are not linked, or not reported.
+        }
+        Object.defineProperty(this, name, { value: registered, configurable: true, enumerable: true, writable: true });
       },
-    }),
-  );
+    });
+  }
+  Object.setPrototypeOf(registry, prototype);
 }
 
 /** @param {any} contexts */

@@ -1,11 +1,14 @@
 'use strict';
-// A request in the middlewares: the labels of its samples, and the report of its end.
+// A request of a web server: the labels of its samples, and the report of its end. One per request, which the middlewares and `servers`
+// share.
 
 const { native } = require('./native.js');
 const scope = require('./scope.js');
 
 const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE']);
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
+const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
+/** The {@link ServerRequest} of Node's request. */
+const REQUEST = Symbol('spanprof.request');
 
 /**
  * Labels of a request, with the trace of its `traceparent` header when no span of this process is current.
@@ -20,42 +23,107 @@ function requestLabels(request) {
   const traceparent = headers?.traceparent;
   const parent = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
   const id = scope.current();
-  if (parent !== null && (id === 0 || native.describeContext(id).traceId === '')) {
-    [, labels.trace_id] = parent;
-  }
+  if (parent !== null && (id === 0 || native.describeContext(id).traceId === '')) [, labels.trace_id] = parent;
   return labels;
 }
 
-/** A request from its begin on. Its end is reported once, unless a span processor reports it. */
-class MiddlewareRequest {
+/**
+ * The pattern of a route of Express.
+ * @param {any} request
+ * @param {any} route
+ * @returns {string | undefined}
+ */
+function patternOf(request, route) {
+  return typeof route?.path === 'string' ? `${request.baseUrl ?? ''}${route.path}` : undefined;
+}
+
+/** A request from its begin on. Its end is reported once, by the profiler or by a span processor. */
+class ServerRequest {
   /**
    * @param {any} request as Node.js passes it
    * @param {any} response
-   * @param {string} [route] template of the path, if it is known already
+   * @param {boolean} hasLabels whether its samples have labels, also if a span processor reports its end
    */
-  constructor(request, response, route) {
+  constructor(request, response, hasLabels) {
     const labels = requestLabels(request);
-    if (route !== undefined) labels['http.route'] = route;
-    const outer = scope.current();
+    this.outer = scope.current();
+    const localRoot = native.beginRequest(this.outer, labels.trace_id ?? '');
+    this.hasLabels = hasLabels || localRoot !== '';
     /** The request's context. @type {number} */
-    this.id = scope.child(outer, labels);
-    /** @type {string | undefined} */
-    this.route = route;
-    const localRoot = native.beginRequest(outer, labels.trace_id ?? '', '');
-    if (localRoot === '') return;
-    this.id = native.contextWithLocalRoot(this.id, localRoot);
+    this.id = this.hasLabels ? scope.child(this.outer, labels) : this.outer;
+    if (localRoot !== '') this.id = native.contextInRequest(this.id, localRoot);
+    /** Returns the template of the path, once it is known. @type {() => unknown} */
+    this.route = () => patternOf(request, request.route);
+    request[REQUEST] = this;
+    if (this.hasLabels) this.carryTo(request);
     const began = native.monotonicMilliseconds();
     let isOpen = true;
-    const end = () => {
+    const end = async () => {
       if (!isOpen) return;
       isOpen = false;
-      const endpoint = [labels['http.request.method'], this.route].filter(Boolean).join(' ');
-      native.endRequest(localRoot, native.monotonicMilliseconds() - began, endpoint, response.statusCode >= 500);
+      const milliseconds = native.monotonicMilliseconds() - began;
+      const route = this.route();
+      const endpoint = [labels['http.request.method'], typeof route === 'string' ? route : ''].filter(Boolean).join(' ');
+      if (localRoot === '') {
+        if (typeof route === 'string') native.nameRequest(this.id, endpoint);
+        return;
+      }
+      // A span inside of the request ends with the response's last event, `close`, and may have a better name.
+      await undefined;
+      native.endRequest(localRoot, milliseconds, endpoint, response.statusCode >= 500);
     };
     response.once('finish', end);
     // Of a response that its client did not wait for.
     response.once('close', end);
   }
+
+  /**
+   * The request that began in `servers` or in another middleware, or a new one; with labels.
+   * @param {any} request
+   * @param {any} response
+   * @returns {ServerRequest}
+   */
+  static of(request, response) {
+    const begun = request[REQUEST];
+    return begun?.hasLabels ? begun : new ServerRequest(request, response, true);
+  }
+
+  /**
+   * Listeners for the body run in the request's context: Node.js emits these events in the connection's.
+   * @param {any} request
+   */
+  carryTo(request) {
+    const { emit } = request;
+    const own = this;
+    /**
+     * @this {any}
+     * @param {any[]} args
+     */
+    function emitInRequest(...args) {
+      return scope.current() === 0 ? scope.run(own.id, () => emit.apply(this, args), []) : emit.apply(this, args);
+    }
+    Object.defineProperty(request, 'emit', { value: emitInRequest, configurable: true, writable: true });
+  }
+
+  /** The context of code of the request: the current one, unless that is not inside of the request. */
+  context() {
+    const current = scope.current();
+    return current === 0 || current === this.outer ? this.id : current;
+  }
+
+  /**
+   * Calls `next` after routing.
+   * @template R
+   * @param {string} route template of the path
+   * @param {() => R} next
+   * @returns {R}
+   */
+  runRouted(route, next) {
+    this.route = () => route;
+    if (!this.hasLabels) return next();
+    this.id = scope.child(this.context(), { 'http.route': route });
+    return scope.run(this.id, next, []);
+  }
 }
 
-module.exports = { MiddlewareRequest };
+module.exports = { ServerRequest, REQUEST, patternOf };

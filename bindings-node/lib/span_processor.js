@@ -1,6 +1,7 @@
 'use strict';
 // OpenTelemetry span processor: names the profile of each local root span, and reports its end, for counts of
-// requests and errors and for tail-based retention. Samples are linked to the active span without it (`opentelemetry`). No module of OpenTelemetry is loaded.
+// requests and errors and for tail-based retention. `tracer_provider` registers it; samples are linked to the active span without it
+// (`opentelemetry`). No module of OpenTelemetry is loaded.
 
 const { native } = require('./native.js');
 const scope = require('./scope.js');
@@ -10,6 +11,11 @@ const SERVER = 1;
 const CONSUMER = 4;
 /** `SpanStatusCode.ERROR`. */
 const ERROR = 2;
+
+/** Local root spans that began; a program may have several processors. @type {WeakSet<object>} */
+const open = new WeakSet();
+/** The last adopted resource of the SDK. @type {any} */
+let adopted;
 
 /**
  * Whether a span has no parent in this process.
@@ -22,14 +28,17 @@ function isLocalRoot(span) {
 }
 
 /**
- * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration and its status:
+ * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration, its route and its status. Added
+ * to the program's tracer provider by `start`; where that is not possible:
  * `new NodeTracerProvider({ spanProcessors: [new SpanProcessor()] })`.
  */
 class SpanProcessor {
   /** @param {any} span */
   onStart(span) {
     try {
-      if (!isLocalRoot(span)) return;
+      if (!isLocalRoot(span) || open.has(span) || !native.isRunning()) return;
+      open.add(span);
+      adoptResource(span.resource);
       const { traceId, spanId } = span.spanContext();
       native.beginRootSpan(scope.current(), traceId, spanId);
       span.setAttribute('pyroscope.profile.id', spanId);
@@ -43,10 +52,11 @@ class SpanProcessor {
   /** @param {any} span */
   onEnd(span) {
     try {
-      if (!isLocalRoot(span)) return;
+      if (!open.delete(span)) return;
       const { traceId, spanId } = span.spanContext();
       const milliseconds = span.duration[0] * 1e3 + span.duration[1] / 1e6;
-      native.endRootSpan(traceId, spanId, milliseconds, String(span.name), span.status.code === ERROR);
+      const { 'http.route': route, 'http.request.method': method, 'http.method': oldMethod } = span.attributes;
+      native.endRootSpan(traceId, spanId, milliseconds, String(span.name), String(method ?? oldMethod ?? ''), String(route ?? ''), span.status.code === ERROR);
     } catch {
       // The request is released undecided.
     }
@@ -59,4 +69,25 @@ class SpanProcessor {
   async shutdown() {}
 }
 
-module.exports = { SpanProcessor };
+/**
+ * The attributes of the SDK's resource become those of the profiles.
+ * @param {any} resource
+ */
+function adoptResource(resource) {
+  if (!resource || resource === adopted) return;
+  adopted = resource;
+  adoptDetected(resource);
+}
+
+/** @param {any} resource some of whose attributes may still be detected */
+async function adoptDetected(resource) {
+  try {
+    if (resource.asyncAttributesPending) await resource.waitForAsyncAttributes();
+    const values = Object.entries(resource.attributes).filter(([, value]) => typeof value !== 'object');
+    native.adoptResource(values.flatMap(([key, value]) => [key, String(value)]));
+  } catch {
+    // The profiles keep their own resource.
+  }
+}
+
+module.exports = { SpanProcessor, adoptResource };

@@ -1,9 +1,11 @@
 'use strict';
 // What each JavaScript thread replaces while profiling: the class of worker threads, whose workers preload `worker.js`, and
-// OpenTelemetry's registry, to observe its registration. Each module costs a new worker CPU time: those that do more than observe are
+// OpenTelemetry's registry, to observe its registration; and where it observes HTTP servers. Each module costs a new worker CPU time: those that do more than observe are
 // loaded when needed.
 
+const diagnostics = require('node:diagnostics_channel');
 const workerThreads = require('node:worker_threads');
+const { native } = require('./native.js');
 
 /** The global registry of OpenTelemetry's API; one per major version. */
 const REGISTRY = Symbol.for('opentelemetry.js.api.1');
@@ -40,6 +42,33 @@ function waitForRegistry() {
   });
 }
 
+/** Channels of Node.js and Fastify. They are kept, because Node.js 18 collects a channel with its subscribers. @type {any[]} */
+const channels = [];
+
+/** Begins requests of HTTP servers without code of the program, unless `requests` is false. */
+function followRequests() {
+  if (channels.length > 0 || native.setting('requests') !== 'true') return;
+  /** @type {typeof import('./servers.js') | undefined} */
+  let servers;
+  const loaded = () => (servers ??= require('./servers.js'));
+  /** @type {Record<string, (message: any) => void>} */
+  const subscribers = {
+    'http.server.request.start': ({ server }) => loaded().requestStarts(server),
+    'fastify.initialization': (message) => loaded().fastifyStarts(message),
+  };
+  for (const [name, subscriber] of Object.entries(subscribers)) {
+    const channel = diagnostics.channel(name);
+    channel.subscribe((message) => {
+      try {
+        subscriber(message);
+      } catch {
+        // The program's request continues; its end is not reported.
+      }
+    });
+    channels.push(channel);
+  }
+}
+
 /**
  * Replaces the class of worker threads, once: a proxy has its name, length, static members, prototype and text.
  * @param {boolean} [isFirst] whether this package is the first to be loaded: no ES module has imported the class
@@ -57,4 +86,4 @@ function replaceWorker(isFirst) {
   if (!isFirst) require('node:module').syncBuiltinESMExports();
 }
 
-module.exports = { linkOpenTelemetry, replaceWorker };
+module.exports = { linkOpenTelemetry, followRequests, replaceWorker };

@@ -14,6 +14,7 @@ function enroll() {
   copies.register({ folder: copies.HERE, version: native.version(), isRunning: native.isRunning, load: (module) => require('./first_copy.js')(module) });
   const thread = require('./thread.js');
   thread.linkOpenTelemetry();
+  thread.followRequests();
   thread.replaceWorker(Object.keys(require.cache).every((name) => name.startsWith(__dirname)));
   native.registerThread();
   const id = getEnvironmentData(CREATOR);

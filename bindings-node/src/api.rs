@@ -264,28 +264,52 @@ pub fn begin_root_span(current: f64, trace_id: String, span_id: String) {
     });
 }
 
-/// The end of a local root span; ids in hex.
+/// The end of a local root span; ids in hex. `method` and `route` are empty where it has none.
 #[napi]
-pub fn end_root_span(trace_id: String, span_id: String, milliseconds: f64, endpoint: String, is_error: bool) {
+pub fn end_root_span(
+    trace_id: String,
+    span_id: String,
+    milliseconds: f64,
+    name: String,
+    method: String,
+    route: String,
+    is_error: bool,
+) {
     ffi_guard((), || {
         binding::end_root_span(&RootSpanEnd {
             trace_id: parse_id(&trace_id).unwrap_or_default(),
             span_id: parse_id(&span_id).unwrap_or_default(),
             duration: duration_of(milliseconds),
-            name: &endpoint,
+            name: &name,
+            method: &method,
+            route: &route,
             is_error,
-            ..RootSpanEnd::default()
         });
     });
 }
 
-/// A request begins in a middleware, in the context `current`, with the trace and span of its caller in hex: its id in hex, the
-/// local root of its contexts; empty if its end is not to be reported.
+/// The endpoint of the request of the context `current`, whose end a span processor reports.
 #[napi]
-pub fn begin_request(current: f64, trace_id: String, span_id: String) -> String {
+pub fn name_request(current: f64, endpoint: String) {
+    ffi_guard((), || binding::name_request(&context_row(current as u64).unwrap_or_default(), &endpoint));
+}
+
+/// Attributes of the resource of the program's OpenTelemetry SDK, flat: keys and values.
+#[napi]
+pub fn adopt_resource(keys_and_values: Vec<String>) {
+    ffi_guard((), || {
+        let attributes = keys_and_values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+        binding::adopt_resource(attributes.collect());
+    });
+}
+
+/// A request begins in a middleware, in the context `current`, with the trace of its caller in hex: its id in hex, the local root
+/// of its contexts; empty if its end is not to be reported.
+#[napi]
+pub fn begin_request(current: f64, trace_id: String) -> String {
     ffi_guard(String::new(), || {
         let row = context_row(current as u64).unwrap_or_default();
-        let root = binding::begin_request(&row, link_of_hex(&trace_id, &span_id));
+        let root = binding::begin_request(&row, link_of_hex(&trace_id, ""));
         format_id(&root.unwrap_or_default())
     })
 }
@@ -324,8 +348,8 @@ pub fn context_under_span(parent: f64, trace_id: String, span_id: String, is_rem
 
 /// The id of a context with another local root, in hex.
 #[napi]
-pub fn context_with_local_root(id: f64, local_root: String) -> f64 {
-    ffi_guard(id, || context::with_local_root(id as u64, &local_root) as f64)
+pub fn context_in_request(id: f64, local_root: String) -> f64 {
+    ffi_guard(id, || context::in_request(id as u64, &local_root) as f64)
 }
 
 /// The id of a context without its labels.

@@ -32,7 +32,7 @@ pub fn under_span(parent: u64, trace_id: &str, span_id: &str, is_remote: bool) -
 }
 
 /// The id of a context in a request, whose local root is in hex.
-pub fn with_local_root(id: u64, local_root: &str) -> u64 {
+pub fn in_request(id: u64, local_root: &str) -> u64 {
     let row = table::context_row(id).unwrap_or_default();
     table::open_context(table::in_request(row, table::parse_id(local_root).unwrap_or_default()))
 }
@@ -88,7 +88,7 @@ mod tests {
             (second.span_id.as_str(), second.local_root_span_id.as_str()),
             ("b7ad6b7169203331", "00f067aa0ba902b7")
         );
-        let request = with_local_root(0, "aaaaaaaaaaaaaaaa");
+        let request = in_request(0, "aaaaaaaaaaaaaaaa");
         let inside = describe(under_span(request, TRACE, "b7ad6b7169203331", false));
         assert_eq!(inside.local_root_span_id, "aaaaaaaaaaaaaaaa", "the request of a middleware");
         assert_eq!(describe(under_span(first, "", "", false)).local_root_span_id, "");

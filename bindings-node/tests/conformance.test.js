@@ -39,9 +39,9 @@ function endRequest({ request, milliseconds, endpoint, isError }) {
 
 /** The context id of a sample; `core/crates/profiler/src/conformance/case.rs` describes the fields. */
 function contextOf({ scopes, prepared, boundIn, returned, request }) {
-  if (request !== null && !requests.has(request)) requests.set(request, native.beginRequest(scope.current(), '', ''));
+  if (request !== null && !requests.has(request)) requests.set(request, native.beginRequest(scope.current(), ''));
   const localRoot = requests.get(request) || '';
-  const inRequest = (work) => (localRoot === '' ? work() : scope.run(native.contextWithLocalRoot(scope.current(), localRoot), work, []));
+  const inRequest = (work) => (localRoot === '' ? work() : scope.run(native.contextInRequest(scope.current(), localRoot), work, []));
   const inside = ([labels, ...inner], work) => (labels === undefined
     ? inRequest(work)
     : spanprof.tagWrapper(prepared ? spanprof.prepareLabels(labels) : labels, () => inside(inner, work)));

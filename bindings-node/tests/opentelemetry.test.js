@@ -87,3 +87,38 @@ test('a frozen context manager is registered unchanged', () =>
     assert.equal(api.context.setGlobalContextManager(contexts), true);
     assert.equal(api.context.with(api.ROOT_CONTEXT, () => 5), 5);
     console.log('complete');`));
+
+test('the span processor is added once, to a copy of the list, and not beside one of the program', () =>
+  runs(`
+    const { BasicTracerProvider } = require('@opentelemetry/sdk-trace-base');
+    spanprof.start({ destinations: [] });
+    const own = { onStart() {}, onEnd() {}, async forceFlush() {}, async shutdown() {} };
+    const [first, second] = [[own], [new spanprof.SpanProcessor()]].map((spanProcessors) => {
+      const provider = new BasicTracerProvider({ spanProcessors });
+      for (let turn = 0; turn < 2; turn++) {
+        api.trace.setGlobalTracerProvider(provider);
+        api.trace.disable();
+      }
+      return provider._activeSpanProcessor._spanProcessors;
+    });
+    assert.equal(first.length, 2);
+    assert.ok(first[0] === own && first[1] instanceof spanprof.SpanProcessor);
+    assert.equal(second.length, 1);
+    spanprof.stop().then(() => console.log('complete'));`));
+
+test('of a tracer provider that cannot be extended one warning says what to add', () =>
+  runs(`
+    class MyProvider { getTracer() { return api.trace.getTracer('none'); } }
+    const warnings = [];
+    process.on('warning', ({ message }) => warnings.push(message));
+    spanprof.start({ destinations: [] });
+    const provider = new MyProvider();
+    for (let turn = 0; turn < 2; turn++) {
+      assert.equal(api.trace.setGlobalTracerProvider(provider), true);
+      assert.equal(api.trace.getTracerProvider().getDelegate(), provider);
+      api.trace.disable();
+    }
+    spanprof.stop().then(() => {
+      assert.equal(warnings.filter((text) => text.includes('MyProvider') && text.includes('new spanprof.SpanProcessor()')).length, 1);
+      console.log('complete');
+    });`));

@@ -19,8 +19,10 @@ export = absent;
  * @property {(key: string) => string | null} setting
  * @property {() => string[]} profileTypes keys of the profiles that are on
  * @property {(current: number, traceId: string, spanId: string) => void} beginRootSpan
- * @property {(traceId: string, spanId: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRootSpan
- * @property {(current: number, traceId: string, spanId: string) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
+ * @property {(traceId: string, spanId: string, milliseconds: number, name: string, method: string, route: string, isError: boolean) => void} endRootSpan
+ * @property {(current: number, endpoint: string) => void} nameRequest the endpoint of a request whose end a span processor reports
+ * @property {(keysAndValues: string[]) => void} adoptResource attributes of the SDK's resource
+ * @property {(current: number, traceId: string) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
  * @property {(request: string, milliseconds: number, endpoint: string, isError: boolean) => void} endRequest
  * @property {() => number} beginCapture number of the capture; 0 without a profiler
  * @property {(parent: number, capture: number) => number} captureContext the id of a context inside the capture
@@ -28,7 +30,7 @@ export = absent;
  * @property {(capture: number) => void} discardCapture
  * @property {(parent: number, traceId: string, spanId: string, isRemote: boolean) => number} contextUnderSpan the id of a context
  *   under a span, or without one when its ids are empty
- * @property {(id: number, localRoot: string) => number} contextWithLocalRoot the id of a context with another local root
+ * @property {(id: number, localRoot: string) => number} contextInRequest the id of a context in a request
  * @property {(id: number) => number} contextWithoutLabels the id of a context without its labels
  * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
  *   `span_id` among them become its link
@@ -127,11 +129,19 @@ type Native = {
      */
     profileTypes: () => string[];
     beginRootSpan: (current: number, traceId: string, spanId: string) => void;
-    endRootSpan: (traceId: string, spanId: string, milliseconds: number, endpoint: string, isError: boolean) => void;
+    endRootSpan: (traceId: string, spanId: string, milliseconds: number, name: string, method: string, route: string, isError: boolean) => void;
+    /**
+     * the endpoint of a request whose end a span processor reports
+     */
+    nameRequest: (current: number, endpoint: string) => void;
+    /**
+     * attributes of the SDK's resource
+     */
+    adoptResource: (keysAndValues: string[]) => void;
     /**
      * local root of the request's contexts; empty if its end is not to be reported
      */
-    beginRequest: (current: number, traceId: string, spanId: string) => string;
+    beginRequest: (current: number, traceId: string) => string;
     endRequest: (request: string, milliseconds: number, endpoint: string, isError: boolean) => void;
     /**
      * number of the capture; 0 without a profiler
@@ -149,9 +159,9 @@ type Native = {
      */
     contextUnderSpan: (parent: number, traceId: string, spanId: string, isRemote: boolean) => number;
     /**
-     * the id of a context with another local root
+     * the id of a context in a request
      */
-    contextWithLocalRoot: (id: number, localRoot: string) => number;
+    contextInRequest: (id: number, localRoot: string) => number;
     /**
      * the id of a context without its labels
      */

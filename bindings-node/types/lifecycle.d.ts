@@ -47,6 +47,10 @@ export type Options = {
     uploadInterval?: number | undefined;
     maxStackDepth?: number | undefined;
     keepTimestamps?: boolean | undefined;
+    /**
+     * whether requests are followed without code; true by default
+     */
+    requests?: boolean | undefined;
     retention?: "all" | "tail" | undefined;
     tailDuration?: number | "p99" | "none" | undefined;
     tailCpuShare?: number | undefined;

@@ -1,6 +1,6 @@
 /**
- * Wraps the registry's context manager. A later registration is observed by a setter on the registry's prototype, so that the
- * `context` property stays a plain property, as fast to read as before.
+ * Wraps the registry's context manager, and extends its tracer provider. Later registrations are observed by setters on the
+ * registry's prototype, so that its properties stay plain properties, as fast to read as before.
  * @param {any} registry
  */
 export function wrapRegistry(registry: any): void;

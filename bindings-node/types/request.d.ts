@@ -1,13 +1,46 @@
-/** A request from its begin on. Its end is reported once, unless a span processor reports it. */
-export class MiddlewareRequest {
+/** A request from its begin on. Its end is reported once, by the profiler or by a span processor. */
+export class ServerRequest {
+    /**
+     * The request that began in `servers` or in another middleware, or a new one; with labels.
+     * @param {any} request
+     * @param {any} response
+     * @returns {ServerRequest}
+     */
+    static of(request: any, response: any): ServerRequest;
     /**
      * @param {any} request as Node.js passes it
      * @param {any} response
-     * @param {string} [route] template of the path, if it is known already
+     * @param {boolean} hasLabels whether its samples have labels, also if a span processor reports its end
      */
-    constructor(request: any, response: any, route?: string);
+    constructor(request: any, response: any, hasLabels: boolean);
+    outer: number;
+    hasLabels: boolean;
     /** The request's context. @type {number} */
     id: number;
-    /** @type {string | undefined} */
-    route: string | undefined;
+    /** Returns the template of the path, once it is known. @type {() => unknown} */
+    route: () => unknown;
+    /**
+     * Listeners for the body run in the request's context: Node.js emits these events in the connection's.
+     * @param {any} request
+     */
+    carryTo(request: any): void;
+    /** The context of code of the request: the current one, unless that is not inside of the request. */
+    context(): number;
+    /**
+     * Calls `next` after routing.
+     * @template R
+     * @param {string} route template of the path
+     * @param {() => R} next
+     * @returns {R}
+     */
+    runRouted<R>(route: string, next: () => R): R;
 }
+/** The {@link ServerRequest} of Node's request. */
+export const REQUEST: unique symbol;
+/**
+ * The pattern of a route of Express.
+ * @param {any} request
+ * @param {any} route
+ * @returns {string | undefined}
+ */
+export function patternOf(request: any, route: any): string | undefined;

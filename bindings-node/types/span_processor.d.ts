@@ -1,5 +1,6 @@
 /**
- * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration and its status:
+ * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration, its route and its status. Added
+ * to the program's tracer provider by `start`; where that is not possible:
  * `new NodeTracerProvider({ spanProcessors: [new SpanProcessor()] })`.
  */
 export class SpanProcessor {
@@ -12,3 +13,8 @@ export class SpanProcessor {
     /** @returns {Promise<void>} */
     shutdown(): Promise<void>;
 }
+/**
+ * The attributes of the SDK's resource become those of the profiles.
+ * @param {any} resource
+ */
+export function adoptResource(resource: any): void;

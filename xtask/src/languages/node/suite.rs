@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::{artifact, git, progress, scratch, workspace};
 
 /// Subjects whose outcome depends on the version of Node.js: V8's layouts, contexts, heap, workers, the event loop.
-const OF_THE_VERSION: [&str; 16] = [
+const OF_THE_VERSION: [&str; 17] = [
     "buffers",
     "bundles",
     "capture",
@@ -28,6 +28,7 @@ const OF_THE_VERSION: [&str; 16] = [
     "opentelemetry",
     "profile",
     "scopes",
+    "servers",
     "waiting",
     "workers",
 ];
