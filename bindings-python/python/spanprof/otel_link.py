@@ -38,7 +38,10 @@ def name_root_spans() -> None:
 
 
 def _link(trace: ModuleType) -> None:
-    runtime_context = sys.modules["opentelemetry.context"]._RUNTIME_CONTEXT
+    context = sys.modules["opentelemetry.context"]
+    # Before opentelemetry-api 1.25 the first call makes it.
+    context.get_current()
+    runtime_context = context._RUNTIME_CONTEXT
     originals = (runtime_context.attach, runtime_context.detach)
     attach, detach = native.link_opentelemetry(
         originals,
