@@ -1,7 +1,7 @@
 //! OpenTelemetry span processor: names the profile of each local root span, and reports its end, for counts of
 //! requests and errors and for tail-based retention. Samples are linked to the active span without it (`tag`).
 
-use opentelemetry::trace::{Span as _, SpanId, Status, TraceContextExt};
+use opentelemetry::trace::{Span as _, SpanId, SpanKind, Status, TraceContextExt};
 use opentelemetry::{Array, Context, KeyValue, StringValue, Value};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use spanprof_aggregate::context::{context_row, Link};
+use spanprof_aggregate::context::{context_row, ContextRow, Link};
 use spanprof_aggregate::hash::WordMap;
 use spanprof_os::{thread_context, PerProcess};
 use spanprof_profiler::{binding, ProfilerHandle, RootSpanEnd};
@@ -67,7 +67,11 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
         };
         let (trace_id, span_id) = (span.span_context().trace_id(), span.span_context().span_id());
         if !is_local_root {
-            remember(span_id.to_bytes(), local_root_of(parent.span().span_context().span_id().to_bytes()));
+            let root = local_root_of(parent.span().span_context().span_id().to_bytes());
+            remember(span_id.to_bytes(), root);
+            // Its kind is not readable before its end; a span that is no client span is left out there.
+            let row = ContextRow { local_root_span_id: root, ..ContextRow::default() };
+            binding::begin_client_span(&row, span_id.to_bytes());
             return;
         }
         // The request of a layer, if the span begins inside of it.
@@ -85,7 +89,12 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
 
     fn on_end(&self, span: SpanData) {
         with_roots(|roots| roots.remove(&span.span_context.span_id().to_bytes()));
+        // 0 after a change of the clock.
+        let duration = span.end_time.duration_since(span.start_time).unwrap_or_default();
         if span.parent_span_id != SpanId::INVALID && !span.parent_span_is_remote {
+            let is_call = matches!(span.span_kind, SpanKind::Client | SpanKind::Producer);
+            let name = if is_call { &*span.name } else { "" };
+            binding::end_client_span(span.span_context.span_id().to_bytes(), name, duration);
             return;
         }
         let attribute = |keys: &[&str]| {
@@ -95,8 +104,7 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
         binding::end_root_span(&RootSpanEnd {
             trace_id: span.span_context.trace_id().to_bytes(),
             span_id: span.span_context.span_id().to_bytes(),
-            // 0 after a change of the clock.
-            duration: span.end_time.duration_since(span.start_time).unwrap_or_default(),
+            duration,
             name: &span.name,
             method: &attribute(&["http.request.method", "http.method"]),
             route: &attribute(&["http.route"]),

@@ -14,13 +14,17 @@ use crate::retention::{EndOfRequest, RequestKey, TailBuffer, TailPolicy};
 use crate::runtime::{EndedCode, Frame, HeapRuntime, Runtime};
 use crate::thread_names::ThreadNames;
 use crate::window::captured::CapturedWindows;
-use crate::window::{Division, ResolvedSample, SampleCollection, SampleCollections, Window, WindowSettings};
+use crate::window::{
+    Division, ResolvedSample, SampleCollection, SampleCollections, WeighedSample, Window, WindowSettings,
+};
 use spanprof_profile::{HeapAge, RequestDuration, TreeSpan};
 use spanprof_signal::heap::HeapSampling;
 use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
 /// Kinds of samples that pulls without a duration sum up since the start.
 const SINCE_START: [SampleKind; 2] = [SampleKind::Alloc, SampleKind::Lock];
+/// Names of calls that requests awaited, of the requests that end at the same time.
+const MAX_AWAITED: usize = 4096;
 /// Words of the ring that are drained between two checks of the window's size.
 const BATCH_WORDS: u64 = 32_768;
 
@@ -40,6 +44,8 @@ pub(crate) struct Drain {
     /// Samples of unfinished requests, with tail-based retention.
     tail: Option<TailBuffer>,
     pub captures: CapturedWindows,
+    /// Of requests whose end follows.
+    awaited: Vec<WeighedSample>,
     /// Frames of a wait, with its reason as the leaf.
     wait_frames: Vec<RawFrame>,
     /// Take the same samples as the window.
@@ -68,6 +74,7 @@ impl Drain {
             max_stacks,
             tail: None,
             captures: CapturedWindows::default(),
+            awaited: Vec::new(),
             wait_frames: Vec::new(),
             collections: SampleCollections::default(),
             thread_names: ThreadNames::default(),
@@ -116,6 +123,18 @@ impl Drain {
         }
     }
 
+    /// Keeps what a request awaited until its end, which follows.
+    fn awaited(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
+        if self.awaited.len() >= MAX_AWAITED {
+            self.awaited.clear();
+        }
+        let stack = self.stack_of(position, sample, counters);
+        let row = row_of_sample(&sample.context).unwrap_or_default();
+        let (label_set, link) = (row.label_set, TreeSpan::below(row.link, row.local_root_span_id));
+        let resolved = ResolvedSample { sample, stack, label_set, link, division: None, thread_name: None };
+        self.awaited.push(window.weigh(resolved, counters));
+    }
+
     fn request_ended(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         let ended = row_of_sample(&sample.context).unwrap_or_default();
         let [duration_ns, error] = sample.values;
@@ -134,7 +153,8 @@ impl Drain {
         let resolved =
             ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, division, thread_name: None };
         self.collections.add(&resolved);
-        window.add_request(ResolvedSample { link: own, ..resolved }, duration_ns, counters);
+        let awaited = self.awaited.extract_if(.., |awaited| awaited.link == own).collect();
+        window.add_request(ResolvedSample { link: own, ..resolved }, duration_ns, awaited, counters);
     }
 
     /// Whether objects in use are divided by age.
@@ -202,8 +222,10 @@ impl Drain {
     /// Resolves one sample from ring position `position` and adds it to `window`.
     pub fn process(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
         self.forget_ended_code(position);
-        if sample.kind == SampleKind::RequestEnd {
-            return self.request_ended(position, sample, window, counters);
+        match sample.kind {
+            SampleKind::RequestEnd => return self.request_ended(position, sample, window, counters),
+            SampleKind::Awaited => return self.awaited(position, sample, window, counters),
+            _ => {}
         }
         if sample.kind == SampleKind::Wall {
             if sample.values[1] > 0 {

@@ -210,9 +210,21 @@ pub static REQUESTS: ProfileKind = plain(
     ],
 );
 
+/// What requests awaited: calls to other services, by the name of the span. With several at a time, more than their duration.
+pub static AWAITED: ProfileKind = plain(
+    "awaited",
+    None,
+    &[value(
+        0,
+        "awaited",
+        NS,
+        "Durations of the client spans of slow, failed and sampled requests, by the name of the span.",
+    )],
+);
+
 /// All kinds. Of several kinds, the first of these is shown by default.
-pub static ALL: [&ProfileKind; 10] =
-    [&CPU, &WALL, &IN_USE, &ALLOCATIONS, &LOCK, &EVENT_LOOP, &OFF_CPU, &GC, &THREADS, &REQUESTS];
+pub static ALL: [&ProfileKind; 11] =
+    [&CPU, &WALL, &IN_USE, &ALLOCATIONS, &LOCK, &EVENT_LOOP, &OFF_CPU, &GC, &THREADS, &REQUESTS, &AWAITED];
 
 /// The kind of a type; `None` for types of other profilers.
 pub fn of_type(type_name: &str) -> Option<&'static ProfileKind> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::native_symbols::{demangle, frame_of_function, NativeCode, NativeSymbols};
+use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::runtime::{Frame, FrameType, Runtime};
 use spanprof_signal::{DropReason, RawFrame, Ring};
@@ -79,6 +80,9 @@ impl LocationTable {
             frames.push(reason_frame(reason));
         } else if let Some(activity) = raw.as_synthetic() {
             frames.push(Frame { function: activity.name().into(), ..Frame::default() });
+        } else if let Some(label_set) = raw.as_named() {
+            let name = labels_of(LabelSetId(label_set)).into_iter().next().map(|(_, value)| value).unwrap_or_default();
+            frames.push(Frame { function: name.into(), ..Frame::default() });
         } else if code != Some(NativeCode::Doubtful) {
             match raw.native_pc() {
                 Some(pc) => frames.push(runtime.native_frame(self.native_frame(pc, position))),

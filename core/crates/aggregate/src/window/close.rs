@@ -86,6 +86,7 @@ pub(super) fn profile_kind(kind: SampleKind) -> &'static ProfileKind {
         SampleKind::Gc => &kinds::GC,
         SampleKind::Threads => &kinds::THREADS,
         SampleKind::RequestEnd => &kinds::REQUESTS,
+        SampleKind::Awaited => &kinds::AWAITED,
     }
 }
 

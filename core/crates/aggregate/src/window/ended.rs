@@ -48,6 +48,8 @@ pub(super) struct EndedSpans {
 struct EndedRequest {
     sample: WeighedSample,
     duration_ns: u64,
+    /// What it awaited, if it keeps its span.
+    awaited: Vec<WeighedSample>,
 }
 
 impl EndedSpans {
@@ -73,10 +75,16 @@ impl EndedSpans {
 
 impl Window {
     /// Adds an ended request. Its link is that of its span, empty without one; its division is the rounded duration.
-    pub fn add_request(&mut self, ended: ResolvedSample<'_>, duration_ns: u64, counters: &Counters) {
+    pub fn add_request(
+        &mut self,
+        ended: ResolvedSample<'_>,
+        duration_ns: u64,
+        awaited: Vec<WeighedSample>,
+        counters: &Counters,
+    ) {
         let sample = self.weigh(ended, counters);
         let has_failed = sample.values[1] > 0;
-        let request = EndedRequest { sample, duration_ns };
+        let request = EndedRequest { sample, duration_ns, awaited };
         if request.sample.link == TreeSpan::default() || has_failed && self.ended.failed >= MAX_SPANS {
             self.count_request(&request.sample);
         } else if has_failed {
@@ -95,7 +103,8 @@ impl Window {
         self.add_to(sample.kind, key, sample.values, sample.time_ns);
     }
 
-    fn insert_span(&mut self, EndedRequest { sample, duration_ns }: EndedRequest) {
+    fn insert_span(&mut self, EndedRequest { sample, duration_ns, awaited }: EndedRequest) {
+        awaited.iter().for_each(|sample| self.insert(sample));
         let division = Some(Division::Duration(RequestDuration::fine(duration_ns)));
         self.insert_detailed(&WeighedSample { division, ..sample });
     }

@@ -274,7 +274,8 @@ impl Window {
             | SampleKind::EventLoop
             | SampleKind::Gc
             | SampleKind::Threads
-            | SampleKind::RequestEnd => {
+            | SampleKind::RequestEnd
+            | SampleKind::Awaited => {
                 counters.samples_submitted.add(1);
                 sample.values
             }
@@ -286,7 +287,8 @@ impl Window {
             counters.samples_linked.add(u64::from(link != TreeSpan::default()));
         }
         // A sample without full detail has no span that its request could name.
-        if link != TreeSpan::default() && sample.kind != SampleKind::RequestEnd && !self.settings.strips_links {
+        let is_of_end = matches!(sample.kind, SampleKind::RequestEnd | SampleKind::Awaited);
+        if link != TreeSpan::default() && !is_of_end && !self.settings.strips_links {
             self.sampled.insert(link.root());
         }
         self.open_at(sample.time_ns, self.reach_back_ns(sample));

@@ -274,7 +274,29 @@ fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_
     let duration_ns = duration_ms * 1_000_000;
     let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
     let resolved = ResolvedSample { sample: &ended, stack, label_set, link: link.into(), division, thread_name: None };
-    window.add_request(resolved, duration_ns, &Counters::default());
+    window.add_request(resolved, duration_ns, Vec::new(), &Counters::default());
+}
+
+#[test]
+fn what_a_slow_request_awaited_is_in_the_window_and_that_of_a_counted_one_is_not() {
+    let mut tables = StackTables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    for span in 0..12 {
+        let link = TreeSpan::from(Link { trace_id: [1; 16], span_id: [span as u8 + 1; 8] });
+        let [ended, call] =
+            [SampleKind::RequestEnd, SampleKind::Awaited].map(|kind| sample(kind, 1_000 + span, [span + 1, 1]));
+        let resolved = |sample| {
+            let label_set = LabelSetId::EMPTY;
+            ResolvedSample { sample, stack, label_set, link, division: None, thread_name: None }
+        };
+        let awaited = vec![window.weigh(resolved(&call), &Counters::default())];
+        let ended = RawSample { values: [1, 0], ..ended };
+        window.add_request(resolved(&ended), 1_000 * (span + 1), awaited, &Counters::default());
+    }
+    let closed = tables.close(&mut window, 2_000, None).unwrap();
+    // The ten slowest of twelve.
+    assert_eq!(requests_of(&closed, "awaited").0, (3..=12).sum::<i64>());
 }
 
 /// Number of requests, of samples, and the spans in ascending order, of all profiles of one type.

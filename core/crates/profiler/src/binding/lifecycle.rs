@@ -70,6 +70,16 @@ pub fn end_root_span(end: &RootSpanEnd<'_>) {
     request::end_root_span(end);
 }
 
+/// A client span (a call to another service) begins in the context `row`.
+pub fn begin_client_span(row: &ContextRow, span_id: [u8; 8]) {
+    request::begin_client_span(row, span_id);
+}
+
+/// A client span ends: its request awaited it, by its name; with an empty name, it was no call. See [`begin_client_span`].
+pub fn end_client_span(span_id: [u8; 8], name: &str, duration: Duration) {
+    request::end_client_span(span_id, name, duration);
+}
+
 /// The endpoint of the request that the context `row` belongs to became known, while a span processor reports its end. The route
 /// of the span has precedence.
 pub fn name_request(row: &ContextRow, endpoint: &str) {

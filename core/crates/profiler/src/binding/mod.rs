@@ -22,9 +22,9 @@ pub const NOT_PROFILED: &str = "this process is not profiled";
 /// Begins the line of a change that failed.
 pub const NOT_CHANGED: &str = "the settings did not change";
 pub use lifecycle::{
-    adopt_resource, begin_request, begin_root_span, config_keys, end_request, end_root_span, flush, follows_requests,
-    is_running, name_request, profile_types, pull, send_capture, serve_pulls, setting, start, stop, update,
-    with_running,
+    adopt_resource, begin_client_span, begin_request, begin_root_span, config_keys, end_client_span, end_request,
+    end_root_span, flush, follows_requests, is_running, name_request, profile_types, pull, send_capture, serve_pulls,
+    setting, start, stop, update, with_running,
 };
 pub use lock_waits::{
     lock_waits_are_reported, set_lock_waits_reported, submit_lock_wait, LockWait, PendingWaits, WaitStart,

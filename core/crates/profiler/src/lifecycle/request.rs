@@ -161,8 +161,13 @@ mod scripted {
 
 /// Beyond these, requests of middlewares are not reported but counted (`dropped.open_requests`), and open spans are forgotten.
 const MAX_PENDING: usize = 65_536;
+/// Names of calls that a request awaits; further ones are `other`.
+const MAX_NAMES: usize = 16;
+/// Calls that were awaited for less than this part of the request are left out: 1 / divisor.
+const AWAITED_DIVISOR: u128 = 100;
 
 /// A request of a middleware.
+#[derive(Default)]
 struct PendingRequest {
     /// Trace and span of its samples, without a span that began inside of it.
     link: Link,
@@ -172,6 +177,7 @@ struct PendingRequest {
     endpoint: Option<String>,
     /// Whether that span ended with an error.
     is_error: bool,
+    awaited: Awaited,
 }
 
 /// Why a middleware does not report the end of its request.
@@ -184,12 +190,32 @@ enum NotPending {
 }
 
 /// A local root span with a processor.
+#[derive(Default)]
 struct PendingSpan {
     trace_id: [u8; 16],
     /// Local root of the request that it belongs to.
     request: Option<[u8; 8]>,
     /// The endpoint that a scope inside of it named.
     endpoint: Option<String>,
+    awaited: Awaited,
+}
+
+/// The calls that a request awaited, by the name of their spans: nanoseconds and number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Awaited(Vec<(String, [u64; 2])>);
+
+impl Awaited {
+    fn add(&mut self, name: &str, duration: Duration) {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let at = self.0.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+            self.0.push((if self.0.len() < MAX_NAMES { name } else { "other" }.to_owned(), [0; 2]));
+            self.0.len() - 1
+        });
+        // Beyond the limit, all have the last entry.
+        let [sum_ns, calls] = &mut self.0[at.min(MAX_NAMES)].1;
+        (*sum_ns, *calls) = (sum_ns.saturating_add(ns), *calls + 1);
+        self.0.truncate(MAX_NAMES + 1);
+    }
 }
 
 /// The requests and local root spans whose end will be reported, by their ids.
@@ -197,6 +223,8 @@ struct PendingSpan {
 struct PendingEnds {
     requests: WordMap<[u8; 8], PendingRequest>,
     spans: WordMap<[u8; 8], PendingSpan>,
+    /// Open client spans, with the local root and the span that they began in.
+    clients: WordMap<[u8; 8], [[u8; 8]; 2]>,
 }
 
 impl PendingEnds {
@@ -232,7 +260,7 @@ impl PendingEnds {
         };
         let trace_id = if row.link.is_empty() { caller.trace_id } else { row.link.trace_id };
         let ContextRow { link, .. } = in_request(ContextRow { link: Link { trace_id, ..row.link }, ..*row }, root);
-        self.requests.insert(root, PendingRequest { link, span: None, endpoint: None, is_error: false });
+        self.requests.insert(root, PendingRequest { link, ..PendingRequest::default() });
         Ok(root)
     }
 
@@ -245,7 +273,7 @@ impl PendingEnds {
             request.span = Some(span);
             root
         });
-        self.spans.insert(span.span_id, PendingSpan { trace_id: span.trace_id, request, endpoint: None });
+        self.spans.insert(span.span_id, PendingSpan { trace_id: span.trace_id, request, ..PendingSpan::default() });
     }
 
     /// The open local root span that `row` belongs to.
@@ -255,12 +283,40 @@ impl PendingEnds {
         self.spans.get_mut(&open)
     }
 
-    /// The endpoint of the request that ends with its span; `None` if a middleware reports it.
-    fn end_root_span(&mut self, end: &RootSpanEnd<'_>) -> Option<String> {
+    fn begin_client_span(&mut self, row: &ContextRow, span_id: [u8; 8]) {
+        if self.clients.len() >= MAX_PENDING {
+            self.clients.clear();
+        }
+        let begun_in = [row.local_root_span_id, row.link.span_id];
+        if begun_in.iter().any(|id| self.requests.contains_key(id) || self.spans.contains_key(id)) {
+            self.clients.insert(span_id, begun_in);
+        }
+    }
+
+    fn end_client_span(&mut self, span_id: [u8; 8], name: &str, duration: Duration) {
+        let begun_in = self.clients.remove(&span_id).filter(|_| !name.is_empty());
+        for id in begun_in.into_iter().flatten() {
+            let of_span = self.spans.get_mut(&id).map(|span| (&mut span.awaited, span.request));
+            let awaited = match of_span {
+                // The request reports it.
+                Some((_, Some(request))) => self.requests.get_mut(&request).map(|request| &mut request.awaited),
+                Some((awaited, None)) => Some(awaited),
+                None => self.requests.get_mut(&id).map(|request| &mut request.awaited),
+            };
+            if let Some(awaited) = awaited {
+                return awaited.add(name, duration);
+            }
+        }
+    }
+
+    /// The endpoint of the request that ends with its span, and what it awaited; `None` if a middleware reports it.
+    fn end_root_span(&mut self, end: &RootSpanEnd<'_>) -> Option<(String, Awaited)> {
         let ended = self.spans.remove(&end.span_id);
         let route = (!end.route.is_empty()).then(|| format!("{} {}", end.method, end.route).trim_start().to_owned());
-        let (request, named) = ended.map_or((None, None), |span| (span.request, span.endpoint));
-        let Some(request) = request else { return Some(route.or(named).unwrap_or_else(|| end.name.to_owned())) };
+        let PendingSpan { request, endpoint, awaited, .. } = ended.unwrap_or_default();
+        let Some(request) = request else {
+            return Some((route.or(endpoint).unwrap_or_else(|| end.name.to_owned()), awaited));
+        };
         // A request that ended before its span has been reported already.
         if let Some(request) = self.requests.get_mut(&request) {
             request.is_error |= end.is_error;
@@ -281,6 +337,35 @@ fn submit_end(end: &RequestEnd<'_>, span_id: [u8; 8]) {
     }
     if let Some(profiler) = ProfilerHandle::running() {
         profiler.submit_end(end, span_id);
+    }
+}
+
+/// Submits what the request awaited, right before its end.
+fn submit_awaited(end: &RequestEnd<'_>, span_id: [u8; 8], Awaited(awaited): &Awaited) {
+    let Some(profiler) = ProfilerHandle::running().filter(|profiler| profiler.is_running()) else { return };
+    let is_part = |ns: u64| u128::from(ns) * AWAITED_DIVISOR >= end.duration.as_nanos();
+    for (name, values) in awaited.iter().filter(|(_, [ns, _])| is_part(*ns)) {
+        let frames = [RawFrame::named(intern_labels(&[("span_name", name)]).0)];
+        let _ = profiler.submit(&RawSample {
+            kind: SampleKind::Awaited,
+            values: *values,
+            frames: &frames,
+            ..entry(end, span_id)
+        });
+    }
+}
+
+/// See [`crate::binding::begin_client_span`].
+pub(crate) fn begin_client_span(row: &ContextRow, span_id: [u8; 8]) {
+    if counts_ends() {
+        PendingEnds::with(|pending| pending.begin_client_span(row, span_id));
+    }
+}
+
+/// See [`crate::binding::end_client_span`].
+pub(crate) fn end_client_span(span_id: [u8; 8], name: &str, duration: Duration) {
+    if counts_ends() {
+        PendingEnds::with(|pending| pending.end_client_span(span_id, name, duration));
     }
 }
 
@@ -306,6 +391,7 @@ pub(crate) fn end_request(end: &RequestEnd<'_>) {
     let Link { trace_id, span_id } = request.span.unwrap_or(request.link);
     let is_error = end.is_error || request.is_error;
     let endpoint = request.endpoint.as_deref().unwrap_or(end.endpoint);
+    submit_awaited(&RequestEnd { trace_id, endpoint, ..*end }, span_id, &request.awaited);
     submit_end(&RequestEnd { trace_id, is_error, endpoint, ..*end }, span_id);
 }
 
@@ -336,9 +422,11 @@ pub(crate) fn end_root_span(end: &RootSpanEnd<'_>) {
     if !counts_ends() {
         return;
     }
-    if let Some(endpoint) = PendingEnds::with(|pending| pending.end_root_span(end)) {
+    if let Some((endpoint, awaited)) = PendingEnds::with(|pending| pending.end_root_span(end)) {
         let endpoint = endpoint.as_str();
-        submit_end(&RequestEnd { trace_id, local_root_span_id, duration, endpoint, is_error }, local_root_span_id);
+        let ended = RequestEnd { trace_id, local_root_span_id, duration, endpoint, is_error };
+        submit_awaited(&ended, local_root_span_id, &awaited);
+        submit_end(&ended, local_root_span_id);
     }
 }
 
@@ -383,8 +471,21 @@ mod tests {
             pending.begin_root_span(&ContextRow::default(), span(1));
             let inside = inside(span(2), [1; 8]);
             pending.span_of(&inside).unwrap().endpoint = scope.map(str::to_owned);
-            assert_eq!(pending.end_root_span(&end).as_deref(), Some(expected));
+            pending.begin_client_span(&inside, [9; 8]);
+            pending.end_client_span([9; 8], "GET", Duration::from_nanos(7));
+            let awaited = Awaited(vec![("GET".to_owned(), [7, 1])]);
+            assert_eq!(pending.end_root_span(&end), Some((expected.to_owned(), awaited)));
         }
+    }
+
+    #[test]
+    fn the_calls_of_a_request_are_summed_by_name_and_many_names_are_one() {
+        let mut awaited = Awaited::default();
+        for call in 0..100 {
+            awaited.add(&format!("call {}", call % 25), Duration::from_nanos(1));
+        }
+        assert_eq!(awaited.0.len(), MAX_NAMES + 1);
+        assert_eq!((&awaited.0[0], &awaited.0[16]), (&("call 0".to_owned(), [4, 4]), &("other".to_owned(), [36, 36])));
     }
 
     #[test]
@@ -407,7 +508,7 @@ mod tests {
             let mut pending = PendingEnds::default();
             pending.begin_root_span(&ContextRow::default(), span(1));
             assert_eq!(pending.begin_request(&row, Link::default()), Err(NotPending::ReportedElsewhere), "{row:?}");
-            assert_eq!(pending.end_root_span(&ended(1, false)), Some("span".to_owned()));
+            assert_eq!(pending.end_root_span(&ended(1, false)), Some(("span".to_owned(), Awaited::default())));
             assert!(pending.spans.is_empty());
         }
     }

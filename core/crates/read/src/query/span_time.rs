@@ -16,11 +16,12 @@ const WAITING: &str = "waiting";
 /// Name of the row of the duration that is neither CPU time nor a wait of a thread.
 const REST: &str = "rest";
 /// Titles of the rows, in their order. Other types follow by name.
-const TITLES: [(&str, &str); 11] = [
+const TITLES: [(&str, &str); 12] = [
     ("cpu", "On the CPU"),
     ("off_cpu", "Waiting (off CPU)"),
     (WAITING, "Waiting (wall − CPU)"),
     (REST, "Awaiting, or not sampled"),
+    ("awaited", "Awaited calls, by span"),
     ("wall", "Wall time on its threads"),
     ("delay", "Waiting for locks"),
     ("gc", "Garbage collection"),
@@ -167,7 +168,10 @@ impl SpanRow {
         // Threads that wait for a lock are off the CPU, except virtual ones.
         let delay = if waiting > self.weight("delay") / 2 { 0 } else { self.weight("delay") };
         let waits = wait.map(|wait| (wait.type_name(), waiting));
-        let times = [("delay", delay)].into_iter().chain(waits).chain([("cpu", self.weight("cpu"))]);
+        // The threads of most requests wait in the calls that they await.
+        let awaited = if waiting > self.weight("awaited") / 2 { 0 } else { self.weight("awaited") };
+        let times =
+            [("delay", delay), ("awaited", awaited)].into_iter().chain(waits).chain([("cpu", self.weight("cpu"))]);
         // Of equal ones, the last.
         times.filter(|(_, weight)| *weight > 0).max_by_key(|(_, weight)| *weight).map(|(name, _)| name)
     }

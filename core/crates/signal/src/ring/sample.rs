@@ -31,11 +31,14 @@ pub enum SampleKind {
     /// The end of a request: `values[0]` = its duration in nanoseconds, `values[1]` = 1 after an error; key = hash of its endpoint.
     /// The context has its trace, its local root span, and the label `endpoint`.
     RequestEnd = 10,
+    /// What a request awaited, before its end: `values[0]` = nanoseconds of its calls with one name, `values[1]` = the calls. The
+    /// context is that of the end; the frame has the name.
+    Awaited = 11,
 }
 
 impl SampleKind {
     /// Every kind; the code of each is its position plus one.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Cpu,
         Self::Wall,
         Self::Alloc,
@@ -46,6 +49,7 @@ impl SampleKind {
         Self::Gc,
         Self::Threads,
         Self::RequestEnd,
+        Self::Awaited,
     ];
 
     /// The kind of a code read from the ring; `None` for an unknown code.
@@ -54,7 +58,7 @@ impl SampleKind {
     }
 }
 
-/// One unresolved frame: two words that only its runtime can decode, or one of the core's own three kinds.
+/// One unresolved frame: two words that only its runtime can decode, or one of the core's own four kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct RawFrame {
@@ -70,6 +74,7 @@ impl RawFrame {
     const NATIVE: u64 = 1;
     const REASON: u64 = 2;
     const SYNTHETIC: u64 = 3;
+    const NAMED: u64 = 4;
 
     /// A native frame: the core symbolizes `pc`.
     pub const fn native(pc: u64) -> Self {
@@ -84,6 +89,20 @@ impl RawFrame {
     /// A frame that names an activity of the runtime.
     pub const fn synthetic(frame: SyntheticFrame) -> Self {
         Self { code: Self::SYNTHETIC, at: frame as u64 }
+    }
+
+    /// A frame whose name is the value of the only label in a set.
+    pub const fn named(label_set: u32) -> Self {
+        Self { code: Self::NAMED, at: label_set as u64 }
+    }
+
+    /// The label set, if this is a named frame.
+    pub const fn as_named(self) -> Option<u32> {
+        if self.code == Self::NAMED {
+            Some(self.at as u32)
+        } else {
+            None
+        }
     }
 
     /// The program counter, if this is a native frame.
