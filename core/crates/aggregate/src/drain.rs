@@ -1,6 +1,8 @@
 //! Resolves the raw samples of the ring and adds them to the open window. Runs on the drain thread, or in `stop` when
 //! no drain thread is left. Not here: scheduling (`profiler`), aggregation and closing (`window`).
 
+mod request_ends;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,21 +12,19 @@ use crate::hash::WordMap;
 use crate::heap::{HeapEstimator, InUseTotals};
 use crate::resolve::locations::LocationTable;
 use crate::resolve::stacks::{RawStackAt, StackIndex, StackLosses, StackTable};
-use crate::retention::{EndOfRequest, RequestKey, TailBuffer, TailPolicy};
+use crate::retention::{RequestKey, TailBuffer, TailPolicy};
 use crate::runtime::{EndedCode, Frame, HeapRuntime, Runtime};
 use crate::thread_names::ThreadNames;
 use crate::window::captured::CapturedWindows;
 use crate::window::{
     Division, ResolvedSample, SampleCollection, SampleCollections, WeighedSample, Window, WindowSettings,
 };
-use spanprof_profile::{HeapAge, RequestDuration, TreeSpan};
+use spanprof_profile::{HeapAge, TreeSpan};
 use spanprof_signal::heap::HeapSampling;
 use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
 /// Kinds of samples that pulls without a duration sum up since the start.
 const SINCE_START: [SampleKind; 2] = [SampleKind::Alloc, SampleKind::Lock];
-/// Names of calls that requests awaited, of the requests that end at the same time.
-const MAX_AWAITED: usize = 4096;
 /// Words of the ring that are drained between two checks of the window's size.
 const BATCH_WORDS: u64 = 32_768;
 
@@ -121,40 +121,6 @@ impl Drain {
                 false => window.insert(&sample),
             }
         }
-    }
-
-    /// Keeps what a request awaited until its end, which follows.
-    fn awaited(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
-        if self.awaited.len() >= MAX_AWAITED {
-            self.awaited.clear();
-        }
-        let stack = self.stack_of(position, sample, counters);
-        let row = row_of_sample(&sample.context).unwrap_or_default();
-        let (label_set, link) = (row.label_set, TreeSpan::below(row.link, row.local_root_span_id));
-        let resolved = ResolvedSample { sample, stack, label_set, link, division: None, thread_name: None };
-        self.awaited.push(window.weigh(resolved, counters));
-    }
-
-    fn request_ended(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
-        let ended = row_of_sample(&sample.context).unwrap_or_default();
-        let [duration_ns, error] = sample.values;
-        if let Some(tail) = self.tail.as_mut().filter(|_| RequestKey::of(&ended).is_some()) {
-            let end = EndOfRequest { time_ns: sample.time_ns, duration_ns, endpoint: sample.key, is_error: error != 0 };
-            tail.end(RequestKey::all_of(&ended), &end, counters);
-            self.add_released(window);
-        }
-        let counted = RawSample { values: [1, error], ..*sample };
-        let stack = self.stack_of(position, &counted, counters);
-        let has_span = ended.link.span_id != [0; 8];
-        let own = if has_span { TreeSpan::below(ended.link, ended.local_root_span_id) } else { TreeSpan::default() };
-        // A collection has the spans of failed requests only: each span is a sample of its own.
-        let link = if error != 0 { own } else { TreeSpan::default() };
-        let division = Some(Division::Duration(RequestDuration::coarse(duration_ns)));
-        let resolved =
-            ResolvedSample { sample: &counted, stack, label_set: ended.label_set, link, division, thread_name: None };
-        self.collections.add(&resolved);
-        let awaited = self.awaited.extract_if(.., |awaited| awaited.link == own).collect();
-        window.add_request(ResolvedSample { link: own, ..resolved }, duration_ns, awaited, counters);
     }
 
     /// Whether objects in use are divided by age.

@@ -4,6 +4,7 @@
 //! Rules: after `start` nothing is raised into the host. A forked child takes no lock that a thread of the parent could hold:
 //! it replaces the lifecycle lock, and reads only lock-free fields of the parent's session.
 
+pub mod pending_ends;
 pub mod request;
 mod start_stop;
 
