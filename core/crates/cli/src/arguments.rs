@@ -16,6 +16,7 @@ use crate::verbs::diff::DiffArguments;
 use crate::verbs::doctor::DoctorArguments;
 use crate::verbs::explain::ExplainArguments;
 use crate::verbs::flamegraph::FlamegraphArguments;
+use crate::verbs::gate::GateArguments;
 use crate::verbs::heap::HeapArguments;
 use crate::verbs::labels::LabelsArguments;
 use crate::verbs::list::ListArguments;
@@ -90,6 +91,8 @@ pub(crate) enum CliVerb {
     List(ListArguments),
     /// Compare two profiles by function or line
     Diff(DiffArguments),
+    /// Run a baseline and a candidate in turns until their comparison decides
+    Gate(GateArguments),
     /// List traces, spans and endpoints by CPU, allocation and wait; compare a span with its endpoint
     Spans(SpansArguments),
     /// Find known problems by rules: hot code, locks, collections, blocks, leaks, regressions

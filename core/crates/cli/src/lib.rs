@@ -61,6 +61,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Peek(given) => verbs::peek::run(&given),
         CliVerb::List(given) => verbs::list::run(&given),
         CliVerb::Diff(given) => verbs::diff::run(&given),
+        CliVerb::Gate(given) => verbs::gate::run(&given),
         CliVerb::Spans(given) => verbs::spans::run(&given),
         CliVerb::Explain(given) => verbs::explain::run(&given),
         CliVerb::Heap(given) => verbs::heap::run(&given),

@@ -12,6 +12,8 @@ use super::function::{escaped, function_members, function_text, printable};
 use super::layout::{FittingTable, TerminalLayout};
 use crate::quantity::format_quantity;
 
+/// Functions that the outcome of a gate names as not decided.
+const MAX_UNDECIDED: usize = 3;
 /// Functions of a call path in text output.
 const PATH_FUNCTIONS: usize = 8;
 
@@ -78,6 +80,39 @@ impl<'t> DiffReport<'t> {
     /// The outcome of the gate.
     pub fn has_regressed(&self) -> bool {
         self.total_exceeds() || !self.regressions.is_empty()
+    }
+
+    /// Whether anything may have grown by more than the threshold of the gate, but is not shown to have: more runs could decide.
+    pub fn is_undecided(&self) -> bool {
+        !self.has_regressed() && !self.undecided().is_empty()
+    }
+
+    /// Names and growth of what seems to have grown by more than the threshold.
+    fn undecided(&self) -> Vec<(String, Growth)> {
+        let Some(threshold) = self.fail_over else { return Vec::new() };
+        let total = self.table.cost.and_then(|total| Some(("the total".to_owned(), total.growth?)));
+        let rows = self.table.rows.iter().filter_map(|row| Some((printable(&row.at.function), row.growth?)));
+        total.into_iter().chain(rows).filter(|(_, growth)| growth.estimate > threshold).collect()
+    }
+
+    /// Why a gate passes although an interval alone excludes 0: "" without such a one.
+    fn reservation(&self) -> String {
+        let grown: Vec<_> = self.undecided().into_iter().filter(|(_, growth)| growth.low > 0.0).collect();
+        if grown.is_empty() {
+            return String::new();
+        }
+        let named = grown.iter().take(MAX_UNDECIDED);
+        let named: Vec<_> = named
+            .map(|(name, growth)| format!("{name} ({:+.1}%, {})", growth.estimate * 100.0, interval(*growth)))
+            .collect();
+        let more = grown.len() - named.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!(
+            "\nnot decided: {}{more}; a gate fails if the lower end exceeds the threshold, and the growth is significant among the {} rows that are \
+             tested; more runs decide",
+            named.join(", "),
+            self.table.tested
+        )
     }
 
     /// `cpu`, `cpu per run`
@@ -177,12 +212,18 @@ impl<'t> DiffReport<'t> {
             let grown: Vec<String> = total.into_iter().chain(names).collect();
             let rows = self.row_name();
             return Some(match grown.len() {
-                0 => format!("passed: neither the total nor the cost of a {rows} grew by more than {threshold}"),
+                0 => {
+                    let reservation = self.reservation();
+                    format!("passed: neither the total nor the cost of a {rows} is shown to have grown by more than {threshold}{reservation}")
+                }
                 _ => format!("failed: the cost grew by more than {threshold}: {}", grown.join(", ")),
             });
         }
         Some(match self.regressions.len() {
-            0 => format!("passed: no function's share grew by more than {threshold}"),
+            0 => format!(
+                "passed: no function's share is shown to have grown by more than {threshold}{}",
+                self.reservation()
+            ),
             1 => format!("failed: the share of 1 function grew by more than {threshold}"),
             count => format!("failed: the shares of {count} functions grew by more than {threshold}"),
         })

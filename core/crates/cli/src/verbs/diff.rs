@@ -109,8 +109,17 @@ struct ReadSide {
     windows: WindowSums,
 }
 
+/// The result of a comparison.
+pub(super) struct Outcome {
+    pub text: String,
+    pub code: i32,
+    /// Whether more runs could change the outcome of the gate.
+    pub is_undecided: bool,
+}
+
 pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
-    let outcome = compare(given).and_then(|(text, code)| output::print(text.as_bytes()).map(|()| code));
+    let outcome =
+        compare(given, None).and_then(|outcome| output::print(outcome.text.as_bytes()).map(|()| outcome.code));
     match given.fail_over {
         // 1 means a regression, and nothing else.
         Some(_) => outcome.map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure }),
@@ -120,15 +129,18 @@ pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
 
 /// The result as JSON, for `--json`.
 pub(crate) fn answer(given: &DiffArguments) -> Result<Value, Failure> {
-    serde_json::from_str(&compare(given)?.0).map_err(|error| Failure::new(error.to_string()))
+    serde_json::from_str(&compare(given, None)?.text).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// The comparison as text, and the exit code.
-fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
+/// Compares the sides that the flags name, or the sources of `runs`.
+pub(super) fn compare(given: &DiffArguments, runs: Option<[Vec<String>; 2]>) -> Result<Outcome, Failure> {
     if let Some(path) = &given.output {
         output::refuse_on_terminal(path, "HTML", "-o diff.html")?;
     }
-    let named = sides(given)?;
+    let mut named = sides(given)?;
+    for (side, sources) in named.iter_mut().zip(runs.into_iter().flatten()) {
+        side.sources = sources;
+    }
     let by: Granularity = given.table.by.into();
     let compared = match given.sort {
         SortColumn::Cum if given.fail_over.is_some() => {
@@ -200,7 +212,7 @@ fn compare(given: &DiffArguments) -> Result<(String, i32), Failure> {
         _ => diff_report::text(&report),
     };
     let code = if report.has_regressed() { EXIT_FAILED } else { 0 };
-    Ok((text, code))
+    Ok(Outcome { text, code, is_undecided: report.is_undecided() })
 }
 
 /// The two sides: two sources, or two selections of the same sources.

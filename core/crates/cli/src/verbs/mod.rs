@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 mod empty_selection;
 pub(crate) mod explain;
 pub(crate) mod flamegraph;
+pub(crate) mod gate;
 pub(crate) mod heap;
 pub(crate) mod labels;
 pub(crate) mod list;

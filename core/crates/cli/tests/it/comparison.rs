@@ -155,7 +155,10 @@ fn the_gate_fails_on_a_regression_only() {
     let (baseline, same, slower) = (file("1.0", 1.0), file("1.1", 1.02), file("1.2", 1.5));
     let passed = spanprof(&["diff", &baseline, &same, "--fail-over", "5%"]);
     assert_eq!((passed.code, passed.stderr.as_str()), (0, ""), "{passed:?}");
-    assert!(passed.stdout.ends_with("passed: no function's share grew by more than 5 %\n"), "{passed:?}");
+    assert!(
+        passed.stdout.ends_with("passed: no function's share is shown to have grown by more than 5 %\n"),
+        "{passed:?}"
+    );
     let failed = spanprof(&["diff", &baseline, &slower, "--fail-over", "5%"]);
     assert_eq!(failed.code, 1);
     assert!(failed.stdout.contains("function_0 ") && !failed.stdout.contains("function_1 "), "{failed:?}");
@@ -224,6 +227,45 @@ fn the_gate_on_costs_fails_where_shares_are_equal() {
         "{refused:?}"
     );
     assert!(gate(&before, &["--per", "request"]).stderr.contains("--requests BASELINE,COMPARISON"));
+}
+
+#[test]
+fn runs_of_both_sides_are_repeated_until_their_comparison_decides() {
+    let home = TestDirectory::new();
+    let [before, price] = [("before", 1.0), ("price", 1.2)].map(|(name, factor)| five_runs(&home, name, factor, 1.0));
+    let side = home.path().join("side").display().to_string();
+    let installed = |runs: &str| format!("echo {runs} > {side}");
+    let run = format!("cp $(cat {side})/$(($(basename $SPANPROF_FILE_DIRECTORY) - 1)).pb $SPANPROF_FILE_DIRECTORY/");
+    let gate = |candidate: &str, more: &[&str], run: &str| {
+        let sides = ["gate", "--baseline", &installed(&before), "--candidate", &installed(candidate)];
+        spanprof(&[&sides[..], more, &["--", "sh", "-c", run]].concat())
+    };
+    let failed = gate(&price, &["--fail-over", "2%"], &run);
+    assert!(failed.code == 1 && failed.stdout.contains("price"), "{failed:?}");
+    assert!(failed.stderr.contains("candidate, run 5 of") && !failed.stderr.contains("run 6 of"), "{failed:?}");
+    let passed = gate(&before, &["--per", "run"], &run);
+    assert!(
+        passed.code == 0 && passed.stdout.contains("passed: ") && !passed.stderr.contains("run 6 of"),
+        "{passed:?}"
+    );
+    let without = gate(&price, &[], "true");
+    assert!(without.code == 2 && without.stderr.contains("the run of the baseline wrote no profile"), "{without:?}");
+    assert_eq!(gate(&price, &[], "exit 3").code, 2);
+}
+
+#[test]
+fn a_gate_that_passes_names_what_seems_to_have_grown() {
+    let home = TestDirectory::new();
+    let file = |name: &str, count: i64| {
+        let rest = TestSample(&["main", "rest"], (9_000 - count) * PERIOD_NS, &[], 0);
+        home.file(
+            name,
+            &encoded(&window("shop", "cpu", &[TestSample(&["main", "price"], count * PERIOD_NS, &[], 0), rest])),
+        )
+    };
+    let done = spanprof(&["diff", &file("a.pb", 1_000), &file("b.pb", 1_100), "--fail-over", "0%"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.stdout.contains("not decided: price (+10.0%, +1.5 … +19.2%); a gate fails if"), "{done:?}");
 }
 
 #[test]
