@@ -5,6 +5,9 @@ use crate::git;
 use crate::step::{StepFailure, StepResult};
 use crate::{scratch, workspace};
 
+/// The page with the first program of each language.
+pub const FIRST_PROGRAMS: &str = "docs/start/README.md";
+
 /// Paths of the documents.
 pub fn paths() -> StepResult<Vec<String>> {
     Ok(git::files()?.into_iter().filter(|path| path.ends_with(".md")).collect())

@@ -1,4 +1,4 @@
-//! The programs of the README: each must write a flame graph with its function.
+//! The first program of each language in the documents: each must write a flame graph with its function.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use crate::languages::{self, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{artifact, documents, scratch, workspace};
 
-/// Runs the README's first program of each language; each must write a flame graph.
+/// Runs the first program of each language; each must write a flame graph.
 pub fn run() -> StepResult {
-    let readme = scratch::read(&workspace::root().join("README.md"))?;
+    let readme = scratch::read(&workspace::root().join(documents::FIRST_PROGRAMS))?;
     let directory = scratch::empty("docs-first-results")?;
     let programs: Vec<FirstProgram> = languages::ALL
         .iter()
@@ -26,20 +26,21 @@ pub fn run() -> StepResult {
 
 /// As [`run`], for Rust, in a package that depends on the crate.
 pub fn run_in_rust(package: &Path) -> StepResult {
-    let readme = scratch::read(&workspace::root().join("README.md"))?;
+    let readme = scratch::read(&workspace::root().join(documents::FIRST_PROGRAMS))?;
     scratch::write(&package.join("src/bin/readme.rs"), &documents::blocks_of(&readme, "rust"))?;
-    artifact::with_frame_pointers(ProcessStep::cargo("the README in Rust"))
+    artifact::with_frame_pointers(ProcessStep::cargo("the first program in Rust"))
         .args(["run", "--quiet", "--bin", "readme"])
         .in_directory(package)
         .run()?;
     take_flame_graph(package, "readme.rs", "readme::main")
 }
 
-/// Fails when the program `name` of the README has not written a flame graph with `function`.
+/// Fails when the program `name` has not written a flame graph with `function`.
 fn take_flame_graph(directory: &Path, name: &str, function: &str) -> StepResult {
     let flame_graph = directory.join("flame.html");
     if !scratch::read(&flame_graph)?.contains(function) {
-        let message = format!("{name} of README.md wrote a flame graph without `{function}`");
+        let page = documents::FIRST_PROGRAMS;
+        let message = format!("{name} of {page} wrote a flame graph without `{function}`");
         return Err(StepFailure::new("first result", message));
     }
     std::fs::remove_file(&flame_graph).map_err(|error| StepFailure::new("first result", error.to_string()))

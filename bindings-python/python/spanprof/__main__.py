@@ -1,4 +1,4 @@
-"""The ``spanprof`` command: ``run`` is implemented in Python, every other command by the native command line."""
+"""The ``spanprof`` command: ``run`` and ``demo`` are implemented in Python, every other command by the native command line."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ def main() -> int:
         from . import run
 
         return run.main(arguments[1:])
+    if arguments[:1] == ["demo"]:
+        from . import demo
+
+        return demo.main(arguments[1:])
     from .native import native
 
     # The native command line does not return to the interpreter while it runs, so Ctrl-C ends it directly. SIGPIPE stays ignored:

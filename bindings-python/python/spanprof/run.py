@@ -3,7 +3,7 @@
     spanprof run [-o FILE] [--KEY=VALUE ...] app.py [ARGUMENTS ...]
     spanprof run [-o FILE] [--KEY=VALUE ...] -m module [ARGUMENTS ...]
 
-``--open`` shows the file of ``-o`` in a browser at the end. The keys are those of the configuration, with ``-`` or ``_``; ``-o`` is ``--output``. One line on standard error reports the
+``--open`` shows a flame graph, or the file of ``-o``, in a browser at the end. The keys are those of the configuration, with ``-`` or ``_``; ``-o`` is ``--output``. One line on standard error reports the
 outcome. Not here: the keys (native core).
 """
 
@@ -17,6 +17,7 @@ import runpy
 import shutil
 import signal
 import sys
+import tempfile
 import textwrap
 import types
 from typing import Any, Callable
@@ -28,7 +29,7 @@ usage: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|- [ARGUMENTS ...]
        spanprof run [-o FILE] [--KEY=VALUE ...] -m MODULE [ARGUMENTS ...]
 
 Runs a Python program and profiles it. -o FILE (--output) writes a flame graph (.html), pprof (.pb.gz) or folded stacks \
-(.folded) at the end; without it profiles go to a receiver (--endpoint). --open shows the file in a browser. Keys (also as \
+(.folded) at the end; without it profiles go to a receiver (--endpoint). --open shows it in a browser, without -o as a flame graph. Keys (also as \
 SPANPROF_* variables):
 """
 
@@ -81,6 +82,8 @@ def main(arguments: list[str]) -> int:
     if not rest or rest == ["-m"]:
         return _refuse("no program was named")
     if opens:
+        if "output" not in config:
+            config["output"] = os.path.join(tempfile.mkdtemp(prefix="spanprof-"), "flame.html")
         if not str(config.get("output", "")).endswith((".html", ".svg")):
             return _refuse("`--open` needs `-o flame.html`: a browser shows HTML and SVG")
         # Before the profiler's own function, which therefore writes the file first.

@@ -71,10 +71,24 @@ pub(crate) struct RunArguments {
     program: Vec<String>,
 }
 
+/// The verb `demo`, of the Python package as `run` is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  spanprof demo\n  spanprof demo --no-open --once")]
+pub(crate) struct PythonDemoArguments {
+    /// do not open the page in a browser
+    #[arg(long)]
+    no_open: bool,
+    /// end after the result instead of at Ctrl-C
+    #[arg(long)]
+    once: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliVerb {
     /// Run a Python program and profile it, with the command of the Python package
     Run(RunArguments),
+    /// Show a shop under load and its slowest request, with the command of the Python package
+    Demo(PythonDemoArguments),
     /// Receive OTLP profiles on this machine, keep them in a directory, show them in a browser
     Serve(ServeArguments),
     /// Show files on the page of `serve`, in a browser
@@ -148,6 +162,14 @@ pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
         Ok(CommandLine { verb: CliVerb::Version, .. }) => Ok(ParsedCommand::Text(command().render_version())),
         Ok(CommandLine { verb: CliVerb::Run(_), .. }) => {
             Err(Failure::usage("`run` is a command of the Python package, not of this program").hint(RUN_COMMANDS))
+        }
+        Ok(CommandLine { verb: CliVerb::Demo(PythonDemoArguments { no_open, once }), .. }) => {
+            let given = format!(
+                "spanprof demo{}{}",
+                if no_open { " --no-open" } else { "" },
+                if once { " --once" } else { "" }
+            );
+            Err(Failure::usage("`demo` is a command of the Python package, not of this program").hint(given))
         }
         Ok(CommandLine { verb, color, ca_cert }) => {
             if let Some(file) = ca_cert {

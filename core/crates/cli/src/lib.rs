@@ -75,7 +75,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Check(given) => verbs::check::run(&given),
         CliVerb::Doctor(given) => verbs::doctor::run(&given),
         CliVerb::Completions(given) => verbs::completions::run(&given, arguments::command()),
-        CliVerb::Run(_) | CliVerb::Version => Ok(0),
+        CliVerb::Run(_) | CliVerb::Demo(_) | CliVerb::Version => Ok(0),
     }
 }
 

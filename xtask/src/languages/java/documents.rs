@@ -33,8 +33,8 @@ pub fn compile_blocks(jar: &Path) -> StepResult {
     if has_subtasks {
         artifact::copy(&program.join("Subtasks.java"), &sources.join("Subtasks.java"))?;
     }
-    // The program of the README runs in `docs::first_results`.
-    for page in documents::paths()?.iter().filter(|page| *page != "README.md") {
+    // The first program runs in `docs::first_results`.
+    for page in documents::paths()?.iter().filter(|page| *page != documents::FIRST_PROGRAMS) {
         let text = scratch::read(&workspace::root().join(page))?;
         for block in code_blocks(&text).iter().filter(|block| block.language == "java" && block.file.is_none()) {
             let parent = if block.text.contains(SUBTASKS.0) { "Subtasks" } else { "Program" };

@@ -73,7 +73,7 @@ impl Toolchain for JavaToolchain {
     fn first_program(&self, _directory: &Path) -> StepResult<Option<FirstProgram>> {
         let jar = package::for_tests()?;
         let java = runtimes::preferred()?.home.join("bin/java");
-        let step = ProcessStep::new("the README in Java", java).arg("-cp").arg(&jar);
+        let step = ProcessStep::new("the first program in Java", java).arg("-cp").arg(&jar);
         Ok(Some(FirstProgram { tag: "java", file: "Checkout.java", step }))
     }
 

@@ -38,8 +38,8 @@ pub fn run_blocks(package: &Path) -> StepResult {
         .args(["--project", "."])
         .in_directory(&directory)
         .run()?;
-    // The program of the README runs in `docs::first_results`, which reads its flame graph.
-    for page in pages.iter().filter(|page| *page != "README.md") {
+    // The first program runs in `docs::first_results`, which reads its flame graph.
+    for page in pages.iter().filter(|page| *page != documents::FIRST_PROGRAMS) {
         let program = directory_of(&directory, page).join(PROGRAM);
         if program.exists() {
             ProcessStep::new(format!("code blocks of {page}"), &node)

@@ -76,7 +76,7 @@ impl Toolchain for NodeToolchain {
 
     fn first_program(&self, directory: &Path) -> StepResult<Option<FirstProgram>> {
         link_package(&suite::prepared()?, directory)?;
-        let step = ProcessStep::new("the README in Node.js", runtimes::preferred()?.program);
+        let step = ProcessStep::new("the first program in Node.js", runtimes::preferred()?.program);
         Ok(Some(FirstProgram { tag: "js", file: "checkout.js", step }))
     }
 

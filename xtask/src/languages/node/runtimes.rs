@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_readme_names_the_oldest_and_the_newest_major() {
-        let readme = scratch::read(&crate::workspace::root().join("README.md")).unwrap();
+        let readme = scratch::read(&crate::workspace::root().join("docs/start/README.md")).unwrap();
         let [oldest, .., newest] = EVERY_MAJOR;
         assert!(readme.contains(&format!("| Node.js {oldest}–{newest} |")));
     }

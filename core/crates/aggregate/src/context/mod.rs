@@ -144,10 +144,13 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
 }
 
 /// `parent` under the span of an OpenTelemetry context, or without a span if `link` is empty. Within a trace the local root span
-/// of `parent` stays; one without a trace is the request of a middleware. `is_local_root`: whether the span is the first of its
+/// of `parent` stays; one without a trace, or with its own, is the request of a middleware. `is_local_root`: whether the span is the first of its
 /// trace in this process; if that is unknown, it is one unless a local root span stays.
 pub fn under_span(parent: ContextRow, link: Link, is_local_root: Option<bool>) -> ContextRow {
     let without_trace = [[0; 16], own_trace(parent.local_root_span_id)];
+    if link.is_empty() && parent.link.trace_id == without_trace[1] {
+        return parent;
+    }
     let is_in_trace = parent.link.trace_id == link.trace_id || without_trace.contains(&parent.link.trace_id);
     let inherited = if is_in_trace { parent.local_root_span_id } else { [0; 8] };
     let is_local_root = is_local_root.unwrap_or(inherited == [0; 8]);
@@ -358,6 +361,7 @@ mod tests {
         assert_eq!(under_span(first, link(4, 5), Some(false)).local_root_span_id, [0; 8], "of another trace");
         assert_eq!(under_span(first, Link::default(), None).local_root_span_id, [0; 8]);
         let request = in_request(ContextRow { capture: 7, ..ContextRow::default() }, [9; 8]);
+        assert_eq!(under_span(request, Link::default(), None), request, "the request of a middleware has its own span");
         let inside = under_span(request, link(1, 2), Some(false));
         assert_eq!((inside.local_root_span_id, inside.capture), ([9; 8], 7), "the request of a middleware");
     }
