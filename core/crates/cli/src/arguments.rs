@@ -73,7 +73,10 @@ pub(crate) struct RunArguments {
 
 /// The verb `demo`, of the Python package as `run` is.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  spanprof demo\n  spanprof demo --no-open --once")]
+#[command(
+    override_usage = "spanprof demo [--no-open] [--once]",
+    after_help = "Examples:\n  spanprof demo\n  spanprof demo --no-open --once"
+)]
 pub(crate) struct PythonDemoArguments {
     /// do not open the page in a browser
     #[arg(long)]
@@ -261,7 +264,8 @@ mod tests {
             let examples = help.split_once("Examples:\n").expect("examples").1;
             for example in examples.lines().map(str::trim) {
                 let words = example.strip_prefix("spanprof ").expect(example);
-                let is_run = |failure: &Failure| failure.hint.as_deref() == Some(RUN_COMMANDS);
+                let of_python = [RUN_COMMANDS, example];
+                let is_run = |failure: &Failure| failure.hint.as_deref().is_some_and(|hint| of_python.contains(&hint));
                 assert!(
                     parsed(words)
                         .map_or_else(|failure| is_run(&failure), |command| matches!(command, ParsedCommand::Verb(_))),
