@@ -129,6 +129,19 @@ pub fn end_root_span(
     });
 }
 
+/// A call to another service, a client span, begins in the current context. Never raises.
+#[pyfunction]
+pub fn begin_client_span(span_id: u64) {
+    ffi_guard((), || binding::begin_client_span(&context::row(variable::get().id()), span_id.to_be_bytes()));
+}
+
+/// The end of a client span; the duration in nanoseconds. Never raises.
+#[pyfunction]
+pub fn end_client_span(span_id: u64, name: &str, duration_ns: i64) {
+    let duration = Duration::from_nanos(duration_ns.try_into().unwrap_or(0));
+    ffi_guard((), || binding::end_client_span(span_id.to_be_bytes(), name, duration));
+}
+
 /// Adopts the attributes of the SDK's resource, a mapping: those with one value. Never raises.
 #[pyfunction]
 pub fn adopt_resource(py: Python<'_>, attributes: &Bound<'_, PyAny>) {

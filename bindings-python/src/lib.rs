@@ -51,6 +51,8 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::is_running, module)?)?;
     module.add_function(wrap_pyfunction!(api::begin_root_span, module)?)?;
     module.add_function(wrap_pyfunction!(api::end_root_span, module)?)?;
+    module.add_function(wrap_pyfunction!(api::begin_client_span, module)?)?;
+    module.add_function(wrap_pyfunction!(api::end_client_span, module)?)?;
     module.add_function(wrap_pyfunction!(api::adopt_resource, module)?)?;
     module.add_function(wrap_pyfunction!(api::follows_requests, module)?)?;
     module.add_function(wrap_pyfunction!(api::begin_request, module)?)?;

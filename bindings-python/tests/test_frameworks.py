@@ -267,7 +267,7 @@ def test_a_slow_call_of_another_protocol_has_the_name_of_its_span(run_target, so
 
 
 SPANS = """
-import sys
+import sys, time
 import spanprof
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -283,7 +283,10 @@ if CASE == "own after":
     from spanprof.otel import SpanProcessor
     provider.add_span_processor(SpanProcessor())
 for _ in range(10):
-    with trace.get_tracer("t").start_as_current_span("job") as span, trace.get_tracer("t").start_as_current_span("part"):
+    tracer = trace.get_tracer("t")
+    with tracer.start_as_current_span("job") as span, tracer.start_as_current_span("part"):
+        with tracer.start_as_current_span("GET upstream", kind=trace.SpanKind.CLIENT):
+            time.sleep(0.002)
         assert ("pyroscope.profile.id" in span.attributes) == (CASE != "off")
 spanprof.stop()
 """
@@ -291,7 +294,11 @@ spanprof.stop()
 
 @pytest.mark.parametrize("case, count", [("own before", 10), ("own after", 10), ("none", 10), ("off", 0)])
 def test_each_root_span_is_reported_once_unless_requests_are_off(run_target, case, count):
-    samples = run_target(SPANS, case).profiles("requests").samples
+    target = run_target(SPANS, case)
+    samples = target.profiles("requests").samples
+    awaited = target.profiles("awaited").samples
+    assert sum(sample.nanoseconds for sample in awaited) >= count * 2_000_000
+    assert {sample.leaf for sample in awaited} == ({"GET upstream"} if count else set())
     assert sum(sample.values["requests"] for sample in samples) == count
     assert {sample.labels["endpoint"] for sample in samples} == ({"job"} if count else set())
 

@@ -132,6 +132,14 @@ def end_root_span(
     return None
 
 
+def begin_client_span(span_id: int) -> None:
+    return None
+
+
+def end_client_span(span_id: int, name: str, duration_ns: int) -> None:
+    return None
+
+
 def adopt_resource(attributes: Any) -> None:
     return None
 

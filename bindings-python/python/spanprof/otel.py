@@ -20,8 +20,12 @@ from .native import native
 PROFILE_ID = "pyroscope.profile.id"
 
 
+#: Kinds of spans that are calls, of which the request awaits the end.
+_CALLS = (trace.SpanKind.CLIENT, trace.SpanKind.PRODUCER)
+
+
 class _RootSpanProcessor(_SdkSpanProcessor):
-    """Reports local root spans; never raises into the program."""
+    """Reports local root spans, and calls below them; never raises into the program."""
 
     #: Resource of the last span.
     _resource: Any = None
@@ -29,10 +33,14 @@ class _RootSpanProcessor(_SdkSpanProcessor):
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         if span.parent is None or span.parent.is_remote:
             imports.call(self._begin, span, "a span")
+        elif span.kind in _CALLS:
+            imports.call(native.begin_client_span, span.context.span_id, "a span")
 
     def on_end(self, span: Any) -> None:
         if span.parent is None or span.parent.is_remote:
             imports.call(self._end, span, "a span")
+        elif span.kind in _CALLS:
+            imports.call(self._end_call, span, "a span")
 
     def _begin(self, span: Any) -> None:
         # The SDK replaces it in a forked child.
@@ -55,6 +63,9 @@ class _RootSpanProcessor(_SdkSpanProcessor):
             str(attributes.get("http.route") or ""),
             span.status.status_code is trace.StatusCode.ERROR,
         )
+
+    def _end_call(self, span: Any) -> None:
+        native.end_client_span(span.context.span_id, span.name, span.end_time - span.start_time)
 
     def _adopt(self, resource: Any) -> None:
         self._resource = resource
