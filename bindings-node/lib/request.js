@@ -9,6 +9,8 @@ const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH',
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 /** The {@link ServerRequest} of Node's request. */
 const REQUEST = Symbol('spanprof.request');
+/** Local roots of the open requests whose end is reported here. @type {Set<string>} */
+const openRoots = new Set();
 
 /**
  * Labels of a request, with the trace of its `traceparent` header when no span of this process is current.
@@ -47,34 +49,63 @@ class ServerRequest {
   constructor(request, response, hasLabels) {
     const labels = requestLabels(request);
     this.outer = scope.current();
-    const localRoot = native.beginRequest(this.outer, labels.trace_id ?? '');
-    this.hasLabels = hasLabels || localRoot !== '';
+    /** The local root of its contexts; empty if a span processor or another middleware reports its end. */
+    this.localRoot = native.beginRequest(this.outer, labels.trace_id ?? '');
+    this.hasLabels = hasLabels || this.localRoot !== '';
     /** The request's context. @type {number} */
     this.id = this.hasLabels ? scope.child(this.outer, labels) : this.outer;
-    if (localRoot !== '') this.id = native.contextInRequest(this.id, localRoot);
+    if (this.localRoot !== '') {
+      this.id = native.contextInRequest(this.id, this.localRoot);
+      openRoots.add(this.localRoot);
+    }
+    this.method = labels['http.request.method'];
     /** Returns the template of the path, once it is known. @type {() => unknown} */
     this.route = () => patternOf(request, request.route);
+    this.isNamed = false;
     request[REQUEST] = this;
     if (this.hasLabels) this.carryTo(request);
     const began = native.monotonicMilliseconds();
     let isOpen = true;
-    const end = async () => {
+    const end = () => {
       if (!isOpen) return;
       isOpen = false;
-      const milliseconds = native.monotonicMilliseconds() - began;
-      const route = this.route();
-      const endpoint = [labels['http.request.method'], typeof route === 'string' ? route : ''].filter(Boolean).join(' ');
-      if (localRoot === '') {
-        if (typeof route === 'string') native.nameRequest(this.id, endpoint);
-        return;
-      }
-      // A span inside of the request ends with the response's last event, `close`, and may have a better name.
-      await undefined;
-      native.endRequest(localRoot, milliseconds, endpoint, response.statusCode >= 500);
+      this.end(native.monotonicMilliseconds() - began, response);
     };
     response.once('finish', end);
     // Of a response that its client did not wait for.
     response.once('close', end);
+  }
+
+  /**
+   * @param {number} milliseconds
+   * @param {any} response
+   */
+  async end(milliseconds, response) {
+    try {
+      openRoots.delete(this.localRoot);
+      if (this.localRoot === '') {
+        if (!this.isNamed) this.name();
+        return;
+      }
+      const endpoint = this.endpoint();
+      // A span inside of the request ends with the response's last event, `close`, and may have a better name.
+      await undefined;
+      native.endRequest(this.localRoot, milliseconds, endpoint, response.statusCode >= 500);
+    } catch {
+      // The request is not listed.
+    }
+  }
+
+  /** Its method, and its route if that is known. */
+  endpoint() {
+    const route = this.route();
+    return [this.method, typeof route === 'string' ? route : ''].filter(Boolean).join(' ');
+  }
+
+  /** Passes the route to the span processor that reports the end. */
+  name() {
+    this.isNamed = true;
+    if (typeof this.route() === 'string') native.nameRequest(this.id, this.endpoint());
   }
 
   /**
@@ -120,10 +151,14 @@ class ServerRequest {
    */
   runRouted(route, next) {
     this.route = () => route;
-    if (!this.hasLabels) return next();
+    if (!this.hasLabels) {
+      // Some instrumentations end the span before the response is finished.
+      this.name();
+      return next();
+    }
     this.id = scope.child(this.context(), { 'http.route': route });
     return scope.run(this.id, next, []);
   }
 }
 
-module.exports = { ServerRequest, REQUEST, patternOf };
+module.exports = { ServerRequest, REQUEST, openRoots, patternOf };

@@ -7,7 +7,7 @@
 // |---|---|---|
 // | `node:_http_server` | channel `http.server.request.start`, right before `server.emit('request')` | Node.js 18–26 |
 // | Fastify | channel `fastify.initialization`, `routeOptions.url` | 4.10–5.12 |
-// | Koa | `Application.prototype.handleRequest(ctx)`; routers set `ctx._matchedRoute` | 2.0–3.1; `@koa/router` 8–15 |
+// | Koa | `Application.prototype.createContext`; routers set `ctx._matchedRoute` | 2.0–3.1; `@koa/router` 8–15 |
 // | Express, NestJS | `express` | |
 
 const diagnostics = require('node:diagnostics_channel');
@@ -90,18 +90,19 @@ function recognizeKoa() {
   for (const name of Object.keys(require.cache ?? {})) {
     if (!/[\\/]koa[\\/]lib[\\/]application\.js$/.test(name)) continue;
     const { prototype } = /** @type {any} */ (require.cache[name]).exports;
-    const original = prototype.handleRequest;
+    const original = prototype.createContext;
     if (replaced.has(prototype) || typeof original !== 'function') continue;
     replaced.add(prototype);
     /**
      * @this {any}
-     * @param {any} context
-     * @param {any} middlewares
+     * @param {any} request
+     * @param {any} response
      */
-    prototype.handleRequest = function handleRequest(context, middlewares) {
-      const own = context.req[REQUEST];
+    prototype.createContext = function createContext(request, response) {
+      const context = original.call(this, request, response);
+      const own = request[REQUEST];
       if (own !== undefined) own.route = () => context._matchedRoute;
-      return original.call(this, context, middlewares);
+      return context;
     };
   }
 }

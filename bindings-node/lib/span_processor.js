@@ -1,6 +1,6 @@
 'use strict';
 // OpenTelemetry span processor: names the profile of each local root span, and reports its end, for counts of
-// requests and errors and for tail-based retention. `tracer_provider` registers it; samples are linked to the active span without it
+// requests and errors and for tail-based retention, and the calls that it awaits. `tracer_provider` registers it; samples are linked to the active span without it
 // (`opentelemetry`). No module of OpenTelemetry is loaded.
 
 const { native } = require('./native.js');
@@ -9,10 +9,13 @@ const scope = require('./scope.js');
 /** `SpanKind` of spans with a remote parent. */
 const SERVER = 1;
 const CONSUMER = 4;
+/** `SpanKind` of calls of other services. */
+const CLIENT = 2;
+const PRODUCER = 3;
 /** `SpanStatusCode.ERROR`. */
 const ERROR = 2;
 
-/** Local root spans that began; a program may have several processors. @type {WeakSet<object>} */
+/** Local root spans and calls that began; a program may have several processors. @type {WeakSet<object>} */
 const open = new WeakSet();
 /** The last adopted resource of the SDK. @type {any} */
 let adopted;
@@ -28,18 +31,33 @@ function isLocalRoot(span) {
 }
 
 /**
- * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration, its route and its status. Added
- * to the program's tracer provider by `start`; where that is not possible:
+ * The name of a call. Spans of HTTP clients are named by the method alone.
+ * @param {any} span
+ */
+function nameOfCall({ name, attributes }) {
+  const address = attributes['server.address'] ?? attributes['net.peer.name'];
+  const isMethod = name === (attributes['http.request.method'] ?? attributes['http.method']);
+  return isMethod && address !== undefined ? `${name} ${address}` : String(name);
+}
+
+/**
+ * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration, its route, its status
+ * and the calls that it awaited. Added to the program's tracer provider by `start`; where that is not possible:
  * `new NodeTracerProvider({ spanProcessors: [new SpanProcessor()] })`.
  */
 class SpanProcessor {
   /** @param {any} span */
   onStart(span) {
     try {
-      if (!isLocalRoot(span) || open.has(span) || !native.isRunning()) return;
+      const isRoot = isLocalRoot(span);
+      if (!(isRoot || span.kind === CLIENT || span.kind === PRODUCER) || open.has(span) || !native.isRunning()) return;
       open.add(span);
-      adoptResource(span.resource);
       const { traceId, spanId } = span.spanContext();
+      if (!isRoot) {
+        native.beginClientSpan(scope.current(), spanId);
+        return;
+      }
+      adoptResource(span.resource);
       native.beginRootSpan(scope.current(), traceId, spanId);
       span.setAttribute('pyroscope.profile.id', spanId);
       const types = native.profileTypes();
@@ -55,6 +73,10 @@ class SpanProcessor {
       if (!open.delete(span)) return;
       const { traceId, spanId } = span.spanContext();
       const milliseconds = span.duration[0] * 1e3 + span.duration[1] / 1e6;
+      if (!isLocalRoot(span)) {
+        native.endClientSpan(spanId, nameOfCall(span), milliseconds);
+        return;
+      }
       const { 'http.route': route, 'http.request.method': method, 'http.method': oldMethod } = span.attributes;
       native.endRootSpan(traceId, spanId, milliseconds, String(span.name), String(method ?? oldMethod ?? ''), String(route ?? ''), span.status.code === ERROR);
     } catch {

@@ -1,6 +1,6 @@
 'use strict';
 // What each JavaScript thread replaces while profiling: the class of worker threads, whose workers preload `worker.js`, and
-// OpenTelemetry's registry, to observe its registration; and where it observes HTTP servers. Each module costs a new worker CPU time: those that do more than observe are
+// OpenTelemetry's registry, to observe its registration; and the channels that it observes. Each module costs a new worker CPU time: those that do more than observe are
 // loaded when needed.
 
 const diagnostics = require('node:diagnostics_channel');
@@ -42,19 +42,26 @@ function waitForRegistry() {
   });
 }
 
-/** Channels of Node.js and Fastify. They are kept, because Node.js 18 collects a channel with its subscribers. @type {any[]} */
+/** Channels of Node.js, Fastify and undici. They are kept, because Node.js 18 collects a channel with its subscribers. @type {any[]} */
 const channels = [];
 
-/** Begins requests of HTTP servers without code of the program, unless `requests` is false. */
+/** Begins requests of HTTP servers, and calls that they await, without code of the program, unless `requests` is false. */
 function followRequests() {
   if (channels.length > 0 || native.setting('requests') !== 'true') return;
   /** @type {typeof import('./servers.js') | undefined} */
   let servers;
-  const loaded = () => (servers ??= require('./servers.js'));
+  /** @type {typeof import('./calls.js') | undefined} */
+  let calls;
+  const loadedServers = () => (servers ??= require('./servers.js'));
+  const loadedCalls = () => (calls ??= require('./calls.js'));
   /** @type {Record<string, (message: any) => void>} */
   const subscribers = {
-    'http.server.request.start': ({ server }) => loaded().requestStarts(server),
-    'fastify.initialization': (message) => loaded().fastifyStarts(message),
+    'http.server.request.start': ({ server }) => loadedServers().requestStarts(server),
+    'fastify.initialization': (message) => loadedServers().fastifyStarts(message),
+    'http.client.request.start': ({ request }) => loadedCalls().beginOfHttp(request),
+    'undici:request:create': ({ request }) => loadedCalls().begin(request, request.origin),
+    'undici:request:trailers': ({ request }) => loadedCalls().end(request),
+    'undici:request:error': ({ request }) => loadedCalls().end(request),
   };
   for (const [name, subscriber] of Object.entries(subscribers)) {
     const channel = diagnostics.channel(name);

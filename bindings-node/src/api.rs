@@ -288,6 +288,23 @@ pub fn end_root_span(
     });
 }
 
+/// A client span begins in the context `current`; its id in hex.
+#[napi]
+pub fn begin_client_span(current: f64, span_id: String) {
+    ffi_guard((), || {
+        let row = context_row(current as u64).unwrap_or_default();
+        binding::begin_client_span(&row, parse_id(&span_id).unwrap_or_default());
+    });
+}
+
+/// The end of a client span: its request awaited it, by this name.
+#[napi]
+pub fn end_client_span(span_id: String, name: String, milliseconds: f64) {
+    ffi_guard((), || {
+        binding::end_client_span(parse_id(&span_id).unwrap_or_default(), &name, duration_of(milliseconds));
+    });
+}
+
 /// The endpoint of the request of the context `current`, whose end a span processor reports.
 #[napi]
 pub fn name_request(current: f64, endpoint: String) {

@@ -16,7 +16,7 @@ const SDK = path.join(PROGRAMS, 'sdk.js');
 const REGISTER = path.join(__dirname, '..', 'lib', 'register.js');
 const modules = createRequire(process.env.SERVER_MODULES ?? __filename);
 /** Each framework with a package whose presence selects it. */
-const FRAMEWORKS = { http: 'node:http', express: 'express', fastify: 'fastify', koa: 'koa', nest: '@nestjs/core' };
+const FRAMEWORKS = { http: 'node:http', express: 'express', fastify: 'fastify', koa: 'koa', graphql: 'graphql', nest: '@nestjs/core' };
 
 function isInstalled(name) {
   try {
@@ -39,14 +39,20 @@ async function run(t, framework, preloads, settings = {}) {
   assert.equal(status, 0, output.stderr);
   const sidecar = fs.readdirSync(directory).find((name) => name.startsWith('cpu-') && name.endsWith('.json'));
   const resource = JSON.parse(fs.readFileSync(path.join(directory, sidecar), 'utf8'));
-  return { ...JSON.parse(output.stdout), stderr: output.stderr, resource, cpu: readAll(directory, 'cpu'), requests: readAll(directory, 'requests') };
+  return { ...JSON.parse(output.stdout), stderr: output.stderr, resource, cpu: readAll(directory, 'cpu'), requests: readAll(directory, 'requests'), awaited: readAll(directory, 'awaited') };
 }
 
 /** The ended requests by endpoint, and the slow one. */
 function checkRequests({ statuses, requests }, routes) {
   assert.deepEqual(statuses, [...Array(21).fill(200), statuses[21], 500]);
   const counts = {};
-  for (const { labels, values } of requests) counts[labels.endpoint] = (counts[labels.endpoint] ?? 0) + values.requests;
+  for (const { labels, values } of requests) {
+    // Old instrumentations name spans `HTTP GET`.
+    labels.endpoint = labels.endpoint.replace(/^HTTP /, '');
+    // Instrumentations have root spans at the start: `Create Nest App`, `graphql.parseSchema`.
+    if (!/^(GET|POST)/.test(labels.endpoint)) continue;
+    counts[labels.endpoint] = (counts[labels.endpoint] ?? 0) + values.requests;
+  }
   const [cart, order, fail] = routes;
   const expected = { [cart]: 21, [order]: 1 };
   expected[fail] = (expected[fail] ?? 0) + 1;
@@ -64,30 +70,42 @@ function cpuOf({ cpu }, trace) {
   return { milliseconds: own.reduce((sum, { values }) => sum + values.cpu, 0) / 1e6, spans: valuesOf('span_id'), routes: valuesOf('http.route') };
 }
 
-const ROUTES = ['GET /api/cart/:id', 'POST /api/orders', 'GET /api/fail/:id'];
+/** The slow request awaited its upstream, by its address. */
+function checkAwaited({ awaited }, trace) {
+  const [call, ...others] = awaited.filter(({ labels }) => labels.trace_id === trace);
+  assert.ok(call !== undefined && others.length === 0, JSON.stringify(awaited));
+  assert.match(call.stack[0].name, /^GET 127\.0\.0\.1/);
+  assert.ok(call.values.awaited > 190e6 && call.values.awaited < 3e9, JSON.stringify(call.values));
+}
+
+const ROUTED = ['GET /api/cart/:id', 'POST /api/orders', 'GET /api/fail/:id'];
+
+const routesOf = (framework) => (['http', 'graphql'].includes(framework) ? ['GET', 'POST', 'GET'] : ROUTED);
 
 for (const [framework, name] of Object.entries(FRAMEWORKS)) {
   const skip = !isInstalled(name);
 
   test(`${framework}: without an SDK each request is listed by its route, with its samples`, { skip, timeout: 180_000 }, async (t) => {
     const ran = await run(t, framework, [REGISTER]);
-    const slow = checkRequests(ran, framework === 'http' ? ['GET', 'POST', 'GET'] : ROUTES);
+    const slow = checkRequests(ran, routesOf(framework));
     const { milliseconds, spans } = cpuOf(ran, slow.trace_id);
     assert.ok(milliseconds > 150 && milliseconds < 500, `${milliseconds} ms`);
     assert.deepEqual(spans, [slow.span_id]);
+    checkAwaited(ran, slow.trace_id);
   });
 
   // Which of both wraps the other's functions depends on the order, not on the framework.
   for (const order of framework === 'express' ? ['before', 'after'] : ['after']) {
     test(`${framework}: with an SDK that is set up ${order} the start each request is its tree of spans`, { skip, timeout: 180_000 }, async (t) => {
       const ran = await run(t, framework, order === 'before' ? [SDK, REGISTER] : [REGISTER, SDK]);
-      const slow = checkRequests(ran, framework === 'http' ? ['GET', 'POST', 'GET'] : ROUTES);
+      const slow = checkRequests(ran, routesOf(framework));
       const tree = ran.spans.filter(({ trace }) => trace === slow.trace_id);
       const [root] = tree.filter(({ path: url }) => url === '/api/cart/slow');
       assert.deepEqual([root.id, root.kind], [slow.span_id, 1]);
       const { milliseconds, spans } = cpuOf(ran, slow.trace_id);
       assert.ok(milliseconds > 150 && milliseconds < 500, `${milliseconds} ms`);
       for (const id of spans) assert.ok(tree.some((span) => span.id === id), `${id} is a span of the SDK`);
+      if (isInstalled('@opentelemetry/instrumentation-undici')) checkAwaited(ran, slow.trace_id);
       const { 'service.name': service, 'service.instance.id': instance } = ran.resource;
       assert.deepEqual([service, instance], ['shop-of-the-sdk', 'instance-1']);
     });
@@ -97,7 +115,7 @@ for (const [framework, name] of Object.entries(FRAMEWORKS)) {
 test('a middleware of the program adds the route to the samples, and reports no request twice', { timeout: 180_000 }, async (t) => {
   for (const preloads of [[REGISTER], [REGISTER, SDK]]) {
     const ran = await run(t, 'expressMiddleware', preloads);
-    const { milliseconds, routes } = cpuOf(ran, checkRequests(ran, ROUTES).trace_id);
+    const { milliseconds, routes } = cpuOf(ran, checkRequests(ran, ROUTED).trace_id);
     assert.ok(milliseconds > 150, `${milliseconds} ms`);
     assert.deepEqual(routes, ['/api/cart/:id']);
   }

@@ -20,6 +20,8 @@ export = absent;
  * @property {() => string[]} profileTypes keys of the profiles that are on
  * @property {(current: number, traceId: string, spanId: string) => void} beginRootSpan
  * @property {(traceId: string, spanId: string, milliseconds: number, name: string, method: string, route: string, isError: boolean) => void} endRootSpan
+ * @property {(current: number, spanId: string) => void} beginClientSpan
+ * @property {(spanId: string, name: string, milliseconds: number) => void} endClientSpan
  * @property {(current: number, endpoint: string) => void} nameRequest the endpoint of a request whose end a span processor reports
  * @property {(keysAndValues: string[]) => void} adoptResource attributes of the SDK's resource
  * @property {(current: number, traceId: string) => string} beginRequest local root of the request's contexts; empty if its end is not to be reported
@@ -130,6 +132,8 @@ type Native = {
     profileTypes: () => string[];
     beginRootSpan: (current: number, traceId: string, spanId: string) => void;
     endRootSpan: (traceId: string, spanId: string, milliseconds: number, name: string, method: string, route: string, isError: boolean) => void;
+    beginClientSpan: (current: number, spanId: string) => void;
+    endClientSpan: (spanId: string, name: string, milliseconds: number) => void;
     /**
      * the endpoint of a request whose end a span processor reports
      */

@@ -14,11 +14,24 @@ export class ServerRequest {
      */
     constructor(request: any, response: any, hasLabels: boolean);
     outer: number;
+    /** The local root of its contexts; empty if a span processor or another middleware reports its end. */
+    localRoot: string;
     hasLabels: boolean;
     /** The request's context. @type {number} */
     id: number;
+    method: string;
     /** Returns the template of the path, once it is known. @type {() => unknown} */
     route: () => unknown;
+    isNamed: boolean;
+    /**
+     * @param {number} milliseconds
+     * @param {any} response
+     */
+    end(milliseconds: number, response: any): Promise<void>;
+    /** Its method, and its route if that is known. */
+    endpoint(): string;
+    /** Passes the route to the span processor that reports the end. */
+    name(): void;
     /**
      * Listeners for the body run in the request's context: Node.js emits these events in the connection's.
      * @param {any} request
@@ -37,6 +50,8 @@ export class ServerRequest {
 }
 /** The {@link ServerRequest} of Node's request. */
 export const REQUEST: unique symbol;
+/** Local roots of the open requests whose end is reported here. @type {Set<string>} */
+export const openRoots: Set<string>;
 /**
  * The pattern of a route of Express.
  * @param {any} request

@@ -1,6 +1,6 @@
 /**
- * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration, its route and its status. Added
- * to the program's tracer provider by `start`; where that is not possible:
+ * Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration, its route, its status
+ * and the calls that it awaited. Added to the program's tracer provider by `start`; where that is not possible:
  * `new NodeTracerProvider({ spanProcessors: [new SpanProcessor()] })`.
  */
 export class SpanProcessor {

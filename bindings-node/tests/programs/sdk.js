@@ -3,7 +3,8 @@
 
 const { createRequire } = require('node:module');
 const load = createRequire(process.env.SERVER_MODULES ?? __filename);
-const { NodeTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } = load('@opentelemetry/sdk-trace-node');
+const { NodeTracerProvider } = load('@opentelemetry/sdk-trace-node');
+const { InMemorySpanExporter, SimpleSpanProcessor } = load('@opentelemetry/sdk-trace-base');
 const { registerInstrumentations } = load('@opentelemetry/instrumentation');
 const resources = load('@opentelemetry/resources');
 
@@ -15,10 +16,12 @@ const provider = new NodeTracerProvider({ resource, ...(!isVersion1 && { spanPro
 provider.register();
 if (isVersion1) provider.addSpanProcessor(new SimpleSpanProcessor(exporter));
 
-const INSTRUMENTATIONS = { http: 'HttpInstrumentation', express: 'ExpressInstrumentation', fastify: 'FastifyInstrumentation', koa: 'KoaInstrumentation', 'nestjs-core': 'NestInstrumentation' };
+const INSTRUMENTATIONS = {
+  http: 'Http', express: 'Express', fastify: 'Fastify', koa: 'Koa', 'nestjs-core': 'Nest', graphql: 'GraphQL', undici: 'Undici',
+};
 const instrumentations = Object.entries(INSTRUMENTATIONS).flatMap(([name, type]) => {
   try {
-    return [new (load(`@opentelemetry/instrumentation-${name}`)[type])()];
+    return [new (load(`@opentelemetry/instrumentation-${name}`)[`${type}Instrumentation`])()];
   } catch {
     return [];
   }

@@ -17,8 +17,13 @@ function renderCart(id) {
   while (process.cpuUsage().user < until) for (let turn = 0; turn < 10_000; turn++) sum += Math.sqrt(turn + sum);
   return { sum };
 }
+/** A service that answers late. No HTTP server of Node.js, which would have requests of its own. */
+const upstream = net.createServer((socket) => socket.once('data', () => setTimeout(() => {
+  socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok');
+}, 200))).listen(0, '127.0.0.1').unref();
 async function cart(id) {
-  await new Promise(setImmediate);
+  if (id === 'slow') await (await fetch(`http://127.0.0.1:${upstream.address().port}/`)).text();
+  else await new Promise(setImmediate);
   return renderCart(id);
 }
 const order = (body) => renderCart(body.number);
@@ -71,6 +76,16 @@ const SERVERS = {
     app.on('error', () => {});
     return http.createServer(app.callback());
   },
+  graphql() {
+    const { buildSchema, graphql } = load('graphql');
+    const schema = buildSchema('type Query { cart(id: String): Float }');
+    const rootValue = { cart: async ({ id }) => (await cart(id)).sum };
+    return http.createServer(async (request, response) => {
+      const id = request.url.split('/').pop();
+      const result = await graphql({ schema, rootValue, source: `{ cart(id: "${id}") }` });
+      response.writeHead(request.url.startsWith('/api/fail') ? 500 : 200).end(JSON.stringify(result));
+    });
+  },
   async nest() {
     load('reflect-metadata');
     const { Controller, Module, Get, Post } = load('@nestjs/common');
@@ -94,11 +109,12 @@ function send(port, path, body) {
   const head = body ? `POST ${path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: ${body.length}` : `GET ${path} HTTP/1.1`;
   return new Promise((resolve, reject) => {
     let answer = '';
-    net.connect(port, '127.0.0.1')
+    const socket = net.connect(port, '127.0.0.1')
       .on('error', reject)
       .on('data', (part) => { answer += part; })
-      .on('close', () => resolve(Number(answer.split(' ', 2)[1])))
-      .end(`${head}\r\nHost: localhost\r\nConnection: close\r\n\r\n${body ?? ''}`);
+      .on('close', () => resolve(Number(answer.split(' ', 2)[1])));
+    // Not `end`: a server aborts the request of a client that has closed its side.
+    socket.write(`${head}\r\nHost: localhost\r\nConnection: close\r\n\r\n${body ?? ''}`);
   });
 }
 
