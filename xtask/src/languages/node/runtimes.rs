@@ -98,12 +98,16 @@ fn from_npm(major: u32) -> StepResult<NodeJs> {
 
 /// Installs our package and others into an empty directory below the target directory; returns the `node_modules`.
 pub fn install(package: &Path, beside: &[&str], directory: &str) -> StepResult<PathBuf> {
+    install_packages(&[&[&*package.to_string_lossy()], beside].concat(), directory)
+}
+
+/// Installs packages into an empty directory below the target directory; returns the `node_modules`.
+pub fn install_packages(packages: &[&str], directory: &str) -> StepResult<PathBuf> {
     let directory = scratch::empty(directory)?;
     scratch::write(&directory.join("package.json"), "{\"private\": true}\n")?;
-    npm("install the package and others")
-        .args(["install", "--ignore-scripts"])
-        .arg(package)
-        .args(beside.iter().copied())
+    npm("install packages of npm")
+        .args(["install", "--ignore-scripts", "--legacy-peer-deps"])
+        .args(packages.iter().copied())
         .in_directory(&directory)
         .time_limit(Duration::from_secs(600))
         .run()?;
