@@ -30,6 +30,11 @@ pub struct ContextRow {
 }
 
 impl ContextRow {
+    /// Whether its trace is that of a request without one, see [`in_request`].
+    pub fn has_own_trace(&self) -> bool {
+        self.local_root_span_id != [0; 8] && self.link.trace_id == own_trace(self.local_root_span_id)
+    }
+
     fn is_labels_only(&self) -> bool {
         self.link == Link::default() && self.local_root_span_id == [0; 8] && self.capture == 0
     }
@@ -121,11 +126,6 @@ pub fn in_request(row: ContextRow, root: [u8; 8]) -> ContextRow {
     ContextRow { link: Link { trace_id, span_id }, local_root_span_id: root, ..row }
 }
 
-/// Whether a link is of a request without a trace of its caller ([`in_request`]).
-pub fn is_own_trace(link: Link) -> bool {
-    link.trace_id == own_trace(link.span_id)
-}
-
 /// The trace of a request without one: a hash of its local root, and the root itself.
 fn own_trace(root: [u8; 8]) -> [u8; 16] {
     let high = split_mix::mix(u64::from_be_bytes(root));
@@ -152,11 +152,10 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
 /// of `parent` stays; one without a trace, or with its own, is the request of a middleware. `is_local_root`: whether the span is the first of its
 /// trace in this process; if that is unknown, it is one unless a local root span stays.
 pub fn under_span(parent: ContextRow, link: Link, is_local_root: Option<bool>) -> ContextRow {
-    let without_trace = [[0; 16], own_trace(parent.local_root_span_id)];
-    if link.is_empty() && parent.link.trace_id == without_trace[1] {
+    if link.is_empty() && parent.has_own_trace() {
         return parent;
     }
-    let is_in_trace = parent.link.trace_id == link.trace_id || without_trace.contains(&parent.link.trace_id);
+    let is_in_trace = [link.trace_id, [0; 16]].contains(&parent.link.trace_id) || parent.has_own_trace();
     let inherited = if is_in_trace { parent.local_root_span_id } else { [0; 8] };
     let is_local_root = is_local_root.unwrap_or(inherited == [0; 8]);
     let local_root_span_id = if is_local_root { link.span_id } else { inherited };
@@ -220,7 +219,7 @@ pub fn sampled_context_row(id: u64) -> Option<ContextRow> {
 }
 
 /// The row of a sample's context; `None` when it expired.
-pub(crate) fn row_of_sample(context: &Context) -> Option<ContextRow> {
+pub fn row_of_sample(context: &Context) -> Option<ContextRow> {
     match context {
         Context::None => Some(ContextRow::default()),
         Context::Id(id) => sampled_context_row(*id),

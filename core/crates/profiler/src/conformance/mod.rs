@@ -16,6 +16,7 @@ use crate::deliver::resource::SystemProperties;
 use crate::drain::engine_settings::{engine_settings, system_access};
 use crate::lifecycle::request;
 use crate::stats::Stats;
+use spanprof_aggregate::context::row_of_sample;
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_aggregate::{Counters, Engine, EngineSettings, WindowEnd};
@@ -25,7 +26,7 @@ use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::transform::Reduction;
 use spanprof_profile::ProfilesData;
 use spanprof_read::decode;
-use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
+use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind};
 
 /// Unix time at monotonic time 0 in every case.
 pub const UNIX_OFFSET_NS: i128 = 1_700_000_000_000_000_000;
@@ -58,6 +59,19 @@ pub struct ScriptedEngine {
     counters: Arc<Counters>,
     position: u64,
     unattributed_ns: u64,
+}
+
+/// The context without the random trace of a request: cases state their results.
+fn without_own_trace(context: Context) -> Context {
+    match row_of_sample(&context) {
+        Some(row) if row.has_own_trace() => Context::Inline(InlineContext {
+            label_set: row.label_set.0,
+            local_root_span_id: row.local_root_span_id,
+            capture: row.capture,
+            ..InlineContext::default()
+        }),
+        _ => context,
+    }
 }
 
 impl ScriptedEngine {
@@ -105,7 +119,11 @@ impl ScriptedEngine {
                 time_ns: sample.time_ns,
                 values: sample.values,
                 key: 0,
-                context: if sample.context == 0 { Context::None } else { Context::Id(sample.context) },
+                context: without_own_trace(if sample.context == 0 {
+                    Context::None
+                } else {
+                    Context::Id(sample.context)
+                }),
                 frames: &frames,
             },
         );
@@ -115,7 +133,7 @@ impl ScriptedEngine {
     /// Processes the end of a request that was reported on this thread; false without one.
     pub fn end_request(&mut self, time_ns: u64) -> bool {
         let Some(end) = request::take_scripted_end() else { return false };
-        self.process(&RawSample { time_ns, ..end });
+        self.process(&RawSample { time_ns, context: without_own_trace(end.context), ..end });
         true
     }
 

@@ -7,7 +7,7 @@ use serde_norway::Value;
 use super::case::{Case, Close, Cycle, EndRequest, Expect, SampleStep};
 use super::{ScriptedEngine, ScriptedSample, UNIX_OFFSET_NS};
 use crate::lifecycle::request::{self};
-use spanprof_aggregate::context::{is_own_trace, open_context, ContextRow, Link};
+use spanprof_aggregate::context::{open_context, ContextRow, Link};
 use spanprof_config::{Config, ConfigValue};
 use spanprof_profile::encode::folded;
 use spanprof_profile::transform::tree;
@@ -294,8 +294,7 @@ fn folded_stack(data: &ProfilesData, stack: spanprof_profile::StackId) -> String
     names.collect::<Vec<_>>().join(";")
 }
 
-/// Samples as text: stack, value, labels without the service's own name, link. That of a request without a trace is random and left
-/// out.
+/// Samples as text: stack, value, labels without the service's own name, link.
 fn sample_lines(data: &ProfilesData, type_name: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (resource, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
@@ -314,8 +313,7 @@ fn sample_lines(data: &ProfilesData, type_name: &str) -> Vec<String> {
                 line.push_str(&format!(" {{{}}}", labels.join(", ")));
             }
             let link = data.dictionary.get_link(sample.link);
-            let is_random = is_own_trace(Link { trace_id: link.trace_id, span_id: link.span_id });
-            if !link.is_empty() && !is_random {
+            if !link.is_empty() {
                 line.push_str(&format!(" {}/{}", hex::encode(link.trace_id), hex::encode(link.span_id)));
             }
             if !sample.timestamps_unix_nano.is_empty() {

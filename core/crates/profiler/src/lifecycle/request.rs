@@ -95,8 +95,7 @@ pub(crate) use scripted::{script_ends, take_scripted_end};
 /// Ends of requests in conformance cases, which run without a profiler: kept per thread, for the engine of the case.
 #[cfg(feature = "conformance")]
 mod scripted {
-    use super::{entry, Link, RawSample, RequestEnd};
-    use spanprof_aggregate::context::is_own_trace;
+    use super::{entry, RawSample, RequestEnd};
     use std::cell::RefCell;
 
     thread_local! {
@@ -113,11 +112,8 @@ mod scripted {
         ENDS.with_borrow(Option::is_some)
     }
 
-    /// Keeps an end, without a random trace; false outside of cases.
+    /// Keeps an end; false outside of cases.
     pub(crate) fn keep(end: &RequestEnd<'_>, span_id: [u8; 8]) -> bool {
-        let link = Link { trace_id: end.trace_id, span_id };
-        let Link { trace_id, span_id } = if is_own_trace(link) { Link::default() } else { link };
-        let end = &RequestEnd { trace_id, ..*end };
         ENDS.with_borrow_mut(|ends| ends.as_mut().map(|ends| ends.push(entry(end, span_id))).is_some())
     }
 
