@@ -71,7 +71,7 @@ test('a sent capture reaches the destination under types of its own, and a saved
     new NodeTracerProvider().register();
     function f() { return burn(200); }
     (async () => {
-      spanprof.start({ destinations: [], heap: false, gc: false, sampleRate: 200 });
+      spanprof.start({ destinations: [], heap: false, offCpu: false, gc: false, sampleRate: 200 });
       const unsent = await (await spanprof.capture(f)).send(0);
       const count = spanprof.stats()['capture.unsent'];
       await spanprof.stop();
@@ -114,7 +114,7 @@ test('slow requests keep timestamps and span, and no others', (t) => {
       }
     }
     new NodeTracerProvider({ spanProcessors: [new Durations()] }).register();
-    spanprof.start({ destinations: [{ type: 'file', directory }], heap: false, gc: false, sampleRate: 500, retention: 'tail', tailDuration: 0.05 });
+    spanprof.start({ destinations: [{ type: 'file', directory }], heap: false, gc: false, offCpu: false, sampleRate: 500, retention: 'tail', tailDuration: 0.05 });
     const tracer = api.trace.getTracer('t');
     for (let number = 0; number < 200; number++) {
       tracer.startActiveSpan('GET /cart', (span) => {

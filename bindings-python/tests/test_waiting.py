@@ -189,7 +189,7 @@ def test_without_these_profiles_there_is_no_wall_thread(run_target):
                     continue
             return "spanprof-wall" in names
 
-        spanprof.start()
+        spanprof.start(off_cpu=False)
         time.sleep(0.5)
         assert not has_wall_thread()
         spanprof.update(threads=True)

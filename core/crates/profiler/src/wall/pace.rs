@@ -26,8 +26,8 @@ use std::time::Duration;
 
 /// Highest rate, for any `sample_rate`.
 pub(crate) const MAX_RATE_HZ: u32 = 1000;
-/// Rate for the waits of requests, which are on by default.
-const REQUESTS_RATE_HZ: u32 = 25;
+/// Shortest base interval for the waits of requests, which are on by default.
+pub(crate) const REQUESTS_BASE_NS: u64 = 40_000_000;
 /// Longest base interval, for any CPU quota.
 const MAX_BASE_NS: u64 = 2_000_000_000;
 /// An idle process uses at most this fraction of one processor: 1 / `IDLE_CPU_DIVISOR`.
@@ -88,8 +88,7 @@ impl Elapsed {
 
 /// The configured rate of the wall sampler, Hz.
 pub(crate) fn rate_hz(config: &Config) -> u32 {
-    let default = if config.has_off_cpu_of_requests_only() { REQUESTS_RATE_HZ } else { MAX_RATE_HZ };
-    config.wall_rate.unwrap_or(config.sample_rate.min(default)).clamp(1, MAX_RATE_HZ)
+    config.wall_rate.unwrap_or(config.sample_rate).clamp(1, MAX_RATE_HZ)
 }
 
 /// The interval of the wall sampler in a process with a CPU quota of `processors`: also the period of its samples.

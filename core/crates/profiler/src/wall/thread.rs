@@ -169,7 +169,9 @@ impl WallControl {
     fn sleep(&self, sampler: &mut WallSampler) -> (WallDemand, bool, Option<Release>) {
         let mut requests = self.lock();
         let config = &requests.demand.config;
-        let base_ns = wall_pace::base_ns(config, sampler.processors);
+        let is_of_requests = !requests.demand.for_collections && config.has_off_cpu_of_requests_only();
+        let at_least_ns = if is_of_requests { wall_pace::REQUESTS_BASE_NS } else { 0 };
+        let base_ns = wall_pace::base_ns(config, sampler.processors).max(at_least_ns);
         let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
         loop {
             let left_ns = next_tick_ns.saturating_sub(spanprof_os::monotonic_ns());
@@ -178,8 +180,7 @@ impl WallControl {
             if ticks {
                 // Without ticks, held-back samples of the last ones are still those of a collection.
                 sampler.is_on_demand = !requests.demand.config.wall;
-                sampler.is_of_requests =
-                    !requests.demand.for_collections && requests.demand.config.has_off_cpu_of_requests_only();
+                sampler.is_of_requests = is_of_requests;
             }
             if ticks && sampler.may_park() && !requests.stop && !has_request {
                 drop(requests);
