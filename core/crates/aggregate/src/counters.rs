@@ -146,7 +146,7 @@ counters! {
     governor_cost_ppm = "governor.cost_ppm", "ppm", Gauge;
     /// `cpu_budget` in millionths of one core, with a CPU quota below one processor of the quota; 0 without a budget.
     governor_budget_ppm = "governor.budget_ppm", "ppm", Gauge;
-    /// Resource attributes dropped beyond the limit of 15.
+    /// Resource attributes dropped beyond the limit of 20.
     resource_attributes_dropped = "resource.attributes_dropped", "attributes";
     /// Samples of live objects removed because there were more than `heap_live_samples`; the others represent them.
     heap_thinned = "heap.thinned", "samples";

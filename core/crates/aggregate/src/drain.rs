@@ -397,6 +397,7 @@ mod tests {
                 locations: &drain.locations,
                 stacks: &drain.stacks,
                 resource: &[],
+                dropped_attributes: 0,
                 tags: &[],
                 service_name: "",
                 comment: "",

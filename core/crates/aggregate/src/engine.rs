@@ -101,6 +101,7 @@ fn close_input<'a>(
         locations,
         stacks,
         resource: &identity.resource.attributes,
+        dropped_attributes: identity.resource.dropped as u32,
         tags: &identity.tags,
         service_name: &identity.resource.service_name,
         now_monotonic_ns: times.0,

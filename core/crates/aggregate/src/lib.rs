@@ -28,7 +28,7 @@ pub mod window;
 pub use counters::{Counter, Counters, StatDoc, StatKind, StatValue, COUNTERS};
 pub use engine::{CollectionTime, Engine, EngineSettings, HeapAtPeak, SystemAccess, WindowEnd};
 pub use resolve::native_symbols::{demangle, native_frame, NativeCode, NativeFunction, NativeSymbols};
-pub use resource::{Resource, ResourceAttribute};
+pub use resource::{Resource, ResourceAttribute, MAX_RESOURCE_ATTRIBUTES};
 pub use retention::{SlowLimit, TailPolicy};
 pub use window::captured::MAX_CAPTURES;
 pub use window::sum::{SumLabels, WindowSum};

@@ -2,8 +2,9 @@
 
 use spanprof_profile::Attribute;
 
-/// Receivers store each attribute as a label of every series; some refuse more labels.
-const MAX_ATTRIBUTES: usize = 15;
+/// Receivers store each attribute as a label of every series. Pyroscope refuses more than 30 of them, with those of samples and of
+/// the span link; resource detectors for Kubernetes alone find 10 to 20.
+pub const MAX_RESOURCE_ATTRIBUTES: usize = 20;
 
 /// An attribute of the resource, always a string. The Collector's exporters (`otlp_http` from 0.161, `otlp_grpc` from
 /// 0.163) rewrite keys and strings to dictionary references. Pyroscope (1.21 to 2.2.1) does not resolve references: an
@@ -32,12 +33,12 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Adds an attribute, unless it is empty or its key is known. Beyond 15 attributes it is counted only.
+    /// Adds an attribute, unless it is empty or its key is known. Beyond the limit it is counted only.
     pub fn add(&mut self, key: &str, value: &str) {
         if key.is_empty() || value.is_empty() || self.attributes.iter().any(|known| known.key == key) {
             return;
         }
-        if self.attributes.len() == MAX_ATTRIBUTES {
+        if self.attributes.len() == MAX_RESOURCE_ATTRIBUTES {
             self.dropped += 1;
             return;
         }

@@ -82,7 +82,12 @@ fn drop_resources(resources: &mut Vec<ResourceProfiles>) {
         let identity = keep(&[&["service.name"], &PROCESS_IDENTITY[..]].concat());
         let name_only = keep(&["service.name"]);
         if !gauges.is_empty() {
-            of_gauges.push(ResourceProfiles { resource: identity, scope: resource.scope.clone(), profiles: gauges });
+            of_gauges.push(ResourceProfiles {
+                resource: identity,
+                scope: resource.scope.clone(),
+                profiles: gauges,
+                ..ResourceProfiles::default()
+            });
         }
         resource.resource = name_only;
     }

@@ -45,8 +45,8 @@ impl OtlpSignal {
     pub const fn no_service(self) -> &'static str {
         match self {
             Self::Profiles => {
-                "profiles are not enabled at the receiver: check the path and port, and for \
-                 an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline"
+                "profiles are not enabled at the receiver: check the path (/v1development/profiles, /v1/profiles at few receivers) and \
+                 port, and for an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline"
             }
             Self::Metrics => {
                 "the receiver accepts no metrics: an OpenTelemetry Collector requires a metrics pipeline; for another \

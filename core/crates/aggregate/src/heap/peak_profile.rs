@@ -116,7 +116,7 @@ fn profile(totals: &[InUseTotals], keep: usize, input: &InUseProfileInput<'_>) -
     };
     let profiles = kinds::IN_USE.types.iter().map(of_type).collect();
     let resource = input.resource.attributes.iter().map(Into::into).collect();
-    let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles };
+    let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles, ..ResourceProfiles::default() };
     UnredactedProfiles::new(ProfilesData { dictionary: builder.dictionary, resources: vec![resource] })
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct CloseInput<'a> {
     pub locations: &'a LocationTable,
     pub stacks: &'a StackTable,
     pub resource: &'a [ResourceAttribute],
+    /// Attributes of the resource beyond the limit.
+    pub dropped_attributes: u32,
     /// Static labels of every sample.
     pub tags: &'a [(String, String)],
     /// Added to every sample when not empty.
@@ -160,7 +162,8 @@ impl Window {
             }
         }
         let resource = builder.input.resource.iter().map(Into::into).collect();
-        let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles };
+        let dropped_attributes_count = builder.input.dropped_attributes;
+        let resource = ResourceProfiles { resource, dropped_attributes_count, scope: Scope::spanprof(), profiles };
         let stacks = builder.stack_ids.len() as u64;
         let start_unix_ns = builder.unix_ns(first_start_ns);
         let duration_ns = now_ns.saturating_sub(first_start_ns).max(1);

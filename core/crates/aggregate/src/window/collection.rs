@@ -156,7 +156,12 @@ impl SampleCollection {
         let mut data = self.merged.merged().clone();
         if data.resources.is_empty() {
             let scope = spanprof_profile::Scope::spanprof();
-            data.resources.push(ResourceProfiles { resource, scope, profiles: Vec::new() });
+            data.resources.push(ResourceProfiles {
+                resource,
+                scope,
+                profiles: Vec::new(),
+                ..ResourceProfiles::default()
+            });
         }
         let settings = self.window.settings();
         for resource in &mut data.resources {

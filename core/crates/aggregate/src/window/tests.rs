@@ -28,6 +28,7 @@ impl StackTables {
         let mut redactor = redactor();
         window
             .close(CloseInput {
+                dropped_attributes: 0,
                 locations: &self.locations,
                 stacks: &self.stacks,
                 resource: &[],

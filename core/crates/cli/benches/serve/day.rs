@@ -182,7 +182,15 @@ fn with_resource(dictionary: Dictionary, profiles: Vec<Profile>) -> ProfilesData
         Attribute::string("service.version", "1.4.2"),
         Attribute::int("process.pid", 4711),
     ];
-    ProfilesData { dictionary, resources: vec![ResourceProfiles { resource, scope: Scope::spanprof(), profiles }] }
+    ProfilesData {
+        dictionary,
+        resources: vec![ResourceProfiles {
+            resource,
+            scope: Scope::spanprof(),
+            profiles,
+            ..ResourceProfiles::default()
+        }],
+    }
 }
 
 /// The bytes of an exporter's request.

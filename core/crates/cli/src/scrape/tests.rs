@@ -137,7 +137,12 @@ fn go_profile(types: &[(&str, &str)], duration_nano: u64, functions: &[(&str, &[
             profile.samples.push(Sample { stack, attributes, values: vec![*value], ..Sample::default() });
         }
     }
-    let resources = vec![ResourceProfiles { resource: Vec::new(), scope: Scope::default(), profiles }];
+    let resources = vec![ResourceProfiles {
+        resource: Vec::new(),
+        scope: Scope::default(),
+        profiles,
+        ..ResourceProfiles::default()
+    }];
     pprof::encode(&ProfilesData { dictionary, resources })
 }
 

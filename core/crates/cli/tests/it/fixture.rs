@@ -226,7 +226,12 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[TestS
     let resource = vec![Attribute::string("service.name", service), Attribute::int("process.pid", 4711)];
     ProfilesData {
         dictionary,
-        resources: vec![ResourceProfiles { resource, scope: Scope::spanprof(), profiles: vec![profile] }],
+        resources: vec![ResourceProfiles {
+            resource,
+            scope: Scope::spanprof(),
+            profiles: vec![profile],
+            ..ResourceProfiles::default()
+        }],
     }
 }
 

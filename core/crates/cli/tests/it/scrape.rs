@@ -75,7 +75,12 @@ fn profile(kind: &str, unit: &str, value: i64, duration_s: u64) -> Vec<u8> {
         samples: vec![Sample { stack, values: vec![value], ..Sample::default() }],
         ..Profile::default()
     };
-    let resources = vec![ResourceProfiles { resource: Vec::new(), scope: Scope::default(), profiles: vec![profile] }];
+    let resources = vec![ResourceProfiles {
+        resource: Vec::new(),
+        scope: Scope::default(),
+        profiles: vec![profile],
+        ..ResourceProfiles::default()
+    }];
     pprof::encode(&ProfilesData { dictionary, resources })
 }
 

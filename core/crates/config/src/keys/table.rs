@@ -256,7 +256,7 @@ config_keys! {
     enabled: bool = true, "", None, true;
     /// `service.name` of the resource; empty: the program's name.
     service_name: String = String::new(), "", None, false;
-    /// Additional attributes of the resource, at most 15 in total.
+    /// Additional attributes of the resource, at most 20 in total.
     resource_attributes: BTreeMap<String, String> = BTreeMap::new(), "", None, false;
     /// Static labels on every sample.
     tags: BTreeMap<String, String> = BTreeMap::new(), "", None, true;

@@ -109,7 +109,7 @@ const fn tone(frame_type: FrameType) -> (u32, f64) {
         FrameType::Native => (212, 52.0),
         FrameType::Kernel => (354, 54.0),
         FrameType::Rust => (20, 66.0),
-        FrameType::Unspecified => (220, 9.0),
+        _ => (220, 9.0),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Kind of code of a frame: the attribute `profile.frame.type` (OpenTelemetry semantic conventions 1.42).
+/// Kind of code of a frame: the attribute `profile.frame.type` (OpenTelemetry semantic conventions 1.44).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameType {
     /// Unknown, or a synthetic frame that names a drop reason.
@@ -20,6 +20,20 @@ pub enum FrameType {
     Kernel,
     /// `rust`
     Rust,
+    /// `beam`, of another profiler, as the following ones.
+    Beam,
+    /// `dotnet`
+    Dotnet,
+    /// `go`
+    Go,
+    /// `luajit`
+    Luajit,
+    /// `perl`
+    Perl,
+    /// `php`
+    Php,
+    /// `ruby`
+    Ruby,
 }
 
 impl FrameType {
@@ -39,6 +53,13 @@ impl FrameType {
             Self::Native => "native",
             Self::Kernel => "kernel",
             Self::Rust => "rust",
+            Self::Beam => "beam",
+            Self::Dotnet => "dotnet",
+            Self::Go => "go",
+            Self::Luajit => "luajit",
+            Self::Perl => "perl",
+            Self::Php => "php",
+            Self::Ruby => "ruby",
         })
     }
 
@@ -51,6 +72,13 @@ impl FrameType {
             "native" => Self::Native,
             "kernel" => Self::Kernel,
             "rust" => Self::Rust,
+            "beam" => Self::Beam,
+            "dotnet" => Self::Dotnet,
+            "go" => Self::Go,
+            "luajit" => Self::Luajit,
+            "perl" => Self::Perl,
+            "php" => Self::Php,
+            "ruby" => Self::Ruby,
             _ => Self::Unspecified,
         }
     }

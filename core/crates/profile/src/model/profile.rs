@@ -188,6 +188,8 @@ impl Scope {
 pub struct ResourceProfiles {
     /// Attributes of the resource, `service.name` included.
     pub resource: Vec<Attribute>,
+    /// Number of attributes of the resource that the producer omitted.
+    pub dropped_attributes_count: u32,
     /// The scope that produced them.
     pub scope: Scope,
     /// One per type and window.

@@ -94,6 +94,7 @@ pub fn merge_profiles<'a>(parts: impl IntoIterator<Item = (&'a Dictionary, &'a [
                 groups.push(ResourceGroup { is_one_process: resource.is_one_process(), ..ResourceGroup::default() });
                 merged.resources.push(ResourceProfiles {
                     resource: sorted.clone(),
+                    dropped_attributes_count: resource.dropped_attributes_count,
                     scope: scope.clone(),
                     profiles: Vec::new(),
                 });

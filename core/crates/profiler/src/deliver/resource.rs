@@ -1,19 +1,23 @@
-//! The OTLP resource of the profiles: at most 15 attributes, from the configuration, the resource of the program's OpenTelemetry
+//! The OTLP resource of the profiles: at most 20 attributes, from the configuration, the resource of the program's OpenTelemetry
 //! SDK, the runtime and the system. Built at each start, in each forked child, and when the SDK's resource becomes known.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
 use crate::deliver::sidecar;
 use crate::host_log::{log, LogLevel};
-use spanprof_aggregate::{Resource, ResourceAttribute};
+use spanprof_aggregate::{Resource, ResourceAttribute, MAX_RESOURCE_ATTRIBUTES};
 use spanprof_config::Config;
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_profile::Attribute;
 
 /// Attributes of the SDK's resource. A forked child inherits them, as it does the SDK.
 static ADOPTED: ArcSwapOption<Vec<(String, String)>> = ArcSwapOption::const_empty();
+
+/// Attributes beyond the limit that were reported.
+static REPORTED_DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether an attribute of the SDK's resource is that of the profiles too. Of the process, the system and the SDK the profiler has
 /// its own.
@@ -99,6 +103,16 @@ impl SystemProperties {
     ) -> Resource {
         let adopted = ADOPTED.load_full().unwrap_or_default();
         let mut resource = self.unredacted(config, &adopted, runtime);
+        if resource.dropped > REPORTED_DROPPED.fetch_max(resource.dropped, Ordering::Relaxed) {
+            let dropped = resource.dropped;
+            log(
+                LogLevel::Warning,
+                &format!(
+                    "spanprof: {dropped} resource attributes are left out of the profiles, which have at most {MAX_RESOURCE_ATTRIBUTES}: \
+                     receivers refuse series with more labels; set fewer, or name the important ones in resource_attributes"
+                ),
+            );
+        }
         let attributes = resource.attributes.iter().map(Into::into).collect();
         let text = |attribute: Attribute| ResourceAttribute {
             value: attribute.value.as_ref().to_string(),
@@ -212,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_the_user_are_kept_and_detected_ones_fill_up_to_fifteen() {
-        let attributes = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
+    fn attributes_of_the_user_are_kept_and_detected_ones_fill_up_to_the_limit() {
+        let attributes = (0..19).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
         let config = Config { resource_attributes: attributes, ..Config::default() };
         let resource = resource_of(&config, Vec::new());
-        assert_eq!(resource.attributes.len(), 15);
-        assert_eq!(resource.text("deployment.key13"), Some("v"));
+        assert_eq!(resource.attributes.len(), MAX_RESOURCE_ATTRIBUTES);
+        assert_eq!(resource.text("deployment.key18"), Some("v"));
         assert_eq!(resource.dropped, 6);
     }
 

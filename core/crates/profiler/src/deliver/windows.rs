@@ -363,6 +363,7 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
                 .cloned()
                 .collect(),
             resource: resource.resource.clone(),
+            dropped_attributes_count: resource.dropped_attributes_count,
             scope: resource.scope.clone(),
         });
         let part = ProfilesData { dictionary: data.dictionary.clone(), resources: resources.collect() };

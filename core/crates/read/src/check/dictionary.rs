@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use prost::Message;
 
-use super::references::{References, TableReferences};
+use super::references::{text, References, TableReferences};
 use super::Findings;
 use crate::wire::otlp as wire;
 
@@ -47,6 +47,11 @@ fn entries(dictionary: &wire::ProfilesDictionary, used: &mut References, finding
         for (line, entry) in location.lines.iter().enumerate() {
             let path = || at("location_table", nth, &format!("lines[{line}].function_index"));
             used.functions.mark(entry.function_index, path, findings);
+            if entry.line < 0 || entry.column < 0 {
+                findings.error(at("location_table", nth, &format!("lines[{line}]")), "line", || {
+                    "Line and column must not be negative.".to_owned()
+                });
+            }
         }
         let path = || at("location_table", nth, "attribute_indices");
         used.mark_attributes(&location.attribute_indices, dictionary, path, findings);
@@ -58,6 +63,17 @@ fn entries(dictionary: &wire::ProfilesDictionary, used: &mut References, finding
         if mapping.memory_limit < mapping.memory_start {
             findings.error(at("mapping_table", nth, "memory_limit"), "mapping-range", || {
                 "The mapping ends before it starts.".to_owned()
+            });
+        }
+        let has_build_id = mapping.attribute_indices.iter().any(|index| {
+            let attribute = usize::try_from(*index).ok().and_then(|index| dictionary.attribute_table.get(index));
+            attribute.is_some_and(|attribute| {
+                text(dictionary, attribute.key_strindex).starts_with("process.executable.build_id.")
+            })
+        });
+        if nth > 0 && !has_build_id {
+            findings.warn(at("mapping_table", nth, "attribute_indices"), "build-id", || {
+                "The mapping has no process.executable.build_id; receivers cannot find its symbols.".to_owned()
             });
         }
     }
@@ -92,12 +108,11 @@ fn entries(dictionary: &wire::ProfilesDictionary, used: &mut References, finding
             let sentence = || {
                 format!("The trace id has {} bytes and the span id {}; they must have 16 and 8.", lengths.0, lengths.1)
             };
-            // Intended for old versions of Pyroscope: without the trace id, no series per trace is created.
-            if only_span {
-                findings.warn(path, "span-only", sentence)
-            } else {
-                findings.error(path, "link-ids", sentence)
-            }
+            findings.error(path, "link-ids", || match only_span {
+                true => sentence()
+                    + " The key link=span writes it for Pyroscope 1.20 to 2.0, which stores a series for each trace.",
+                false => sentence(),
+            });
         }
     }
 }
@@ -129,8 +144,8 @@ fn sentinels(dictionary: &wire::ProfilesDictionary, findings: &mut Findings) {
     let link = dictionary.link_table.first();
     sentinel("link_table", link.map(|first| zero(&first.trace_id) && zero(&first.span_id)));
     if link.is_some_and(|first| !(first.trace_id.is_empty() && first.span_id.is_empty())) {
-        findings.warn("dictionary.link_table[0]", "link-sentinel", || {
-            "The empty link has ids of zero bytes; Parca accepts it only without ids.".to_owned()
+        findings.error("dictionary.link_table[0]", "link-sentinel", || {
+            "The empty link has ids of zero bytes; profcheck and Parca accept it only without ids.".to_owned()
         });
     }
 }

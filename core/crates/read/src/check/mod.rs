@@ -1,8 +1,9 @@
 //! Checks the wire messages of an OTLP profiles file against the rules of the signal and of known receivers. Unlike a
 //! decoder, it continues after a finding and detects the differences that decoding normalizes.
 //!
-//! Errors violate a requirement of the schema (opentelemetry-proto 1.10 and 1.11). Warnings violate a recommendation, or a
-//! current receiver drops, rejects or misinterprets them.
+//! Errors violate a requirement of the schema (opentelemetry-proto 1.10 and 1.11), or are errors of the signal's own tool `profcheck`
+//! (open-telemetry/sig-profiling, profcheck/check.go, 2026). Warnings violate a recommendation, or a current receiver drops, rejects or
+//! misinterprets them.
 
 mod dictionary;
 mod profiles;

@@ -9,6 +9,7 @@ use crate::wire::otlp::any_value::Value;
 use spanprof_profile::encode::otlp::MAX_SAMPLES_PER_PROFILE;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
+const CLOCK_TOLERANCE_NS: u64 = 1_000_000_000;
 const TEN_MINUTES_NS: u64 = 600_000_000_000;
 /// Pyroscope's default limit, resource and sample attributes together.
 const MAX_LABELS: usize = 30;
@@ -29,7 +30,7 @@ pub(super) fn check(
         });
     }
     if request.resource_profiles.iter().all(|resource| resource.scope_profiles.iter().all(|s| s.profiles.is_empty())) {
-        findings.warn("resource_profiles", "no-profiles", || "The request contains no profile.".to_owned());
+        findings.error("resource_profiles", "no-profiles", || "The request contains no profile.".to_owned());
     }
     let mut windows = Vec::new();
     for (nth, resource) in request.resource_profiles.iter().enumerate() {
@@ -82,6 +83,9 @@ fn check_resource(
     };
     let at = format!("{at}.resource.attributes");
     let keys = key_values(&described.attributes, dictionary, &at, used, findings);
+    if keys.contains(&"telemetry.sdk.name") && !keys.contains(&"telemetry.sdk.language") {
+        findings.warn(&at, "sdk-language", || "telemetry.sdk.name requires telemetry.sdk.language.".to_owned());
+    }
     if !keys.contains(&"service.name") {
         findings.warn(at, "service-name", || {
             "There is no service.name; receivers store the profile under an unknown service.".to_owned()
@@ -270,14 +274,17 @@ fn check_window(profile: &wire::Profile, settings: &CheckSettings, at: &str, fin
             });
         }
     }
+    let range = start..end;
     // The clocks of samples and window may differ slightly.
-    let tolerance_ns = 1_000_000_000;
-    let range = start.saturating_sub(tolerance_ns)..=end.saturating_add(tolerance_ns);
+    let near = start.saturating_sub(CLOCK_TOLERANCE_NS)..=end.saturating_add(CLOCK_TOLERANCE_NS);
     for (nth, sample) in profile.samples.iter().enumerate() {
         if let Some(outside) = sample.timestamps_unix_nano.iter().find(|time| start != 0 && !range.contains(time)) {
-            findings.warn(format!("{at}.samples[{nth}].timestamps_unix_nano"), "timestamp", || {
-                format!("The timestamp {outside} is outside the window, {start} to {end}.")
-            });
+            let (path, is_near) = (format!("{at}.samples[{nth}].timestamps_unix_nano"), near.contains(outside));
+            let sentence = || format!("The timestamp {outside} is outside the window, {start} to {end}.");
+            match is_near {
+                true => findings.warn(path, "timestamp-near", sentence),
+                false => findings.error(path, "timestamp", sentence),
+            }
         }
     }
 }

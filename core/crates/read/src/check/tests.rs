@@ -114,7 +114,7 @@ fn missing_and_nonempty_sentinels_are_errors() {
     );
     expect(&one(|r| dictionary(r).location_table[0].address = 1), &["Error dictionary.location_table[0]"]);
     expect(&one(|r| dictionary(r).stack_table[0].location_indices = vec![0]), &["Error dictionary.stack_table[0]"]);
-    expect(&one(|r| dictionary(r).link_table[0].span_id = vec![0; 8]), &["Warning dictionary.link_table[0]", "Parca"]);
+    expect(&one(|r| dictionary(r).link_table[0].span_id = vec![0; 8]), &["Error dictionary.link_table[0]", "Parca"]);
     let found = findings(|r| r.dictionary = None);
     assert_eq!(found[0].1, "dictionary");
     assert!(found.iter().any(|(_, path, _)| path.ends_with("samples[0].stack_index")));
@@ -198,7 +198,7 @@ fn windows_outside_the_ingestion_range_are_warnings() {
         sample(r).values.clear();
         sample(r).timestamps_unix_nano = vec![start - 2_000_000_000];
     });
-    expect(&outside, &["Warning", "samples[0].timestamps_unix_nano", "outside the window"]);
+    expect(&outside, &["Error", "samples[0].timestamps_unix_nano", "outside the window"]);
 }
 
 #[test]
@@ -248,7 +248,10 @@ fn types_periods_and_ids_that_receivers_reject_are_found() {
     expect(&one(twice), &["Error", "profiles[1].profile_id", "ids must be unique"]);
     expect(&one(|r| profile(r).original_payload = vec![1].into()), &["Error", "set together"]);
     expect(&one(|r| dictionary(r).link_table[1].trace_id = vec![1; 3]), &["Error dictionary.link_table[1]", "3 bytes"]);
-    expect(&one(|r| dictionary(r).link_table[1].trace_id.clear()), &["Warning dictionary.link_table[1]", "0 bytes"]);
+    expect(
+        &one(|r| dictionary(r).link_table[1].trace_id.clear()),
+        &["Error dictionary.link_table[1]", "0 bytes", "Pyroscope 1.20 to 2.0"],
+    );
 }
 
 #[test]
@@ -265,6 +268,10 @@ fn limits_of_receivers_are_warnings() {
     let none = findings(|r| profile(r).samples.clear());
     assert!(none.iter().any(|(_, _, sentence)| sentence.contains("has no samples; Parca rejects it")), "{none:#?}");
     let deep = one(|r| dictionary(r).stack_table[1].location_indices = vec![1; 1001]);
+    expect(
+        &one(|r| dictionary(r).location_table[1].lines[0].line = -1),
+        &["Error dictionary.location_table[1].lines[0]"],
+    );
     expect(&deep, &["Warning dictionary.stack_table[1].location_indices", "1001 locations"]);
     // Under Miri, 4 MiB take an hour.
     if !cfg!(miri) {

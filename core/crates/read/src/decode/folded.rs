@@ -72,7 +72,12 @@ pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) ->
     samples.retain(|sample| sample.values[0] != 0);
     let sample_type = ValueType::new("samples", "count");
     let profiles = vec![Profile { sample_type, samples, ..Profile::default() }];
-    let resources = vec![ResourceProfiles { resource: Vec::new(), scope: Scope::default(), profiles }];
+    let resources = vec![ResourceProfiles {
+        resource: Vec::new(),
+        scope: Scope::default(),
+        profiles,
+        ..ResourceProfiles::default()
+    }];
     Ok(ProfilesData { dictionary, resources })
 }
 

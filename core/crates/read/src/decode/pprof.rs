@@ -80,7 +80,8 @@ impl PprofDecoder<'_> {
         for profile in &mut profiles {
             profile.attributes = attributes;
         }
-        let resources = vec![ResourceProfiles { resource, scope: Scope::default(), profiles }];
+        let resources =
+            vec![ResourceProfiles { resource, scope: Scope::default(), profiles, ..ResourceProfiles::default() }];
         Ok(ProfilesData { dictionary, resources })
     }
 

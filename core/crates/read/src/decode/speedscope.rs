@@ -126,7 +126,12 @@ pub(super) fn decode_decompressed(body: &[u8], limits: &DecodeLimits) -> Result<
             None => profiles.push(Profile { sample_type, samples, ..Profile::default() }),
         }
     }
-    let resources = vec![ResourceProfiles { resource: Vec::new(), scope: Scope::default(), profiles }];
+    let resources = vec![ResourceProfiles {
+        resource: Vec::new(),
+        scope: Scope::default(),
+        profiles,
+        ..ResourceProfiles::default()
+    }];
     Ok(ProfilesData { dictionary, resources })
 }
 

@@ -62,8 +62,9 @@ impl Filter {
                 }
             }
             if !profiles.is_empty() {
+                let dropped_attributes_count = resource.dropped_attributes_count;
                 let (resource, scope) = (resource.resource.clone(), resource.scope.clone());
-                passed.push(ResourceProfiles { resource, scope, profiles });
+                passed.push(ResourceProfiles { resource, scope, profiles, dropped_attributes_count });
             }
         }
         passed

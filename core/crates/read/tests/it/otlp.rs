@@ -146,3 +146,25 @@ fn empty_profiles_and_zero_samples_are_not_encoded() {
     assert_eq!(decoded(&encode(&data, Revision::One)).sample_count(), 0);
     assert!(decoded(&encode(&data, Revision::One)).resources.is_empty());
 }
+
+#[test]
+fn the_schema_and_the_number_of_omitted_resource_attributes_are_on_the_wire() {
+    let profile = Profile { samples: vec![Sample { values: vec![1], ..Sample::default() }], ..Profile::default() };
+    let resource = ResourceProfiles {
+        dropped_attributes_count: 7,
+        scope: Scope::spanprof(),
+        profiles: vec![profile],
+        ..ResourceProfiles::default()
+    };
+    let data = ProfilesData { resources: vec![resource], ..ProfilesData::default() };
+    let body = encode(&data, Revision::One);
+    let urls = String::from_utf8_lossy(&body).matches("https://opentelemetry.io/schemas/1.").count();
+    assert_eq!((decoded(&body).resources[0].dropped_attributes_count, urls), (7, 2), "of the resource and the scope");
+}
+
+#[test]
+fn frame_types_of_other_profilers_are_kept() {
+    for name in ["beam", "dotnet", "go", "luajit", "perl", "php", "ruby"] {
+        assert_eq!(FrameType::from_wire(name).as_str(), Some(name));
+    }
+}

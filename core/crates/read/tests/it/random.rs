@@ -54,6 +54,7 @@ pub fn profiles_data(contents: RequestContents) -> impl Strategy<Value = Profile
                 ],
                 scope: if contents.all_fields { Scope::spanprof() } else { Scope::default() },
                 profiles: Vec::new(),
+                dropped_attributes_count: if contents.all_fields { nth as u32 } else { 0 },
             };
             if contents.all_fields {
                 resource.resource.push(Attribute::int("process.pid", -7));

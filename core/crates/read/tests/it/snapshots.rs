@@ -47,6 +47,7 @@ fn small() -> ProfilesData {
         resource: vec![Attribute::string("service.name", "checkout"), Attribute::int("process.pid", 7)],
         scope: Scope { name: "spanprof".to_owned(), version: "0".to_owned() },
         profiles: vec![profile],
+        ..ResourceProfiles::default()
     });
     data
 }

@@ -7,6 +7,8 @@ use crate::encode::message_writer::MessageWriter;
 use crate::model::StoredValue;
 use crate::*;
 
+const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
+
 /// The bytes of `ExportProfilesServiceRequest`.
 pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
     let has_values = |profile: &&Profile| profile.samples.iter().any(|sample| shape(sample) != SampleShape::Nothing);
@@ -20,7 +22,11 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
             continue;
         }
         out.message(1, |out| {
-            out.message(1, |out| group[0].resource.iter().for_each(|of_resource| attribute(out, 1, of_resource)));
+            out.message(1, |out| {
+                group[0].resource.iter().for_each(|of_resource| attribute(out, 1, of_resource));
+                let dropped = group.iter().map(|scope| scope.dropped_attributes_count).max().unwrap_or_default();
+                out.uint(2, u64::from(dropped));
+            });
             for scope in group.iter().filter(|scope| scope.profiles.iter().any(|profile| has_values(&profile))) {
                 out.message(2, |out| {
                     out.message(1, |out| {
@@ -31,12 +37,22 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
                         let local_roots = local_roots.next().copied().flatten();
                         out.message(2, |out| request.profile(out, profile, local_roots));
                     }
+                    out.bytes(3, schema_url(scope).as_bytes());
                 });
             }
+            out.bytes(3, group.iter().map(schema_url).find(|url| !url.is_empty()).unwrap_or_default().as_bytes());
         });
     }
     out.message(2, |out| request.tables(out));
     out.into_bytes()
+}
+
+/// The version of the semantic conventions of attributes; those of other producers are not known.
+fn schema_url(scope: &ResourceProfiles) -> &'static str {
+    match scope.scope.name == Scope::spanprof().name {
+        true => SCHEMA_URL,
+        false => "",
+    }
 }
 
 /// Inline key and value, never references: receivers drop references that they cannot resolve.

@@ -29,6 +29,7 @@ pub(super) fn convert(
     for (nth, resource_profiles) in request.resource_profiles.iter().enumerate() {
         let at = format!("resource_profiles[{nth}]");
         let attributes = resource_profiles.resource.as_ref().map_or(&[][..], |resource| &resource.attributes);
+        let dropped = resource_profiles.resource.as_ref().map_or(0, |resource| resource.dropped_attributes_count);
         let resource = owned_attributes(attributes, &tables, &mut budget, || format!("{at}.resource.attributes"))?;
         for (nth, scope_profiles) in resource_profiles.scope_profiles.iter().enumerate() {
             let at = format!("{at}.scope_profiles[{nth}]");
@@ -60,7 +61,13 @@ pub(super) fn convert(
                     }
                 }
             }
-            data.resources.push(ResourceProfiles { resource: resource.clone(), scope, profiles });
+            let dropped_attributes_count = dropped;
+            data.resources.push(ResourceProfiles {
+                resource: resource.clone(),
+                scope,
+                profiles,
+                dropped_attributes_count,
+            });
         }
     }
     Ok(())
