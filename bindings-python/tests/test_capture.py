@@ -87,7 +87,7 @@ def test_the_file_of_a_capture_is_an_attribute_of_the_current_span(run_target):
 
         provider = TracerProvider()
         provider.add_span_processor(SpanProcessor())
-        spanprof.start(heap=False, gc=False)
+        spanprof.start(heap=False, gc=False, off_cpu=False)
         with provider.get_tracer("t").start_as_current_span("root") as root:
             captured = spanprof.capture(lambda: 5)
             captured.save("capture.html")
@@ -111,7 +111,7 @@ def test_a_saved_capture_names_the_profiles_without_a_span_processor(run_target)
         import spanprof
         from opentelemetry.sdk.trace import TracerProvider
 
-        spanprof.start(heap=False, gc=False)
+        spanprof.start(heap=False, gc=False, off_cpu=False)
         with TracerProvider().get_tracer("t").start_as_current_span("root") as root:
             spanprof.capture(lambda: 5).save("capture.html")
             assert root.attributes["profile.type"] == ("cpu",), dict(root.attributes)

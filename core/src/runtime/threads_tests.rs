@@ -8,7 +8,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::runtime::allocator_run_testing::{in_process_of_test, HeapProfiles, HeapRun};
-use spanprof_config::Config;
+use spanprof_config::{Config, ConfigSource};
 
 fn start(config: Config) -> HeapRun {
     HeapRun::start_as(Config { heap: false, wall_rate: Some(200), ..config })
@@ -127,7 +127,8 @@ fn off_cpu_time_is_wall_time_minus_cpu_time_of_a_thread_that_works_and_waits() {
     in_process_of_test(
         "runtime::threads_tests::off_cpu_time_is_wall_time_minus_cpu_time_of_a_thread_that_works_and_waits",
         || {
-            let run = start(Config { off_cpu: true, wall: true, ..Config::default() });
+            let sources = [("off_cpu", ConfigSource::Code)].into_iter().collect();
+            let run = start(Config { off_cpu: true, wall: true, sources, ..Config::default() });
             let (wall_ns, cpu_ns) = std::thread::spawn(|| {
                 let mut cpu_ns = 0;
                 let wall_ns = works_and_waits(Instant::now() + Duration::from_secs(6), &mut cpu_ns);

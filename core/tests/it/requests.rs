@@ -17,6 +17,7 @@ use tower_service::Service;
 use super::profiler::{burn, one_at_a_time, start_native, with_receiver, without_destination, Receiver200, TIMEOUT};
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const CALLER_TRACE: [u8; 16] = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes();
 const CALLER_SPAN: [u8; 8] = [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7];
 
 /// A body of one frame, which takes CPU time.
@@ -118,7 +119,9 @@ fn requests_of_a_tower_service_are_labeled_linked_and_counted() {
     counted.sort_unstable();
     assert_eq!(counted, ["GET", "GET /cart", "GET /never", "POST /panics", "_OTHER /fails"]);
     let cart = requests.samples.iter().find(|sample| text(&data, sample, "endpoint") == "GET /cart").unwrap();
-    assert_eq!(data.dictionary.get_link(cart.link).span_id, CALLER_SPAN);
+    let request = data.dictionary.get_link(cart.link);
+    assert_eq!(request.trace_id, CALLER_TRACE);
+    assert!(request.span_id != CALLER_SPAN, "a span of its own");
     let duration: u64 = text(&data, cart, "duration").parse().unwrap();
     assert!(duration >= 290_000_000, "{duration} ns, of which 300 ms of CPU time");
     let errors = profile(&data, "request_errors");
@@ -130,7 +133,7 @@ fn requests_of_a_tower_service_are_labeled_linked_and_counted() {
     let of_cart = |sample: &&Sample| {
         text(&data, sample, "http.route") == "/cart"
             && text(&data, sample, "http.request.method") == "GET"
-            && data.dictionary.get_link(sample.link).span_id == CALLER_SPAN
+            && data.dictionary.get_link(sample.link) == request
     };
     let labeled: i64 = cpu.samples.iter().filter(of_cart).map(|sample| cpu.weight(sample)).sum();
     assert!((240_000_000..400_000_000).contains(&labeled), "{labeled} ns of 300 ms in the future and in its body");

@@ -151,7 +151,7 @@ impl Config {
     /// Whether the time off CPU is that of requests only: of threads that carry a span or labels.
     #[doc(hidden)]
     pub fn has_off_cpu_of_requests_only(&self) -> bool {
-        self.off_cpu && !self.wall && !self.is_explicit("off_cpu")
+        self.off_cpu && !self.is_explicit("off_cpu")
     }
 
     /// Whether the key was set by a variable or a file, so that it must never stop the program.

@@ -73,6 +73,8 @@ pub(crate) struct WallSampler {
     rest_began_ns: u64,
     /// Whether the time off CPU is measured.
     measures_off_cpu: bool,
+    /// Whether the time off CPU is that of threads with a context only.
+    has_off_cpu_of_requests: bool,
     off_cpu: OffCpu,
     /// Monotonic time of the last profile of threads.
     pub(super) live_threads_ns: u64,
@@ -135,6 +137,7 @@ impl WallSampler {
             opened: 0,
             rest_began_ns: 0,
             measures_off_cpu: false,
+            has_off_cpu_of_requests: false,
             off_cpu: OffCpu::default(),
             live_threads_ns: 0,
             buffers: [Vec::new(), Vec::new()],
@@ -151,6 +154,7 @@ impl WallSampler {
         self.walks().set_idle(self.pace.is_idle());
         self.has_moved = false;
         self.measures_off_cpu = config.off_cpu;
+        self.has_off_cpu_of_requests = config.has_off_cpu_of_requests_only();
         let mut threads = std::mem::take(&mut self.threads);
         self.repeats.set_existing(if elapsed.previous_ns > 0 { &threads } else { &[] });
         threads.clear();
@@ -432,12 +436,17 @@ impl WallSampler {
 
     /// Submits a sample with a weight above 0. A sample that a full ring rejects is counted.
     pub(super) fn submit(&self, sample: &RawSample<'_>) {
-        if self.is_of_requests && sample.kind == SampleKind::Wall && sample.context.is_empty() {
+        let is_wall = sample.kind == SampleKind::Wall;
+        let is_beside_requests = is_wall && sample.context.is_empty();
+        if self.is_of_requests && is_beside_requests {
             return;
         }
-        let is_on_demand = self.is_on_demand && sample.kind == SampleKind::Wall;
+        let [wall_ns, off_ns] = sample.values;
+        let off_ns = if self.has_off_cpu_of_requests && is_beside_requests { 0 } else { off_ns };
+        let values = if is_wall { [wall_ns, off_ns] } else { sample.values };
+        let is_on_demand = self.is_on_demand && is_wall;
         let flags = SampleFlags(sample.flags.0 | if is_on_demand { SampleFlags::ON_DEMAND } else { 0 });
-        if sample.values[0] > 0 && self.inbox.submit(&RawSample { flags, ..*sample }).is_err() {
+        if sample.values[0] > 0 && self.inbox.submit(&RawSample { flags, values, ..*sample }).is_err() {
             self.counters.submit_dropped.add(1);
         }
     }

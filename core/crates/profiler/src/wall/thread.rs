@@ -169,7 +169,8 @@ impl WallControl {
     fn sleep(&self, sampler: &mut WallSampler) -> (WallDemand, bool, Option<Release>) {
         let mut requests = self.lock();
         let config = &requests.demand.config;
-        let is_of_requests = !requests.demand.for_collections && config.has_off_cpu_of_requests_only();
+        let samples_all = requests.demand.for_collections || config.wall;
+        let is_of_requests = !samples_all && config.has_off_cpu_of_requests_only();
         let at_least_ns = if is_of_requests { wall_pace::REQUESTS_BASE_NS } else { 0 };
         let base_ns = wall_pace::base_ns(config, sampler.processors).max(at_least_ns);
         let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
