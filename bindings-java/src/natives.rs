@@ -43,6 +43,8 @@ pub fn all() -> Vec<NativeMethod> {
         c"profileTypes" c"()[B" api::Java_io_spanprof_Native_profileTypes,
         c"beginRootSpan" c"([J[B)V" requests::Java_io_spanprof_Native_beginRootSpan,
         c"endRootSpan" c"([BJZ)V" requests::Java_io_spanprof_Native_endRootSpan,
+        c"beginClientSpan" c"(JJ)V" requests::Java_io_spanprof_Native_beginClientSpan,
+        c"endClientSpan" c"(J[BJ)V" requests::Java_io_spanprof_Native_endClientSpan,
         c"beginRequest" c"([J[B)J" requests::Java_io_spanprof_Native_beginRequest,
         c"endRequest" c"(J[BJZ)V" requests::Java_io_spanprof_Native_endRequest,
         c"nameRequest" c"([J[B)V" requests::Java_io_spanprof_Native_nameRequest,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jni::objects::{JByteArray, JClass, JLongArray};
 use jni::sys::jlong;
 use jni::EnvUnowned;
-use spanprof_aggregate::context::{link_of_hex, parse_id};
+use spanprof_aggregate::context::{link_of_hex, parse_id, ContextRow};
 use spanprof_profiler::binding::{self, HttpRequest};
 use spanprof_profiler::{RequestEnd, RootSpanEnd};
 
@@ -87,6 +87,37 @@ pub extern "system" fn Java_io_spanprof_Native_adoptResource<'l>(
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_followsRequests(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
     ffi_guard(env, |_| Ok(binding::follows_requests()))
+}
+
+/// A client span begins below a local root.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_beginClientSpan(
+    env: EnvUnowned<'_>,
+    _class: JClass<'_>,
+    root: jlong,
+    span: jlong,
+) {
+    ffi_guard(env, |_| {
+        let row = ContextRow { local_root_span_id: root.to_ne_bytes(), ..ContextRow::default() };
+        binding::begin_client_span(&row, span.to_ne_bytes());
+        Ok(())
+    });
+}
+
+/// The end of a client span that `beginClientSpan` reported.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_endClientSpan<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    span: jlong,
+    name: JByteArray<'l>,
+    nanos: jlong,
+) {
+    ffi_guard(env, |env| {
+        let duration = Duration::from_nanos(nanos.try_into().unwrap_or(0));
+        binding::end_client_span(span.to_ne_bytes(), &text_of(env, &name)?, duration);
+        Ok(())
+    });
 }
 
 /// A request begins in a filter, in the context `words`, with trace id and span id of its caller in hex: the word of its local root;

@@ -40,6 +40,11 @@ final class Native {
     /** {@code texts}: trace id and span id in hex, name of the span, method and route of its request. */
     static native void endRootSpan(byte[] texts, long nanos, boolean isError);
 
+    /** A client span begins below a local root; {@link Hex#word} of both ids. */
+    static native void beginClientSpan(long root, long span);
+
+    static native void endClientSpan(long span, byte[] name, long nanos);
+
     /**
      * {@code words}: the current context; {@code ids}: the caller's trace and span. The local root of the request's
      * context; 0 if its end is not to be reported.

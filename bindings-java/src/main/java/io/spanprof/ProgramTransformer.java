@@ -21,6 +21,8 @@ final class ProgramTransformer implements ClassFileTransformer {
             // The program's classes would need permissions for the calls.
             return;
         }
+        // Read by the extension of OpenTelemetry's agent.
+        System.setProperty("io.spanprof.transforms", "true");
         instrumentation.addTransformer(new ProgramTransformer());
     }
 

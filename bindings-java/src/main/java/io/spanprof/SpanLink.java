@@ -4,6 +4,7 @@ import java.lang.reflect.Method;
 import java.nio.LongBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * The active span of the calling thread, as set by tracing libraries: for bridges such as the one to OpenTelemetry, not for
@@ -13,6 +14,10 @@ public final class SpanLink {
     private static final byte[] NO_DIGITS = {};
     private static final SpanLink NONE = new SpanLink(0, 0, 0, 0);
 
+    /** Open spans, beyond which the local roots of all are forgotten: some programs do not end theirs. */
+    private static final int MAX_ROOTS = 65_536;
+    /** The local root of each open span that a processor reported. */
+    private static final ConcurrentHashMap<Long, Long> ROOTS = new ConcurrentHashMap<>();
     /** Whether a span processor has reported the begin of a span. */
     private static boolean hasProcessor;
 
@@ -42,8 +47,10 @@ public final class SpanLink {
         if (Hex.isId(trace, Hex.TRACE_DIGITS) && Hex.isId(span, Hex.SPAN_DIGITS)) {
             long high = Hex.word(trace, 0);
             long low = Hex.word(trace, Hex.SPAN_DIGITS);
-            // The local root, that of a request of a filter, is independent of spans.
-            write(words, high, low, Hex.word(span, 0), before.root);
+            long word = Hex.word(span, 0);
+            // Without a processor, that of a filter's request.
+            Long root = ROOTS.get(word);
+            write(words, high, low, word, root == null ? before.root : root);
         } else {
             write(words, 0, 0, 0, before.root);
         }
@@ -90,13 +97,47 @@ public final class SpanLink {
     public static void beginRootSpan(String traceId, String spanId) {
         hasProcessor = true;
         if (NativeLibrary.isLoaded()) {
-            Native.beginRootSpan(Scope.currentWords(), Packed.pack(List.of(traceId, spanId)));
+            long[] words = Scope.currentWords();
+            setRoot(word(spanId), words[4] == 0 ? word(spanId) : words[4]);
+            Native.beginRootSpan(words, Packed.pack(List.of(traceId, spanId)));
         }
+    }
+
+    /** Reports the begin of a span below another one of this process; ids in hex. Of a call to another service it is a client span. */
+    public static void beginSpan(String spanId, String parentId, boolean isCall) {
+        Long root = NativeLibrary.isLoaded() ? ROOTS.get(word(parentId)) : null;
+        if (root != null) {
+            setRoot(word(spanId), root);
+            if (isCall) {
+                Native.beginClientSpan(root, word(spanId));
+            }
+        }
+    }
+
+    /** Reports the end of a span that began by {@link #beginSpan}. */
+    public static void endSpan(String spanId, String name, long nanos, boolean isCall) {
+        if (ROOTS.remove(word(spanId)) != null && isCall) {
+            Native.endClientSpan(word(spanId), name.getBytes(StandardCharsets.UTF_8), nanos);
+        }
+    }
+
+    private static void setRoot(long span, long root) {
+        if (ROOTS.mappingCount() >= MAX_ROOTS) {
+            ROOTS.clear();
+        }
+        ROOTS.put(span, root);
+    }
+
+    /** The word of a span id in hex. */
+    private static long word(String spanId) {
+        byte[] digits = Hex.bytesOf(spanId);
+        return Hex.isId(digits, Hex.SPAN_DIGITS) ? Hex.word(digits, 0) : 0;
     }
 
     /** Reports the end of a local root span that began by {@link #beginRootSpan}; method and route may be empty. */
     public static void endRootSpan(
             String traceId, String spanId, long nanos, String name, String method, String route, boolean isError) {
+        ROOTS.remove(word(spanId));
         if (NativeLibrary.isLoaded()) {
             Native.endRootSpan(Packed.pack(List.of(traceId, spanId, name, method, route)), nanos, isError);
         }

@@ -57,7 +57,7 @@ final class TracerProviders {
 
     /** A span became active while no processor has reported the begin of one. */
     static void search(Class<?> span) {
-        if (searches >= MAX_SEARCHES || !span.getName().equals(SPAN)) {
+        if (searches >= MAX_SEARCHES || !span.getName().equals(SPAN) || !Native.followsRequests()) {
             return;
         }
         searches++;

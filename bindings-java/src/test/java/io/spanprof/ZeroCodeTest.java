@@ -33,7 +33,7 @@ class ZeroCodeTest {
     /** Runs {@link Services} with agents in this order; the class path has these libraries beside it. */
     private List<String> run(String agents, String settings, String libraries, List<String> options, String... args) throws Exception {
         List<String> all = new ArrayList<>(options);
-        for (String agent : agents.split(" ")) {
+        for (String agent : agents.isEmpty() ? new String[0] : agents.split(" ")) {
             all.add(agent.equals("ours")
                     ? "-javaagent:" + LibraryTest.jar(folder, true) + "=sampleRate=250,fileDirectory=" + profiles + settings
                     : "-javaagent:" + classPath(".*opentelemetry-javaagent.*").get(0));
@@ -63,9 +63,9 @@ class ZeroCodeTest {
 
     @ParameterizedTest
     @CsvSource({"spring, ours, GET /carts/{number}", "spring, ours theirs, GET /carts/{number}",
-            "jdk, ours, GET /carts", "jdk, theirs ours, GET /carts"})
+            "jetty, ours, GET /carts/*", "jdk, ours, GET /carts", "jdk, theirs ours, GET /carts"})
     void requestsOfAServiceAreNamedByTheirRoutes(String service, String agents, String endpoint) throws Exception {
-        List<String> output = run(agents, NONE, ".*(spring|tomcat|micrometer).*", List.of(), service);
+        List<String> output = run(agents, NONE, ".*(spring|tomcat|micrometer|jetty|servlet|slf4j).*", List.of(), service);
         assertRequests(endpoint, output);
     }
 
@@ -81,6 +81,12 @@ class ZeroCodeTest {
     void aProcessorOfTheProgramIsNotDoubled(boolean registers) throws Exception {
         List<String> options = List.of("-Dregisters=" + registers);
         assertRequests("GET /carts", run("ours", NONE, ".*opentelemetry-(?!javaagent).*", options, "sdk"));
+    }
+
+    @Test
+    void withoutTheAgentTheGlobalProviderHasTheProcessorFromTheFirstSpanOn() throws Exception {
+        List<String> options = List.of("-Dspanprof.sample.rate=250", "-Dspanprof.file.directory=" + profiles);
+        assertRequests("GET /carts", run(NONE, NONE, ".*/classes|.*opentelemetry-(?!javaagent).*", options, "global"));
     }
 
     @Test

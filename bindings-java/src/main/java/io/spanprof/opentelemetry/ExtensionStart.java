@@ -10,6 +10,10 @@ final class ExtensionStart {
     private ExtensionStart() {}
 
     static void customize(AutoConfigurationCustomizer customizer) {
+        if (System.getProperty("io.spanprof.transforms") != null) {
+            // With -javaagent, the builder of the provider announces itself.
+            return;
+        }
         customizer.addTracerProviderCustomizer((builder, properties) -> {
             SpanprofSpanProcessor.register(builder);
             return builder;

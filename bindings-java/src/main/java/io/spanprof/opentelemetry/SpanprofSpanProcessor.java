@@ -2,6 +2,7 @@ package io.spanprof.opentelemetry;
 
 import io.opentelemetry.api.common.AttributeKey;
 import io.opentelemetry.api.trace.SpanContext;
+import io.opentelemetry.api.trace.SpanKind;
 import io.opentelemetry.api.trace.StatusCode;
 import io.opentelemetry.context.Context;
 import io.opentelemetry.sdk.resources.Resource;
@@ -54,9 +55,6 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
             return;
         }
         processors.set(state, SpanProcessor.composite(existing, new SpanprofSpanProcessor()));
-        if (Boolean.TRUE.equals(value(state, "noSpanProcessor"))) {
-            field(state, "noSpanProcessor").setBoolean(state, false);
-        }
     }
 
     /** Whether a list has a processor of this name: the program's may be of another loader. */
@@ -91,6 +89,7 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
     @Override
     public void onStart(Context parentContext, ReadWriteSpan span) {
         if (!isLocalRoot(span)) {
+            SpanLink.beginSpan(span.getSpanContext().getSpanId(), span.getParentSpanContext().getSpanId(), isCall(span));
             return;
         }
         if (!hasResource) {
@@ -114,6 +113,7 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
     @Override
     public void onEnd(ReadableSpan span) {
         if (!isLocalRoot(span)) {
+            SpanLink.endSpan(span.getSpanContext().getSpanId(), span.getName(), span.getLatencyNanos(), isCall(span));
             return;
         }
         SpanContext context = span.getSpanContext();
@@ -127,6 +127,11 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
     @Override
     public boolean isEndRequired() {
         return true;
+    }
+
+    /** Whether the span is a call of another service, a database or a queue. */
+    private static boolean isCall(ReadableSpan span) {
+        return span.getKind() == SpanKind.CLIENT || span.getKind() == SpanKind.PRODUCER;
     }
 
     private static String text(String attribute) {

@@ -2,9 +2,18 @@ package io.spanprof.programs;
 
 import com.sun.net.httpserver.HttpServer;
 import io.opentelemetry.api.trace.Span;
+import io.opentelemetry.api.trace.SpanKind;
 import io.opentelemetry.context.Scope;
+import io.opentelemetry.sdk.OpenTelemetrySdk;
 import io.opentelemetry.sdk.trace.SdkTracerProvider;
 import io.opentelemetry.sdk.trace.SdkTracerProviderBuilder;
+import io.opentelemetry.sdk.trace.SpanProcessor;
+import io.opentelemetry.sdk.trace.export.SimpleSpanProcessor;
+import io.opentelemetry.sdk.trace.export.SpanExporter;
+import io.spanprof.Spanprof;
+import jakarta.servlet.http.HttpServlet;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
 import java.io.File;
 import java.lang.management.ManagementFactory;
 import java.net.InetSocketAddress;
@@ -15,6 +24,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.catalina.Context;
 import org.apache.catalina.startup.Tomcat;
+import org.eclipse.jetty.ee10.servlet.ServletContextHandler;
+import org.eclipse.jetty.ee10.servlet.ServletHolder;
+import org.eclipse.jetty.server.Server;
+import org.eclipse.jetty.server.ServerConnector;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.PathVariable;
@@ -24,7 +37,8 @@ import org.springframework.web.servlet.DispatcherServlet;
 import org.springframework.web.servlet.config.annotation.EnableWebMvc;
 
 /**
- * Services without a line of the profiler, each with three requests: {@code spring}, {@code jdk}; or spans of an SDK in code, {@code sdk}.
+ * Services without a line of the profiler, each with three requests: {@code spring}, {@code jetty}, {@code jdk}; or spans of an SDK in
+ * code, {@code sdk}, and with a profiler that is started in code, {@code global}.
  * {@code child} before it: in a class loader of its own, as in a JAR of Spring Boot.
  */
 public final class Services {
@@ -69,6 +83,25 @@ public final class Services {
         }
     }
 
+    /** A servlet of Jetty with a pattern. */
+    private static final class Jetty {
+        static int start() throws Exception {
+            Server server = new Server(0);
+            ServletContextHandler context = new ServletContextHandler();
+            context.addServlet(new ServletHolder(new HttpServlet() {
+                private static final long serialVersionUID = 1L;
+
+                @Override
+                protected void doGet(HttpServletRequest request, HttpServletResponse response) {
+                    work();
+                }
+            }), "/carts/*");
+            server.setHandler(context);
+            server.start();
+            return ((ServerConnector) server.getConnectors()[0]).getLocalPort();
+        }
+    }
+
     private static int jdk() throws Exception {
         HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
         server.createContext("/carts", exchange -> {
@@ -86,17 +119,39 @@ public final class Services {
             SdkTracerProviderBuilder builder = SdkTracerProvider.builder();
             if (Boolean.getBoolean("registers")) {
                 Class<?> processor = Class.forName("io.spanprof.opentelemetry.SpanprofSpanProcessor");
-                builder.addSpanProcessor((io.opentelemetry.sdk.trace.SpanProcessor) processor.getConstructor().newInstance());
+                builder.addSpanProcessor((SpanProcessor) processor.getConstructor().newInstance());
             }
-            SdkTracerProvider provider = builder.build();
+            spans(builder.build());
+        }
+
+        static void spans(SdkTracerProvider provider) {
             for (int i = 0; i < REQUESTS; i++) {
                 Span span = provider.get("services").spanBuilder("GET").startSpan();
                 try (Scope active = span.makeCurrent()) {
-                    work();
+                    // The request has the samples of the spans below it.
+                    Span child = provider.get("services").spanBuilder("SELECT").setSpanKind(SpanKind.CLIENT).startSpan();
+                    try (Scope below = child.makeCurrent()) {
+                        work();
+                    } finally {
+                        child.end();
+                    }
                 } finally {
                     span.setAttribute("http.route", "/carts").setAttribute("http.method", "GET").end();
                 }
             }
+        }
+    }
+
+    /** The profiler is started in code; the SDK is set later, and has no processor. */
+    private static final class Global {
+        static void run() {
+            Spanprof.start();
+            // An SDK without processor records no span.
+            SpanProcessor exporter = SimpleSpanProcessor.create(SpanExporter.composite());
+            SdkTracerProvider provider = SdkTracerProvider.builder().addSpanProcessor(exporter).build();
+            OpenTelemetrySdk.builder().setTracerProvider(provider).buildAndRegisterGlobal();
+            provider.get("services").spanBuilder("first").startSpan().makeCurrent().close();
+            Sdk.spans(provider);
         }
     }
 
@@ -131,7 +186,12 @@ public final class Services {
             Sdk.run();
             System.exit(0);
         }
-        int port = args[0].equals("spring") ? Spring.start() : jdk();
+        if (args[0].equals("global")) {
+            // The first span shows which provider is global.
+            Global.run();
+            System.exit(0);
+        }
+        int port = args[0].equals("spring") ? Spring.start() : args[0].equals("jetty") ? Jetty.start() : jdk();
         for (int i = 0; i < REQUESTS; i++) {
             // Not a client that the agent knows: its spans would be local roots.
             try (Socket socket = new Socket("127.0.0.1", port)) {
