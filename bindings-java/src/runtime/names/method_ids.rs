@@ -11,7 +11,7 @@ use spanprof_profiler::binding::ffi_guard;
 use spanprof_profiler::ProfilerHandle;
 
 use super::class_names::name_in_source;
-use super::method_info::MethodInfo;
+use super::method_info::{method_name, MethodInfo};
 use crate::runtime::jvmti::{this_vm, Environment, Jvmti};
 use crate::runtime::threads::attached_thread;
 
@@ -162,7 +162,7 @@ pub fn read(id: usize, class: u64) -> Option<MethodInfo> {
     // SAFETY: the class is held by a local reference of this thread; the id is of that class.
     let named = unsafe {
         jvmti.name_of(id).zip(jvmti.signature_of(held)).map(|(method, signature)| MethodInfo {
-            function: format!("{}.{method}", name_in_source(&signature)).into(),
+            function: format!("{}.{}", name_in_source(&signature), method_name(&method)).into(),
             file: jvmti.file_of(held).unwrap_or_default().into(),
             lines: jvmti.line_numbers_of(id),
             source_map: None,

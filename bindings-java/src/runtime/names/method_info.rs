@@ -54,6 +54,11 @@ pub fn class_name(internal: &str) -> String {
     name.replace('/', ".")
 }
 
+/// A method name as in the source: the agent renames methods that it encloses (`ClassPatch`).
+pub fn method_name(name: &str) -> &str {
+    name.strip_suffix("$spanprof").unwrap_or(name)
+}
+
 fn line_of(lines: &[(u16, u32)], index: u16) -> u32 {
     if index == NO_INDEX {
         return 0;
@@ -71,6 +76,11 @@ mod tests {
         let lines = [(0, 7), (3, 9), (103, 5)];
         assert_eq!([0, 2, 3, 102, 500].map(|index| line_of(&lines, index)), [7, 7, 9, 9, 5]);
         assert_eq!(line_of(&lines, NO_INDEX), 0);
+    }
+
+    #[test]
+    fn an_enclosed_method_has_its_name_in_the_source() {
+        assert_eq!([method_name("service$spanprof"), method_name("service")], ["service"; 2]);
     }
 
     #[test]

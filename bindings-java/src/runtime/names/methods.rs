@@ -16,7 +16,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use spanprof_aggregate::runtime::{Frame, FrameType};
 use spanprof_signal::{ProcessMemory, RawFrame};
 
-use super::method_info::{class_name, MethodInfo};
+use super::method_info::{class_name, method_name, MethodInfo};
 use super::source_map::ClassSourceMap;
 use super::{method_ids, stub_names};
 use crate::runtime::jvmti::decode;
@@ -122,7 +122,7 @@ fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInf
     let is_kotlin = file.ends_with(".kt");
     let map_text = if is_kotlin { source_map(layout, pool) } else { None };
     let source_map = map_text.and_then(|text| ClassSourceMap::of(&text, &file, &lines));
-    let function = format!("{}.{name}", class_name(&class)).into();
+    let function = format!("{}.{}", class_name(&class), method_name(&name)).into();
     let named = MethodInfo { function, file: file.into(), lines, source_map };
     // If the class was unloaded during the read, the name may be wrong.
     same().map(|_| named)
