@@ -32,9 +32,9 @@ pageTest('an exported page shows table, flame graph and types without a request'
     assert.ok((await tableFunctions(page)).length > 50);
     await page.click('#top-head th[data-sort="cum"]');
     await eventually(async () => assert.deepEqual((await tableFunctions(page)).slice(0, 3).sort(), [...ROOTS].sort()));
-    await page.click('#types [data-value="wall"]');
+    await page.choose('#types', 'Wall time');
     await assertTotal(page, fixture.weight({ service: 'shop', type: 'wall' }));
-    await page.click('#types [data-value="alloc_space"]');
+    await page.choose('#types', 'Allocated');
     await assertTotal(page, fixture.weight({ service: 'shop', type: 'alloc_space' }), 'bytes');
     assert.equal(await page.count('.problem'), 0);
     assert.deepEqual(await page.evaluate(() => performance.getEntriesByType('resource').map((entry) => entry.name)), []);
@@ -59,7 +59,7 @@ pageTest('the address of an exported page holds its state', async ({ openAddress
     assert.deepEqual(await tableFunctions(page), ['price']);
     const weight = fixture.weight({ service: 'api', type: 'wall' }, ({ functions }) => functions.includes('price'));
     assert.ok((await page.text('#top-rows td.number')).startsWith(amount(weight)));
-    await page.click('#types [data-value="cpu"]');
+    await page.choose('#types', 'CPU');
     await page.settled();
     assert.match(await page.evaluate(() => location.hash), /type=cpu/);
   });

@@ -117,7 +117,7 @@ memoryTest('types of times are stacked, contained ones are lines, and an entry s
   await page.clickText('#series button', 'off_cpu');
   await page.settled();
   assert.deepEqual([page.query().get('type'), await page.texts('#series li')], ['off_cpu', series]);
-  await page.clickText('#types [role="radio"]', 'inuse_space');
+  await page.choose('#types', 'In use');
   await page.settled();
   assert.equal(await page.count('#series'), 0, 'memory has no times');
 });

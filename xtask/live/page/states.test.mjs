@@ -12,7 +12,7 @@ pageTest('while another type loads, the numbers of the former type are marked as
   const page = await open('?view=both&service=shop&type=cpu');
   const former = amount(fixture.weight({ service: 'shop', type: 'cpu' }));
   const end = await page.intercept('/api/top', () => sleep(1500));
-  await page.clickText('#types [role="radio"]', 'wall');
+  await page.choose('#types', 'Wall time');
   await eventually(async () => {
     const top = await page.evaluate(() => {
       const { ariaBusy, classList } = document.querySelector('#top');
@@ -30,9 +30,9 @@ pageTest('while another type loads, the numbers of the former type are marked as
 pageTest('a late response of an earlier selection does not replace the newer one', async ({ open }) => {
   const page = await open('?view=both&service=api&type=cpu');
   const end = await page.intercept('/api/top', (request) => (request.url().includes('type=wall') ? sleep(800) : undefined));
-  await page.clickText('#types [role="radio"]', 'wall');
+  await page.choose('#types', 'Wall time');
   await sleep(200);
-  await page.clickText('#types [role="radio"]', 'cpu');
+  await page.choose('#types', 'CPU');
   await sleep(1000);
   await assertTotal(page, fixture.weight({ service: 'api', type: 'cpu' }));
   await end();
@@ -41,7 +41,7 @@ pageTest('a late response of an earlier selection does not replace the newer one
 pageTest('a click on a row while another type loads keeps the rest of the page', async ({ open }) => {
   const page = await open('?view=both&service=api&type=cpu');
   const end = await page.intercept('/api/types', () => sleep(800));
-  await page.clickText('#types [role="radio"]', 'wall');
+  await page.choose('#types', 'Wall time');
   await sleep(300);
   await page.clickText('#top-rows tr', 'charge');
   await assertTotal(page, fixture.weight({ service: 'api', type: 'wall' }));
@@ -63,7 +63,7 @@ for (const { view, path, panes } of REQUESTS) {
     const page = await open(`?view=${view}&service=api&type=cpu`);
     const failure = { status: 500, contentType: 'application/json', body: JSON.stringify({ error: 'the index is damaged' }) };
     const end = await page.intercept(path, () => failure);
-    await page.clickText('#types [role="radio"]', 'wall');
+    await page.choose('#types', 'Wall time');
     await eventually(async () => assert.equal(await page.settled(), 'error'));
     for (const pane of panes) assert.equal(await page.text(pane), 'the index is damaged Retry');
     assert.equal(await isGraphVisible(page), path === '/api/top');

@@ -32,7 +32,23 @@ use crate::verbs::tree::TreeArguments;
 use crate::verbs::upload::UploadArguments;
 use crate::verbs::view::ViewArguments;
 
-const OVERVIEW: &str = "{name} {version}: {about}\n\nUsage: {usage}\n\nVerbs:\n{subcommands}{after-help}";
+/// The verbs by task, for the overview.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Profile a program", &["run", "demo"]),
+    ("Look at profiles", &["view", "top", "tree", "peek", "list", "flamegraph", "services", "labels"]),
+    ("Compare", &["diff", "gate"]),
+    ("Requests and problems", &["spans", "explain", "heap"]),
+    ("Convert and keep", &["convert", "merge", "upload"]),
+    ("Operate", &["serve", "scrape", "check", "doctor", "mcp", "completions"]),
+];
+/// Column of the descriptions in the overview.
+const ABOUT_COLUMN: usize = 14;
+/// Flags of the filter, which follow those of the verb in its help.
+const FILTER_FLAGS: [&str; 10] =
+    ["service", "type_name", "label", "trace_id", "span_id", "from", "to", "time_range", "focus", "ignore"];
+/// Display order of these, and of flags of all verbs. The flags of a verb are numbered from 0.
+const FILTER_ORDER: usize = 500;
+const COMMON_ORDER: usize = 900;
 const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{options}{after-help}";
 
 /// Wider help is hard to read.
@@ -45,15 +61,14 @@ const MAX_HELP_COLUMNS: usize = 110;
     version,
     about = "profiles linked to traces and spans",
     override_usage = "spanprof VERB [ARGUMENTS]",
-    help_template = OVERVIEW,
     after_help = "`spanprof VERB --help` shows the flags of a verb. Profiles are read from a file, a directory, stdin (-), object storage (s3://…) or a running `serve` (http://…)."
 )]
 struct CommandLine {
     /// color own code and libraries on a terminal: auto, always, never
-    #[arg(long, global = true, value_name = "WHEN", value_enum, hide_possible_values = true, default_value_t = ColorWhen::Auto)]
+    #[arg(long, global = true, display_order = COMMON_ORDER, value_name = "WHEN", value_enum, hide_possible_values = true, default_value_t = ColorWhen::Auto)]
     color: ColorWhen,
     /// certificates of authorities (PEM) for https:// sources, instead of the public ones
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, display_order = COMMON_ORDER, value_name = "FILE")]
     ca_cert: Option<PathBuf>,
     #[command(subcommand)]
     verb: CliVerb,
@@ -191,18 +206,38 @@ pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
 pub(crate) fn command() -> Command {
     // A width of 0 turns wrapping off: in a pipe each flag is one line.
     let columns = terminal::columns().map_or(0, |columns| columns.min(MAX_HELP_COLUMNS));
-    CommandLine::command().term_width(columns).mut_subcommands(|verb| {
+    let command = CommandLine::command();
+    let overview = format!(
+        "{{name}} {{version}}: {{about}}\n\nUsage: {{usage}}\n\nVerbs:\n{}{{after-help}}",
+        grouped(&command, columns)
+    );
+    command.help_template(overview).term_width(columns).mut_subcommands(|verb| {
         let about = verb.get_before_help().map(ToString::to_string).filter(|_| columns > 0);
         let verb = match about {
             Some(about) => verb.before_help(unwrapped(&about)),
             None => verb,
         };
+        // Of this verb, `--to` is the format.
+        let is_convert = verb.get_name() == "convert";
         verb.help_template(HELP_OF_VERB)
             .term_width(columns)
             .disable_help_flag(true)
-            .arg(Arg::new("help").short('h').long("help").action(ArgAction::Help).help("this text"))
+            .arg(
+                Arg::new("help")
+                    .short('h')
+                    .long("help")
+                    .action(ArgAction::Help)
+                    .display_order(COMMON_ORDER)
+                    .help("this text"),
+            )
             // `--from -5m`
             .mut_args(|arg| {
+                let of_filter =
+                    FILTER_FLAGS.iter().position(|name| arg.get_id() == *name && !(is_convert && *name == "to"));
+                let arg = match of_filter {
+                    Some(nth) => arg.display_order(FILTER_ORDER + nth),
+                    None => arg,
+                };
                 let takes_value = arg.get_long().is_some() && arg.get_action().takes_values();
                 if takes_value {
                     arg.allow_hyphen_values(true)
@@ -211,6 +246,28 @@ pub(crate) fn command() -> Command {
                 }
             })
     })
+}
+
+/// The verbs under the headings of their groups; `columns` is 0 without wrapping.
+fn grouped(command: &Command, columns: usize) -> String {
+    let mut text = String::new();
+    for (heading, verbs) in GROUPS {
+        text += &format!("{heading}:\n");
+        for verb in verbs.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+            let mut line = format!("  {:<1$}", verb.get_name(), ABOUT_COLUMN - 2);
+            for word in about.split(' ') {
+                if columns > 0 && line.chars().count() + word.chars().count() >= columns {
+                    text += &format!("{}\n", line.trim_end());
+                    line = " ".repeat(ABOUT_COLUMN);
+                }
+                line += word;
+                line += " ";
+            }
+            text += &format!("{}\n", line.trim_end());
+        }
+    }
+    text.trim_end().to_owned()
 }
 
 /// Paragraphs as lines, which clap wraps to the terminal.
@@ -225,6 +282,7 @@ fn failure_of(error: &clap::Error, arguments: &[String]) -> Failure {
     // clap appends its suggestion, the usage and a pointer to the help.
     let text = error.to_string();
     let sentence = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ").trim_end();
+    let sentence = sentence.replace("subcommand", "verb");
     let failure = Failure::usage(sentence);
     let suggestion = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand].map(|kind| error.get(kind));
     match suggestion {
@@ -273,6 +331,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn every_verb_is_in_one_group_and_flags_of_the_filter_follow_its_own() {
+        let verbs = command();
+        let mut visible: Vec<&str> =
+            verbs.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name).collect();
+        let mut named: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
+        assert_eq!(named[0], "run");
+        visible.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(visible, named);
+        let help = verbs.clone().find_subcommand_mut("top").unwrap().render_help().to_string();
+        let at = |flag: &str| help.find(flag).unwrap_or_else(|| panic!("{flag}: {help}"));
+        assert!(
+            at("--sort") < at("--service") && at("--service") < at("--from") && at("--from") < at("--help"),
+            "{help}"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::moment;
 /// Flags of the filter, except for the end of the time range: `convert --to` also accepts a format.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FilterArguments {
-    /// only this service (service.name); "" for profiles without a name, * for all
+    /// only this service (service.name): "" selects profiles without a name, "*" all services
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
     /// only this profile type: cpu, wall, alloc_space, …

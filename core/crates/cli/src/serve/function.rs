@@ -4,6 +4,7 @@
 use std::path::{Component, Path};
 
 use serde_json::{json, Map, Value};
+use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_profile::transform::StackTree;
 use spanprof_profile::{FrameType, ProfilesData};
 use spanprof_read::query::{self, FunctionLine, FunctionLines, Neighbors};
@@ -92,6 +93,8 @@ fn source(function: &FunctionLines, settings: &Settings, commit: Option<&str>) -
         None if paths.is_empty() => {
             Some(format!("`spanprof serve --source-path DIR` shows the text, with the directory of {}.", at.file))
         }
+        // Nobody adds the directories of libraries for one click.
+        None if at.origin() != CodeOrigin::Own => None,
         None => Some(format!(
             "{} is not below the directories of --source-path. Add its directory, or remove a prefix with --trim-path.",
             at.file

@@ -13,9 +13,11 @@ const FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const MIN_VISIBLE_WIDTH = 0.35;
 /** Label, hue and saturation of a frame type; the package varies hue and lightness slightly. */
 const KINDS = {
-  "": ["other", 220, 9], cpython: ["cpython", 44, 72], v8js: ["v8js", 88, 44], jvm: ["jvm", 162, 40],
-  native: ["native", 212, 52], kernel: ["kernel", 354, 54], rust: ["rust", 20, 66],
+  "": ["other", 220, 9], cpython: ["Python", 44, 72], v8js: ["JavaScript", 88, 44], jvm: ["JVM code", 162, 40],
+  native: ["native code", 330, 40], kernel: ["kernel", 354, 54], rust: ["Rust", 20, 66],
 };
+/** Of libraries in every language, apart from own code (warm) and the runtime (gray). */
+const LIBRARY_HUE = 212;
 /** Members of the tree's `origin`, as of the encoder's CodeOrigin. */
 const [OWN, LIBRARY, RUNTIME, PROFILER] = [0, 1, 2, 4];
 const SCALES = {
@@ -210,7 +212,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     const swatches = new Map();
     for (let fn = 1; fn < kind.length; fn++) {
       const [name, hue, saturation] = KINDS[kinds[kind[fn]]] || KINDS[""];
-      const words = origin[fn] === OWN ? "own " + name : origin[fn] === LIBRARY ? "libraries" : origin[fn] === RUNTIME ? "runtime and kernel" : origin[fn] === PROFILER ? "profiler" : name;
+      const words = origin[fn] === OWN ? "your " + name : origin[fn] === LIBRARY ? "libraries" : origin[fn] === RUNTIME ? "runtime and kernel" : origin[fn] === PROFILER ? "profiler" : name;
       if (!swatches.has(words)) swatches.set(words, this.shade(hue, saturation, 0, origin[fn]));
     }
     this.legend.replaceChildren(...[...swatches].sort().map(([words, color]) => {
@@ -389,7 +391,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
 
   /** Own code is saturated, libraries are pale, runtime and profiler are gray. */
   shade(hue, saturation, vary, origin) {
-    if (origin === LIBRARY) return this.tint(hue, saturation * 0.5, this.isDark() ? vary - 10 : vary / 2 + 13);
+    if (origin === LIBRARY) return this.tint(LIBRARY_HUE, 30, this.isDark() ? vary - 10 : vary / 2 + 13);
     if (origin === RUNTIME || origin === PROFILER) return this.tint(220, 6, vary / 2);
     return this.tint(hue, origin === OWN ? Math.max(saturation, 62) : saturation, vary);
   }

@@ -16,6 +16,13 @@ function Radios({ id, label, options, value, onChange }) {
       "data-value": name, onClick: () => onChange(name) }, words)));
 }
 
+/** Names of profile types; others stay as they are. */
+const TYPE_WORDS = {
+  cpu: "CPU", wall: "Wall time", off_cpu: "Waiting", alloc_space: "Allocated", alloc_objects: "Allocated objects", inuse_space: "In use", inuse_objects: "Objects in use",
+  delay: "Locks", contentions: "Lock waits", gc: "GC", event_loop_lag: "Event loop blocked", threads: "Threads", requests: "Requests", request_errors: "Failed requests",
+};
+const typeWords = (name) => TYPE_WORDS[name] || name;
+
 const RANGES = { "-5m": "Last 5 minutes", "-15m": "Last 15 minutes", "-1h": "Last hour", "-6h": "Last 6 hours", "-1d": "Last day", "": "Everything" };
 
 function Header() {
@@ -27,8 +34,8 @@ function Header() {
   const valueOf = (name) => (name === "" ? "/" : name);
   const options = serviceNames.map((name) => h("option", { value: valueOf(name) }, name || "(no service.name)"));
   if (services.length > 1 || state.service === "*") options.unshift(h("option", { value: "*" }, "All services"));
-  const typeNames = types.map((type) => [type.type, type.type, type.type + " in " + type.unit]);
-  if (state.type && !types.some((type) => type.type === state.type)) typeNames.push([state.type, state.type]);
+  const typeNames = types.map((type) => type.type);
+  if (state.type && !typeNames.includes(state.type)) typeNames.push(state.type);
   const isPreset = !state.to && Object.hasOwn(RANGES, state.from || "");
   const toggle = (name, title, ...words) =>
     h("button", { id: name, type: "button", class: "quiet", "aria-pressed": String(state[name]), title, onClick: () => change({ [name]: !state[name] }) }, words);
@@ -39,8 +46,8 @@ function Header() {
         id: "service", value: state.service === null ? undefined : valueOf(state.service),
         onChange: (event) => change({ service: event.target.value === "/" ? "" : event.target.value, labels: [], endpoint: null }),
       }, options)),
-      h("div", { class: "field" }, h("span", { "aria-hidden": "true" }, "Profile"),
-        h(Radios, { id: "types", label: "Profile type", options: typeNames, value: state.type, onChange: (type) => change({ type }) })),
+      h("label", { class: "field" }, h("span", {}, "Profile"), h("select", { id: "types", value: state.type, onChange: (event) => change({ type: event.target.value }) },
+        typeNames.map((name) => h("option", { value: name }, typeWords(name))))),
       !embedded && h("label", { class: "field" }, h("span", {}, "Time"), h("select", {
         id: "range", value: isPreset ? state.from || "" : "custom",
         onChange: (event) => event.target.value !== "custom" && change({ from: event.target.value, to: "" }),

@@ -23,14 +23,14 @@ function Figures() {
   if (state.view === "compare") {
     const compared = responses.compare?.data;
     return h("div", { id: "figures", class: paneClass("compare", "figures") },
-      compared && figure(amount(compared.comparison_total, compared.unit), compared.type + " in the comparison", "total"));
+      compared && figure(amount(compared.comparison_total, compared.unit), typeWords(compared.type) + " in the comparison", "total"));
   }
   if (!top?.data) return h("div", { id: "figures", class: "figures" });
   const { data } = top;
   // The figures are of the response that is on the screen, also while another one is due.
   return h("div", { id: "figures", class: paneClass("top", "figures") },
-    figure(amount(data.total, data.unit), data.type, "total"),
-    data.beside && figure(amount(data.beside.total, data.beside.unit), data.beside.type),
+    figure(amount(data.total, data.unit), typeWords(data.type), "total"),
+    data.beside && figure(amount(data.beside.total, data.beside.unit), typeWords(data.beside.type)),
     !data.gauge && (data.samples === null ? figure(data.stacks.toLocaleString("en"), data.stacks === 1 ? "stack" : "stacks")
       : figure(data.samples.toLocaleString("en"), data.samples === 1 ? "sample" : "samples")),
     !embedded && (data.gauge ? h("span", {}, "in the newest of ", h("b", {}, counted(data.windows, "window")))

@@ -78,7 +78,7 @@ function Requests() {
       h("tbody", { id: "request-rows" }, rows)),
       data.count > data.rows.length && h("p", { class: "more" }, data.rows.length.toLocaleString("en") + " of " + counted(data.count, isSpans ? "span" : "endpoint") + ". ",
         h("button", { type: "button", id: "more", onClick: () => { requestLimit += 4 * REQUEST_ROWS; load(["requests"]); } }, "Show more")),
-      data.samples_left_out > 0 && h("p", { class: "more" }, "Spans beyond the limit are not listed. They have " + counted(data.samples_left_out, "sample") + ": narrow the range."),
+      data.samples_left_out > 0 && h("p", { class: "more" }, "Only the heaviest requests are listed. The others have " + counted(data.samples_left_out, "sample") + ": narrow the range."),
       data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
       data.spans > 0 && !isSpans && !data.rows.some(isNamed) && h("p", { class: "nothing" }, "These spans have no endpoint. The middlewares of spanprof label samples with http.route; the labels endpoint and span_name name endpoints too."),
       data.spans > 0 && !wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
