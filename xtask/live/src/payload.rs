@@ -48,7 +48,8 @@ pub fn of_service(service: &str) -> ProfilesData {
         ("telemetry.sdk.language", text("python")),
     ];
     let resource = resource.map(|(key, value)| Attribute { key: key.into(), value, unit: String::new() }).to_vec();
-    let resource_profiles = ResourceProfiles { resource, scope: Scope::spanprof(), profiles, ..ResourceProfiles::default() };
+    let resource_profiles =
+        ResourceProfiles { resource, scope: Scope::spanprof(), profiles, ..ResourceProfiles::default() };
     ProfilesData { dictionary, resources: vec![resource_profiles] }
 }
 
