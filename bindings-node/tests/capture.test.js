@@ -75,7 +75,7 @@ test('a sent capture reaches the destination under types of its own, and a saved
       const unsent = await (await spanprof.capture(f)).send(0);
       const count = spanprof.stats()['capture.unsent'];
       await spanprof.stop();
-      spanprof.start({ destinations: [{ type: 'file', directory }], heap: false, gc: false, sampleRate: 200, uploadInterval: 3600 });
+      spanprof.start({ destinations: [{ type: 'file', directory }], heap: false, gc: false, offCpu: false, sampleRate: 200, uploadInterval: 3600 });
       await api.trace.getTracer('t').startActiveSpan('root', async (span) => {
         const captured = await spanprof.capture(() => spanprof.tagWrapper({ endpoint: '/cart', password: 'hunter2' }, f));
         const pending = captured.send(30);

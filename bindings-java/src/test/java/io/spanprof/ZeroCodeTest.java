@@ -35,7 +35,7 @@ class ZeroCodeTest {
         List<String> all = new ArrayList<>(options);
         for (String agent : agents.isEmpty() ? new String[0] : agents.split(" ")) {
             all.add(agent.equals("ours")
-                    ? "-javaagent:" + LibraryTest.jar(folder, true) + "=sampleRate=250,fileDirectory=" + profiles + settings
+                    ? "-javaagent:" + LibraryTest.jar(folder, true) + "=sampleRate=250,cpuBudget=0,fileDirectory=" + profiles + settings
                     : "-javaagent:" + classPath(".*opentelemetry-javaagent.*").get(0));
         }
         all.addAll(List.of("-Dotel.traces.exporter=none", "-Dotel.metrics.exporter=none", "-Dotel.logs.exporter=none",
@@ -85,7 +85,7 @@ class ZeroCodeTest {
 
     @Test
     void withoutTheAgentTheGlobalProviderHasTheProcessorFromTheFirstSpanOn() throws Exception {
-        List<String> options = List.of("-Dspanprof.sample.rate=250", "-Dspanprof.file.directory=" + profiles);
+        List<String> options = List.of("-Dspanprof.sample.rate=250", "-Dspanprof.cpu.budget=0", "-Dspanprof.file.directory=" + profiles);
         assertRequests("GET /carts", run(NONE, NONE, ".*/classes|.*opentelemetry-(?!javaagent).*", options, "global"));
     }
 
