@@ -5,6 +5,7 @@ use opentelemetry::trace::{Span as _, SpanId, SpanKind, Status, TraceContextExt}
 use opentelemetry::{Array, Context, KeyValue, StringValue, Value};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData};
+use opentelemetry_sdk::Resource;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -48,7 +49,7 @@ fn remember(span_id: [u8; 8], local_root_span_id: [u8; 8]) {
 }
 
 /// Sets `pyroscope.profile.id` and `profile.type` on every local root span, and reports its duration and its status. It may
-/// be added before the profiler starts.
+/// be added before the profiler starts. The profiles adopt the resource of the provider, except what is configured.
 ///
 /// ```
 /// let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder()
@@ -110,6 +111,10 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
             route: &attribute(&["http.route"]),
             is_error: matches!(span.status, Status::Error { .. }),
         });
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        binding::adopt_resource(resource.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect());
     }
 
     fn force_flush(&self) -> OTelSdkResult {

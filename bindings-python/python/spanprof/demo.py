@@ -25,6 +25,9 @@ _SLOW = 7
 
 def main(arguments: list[str]) -> int:
     """Runs the demo; returns the exit code."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
     unknown = [option for option in arguments if option not in ("--no-open", "--once")]
     if unknown:
         print(f"spanprof: unknown argument `{unknown[0]}`\n  usage: spanprof demo [--no-open] [--once]", file=sys.stderr)

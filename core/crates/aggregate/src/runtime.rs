@@ -13,6 +13,8 @@
 //! Samples enter the ring in two ways: *capture* (on a signal of a clock) and *submit* (by the runtime,
 //! `submit` of the handle). The drain treats both alike.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
 };
@@ -60,6 +62,19 @@ pub struct RuntimeThread {
     pub thread_id: u32,
     /// Word passed back to the capture function of another thread.
     pub handle: u64,
+}
+
+/// See [`ends_soon`].
+static ENDS_SOON: AtomicBool = AtomicBool::new(false);
+
+/// Whether half of `stop_timeout` has passed: names that take long are left out, so that the last window is delivered.
+pub fn ends_soon() -> bool {
+    ENDS_SOON.load(Ordering::Relaxed)
+}
+
+/// See [`ends_soon`].
+pub fn set_ends_soon(ends_soon: bool) {
+    ENDS_SOON.store(ends_soon, Ordering::Relaxed);
 }
 
 /// One language runtime in this process.

@@ -19,7 +19,7 @@ use functions::{executing, function_at, Executing, NameAttributes};
 use lines::SourcePosition;
 use spanprof_aggregate::demangle;
 use spanprof_aggregate::hash::WordMap;
-use spanprof_aggregate::runtime::{Frame, FrameType};
+use spanprof_aggregate::runtime::{ends_soon, Frame, FrameType};
 use spanprof_os::FileSymbols;
 use units::{ParsedUnit, Tables, Units};
 
@@ -68,7 +68,8 @@ impl DebugSymbols {
     pub fn frames(&mut self, address: u64, position: u64, out: &mut Vec<Frame>) -> bool {
         let Some(found) = spanprof_os::native_symbol(address, position) else { return false };
         let object = found.object(address);
-        let mut frames = self.debug_frames(&found, &object, address).unwrap_or_default();
+        let debug_frames = if ends_soon() { None } else { self.debug_frames(&found, &object, address) };
+        let mut frames = debug_frames.unwrap_or_default();
         if frames.is_empty() {
             frames.push((None, "".into(), SourcePosition::default()));
         }

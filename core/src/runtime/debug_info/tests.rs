@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::runtime::debug_info::DebugSymbols;
-use spanprof_aggregate::runtime::Frame;
+use spanprof_aggregate::runtime::{set_ends_soon, Frame};
 use spanprof_os::testing::{in_child, one_at_a_time};
 
 /// Addresses spread over the functions of this program.
@@ -40,6 +40,16 @@ fn frames_of_backtrace(address: u64) -> Vec<(String, String, u32, u32)> {
         }
     });
     frames
+}
+
+#[test]
+fn near_the_end_of_a_stop_functions_have_names_without_debug_information() {
+    in_child(|| {
+        set_ends_soon(true);
+        let found = frames(&mut DebugSymbols::default(), frames_of_backtrace as *const () as u64 + 1);
+        let [(name, file, line, _)] = &found[..] else { panic!("{found:?}") };
+        assert!(name.ends_with("frames_of_backtrace") && file.is_empty() && *line == 0, "{found:?}");
+    });
 }
 
 #[test]

@@ -100,20 +100,23 @@ fn shortened(name: &str, characters: usize) -> String {
 /// Hue and saturation (percent) of the root, the runtime and the profiler.
 const GRAY: (u32, f64) = (220, 6.0);
 
+/// Hue and saturation (percent) of libraries in every language.
+const LIBRARY: (u32, f64) = (212, 30.0);
+
 /// Hue and saturation (percent) of a frame type.
 const fn tone(frame_type: FrameType) -> (u32, f64) {
     match frame_type {
         FrameType::Cpython => (44, 72.0),
         FrameType::V8js => (88, 44.0),
         FrameType::Jvm => (162, 40.0),
-        FrameType::Native => (212, 52.0),
+        FrameType::Native => (330, 40.0),
         FrameType::Kernel => (354, 54.0),
         FrameType::Rust => (20, 66.0),
         _ => (220, 9.0),
     }
 }
 
-/// The hue of the frame type; own code is saturated, libraries are pale, runtime and profiler are gray. Hue and lightness vary by the
+/// The hue of the frame type; own code is saturated, libraries are blue, runtime and profiler are gray. Hue and lightness vary by the
 /// package: the directory of the file, else the first part of the name.
 fn color(function: &FunctionKey) -> String {
     let FunctionKey { name, file, frame_type, .. } = function;
@@ -129,7 +132,7 @@ fn color(function: &FunctionKey) -> String {
     let hue = hue + seed % 19 - 9;
     let vary = f64::from((seed >> 8) % 11) - 5.0;
     match function.origin() {
-        CodeOrigin::Library => tint((hue, saturation * 0.5), vary / 2.0 + 13.0),
+        CodeOrigin::Library => tint(LIBRARY, vary / 2.0 + 13.0),
         CodeOrigin::Runtime | CodeOrigin::Profiler => tint(GRAY, vary / 2.0),
         CodeOrigin::Own => tint((hue, saturation.max(62.0)), vary),
         CodeOrigin::Unknown => tint((hue, saturation), vary),
@@ -179,7 +182,7 @@ mod tests {
         };
         // As the page computes them.
         assert_eq!(fill("price", "/srv/shop/app.py", FrameType::Cpython), "hsl(44,72%,79%)");
-        assert_eq!(fill("get", "/usr/lib/python3.11/queue.py", FrameType::Cpython), "hsl(44,36%,87%)");
+        assert_eq!(fill("get", "/usr/lib/python3.11/queue.py", FrameType::Cpython), "hsl(212,30%,87%)");
         assert_eq!(fill("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", FrameType::Native), "hsl(220,6%,75%)");
         assert_eq!(fill("spanprof", "", FrameType::Native), "hsl(220,6%,74%)");
         assert_eq!(fill("java.util.HashMap.put", "", FrameType::Unspecified), "hsl(214,9%,74%)");
@@ -195,8 +198,9 @@ mod tests {
             FrameType::Rust,
         ];
         for frame_type in frame_types {
-            let (name, (hue, saturation)) = (frame_type.as_str().unwrap_or("other"), tone(frame_type));
-            assert!(script.contains(&format!(r#"["{name}", {hue}, {saturation}]"#)), "{name}");
+            let (key, (hue, saturation)) = (frame_type.as_str().unwrap_or(r#""""#), tone(frame_type));
+            let of_type = script.split_once(&format!("{key}: [")).and_then(|(_, rest)| rest.split_once(']')).unwrap().0;
+            assert!(of_type.ends_with(&format!(", {hue}, {saturation}")), "{key}: {of_type}");
         }
     }
 

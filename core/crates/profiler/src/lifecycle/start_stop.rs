@@ -19,7 +19,7 @@ use crate::session::clocks::{earliest, ring_bytes, start_clocks, thread_error};
 use crate::session::watched_file::WatchedFile;
 use crate::session::{heap_profile, DrainControl, Inherited, PullState, Session};
 use spanprof_aggregate::hash::hash_bytes;
-use spanprof_aggregate::runtime::Runtime;
+use spanprof_aggregate::runtime::{set_ends_soon, Runtime};
 use spanprof_aggregate::{context, Counters};
 use spanprof_config::{Config, ConfigSource, DestinationType, Error, ErrorKind, Profiles, RunningConfig};
 use spanprof_os::{Clocks, Inbox};
@@ -164,7 +164,13 @@ impl Session {
         pull::stop(self);
         self.stop_wall();
         heap_profile::stop(self);
-        let ended = self.control.stop(deadline, self.inbox);
+        // Debug information of a debug build takes seconds to read: without it, the window is delivered.
+        let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        let ended = self.control.stop(half, self.inbox) || {
+            set_ends_soon(true);
+            self.control.stop(deadline, self.inbox)
+        };
+        set_ends_soon(false);
         heap_profile::forget_objects(self);
         // The drain thread does this first; repeated in case it is late or has ended.
         self.stop_clocks();

@@ -34,6 +34,7 @@ pub(crate) struct RunOutcome {
     is_default_receiver: bool,
     /// Whether the drain thread closed the last window in time.
     is_complete: bool,
+    stop_timeout: Duration,
 }
 
 impl OutcomeReport {
@@ -66,6 +67,7 @@ impl OutcomeReport {
             }),
             is_default_receiver: config.endpoint.is_none() && config.destinations.is_none(),
             is_complete,
+            stop_timeout: config.stop_timeout,
         };
         let (level, line) = outcome.line();
         log(level, &line);
@@ -96,7 +98,10 @@ impl RunOutcome {
         }
         if !self.is_complete {
             level = LogLevel::Warning;
-            parts.push("the last window was not closed within stop_timeout".to_owned());
+            let limit_s = self.stop_timeout.as_secs_f64();
+            parts.push(format!(
+                "the last window was not closed within stop_timeout={limit_s}s; a longer one delivers it"
+            ));
         }
         for destination in &self.destinations {
             let (is_complete, text) = delivered(destination);
@@ -176,6 +181,7 @@ mod tests {
             output: None,
             is_default_receiver: false,
             is_complete: true,
+            stop_timeout: Duration::from_secs(2),
         }
     }
 
@@ -198,6 +204,13 @@ mod tests {
             "nothing delivered to http://receiver: cannot connect: connection refused; 2 windows lost (deadline 2); \
                    set endpoint to a receiver, or output=flame.html for a file";
         assert!(line.ends_with(end), "{line}");
+    }
+
+    #[test]
+    fn a_window_that_was_late_names_the_limit_and_the_remedy() {
+        let (level, line) = RunOutcome { is_complete: false, ..outcome() }.line();
+        assert_eq!(level, LogLevel::Warning);
+        assert!(line.contains("not closed within stop_timeout=2s; a longer one delivers it"), "{line}");
     }
 
     #[test]
