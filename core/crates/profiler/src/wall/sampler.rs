@@ -276,10 +276,10 @@ impl WallSampler {
         self.is_of_requests && !self.has_seen_context && self.pending.is_empty() && self.pace.used_little()
     }
 
-    /// Sleeps until then.
-    pub fn park(&mut self) {
+    /// Sleeps until then, or until [`parking::unpark`]; not at all if `has_work`.
+    pub fn park(&mut self, has_work: impl FnOnce() -> bool) {
         self.pause(spanprof_os::monotonic_ns());
-        parking::park(|| opened_and_refused().0 != self.opened);
+        parking::park(|| opened_and_refused().0 != self.opened || has_work());
         self.pace = Pace::new(spanprof_os::monotonic_ns());
         self.has_seen_context = true;
     }

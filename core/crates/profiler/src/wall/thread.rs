@@ -38,6 +38,8 @@ impl WallDemand {
 
 struct WallRequests {
     demand: WallDemand,
+    /// Number of requests and changes of the demand so far.
+    changes: u64,
     stop: bool,
     /// Number of requests to submit the held-back samples, and of those that are done.
     releases: u64,
@@ -58,8 +60,7 @@ struct Release {
 
 impl WallThread {
     pub fn set_demand(&self, demand: WallDemand) {
-        self.control.lock().demand = demand;
-        self.control.notify();
+        self.control.change(|requests| requests.demand = demand);
     }
 
     pub fn control(&self) -> Arc<WallControl> {
@@ -67,11 +68,23 @@ impl WallThread {
     }
 
     pub fn stop(self) {
-        self.control.lock().stop = true;
-        self.control.notify();
+        self.control.change(|requests| requests.stop = true);
         // The thread waits for these requests only; it counts a panic itself.
         self.thread.join();
     }
+}
+
+fn new_control(demand: WallDemand) -> Arc<WallControl> {
+    let requests = WallRequests {
+        demand,
+        changes: 0,
+        stop: false,
+        releases: 0,
+        released: 0,
+        live_threads: false,
+        on_demand: false,
+    };
+    Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() })
 }
 
 /// Starts the thread.
@@ -83,9 +96,7 @@ pub(crate) fn spawn(
     processors: Option<f64>,
     demand: WallDemand,
 ) -> std::io::Result<WallThread> {
-    let requests =
-        WallRequests { demand, stop: false, releases: 0, released: 0, live_threads: false, on_demand: false };
-    let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
+    let control = new_control(demand);
     let own_control = control.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone(), processors);
     let thread = spanprof_os::start_own_thread(c"spanprof-wall", 256 * 1024, move || {
@@ -132,10 +143,19 @@ impl WallControl {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the sampler, also while it is parked.
-    fn notify(&self) {
+    /// Changes the requests and wakes the sampler, also while it is parked or about to be.
+    fn change(&self, change: impl FnOnce(&mut WallRequests)) -> MutexGuard<'_, WallRequests> {
+        let mut requests = self.lock();
+        change(&mut requests);
+        requests.changes += 1;
         self.changed.notify_all();
         parking::unpark();
+        requests
+    }
+
+    /// Parks the sampler until a context opens, or a change after those that it has seen: also one before it sleeps.
+    fn park(&self, sampler: &mut WallSampler, seen: u64) {
+        sampler.park(|| self.lock().changes != seen);
     }
 
     /// Requests the held-back samples, and the live threads if the configuration has them and `live_threads` is true. Waits
@@ -151,11 +171,11 @@ impl WallControl {
 
     fn request(&self, timeout: Duration, add: impl FnOnce(&mut WallRequests)) {
         let deadline = Instant::now() + timeout;
-        let mut requests = self.lock();
-        requests.releases += 1;
-        add(&mut requests);
+        let mut requests = self.change(|requests| {
+            requests.releases += 1;
+            add(requests);
+        });
         let number = requests.releases;
-        self.notify();
         while requests.released < number && !requests.stop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
@@ -184,8 +204,9 @@ impl WallControl {
                 sampler.is_of_requests = is_of_requests;
             }
             if ticks && sampler.may_park() && !requests.stop && !has_request {
+                let seen = requests.changes;
                 drop(requests);
-                sampler.park();
+                self.park(sampler, seen);
                 return self.sleep(sampler);
             }
             if requests.stop || has_request || ticks && left_ns == 0 {
@@ -202,5 +223,26 @@ impl WallControl {
                 false => self.changed.wait(requests).unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanprof_aggregate::runtime::DisabledRuntime;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn a_request_before_the_sampler_sleeps_is_not_slept_over() {
+        let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+        let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
+        let capture: CaptureOtherFn = |_, _, _| spanprof_signal::Captured::Walked;
+        let mut sampler = WallSampler::new(Arc::new(DisabledRuntime), capture, inbox, Arc::default(), None);
+        let demand = WallDemand { config: Arc::default(), for_collections: false };
+        let control = new_control(demand);
+        let seen = control.lock().changes;
+        // After the sampler found nothing to do, and before it is parked: no later wakeup ends its sleep.
+        drop(control.change(|requests| requests.stop = true));
+        control.park(&mut sampler, seen);
     }
 }
