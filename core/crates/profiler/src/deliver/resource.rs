@@ -1,7 +1,7 @@
 //! The OTLP resource of the profiles: at most 20 attributes, from the configuration, the resource of the program's OpenTelemetry
 //! SDK, the runtime and the system. Built at each start, in each forked child, and when the SDK's resource becomes known.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -40,15 +40,28 @@ pub(crate) fn adopt(attributes: Vec<(String, String)>) -> bool {
     is_new
 }
 
-/// Reports where explicit settings differ from the SDK's resource, once per process and key.
-fn report_difference(key: &str, own: &str, of_sdk: &str) {
-    log(
-        LogLevel::Warning,
-        &format!(
-            "spanprof: {key} of the profiles is '{own}' as configured, but '{of_sdk}' in the OpenTelemetry SDK's resource: traces \
-             and profiles of this process have different identities; remove the setting of spanprof to use the SDK's"
-        ),
-    );
+/// Whether differences were reported.
+static HAS_REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Reports where explicit settings differ from the SDK's resource, in one line per process. Both are redacted.
+fn report_differences(resource: &Resource, of_sdk: &[Attribute]) {
+    let differs = |attribute: &&Attribute| {
+        resource.text(&attribute.key).is_some_and(|own| own != attribute.value.as_ref().to_string())
+    };
+    let words = |it: &Attribute| {
+        format!("{}='{}' ('{}')", it.key, resource.text(&it.key).unwrap_or_default(), it.value.as_ref())
+    };
+    let differences: Vec<_> = of_sdk.iter().filter(differs).map(words).collect();
+    if !differences.is_empty() && !HAS_REPORTED.swap(true, Ordering::Relaxed) {
+        log(
+            LogLevel::Warning,
+            &format!(
+                "spanprof: as configured, the profiles have {}, unlike the OpenTelemetry SDK's resource (in brackets): traces and \
+                 profiles of this process have different identities; remove the setting of spanprof to use the SDK's",
+                differences.join(", ")
+            ),
+        );
+    }
 }
 
 /// Properties of the process and the system; an argument, so that tests can set them.
@@ -119,6 +132,8 @@ impl SystemProperties {
             key: attribute.key,
         };
         resource.attributes = redactor.resource(attributes).into_iter().map(text).collect();
+        let of_sdk = adopted.iter().map(|(key, value)| Attribute::string(key.as_str(), value.as_str())).collect();
+        report_differences(&resource, &redactor.resource(of_sdk));
         resource.deployment = redactor.resource(self.deployment.clone());
         let name = resource.attributes.iter().find(|attribute| attribute.key == "service.name");
         resource.service_name = name.map(|name| name.value.clone()).unwrap_or_default();
@@ -154,9 +169,6 @@ impl SystemProperties {
         }
         for (key, value) in adopted {
             resource.add(key, value);
-            if let Some(own) = resource.text(key).filter(|own| own != value) {
-                report_difference(key, own, value);
-            }
         }
         resource.add("service.instance.id", &self.instance_id);
         resource.add("process.pid", &self.process_id.to_string());

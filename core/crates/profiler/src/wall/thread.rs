@@ -60,7 +60,7 @@ struct Release {
 
 impl WallThread {
     pub fn set_demand(&self, demand: WallDemand) {
-        self.control.change(|requests| requests.demand = demand);
+        drop(self.control.change(|requests| requests.demand = demand));
     }
 
     pub fn control(&self) -> Arc<WallControl> {
@@ -68,7 +68,7 @@ impl WallThread {
     }
 
     pub fn stop(self) {
-        self.control.change(|requests| requests.stop = true);
+        drop(self.control.change(|requests| requests.stop = true));
         // The thread waits for these requests only; it counts a panic itself.
         self.thread.join();
     }
