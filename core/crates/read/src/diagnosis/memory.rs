@@ -15,6 +15,8 @@ const WHOLE_ERRORS: f64 = 4.0;
 const HALF_ERRORS: f64 = 2.5;
 /// Part of the growth that must be in the second half, and that must be of objects of an earlier window.
 const LATE_PART: f64 = 0.25;
+/// Part of the growth above which one window is a single event, such as the first use of a library.
+const STEP_PART: f64 = 0.75;
 const AGED_PART: f64 = 0.5;
 
 /// A function at the first, middle and last window.
@@ -25,6 +27,8 @@ struct Course {
     aged: [f64; 3],
     /// Variance of the growth of `samples`, over all windows and over the second half.
     variances: [f64; 2],
+    /// The largest growth from a window to the next, bytes.
+    step: f64,
 }
 
 /// Largest gap before a window that follows another, as a part of its duration. A longer one can contain a window that was removed.
@@ -50,6 +54,12 @@ fn variance(windows: &[HeapWindow], function: FunctionId) -> f64 {
         changes += (after.samples - after.aged_samples) + (before.samples - after.aged_samples).max(0.0);
     }
     of_independent.min(changes)
+}
+
+/// The largest growth of a function from a window to the next, bytes.
+fn largest_step(windows: &[HeapWindow], function: FunctionId) -> f64 {
+    let bytes = |window: &HeapWindow| window.functions.get(&function).map_or(0.0, |sums| sums.bytes as f64);
+    windows.windows(2).map(|pair| bytes(&pair[1]) - bytes(&pair[0])).fold(0.0, f64::max)
 }
 
 /// The functions of a service with their courses, over the processes with enough windows.
@@ -92,12 +102,13 @@ impl Courses {
         for (function, course) in &mut self.functions {
             course.variances[0] += variance(of_process, *function);
             course.variances[1] += variance(&of_process[middle..], *function);
+            course.step += largest_step(of_process, *function);
         }
     }
 
     /// Whether a function's objects grow until the last window, and grow old.
     fn grow(&self, course: &Course) -> bool {
-        let Course { bytes: [first, middle, last], samples, aged, variances } = course;
+        let Course { bytes: [first, middle, last], samples, aged, variances, step } = course;
         let errors = |from: f64, to: f64, variance: f64| (to - from) / variance.max(1.0).sqrt();
         let grown = last - first;
         let is_large = grown >= MIN_GROWTH_BYTES && grown >= MIN_GROWTH_SHARE * self.in_use;
@@ -106,11 +117,12 @@ impl Courses {
             && errors(samples[1], samples[2], variances[1]) >= HALF_ERRORS;
         let is_lasting =
             last - middle >= LATE_PART * grown && (!self.has_ages || aged[2] - aged[0] >= AGED_PART * grown);
-        is_large && is_significant && is_lasting
+        is_large && is_significant && is_lasting && *step <= STEP_PART * grown
     }
 }
 
-/// Functions whose objects in use grow until the last window, and grow old. A cache that fills grows in the first half only.
+/// Functions whose objects in use grow until the last window, and grow old. A cache that fills grows in the first half only,
+/// and a single event in one window.
 pub(super) fn growth(service: &ServiceProfile) -> Vec<Finding> {
     let courses = Courses::of(service);
     let growing = courses.functions.iter().filter(|(_, course)| courses.grow(course));

@@ -324,15 +324,16 @@ fn requests_that_wait_are_found_by_off_cpu_and_by_wall() {
     }
 }
 
-/// `leak` grows by 10 MiB a window; `session` expires and `cache` fills in the first three windows.
+/// `remember` grows by 10 MiB a window; `session` expires, `cache` fills in the first three windows, and `load` keeps what it reads once.
 fn heap(windows: u64, growing_age: &'static str) -> Vec<ProfilesData> {
     (0..windows)
         .map(|number| {
             let leaked = (number as i64 + 1) * 10 * MIB;
             let filled = (number as i64 + 1).min(3) * 20 * MIB;
             let age = [("age", growing_age)];
-            let rows: [Row; 3] = [
+            let rows: [Row; 4] = [
                 ("main;serve;remember;lib.dict", leaked, &age),
+                ("main;load", if number * 4 < windows * 3 { 0 } else { 60 * MIB }, &age),
                 ("main;serve;cache", filled, &[("age", "old")]),
                 ("main;serve;session", 30 * MIB, &[("age", "new")]),
             ];
@@ -352,6 +353,8 @@ fn growing_and_aging_objects_are_found_and_caches_are_not() {
         (&Fact::Quantity(10 * MIB, "bytes"), &Fact::Quantity(90 * MIB, "bytes"))
     );
     assert_eq!(fact(&finding, "older_than_a_window"), &Fact::Part(1.0));
+    let growing: Vec<_> = findings(&windows).into_iter().filter(|finding| finding.rule == Rule::MemoryGrowth).collect();
+    assert_eq!(growing.len(), 1, "{growing:#?}");
     found(&heap(300, "old"), Rule::MemoryGrowth, "remember");
     assert_eq!(rules(&heap(9, "new")), [], "a growing load");
     assert_eq!(rules(&heap(3, "old")), [], "too few windows");
