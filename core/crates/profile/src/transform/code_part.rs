@@ -2,7 +2,7 @@
 
 use super::fold::Folding;
 use super::functions::FunctionKey;
-use crate::code_origin::{is_regular_expression, CodeOrigin, RuntimeBucket};
+use crate::code_origin::{is_activity, is_regular_expression, CodeOrigin, RuntimeBucket};
 
 /// The part of a program that executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,10 +20,16 @@ pub enum CodePart {
 }
 
 impl CodePart {
-    /// The part that a stack executes: that of its leaf. As where stacks are folded, runtime functions that call each other are of the
+    /// The part that a stack executes: that of its leaf, or of its caller if the leaf has a name of no function, such as a stub of
+    /// HotSpot. As where stacks are folded, runtime functions that call each other are of the
     /// most specific part among them: `memmove` below a collection is of the collector.
     pub fn of_stack<'f>(leaf_first: impl Iterator<Item = &'f FunctionKey>) -> Self {
-        let mut functions = leaf_first.peekable();
+        let names_no_function = |function: &&FunctionKey| {
+            is_activity(&function.name, &function.file)
+                && !is_regular_expression(&function.name, &function.file)
+                && matches!(Folding::of(function), Folding::Kept)
+        };
+        let mut functions = leaf_first.skip_while(names_no_function).peekable();
         let Some(leaf) = functions.peek() else { return Self::Unknown };
         if is_regular_expression(&leaf.name, &leaf.file) {
             return Self::RegularExpression;
@@ -111,6 +117,7 @@ mod tests {
                 CodePart::Runtime(RuntimeBucket::Profiler),
             ),
             (&[("(regexp) ^(\\w+)+$", "", Native), OWN], CodePart::RegularExpression),
+            (&[("[sha256_implCompressMB]", "", Native), LIBRARY, OWN], CodePart::Library),
             (&[("[signal_blocked]", "", Unspecified)], CodePart::Unknown),
             (&[("main", "", Unspecified)], CodePart::Unknown),
             (&[], CodePart::Unknown),
