@@ -74,8 +74,15 @@ fn hints(diagnosis: &Diagnosis) -> Vec<String> {
 
 /// Profiles that would show more of one request.
 pub(crate) fn request_hints(time: &SpanTime) -> Vec<String> {
-    let [took, cpu] = [REQUEST_TIME, "cpu"].map(|name| time.subject.weight(name));
-    time.has_unknown_waits().then(|| unknown_waits("this request", "it", took, cpu)).into_iter().collect()
+    let [took, cpu, waited] = [REQUEST_TIME, "cpu", "off_cpu"].map(|name| time.subject.weight(name));
+    let unknown = time.has_unknown_waits().then(|| unknown_waits("this request", "it", took, cpu));
+    // A sampled sum exceeds the duration by chance too.
+    let is_parallel = took > 0 && cpu.saturating_add(waited) > took.saturating_add(took / 5);
+    let parallel = is_parallel.then(|| {
+        "Several of its threads ran or waited at the same time, so their times add up to more than its duration."
+            .to_owned()
+    });
+    unknown.into_iter().chain(parallel).collect()
 }
 
 fn unknown_waits(subject: &str, measured: &str, took_ns: i64, cpu_ns: i64) -> String {

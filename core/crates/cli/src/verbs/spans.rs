@@ -54,7 +54,7 @@ pub(crate) struct SpansArguments {
     /// compare the span or trace with the others of its endpoint: where its time went, and by function
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub against_endpoint: bool,
-    /// compared weight: of the function itself (flat), or with its callees (cum: by default of off_cpu and delay)
+    /// compared weight: of the function itself (flat), or with its callees (cum); by default cum of own code, flat of other code
     #[arg(long, value_name = "WEIGHT", value_enum, requires = "against_endpoint")]
     pub compare: Option<SortColumn>,
     /// list every difference, also those that may be chance

@@ -33,6 +33,8 @@ pub const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc
 /// From this number of spans on, their variation counts.
 const MIN_SPANS: usize = 5;
 const TAIL: f64 = 0.025;
+/// Part of a request's time with which a function is its cause, whatever its callers add.
+const MOST: f64 = 0.8;
 
 /// The difference between a span and the mean of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -102,43 +104,51 @@ struct SpanUnit {
 }
 
 impl SpanUnit {
-    fn add(&mut self, totals: &SpanTotals, span: &SpanSums, compared: Compared) {
+    fn add(&mut self, totals: &SpanTotals, span: &SpanSums, compared: impl Fn(u32) -> Compared) {
         let sampled = totals.tracked_total(span);
         self.sampled.weight = self.sampled.weight.saturating_add(sampled.weight);
         self.sampled.samples += sampled.samples;
         for (function, weight) in &span.functions {
             let sum = self.functions.entry(*function).or_default();
-            *sum = sum.saturating_add(compared.of(*weight));
+            *sum = sum.saturating_add(compared(*function).of(*weight));
             self.total = self.total.saturating_add(weight.flat);
         }
     }
 }
 
 /// Compares a span or trace with [`SpanTime::others`], of which those without samples of the type count as 0.
-/// `totals` are those of [`SpanTotals::with_functions`]. Without `compared`, waits are compared with callees: their leaf is the reason or
-/// the lock, which names no function that waits.
+/// `totals` are those of [`SpanTotals::with_functions`]. Without `compared`, own code is compared with its callees and other code without:
+/// its callers have all of the time, and its leaf is often a library, or the reason of a wait.
 pub fn span_baseline(
     totals: &SpanTotals,
     time: &SpanTime,
     compared: Option<Compared>,
 ) -> Result<SpanBaseline, NoSpanBaseline> {
     let (type_name, unit) = totals.tracked_type();
-    let compared = compared.unwrap_or(match type_name {
-        "off_cpu" | "delay" => Compared::Cum,
-        _ => Compared::Flat,
-    });
     let subject = &time.subject;
     // The link of a trace has no span.
     let is_trace = subject.link.span_id == [0; 8];
+    let key = |link: &Link| if is_trace { Link { span_id: [0; 8], ..*link } } else { *link };
+    let (functions, has_counts) = totals.functions();
+    let is_own: Vec<bool> = functions.iter().map(|function| function.origin() == CodeOrigin::Own).collect();
+    let of_subject = totals.spans().iter().filter(|(link, _)| key(link) == subject.link);
+    let has_own = of_subject.flat_map(|(_, span)| span.functions.keys()).any(|function| is_own[*function as usize]);
+    let is_wait = matches!(type_name, "off_cpu" | "delay");
+    let compared_of = |function: u32| {
+        compared.unwrap_or(if is_own[function as usize] || is_wait && !has_own {
+            Compared::Cum
+        } else {
+            Compared::Flat
+        })
+    };
     let mut own = SpanUnit::default();
     let mut others: HashMap<Link, SpanUnit> =
         time.sampled_others.iter().map(|link| (*link, SpanUnit::default())).collect();
     for (link, span) in totals.spans().iter().filter(|(_, span)| !span.functions.is_empty()) {
-        let key = if is_trace { Link { span_id: [0; 8], ..*link } } else { *link };
-        if key == subject.link {
-            own.add(totals, span, compared);
-        } else if let Some(unit) = others.get_mut(&key) {
-            unit.add(totals, span, compared);
+        if key(link) == subject.link {
+            own.add(totals, span, compared_of);
+        } else if let Some(unit) = others.get_mut(&key(link)) {
+            unit.add(totals, span, compared_of);
         }
     }
     if own.functions.is_empty() {
@@ -147,7 +157,6 @@ pub fn span_baseline(
     if subject.endpoint.is_empty() {
         return Err(NoSpanBaseline::NoEndpoint);
     }
-    let (functions, has_counts) = totals.functions();
     let others: Vec<SpanUnit> = others.into_values().collect();
     let all = others.iter().fold(TypeTotal::default(), |sum, unit| TypeTotal {
         weight: sum.weight.saturating_add(unit.sampled.weight),
@@ -170,19 +179,14 @@ pub fn span_baseline(
         })
         .filter(|(_, difference)| difference.weight != 0 || difference.mean != 0.0)
         .collect();
-    // Of the callers of a wait, the program's own code first, of which the callee is more specific than its callers.
+    // The program's own code first: of its functions with nearly all of the time, the callee is more specific than its callers.
     let depths = totals.depths();
-    numbered.sort_by_cached_key(|(function, _)| {
+    numbered.sort_by_cached_key(|(function, difference)| {
         let at = &functions[*function as usize];
-        (at.origin() != CodeOrigin::Own, Reverse(depths[*function as usize]), at)
-    });
-    let size = |difference: &SpanDifference| (difference.weight as f64 - difference.mean).abs();
-    let is_first = |(function, difference): &(u32, SpanDifference)| {
-        let is_own = functions[*function as usize].origin() == CodeOrigin::Own;
-        compared == Compared::Cum && is_own && difference.weight > 0
-    };
-    numbered.sort_by(|one, other| {
-        is_first(other).cmp(&is_first(one)).then_with(|| size(&other.1).total_cmp(&size(&one.1)))
+        let is_own = compared.is_none() && difference.weight > 0 && is_own[*function as usize];
+        let has_most = is_own && difference.weight as f64 >= MOST * own.total as f64;
+        let size = if has_most { 0.0 } else { (difference.weight as f64 - difference.mean).abs() };
+        (!is_own, !has_most, Reverse(size.to_bits()), Reverse(depths[*function as usize]), at)
     });
     let row = |(function, difference): (u32, SpanDifference)| SpanBaselineRow {
         at: functions[function as usize].clone(),

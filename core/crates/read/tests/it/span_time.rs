@@ -4,10 +4,12 @@ use proptest::prelude::*;
 use spanprof_profile::code_origin::WaitReason;
 use spanprof_profile::transform::CodePart;
 use spanprof_profile::*;
-use spanprof_read::query::{span_time, SpanSubject, SpanTime, SpanTimeRow, SpanTotals, TimeCategory};
+use spanprof_read::query::{
+    span_baseline, span_time, Granularity, SpanSubject, SpanTime, SpanTimeRow, SpanTotals, TimeCategory,
+};
 
 /// Functions by name, file and frame type.
-const FUNCTIONS: [(&str, &str, FrameType); 10] = [
+const FUNCTIONS: [(&str, &str, FrameType); 12] = [
     ("price", "/srv/app.py", FrameType::Cpython),
     ("loads", "/usr/lib/python3.11/json/__init__.py", FrameType::Cpython),
     ("Condition.wait", "/usr/lib/python3.11/threading.py", FrameType::Cpython),
@@ -18,12 +20,18 @@ const FUNCTIONS: [(&str, &str, FrameType); 10] = [
     ("[I/O]", "", FrameType::Unspecified),
     ("[sleep]", "", FrameType::Unspecified),
     ("[scheduled out]", "", FrameType::Unspecified),
+    ("handle", "/srv/app.py", FrameType::Cpython),
+    ("dispatch", "/venv/site-packages/flask/app.py", FrameType::Cpython),
 ];
 
 /// A sample of a type in a span: functions leaf first, by their number; nanoseconds.
 type SpanSample<'s> = (&'s str, u64, &'s [usize], i64);
 
 fn totals(samples: &[SpanSample<'_>]) -> SpanTotals {
+    added(SpanTotals::with_categories(None), samples)
+}
+
+fn added(mut totals: SpanTotals, samples: &[SpanSample<'_>]) -> SpanTotals {
     let mut data = ProfilesData::default();
     let dictionary = &mut data.dictionary;
     let route = dictionary.attribute("http.route", Value::String("/cart"), "");
@@ -53,7 +61,6 @@ fn totals(samples: &[SpanSample<'_>]) -> SpanTotals {
         }
     }
     data.resources.push(ResourceProfiles { profiles, ..ResourceProfiles::default() });
-    let mut totals = SpanTotals::with_categories(None);
     totals.add(&data);
     totals
 }
@@ -184,4 +191,23 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn own_code_is_first_with_its_callees_and_libraries_have_their_own_time_only() {
+    let named = |samples: &[SpanSample<'_>], type_name: &str| -> Vec<String> {
+        let time = span_time(&totals(samples), SpanSubject::Span(link(1))).unwrap();
+        let functions = added(SpanTotals::with_functions(None, type_name, Granularity::Function), samples);
+        let baseline = span_baseline(&functions, &time, None).unwrap();
+        baseline.rows.iter().map(|row| format!("{} {}", row.at.function, row.difference.weight)).collect()
+    };
+    // `dispatch` calls `handle`, which calls `price`, whose work is in `loads`.
+    let cpu: [SpanSample<'_>; 3] =
+        [("cpu", 1, &[1, 0, 10, 11], 900), ("cpu", 1, &[10, 11], 50), ("cpu", 2, &[1, 10, 11], 10)];
+    assert_eq!(named(&cpu, "cpu"), ["price 900", "handle 950", "loads 900"]);
+    let waits: [SpanSample<'_>; 2] = [("off_cpu", 1, &[6, 2, 0, 10, 11], 900), ("off_cpu", 2, &[6, 2, 10, 11], 10)];
+    assert_eq!(named(&waits, "off_cpu"), ["price 900", "handle 900", "[lock] 900"]);
+    // A request without own code: the libraries that wait.
+    let of_libraries: [SpanSample<'_>; 2] = [("off_cpu", 1, &[6, 2, 11], 900), ("off_cpu", 2, &[6, 2, 11], 10)];
+    assert_eq!(named(&of_libraries, "off_cpu").len(), 3);
 }
