@@ -70,7 +70,12 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::watch_greenlet_switches, module)?)?;
     module.add_function(wrap_pyfunction!(api::cli_main, module)?)?;
 
-    module.add_function(wrap_pyfunction!(suspended_tasks::suspended_tasks_interval, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::suspended_tasks_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::wait_for_contexts, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::wake_tasks_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::has_open_requests, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::open_requests_of, module)?)?;
+    module.add_function(wrap_pyfunction!(suspended_tasks::submit_awaiting_tasks, module)?)?;
     module.add_function(wrap_pyfunction!(suspended_tasks::begin_storing_tasks, module)?)?;
     module.add_function(wrap_pyfunction!(suspended_tasks::store_suspended_tasks, module)?)?;
 

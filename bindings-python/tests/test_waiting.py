@@ -273,3 +273,43 @@ def test_the_thread_that_reads_tasks_ends_with_the_profile_of_threads(run_target
         wait_for_threads(1)
         """
     )
+
+
+def test_a_request_awaits_for_the_time_that_its_tasks_are_suspended_and_no_longer(run_target):
+    target = run_target(
+        """
+        import asyncio, time
+        import spanprof
+        from spanprof import asgi
+
+        async def pay():
+            await asyncio.sleep(1)
+
+        async def linger():
+            await asyncio.sleep(60)
+
+        async def app(scope, receive, send):
+            if scope["path"] == "/thread":
+                await asyncio.to_thread(time.sleep, 1)
+            elif scope["path"] == "/gather":
+                await asyncio.gather(pay(), pay())
+            else:
+                await pay()
+                app.task = asyncio.create_task(linger())
+
+        async def main():
+            requested = asgi.Middleware(app)
+            for path in ["/await", "/gather", "/thread"]:
+                await requested({"type": "http", "method": "GET", "path": path, "headers": []}, None, None)
+
+        spanprof.start(cpu=False, heap=False, lock=False)
+        asyncio.run(main())
+        spanprof.stop()
+        """
+    )
+    waits = target.profiles("off_cpu")
+    # A task that outlives its request is not sampled, nor one that awaits others or a thread.
+    assert sum(sample.nanoseconds for sample in waits.samples) / 1e9 == pytest.approx(3, abs=0.5)
+    assert sum(by_reason(waits, "pay").values()) == pytest.approx(2, abs=0.4)
+    assert set(by_reason(waits, "pay")) == {"[await]"}
+    assert by_reason(waits, "linger") == {}

@@ -80,6 +80,7 @@ def _start_and_install(config: dict[str, Any]) -> bool:
         tasks.follow_settings()
         locks.measure(native.setting("lock") == "true")
         if not _at_exit:
+            tasks.follow_imports()
             atexit.register(_end)
             atexit.register(stop)
             _at_exit = True

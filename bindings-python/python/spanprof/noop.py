@@ -219,7 +219,27 @@ def cli_main(arguments: list[str]) -> int:
     raise SystemExit("spanprof: the native module of this package could not be loaded; reinstall it for this platform")
 
 
-def suspended_tasks_interval() -> float | None:
+def suspended_tasks_settings() -> tuple[float | None, bool]:
+    return None, False
+
+
+def wait_for_contexts(opened: int, seconds: float | None) -> int:
+    return opened
+
+
+def wake_tasks_thread() -> None:
+    return None
+
+
+def has_open_requests() -> bool:
+    return False
+
+
+def open_requests_of(contexts: list[int]) -> list[int]:
+    return [0] * len(contexts)
+
+
+def submit_awaiting_tasks(tasks: list, /) -> None:
     return None
 
 

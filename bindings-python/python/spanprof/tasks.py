@@ -1,7 +1,8 @@
-"""Stores the stacks of suspended asyncio tasks for the profile of threads. Not here: the stacks of threads (native core).
+"""Reads the stacks of suspended asyncio tasks: once per upload interval those of all tasks, for the profile of threads, and while
+requests are open what their tasks await, for the profile of time off CPU. Not here: the stacks of threads (native core).
 
-A thread of this module reads the tasks once per upload interval, while the profile of threads is on. It is an ordinary Python
-thread, which yields to others like any thread of the program. Tasks are read only where the program has imported asyncio.
+A thread of this module reads the tasks. It is an ordinary Python thread, which yields to others like any thread of the program, and it
+sleeps while no request is open. It exists where the program has imported asyncio.
 
 A stack has the frames from the innermost await to the task's coroutine, then those of a task that awaits it, and so on.
 
@@ -9,16 +10,19 @@ A stack has the frames from the innermost await to the task's coroutine, then th
 |---|---|---|
 | up to 3.11 | ``asyncio.tasks._all_tasks`` holds every task | ``_all_tasks`` |
 | 3.12, 3.13 | ``_scheduled_tasks`` and ``_eager_tasks`` | ``_all_tasks`` |
-| 3.12 | ``Task.get_context`` | ``_context_id`` |
+| 3.12 | ``Task.get_context``; before, the callback of the awaited future has the context | ``_context_id`` |
 | 3.14 | lists in C, by event loop; ``_asyncio_awaited_by`` | ``_running_loops``, ``_awaiter`` |
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from _thread import allocate_lock, start_new_thread
 
+from .imports import when_imported
 from .interruptions import is_interruption
 from .native import native
 
@@ -40,6 +44,19 @@ _ATTRIBUTES = (
     ("ag_frame", "ag_await", "ag_running"),
 )
 
+#: Functions that await a thread to which they pass the context: the thread is sampled. (File, name.)
+_AWAIT_A_THREAD = (
+    ("asyncio/threads.py", "to_thread"),
+    ("anyio/_backends/_asyncio.py", "run_sync_in_worker_thread"),
+    ("asgiref/sync.py", "__call__"),
+)
+#: Seconds between two samples of what tasks await, on average, and the longest.
+_AWAIT_SECONDS = 0.04
+_LONGEST_SECONDS = 1.0
+#: Part of the time in which the thread may run, and of the time since a task has moved after which the next sample is taken.
+_LOAD = 1 / 200
+_REST = 1 / 64
+
 #: Seconds for which the end of the thread is awaited.
 _END_SECONDS = 1.0
 
@@ -53,16 +70,20 @@ _has_threads = type(start_new_thread) is type(len)
 
 
 def follow_settings() -> None:
-    """Starts the thread if the profile of threads is on; else wakes it, and waits for its end."""
+    """Starts the thread if the settings need it; else wakes it, and waits for its end."""
     global _running_in, _wakeup, _ended
-    is_on = native.suspended_tasks_interval() is not None
-    if _running_in == os.getpid():
-        if not is_on and _wakeup.locked():
-            _wakeup.release()
-            if _ended.acquire(True, _END_SECONDS):
-                _ended.release()
+    if not _has_threads:
         return
-    if not _has_threads or not is_on:
+    threads_seconds, measures_waits = _settings()
+    is_on = threads_seconds is not None or measures_waits
+    if _running_in == os.getpid():
+        native.wake_tasks_thread()
+        if _wakeup.locked():
+            _wakeup.release()
+        if not is_on and _ended.acquire(True, _END_SECONDS):
+            _ended.release()
+        return
+    if not is_on:
         return
     _running_in = os.getpid()
     # In a forked child the parent's locks are in any state.
@@ -77,11 +98,22 @@ def follow_settings() -> None:
             raise
 
 
+def _settings() -> tuple[float | None, bool]:
+    """The interval of the profile of threads, and whether to sample what tasks await, which needs asyncio."""
+    threads_seconds, measures_waits = native.suspended_tasks_settings()
+    return threads_seconds, measures_waits and "asyncio" in sys.modules
+
+
+def follow_imports() -> None:
+    """Follows the settings when the program imports asyncio."""
+    when_imported("asyncio", lambda _: follow_settings())
+
+
 def store_now() -> None:
     """Stores the tasks of this moment, before the last window."""
-    if _running_in == os.getpid():
+    if _running_in == os.getpid() and native.suspended_tasks_settings()[0] is not None:
         try:
-            native.store_suspended_tasks(list(_stacks()))
+            native.store_suspended_tasks([(context, stack) for _, context, stack in _stacks(_live_tasks())])
         except Exception as error:
             if is_interruption(error):
                 raise
@@ -92,28 +124,91 @@ def _run() -> None:
     global _running_in
     ended = _ended
     native.begin_storing_tasks()
+    awaiting = _Awaiting()
+    stored, opened = -math.inf, 0
     while True:
-        seconds = native.suspended_tasks_interval()
-        if seconds is None:
+        threads_seconds, measures_waits = _settings()
+        if threads_seconds is None and not measures_waits:
             break
-        store_now()
-        _wakeup.acquire(True, min(seconds, 3600.0))
+        if threads_seconds is not None and time.monotonic() >= stored + threads_seconds:
+            store_now()
+            stored = time.monotonic()
+        at_least, at_most = awaiting.sample() if measures_waits else (0.0, math.inf)
+        window = math.inf if threads_seconds is None else max(0.0, stored + threads_seconds - time.monotonic())
+        if at_least > 0 and _wakeup.acquire(True, min(at_least, window)):
+            continue
+        left = min(at_most, window) - at_least
+        if left > 0:
+            opened = native.wait_for_contexts(opened, left if left < math.inf else None)
+        if at_most == math.inf:
+            awaiting.resume()
     _running_in = None
     # The setting may have been turned on since.
     follow_settings()
     ended.release()
 
 
-def _stacks() -> Iterator[tuple[int, Stack]]:
-    """Context id and stack, leaf first, of each suspended task."""
+class _Awaiting:
+    """Samples of what the tasks of open requests await. Each represents the time since the last one."""
+
+    def __init__(self) -> None:
+        self._seen: list[Any] = []
+        #: Longer each time that no task exists.
+        self._pause = _AWAIT_SECONDS
+        self.resume()
+
+    def resume(self) -> None:
+        """Forgets the time since the last sample."""
+        self._last = self._moved = time.monotonic()
+
+    def sample(self) -> tuple[float, float]:
+        """Samples now. The seconds until the next sample, at least, and at most while no context is opened."""
+        began = time.thread_time()
+        try:
+            tasks = _live_tasks()
+            stacks = _stacks(tasks, of_requests=True)
+        except Exception as error:
+            if is_interruption(error):
+                raise
+            return _LONGEST_SECONDS, math.inf
+        now = time.monotonic()
+        elapsed, self._last = now - self._last, now
+        requests = [request for request, *_ in stacks]
+        awaited = [(context, stack, elapsed / requests.count(request)) for request, context, stack in stacks]
+        native.submit_awaiting_tasks(awaited)
+        seen = [(context, stack[0]) for _, context, stack in stacks]
+        if seen != self._seen:
+            self._moved, self._seen = now, seen
+        self._pause = _AWAIT_SECONDS if tasks else min(2 * self._pause, _LONGEST_SECONDS)
+        if not tasks:
+            return self._pause, math.inf
+        if not native.has_open_requests():
+            return _AWAIT_SECONDS, math.inf
+        # At random, so that no task of the same period is missed.
+        seconds = max(_AWAIT_SECONDS, (time.thread_time() - began) / _LOAD) * (0.5 + os.urandom(1)[0] / 256)
+        return seconds, max(seconds, min((now - self._moved) * _REST, _LONGEST_SECONDS))
+
+
+def _live_tasks() -> list[Any]:
     asyncio_tasks = sys.modules.get("asyncio.tasks")
-    if asyncio_tasks is None:
-        return
-    tasks = [task for task in _all_tasks(asyncio_tasks) if not task.done()][:_MAX_TASKS]
+    return [task for task in _all_tasks(asyncio_tasks) if not task.done()][:_MAX_TASKS] if asyncio_tasks is not None else []
+
+
+def _stacks(tasks: list[Any], of_requests: bool = False) -> list[tuple[int, int, Stack]]:
+    """Open request, context id and stack, leaf first, of each suspended task; with ``of_requests``, of those of open requests
+    that await neither another one nor a thread."""
+    contexts = [_context_id(task) for task in tasks]
+    requests = native.open_requests_of(contexts) if of_requests else [0] * len(tasks)
+    if of_requests and not any(requests):
+        return []
     awaiters = _awaiters(tasks)
-    for task in tasks:
+    await_tasks = {id(awaiter) for child, awaiter in awaiters.items() if any(child == id(task) for task in tasks)} if of_requests else ()
+    stacks = []
+    for task, context, request in zip(tasks, contexts, requests):
+        if of_requests and (not request or id(task) in await_tasks):
+            continue
         stack = _suspended(task)
-        if not stack:
+        if not stack or of_requests and _awaits_a_thread(stack[0][0]):
             continue
         seen = {id(task)}
         awaiter = _awaiter(task, awaiters)
@@ -121,7 +216,12 @@ def _stacks() -> Iterator[tuple[int, Stack]]:
             seen.add(id(awaiter))
             stack += _suspended(awaiter)
             awaiter = _awaiter(awaiter, awaiters)
-        yield _context_id(task), stack
+        stacks.append((request, context, stack))
+    return stacks
+
+
+def _awaits_a_thread(code: CodeType) -> bool:
+    return any(code.co_name == name and code.co_filename.endswith(file) for file, name in _AWAIT_A_THREAD)
 
 
 def _all_tasks(asyncio_tasks: Any) -> list[Any]:
@@ -207,6 +307,10 @@ def _awaiter(task: Any, awaiters: dict[int, Any]) -> Any:
 
 
 def _context_id(task: Any) -> int:
-    """The context id of the task's labels; 0 before 3.12, where a task does not show its context."""
-    context = task.get_context() if hasattr(task, "get_context") else None
+    """The context id of the task's labels; 0 without any."""
+    if hasattr(task, "get_context"):
+        context = task.get_context()
+    else:
+        callbacks = getattr(getattr(task, "_fut_waiter", None), "_callbacks", None) or ()
+        context = next((context for callback, context in callbacks if getattr(callback, "__self__", None) is task), None)
     return context.get(native.variable, 0) if context is not None else 0

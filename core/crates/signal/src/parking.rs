@@ -1,27 +1,40 @@
-//! The sleep of a sampler that has nothing to do until a thread gets a context: a futex word, so that a thread of the host that ends
-//! the sleep takes no lock. Not here: when to sleep (the wall sampler).
+//! The sleep of threads that have nothing to do until a thread of the host gets a context: a futex word, so that the thread that ends
+//! the sleep takes no lock. Not here: when to sleep (the wall sampler, and the reader of suspended tasks of a binding).
 
 use crate::atomics::{AtomicU32, Ordering};
 use crate::ring::futex;
 
-/// 1 while the sampler sleeps, or is about to.
+/// The bits of the threads that sleep, or are about to.
 static PARKED: AtomicU32 = AtomicU32::new(0);
 
-/// Sleeps until [`unpark`], unless `has_work` after a concurrent call of it would be seen here.
-pub fn park(has_work: impl FnOnce() -> bool) {
-    PARKED.store(1, Ordering::SeqCst);
-    if !has_work() {
-        while PARKED.load(Ordering::SeqCst) == 1 {
-            futex::wait(&PARKED, 1, None);
-        }
-    }
-    PARKED.store(0, Ordering::SeqCst);
+/// A thread that may sleep; its bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleeper {
+    /// The wall sampler.
+    Sampler = 1,
+    /// The reader of suspended tasks.
+    Tasks = 2,
 }
 
-/// Ends the sleep. A load of one word when nobody sleeps.
+/// Sleeps until [`unpark`], for about `timeout_ns` at most, unless `has_work` after a concurrent call of it would be seen here.
+pub fn park(sleeper: Sleeper, timeout_ns: Option<u64>, has_work: impl FnOnce() -> bool) {
+    let bit = sleeper as u32;
+    PARKED.fetch_or(bit, Ordering::SeqCst);
+    if !has_work() {
+        loop {
+            let parked = PARKED.load(Ordering::SeqCst);
+            if parked & bit == 0 || futex::wait(&PARKED, parked, timeout_ns) {
+                break;
+            }
+        }
+    }
+    PARKED.fetch_and(!bit, Ordering::SeqCst);
+}
+
+/// Ends the sleep of all. A load of one word when nobody sleeps.
 #[inline]
 pub fn unpark() {
-    if PARKED.load(Ordering::SeqCst) == 1 && PARKED.swap(0, Ordering::SeqCst) == 1 {
+    if PARKED.load(Ordering::SeqCst) != 0 && PARKED.swap(0, Ordering::SeqCst) != 0 {
         futex::wake(&PARKED);
     }
 }
@@ -31,14 +44,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parked_thread_sleeps_until_it_is_unparked_and_not_at_all_with_work() {
-        park(|| true);
-        let parked = std::thread::spawn(|| park(|| false));
-        while PARKED.load(Ordering::SeqCst) == 0 {
+    fn parked_threads_sleep_until_they_are_unparked_and_not_at_all_with_work() {
+        park(Sleeper::Sampler, None, || true);
+        park(Sleeper::Tasks, Some(1_000_000), || false);
+        let parked = [Sleeper::Sampler, Sleeper::Tasks].map(|it| std::thread::spawn(move || park(it, None, || false)));
+        while PARKED.load(Ordering::SeqCst) != 3 {
             std::thread::yield_now();
         }
         unpark();
-        parked.join().unwrap();
+        for thread in parked {
+            thread.join().unwrap();
+        }
         assert_eq!(PARKED.load(Ordering::SeqCst), 0);
     }
 }

@@ -34,26 +34,35 @@ pub enum WaitReason {
     ChildProcess,
     /// A processor: the thread could run.
     NoProcessor,
+    /// What an asynchronous task awaits.
+    Await,
     /// Nothing tells.
     Unknown,
 }
 
 /// The frames of reasons, as of `SyntheticFrame` in the crate `spanprof-signal`.
-const RECORDED: [(&str, WaitReason); 4] = [
+const RECORDED: [(&str, WaitReason); 5] = [
     ("[lock]", WaitReason::LockOrCondition),
     ("[I/O]", WaitReason::Io),
     ("[sleep]", WaitReason::Sleep),
     ("[scheduled out]", WaitReason::NoProcessor),
+    ("[await]", WaitReason::Await),
 ];
 
 /// Files of CPython's standard library, with functions that wait.
-const PYTHON: [(&str, &[&str], WaitReason); 8] = [
+const PYTHON: [(&str, &[&str], WaitReason); 14] = [
     ("/threading.py", &["wait"], WaitReason::Condition),
     ("/socket.py", &["readinto", "accept", "create_connection", "getaddrinfo"], WaitReason::Socket),
     ("/ssl.py", &["read", "recv", "recv_into", "send", "write", "do_handshake"], WaitReason::Socket),
     ("/selectors.py", &["select"], WaitReason::Io),
     ("/subprocess.py", &["wait", "_wait", "_try_wait", "_communicate", "communicate"], WaitReason::ChildProcess),
     ("/asyncio/unix_events.py", &["_do_waitpid"], WaitReason::ChildProcess),
+    ("/asyncio/tasks.py", &["sleep"], WaitReason::Sleep),
+    ("/asyncio/locks.py", &["acquire", "wait"], WaitReason::Condition),
+    ("/asyncio/queues.py", &["get", "put", "join"], WaitReason::Condition),
+    ("/asyncio/streams.py", &["_wait_for_data", "_drain_helper", "drain"], WaitReason::Socket),
+    ("/asyncio/selector_events.py", &["sock_recv", "sock_connect", "sock_accept"], WaitReason::Socket),
+    ("/anyio/_backends/_asyncio.py", &["receive", "send", "connect_tcp"], WaitReason::Socket),
     ("/multiprocessing/popen_fork.py", &["poll", "wait"], WaitReason::ChildProcess),
     ("/multiprocessing/connection.py", &["_recv", "_send", "wait"], WaitReason::Io),
 ];
@@ -201,7 +210,7 @@ impl WaitReason {
     /// Whether this reason is one of those that a coarser one leaves open.
     fn refines(self, coarse: Self) -> bool {
         match coarse {
-            Self::Unknown => true,
+            Self::Unknown | Self::Await => true,
             Self::LockOrCondition => {
                 matches!(self, Self::Lock | Self::Condition | Self::Sleep | Self::ChildProcess)
             }
@@ -224,6 +233,7 @@ impl WaitReason {
             Self::Sleep => "sleep",
             Self::ChildProcess => "child_process",
             Self::NoProcessor => "no_processor",
+            Self::Await => "await",
             Self::Unknown => "other",
         }
     }
@@ -240,6 +250,7 @@ impl WaitReason {
             Self::Sleep => "Sleep",
             Self::ChildProcess => "Child process",
             Self::NoProcessor => "No free processor",
+            Self::Await => "Awaiting",
             Self::Unknown => "Other",
         }
     }
@@ -251,6 +262,7 @@ impl WaitReason {
             Self::Lock | Self::Condition | Self::LockOrCondition => Some("[lock]"),
             Self::Socket | Self::File | Self::Io => Some("[I/O]"),
             Self::NoProcessor => Some("[scheduled out]"),
+            Self::Await => Some("[await]"),
             Self::Sleep | Self::ChildProcess | Self::Unknown => None,
         }
     }

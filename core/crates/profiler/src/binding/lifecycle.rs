@@ -12,6 +12,7 @@ use crate::{CapturedProfile, ProfilerHandle, RequestEnd, RootSpanEnd};
 use spanprof_aggregate::context::{ContextRow, Link};
 use spanprof_aggregate::runtime::{DisabledRuntime, Runtime};
 use spanprof_config::{Config, ConfigPatch, ConfigValue, Error, KEYS};
+use spanprof_signal::RawFrame;
 
 /// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled
 /// profiler does not inspect the program.
@@ -78,6 +79,21 @@ pub fn begin_client_span(row: &ContextRow, span_id: [u8; 8]) {
 /// A client span ends: its request awaited it, by its name; with an empty name, it was no call. See [`begin_client_span`].
 pub fn end_client_span(span_id: [u8; 8], name: &str, duration: Duration) {
     request::end_client_span(span_id, name, duration);
+}
+
+/// Whether the end of a request is awaited.
+pub fn has_open_requests() -> bool {
+    request::has_open_requests()
+}
+
+/// The local root of the open request that a context belongs to; `None` for work that outlives its request, or has none.
+pub fn open_request_of(context: u64) -> Option<[u8; 8]> {
+    request::open_request_of(context)
+}
+
+/// Adds to the profile `off_cpu` that a suspended task awaited for `duration`. `frames`: leaf first.
+pub fn submit_awaiting(context: u64, frames: &[RawFrame], duration: Duration) {
+    request::submit_awaiting(context, frames, duration);
 }
 
 /// The endpoint of the request that the context `row` belongs to became known, while a span processor reports its end. The route

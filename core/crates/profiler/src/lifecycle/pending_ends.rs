@@ -149,6 +149,16 @@ impl PendingEnds {
         self.spans.get_mut(&open)
     }
 
+    pub fn are_none(&self) -> bool {
+        self.requests.is_empty() && self.spans.is_empty()
+    }
+
+    /// The id of the open request that `row` belongs to.
+    pub fn request_of(&self, row: &ContextRow) -> Option<[u8; 8]> {
+        let ids = [row.local_root_span_id, row.link.span_id];
+        ids.into_iter().find(|id| self.requests.contains_key(id) || self.spans.contains_key(id))
+    }
+
     pub fn begin_client_span(&mut self, row: &ContextRow, span_id: [u8; 8]) {
         if self.clients.len() >= MAX_PENDING {
             self.clients.clear();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::pending_ends::{Awaited, NotPending, PendingEnds, RootSpanEnd};
 use crate::ProfilerHandle;
-use spanprof_aggregate::context::{intern_labels, name_requests_with, ContextRow, Link};
+use spanprof_aggregate::context::{context_row, intern_labels, name_requests_with, ContextRow, Link};
 use spanprof_aggregate::hash::hash_bytes;
 use spanprof_os::monotonic_ns;
 use spanprof_signal::{parking, Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind, SyntheticFrame};
@@ -210,6 +210,35 @@ pub(crate) fn end_request(end: &RequestEnd<'_>) {
     let endpoint = request.endpoint.as_deref().unwrap_or(end.endpoint);
     submit_awaited(&RequestEnd { trace_id, endpoint, ..*end }, span_id, &request.awaited);
     submit_end(&RequestEnd { trace_id, is_error, endpoint, ..*end }, span_id);
+}
+
+/// See [`crate::binding::open_request_of`].
+pub(crate) fn open_request_of(context: u64) -> Option<[u8; 8]> {
+    let row = context_row(context)?;
+    PendingEnds::with(|pending| pending.request_of(&row))
+}
+
+/// See [`crate::binding::has_open_requests`].
+pub(crate) fn has_open_requests() -> bool {
+    !PendingEnds::with(|pending| pending.are_none())
+}
+
+/// See [`crate::binding::submit_awaiting`].
+pub(crate) fn submit_awaiting(context: u64, frames: &[RawFrame], duration: Duration) {
+    let Some(profiler) = ProfilerHandle::running().filter(|profiler| profiler.is_running()) else { return };
+    let depth = profiler.config().max_stack_depth as usize;
+    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    // Losses are counted by `submit`.
+    let _ = profiler.submit(&RawSample {
+        kind: SampleKind::Wall,
+        flags: SampleFlags(SampleFlags::ON_DEMAND),
+        thread_id: 0,
+        time_ns: monotonic_ns(),
+        values: [ns, ns],
+        key: SyntheticFrame::Await as u64,
+        context: Context::Id(context),
+        frames: frames.get(..depth).unwrap_or(frames),
+    });
 }
 
 /// See [`crate::binding::begin_root_span`].

@@ -279,7 +279,7 @@ impl WallSampler {
     /// Sleeps until then, or until [`parking::unpark`]; not at all if `has_work`.
     pub fn park(&mut self, has_work: impl FnOnce() -> bool) {
         self.pause(spanprof_os::monotonic_ns());
-        parking::park(|| opened_and_refused().0 != self.opened || has_work());
+        parking::park(parking::Sleeper::Sampler, None, || opened_and_refused().0 != self.opened || has_work());
         self.pace = Pace::new(spanprof_os::monotonic_ns());
         self.has_seen_context = true;
     }

@@ -19,12 +19,12 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) -> bool {
     outcome == -1 && unsafe { *libc::__errno_location() } == libc::ETIMEDOUT
 }
 
-/// Wakes one thread that waits on `word`. May change errno.
+/// Wakes the threads that wait on `word`. May change errno.
 #[cfg(not(loom))]
 pub fn wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the address only identifies the wait queue; the kernel neither reads nor writes through it.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, libc::c_int::MAX) };
 }
 
 /// Under loom a lost wakeup spins forever, which loom reports.

@@ -27,10 +27,12 @@ pub enum SyntheticFrame {
     ScheduledOut = 10,
     /// A request ended.
     Request = 11,
+    /// An asynchronous task awaits.
+    Await = 12,
 }
 
 impl SyntheticFrame {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Gc,
         Self::Generation0,
         Self::Generation1,
@@ -42,6 +44,7 @@ impl SyntheticFrame {
         Self::Sleep,
         Self::ScheduledOut,
         Self::Request,
+        Self::Await,
     ];
 
     /// The frame of a code read from the ring; `None` for an unknown code.
@@ -72,6 +75,7 @@ impl SyntheticFrame {
             Self::Sleep => "[sleep]",
             Self::ScheduledOut => "[scheduled out]",
             Self::Request => "[request]",
+            Self::Await => "[await]",
         }
     }
 }
