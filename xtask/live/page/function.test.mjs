@@ -77,8 +77,8 @@ for (const [width, height] of [[400, 800], [1100, 800], [1400, 900]]) {
       pane: document.querySelector('#function').getBoundingClientRect().toJSON(),
       overflow: document.documentElement.scrollWidth - innerWidth,
     }));
-    if (width === 1400) assert.ok(pane.left >= flame.right, 'beside the flame graph');
-    else assert.ok(pane.top >= flame.bottom, 'below the flame graph');
+    assert.ok(pane.top >= flame.bottom && pane.width === flame.width, 'below the flame graph');
+    assert.ok(flame.width > width / 2, `the flame graph is ${flame.width} px wide`);
     assert.ok(overflow <= 0, `the page is ${overflow} px wider than the screen`);
     for (const theme of ['dark', 'light']) {
       await page.emulate({ theme });

@@ -157,6 +157,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     this.canvas.style.width = width + "px";
     this.canvas.style.height = height + "px";
     Object.assign(this, { width, height, ratio });
+    this.canvas.style.marginBottom = -height + "px";
     // Draws immediately, since setting its size clears a canvas.
     this.draw();
   }
