@@ -35,6 +35,21 @@ pageTest('digits choose the view, and / moves to the search, where keys are text
   assert.equal(page.query().get('view'), 'top');
 });
 
+pageTest('a table is one Tab stop, and arrow keys move between its rows and to their buttons', async ({ open }) => {
+  const page = await open('?view=both&service=shop&type=cpu');
+  assert.equal(await page.count('#top-rows tr[tabindex="0"]'), 1);
+  await page.focus('#top-rows tr');
+  for (const key of ['ArrowDown', 'End', 'Home', 'ArrowDown']) await page.press(key);
+  const row = () => page.evaluate(() => [document.activeElement.rowIndex, document.querySelectorAll('#top-rows tr[tabindex="0"]').length]);
+  assert.deepEqual(await row(), [2, 1]);
+  await page.press('Enter');
+  await eventually(async () => assert.ok(page.query().get('function')));
+  assert.deepEqual(await row(), [2, 1], 'the row keeps the focus');
+  await page.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.closest('tr')), null);
+  await page.settled();
+});
+
 pageTest('the button in the header opens the list of keys', async ({ open }) => {
   const page = await open('?view=both&service=api&type=cpu');
   await page.click('#show-keys');

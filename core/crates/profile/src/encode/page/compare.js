@@ -109,7 +109,6 @@ function ChangeTable() {
     : data.baseline_total === 0 ? "The baseline has no samples: choose another one above." : "No significant change." + hidden;
   const heads = [["Baseline", "number"], ["Comparison", "number"], [state.absolute ? "Change" : "Change of the share", "number"], ["95 % interval", "number interval"], ["Function", ""]];
   return h("div", { class: "pane" }, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Changes" },
-    h("table", {}, h("thead", {}, h("tr", {}, heads.map(([words, kind]) => h("th", { class: kind, scope: "col" }, words)))),
-      h("tbody", { id: "compare-rows" }, functions, paths)),
+    h(RowTable, { id: "compare-rows", heads: heads.map(([words, kind]) => h("th", { class: kind, scope: "col" }, words)), rows: [functions, paths] }),
     !functions.length && !paths.length && h("p", { class: "nothing" }, empty)));
 }

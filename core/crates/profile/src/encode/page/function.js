@@ -50,7 +50,7 @@ class NeighborTable extends Component {
       isOutermost(neighbor) ? h("td", { class: "name" }, h("div", {}, "(outermost function of the stack)"))
         : h(NameCell, { name: neighbor.function, file: neighbor.file, line: neighbor.line }));
     return [h("h3", {}, title, h("small", {}, " " + count.toLocaleString("en"))),
-      rows.length ? h("table", {}, h("tbody", { id }, shown.map(row))) : h("p", { class: "soft" }, "None."),
+      rows.length ? h(RowTable, { id, rows: shown.map(row) }) : h("p", { class: "soft" }, "None."),
       shown.length < rows.length && h("button", { type: "button", class: "link", onClick: () => this.setState({ all: true }) },
         "All " + (rows.length < count ? rows.length + " heaviest" : rows.length)),
     ];

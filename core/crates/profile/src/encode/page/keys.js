@@ -28,7 +28,7 @@ function KeySheet() {
       h("button", { type: "button", class: "quiet", "aria-label": "Close the list", onClick: toggleKeySheet }, "×")),
     h("h3", {}, "Everywhere"), rows(Object.entries(KEYS).map(([key, [words]]) => [key, words])),
     h("h3", {}, "In the flame graph"), rows(Object.entries(FLAME_KEYS)),
-    h("h3", {}, "In tables and lists"), rows([["Tab", "Move to the next row or button"], ["Enter", "Open the row"], ["← →", "Choose a profile type or a view"]])));
+    h("h3", {}, "In tables and lists"), rows([["↑ ↓", "Move to another row"], ["→", "Move to the button of the row"], ["Enter", "Open the row"], ["← →", "Choose a view"]])));
 }
 
 document.addEventListener("keydown", (event) => {

@@ -39,7 +39,7 @@ function Requests() {
   const quantile = (row, at) => time(timed ? row.types[timed]?.[at] : row[at + "_ns"], at === "p50" ? minor : "number");
   // The longest known duration of an endpoint opens its request.
   const slowest = ({ slowest, endpoint, service }) => slowest
-    ? h("button", { type: "button", class: "link", title: "Open the slowest request", onClick: (event) => {
+    ? h("button", { type: "button", tabIndex: -1, class: "link", title: "Open the slowest request", onClick: (event) => {
       event.stopPropagation();
       change({ endpoint, service: state.service === "*" ? service : state.service, trace: slowest.trace_id, span: slowest.span_id, type: slowest.type });
     } }, amount(slowest.duration_ns, "nanoseconds"))
@@ -69,13 +69,12 @@ function Requests() {
   return [h("section", attributes,
     isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": isSpans ? "Spans" : "Endpoints" },
-      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"), hasEndpoints && h("th", { scope: "col" }, "Endpoint"),
+      h(RowTable, { id: "request-rows", rows, heads: [h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"), hasEndpoints && h("th", { scope: "col" }, "Endpoint"),
         !isSpans && [countsRequests && h("th", { class: minor, scope: "col" }, "Requests"), h("th", { class: minor, scope: "col" }, "Spans")],
         countsRequests && sortable("errors", minor),
         isSpans ? countsRequests && sortable("duration")
           : [h("th", { class: minor, scope: "col" }, "p50" + timedWords), countsRequests ? sortable("duration", "number", "p99") : h("th", { class: "number", scope: "col" }, "p99" + timedWords), countsRequests && h("th", { class: "number", scope: "col" }, "Max")],
-        sortable("cpu"), sortable("wait"), sortable("alloc", minor), h("th", { class: minor, scope: "col" }, "Samples"))),
-      h("tbody", { id: "request-rows" }, rows)),
+        sortable("cpu"), sortable("wait"), sortable("alloc", minor), h("th", { class: minor, scope: "col" }, "Samples")] }),
       data.count > data.rows.length && h("p", { class: "more" }, data.rows.length.toLocaleString("en") + " of " + counted(data.count, isSpans ? "span" : "endpoint") + ". ",
         h("button", { type: "button", id: "more", onClick: () => { requestLimit += 4 * REQUEST_ROWS; load(["requests"]); } }, "Show more")),
       data.samples_left_out > 0 && h("p", { class: "more" }, "Only the heaviest requests are listed. The others have " + counted(data.samples_left_out, "sample") + ": narrow the range."),
@@ -136,17 +135,17 @@ function OneRequest() {
         title: data.time.rows.find((row) => row.name === difference.type)?.title || difference.type }))));
 }
 
+const numberHead = (title) => h("th", { class: "number", scope: "col" }, title);
+
 /** The spans of a trace, which may be of several endpoints and services. */
 function TraceSpans() {
   const { data } = responses.spans || {};
   if (state.span || !data || data.rows.length < 2) return null;
   const hasDurations = data.rows.some((row) => row.duration_ns !== null);
   const time = (ns) => h("td", { class: "number" }, ns ? amount(ns, "nanoseconds") : "–");
-  const head = (title) => h("th", { class: "number", scope: "col" }, title);
   const rows = data.rows.map((row) => h("tr", { ...pressable(() => change({ span: row.span_id, type: typeOfRow(row) })) },
     h(EndpointCell, { row, more: " · " + clock(row.first_ms, true) }), hasDurations && time(row.duration_ns), time(row.cpu_ns), time(row.wait_ns)));
-  return [h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Spans of the trace"), hasDurations && head("Duration"), head("CPU"), head("Waiting"))),
-    h("tbody", { id: "trace-spans" }, rows)), data.count > data.rows.length && h("p", { class: "soft" }, data.rows.length.toLocaleString("en") + " of " + counted(data.count, "span") + ".")];
+  return [h(RowTable, { id: "trace-spans", rows, heads: [h("th", { scope: "col" }, "Spans of the trace"), (hasDurations ? ["Duration", "CPU", "Waiting"] : ["CPU", "Waiting"]).map(numberHead)] }), data.count > data.rows.length && h("p", { class: "soft" }, data.rows.length.toLocaleString("en") + " of " + counted(data.count, "span") + ".")];
 }
 
 /** The profile types, each with its parts below it. A click shows the type, and of a reason to wait the frame that the profiler recorded for it. */
@@ -161,9 +160,7 @@ function TimeTable({ time }) {
       h("td", { class: "name" }, row.title), numbers(row, row.unit)),
     row.parts.map((part) => h("tr", { class: "part" + (isShown(row, part) ? " chosen" : ""), ...pressable(() => change({ type: row.type, ...chosenBy(part.frame || "") })) },
       h("td", { class: "name" }, part.title), numbers(part, row.unit)))]);
-  return h("table", { class: "types" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Where its time went"), h("th", { class: "number", scope: "col" }, "This"),
-    h("th", { class: "number", scope: "col" }, "Others"), h("th", { class: "number", scope: "col" }, "Ratio"), h("th", { class: "number", scope: "col" }, "Samples"))),
-  h("tbody", { id: "request-types" }, rows));
+  return h(RowTable, { id: "request-types", kind: "types", rows, heads: [h("th", { scope: "col" }, "Where its time went"), ["This", "Others", "Ratio", "Samples"].map(numberHead)] });
 }
 
 /** The trace id, with links into the tracing systems that the server knows. */
@@ -187,9 +184,8 @@ function Differences({ difference, title }) {
     h("p", { class: "soft" }, difference.not_concluded ? "Nothing can be concluded: " + difference.not_concluded + "."
       : significant.length ? counted(significant.length, "significant difference") + ". " : "No difference is significant: each may be chance. ",
     (hidden > 0 || state.allChanges) && significant.length > 0 && toggle),
-    h("table", { class: "differences" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Function"), h("th", { class: "number", scope: "col" }, "This"),
-      h("th", { class: "number", scope: "col" }, "Others"))), h("tbody", {}, rows.map((row) => h("tr", { class: (row.significant ? (row.weight > row.mean ? "grew" : "shrank") : "") + (isChosen(row) ? " chosen" : ""), ...pressable(() => choose(row.function, row.file, row.line)) },
+    h(RowTable, { kind: "differences", heads: [h("th", { scope: "col" }, "Function"), ["This", "Others"].map(numberHead)], rows: rows.map((row) => h("tr", { class: (row.significant ? (row.weight > row.mean ? "grew" : "shrank") : "") + (isChosen(row) ? " chosen" : ""), ...pressable(() => choose(row.function, row.file, row.line)) },
       h(NameCell, { name: row.function, file: row.file, line: row.line }), h("td", { class: "number change" }, amount(row.weight, difference.unit)),
-      h("td", { class: "number" }, amount(Math.round(row.mean), difference.unit)))))),
+      h("td", { class: "number" }, amount(Math.round(row.mean), difference.unit)))) }),
   ];
 }

@@ -14,9 +14,33 @@ function choose(name, file, line) {
   const isSame = Boolean(state.chosen) && isChosen({ function: name, file, line });
   change(isSame ? chosenBy("") : chosenBy(name, file, line), { isStep: false, loads: partsOfSearch(isSame || !name ? [] : ["function"]) });
 }
-/** Attributes of an element that is used like a button. */
-function pressable(action) {
-  return { tabIndex: 0, onClick: action, onKeyDown: (event) => { if (event.key === "Enter") action(event); } };
+/** Attributes of a row of a [`RowTable`] that is used like a button. */
+const pressable = (onClick) => ({ tabIndex: -1, onClick });
+/** A table with rows that are used like buttons. It is one Tab stop, as a grid of WAI-ARIA: arrow keys move to other rows, and to the button of a row. */
+class RowTable extends Component {
+  rows() { return [...this.base.querySelectorAll("tbody > tr[tabindex]")]; }
+  componentDidMount() { this.componentDidUpdate(); }
+  componentDidUpdate() {
+    const rows = this.rows();
+    if (rows.length && !rows.some((row) => row.tabIndex === 0)) rows[0].tabIndex = 0;
+  }
+  focused({ target }) {
+    const rows = this.rows(), row = target.closest("tr");
+    if (rows.includes(row)) for (const other of rows) other.tabIndex = other === row ? 0 : -1;
+  }
+  move(event) {
+    const rows = this.rows(), row = event.target.closest("tr"), at = rows.indexOf(row);
+    if (at < 0) return;
+    const next = { ArrowUp: rows[at - 1], ArrowDown: rows[at + 1], Home: rows[0], End: rows.at(-1), ArrowLeft: row, ArrowRight: row.querySelector("button") }[event.key];
+    if (event.key === "Enter" && event.target === row) row.click();
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  }
+  render({ id, kind, heads, headId, rows }) {
+    return h("table", { class: kind, role: "grid", onFocusIn: (event) => this.focused(event), onKeyDown: (event) => this.move(event) },
+      heads && h("thead", { id: headId }, h("tr", {}, heads)), h("tbody", { id }, rows));
+  }
 }
 
 /** A cell with a bar relative to the total of its column. */
@@ -57,7 +81,7 @@ function TopTable() {
     h(NameCell, { name: row.function, file: row.file, line: row.line })));
   const matching = data.matching ?? data.functions;
   return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Functions" },
-    h("table", {}, h("thead", { id: "top-head" }, h("tr", {}, heads)), h("tbody", { id: "top-rows" }, rows)),
+    h(RowTable, { id: "top-rows", headId: "top-head", heads, rows }),
     state.search && !matching && data.functions > 0 && h("p", { class: "nothing" }, "None of " + counted(data.functions, "function") + " has “" + state.search + "” in its name or file. ",
       h("button", { type: "button", class: "remove-filter", onClick: () => search("") }, "Remove the search")),
     matching > data.rows.length && h("p", { class: "more" }, data.rows.length.toLocaleString("en") + " of " + matching.toLocaleString("en") + " functions. ",
