@@ -30,13 +30,15 @@ class Filters extends Component {
   }
   render() {
     const { isOpen } = this.state;
-    const chips = filtersOf(state).filter((filter) => !filter.isTime || state.to).map(({ text, name, value: shown, without, isTime }) => {
+    // The view of one request names its span itself.
+    const isId = (text) => /^(trace|span)_id=/.test(text);
+    const chips = filtersOf(state).filter(({ isTime, text }) => (isTime ? state.to : !isRequestView() || !isId(text))).map(({ text, name, value: shown, without, isTime }) => {
       if (name) return h(Chip, { name, value: shown, without });
       if (isTime) {
         const range = (state.from ? clock(milliseconds(state.from, now), true) : "…") + " – " + clock(milliseconds(state.to, now));
         return h(Chip, { name: "time", value: range, without: { from: null, to: "" } });
       }
-      return /^(trace|span)_id=/.test(text) ? h(Chip, { name: text.slice(0, text.indexOf("=")), value: text.slice(text.indexOf("=") + 1), without }) : h(LabelChip, { key: text, text, without, edit: () => this.edit(text, without) });
+      return isId(text) ? h(Chip, { name: text.slice(0, text.indexOf("=")), value: text.slice(text.indexOf("=") + 1), without }) : h(LabelChip, { key: text, text, without, edit: () => this.edit(text, without) });
     });
     chips.push(...transformsOf(state).map((transform) => h(Chip, transform)));
     const labels = responses.labels?.data?.labels || [];

@@ -58,7 +58,7 @@ function Requests() {
     isSpans ? h("td", { class: "name" }, h("div", {}, clock(row.first_ms, true)), h("small", {}, "\u200e" + row.trace_id))
       : h(EndpointCell, { row }),
     hasEndpoints && h(EndpointCell, { row }),
-    !isSpans && [countsRequests && h("td", { class: minor }, row.requests.toLocaleString("en")), h("td", { class: minor }, row.spans.toLocaleString("en"))],
+    !isSpans && h("td", { class: minor }, (row.requests || row.spans).toLocaleString("en")),
     countsRequests && h("td", { class: minor + (row.errors ? " failed" : ""), title: row.requests ? share(row.errors, row.requests) + " of its requests" : null },
       isSpans ? (row.errors ? "failed" : "–") : row.errors.toLocaleString("en")),
     isSpans ? countsRequests && time(row.duration_ns) : [quantile(row, "p50"), quantile(row, "p99"), countsRequests && h("td", { class: "number" }, slowest(row))],
@@ -70,7 +70,7 @@ function Requests() {
     isSpans && h(Crumbs, { endpoint: state.endpoint, rest: counted(data.count, "span") }),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": isSpans ? "Spans" : "Endpoints" },
       h(RowTable, { id: "request-rows", rows, heads: [h("th", { scope: "col" }, isSpans ? "Start" : "Endpoint"), hasEndpoints && h("th", { scope: "col" }, "Endpoint"),
-        !isSpans && [countsRequests && h("th", { class: minor, scope: "col" }, "Requests"), h("th", { class: minor, scope: "col" }, "Spans")],
+        !isSpans && h("th", { class: minor, scope: "col" }, countsRequests ? "Requests" : "Spans"),
         countsRequests && sortable("errors", minor),
         isSpans ? countsRequests && sortable("duration")
           : [h("th", { class: minor, scope: "col" }, "p50" + timedWords), countsRequests ? sortable("duration", "number", "p99") : h("th", { class: "number", scope: "col" }, "p99" + timedWords), countsRequests && h("th", { class: "number", scope: "col" }, "Max")],
