@@ -1,8 +1,8 @@
 // The label explorer, the operators of filters, and timeline and flame graph by the value of a label.
 
 import assert from 'node:assert/strict';
-import { amount, assertTotal, fixture, pageTest } from './session.mjs';
-import { eventually } from './browser.mjs';
+import { amount, assertTotal, fixture, ownServerUrl, pageTest } from './session.mjs';
+import { exportRequest } from './otlp.mjs';
 
 const ROUTE = 'http.route';
 const CPU = { service: 'api', type: 'cpu' };
@@ -23,6 +23,23 @@ pageTest('the explorer lists the keys with their values by weight, and a click f
   await assertTotal(page, of('/pay'));
   assert.deepEqual(page.query().getAll('label'), [`${ROUTE}=/pay`]);
   assert.equal(page.query().get('labels'), '1');
+});
+
+pageTest('labels for the profiler alone are neither listed nor groups', async ({ openAddress }) => {
+  const url = await ownServerUrl('ended requests', async (url) => {
+    const toMs = Math.floor(Date.now() / 1000) * 1000;
+    const frames = { frameType: 'cpython', fileOf: () => '/srv/app.py' };
+    const ended = { type: 'requests', functions: ['[request]'], weight: 1, labels: { endpoint: 'GET /cart', duration: 30_000_000 } };
+    const samples = [ended, { type: 'cpu', functions: ['main'], weight: 20_000_000, labels: { 'http.route': '/cart' } }];
+    const body = JSON.stringify(exportRequest({ name: 'ended', pid: 1, frames }, { fromMs: toMs - 10_000, toMs }, samples));
+    assert.ok((await fetch(`${url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).ok);
+  });
+  for (const type of ['cpu', 'requests']) {
+    const page = await openAddress(`${url}/?view=both&type=${type}&labels=1`);
+    const keys = [...(await page.texts('.label h2')), ...(await page.texts('#group option'))].map((text) => text.split(' ')[0]);
+    assert.ok(keys.includes('http.route') && !keys.includes('duration'), keys.join());
+    assert.equal(keys.includes('endpoint'), type === 'requests', 'requests have an endpoint instead of a route');
+  }
 });
 
 pageTest('the operator of a filter is changed in its chip, and its text can be edited', async ({ open }) => {

@@ -41,8 +41,7 @@ class Filters extends Component {
       return isId(text) ? h(Chip, { name: text.slice(0, text.indexOf("=")), value: text.slice(text.indexOf("=") + 1), without }) : h(LabelChip, { key: text, text, without, edit: () => this.edit(text, without) });
     });
     chips.push(...transformsOf(state).map((transform) => h(Chip, transform)));
-    const labels = responses.labels?.data?.labels || [];
-    const suggestions = labels.flatMap((label) => label.values.map((value) => label.name + "=" + value)).slice(0, 2000);
+    const suggestions = shownLabels().flatMap((label) => label.values.map((value) => label.name + "=" + value)).slice(0, 2000);
     // A selected suggestion is submitted at once.
     const onInput = (event) => {
       if (this.state.error) this.setState({ error: "" });

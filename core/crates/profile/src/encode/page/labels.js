@@ -18,8 +18,16 @@ function LabelChip({ text, without, edit }) {
 }
 const withLabel = (key, value) => ({ labels: [...new Set([...state.labels, key + "=" + (/^[~"\s]|\s$/.test(value) ? '"' + value + '"' : value)])] });
 
+/** Labels that nobody selects by: ids have filters of their own, and durations differ in each request. */
+const INTERNAL_LABELS = ["duration", "trace_id", "span_id", "local root span id"];
+/** The labels of the profiles; `endpoint` only where no route has the same. */
+function shownLabels() {
+  const labels = responses.labels?.data?.labels || [];
+  const hasRoute = labels.some(({ name }) => name === "http.route");
+  return labels.filter(({ name }) => !INTERNAL_LABELS.includes(name) && !(hasRoute && name === "endpoint"));
+}
 function labelKeys() {
-  const keys = (responses.labels?.data?.labels || []).map((label) => label.name);
+  const keys = shownLabels().map((label) => label.name);
   return state.group && !keys.includes(state.group) ? [...keys, state.group] : keys;
 }
 function GroupBy() {
@@ -40,7 +48,7 @@ class LabelExplorer extends Component {
     const attributes = { ...paneAttributes("labels", "weights", "explorer"), "aria-label": "Labels" };
     if (!data) return h("section", attributes, h(PaneStatus, { part: "weights", loading: "Adding up the labels…" }));
     const weighted = new Set(data.labels.map((label) => label.label));
-    const others = (responses.labels?.data?.labels || []).filter((label) => !weighted.has(label.name));
+    const others = shownLabels().filter((label) => !weighted.has(label.name));
     const button = (key, value, ...content) => h("button", { type: "button", title: key + "=" + value, onClick: () => change(withLabel(key, value)) }, content);
     const card = (label) => {
       const isOpen = this.state[label.label];
@@ -53,7 +61,7 @@ class LabelExplorer extends Component {
         label.count > 1 && state.group !== label.label && h("button", { type: "button", class: "link", onClick: () => groupBy(label.label) }, "Group by"));
     };
     return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Labels and their values" },
-      data.labels.length || others.length ? [data.labels.map(card), others.map((label) => h("div", { key: label.name, class: "label" }, h("h2", {}, label.name, h("small", {}, " " + counted(label.values.length, "value") + ", without weights")),
+      data.labels.length || others.length ? [data.labels.filter(({ label }) => !INTERNAL_LABELS.includes(label)).map(card), others.map((label) => h("div", { key: label.name, class: "label" }, h("h2", {}, label.name, h("small", {}, " " + counted(label.values.length, "value") + ", without weights")),
         h("ul", {}, label.values.slice(0, VALUE_ROWS).map((value) => h("li", {}, button(label.name, value, h("span", {}, value)))))))]
         : h("p", { class: "nothing" }, "No sample here has a label.")));
   }
