@@ -89,16 +89,7 @@ fn source(function: &FunctionLines, settings: &Settings, commit: Option<&str>) -
     let note = match &file {
         Some(_) if function.lines.keys().all(|line| *line == 0) => Some("The profile has no line numbers.".to_owned()),
         Some(_) => None,
-        None if at.file.is_empty() => Some("The profile does not name the file of this function.".to_owned()),
-        None if paths.is_empty() => {
-            Some(format!("`spanprof serve --source-path DIR` shows the text, with the directory of {}.", at.file))
-        }
-        // Nobody adds the directories of libraries for one click.
-        None if at.origin() != CodeOrigin::Own => None,
-        None => Some(format!(
-            "{} is not below the directories of --source-path. Add its directory, or remove a prefix with --trim-path.",
-            at.file
-        )),
+        None => note_without_file(at, paths.is_empty()),
     };
     let path = file.as_ref().map_or_else(|| paths.trimmed(at), |file| &file.path);
     // A class without its package is not a path.
@@ -109,6 +100,20 @@ fn source(function: &FunctionLines, settings: &Settings, commit: Option<&str>) -
         "lines": sources::lines_json(function, text, lines.into_iter().take(MAX_LINES)),
         "note": note,
         "link": template.and_then(|template| link(template, path, commit)),
+    })
+}
+
+/// What shows the text of a function whose file was not found.
+fn note_without_file(at: &FunctionLine, has_no_directories: bool) -> Option<String> {
+    let file = &at.file;
+    Some(match at.origin() {
+        _ if file.is_empty() => "The profile does not name the file of this function.".to_owned(),
+        // Nobody adds the directories of libraries for one click.
+        origin if origin != CodeOrigin::Own => return None,
+        _ if has_no_directories => format!("`spanprof serve --source-path DIR` shows the text, with the directory of {file}."),
+        _ => format!(
+            "{file} is not below the directories of --source-path. Add its directory, or remove a prefix with --trim-path."
+        ),
     })
 }
 
@@ -150,6 +155,19 @@ mod tests {
         );
         assert_eq!((of("app.py", None), of("", Some("1"))), (None, None));
         assert_eq!(link("https://x/{path}", Path::new("a"), None).as_deref(), Some("https://x/a"));
+    }
+
+    #[test]
+    fn a_note_names_the_file_of_own_code_and_no_file_of_a_library() {
+        let note = |file: &str, has_no_directories| {
+            let at = FunctionLine { file: file.to_owned(), frame_type: FrameType::Cpython, ..FunctionLine::default() };
+            note_without_file(&at, has_no_directories)
+        };
+        for has_no_directories in [true, false] {
+            assert_eq!(note("/usr/lib/python3.12/site-packages/flask/app.py", has_no_directories), None);
+            let own = note("/srv/shop/app.py", has_no_directories).unwrap();
+            assert!(own.contains("--source-path") && own.contains("/srv/shop/app.py"), "{own}");
+        }
     }
 
     #[test]
