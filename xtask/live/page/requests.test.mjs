@@ -240,7 +240,7 @@ pageTest('two clicks lead to the span that waited longest, and to where it waite
   await assertTotal(page, 900 * MS);
   assert.equal(await page.count('#nothing'), 0);
   await page.clickText('#request-types td', 'On the CPU');
-  await eventually(async () => assert.equal(await page.text('#nothing'), 'This request has no samples of the type cpu.'));
+  await eventually(async () => assert.equal(await page.text('#nothing'), 'This request has no samples of the type CPU.'));
   assert.equal(await page.count('.remove-filter'), 0, 'without the span there is no request');
 });
 

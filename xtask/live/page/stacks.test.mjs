@@ -107,11 +107,11 @@ pageTest('Show callers has the function at the root with the weight of its sampl
   await page.clickText('.flamegraph-menu button', 'Show callers');
   await page.settled();
   const weight = amount(fixture.weight(CPU, has('charge')));
-  await eventually(async () => assert.equal(await bar(page), `cpu: ${weight}`));
+  await eventually(async () => assert.equal(await bar(page), `CPU: ${weight}`));
   assert.match(await page.text('.chip'), /callers of charge/);
   assert.equal(await nodes(page), 4, 'root, charge, serve and main');
   await page.click('.chip button');
-  await eventually(async () => assert.equal(await bar(page), `cpu: ${amount(fixture.weight(CPU))}`));
+  await eventually(async () => assert.equal(await bar(page), `CPU: ${amount(fixture.weight(CPU))}`));
 });
 
 pageTest('consecutive calls of one function become one node', async ({ open }) => {
@@ -122,7 +122,7 @@ pageTest('consecutive calls of one function become one node', async ({ open }) =
   await page.click('#collapse');
   await page.settled();
   await eventually(async () => assert.equal(await nodes(page), 4));
-  assert.equal(await bar(page), `cpu: ${amount(fixture.weight({ service: '', type: 'cpu' }))}`);
+  assert.equal(await bar(page), `CPU: ${amount(fixture.weight({ service: '', type: 'cpu' }))}`);
   assert.equal(page.query().get('recursion'), 'collapse');
 });
 

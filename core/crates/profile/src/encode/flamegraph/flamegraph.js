@@ -30,7 +30,8 @@ function amount(value, unit) {
   if (!scales || value === 0) return value.toLocaleString("en") + (scales || !unit || unit === "count" ? "" : " " + unit);
   const [scale, name] = scales.find(([scale]) => Math.abs(value) >= scale) || scales[scales.length - 1];
   const scaled = value / scale;
-  return scaled.toFixed(scale === 1 || scaled >= 100 ? 0 : scaled >= 10 ? 1 : 2) + "\u00a0" + name;
+  const digits = scale === 1 || Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
+  return scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + "\u00a0" + name;
 }
 function percent(part, whole) {
   if (whole <= 0) return "–";
@@ -156,8 +157,8 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     this.canvas.height = Math.round(height * ratio);
     this.canvas.style.width = width + "px";
     this.canvas.style.height = height + "px";
-    Object.assign(this, { width, height, ratio });
     this.canvas.style.marginBottom = -height + "px";
+    Object.assign(this, { width, height, ratio });
     // Draws immediately, since setting its size clears a canvas.
     this.draw();
   }
@@ -240,7 +241,7 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
     const heading = element("b", "");
     heading.textContent = this.name(node);
     const source = element("small", "");
-    source.textContent = [this.place(node), this.kind(node)].filter(Boolean).join(" · ");
+    source.textContent = [this.place(node), Flamegraph.kindWords(this.kind(node))].filter(Boolean).join(" · ");
     const table = element("table", "");
     for (const cells of this.tipRows(node)) {
       const added = table.insertRow();
@@ -498,4 +499,6 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
 Flamegraph.amount = amount;
 Flamegraph.percent = percent;
 Flamegraph.element = element;
+/** The name of a frame type that people use: `Python` for `cpython`. */
+Flamegraph.kindWords = (kind) => (kind && KINDS[kind]?.[0]) || kind;
 Flamegraph.frameTypes = Object.keys(KINDS);

@@ -67,9 +67,9 @@ function NothingPasses() {
     h("button", { type: "button", class: "remove-filter", onClick: () => change({ service: "*", endpoint: null }) }, "Show all services"));
   if (embedded?.isComparison || pending.has(state.view === "compare" ? "compare" : "top") || !hasNoSamples()) return null;
   // A request that was not found says so itself.
-  if (isRequestView()) return responses.request?.data?.found ? h("p", { id: "nothing", class: "nothing", role: "status" }, "This request has no samples of the type " + state.type + ".") : null;
+  if (isRequestView()) return responses.request?.data?.found ? h("p", { id: "nothing", class: "nothing", role: "status" }, "This request has no samples of the type " + typeWords(state.type) + ".") : null;
   const names = emptyCauses.map((filter) => (filter.name ? "“" + filter.text + "”" : filter.text));
-  const cause = !emptyCauses.isSure && names.length < 2 ? "There are no samples of the type " + state.type + (state.service === "*" ? "." : " from this service.")
+  const cause = !emptyCauses.isSure && names.length < 2 ? "There are no samples of the type " + typeWords(state.type) + (state.service === "*" ? "." : " from this service.")
     : emptyCauses.isSure ? "Without " + names.join(", or without ") + ", some would."
     : "More than one of these excludes them: " + names.join(", ") + ".";
   return h("p", { id: "nothing", class: "nothing", role: "status" }, "No sample passes the filters. " + cause + " ",

@@ -68,8 +68,7 @@ class FlamePane extends GraphPane {
     return graph;
   }
   draw({ tree, inverted }) {
-    tree.inverted = inverted;
-    this.graph.show(tree, zoomOf(state));
+    this.graph.show({ ...tree, type: typeWords(tree.type), inverted }, zoomOf(state));
   }
   render() {
     return h("section", { ...paneAttributes("flame", "flame"), "aria-label": "Flame graph" }, h(PaneStatus, { part: "flame", loading: "Loading the flame graph…" }), this.host());

@@ -27,7 +27,7 @@ class FunctionPane extends Component {
     if (!data.matched) return h("section", attributes, h(FunctionHead, { name: state.chosen, close }), h("p", { class: "nothing" }, "No sample here has this function."));
     return h("section", attributes, h(FunctionHead, { name: data.function, close }),
       h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Callers, callees and source" },
-        h("p", { class: "soft" }, [data.file && data.file + (data.line ? ":" + data.line : ""), data.frame_type].filter(Boolean).join(" · ")),
+        h("p", { class: "soft" }, [data.file && data.file + (data.line ? ":" + data.line : ""), Flamegraph.kindWords(data.frame_type)].filter(Boolean).join(" · ")),
         h("p", { id: "function-weight", class: "soft" }, h("b", {}, amount(data.cum, data.unit)), " total, " + share(data.cum, data.total) + " · ",
           h("b", {}, amount(data.flat, data.unit)), " self, " + share(data.flat, data.total)),
         data.matched > 1 && h("p", { class: "soft" }, "The heaviest of " + data.matched + " functions of this name."),
