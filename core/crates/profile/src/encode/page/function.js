@@ -37,9 +37,7 @@ class FunctionPane extends Component {
   }
 }
 
-function FunctionHead({ name, close }) {
-  return h("div", { class: "function-head" }, h("h2", { title: name }, name || "(no name)"), close);
-}
+const FunctionHead = ({ name, close }) => h("div", { class: "function-head" }, h("h2", { title: name }, name || "(no name)"), close);
 
 class NeighborTable extends Component {
   render({ id, title, rows, count, data }) {
@@ -63,7 +61,7 @@ function SourceLines({ data }) {
   const highest = Math.max(1, ...source.lines.map((line) => line.flat));
   const address = (line) => source.link?.replaceAll("{line}", line || data.line || 1);
   const cell = (value) => h("td", { class: "number" }, value ? amount(value, data.unit) : "");
-  const rows = source.lines.map((line) => h("tr", { class: line.flat === highest ? "hot" : "", style: { "--heat": Math.round((100 * line.flat) / highest) + "%" } },
+  const rows = source.lines.map((line) => h("tr", { style: { "--heat": Math.round((100 * line.flat) / highest) + "%" } },
     cell(line.flat), cell(line.cum), h("td", { class: "line" }, line.line || "?"), h("td", { class: "text" }, line.text ?? "")));
   const weighted = source.lines.find((line) => line.flat === highest) || source.lines[0];
   return [h("h3", {}, "Source", source.path && h("small", {}, " " + source.path),

@@ -16,8 +16,7 @@ const FLAME_KEYS = {
 
 function toggleKeySheet() {
   const sheet = document.querySelector("#keys");
-  if (sheet.open) sheet.close();
-  else sheet.showModal();
+  sheet[sheet.open ? "close" : "showModal"]();
 }
 
 function KeySheet() {

@@ -4,9 +4,7 @@
 function paneAttributes(id, part, name = "pane") {
   return { id, "aria-busy": String(pending.has(part)), class: paneClass(part, name) };
 }
-function paneClass(part, name) {
-  return name + (pending.has(part) && responses[part]?.data ? " stale" : "");
-}
+const paneClass = (part, name) => name + (pending.has(part) && responses[part]?.data ? " stale" : "");
 /** What a pane shows without a response: the error, or what is loading. */
 function PaneStatus({ part, loading }) {
   const { data, error } = responses[part] || {};

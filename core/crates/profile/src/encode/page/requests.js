@@ -93,7 +93,7 @@ function Findings() {
   const { data } = responses.explain || {};
   const attributes = paneAttributes("findings", "explain");
   if (!data) return h("section", attributes, h(PaneStatus, { part: "explain", loading: "Loading the findings…" }));
-  const items = data.findings.map((finding) => h("li", { class: finding.severity },
+  const items = data.findings.map((finding) => h("li", {},
     h("h3", {}, finding.function ? h("button", { type: "button", class: "link", title: "Show it in the flame graph",
       onClick: () => change({ view: "both", type: finding.type || state.type, ...chosenBy(finding.function.function, finding.function.file) }) }, finding.title) : finding.title),
     h("p", { class: "soft" }, [finding.severity, state.service === "*" && finding.service, finding.samples > 0 && counted(finding.samples, "sample")].filter(Boolean).join(" · ")),
@@ -136,7 +136,6 @@ function OneRequest() {
 }
 
 const numberHead = (title) => h("th", { class: "number", scope: "col" }, title);
-
 /** The spans of a trace, which may be of several endpoints and services. */
 function TraceSpans() {
   const { data } = responses.spans || {};

@@ -23,8 +23,7 @@ function writeAddress(isStep) {
   if (address === currentAddress()) return;
   // A file can change the fragment of its address only.
   const shown = embedded ? "#" + address.slice(1) : address;
-  if (isStep) history.pushState(null, "", shown);
-  else history.replaceState(null, "", shown);
+  history[isStep ? "pushState" : "replaceState"](null, "", shown);
 }
 function currentState() {
   const read = readAddress(currentAddress());
