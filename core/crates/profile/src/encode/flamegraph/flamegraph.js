@@ -1,7 +1,6 @@
 /*
  * Draws a stack tree on a canvas, root at the top. `new Flamegraph(element)`, then `.show(tree)` with the value of the
- * encoder's json(); `.search(text)`, `.reset()`, `.resize()`. Visits only nodes of visible width, so that the cost of
- * drawing depends on the screen, not on the profile.
+ * encoder's json(); `.search(text)`, `.reset()`, `.resize()`. Visits only nodes of visible width: the cost depends on the screen, not on the profile.
  *
  * A server may leave out narrow nodes: their weight is in `elided` of the tree. Then set `.onzoom = (path, isElided) => {}`, which
  * is called with the keys of the functions down to the zoomed node, and whether callees are missing below it. Request the tree of
@@ -496,9 +495,5 @@ new MutationObserver(recolor).observe(document.documentElement, { attributes: tr
   }
 }
 
-Flamegraph.amount = amount;
-Flamegraph.percent = percent;
-Flamegraph.element = element;
-/** The name of a frame type that people use: `Python` for `cpython`. */
-Flamegraph.kindWords = (kind) => (kind && KINDS[kind]?.[0]) || kind;
-Flamegraph.frameTypes = Object.keys(KINDS);
+/** `kindWords` is the name of a frame type that people use: `Python` for `cpython`. */
+Object.assign(Flamegraph, { amount, percent, element, frameTypes: Object.keys(KINDS), kindWords: (kind) => (kind && KINDS[kind]?.[0]) || kind });
