@@ -158,8 +158,12 @@ impl StoredWindow {
     pub(crate) fn may_hold(&self, filter: &Filter) -> bool {
         filter.from_unix_nano.is_none_or(|from| self.to_unix_nano > from || self.from_unix_nano >= from)
             && filter.to_unix_nano.is_none_or(|to| self.from_unix_nano < to)
-            && filter.trace_id.is_none_or(|id| self.links.may_hold(&id))
-            && filter.span_id.is_none_or(|id| self.links.may_hold(&id))
+            // A request may have two traces: a span is enough.
+            && match (filter.span_id, filter.trace_id) {
+                (Some(span_id), _) => self.links.may_hold(&span_id),
+                (None, Some(trace_id)) => self.links.may_hold(&trace_id),
+                (None, None) => true,
+            }
             && self.services.iter().any(|service| {
                 filter.service.as_ref().is_none_or(|name| *name == service.name)
                     && filter

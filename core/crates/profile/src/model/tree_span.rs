@@ -43,6 +43,11 @@ impl TreeSpan {
         let span_id = if self.is_below() { self.local_root_span_id } else { self.link.span_id };
         Link { span_id, ..self.link }
     }
+
+    /// Whether its trace is that of a request without one (`spanprof_aggregate::context::in_request`): it ends with the local root.
+    pub fn has_own_trace(self) -> bool {
+        self.link.trace_id[8..] == self.root().span_id
+    }
 }
 
 /// Local roots by span id: the attribute [`LocalRoots::KEY`] of a profile.

@@ -1,5 +1,7 @@
 //! Selects samples by service, type, labels, span link and time.
 
+use hashbrown::HashSet;
+
 use super::LabelMatcher;
 use spanprof_profile::encode::pprof::names;
 use spanprof_profile::Transfer;
@@ -96,13 +98,17 @@ impl Filter {
     }
 
     fn matching_links(&self, dictionary: &Dictionary) -> Vec<bool> {
-        dictionary.links().iter().map(|span| self.matches_span(*span)).collect()
+        let of_trace = dictionary.links().iter().filter(|span| self.trace_id == Some(span.link.trace_id));
+        let roots: HashSet<[u8; 8]> = of_trace.map(|span| span.root().span_id).chain(self.span_id).collect();
+        dictionary.links().iter().map(|span| self.matches_span(*span, &roots)).collect()
     }
 
-    /// The span of a request selects its whole tree.
-    fn matches_span(&self, span: TreeSpan) -> bool {
-        self.trace_id.is_none_or(|id| id == span.link.trace_id)
-            && self.span_id.is_none_or(|id| id == span.link.span_id || id == span.root().span_id)
+    /// The span of a request selects its whole tree. `roots`: the local roots of the trace, whose samples before the SDK's span began
+    /// have a trace of our own.
+    fn matches_span(&self, span: TreeSpan, roots: &HashSet<[u8; 8]>) -> bool {
+        let root = span.root().span_id;
+        self.trace_id.is_none_or(|id| id == span.link.trace_id || span.has_own_trace() && roots.contains(&root))
+            && self.span_id.is_none_or(|id| id == span.link.span_id || id == root)
     }
 
     fn matches_profile(&self, profile: &Profile) -> bool {
@@ -170,7 +176,7 @@ impl<'f> SampleFilter<'f> {
         let Self { filter, links, dictionary, resource, sets } = self;
         let is_linked = links.get(sample.link.index()).copied();
         let evaluate = || filter.matches_labels(dictionary, sample.attributes, resource);
-        is_linked.unwrap_or_else(|| filter.matches_span(TreeSpan::default()))
+        is_linked.unwrap_or_else(|| filter.matches_span(TreeSpan::default(), &HashSet::new()))
             && match sets.get_mut(sample.attributes.index()) {
                 Some(known) => *known.get_or_insert_with(evaluate),
                 None => evaluate(),

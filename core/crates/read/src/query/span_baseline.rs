@@ -36,6 +36,36 @@ const TAIL: f64 = 0.025;
 /// Part of a request's time with which a function is its cause, whatever its callers add.
 const MOST: f64 = 0.8;
 
+impl SpanTotals {
+    /// Functions of the tracked type, and whether its numbers of samples are known.
+    pub(super) fn functions(&self) -> (&[FunctionLine], bool) {
+        let tracked = self.tracked.as_ref();
+        tracked.map_or((&[], false), |tracked| (&tracked.rows, tracked.has_counts))
+    }
+
+    /// By function of the tracked type: its smallest distance from the root of a stack. If one function calls another, that of the caller
+    /// is smaller.
+    pub(super) fn depths(&self) -> &[usize] {
+        self.tracked.as_ref().map_or(&[], |tracked| &tracked.depths)
+    }
+
+    /// Name and unit of the tracked type.
+    pub(super) fn tracked_type(&self) -> (&str, &str) {
+        let name = self.tracked.as_ref().map_or("", |tracked| tracked.type_name.as_str());
+        (name, self.tracked_index().map_or("", |at| self.units[at].as_str()))
+    }
+
+    fn tracked_index(&self) -> Option<usize> {
+        let name = &self.tracked.as_ref()?.type_name;
+        self.types.iter().position(|known| known == name)
+    }
+
+    /// The samples of the tracked type in a span.
+    pub(super) fn tracked_total(&self, span: &SpanSums) -> TypeTotal {
+        self.tracked_index().and_then(|at| span.totals.get(at)).copied().unwrap_or_default()
+    }
+}
+
 /// The difference between a span and the mean of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpanDifference {
@@ -131,7 +161,7 @@ pub fn span_baseline(
     let key = |link: &Link| if is_trace { Link { span_id: [0; 8], ..*link } } else { *link };
     let (functions, has_counts) = totals.functions();
     let is_own: Vec<bool> = functions.iter().map(|function| function.origin() == CodeOrigin::Own).collect();
-    let of_subject = totals.spans().iter().filter(|(link, _)| key(link) == subject.link);
+    let of_subject = totals.spans().filter(|(link, _)| key(link) == subject.link);
     let has_own = of_subject.flat_map(|(_, span)| span.functions.keys()).any(|function| is_own[*function as usize]);
     let is_wait = matches!(type_name, "off_cpu" | "delay");
     let compared_of = |function: u32| {
@@ -144,10 +174,10 @@ pub fn span_baseline(
     let mut own = SpanUnit::default();
     let mut others: HashMap<Link, SpanUnit> =
         time.sampled_others.iter().map(|link| (*link, SpanUnit::default())).collect();
-    for (link, span) in totals.spans().iter().filter(|(_, span)| !span.functions.is_empty()) {
-        if key(link) == subject.link {
+    for (link, span) in totals.spans().filter(|(_, span)| !span.functions.is_empty()) {
+        if key(&link) == subject.link {
             own.add(totals, span, compared_of);
-        } else if let Some(unit) = others.get_mut(&key(link)) {
+        } else if let Some(unit) = others.get_mut(&key(&link)) {
             unit.add(totals, span, compared_of);
         }
     }

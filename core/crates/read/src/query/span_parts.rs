@@ -7,7 +7,7 @@ use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::Link;
 
 use super::request_times::FirstTime;
-use super::spans::{add_to, merge_into, span_entry, SpanTotals, TypeTotal};
+use super::spans::{add_to, key_of, merge_into, span_entry, SpanTotals, TypeTotal};
 
 /// The sums of one span.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,7 +50,7 @@ impl SpanTotals {
             let shares = totals.iter().zip(&self.totals);
             shares.fold(0.0, |max: f64, (own, all)| max.max(own.weight as f64 / all.weight.max(1) as f64))
         };
-        let mut spans: Vec<_> = self.spans.iter().map(|(link, span)| (share(&span.totals), *link, span)).collect();
+        let mut spans: Vec<_> = self.spans().map(|(link, span)| (share(&span.totals), link, span)).collect();
         spans.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
         let mut unlinked = self.unlinked.clone();
         let mut left_out = self.left_out;
@@ -129,7 +129,7 @@ impl SpanTotals {
                 continue;
             }
             merge_into(&mut self.totals, &totals);
-            let is_new = !self.spans.contains_key(&part.link);
+            let is_new = !self.spans.contains_key(&key_of(part.link));
             let Some(span) = span_entry(&mut self.spans, part.link) else {
                 self.left_out += totals.iter().map(|total| total.samples).sum::<f64>().round() as usize;
                 continue;

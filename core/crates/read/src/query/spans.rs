@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 use spanprof_profile::kinds::REQUESTS;
-use spanprof_profile::{Attribute, AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles, Value};
+use spanprof_profile::{
+    Attribute, AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles, TreeSpan, Value,
+};
 
 use super::generated_names;
 use super::request_times::{request_duration, FirstTime, RequestDurations, REQUEST_TIME};
 use super::time_category::{StackCategories, TimeCategory};
 use super::tracked_functions::TrackedFunctions;
-use super::weights::{visit_samples, FunctionLine, Granularity, StackRows, Weight};
+use super::weights::{visit_samples, Granularity, StackRows, Weight};
 use super::window_sums::estimated_samples;
 
 /// Spans in memory; samples of further ones are counted as left out. About 200 bytes each.
@@ -108,7 +110,7 @@ pub struct SpanTable {
 #[derive(Clone, Debug, Default)]
 pub struct SpanTotals {
     endpoint_label: Option<String>,
-    tracked: Option<TrackedFunctions>,
+    pub(super) tracked: Option<TrackedFunctions>,
     has_categories: bool,
     pub(super) types: Vec<String>,
     pub(super) units: Vec<String>,
@@ -116,6 +118,7 @@ pub struct SpanTotals {
     /// Services and endpoints; the names of a span's are stored once.
     pub(super) endpoints: Vec<(String, String)>,
     pub(super) known_endpoints: HashMap<(String, String), u32>,
+    /// By local root, of any trace; of a trace without spans by the trace. See [`key_of`].
     pub(super) spans: HashMap<Link, SpanSums>,
     /// Samples without a span, by endpoint.
     pub(super) unlinked: HashMap<u32, Vec<TypeTotal>>,
@@ -131,6 +134,8 @@ type CategorySums = HashMap<(usize, TimeCategory), TypeTotal>;
 /// The sums of one span.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanSums {
+    /// The trace of its link.
+    trace_id: [u8; 16],
     /// Index of its endpoint.
     pub endpoint: u32,
     /// Quality of the label that named the endpoint, then the weight of that sample.
@@ -252,7 +257,8 @@ impl SpanTotals {
                     return;
                 }
                 let weight = profile.weight(sample);
-                let functions = by_link.entry(data.dictionary.get_span(sample.link).root()).or_default();
+                let key = key_of(data.dictionary.get_span(sample.link).root());
+                let functions = by_link.entry(key).or_default();
                 for (nth, row) in rows.iter().enumerate() {
                     if *row >= depths.len() {
                         depths.resize(*row + 1, usize::MAX);
@@ -268,8 +274,8 @@ impl SpanTotals {
         );
         let depths = depths.into_iter().chain(std::iter::repeat(usize::MAX));
         let numbers: Vec<u32> = rows.into_iter().zip(depths).map(|(row, depth)| tracked.number(row, depth)).collect();
-        for (link, functions) in by_link {
-            let Some(span) = self.spans.get_mut(&link) else { continue };
+        for (key, functions) in by_link {
+            let Some(span) = self.spans.get_mut(&key) else { continue };
             for (row, weight) in functions {
                 let sum = span.functions.entry(numbers[row]).or_default();
                 sum.flat = sum.flat.saturating_add(weight.flat);
@@ -323,11 +329,11 @@ impl SpanTotals {
         let time_at = self.types.iter().position(|name| name == REQUEST_TIME);
         let mut linked = vec![TypeTotal::default(); self.types.len()];
         let mut groups: HashMap<(Link, u32), GroupSums> = HashMap::new();
-        for (link, span) in &self.spans {
+        for (link, span) in self.spans() {
             merge_into(&mut linked, &span.totals);
             let key = match grouping {
-                SpanGrouping::Span => (*link, 0),
-                SpanGrouping::Trace => (Link { span_id: [0; 8], ..*link }, 0),
+                SpanGrouping::Span => (link, 0),
+                SpanGrouping::Trace => (Link { span_id: [0; 8], ..link }, 0),
                 SpanGrouping::Endpoint => (Link::default(), span.endpoint),
             };
             let group = groups.entry(key).or_default();
@@ -339,7 +345,7 @@ impl SpanTotals {
             group.first = group.first.into_iter().chain(span.first).min();
             if grouping == SpanGrouping::Endpoint {
                 let duration = time_at.and_then(|at| span.totals.get(at)).filter(|total| total.samples != 0.0);
-                group.slowest = group.slowest.max(duration.map(|total| (total.weight, *link)));
+                group.slowest = group.slowest.max(duration.map(|total| (total.weight, link)));
                 group.weights.resize(self.types.len(), Vec::new());
                 for (weights, total) in group.weights.iter_mut().zip(&span.totals) {
                     weights.extend((total.samples != 0.0).then_some(total.weight));
@@ -404,36 +410,8 @@ impl SpanTotals {
         self.awaiting.contains(service)
     }
 
-    pub(super) fn spans(&self) -> &HashMap<Link, SpanSums> {
-        &self.spans
-    }
-
-    /// Functions of the tracked type, and whether its numbers of samples are known.
-    pub(super) fn functions(&self) -> (&[FunctionLine], bool) {
-        let tracked = self.tracked.as_ref();
-        tracked.map_or((&[], false), |tracked| (&tracked.rows, tracked.has_counts))
-    }
-
-    /// By function of the tracked type: its smallest distance from the root of a stack. If one function calls another, that of the caller
-    /// is smaller.
-    pub(super) fn depths(&self) -> &[usize] {
-        self.tracked.as_ref().map_or(&[], |tracked| &tracked.depths)
-    }
-
-    /// Name and unit of the tracked type.
-    pub(super) fn tracked_type(&self) -> (&str, &str) {
-        let name = self.tracked.as_ref().map_or("", |tracked| tracked.type_name.as_str());
-        (name, self.tracked_index().map_or("", |at| self.units[at].as_str()))
-    }
-
-    fn tracked_index(&self) -> Option<usize> {
-        let name = &self.tracked.as_ref()?.type_name;
-        self.types.iter().position(|known| known == name)
-    }
-
-    /// The samples of the tracked type in a span.
-    pub(super) fn tracked_total(&self, span: &SpanSums) -> TypeTotal {
-        self.tracked_index().and_then(|at| span.totals.get(at)).copied().unwrap_or_default()
+    pub(super) fn spans(&self) -> impl Iterator<Item = (Link, &SpanSums)> {
+        self.spans.iter().map(|(key, span)| (Link { trace_id: span.trace_id, ..*key }, span))
     }
 }
 
@@ -475,11 +453,23 @@ fn median_and_p99(mut weights: Vec<i64>) -> [i64; 2] {
     [50, 99].map(|percent| weights[(weights.len() * percent).div_ceil(100) - 1])
 }
 
+/// A request is its local root: its samples have a trace of our own before the SDK's span begins inside of it
+/// (`spanprof_aggregate::context::in_request`).
+pub(super) fn key_of(link: Link) -> Link {
+    let trace_id = if link.span_id == [0; 8] { link.trace_id } else { [0; 16] };
+    Link { trace_id, ..link }
+}
+
+/// The sums of a span, whose trace is that of the SDK if it is known; `None` if there are too many spans.
 pub(super) fn span_entry(spans: &mut HashMap<Link, SpanSums>, link: Link) -> Option<&mut SpanSums> {
-    if spans.len() >= MAX_SPANS && !spans.contains_key(&link) {
+    let key = key_of(link);
+    if spans.len() >= MAX_SPANS && !spans.contains_key(&key) {
         return None;
     }
-    Some(spans.entry(link).or_default())
+    let span = spans.entry(key).or_default();
+    let is_of_sdk = |trace_id| trace_id != [0; 16] && !TreeSpan::from(Link { trace_id, ..link }).has_own_trace();
+    span.trace_id = std::cmp::max_by_key(span.trace_id, link.trace_id, |id| (is_of_sdk(*id), *id));
+    Some(span)
 }
 
 pub(super) fn add_to(totals: &mut Vec<TypeTotal>, at: usize, weight: i64, samples: f64) {

@@ -6,7 +6,7 @@ use spanprof_profile::{
     ValueType,
 };
 use spanprof_read::query::{
-    span_baseline, span_time, Compared, Granularity, SpanBaseline, SpanGrouping, SpanSubject, SpanTotals,
+    span_baseline, span_time, Compared, Filter, Granularity, SpanBaseline, SpanGrouping, SpanSubject, SpanTotals,
 };
 
 const INTERVAL_NS: i64 = 10_000_000;
@@ -125,6 +125,47 @@ fn a_request_is_its_tree_of_spans_and_its_end_names_it() {
         let rows: Vec<_> = table.rows.iter().map(|row| (row.endpoint.as_str(), row.weight("cpu"))).collect();
         assert_eq!(rows, [("GET /cart/{id}", 75)]);
     }
+}
+
+#[test]
+fn samples_before_the_span_of_the_sdk_belong_to_its_request() {
+    // Trace of our own: any 8 bytes, then the local root.
+    let [before, inside] =
+        [TreeSpan::from(link(1)), TreeSpan::below(Link { trace_id: [9; 16], span_id: [7; 8] }, link(1).span_id)];
+    let window = |span: TreeSpan, also: Option<TreeSpan>| {
+        let mut data = ProfilesData::default();
+        let samples = [Some(span), also].into_iter().flatten().map(|span| Sample {
+            link: data.dictionary.link(span),
+            values: vec![10],
+            ..Sample::default()
+        });
+        let profile = Profile {
+            sample_type: ValueType::new("cpu", "nanoseconds"),
+            samples: samples.collect(),
+            ..Profile::default()
+        };
+        data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+        data
+    };
+    let windows = [window(before, None), window(inside, Some(before)), window(before, None)];
+    let request = Link { trace_id: [9; 16], ..link(1) };
+    for windows in [[0, 1, 2], [1, 0, 2]].map(|order| order.map(|nth| &windows[nth])) {
+        let mut totals = SpanTotals::new(None);
+        windows.into_iter().for_each(|window| totals.add(window));
+        let mut stored = SpanTotals::new(None);
+        stored.add_parts(&totals.parts(10), None, None);
+        for table in [totals, stored].map(|totals| totals.table(SpanGrouping::Span, |row| row.weight("cpu"))) {
+            let rows: Vec<_> = table.rows.iter().map(|row| (row.link, row.weight("cpu"))).collect();
+            assert_eq!(rows, [(request, 40)]);
+        }
+    }
+    let selected = |span_id: Option<[u8; 8]>, trace_id| {
+        let filter = Filter { span_id, trace_id: Some(trace_id), ..Filter::default() };
+        windows.each_ref().map(|window| filter.apply(window).sample_count())
+    };
+    assert_eq!(selected(Some(request.span_id), request.trace_id), [1, 2, 1]);
+    assert_eq!(selected(None, request.trace_id), [0, 2, 0], "of a window with a sample of the trace");
+    assert_eq!(selected(None, [8; 16]), [0; 3]);
 }
 
 #[test]
