@@ -157,7 +157,7 @@ pub fn under_span(parent: ContextRow, link: Link, is_local_root: Option<bool>) -
     }
     let is_in_trace = [link.trace_id, [0; 16]].contains(&parent.link.trace_id) || parent.has_own_trace();
     let inherited = if is_in_trace { parent.local_root_span_id } else { [0; 8] };
-    let is_local_root = is_local_root.unwrap_or(inherited == [0; 8]);
+    let is_local_root = is_local_root.map_or(inherited == [0; 8], |is_first| is_first && !parent.has_own_trace());
     let local_root_span_id = if is_local_root { link.span_id } else { inherited };
     ContextRow { link, local_root_span_id, ..parent }
 }
@@ -366,7 +366,9 @@ mod tests {
         assert_eq!(under_span(first, Link::default(), None).local_root_span_id, [0; 8]);
         let request = in_request(ContextRow { capture: 7, ..ContextRow::default() }, [9; 8]);
         assert_eq!(under_span(request, Link::default(), None), request, "the request of a middleware has its own span");
-        let inside = under_span(request, link(1, 2), Some(false));
-        assert_eq!((inside.local_root_span_id, inside.capture), ([9; 8], 7), "the request of a middleware");
+        for is_local_root in [None, Some(false), Some(true)] {
+            let inside = under_span(request, link(1, 2), is_local_root);
+            assert_eq!((inside.local_root_span_id, inside.capture), ([9; 8], 7), "the request of a middleware");
+        }
     }
 }
