@@ -31,6 +31,14 @@ function isLocalRoot(span) {
 }
 
 /**
+ * Whether a span is a call of another service. One without a parent is no request.
+ * @param {any} span
+ */
+function isCall({ kind }) {
+  return kind === CLIENT || kind === PRODUCER;
+}
+
+/**
  * The name of a call. Spans of HTTP clients are named by the method alone.
  * @param {any} span
  */
@@ -50,7 +58,7 @@ class SpanProcessor {
   onStart(span) {
     try {
       const isRoot = isLocalRoot(span);
-      if (!(isRoot || span.kind === CLIENT || span.kind === PRODUCER) || open.has(span) || !native.isRunning()) return;
+      if (!(isRoot || isCall(span)) || open.has(span) || !native.isRunning()) return;
       open.add(span);
       const { traceId, spanId } = span.spanContext();
       if (!isRoot) {
@@ -73,7 +81,7 @@ class SpanProcessor {
       if (!open.delete(span)) return;
       const { traceId, spanId } = span.spanContext();
       const milliseconds = span.duration[0] * 1e3 + span.duration[1] / 1e6;
-      if (!isLocalRoot(span)) {
+      if (isCall(span)) {
         native.endClientSpan(spanId, nameOfCall(span), milliseconds);
         return;
       }

@@ -289,6 +289,8 @@ for _ in range(10):
         with tracer.start_as_current_span("GET upstream", kind=trace.SpanKind.CLIENT):
             time.sleep(0.002)
         assert ("pyroscope.profile.id" in span.attributes) == (CASE != "off")
+    with tracer.start_as_current_span("GET of a job", kind=trace.SpanKind.CLIENT):
+        pass
 spanprof.stop()
 """
 

@@ -92,8 +92,9 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
         with_roots(|roots| roots.remove(&span.span_context.span_id().to_bytes()));
         // 0 after a change of the clock.
         let duration = span.end_time.duration_since(span.start_time).unwrap_or_default();
-        if span.parent_span_id != SpanId::INVALID && !span.parent_span_is_remote {
-            let is_call = matches!(span.span_kind, SpanKind::Client | SpanKind::Producer);
+        let is_call = matches!(span.span_kind, SpanKind::Client | SpanKind::Producer);
+        // A call without a parent is no request.
+        if is_call || span.parent_span_id != SpanId::INVALID && !span.parent_span_is_remote {
             let name = if is_call { &*span.name } else { "" };
             binding::end_client_span(span.span_context.span_id().to_bytes(), name, duration);
             return;
@@ -198,6 +199,7 @@ mod tests {
         let mut failed = tracer.start_with_context("failed", &remote);
         failed.set_status(Status::error("refused"));
         failed.end();
+        tracer.span_builder("call of a job").with_kind(SpanKind::Client).start(&tracer).end();
 
         let on = |span: &str| ended.attribute(span, PROFILE_TYPE);
         assert_eq!(on("cart"), Some(Value::Array(Array::String(vec!["cpu".into()]))));

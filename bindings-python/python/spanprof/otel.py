@@ -20,7 +20,7 @@ from .native import native
 PROFILE_ID = "pyroscope.profile.id"
 
 
-#: Kinds of spans that are calls, of which the request awaits the end.
+#: Kinds of spans that are calls, of which the request awaits the end. One without a parent is no request.
 _CALLS = (trace.SpanKind.CLIENT, trace.SpanKind.PRODUCER)
 
 
@@ -37,10 +37,10 @@ class _RootSpanProcessor(_SdkSpanProcessor):
             imports.call(native.begin_client_span, span.context.span_id, "a span")
 
     def on_end(self, span: Any) -> None:
-        if span.parent is None or span.parent.is_remote:
-            imports.call(self._end, span, "a span")
-        elif span.kind in _CALLS:
+        if span.kind in _CALLS:
             imports.call(self._end_call, span, "a span")
+        elif span.parent is None or span.parent.is_remote:
+            imports.call(self._end, span, "a span")
 
     def _begin(self, span: Any) -> None:
         # The SDK replaces it in a forked child.

@@ -169,8 +169,10 @@ impl PendingEnds {
         }
     }
 
+    /// `span_id` may be that of a local root span: then it is no request, since it is a call.
     pub fn end_client_span(&mut self, span_id: [u8; 8], name: &str, duration: Duration) {
-        let begun_in = self.clients.remove(&span_id).filter(|_| !name.is_empty());
+        let of_request = self.spans.remove(&span_id).and_then(|span| span.request).map(|request| [request; 2]);
+        let begun_in = self.clients.remove(&span_id).or(of_request).filter(|_| !name.is_empty());
         for id in begun_in.into_iter().flatten() {
             let of_span = self.spans.get_mut(&id).map(|span| (&mut span.awaited, span.request));
             let awaited = match of_span {
@@ -319,6 +321,18 @@ mod tests {
             assert_eq!((request.span, request.is_error), (Some(span(1)), ends_first));
             assert_eq!(pending.end_root_span(&ended(1, false)).is_some(), ends_first);
         }
+    }
+
+    #[test]
+    fn a_call_without_a_parent_is_no_request_but_one_that_its_request_awaits() {
+        let mut pending = PendingEnds::default();
+        pending.begin_root_span(&ContextRow::default(), span(1));
+        pending.end_client_span(span(1).span_id, "GET", Duration::from_nanos(7));
+        assert!(pending.spans.is_empty());
+        let root = pending.begin_request(&ContextRow::default(), Link::default()).unwrap();
+        pending.begin_root_span(&inside(Link::default(), root), span(1));
+        pending.end_client_span(span(1).span_id, "GET", Duration::from_nanos(7));
+        assert_eq!(pending.requests[&root].awaited, Awaited(vec![("GET".to_owned(), [7, 1])]));
     }
 
     #[test]

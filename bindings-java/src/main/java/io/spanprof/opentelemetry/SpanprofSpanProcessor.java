@@ -112,7 +112,8 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
 
     @Override
     public void onEnd(ReadableSpan span) {
-        if (!isLocalRoot(span)) {
+        // A call without a parent is no request.
+        if (isCall(span) || !isLocalRoot(span)) {
             SpanLink.endSpan(span.getSpanContext().getSpanId(), span.getName(), span.getLatencyNanos(), isCall(span));
             return;
         }
