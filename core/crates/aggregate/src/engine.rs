@@ -295,6 +295,7 @@ impl Engine {
         self.drain.release_held(Some(end.now_monotonic_ns), &mut self.window, &self.counters);
         let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
         let closed = self.window.close(CloseInput { only: end.only, ..input });
+        self.counters.samples_submitted.add(self.window.take_awaited());
         if self.window.is_empty() {
             self.close_collections(end.now_monotonic_ns);
             for number in self.drain.captures.numbers() {

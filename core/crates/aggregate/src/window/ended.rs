@@ -105,6 +105,7 @@ impl Window {
 
     fn insert_span(&mut self, EndedRequest { sample, duration_ns, awaited }: EndedRequest) {
         awaited.iter().for_each(|sample| self.insert(sample));
+        self.awaited += awaited.len() as u64;
         let division = Some(Division::Duration(RequestDuration::fine(duration_ns)));
         self.insert_detailed(&WeighedSample { division, ..sample });
     }

@@ -186,6 +186,8 @@ pub(crate) struct Window {
     kernel_names: WordMap<u32, Arc<str>>,
     ended: EndedSpans,
     sampled: SampledRequests,
+    /// Samples of what requests awaited, since [`Self::take_awaited`].
+    awaited: u64,
     periods: Periods,
     /// Number of kept timestamps, by kind.
     timestamps: [usize; KINDS],
@@ -212,6 +214,7 @@ impl Window {
             kernel_names: WordMap::default(),
             ended: EndedSpans::default(),
             sampled: SampledRequests::default(),
+            awaited: 0,
             periods: Periods::default(),
             timestamps: [0; KINDS],
             samples: [0; KINDS],
@@ -229,6 +232,11 @@ impl Window {
 
     pub fn is_empty(&self) -> bool {
         self.opened_ns.is_none()
+    }
+
+    /// Number of samples of what requests awaited, since the last call.
+    pub fn take_awaited(&mut self) -> u64 {
+        std::mem::take(&mut self.awaited)
     }
 
     /// Monotonic time at which the window is due; `None` while it is empty.
@@ -274,11 +282,12 @@ impl Window {
             | SampleKind::EventLoop
             | SampleKind::Gc
             | SampleKind::Threads
-            | SampleKind::RequestEnd
-            | SampleKind::Awaited => {
+            | SampleKind::RequestEnd => {
                 counters.samples_submitted.add(1);
                 sample.values
             }
+            // Counted in the window, if the request keeps its span.
+            SampleKind::Awaited => sample.values,
         };
         // An object outlives the span that allocated it.
         let link = if sample.kind == SampleKind::InUse { TreeSpan::default() } else { link };

@@ -282,7 +282,7 @@ fn end_request(window: &mut Window, stack: StackIndex, endpoint: &str, duration_
 fn what_a_slow_request_awaited_is_in_the_window_and_that_of_a_counted_one_is_not() {
     let mut tables = StackTables::new();
     let stack = tables.stack();
-    let mut window = Window::new(SETTINGS, 0);
+    let (mut window, counters) = (Window::new(SETTINGS, 0), Counters::default());
     for span in 0..12 {
         let link = TreeSpan::from(Link { trace_id: [1; 16], span_id: [span as u8 + 1; 8] });
         let [ended, call] =
@@ -291,13 +291,14 @@ fn what_a_slow_request_awaited_is_in_the_window_and_that_of_a_counted_one_is_not
             let label_set = LabelSetId::EMPTY;
             ResolvedSample { sample, stack, label_set, link, division: None, thread_name: None }
         };
-        let awaited = vec![window.weigh(resolved(&call), &Counters::default())];
+        let awaited = vec![window.weigh(resolved(&call), &counters)];
         let ended = RawSample { values: [1, 0], ..ended };
-        window.add_request(resolved(&ended), 1_000 * (span + 1), awaited, &Counters::default());
+        window.add_request(resolved(&ended), 1_000 * (span + 1), awaited, &counters);
     }
     let closed = tables.close(&mut window, 2_000, None).unwrap();
     // The ten slowest of twelve.
     assert_eq!(requests_of(&closed, "awaited").0, (3..=12).sum::<i64>());
+    assert_eq!((window.take_awaited(), counters.samples_submitted.value()), (10, 12), "the calls, and the requests");
 }
 
 /// Number of requests, of samples, and the spans in ascending order, of all profiles of one type.
