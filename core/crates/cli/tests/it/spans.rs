@@ -212,6 +212,19 @@ fn a_span_of_a_virtual_thread_that_waits_for_a_lock_is_compared_by_its_delay() {
 }
 
 #[test]
+fn a_span_that_awaits_calls_is_compared_by_them() {
+    let home = TestDirectory::new();
+    let cpu = window("shop", "cpu", &[TestSample(&["main", "cart"], 50 * MS, CART, 1)]);
+    let calls = |ms, request| TestSample(&["GET stock"], ms * MS, CART, request);
+    let awaited = window("shop", "awaited", &[calls(2_500, 1), calls(20, 2)]);
+    let files = [home.file("cpu.pb", &encoded(&cpu)), home.file("awaited.pb", &encoded(&awaited))];
+    let spans = |more: &[&str]| spanprof(&[&["spans", &files[0], &files[1]], more].concat());
+    let done = spans(&["--against-endpoint", "--span-id", &hex::encode(ids(1).1)]);
+    assert!(done.stderr.contains("compared by awaited, which has most of its time"), "{done:?}");
+    assert!(row(&done, "GET stock").trim_start().starts_with("2.50 s"), "{done:?}");
+}
+
+#[test]
 fn code_of_v8_below_a_builtin_function_is_one_row_of_the_comparison() {
     let home = TestDirectory::new();
     let mut samples: Vec<_> =

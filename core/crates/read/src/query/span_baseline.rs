@@ -29,7 +29,7 @@ use super::weights::FunctionLine;
 /// Smallest number of samples of a tested row: those of the span and of the mean span together.
 pub const MIN_SPAN_SAMPLES: f64 = 3.0;
 /// Types whose functions are compared unless one is chosen, most telling first.
-pub const COMPARED_TYPES: [&str; 5] = ["cpu", "off_cpu", "wall", "delay", "alloc_space"];
+pub const COMPARED_TYPES: [&str; 6] = ["cpu", "off_cpu", "awaited", "wall", "delay", "alloc_space"];
 /// From this number of spans on, their variation counts.
 const MIN_SPANS: usize = 5;
 const TAIL: f64 = 0.025;
