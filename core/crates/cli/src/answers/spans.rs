@@ -230,6 +230,7 @@ impl SpansReport<'_> {
             "spans": table.spans,
             "samples_left_out": table.left_out,
             "wait": self.wait.map(WaitSource::name),
+            "awaits": table.awaits,
             "types": totals.collect::<Map<String, Value>>(),
             "count": table.rows.len(),
             "rows": table.rows.iter().take(self.limit).map(row).collect::<Value>(),

@@ -127,7 +127,7 @@ fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<
             "durations are unknown: a middleware or span processor of spanprof reports them; sorted by CPU time and waits",
         );
     }
-    if given.sort == SpanOrder::Wait && wait.is_none() {
+    if given.sort == SpanOrder::Wait && wait.is_none() && !table.awaits {
         output::note(UNKNOWN_WAITS);
     }
     if table.left_out > 0 {
@@ -198,8 +198,8 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
 fn without_samples(time: &SpanTime, words: &str) -> Failure {
     let took = spans_report::duration_of(&time.subject).map(|ns| format_quantity(ns, "nanoseconds"));
     Failure::new(format!("the {words} took {} and has no samples", took.as_deref().unwrap_or("an unknown time"))).hint(match time.wait {
-        None => UNKNOWN_WAITS,
-        Some(_) => "no thread was sampled in it; in Node.js it may have waited behind another request, which `spanprof spans --sort duration` lists at the same time",
+        None if !time.awaits => UNKNOWN_WAITS,
+        _ => "no thread was sampled in it; in Node.js it may have waited behind another request, which `spanprof spans --sort duration` lists at the same time",
     })
 }
 

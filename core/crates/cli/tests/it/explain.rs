@@ -1,7 +1,7 @@
 //! `spanprof explain`: findings of files and of a running `serve`, hostile names, the width of the text.
 
 use serde_json::Value;
-use spanprof_profile::ProfilesData;
+use spanprof_profile::{Attribute, ProfilesData};
 
 use crate::client::post;
 use crate::fixture::{encoded, shop, spanprof, window, Serve, TestDirectory, TestSample, PERIOD_NS};
@@ -165,6 +165,10 @@ fn a_hint_says_that_the_waits_of_long_requests_are_unknown() {
     assert_eq!(last(&[&cpu, &long]), hint);
     assert!(!last(&[&cpu, &short]).contains("unknown"), "10 s of requests, 8 s of CPU time");
     assert!(!last(&[&long]).contains("unknown"), "the CPU time is unknown");
+    let mut node = requests(20, 1_500_000_000);
+    node.resources[0].resource.push(Attribute::string("process.runtime.name", "nodejs"));
+    let node = home.file("node.otlp.pb", &encoded(&node));
+    assert!(!last(&[&cpu, &node]).contains("unknown"), "they await");
     for waits in &waits {
         assert!(!last(&[&cpu, &long, waits]).contains("unknown"), "{waits}");
     }

@@ -212,7 +212,7 @@ fn a_span_of_a_virtual_thread_that_waits_for_a_lock_is_compared_by_its_delay() {
 }
 
 #[test]
-fn a_span_that_awaits_calls_is_compared_by_them() {
+fn a_span_that_awaits_calls_is_compared_by_them_and_its_waits_are_known() {
     let home = TestDirectory::new();
     let cpu = window("shop", "cpu", &[TestSample(&["main", "cart"], 50 * MS, CART, 1)]);
     let calls = |ms, request| TestSample(&["GET stock"], ms * MS, CART, request);
@@ -222,6 +222,9 @@ fn a_span_that_awaits_calls_is_compared_by_them() {
     let done = spans(&["--against-endpoint", "--span-id", &hex::encode(ids(1).1)]);
     assert!(done.stderr.contains("compared by awaited, which has most of its time"), "{done:?}");
     assert!(row(&done, "GET stock").trim_start().starts_with("2.50 s"), "{done:?}");
+    let listed = spans(&["--sort", "wait", "-n", "1"]);
+    assert!(listed.stderr.is_empty() && listed.stdout.contains("wait is awaited\n"), "{listed:?}");
+    assert!(row(&listed, "/cart").contains("2.50 s"), "{listed:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourceProfiles, Sample};
 
 use crate::query::{
-    estimated_samples, process_identity, request_duration, visit_samples, Compared, FunctionLine, Granularity,
+    awaits, estimated_samples, process_identity, request_duration, visit_samples, Compared, FunctionLine, Granularity,
     WindowSums, ENDPOINT_LABELS,
 };
 
@@ -35,6 +35,8 @@ pub(super) struct ServiceProfile {
     pub longest_block_ns: i64,
     /// Durations of all ended requests, nanoseconds.
     pub request_time_ns: i64,
+    /// Whether its requests await on an event loop: durations less CPU time are waits.
+    pub awaits: bool,
     /// Objects in use at the ends of windows, by process, in the order of time.
     pub heap: BTreeMap<u64, Vec<HeapWindow>>,
     pub versions: BTreeMap<String, VersionSums>,
@@ -128,6 +130,7 @@ fn limits(comment: &str) -> Vec<String> {
 impl ServiceProfile {
     pub fn add(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
         let process = process_identity(resource).unwrap_or_default();
+        self.awaits |= awaits(resource);
         let end = profile.end_unix_nano();
         let mut samples: Vec<(&Sample, Box<[usize]>)> = Vec::with_capacity(profile.samples.len());
         let rows = visit_samples(dictionary, std::iter::once(profile), Granularity::Line, None, |_, sample, stack| {

@@ -156,7 +156,8 @@ pub(super) fn waiting_requests(service: &ServiceProfile) -> Option<Finding> {
 /// The time of requests of which most is no CPU time, with the CPU time, if no profile shows how it was spent.
 pub(super) fn unknown_waits(service: &ServiceProfile) -> Option<UnknownWaits<'_>> {
     let cpu_ns = service.of_type("cpu")?.total;
-    let has_waits = ["off_cpu", "wall", "delay"].into_iter().any(|name| service.of_type(name).is_some());
+    let has_waits =
+        service.awaits || ["off_cpu", "wall", "delay"].into_iter().any(|name| service.of_type(name).is_some());
     let is_known = has_waits || (cpu_ns as f64) > service.request_time_ns as f64 * (1.0 - WAITING_SHARE);
     (!is_known).then_some(UnknownWaits { service: "", request_time_ns: service.request_time_ns, cpu_ns })
 }

@@ -54,7 +54,7 @@ pub use weights::{FunctionLine, Granularity, Weight};
 pub use window_sums::WindowSums;
 
 pub(crate) use diff::regressions;
-pub(crate) use request_times::request_duration;
+pub(crate) use request_times::{awaits, request_duration};
 pub(crate) use spans::ENDPOINT_LABELS;
 pub(crate) use weights::visit_samples;
 pub(crate) use window_sums::{estimated_samples, process_identity};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use spanprof_profile::kinds::REQUESTS;
-use spanprof_profile::{Dictionary, RequestDuration, Sample, Value};
+use spanprof_profile::{Attribute, Dictionary, RequestDuration, ResourceProfiles, Sample, Value};
 
 /// The type of the durations of ended requests in [`SpanTotals`](super::SpanTotals), in nanoseconds: no profile has it, since a
 /// duration is a label of the type `requests`. Of the spans, only failed and slow ones have it.
@@ -14,6 +14,12 @@ pub const REQUEST_TIME: &str = "request_time";
 /// Whether a type counts or times requests, instead of samples.
 pub fn is_of_requests(type_name: &str) -> bool {
     REQUESTS.has(type_name) || type_name == REQUEST_TIME
+}
+
+/// Whether requests of a process await on an event loop, without a thread: the part of their duration that is no CPU time is a wait.
+pub(crate) fn awaits(resource: &ResourceProfiles) -> bool {
+    let is_node = |it: &Attribute| it.key == "process.runtime.name" && it.value.as_ref() == Value::String("nodejs");
+    resource.resource.iter().any(is_node)
 }
 
 /// When a span began. The smaller one is the better.

@@ -38,6 +38,8 @@ pub enum WaitSource {
     OffCpu,
     /// Wall time less CPU time.
     WallMinusCpu,
+    /// Calls that requests await, where no thread waits for them.
+    Awaited,
     /// Waits for locks.
     Delay,
 }
@@ -51,6 +53,8 @@ impl WaitSource {
             Some(Self::OffCpu)
         } else if has("wall") && has("cpu") {
             Some(Self::WallMinusCpu)
+        } else if has("awaited") {
+            Some(Self::Awaited)
         } else {
             has("delay").then_some(Self::Delay)
         }
@@ -62,7 +66,7 @@ impl WaitSource {
             Self::OffCpu => row.weight("off_cpu"),
             // Both are estimates: of a span without waits, the difference may be negative.
             Self::WallMinusCpu => row.weight("wall").saturating_sub(row.weight("cpu")).max(0),
-            Self::Delay => row.weight("delay"),
+            Self::Awaited | Self::Delay => row.weight(self.type_name()),
         }
     }
 
@@ -71,6 +75,7 @@ impl WaitSource {
         match self {
             Self::OffCpu => "off_cpu",
             Self::WallMinusCpu => "wall",
+            Self::Awaited => "awaited",
             Self::Delay => "delay",
         }
     }
@@ -80,6 +85,7 @@ impl WaitSource {
         match self {
             Self::OffCpu => "off_cpu",
             Self::WallMinusCpu => "wall - cpu",
+            Self::Awaited => "awaited",
             Self::Delay => "delay",
         }
     }

@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 use spanprof_profile::kinds::REQUESTS;
-use spanprof_profile::{
-    Attribute, AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles, TreeSpan, Value,
-};
+use spanprof_profile::{AttributeSetId, Dictionary, Link, Profile, ProfilesData, ResourceProfiles, TreeSpan};
 
 use super::generated_names;
-use super::request_times::{request_duration, FirstTime, RequestDurations, REQUEST_TIME};
+use super::request_times::{awaits, request_duration, FirstTime, RequestDurations, REQUEST_TIME};
 use super::time_category::{StackCategories, TimeCategory};
 use super::tracked_functions::TrackedFunctions;
 use super::weights::{visit_samples, Granularity, StackRows, Weight};
@@ -102,6 +100,8 @@ pub struct SpanTable {
     pub units: BTreeMap<String, String>,
     /// Number of spans that have samples, failed, or were slow.
     pub spans: usize,
+    /// Whether all services await on an event loop: durations less CPU time are waits.
+    pub awaits: bool,
     /// Samples of spans beyond the limit of 200,000.
     pub left_out: usize,
 }
@@ -168,9 +168,7 @@ impl SpanTotals {
     pub fn add(&mut self, data: &ProfilesData) {
         let mut categories = StackCategories::new(&data.dictionary);
         for resource in &data.resources {
-            let is_of_node =
-                |it: &Attribute| it.key == "process.runtime.name" && it.value.as_ref() == Value::String("nodejs");
-            if resource.resource.iter().any(is_of_node) {
+            if awaits(resource) {
                 self.awaiting.insert(resource.service_name().to_owned());
             }
             // Endpoint of each label set, with the quality of its label.
@@ -390,6 +388,7 @@ impl SpanTotals {
         let mut rows: Vec<SpanRow> = groups.into_iter().map(row).collect();
         rows.sort_by_cached_key(|row| (Reverse(order(row)), row.link, row.service.clone(), row.endpoint.clone()));
         SpanTable {
+            awaits: rows.iter().all(|row| self.awaits(&row.service)),
             rows,
             totals: named(&self.totals),
             linked: named(&linked).into_iter().map(|(name, total)| (name, total.weight)).collect(),

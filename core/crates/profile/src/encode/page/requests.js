@@ -12,7 +12,7 @@ function requestsQuery() {
 const REQUEST_ROWS = 200;
 let requestLimit = REQUEST_ROWS;
 /** Where waits come from. */
-const WAIT_SOURCES = { off_cpu: "time off the CPU", "wall - cpu": "wall time less CPU time", delay: "time spent waiting for locks" };
+const WAIT_SOURCES = { off_cpu: "time off the CPU", "wall - cpu": "wall time less CPU time", awaited: "time of awaited calls", delay: "time spent waiting for locks" };
 const isOneRequest = () => Boolean(state.span || state.trace);
 /** Whether the page shows one request beside the others of its endpoint. */
 const isRequestView = () => state.view === "requests" && isOneRequest();
@@ -80,7 +80,7 @@ function Requests() {
       data.samples_left_out > 0 && h("p", { class: "more" }, "Only the heaviest requests are listed. The others have " + counted(data.samples_left_out, "sample") + ": narrow the range."),
       data.spans === 0 && h("p", { class: "nothing" }, "No sample here belongs to a span. With an OpenTelemetry SDK or a middleware in the service, samples are linked automatically."),
       data.spans > 0 && !isSpans && !data.rows.some(isNamed) && h("p", { class: "nothing" }, "These spans have no endpoint. The middlewares of spanprof label samples with http.route; the labels endpoint and span_name name endpoints too."),
-      data.spans > 0 && !wait && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
+      data.spans > 0 && !wait && !data.awaits && h("p", { class: "nothing" }, "Waits are unknown: no profile of wall time, off-CPU time or locks. SPANPROF_PROFILES=all records them."),
       h("p", { class: "more" }, (wait ? "Waiting is " + WAIT_SOURCES[wait] + ". " : "") + (timed ? (isSpans ? "" : "Quantiles are of the spans that have samples.") : isSpans ? "Durations are known of the slowest and the failed requests." : "Quantiles are of the durations of all requests.")))), h(Findings)];
 }
 
