@@ -219,6 +219,10 @@ fn title(finding: &Finding) -> String {
         let found = finding.facts.iter().find(|(name, _)| *name == wanted);
         found.map_or_else(String::new, |(_, fact)| fact_text(fact))
     };
+    let around = |before: &str, text: String, after: &str| match text.is_empty() {
+        true => text,
+        false => format!("{before}{text}{after}"),
+    };
     match finding.rule {
         Rule::FewSamples => format!("the CPU profile has only {:.0} samples", finding.samples),
         Rule::MissingStacks => format!("{share} of the {} samples have no complete stack", finding.type_name),
@@ -228,6 +232,14 @@ fn title(finding: &Finding) -> String {
         Rule::LockConvoy => format!("{} threads wait for a lock in {name}, on average", text("waiting_threads")),
         Rule::EventLoopBlock => format!("the event loop is blocked for {share} of the time, mostly by {name}"),
         Rule::WaitingRequests => format!("requests wait in {name} for {share} of their time"),
+        Rule::SlowRequest => format!(
+            "{}: the slowest request took {}, {} of it waiting{}{}",
+            text("endpoint"),
+            text("took"),
+            text("waited"),
+            around(" (", text("reason").replace('_', " "), ")"),
+            around(" in ", name, "")
+        ),
         Rule::MemoryGrowth => format!("objects that {name} allocates accumulate"),
         Rule::Regression => format!(
             "{name} went from {} to {} of the CPU time since version {}",
@@ -244,10 +256,18 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
         [one] if one.chars().count() <= MAX_SOURCE => quoted(one),
         _ => "SOURCE".to_owned(),
     };
-    let mut filter = format!("{source} --type {}", finding.type_name);
-    if has_several && !finding.service.is_empty() {
-        filter += &format!(" --service {}", quoted(&finding.service));
-    }
+    let service = if has_several && !finding.service.is_empty() {
+        format!(" --service {}", quoted(&finding.service))
+    } else {
+        String::new()
+    };
+    let filter = format!("{source} --type {}{service}", finding.type_name);
+    let text = |wanted: &str| {
+        finding.facts.iter().find_map(|(name, fact)| match fact {
+            Fact::Text(text) if *name == wanted => Some(text.as_str()),
+            _ => None,
+        })
+    };
     let of_function = |verb: &str| {
         finding
             .function
@@ -272,16 +292,15 @@ fn next(finding: &Finding, sources: &[String], has_several: bool) -> (Option<Str
         Rule::LockConvoy => (of_function("peek"), "docs/guides/locks.md"),
         Rule::EventLoopBlock => (of_function("peek"), "docs/guides/event-loop.md"),
         Rule::WaitingRequests => (of_function("peek"), "docs/guides/slow-endpoint.md"),
+        Rule::SlowRequest => {
+            let [trace, span] = ["trace_id", "span_id"].map(|name| text(name).unwrap_or_default());
+            let request = format!("--trace-id {trace} --span-id {span}{service}");
+            (Some(format!("spanprof spans {source} --against-endpoint {request}")), "docs/guides/slow-endpoint.md")
+        }
         Rule::MemoryGrowth => (of_function("peek"), "docs/guides/leaks.md"),
         Rule::Regression => {
-            let version = |wanted: &str| {
-                finding.facts.iter().find_map(|(name, fact)| match fact {
-                    Fact::Text(text) if *name == wanted => Some(text.as_str()),
-                    _ => None,
-                })
-            };
             let selector = |wanted| {
-                let version = version(wanted).unwrap_or_default();
+                let version = text(wanted).unwrap_or_default();
                 quoted(&format!("{}{{service.version={version}}}", finding.service))
             };
             let (baseline, comparison) = (selector("baseline_version"), selector("version"));

@@ -16,8 +16,8 @@ use crate::selection::EndArguments;
     override_usage = "spanprof explain FILE|DIR|URL… [FLAGS]",
     before_help = "\
 Reads every source of `spanprof top`. Rules find hot code of the program, garbage collection, contended locks, blocked event loops,
-requests that wait, objects that accumulate, and functions that a new service.version made slower. A rule reports only what the
-number of samples supports. Limitations of the profile, such as too few samples, come first, then problems of the program by their
+requests that wait, a slow request that waits, objects that accumulate, and functions that a new service.version made slower. A rule
+reports only what the number of samples supports. Limitations of the profile, such as too few samples, come first, then problems of the program by their
 cost, then observations: the own code that uses most CPU time is named in healthy programs too.",
     after_help = "\
 Examples:

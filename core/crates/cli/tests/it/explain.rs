@@ -4,7 +4,7 @@ use serde_json::Value;
 use spanprof_profile::{Attribute, ProfilesData};
 
 use crate::client::post;
-use crate::fixture::{encoded, shop, spanprof, window, Serve, TestDirectory, TestSample, PERIOD_NS};
+use crate::fixture::{encoded, ids, shop, spanprof, window, Serve, TestDirectory, TestSample, PERIOD_NS};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -133,11 +133,13 @@ fn no_problem_and_no_samples_are_reported() {
     assert_eq!(spanprof(&["explain"]).code, 2);
 }
 
-/// A window of ended requests of one duration.
-fn requests(count: i64, duration_ns: i64) -> ProfilesData {
-    let mut data = window("checkout", "requests", &[TestSample(&["[request]"], count, &[("endpoint", "/pay")], 0)]);
+/// A window of ended requests of one duration and span, 0 for none.
+fn requests(count: i64, duration_ns: i64, span: u64) -> ProfilesData {
+    let mut data = window("checkout", "requests", &[TestSample(&["[request]"], count, &[("endpoint", "/pay")], span)]);
     let duration = data.dictionary.attribute("duration", spanprof_profile::Value::Int(duration_ns), "ns");
-    let labels = data.dictionary.attribute_set(&[duration]);
+    let endpoint = data.resources[0].profiles[0].samples[0].attributes;
+    let labels = [data.dictionary.get_attribute_set(endpoint), &[duration]].concat();
+    let labels = data.dictionary.attribute_set(&labels);
     for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
         (profile.sample_type.unit, profile.period_type.unit, profile.period) = ("count".into(), "count".into(), 1);
         profile.samples.iter_mut().for_each(|sample| sample.attributes = labels);
@@ -149,8 +151,8 @@ fn requests(count: i64, duration_ns: i64) -> ProfilesData {
 fn a_hint_says_that_the_waits_of_long_requests_are_unknown() {
     let home = TestDirectory::new();
     let cpu = home.file("cpu.otlp.pb", &hot("price"));
-    let long = home.file("long.otlp.pb", &encoded(&requests(20, 1_500_000_000)));
-    let short = home.file("short.otlp.pb", &encoded(&requests(20, 500_000_000)));
+    let long = home.file("long.otlp.pb", &encoded(&requests(20, 1_500_000_000, 0)));
+    let short = home.file("short.otlp.pb", &encoded(&requests(20, 500_000_000, 0)));
     let lock = [TestSample(&["main", "[lock]"], SECOND, &[], 0)];
     let waits = ["off_cpu", "delay", "wall"]
         .map(|name| home.file(&format!("{name}.otlp.pb"), &encoded(&window("checkout", name, &lock))));
@@ -165,10 +167,11 @@ fn a_hint_says_that_the_waits_of_long_requests_are_unknown() {
     assert_eq!(last(&[&cpu, &long]), hint);
     assert!(!last(&[&cpu, &short]).contains("unknown"), "10 s of requests, 8 s of CPU time");
     assert!(!last(&[&long]).contains("unknown"), "the CPU time is unknown");
-    let mut node = requests(20, 1_500_000_000);
+    let mut node = requests(20, 1_500_000_000, 7);
     node.resources[0].resource.push(Attribute::string("process.runtime.name", "nodejs"));
     let node = home.file("node.otlp.pb", &encoded(&node));
     assert!(!last(&[&cpu, &node]).contains("unknown"), "they await");
+    assert_eq!(spanprof(&["spans", &node, "--sort", "wait"]).stderr, "");
     for waits in &waits {
         assert!(!last(&[&cpu, &long, waits]).contains("unknown"), "{waits}");
     }
@@ -179,6 +182,42 @@ fn a_hint_says_that_the_waits_of_long_requests_are_unknown() {
     assert_eq!(json(&short)["hints"], serde_json::json!([]));
     let markdown = spanprof(&["explain", &cpu, &long, "--markdown"]);
     assert!(markdown.stdout.ends_with("SPANPROF\\_PROFILES=all records them.\n"), "{markdown:?}");
+}
+
+#[test]
+fn the_slowest_request_is_a_finding_with_its_wait_and_the_command_that_opens_it() {
+    let home = TestDirectory::new();
+    let route = &[("endpoint", "/pay")];
+    let explained = |took_ms: i64, waited_ms: i64, others_ms: i64, reason: &str| {
+        let pay = ["main", "checkout", "call_payment_provider", "sleep /usr/lib/python3.11/lib.py", reason];
+        let rows = [
+            TestSample(&pay, waited_ms * 1_000_000, route, 7),
+            TestSample(&["main", "checkout", "load", "[I/O]"], 40_000_000, route, 7),
+        ];
+        let waits = home.file("waits.otlp.pb", &encoded(&window("checkout", "off_cpu", &rows)));
+        let ended = [requests(1, took_ms * 1_000_000, 7), requests(40, others_ms * 1_000_000, 0)];
+        let [slow, others] = ended.each_ref().map(encoded);
+        let files = [waits, home.file("slow.otlp.pb", &slow), home.file("others.otlp.pb", &others)];
+        let done = spanprof(&["explain", &files[0], &files[1], &files[2], "--json"]);
+        let result: Value = serde_json::from_str(&done.stdout).unwrap();
+        let findings = result["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["rule"] == "slow_request")
+    };
+    let finding = explained(2_900, 2_500, 100, "[sleep]").unwrap();
+    let title = "/pay: the slowest request took 2.90 s, 2.50 s of it waiting (sleep) in call_payment_provider";
+    assert_eq!(finding["title"], title);
+    assert_eq!((&finding["evidence"]["line"], &finding["severity"]), (&12.into(), &"problem".into()));
+    let [trace, span] = [hex::encode(ids(7).0), hex::encode(ids(7).1)];
+    let command = format!("spanprof spans SOURCE --against-endpoint --trace-id {trace} --span-id {span}");
+    assert_eq!(finding["command"], command);
+    for (took, waited, others, reason) in [
+        (900, 800, 10, "[sleep]"),
+        (2_900, 2_500, 1_600, "[sleep]"),
+        (2_900, 1_200, 100, "[sleep]"),
+        (2_900, 2_500, 100, "[scheduled out]"),
+    ] {
+        assert_eq!(explained(took, waited, others, reason), None, "{took} {waited} {others} {reason}");
+    }
 }
 
 #[test]

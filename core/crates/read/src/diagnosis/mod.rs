@@ -15,6 +15,7 @@ mod cpu;
 mod memory;
 mod quality;
 mod service;
+mod slow_request;
 mod versions;
 mod waits;
 
@@ -24,13 +25,14 @@ use spanprof_profile::ProfilesData;
 
 use crate::query::FunctionLine;
 use service::ServiceProfile;
+use slow_request::RequestWaits;
 
 /// Fewer samples support no statement on a part of a profile. Measured totals need none.
 pub const MIN_FINDING_SAMPLES: f64 = 20.0;
 
 /// Fewer CPU samples leave a share of 50 % uncertain by more than 7 percent points.
 const FEW_SAMPLES: f64 = 200.0;
-/// Functions listed as callers, or as allocating most.
+/// Functions listed as callers, or as allocating most, and slow requests.
 const LISTED: usize = 3;
 
 /// The meaning of a finding for the reader. The order is that of the findings.
@@ -74,6 +76,8 @@ pub enum Rule {
     EventLoopBlock,
     /// Requests wait at one place for most of their time.
     WaitingRequests,
+    /// A request took much longer than the others of its endpoint, and waited for most of it.
+    SlowRequest,
     /// The objects in use of a function increase, and grow old.
     MemoryGrowth,
     /// A function has a larger share of the CPU time than in the previous version.
@@ -92,6 +96,7 @@ impl Rule {
             Self::LockConvoy => "lock_convoy",
             Self::EventLoopBlock => "event_loop_block",
             Self::WaitingRequests => "waiting_requests",
+            Self::SlowRequest => "slow_request",
             Self::MemoryGrowth => "memory_growth",
             Self::Regression => "regression",
         }
@@ -189,12 +194,14 @@ pub struct UnknownWaits<'d> {
 #[derive(Debug, Default)]
 pub struct Diagnosis {
     services: BTreeMap<String, ServiceProfile>,
+    requests: RequestWaits,
     samples: usize,
 }
 
 impl Diagnosis {
     /// Adds the profiles of a window.
     pub fn add(&mut self, data: &ProfilesData) {
+        self.requests.add(data);
         for (resource, profile) in data.profiles() {
             self.samples += profile.samples.len();
             let service = self.services.entry(resource.service_name().to_owned()).or_default();
@@ -220,7 +227,10 @@ impl Diagnosis {
 
     /// The findings: limitations, problems, observations; each by descending cost.
     pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
+        let mut findings = self.requests.slow_requests();
+        for finding in &mut findings {
+            finding.cost /= self.services.get(&finding.service).map_or(f64::INFINITY, ServiceProfile::observed_ns);
+        }
         for (name, service) in &self.services {
             let rules = [
                 quality::rules(service),

@@ -22,7 +22,7 @@ use statrs::function::beta::beta_reg;
 
 use super::growth;
 use super::span_time::SpanTime;
-use super::spans::{SpanSums, SpanTotals, TypeTotal};
+use super::spans::{key_of, SpanSums, SpanTotals, TypeTotal};
 use super::summed_row::Compared;
 use super::weights::FunctionLine;
 
@@ -47,6 +47,21 @@ impl SpanTotals {
     /// is smaller.
     pub(super) fn depths(&self) -> &[usize] {
         self.tracked.as_ref().map_or(&[], |tracked| &tracked.depths)
+    }
+
+    /// The innermost line of own code in which more than half of a span's weight of the tracked type was spent, with its callees, and
+    /// its weight; of other code without one.
+    pub(crate) fn main_line(&self, link: Link) -> Option<(&FunctionLine, i64)> {
+        let span = self.spans.get(&key_of(link))?;
+        let half = self.tracked_total(span).weight / 2;
+        let ((lines, _), depths) = (self.functions(), self.depths());
+        let heavy = span.functions.iter().filter(|(_, weight)| weight.cum > half);
+        let main = heavy.map(|(at, weight)| (*at as usize, weight.cum)).max_by_key(|(at, _)| {
+            let line = &lines[*at];
+            let is_code = !line.file.is_empty();
+            (is_code && line.origin() == CodeOrigin::Own, is_code, depths[*at], line)
+        });
+        main.map(|(at, weight)| (&lines[at], weight))
     }
 
     /// Name and unit of the tracked type.

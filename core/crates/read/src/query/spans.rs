@@ -405,7 +405,7 @@ impl SpanTotals {
     }
 
     /// Whether the requests of a service await on an event loop, without a thread.
-    pub(super) fn awaits(&self, service: &str) -> bool {
+    pub(crate) fn awaits(&self, service: &str) -> bool {
         self.awaiting.contains(service)
     }
 

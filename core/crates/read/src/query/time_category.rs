@@ -40,7 +40,7 @@ impl TimeCategory {
     }
 
     /// Whether nothing is known.
-    pub(super) fn is_unknown(self) -> bool {
+    pub(crate) fn is_unknown(self) -> bool {
         matches!(self, Self::Code(CodePart::Unknown) | Self::Wait(WaitReason::Unknown))
     }
 }

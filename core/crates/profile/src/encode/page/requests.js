@@ -94,8 +94,9 @@ function Findings() {
   const attributes = paneAttributes("findings", "explain");
   if (!data) return h("section", attributes, h(PaneStatus, { part: "explain", loading: "Loading the findings…" }));
   const items = data.findings.map((finding) => h("li", {},
-    h("h3", {}, finding.function ? h("button", { type: "button", class: "link", title: "Show it in the flame graph",
-      onClick: () => change({ view: "both", type: finding.type || state.type, ...chosenBy(finding.function.function, finding.function.file) }) }, finding.title) : finding.title),
+    h("h3", {}, finding.function || finding.evidence.span_id ? h("button", { type: "button", class: "link", title: finding.evidence.span_id ? "Open the request" : "Show it in the flame graph",
+      onClick: () => change(finding.evidence.span_id ? { trace: finding.evidence.trace_id, span: finding.evidence.span_id, type: finding.type || state.type }
+        : { view: "both", type: finding.type || state.type, ...chosenBy(finding.function.function, finding.function.file) }) }, finding.title) : finding.title),
     h("p", { class: "soft" }, [finding.severity, state.service === "*" && finding.service, finding.samples > 0 && counted(finding.samples, "sample")].filter(Boolean).join(" · ")),
     finding.command && h("pre", { tabIndex: 0 }, finding.command)));
   return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Findings" },
