@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spanprof_profile::code_origin::RuntimeBucket;
 use spanprof_profile::FrameType;
 
 use super::service::{Charged, ServiceProfile, TypeStacks};
@@ -64,8 +65,9 @@ pub(super) fn heaviest_line(row: &Charged) -> (i64, i64) {
 fn is_collector(service: &ServiceProfile, stack: &[u32]) -> bool {
     service.functions_of(stack).any(|id| {
         let function = service.function(id);
-        matches!(function.function.as_str(), "GC" | "(garbage collector)" | "[GC]" | "runtime.gcBgMarkWorker")
-            && !service.is_own(id)
+        let bucket = || RuntimeBucket::of(&function.function, &function.file, function.frame_type);
+        !service.is_own(id)
+            && (function.function == "runtime.gcBgMarkWorker" || bucket() == Some(RuntimeBucket::GarbageCollector))
     })
 }
 
