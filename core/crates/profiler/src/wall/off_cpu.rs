@@ -6,7 +6,8 @@
 //!
 //! The sampler needs a processor itself, so a runnable thread without one may only have lost it to the sampler. The kernel
 //! counts the time for which a thread could run but had no processor. This time is charged to the observations of the
-//! runnable thread, exactly in sum.
+//! runnable thread, exactly in sum, since its begin or since the observations that follow each other. Between two requests a thread is
+//! not observed: delays of that time belong to neither.
 //!
 //! Not used: `stat` (7.3 instead of 6.1 µs, and no reason), `wchan` (functions of the kernel), the CPU clock around the walk (the
 //! sampler's own processor). Without `schedstat` and `syscall` (a process that is not dumpable, a hidden /proc) the CPU time
@@ -76,6 +77,9 @@ impl OffCpu {
             run_delay_ns: None,
         };
         let last = self.threads.entry(thread_id).or_insert_with(first);
+        if now_ns.saturating_sub(last.time_ns) > 2 * weight_ns {
+            (last.uncharged_ns, last.run_delay_ns) = (0, None);
+        }
         let has_run = last.cpu_ns != cpu_ns;
         if has_run {
             last.state = files.state(thread_id);
@@ -83,7 +87,7 @@ impl OffCpu {
         last.wait = match last.state {
             Some(ThreadState::Waiting(reason)) => Wait { reason: reason.map_or(0, |it| it as u64), share: 1.0 },
             Some(ThreadState::Runnable) => {
-                let share = if has_run { last.runnable_share(thread_id, weight_ns, files) } else { 1.0 };
+                let share = if has_run { last.runnable_share(thread_id, weight_ns, cpu_ns, files) } else { 1.0 };
                 last.uncharged_ns -= (share * weight_ns as f64) as i64;
                 Wait { reason: SyntheticFrame::ScheduledOut as u64, share }
             }
@@ -101,9 +105,11 @@ impl OffCpu {
 
 impl Observed {
     /// Share of the time for which a runnable thread had no processor.
-    fn runnable_share(&mut self, thread_id: u32, weight_ns: u64, files: &dyn ReadThread) -> f64 {
+    fn runnable_share(&mut self, thread_id: u32, weight_ns: u64, cpu_ns: u64, files: &dyn ReadThread) -> f64 {
         let run_delay_ns = files.run_delay_ns(thread_id);
-        if let (Some(now_ns), Some(before_ns)) = (run_delay_ns, self.run_delay_ns) {
+        // A thread that began since the last tick had all of its delay since then.
+        let is_new = run_delay_ns.is_some_and(|delay_ns| cpu_ns.saturating_add(delay_ns) <= weight_ns);
+        if let (Some(now_ns), Some(before_ns)) = (run_delay_ns, self.run_delay_ns.or(is_new.then_some(0))) {
             self.uncharged_ns += now_ns.saturating_sub(before_ns) as i64;
         }
         self.run_delay_ns = run_delay_ns;
@@ -214,6 +220,19 @@ mod tests {
         }
         let truth_ns = delay_ns - 40 * MS;
         assert!(off_ns.abs_diff(truth_ns) < truth_ns / 500, "{off_ns} of {truth_ns}");
+    }
+
+    #[test]
+    fn a_delay_is_charged_from_the_begin_of_a_thread_but_not_from_between_two_requests() {
+        let (mut off_cpu, thread) = (OffCpu::default(), ScriptedThread::default());
+        thread.state.set(Some(ThreadState::Runnable));
+        let mut off_ns = |now_ms: u64, cpu_ms: u64, delay_ms: u64| {
+            thread.run_delay_ns.set(Some(delay_ms * MS));
+            off_cpu.observe_with(1, 10 * MS, now_ms * MS, cpu_ms * MS, &thread).off_ns(10 * MS)
+        };
+        assert_eq!([off_ns(10, 3, 4), off_ns(20, 10, 7)], [4 * MS, 3 * MS]);
+        // Further requests, each too short for an observation, are between these two.
+        assert_eq!([off_ns(520, 200, 150), off_ns(530, 208, 152)], [0, 2 * MS]);
     }
 
     #[test]
