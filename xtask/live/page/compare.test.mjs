@@ -27,6 +27,8 @@ pageTest('without a range, the comparison has a baseline with samples', async ({
   const totals = (await page.text('#compare-basis')).match(AMOUNT) ?? [];
   assert.equal(totals.length, 2, `a total of each side that is not 0: ${totals}`);
   await row(page, GROWN);
+  const [table, graph] = await page.evaluate(() => ['#compare .pane', '#compare-flame'].map((selector) => document.querySelector(selector).getBoundingClientRect().toJSON()));
+  assert.ok(graph.left >= table.right && graph.top === table.top, 'the flame graph is beside the table');
 });
 
 /** Services, each with the type of its samples by window; a service or a type that is absent before has no baseline there. */
@@ -148,5 +150,5 @@ pageTest('the address has the zoom of the comparison and whether vanished call p
   await again.evaluate(() => { location.search = location.search.replace(/&zoom=[^&]*/, ''); });
   await eventually(async () => assert.equal(again.query().get('zoom'), null));
   await again.settled();
-  assert.ok((await zoomed(again)).startsWith('cpu'), await zoomed(again));
+  assert.ok((await zoomed(again)).startsWith('CPU'), await zoomed(again));
 });

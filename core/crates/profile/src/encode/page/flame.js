@@ -88,7 +88,7 @@ class DiffFlamePane extends GraphPane {
     const hasMatch = ({ names, files, file, lines }) => names.some((name, at) => at && test(name, files[file[at]], lines[at]));
     return state.libraries || (test && !hasMatch(folded) && hasMatch(tree)) ? tree : folded;
   }
-  draw(tree, { baseline_total: before, comparison_total: after }) { this.graph.show(tree, [before, after], zoomOf(state)); }
+  draw(tree, { baseline_total: before, comparison_total: after }) { this.graph.show({ ...tree, type: typeWords(tree.type) }, [before, after], zoomOf(state)); }
   update() {
     this.graph.showVanished(state.vanished);
     super.update();
