@@ -159,7 +159,7 @@ pageTest('the page of spanprof diff shows what changed, without a request', asyn
     const significant = await page.count('#compare-rows tr');
     await page.click('#all-changes');
     await eventually(async () => assert.ok((await page.count('#compare-rows tr')) > significant, 'All changes lists the others too'));
-    assert.match(await page.text('#compare-flame .flamegraph-about'), /cpu/);
+    assert.match(await page.text('#compare-flame .flamegraph-about'), /^CPU: /);
     assert.equal(await outermost(page), 'java.lang');
     await page.press('l');
     await eventually(async () => assert.equal(await outermost(page), ROOTS[0]));
