@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::OnceLock;
 
 use crate::labels::tables;
-use spanprof_signal::{parking, split_mix, Context, Inbox};
+use spanprof_profile::own_trace;
+use spanprof_signal::{parking, Context, Inbox};
 use table::{ContextTable, MAX_ROWS, ROW_WORDS};
 
 pub use crate::labels::LabelSetId;
@@ -124,12 +125,6 @@ pub fn in_request(row: ContextRow, root: [u8; 8]) -> ContextRow {
     let trace_id = if trace_id == [0; 16] { own_trace(root) } else { trace_id };
     let span_id = if span_id == [0; 8] { root } else { span_id };
     ContextRow { link: Link { trace_id, span_id }, local_root_span_id: root, ..row }
-}
-
-/// The trace of a request without one: a hash of its local root, and the root itself.
-fn own_trace(root: [u8; 8]) -> [u8; 16] {
-    let high = split_mix::mix(u64::from_be_bytes(root));
-    (u128::from(high) << 64 | u128::from(u64::from_be_bytes(root))).to_be_bytes()
 }
 
 /// Merges `child` into `parent`: labels and link of the child win. A span id without trace id replaces the span id within

@@ -24,4 +24,4 @@ pub use profile::*;
 pub use request_duration::RequestDuration;
 pub(crate) use table::TextTable;
 pub use transfer::Transfer;
-pub use tree_span::{LocalRoots, TreeSpan};
+pub use tree_span::{own_trace, LocalRoots, TreeSpan};

@@ -44,10 +44,19 @@ impl TreeSpan {
         Link { span_id, ..self.link }
     }
 
-    /// Whether its trace is that of a request without one (`spanprof_aggregate::context::in_request`): it ends with the local root.
+    /// Whether its trace is that of a request without one (`spanprof_aggregate::context::in_request`).
     pub fn has_own_trace(self) -> bool {
-        self.link.trace_id[8..] == self.root().span_id
+        let root = self.root().span_id;
+        root != [0; 8] && self.link.trace_id == own_trace(root)
     }
+}
+
+/// The trace of a request without one: a hash of its local root (SplitMix64), and the root itself.
+pub fn own_trace(root: [u8; 8]) -> [u8; 16] {
+    let root = u64::from_be_bytes(root);
+    let mixed = (root ^ root >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (u128::from(mixed ^ mixed >> 31) << 64 | u128::from(root)).to_be_bytes()
 }
 
 /// Local roots by span id: the attribute [`LocalRoots::KEY`] of a profile.

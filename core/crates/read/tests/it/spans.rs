@@ -2,8 +2,8 @@
 
 use crate::draws::Draws;
 use spanprof_profile::{
-    AttributeSetId, Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample, TreeSpan, Value,
-    ValueType,
+    own_trace, AttributeSetId, Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample,
+    TreeSpan, Value, ValueType,
 };
 use spanprof_read::query::{
     span_baseline, span_time, Compared, Filter, Granularity, SpanBaseline, SpanGrouping, SpanSubject, SpanTotals,
@@ -129,9 +129,10 @@ fn a_request_is_its_tree_of_spans_and_its_end_names_it() {
 
 #[test]
 fn samples_before_the_span_of_the_sdk_belong_to_its_request() {
-    // Trace of our own: any 8 bytes, then the local root.
-    let [before, inside] =
-        [TreeSpan::from(link(1)), TreeSpan::below(Link { trace_id: [9; 16], span_id: [7; 8] }, link(1).span_id)];
+    let [before, inside] = [
+        TreeSpan::from(Link { trace_id: own_trace(link(1).span_id), ..link(1) }),
+        TreeSpan::below(Link { trace_id: [9; 16], span_id: [7; 8] }, link(1).span_id),
+    ];
     let window = |span: TreeSpan, also: Option<TreeSpan>| {
         let mut data = ProfilesData::default();
         let samples = [Some(span), also].into_iter().flatten().map(|span| Sample {
@@ -165,7 +166,7 @@ fn samples_before_the_span_of_the_sdk_belong_to_its_request() {
     };
     assert_eq!(selected(Some(request.span_id), request.trace_id), [1, 2, 1]);
     assert_eq!(selected(None, request.trace_id), [0, 2, 0], "of a window with a sample of the trace");
-    assert_eq!(selected(None, [8; 16]), [0; 3]);
+    assert_eq!([selected(None, [8; 16]), selected(Some([7; 8]), [8; 16])], [[0; 3]; 2]);
 }
 
 #[test]
