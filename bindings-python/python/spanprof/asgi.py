@@ -38,8 +38,8 @@ class Middleware:
         # A connection of a web socket is no request.
         request = Request(scope.get("method", ""), _traceparent(scope), has_end=scope["type"] == "http")
         try:
-            with request.scope:
-                await self.app(_RouteScope(scope, request), receive, _observed(send, request))
+            request.scope.__enter__()
+            await self.app(_RouteScope(scope, request), receive, _observed(send, request))
         except Exception:
             request.is_error = True
             raise

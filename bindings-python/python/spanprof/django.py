@@ -39,8 +39,8 @@ class SpanprofMiddleware:
         before = native.current()
         own = _begin(request)
         try:
-            with own.scope:
-                response = self.get_response(request)
+            own.scope.__enter__()
+            response = self.get_response(request)
             own.is_error = getattr(response, "status_code", 0) >= 500
             return response
         except Exception:
@@ -55,8 +55,8 @@ class SpanprofMiddleware:
         before = native.current()
         own = _begin(request)
         try:
-            with own.scope:
-                response: Any = await self.get_response(request)
+            own.scope.__enter__()
+            response: Any = await self.get_response(request)
             own.is_error = getattr(response, "status_code", 0) >= 500
             return response
         except Exception:

@@ -48,14 +48,14 @@ def respond(app: Callable[[dict, Callable], Iterable[bytes]], environ: dict, sta
     before = native.current()
     is_complete = True
     try:
-        with request.scope:
-            body = app(environ, request.observed(start_response))
+        request.scope.__enter__()
+        body = app(environ, request.observed(start_response))
         file_wrapper = environ.get("wsgi.file_wrapper")
         # Else the body is complete, or the server checks its type and sends it itself.
         is_complete = isinstance(body, (list, tuple)) or (
             isinstance(file_wrapper, type) and isinstance(body, file_wrapper)
         )
-        return body if is_complete else _LabeledBody(body, request)
+        return body if is_complete else _LabeledBody(body, request, native.current())
     except Exception:
         request.is_error = True
         raise
@@ -67,7 +67,7 @@ def respond(app: Callable[[dict, Callable], Iterable[bytes]], environ: dict, sta
 
 
 class _WsgiRequest(Request):
-    """A request with the scope of its route, which is entered again for each part of the body."""
+    """A request with the scope of its route. Both scopes are open until this object ends."""
 
     __slots__ = ("route_scope",)
 
@@ -121,37 +121,40 @@ class PprofMiddleware:
 class _LabeledBody:
     """A streamed body: each part is produced under the request's labels; the server's work between parts is not labeled."""
 
-    def __init__(self, body: Iterable[bytes], request: _WsgiRequest) -> None:
+    def __init__(self, body: Iterable[bytes], request: _WsgiRequest, context: Any) -> None:
         self._body = body
         self._parts: Iterator[bytes] | None = None
         self._request = request
+        #: The context at the end of the application.
+        self._context = context
 
     def __iter__(self) -> "_LabeledBody":
         return self
 
     def __next__(self) -> bytes:
-        request = self._request
+        before = native.current()
         try:
-            with request.scope:
-                if self._parts is None:
-                    self._parts = iter(self._body)
-                if request.route_scope is None:
-                    return next(self._parts)
-                with request.route_scope:
-                    return next(self._parts)
+            native.set_current(self._context)
+            if self._parts is None:
+                self._parts = iter(self._body)
+            return next(self._parts)
         except StopIteration:
             raise
         except Exception:
-            request.is_error = True
+            self._request.is_error = True
             raise
+        finally:
+            native.set_current(before)
 
     def close(self) -> None:
+        before = native.current()
         try:
             close = getattr(self._body, "close", None)
             if close is not None:
-                with self._request.scope:
-                    close()
+                native.set_current(self._context)
+                close()
         finally:
+            native.set_current(before)
             self._request.end()
 
 
@@ -162,8 +165,8 @@ def _connect_to_flask(signals: ModuleType) -> None:
 def _on_request_started(_app: Any, **_extra: Any) -> None:
     import flask
 
-    rule = flask.request.url_rule
-    request = flask.request.environ.get(_REQUEST)
+    current = flask.request._get_current_object()  # type: ignore[attr-defined]
+    rule, request = current.url_rule, current.environ.get(_REQUEST)
     if rule is not None and request is not None and request.route_scope is None:
         request.route = rule.rule
         request.route_scope = native.tag_wrapper({"http.route": rule.rule})
