@@ -1,5 +1,7 @@
 //! The entries of the dictionary's tables: functions, lines, locations, mappings, links. Plain values of ids.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::*;
 
 /// Kind of code of a frame: the attribute `profile.frame.type` (OpenTelemetry semantic conventions 1.44).
@@ -20,20 +22,8 @@ pub enum FrameType {
     Kernel,
     /// `rust`
     Rust,
-    /// `beam`, of another profiler, as the following ones.
-    Beam,
-    /// `dotnet`
-    Dotnet,
-    /// `go`
-    Go,
-    /// `luajit`
-    Luajit,
-    /// `perl`
-    Perl,
-    /// `php`
-    Php,
-    /// `ruby`
-    Ruby,
+    /// A word of another profiler, such as `go` or `ruby`.
+    Other(&'static str),
 }
 
 impl FrameType {
@@ -53,33 +43,36 @@ impl FrameType {
             Self::Native => "native",
             Self::Kernel => "kernel",
             Self::Rust => "rust",
-            Self::Beam => "beam",
-            Self::Dotnet => "dotnet",
-            Self::Go => "go",
-            Self::Luajit => "luajit",
-            Self::Perl => "perl",
-            Self::Php => "php",
-            Self::Ruby => "ruby",
+            Self::Other(word) => word,
         })
     }
 
-    /// The type of an attribute value; [`FrameType::Unspecified`] for a value unknown to this crate.
+    /// The type of an attribute value; [`FrameType::Unspecified`] for a word that is too long, or one too many.
     pub fn from_wire(value: &str) -> Self {
         match value {
+            "" => Self::Unspecified,
             "cpython" => Self::Cpython,
             "v8js" => Self::V8js,
             "jvm" => Self::Jvm,
             "native" => Self::Native,
             "kernel" => Self::Kernel,
             "rust" => Self::Rust,
-            "beam" => Self::Beam,
-            "dotnet" => Self::Dotnet,
-            "go" => Self::Go,
-            "luajit" => Self::Luajit,
-            "perl" => Self::Perl,
-            "php" => Self::Php,
-            "ruby" => Self::Ruby,
-            _ => Self::Unspecified,
+            other => Self::other(other),
+        }
+    }
+
+    /// Words live for ever, so the input of a receiver is bounded: 64 words of 64 bytes.
+    fn other(word: &str) -> Self {
+        static WORDS: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+        let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+        match words.iter().find(|known| **known == word) {
+            Some(known) => Self::Other(known),
+            None if words.len() >= 64 || word.len() > 64 => Self::Unspecified,
+            None => {
+                let word: &str = Box::leak(word.into());
+                words.push(word);
+                Self::Other(word)
+            }
         }
     }
 }

@@ -81,10 +81,25 @@ fn check_resource(
         });
         return 0;
     };
-    let at = format!("{at}.resource.attributes");
+    let (path, at) = (at, format!("{at}.resource.attributes"));
     let keys = key_values(&described.attributes, dictionary, &at, used, findings);
     if keys.contains(&"telemetry.sdk.name") && !keys.contains(&"telemetry.sdk.language") {
         findings.warn(&at, "sdk-language", || "telemetry.sdk.name requires telemetry.sdk.language.".to_owned());
+    }
+    let pid = described.attributes.iter().find(|attribute| attribute.key == "process.pid");
+    let is_number = |value: &Value| match value {
+        Value::IntValue(_) | Value::StringValueStrindex(_) => true,
+        // Of this profiler and others: Pyroscope and Parca lose the integers of resources.
+        Value::StringValue(text) => text.parse::<u32>().is_ok(),
+        _ => false,
+    };
+    if pid.is_some_and(|pid| !pid.value.as_ref().and_then(|value| value.value.as_ref()).is_some_and(is_number)) {
+        findings.warn(&at, "pid", || "process.pid must be an integer.".to_owned());
+    }
+    if resource.schema_url.is_empty() {
+        findings.warn(format!("{path}.schema_url"), "schema-url", || {
+            "There is no schema_url; receivers do not know the version of the attributes' names.".to_owned()
+        });
     }
     if !keys.contains(&"service.name") {
         findings.warn(at, "service-name", || {

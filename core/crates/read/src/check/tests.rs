@@ -38,7 +38,7 @@ fn valid_request() -> wire::ProfilesData {
                 profiles: vec![profile],
                 ..Default::default()
             }],
-            ..Default::default()
+            schema_url: "https://opentelemetry.io/schemas/1.44.0".into(),
         }],
         dictionary: Some(wire::ProfilesDictionary {
             mapping_table: vec![Default::default()],
@@ -224,6 +224,15 @@ fn attributes_need_unique_inline_keys() {
     };
     expect(&findings(both)[0].2, &["only one is allowed"]);
     expect(&one(|r| resource(r).clear()), &["Warning", "no service.name"]);
+    let pid = |text| {
+        move |r: &mut wire::ProfilesData| {
+            resource(r).push(wire::KeyValue { key: "process.pid".into(), value: any(text), key_strindex: 0 });
+        }
+    };
+    expect(&one(pid("main")), &["Warning resource_profiles[0].resource.attributes", "process.pid must be an integer"]);
+    assert!(findings(pid("42")).is_empty());
+    let no_schema = |r: &mut wire::ProfilesData| r.resource_profiles[0].schema_url.clear();
+    expect(&one(no_schema), &["Warning resource_profiles[0].schema_url", "no schema_url"]);
     expect(&one(|r| r.resource_profiles[0].resource = None), &["Warning resource_profiles[0].resource", "missing"]);
     expect(
         &one(|r| r.resource_profiles[0].scope_profiles[0].scope = None),

@@ -163,8 +163,21 @@ fn the_schema_and_the_number_of_omitted_resource_attributes_are_on_the_wire() {
 }
 
 #[test]
-fn frame_types_of_other_profilers_are_kept() {
-    for name in ["beam", "dotnet", "go", "luajit", "perl", "php", "ruby"] {
-        assert_eq!(FrameType::from_wire(name).as_str(), Some(name));
-    }
+fn frame_types_of_other_profilers_are_kept_as_text() {
+    let mut data = ProfilesData::default();
+    let frames = ["wasm", "go", "rust", ""].map(|word| {
+        let attribute = data.dictionary.attribute(FrameType::KEY, Value::String(word), "");
+        let attributes = data.dictionary.attribute_set(&[attribute]);
+        data.dictionary.location(Location { address: 1 + word.len() as u64, attributes, ..Location::default() })
+    });
+    let stack = data.dictionary.stack(&frames);
+    let profile =
+        Profile { samples: vec![Sample { stack, values: vec![1], ..Sample::default() }], ..Profile::default() };
+    data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+    let again = decoded(&encode(&data, Revision::One));
+    let stack = again.resources[0].profiles[0].samples[0].stack;
+    let types = again.dictionary.get_stack(stack).iter().map(|frame| again.dictionary.frame_type_of(*frame).as_str());
+    assert_eq!(types.collect::<Vec<_>>(), [Some("wasm"), Some("go"), Some("rust"), None]);
+    let too_long = "x".repeat(65);
+    assert_eq!(FrameType::from_wire(&too_long), FrameType::Unspecified);
 }
