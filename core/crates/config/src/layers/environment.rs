@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::declared_resource::declared_resource;
 use crate::keys::binding_options::BindingOption;
 use crate::keys::nearest::nearest_key;
 use crate::keys::table::KEYS;
@@ -153,13 +154,30 @@ impl EnvironmentLayer<'_> {
             ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "metrics_headers"),
         ];
         self.texts(METRICS);
-        if let Some(text) = self.text("OTEL_RESOURCE_ATTRIBUTES") {
-            self.resource_attributes(&text);
+        if !self.declared_resource() {
+            if let Some(text) = self.text("OTEL_RESOURCE_ATTRIBUTES") {
+                self.resource_attributes(&text);
+            }
+            self.texts(&[("OTEL_SERVICE_NAME", "service_name")]);
         }
-        self.texts(&[("OTEL_SERVICE_NAME", "service_name")]);
         if let Some(text) = self.text("OTEL_PROFILES_EXPORTER") {
             self.profiles_exporter(&text);
         }
+    }
+
+    /// The resource of the SDK's configuration file. With one, an SDK reads no other variable.
+    fn declared_resource(&mut self) -> bool {
+        let name = "OTEL_CONFIG_FILE";
+        let Some(path) = self.text(name) else { return false };
+        match declared_resource(&path, self.environment) {
+            Ok(pairs) => self.push_map("resource_attributes", pairs, name),
+            Err(cause) => {
+                self.warnings
+                    .push(format!("the resource of {name} (`{path}`) could not be read: {cause}; it is ignored"));
+                return false;
+            }
+        }
+        true
     }
 
     fn resource_attributes(&mut self, text: &str) {

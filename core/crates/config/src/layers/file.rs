@@ -29,6 +29,11 @@ type KeysAndConflicts = (Vec<(String, ConfigValue)>, Vec<String>);
 
 /// Keys and values of the file; the error is the reason why it cannot be read.
 pub fn read_settings(path: &Path) -> Result<KeysAndConflicts, String> {
+    Ok(flattened(read_map(path)?))
+}
+
+/// The map that a file contains.
+pub(super) fn read_map(path: &Path) -> Result<Vec<(String, ConfigValue)>, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         // Reading a pipe would block the start of the program.
@@ -38,7 +43,7 @@ pub fn read_settings(path: &Path) -> Result<KeysAndConflicts, String> {
     if size > MAX_FILE_BYTES {
         return Err(format!("it has {size} bytes, expected at most {MAX_FILE_BYTES}"));
     }
-    Ok(flattened(parse(&std::fs::read_to_string(path).map_err(|error| error.to_string())?)?))
+    parse(&std::fs::read_to_string(path).map_err(|error| error.to_string())?)
 }
 
 /// The number of the line that sets a key, in either spelling.

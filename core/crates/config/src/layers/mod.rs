@@ -1,5 +1,6 @@
 //! The sources of values: code, environment, file, and changes at run time.
 
+mod declared_resource;
 pub mod environment;
 pub mod file;
 pub mod json;

@@ -169,8 +169,9 @@ impl Config {
         let mut page = String::from(
             "# Configuration\n\nEach key can be set in code, in the variable `SPANPROF_` with its name in upper case \
              (`sample_rate`: `SPANPROF_SAMPLE_RATE`), and in the YAML file named by `config_file`. In code, Node.js and Java spell the \
-             keys in camelCase. Order of precedence: code, `SPANPROF_*`, `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can \
-             change while running (`update`).\n\n## Ten keys that matter first\n\n",
+             keys in camelCase. Order of precedence: code, `SPANPROF_*`, `OTEL_*`, `PYROSCOPE_*`, file, default. The resource in \
+             the file of `OTEL_CONFIG_FILE` replaces `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, as it does for an SDK. Keys marked * \
+             can change while running (`update`).\n\n## Ten keys that matter first\n\n",
         );
         page += &table(&mut FIRST.iter().filter_map(|name| KEYS.iter().find(|key| key.name == *name)));
         page += "\n## All keys\n";
