@@ -1,8 +1,6 @@
 """``spanprof demo``: a small shop under load, whose slowest request is shown on the page of ``spanprof serve``. Python only.
 
-    spanprof demo [--no-open] [--once]
-
-The shop is a WSGI application, profiled with default settings and the middleware. ``--once`` ends after the result instead of at Ctrl-C.
+The shop is a WSGI application, profiled with default settings and the middleware.
 """
 
 from __future__ import annotations
@@ -19,6 +17,15 @@ import urllib.request
 import webbrowser
 from typing import Callable, Iterable
 
+_HELP = """\
+Show the slowest request of a small shop under load
+
+Usage: spanprof demo [--no-open] [--once]
+
+Flags:
+      --no-open  open no browser
+      --once     end after the result, instead of at Ctrl-C
+  -h, --help     this text"""
 _SECONDS_OF_LOAD = 8
 _SLOW = 7
 
@@ -26,11 +33,11 @@ _SLOW = 7
 def main(arguments: list[str]) -> int:
     """Runs the demo; returns the exit code."""
     if arguments and arguments[0] in ("-h", "--help"):
-        print(__doc__)
+        print(_HELP)
         return 0
     unknown = [option for option in arguments if option not in ("--no-open", "--once")]
     if unknown:
-        print(f"spanprof: unknown argument `{unknown[0]}`\n  usage: spanprof demo [--no-open] [--once]", file=sys.stderr)
+        print(f"spanprof: unknown argument `{unknown[0]}`\n  Usage: spanprof demo [--no-open] [--once]", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="spanprof-demo-") as directory:
         serve = [sys.executable, "-m", "spanprof", "serve", "--http", "0", "--grpc", "0", "--json", "--quiet", "--dir", directory]

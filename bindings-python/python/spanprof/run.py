@@ -24,13 +24,19 @@ from typing import Any, Callable
 
 from .native import missing_because, native
 
-_USAGE = """\
-usage: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|- [ARGUMENTS ...]
-       spanprof run [-o FILE] [--KEY=VALUE ...] -m MODULE [ARGUMENTS ...]
+_USAGE = "spanprof run [-o FILE] [--open] [--KEY=VALUE ...] PROGRAM.py|-|-m MODULE [ARGUMENTS ...]"
 
-Runs a Python program and profiles it. -o FILE (--output) writes a flame graph (.html), pprof (.pb.gz) or folded stacks \
-(.folded) at the end; without it profiles go to a receiver (--endpoint). --open shows it in a browser, without -o as a flame graph. Keys (also as \
-SPANPROF_* variables):
+_HELP = f"""\
+Run a Python program and profile it
+
+Usage: {_USAGE}
+
+Flags:
+  -o <FILE>      write a flame graph (.html), pprof (.pb.gz) or folded stacks (.folded) at the end; without it, profiles go to --endpoint
+      --open     show the file in a browser at the end; without -o, a flame graph
+  -h, --help     this text
+
+Keys as --KEY=VALUE, also as SPANPROF_KEY; docs/reference/configuration.md explains them:
 """
 
 # Headings of the help, each with its keys. A name also stands for the keys that begin with it; the longest name wins.
@@ -169,13 +175,12 @@ def _usage() -> str:
 
 
 def _help(keys: list[tuple[str, str, str]], columns: int) -> str:
-    """The usage with the keys under their headings, wrapped to ``columns``; 0 for one line per key."""
+    """The usage with the names of the keys by heading, wrapped to ``columns``; 0 for one line each."""
     groups: dict[str, list[str]] = {heading: [] for heading in (*_GROUPS, _OTHER)}
-    for name, type_name, doc in keys:
-        line = f"  --{name.replace('_', '-')}={type_name}: {doc}"
-        groups[_heading(name)].append(_wrapped(line, columns, "      "))
-    usage = "\n".join(_wrapped(line, columns, "") for line in _USAGE.split("\n"))
-    return usage + "\n".join("\n".join([f"\n{heading}:", *lines]) for heading, lines in groups.items() if lines)
+    for name, _type, _doc in keys:
+        groups[_heading(name)].append(name.replace("_", "-"))
+    lines = [*_HELP.splitlines(), *(f"  {heading}: {' '.join(names)}" for heading, names in groups.items() if names)]
+    return "\n".join(_wrapped(line, columns, " " * 6 if line.startswith(" ") else "") for line in lines)
 
 
 def _heading(key: str) -> str:
@@ -191,7 +196,7 @@ def _wrapped(line: str, columns: int, indent: str) -> str:
 
 
 def _refuse(message: str) -> int:
-    _report(f"{message}\nexpected: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|-|-m MODULE [ARGUMENTS ...]")
+    _report(f"{message}\n  Usage: {_USAGE}")
     return 2
 
 

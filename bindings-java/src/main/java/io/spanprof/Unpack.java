@@ -9,7 +9,7 @@ import java.nio.file.Path;
  */
 final class Unpack {
     private static final String USAGE =
-            "usage: java -cp spanprof.jar io.spanprof.Unpack DIRECTORY\n\nWrites " + NativeLibrary.FILE + " into DIRECTORY.";
+            "Usage: java -cp spanprof.jar io.spanprof.Unpack DIRECTORY\n\nWrites " + NativeLibrary.FILE + " into DIRECTORY.";
 
     private Unpack() {}
 
