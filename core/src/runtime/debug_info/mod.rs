@@ -74,11 +74,18 @@ impl DebugSymbols {
             frames.push((None, "".into(), SourcePosition::default()));
         }
         let before = out.len();
-        for (name, file, position) in frames {
-            let name = name.or_else(|| {
+        // All but the outermost are inlined: they have no symbol.
+        let outermost = frames.len() - 1;
+        for (nth, (name, file, position)) in frames.into_iter().enumerate() {
+            let mut of_symbol = || {
                 let symbol = self.file_symbols.name(&object, address).or(found.symbol.as_deref().map(Arc::from))?;
                 Some(demangle(&symbol).map_or(symbol, Arc::from))
-            });
+            };
+            let name = match name {
+                // `{async_fn#0}` or `{closure#0}`: line tables have no paths, of which this is the last part.
+                Some(part) if nth == outermost && part.starts_with('{') => of_symbol().or(Some(part)),
+                name => name.or_else(of_symbol),
+            };
             let Some(function) = name.filter(|name| !name.is_empty()) else { continue };
             let SourcePosition { line, column, .. } = position;
             out.push(Frame { function, file, start_line: 0, line, column, frame_type: FrameType::Rust });
