@@ -19,6 +19,8 @@ pub(crate) mod allocator_hook;
 pub mod allocator_run_testing;
 #[cfg(test)]
 mod allocator_tests;
+#[cfg(feature = "tower")]
+pub(crate) mod await_waker;
 pub(crate) mod debug_info;
 #[cfg(test)]
 mod fork_delivery_tests;
@@ -163,7 +165,7 @@ impl EventRuntime for NativeRuntime {
     }
 
     fn set_reported(&self, events: ReportedEvents) {
-        if events.lock {
+        if events.lock || events.off_cpu {
             spanprof_os::install_fault_guard();
             walk::load_unwind_tables();
         }

@@ -12,6 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::api::labels::{active_span, Labels, PolledLabels};
+use crate::runtime::await_waker::Awaits;
 use spanprof_aggregate::context::{context_row, in_request, link_of_hex, with_labels, ContextRow, Link};
 use spanprof_os::thread_context;
 use spanprof_profiler::{binding, RequestEnd};
@@ -74,7 +75,8 @@ where
         let (labels, open) = begin(request.method(), route, request.headers());
         let mut labels = PolledLabels::new(labels);
         let _scope = labels.enter();
-        ProfiledResponse { future: Some(self.inner.call(request)), labels: Some(labels), open }
+        let future = Some(self.inner.call(request));
+        ProfiledResponse { future, labels: Some(labels), awaits: Awaits::default(), open }
     }
 }
 
@@ -160,6 +162,7 @@ pin_project_lite::pin_project! {
         future: Option<F>,
         // The body of the response takes them.
         labels: Option<PolledLabels>,
+        awaits: Awaits,
         open: Option<ServedRequest>,
     }
 
@@ -181,7 +184,8 @@ where
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let _scope = this.labels.as_mut().map(PolledLabels::enter);
-        let outcome = ready!(this.future.as_pin_mut().map_or(Poll::Pending, |future| future.poll(task)));
+        let poll = |task: &mut Context<'_>| this.future.as_pin_mut().map_or(Poll::Pending, |future| future.poll(task));
+        let outcome = ready!(this.awaits.poll(task, poll));
         let mut open = this.open.take();
         if let Some(open) = &mut open {
             open.has_failed = outcome.as_ref().map_or(true, |response| response.status().is_server_error());

@@ -209,3 +209,89 @@ fn a_program_that_starts_thousands_of_short_threads_keeps_its_slots() {
     profiler.stop();
     assert_eq!(stats.counter("dropped.too_many_threads"), 0);
 }
+
+/// Ready at a time, at which another thread wakes the task.
+struct Timer(std::time::Instant, bool);
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        let left = self.0.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            return Poll::Ready(());
+        }
+        if !std::mem::replace(&mut self.1, true) {
+            let waker = task.waker().clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(left / 2);
+                waker.wake_by_ref();
+                std::thread::sleep(left / 2);
+                waker.wake();
+            });
+        }
+        Poll::Pending
+    }
+}
+
+async fn wait_for_stock() {
+    Timer(std::time::Instant::now() + Duration::from_millis(200), false).await;
+}
+
+#[test]
+fn what_a_request_awaits_is_off_cpu_time_of_the_function_that_awaits() {
+    let _serial = one_at_a_time();
+    #[derive(Clone)]
+    struct Waits;
+    impl Service<Request<()>> for Waits {
+        type Response = Response<ExpensiveBody>;
+        type Error = Infallible;
+        type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            Box::pin(async {
+                wait_for_stock().await;
+                Ok(Response::new(ExpensiveBody(None)))
+            })
+        }
+    }
+    let receiver = Receiver200::start();
+    let profiler = start_native(Config { heap: false, ..with_receiver(&receiver) }).unwrap();
+    let mut service = RequestLayer::new(|uri, _| Some(uri.path())).layer(Waits);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let whole = service.call(request("GET", "/whole"));
+    runtime.block_on(async { drop(tokio::spawn(whole).await.unwrap()) });
+    let left = service.call(request("GET", "/left"));
+    runtime.block_on(async {
+        let left = tokio::spawn(left);
+        std::thread::sleep(Duration::from_millis(100));
+        left.abort();
+        drop(left.await);
+    });
+    assert!(profiler.flush(TIMEOUT));
+    let data = receiver.next(TIMEOUT).unwrap();
+    profiler.stop();
+    let off_cpu = profile(&data, "off_cpu");
+    let awaited = |route: &str| -> i64 {
+        let functions = |sample: &Sample| -> Vec<String> {
+            let lines =
+                data.dictionary.get_stack(sample.stack).iter().flat_map(|at| data.dictionary.get_location(*at).lines);
+            lines
+                .map(|line| data.dictionary.get_string(data.dictionary.get_function(line.function).name).to_owned())
+                .collect()
+        };
+        let of_await = |sample: &&Sample| {
+            let functions = functions(sample);
+            text(&data, sample, "http.route") == route
+                && functions.first().is_some_and(|leaf| leaf == "[await]")
+                && functions.iter().any(|function| function.contains("wait_for_stock"))
+        };
+        off_cpu.samples.iter().filter(of_await).map(|sample| off_cpu.weight(sample)).sum::<i64>() / 1_000_000
+    };
+    assert!((195..300).contains(&awaited("/whole")), "{} ms of 200", awaited("/whole"));
+    assert!((80..250).contains(&awaited("/left")), "{} ms of 100 until the client left", awaited("/left"));
+}

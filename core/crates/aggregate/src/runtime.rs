@@ -295,6 +295,8 @@ pub struct ReportedEvents {
     pub gc: bool,
     /// Waits for locks.
     pub lock: bool,
+    /// What the futures of requests await.
+    pub off_cpu: bool,
     /// Names of threads ([`crate::thread_names`]), which samples carry.
     pub thread_names: bool,
     /// The threshold of `binding::sample_event` of the profiler for waits, nanoseconds.

@@ -6,8 +6,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 
-use crate::runtime::ReportedEvents;
-
 /// More samples per second double the interval.
 const MOST: f64 = 200.0;
 /// With fewer, half the interval gives no more than 150.
@@ -62,15 +60,12 @@ impl SampleRate {
 }
 
 /// The threshold of waits for locks in this process.
-pub static LOCK_THRESHOLD: LockThreshold = LockThreshold {
-    now_ns: AtomicU64::new(LockThreshold::OFF),
-    configured_ns: AtomicU64::new(LockThreshold::OFF),
-    is_limited: AtomicBool::new(false),
-    rate: Mutex::new(SampleRate::new(true)),
-};
+pub static LOCK_THRESHOLD: WaitThreshold = WaitThreshold::new();
+/// The threshold of waits of futures in this process.
+pub static AWAIT_THRESHOLD: WaitThreshold = WaitThreshold::new();
 
-/// The duration from which on every wait for a lock is recorded. It rises while many waits are recorded.
-pub struct LockThreshold {
+/// The duration from which on every wait is recorded. It rises while many waits are recorded.
+pub struct WaitThreshold {
     now_ns: AtomicU64,
     configured_ns: AtomicU64,
     is_limited: AtomicBool,
@@ -78,9 +73,18 @@ pub struct LockThreshold {
     rate: Mutex<SampleRate>,
 }
 
-impl LockThreshold {
+impl WaitThreshold {
     /// The threshold while no waits are reported.
     const OFF: u64 = u64::MAX;
+
+    const fn new() -> Self {
+        Self {
+            now_ns: AtomicU64::new(Self::OFF),
+            configured_ns: AtomicU64::new(Self::OFF),
+            is_limited: AtomicBool::new(false),
+            rate: Mutex::new(SampleRate::new(true)),
+        }
+    }
 
     /// Nanoseconds; `None` while no waits are reported.
     #[inline]
@@ -88,11 +92,11 @@ impl LockThreshold {
         Some(self.now_ns.load(Ordering::Relaxed)).filter(|threshold_ns| *threshold_ns != Self::OFF)
     }
 
-    /// Reports waits from now on, or no longer. Any thread.
-    pub fn set(&self, events: ReportedEvents) {
-        let threshold_ns = if events.lock { events.lock_threshold_ns.min(Self::OFF - 1) } else { Self::OFF };
-        self.is_limited.store(events.lock_rate_limit, Ordering::Relaxed);
-        if self.configured_ns.swap(threshold_ns, Ordering::Relaxed) != threshold_ns || !events.lock_rate_limit {
+    /// Reports waits from now on, or with `None` no longer. Any thread.
+    pub fn set(&self, threshold_ns: Option<u64>, is_limited: bool) {
+        let threshold_ns = threshold_ns.map_or(Self::OFF, |threshold_ns| threshold_ns.min(Self::OFF - 1));
+        self.is_limited.store(is_limited, Ordering::Relaxed);
+        if self.configured_ns.swap(threshold_ns, Ordering::Relaxed) != threshold_ns || !is_limited {
             self.now_ns.store(threshold_ns, Ordering::Relaxed);
         }
     }

@@ -300,6 +300,7 @@ mod tests {
             (SyntheticFrame::Io, WaitReason::Io),
             (SyntheticFrame::Sleep, WaitReason::Sleep),
             (SyntheticFrame::ScheduledOut, WaitReason::NoProcessor),
+            (SyntheticFrame::Await, WaitReason::Await),
         ] {
             let leaf = (frame.name(), "", CodeOrigin::of(frame.name(), "", FrameType::Unspecified));
             assert_eq!(WaitReason::of_stack(std::iter::once(leaf)), reason, "{frame:?}");

@@ -240,6 +240,7 @@ fn is_of_profiler(function: &str, file: &str, frame_type: FrameType) -> bool {
     };
     match frame_type {
         FrameType::Native if function == "spanprof" => true,
+        FrameType::Rust if function.trim_start_matches('<').starts_with("spanprof::") => true,
         _ if file.is_empty() && !function.starts_with("io.spanprof.") => {
             ["(profiler ", "[spanprof", "[thread spanprof"].iter().any(|start| function.starts_with(start))
         }
@@ -339,8 +340,9 @@ mod tests {
 
     #[test]
     fn the_profiler_is_recognized_by_its_libraries_packages_and_activities() {
-        use FrameType::{Cpython, Jvm, Native, Unspecified, V8js};
+        use FrameType::{Cpython, Jvm, Native, Rust, Unspecified, V8js};
         for (function, file, frame_type) in [
+            ("<spanprof::tower::ProfiledBody<B> as http_body::Body>::poll_frame", "/src/tower/requests.rs", Rust),
             ("spanprof", "/venv/lib/python3.11/site-packages/spanprof/_spanprof.abi3.so", Native),
             ("drain", "/tmp/libspanprof_java.so", Unspecified),
             ("spanprof", "/app/spanprof", Native),
@@ -356,6 +358,7 @@ mod tests {
             ("spanprof", "/srv/spanprof.py", Cpython),
             ("run", "/venv/lib/python3.11/site-packages/spanprofiler/a.py", Cpython),
             ("io.spanprofile.Main.main", "Main.java", Jvm),
+            ("shop::spanprof::start", "/srv/shop/src/spanprof.rs", Rust),
         ] {
             assert_ne!(CodeOrigin::of(function, file, frame_type), CodeOrigin::Profiler, "{function} {file}");
         }

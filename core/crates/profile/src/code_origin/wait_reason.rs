@@ -108,8 +108,18 @@ const JAVA: [(&str, WaitReason); 37] = [
     ("java.lang.ProcessHandleImpl.waitForProcessExit0", WaitReason::ChildProcess),
 ];
 
-/// Parts of paths of Rust's standard library and of `parking_lot`. Names have the type with or without its trait.
-const RUST: [(&str, WaitReason); 14] = [
+/// Parts of paths of Rust's standard library, of `parking_lot`, and of futures of tokio 1, hyper-util and reqwest. Names have the type
+/// with or without its trait.
+const RUST: [(&str, WaitReason); 23] = [
+    ("tokio::time::sleep", WaitReason::Sleep),
+    ("tokio::time::interval", WaitReason::Sleep),
+    ("tokio::sync::batch_semaphore", WaitReason::LockOrCondition),
+    ("tokio::sync::notify", WaitReason::Condition),
+    ("tokio::sync::mpsc", WaitReason::Condition),
+    ("tokio::sync::oneshot", WaitReason::Condition),
+    ("tokio::runtime::io", WaitReason::Socket),
+    ("hyper_util::client", WaitReason::Socket),
+    ("reqwest::", WaitReason::Socket),
     ("Condvar::wait", WaitReason::Condition),
     ("mpsc::Receiver<", WaitReason::Condition),
     ("Mutex::lock_contended", WaitReason::Lock),
@@ -162,17 +172,19 @@ impl WaitReason {
         let of_leaf = frames.peek().and_then(|(function, file, _)| Self::recorded(function, file));
         // The loop passes over the frame of the reason, which is of the runtime.
         let mut reason = of_leaf.unwrap_or(Self::Unknown);
+        // A future polls others: the outermost one that is known says most, as a client that awaits a channel inside.
+        let is_future = reason == Self::Await;
         let mut is_named = false;
         for (function, file, origin) in frames {
             match Self::named(function, file, origin) {
                 Some(named) => {
                     is_named = true;
-                    if named.refines(reason) {
+                    if is_future || named.refines(reason) {
                         reason = named;
                     }
                 }
                 // The function that waits is not known to wait for one thing.
-                None if !is_named && origin != CodeOrigin::Runtime => break,
+                None if !is_named && !is_future && origin != CodeOrigin::Runtime => break,
                 None => {}
             }
         }
@@ -389,6 +401,8 @@ mod tests {
     #[test]
     fn waits_of_node_and_of_rust_have_the_reason_of_the_function_that_waits() {
         const STD: &str = "/rustc/4d9/library/std/src/sync.rs";
+        const TOKIO: &str = "/srv/.cargo/registry/src/index.crates.io-1949/tokio-1.48.0/src/sync/oneshot.rs";
+        const REQWEST: &str = "/srv/.cargo/registry/src/index.crates.io-1949/reqwest-0.13.5/src/async_impl/client.rs";
         for (stack, frame_type, expected) in [
             (
                 &[("[I/O]", ""), ("readSync", "node:fs"), ("readFileSync", "node:fs")][..],
@@ -407,6 +421,23 @@ mod tests {
                 &[("[lock]", ""), ("std::sync::poison::condvar::Condvar::wait", STD)],
                 FrameType::Rust,
                 WaitReason::Condition,
+            ),
+            (
+                &[
+                    ("[await]", ""),
+                    ("tokio::sync::task::atomic_waker::AtomicWaker::register_by_ref", TOKIO),
+                    ("<tokio::sync::oneshot::Receiver<T> as core::future::future::Future>::poll", TOKIO),
+                    ("<reqwest::async_impl::client::Pending as core::future::future::Future>::poll", REQWEST),
+                    ("shop::pay::{{closure}}", "/srv/shop/src/main.rs"),
+                    ("tokio::time::sleep::Sleep", TOKIO),
+                ],
+                FrameType::Rust,
+                WaitReason::Socket,
+            ),
+            (
+                &[("[await]", ""), ("shop::work::{{closure}}", "/srv/shop/src/main.rs")],
+                FrameType::Rust,
+                WaitReason::Await,
             ),
             (&[("[I/O]", ""), ("std::net::udp::UdpSocket::recv", STD)], FrameType::Rust, WaitReason::Socket),
         ] {

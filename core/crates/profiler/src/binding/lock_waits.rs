@@ -8,18 +8,26 @@
 //!
 //! While many waits are recorded, the threshold rises ([`LOCK_THRESHOLD`]), with the same unbiased totals.
 
+use std::time::Duration;
+
 use spanprof_signal::{Context, RawFrame, RawSample, RawStack, SampleFlags, SampleKind};
 
 use super::event_sampling::{select_event, SampledEvent};
 use super::ffi_guard;
 use crate::ProfilerHandle;
 use spanprof_aggregate::runtime::ReportedEvents;
-use spanprof_aggregate::sample_rate::LOCK_THRESHOLD;
+use spanprof_aggregate::sample_rate::{AWAIT_THRESHOLD, LOCK_THRESHOLD};
 use spanprof_os::random;
 
 /// Reports waits from now on, or no longer. Any thread.
 pub fn set_lock_waits_reported(events: ReportedEvents) {
-    LOCK_THRESHOLD.set(events);
+    LOCK_THRESHOLD.set(events.lock.then_some(events.lock_threshold_ns), events.lock_rate_limit);
+    AWAIT_THRESHOLD.set(events.off_cpu.then_some(AWAIT_NS), true);
+}
+
+/// Whether waits of futures are reported now.
+pub fn awaits_are_reported() -> bool {
+    AWAIT_THRESHOLD.get().is_some()
 }
 
 /// Submits a recorded wait. A loss is counted.
@@ -34,6 +42,9 @@ pub fn lock_waits_are_reported() -> bool {
     LOCK_THRESHOLD.get().is_some()
 }
 
+/// Waits of futures of at least this are all recorded, nanoseconds.
+const AWAIT_NS: u64 = 10_000_000;
+
 /// The begin of a wait, and the decision from which duration on it is recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitStart {
@@ -45,8 +56,16 @@ pub struct WaitStart {
 impl WaitStart {
     /// The calling thread begins to wait. `None` while waits are not reported.
     pub fn now() -> Option<Self> {
-        let threshold_ns = LOCK_THRESHOLD.get()?;
-        Some(Self { started_ns: spanprof_os::monotonic_ns(), threshold_ns, random: random::number() })
+        Some(Self::with_threshold(LOCK_THRESHOLD.get()?))
+    }
+
+    /// As [`WaitStart::now`], of a future.
+    pub fn of_await() -> Option<Self> {
+        Some(Self::with_threshold(AWAIT_THRESHOLD.get()?))
+    }
+
+    fn with_threshold(threshold_ns: u64) -> Self {
+        Self { started_ns: spanprof_os::monotonic_ns(), threshold_ns, random: random::number() }
     }
 
     /// Whether the wait is recorded if it ends now. It stays true.
@@ -119,6 +138,25 @@ impl LockWait {
                 frames,
             }))
         })
+    }
+
+    /// Submits the wait of a future, which ends now, if it is recorded.
+    pub fn submit_await(&self) {
+        ffi_guard((), || {
+            let ended_ns = spanprof_os::monotonic_ns();
+            let Some(event) = self.start.event(ended_ns).filter(|_| awaits_are_reported()) else { return };
+            let Context::Id(context) = self.context else { return };
+            if self.fork_generation != spanprof_signal::fork_generation() {
+                return;
+            }
+            super::submit_awaiting(context, &self.frames, Duration::from_nanos(event.duration_ns));
+            AWAIT_THRESHOLD.count(ended_ns);
+        });
+    }
+
+    /// The same code waits again, from now on.
+    pub fn restart(&mut self, start: WaitStart) {
+        self.start = start;
     }
 
     /// Ends the wait; `None` if it is not recorded.

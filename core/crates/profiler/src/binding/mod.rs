@@ -27,7 +27,8 @@ pub use lifecycle::{
     profile_types, pull, send_capture, serve_pulls, setting, start, stop, submit_awaiting, update, with_running,
 };
 pub use lock_waits::{
-    lock_waits_are_reported, set_lock_waits_reported, submit_lock_wait, LockWait, PendingWaits, WaitStart,
+    awaits_are_reported, lock_waits_are_reported, set_lock_waits_reported, submit_lock_wait, LockWait, PendingWaits,
+    WaitStart,
 };
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};
 pub use self_walk::{self_walks_requested, LastStack, SelfWalks, WalkResponse, WalkReview, WalkTarget};

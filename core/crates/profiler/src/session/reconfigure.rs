@@ -211,6 +211,7 @@ impl Session {
         events.set_reported(ReportedEvents {
             gc: config.gc && is_reporting,
             lock: config.lock && is_reporting,
+            off_cpu: config.off_cpu && is_reporting,
             thread_names: config.thread_labels && is_reporting,
             lock_threshold_ns: config.lock_threshold.as_nanos() as u64,
             lock_rate_limit: config.cpu_budget > 0.0,
