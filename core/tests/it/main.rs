@@ -7,6 +7,7 @@ mod control_requests;
 mod environment;
 mod faults;
 mod metrics;
+mod opentelemetry;
 mod outcome;
 mod pprof;
 mod profiler;
