@@ -23,18 +23,12 @@ use super::open_scopes::SCOPES;
 /// # assert_eq!(total, 2);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Labels(ContextRow);
+pub struct Labels(pub(crate) ContextRow);
 
 impl Labels {
     /// Interns labels. Valid `trace_id` and `span_id` among them become the link of the samples.
     pub fn new(labels: &[(&str, &str)]) -> Self {
         Self(with_labels(ContextRow::default(), labels))
-    }
-
-    /// Labels and link of a context.
-    #[cfg(feature = "tower")]
-    pub(crate) fn of_row(row: ContextRow) -> Self {
-        Self(row)
     }
 
     /// No label, but the number of a capture.
@@ -165,10 +159,10 @@ pub(crate) fn active_span() -> Link {
 }
 
 #[cfg(feature = "opentelemetry-sdk")]
-use crate::otel::local_root_of;
+pub(crate) use crate::otel::local_root_of;
 
 #[cfg(not(feature = "opentelemetry-sdk"))]
-fn local_root_of(_: [u8; 8]) -> [u8; 8] {
+pub(crate) fn local_root_of(_: [u8; 8]) -> [u8; 8] {
     [0; 8]
 }
 
@@ -197,7 +191,7 @@ pin_project_lite::pin_project! {
 
 /// Labels of work that is polled.
 pub(crate) struct PolledLabels {
-    labels: Labels,
+    pub(crate) labels: Labels,
     /// Replaces the outer context, instead of `labels`.
     bound: Option<BoundContext>,
     /// The context of the last poll: outer context, active span, context id, and its pin.

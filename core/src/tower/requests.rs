@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::api::labels::{active_span, Labels, PolledLabels};
+use crate::api::labels::{active_span, local_root_of, Labels, PolledLabels};
 use crate::runtime::await_waker::Awaits;
 use spanprof_aggregate::context::{context_row, in_request, link_of_hex, with_labels, ContextRow, Link};
 use spanprof_os::thread_context;
@@ -76,7 +76,7 @@ where
         let mut labels = PolledLabels::new(labels);
         let _scope = labels.enter();
         let future = Some(self.inner.call(request));
-        ProfiledResponse { future, labels: Some(labels), awaits: Awaits::default(), open }
+        ProfiledResponse { future, labels: Some(labels), awaits: Awaits::default(), is_polled: false, open }
     }
 }
 
@@ -106,7 +106,23 @@ fn begin(method: &Method, route: Option<&str>, headers: &HeaderMap) -> (Labels, 
         None => row,
     };
     let open = root.map(|root| ServedRequest { root, begun: Instant::now(), endpoint, has_failed: false });
-    (Labels::of_row(row), open)
+    (Labels(row), open)
+}
+
+/// The span of a layer around this one that enters it in polls only, as tonic's `trace_fn` does: its request is that of this one.
+fn join_span(labels: Option<&mut PolledLabels>, open: &mut Option<ServedRequest>) {
+    let (Some(labels), Some(request)) = (labels, &*open) else { return };
+    let link = active_span();
+    let local_root_span_id = local_root_of(link.span_id);
+    if local_root_span_id == [0; 8] || local_root_span_id == request.root {
+        return;
+    }
+    binding::name_request(&ContextRow { link, local_root_span_id, ..ContextRow::default() }, &request.endpoint);
+    let label_set = labels.labels.0.label_set;
+    *labels = PolledLabels::new(Labels(ContextRow { label_set, ..ContextRow::default() }));
+    if let Some(request) = open.take() {
+        request.forget();
+    }
 }
 
 /// The method, or `_OTHER`: clients may send any word (OpenTelemetry semantic conventions for HTTP 1.23, `http.request.method`).
@@ -142,6 +158,16 @@ struct ServedRequest {
     has_failed: bool,
 }
 
+impl ServedRequest {
+    /// Another one reports it.
+    fn forget(self) {
+        binding::forget_request(self.root);
+        // Its end is not reported: there is nothing else to drop than the text.
+        let mut request = std::mem::ManuallyDrop::new(self);
+        drop(std::mem::take(&mut request.endpoint));
+    }
+}
+
 impl Drop for ServedRequest {
     fn drop(&mut self) {
         binding::end_request(&RequestEnd {
@@ -163,6 +189,7 @@ pin_project_lite::pin_project! {
         // The body of the response takes them.
         labels: Option<PolledLabels>,
         awaits: Awaits,
+        is_polled: bool,
         open: Option<ServedRequest>,
     }
 
@@ -183,6 +210,9 @@ where
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        if !std::mem::replace(this.is_polled, true) {
+            join_span(this.labels.as_mut(), this.open);
+        }
         let _scope = this.labels.as_mut().map(PolledLabels::enter);
         let poll = |task: &mut Context<'_>| this.future.as_pin_mut().map_or(Poll::Pending, |future| future.poll(task));
         let outcome = ready!(this.awaits.poll(task, poll));

@@ -12,6 +12,7 @@ use opentelemetry_sdk::{trace::SdkTracerProvider, Resource};
 use spanprof::tower::RequestLayer;
 use spanprof_config::Config;
 use spanprof_read::query::{SpanGrouping, SpanTotals};
+use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt;
@@ -38,11 +39,17 @@ fn a_request_of_axum_with_child_spans_is_one_row_named_by_its_route_with_the_sdk
     let spans = |request: Request, next: Next| next.run(request).instrument(tracing::info_span!("request"));
     let layer = RequestLayer::new(|_, extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str));
     let mut shop = axum::Router::new().route("/cart/{size}", get(cart)).route_layer(layer).layer(from_fn(spans));
+    // As tonic does: the span is entered in polls only, after the layer has begun the request.
+    let shop_of_tonic =
+        RequestLayer::new(|_, _| Some("/cart/{size}")).layer(axum::Router::new().route("/cart/{size}", get(cart)));
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
         for size in 0..2 {
             let request = Request::get(format!("/cart/{size}")).body(Body::empty()).unwrap();
             to_bytes(shop.call(request).await.unwrap().into_body(), 1024).await.unwrap();
         }
+        let request = Request::get("/cart/2").body(Body::empty()).unwrap();
+        let response = shop_of_tonic.clone().call(request).instrument(tracing::info_span!("request"));
+        drop(response.await.unwrap());
     });
     assert!(profiler.flush(TIMEOUT));
     let data = receiver.next(TIMEOUT).unwrap();
@@ -57,5 +64,5 @@ fn a_request_of_axum_with_child_spans_is_one_row_named_by_its_route_with_the_sdk
     let rows = table.rows.iter().filter(|row| row.link.span_id != [0; 8]);
     let rows: Vec<_> = rows.map(|row| (row.endpoint.as_str(), row.weight("cpu") / 1_000_000)).collect();
     let is_request = |(endpoint, cpu): &(&str, i64)| *endpoint == "GET /cart/{size}" && (120..200).contains(cpu);
-    assert!(rows.len() == 2 && rows.iter().all(is_request), "{rows:?}");
+    assert!(rows.len() == 3 && rows.iter().all(is_request), "{rows:?}");
 }

@@ -114,6 +114,11 @@ pub fn end_request(end: &RequestEnd<'_>) {
     request::end_request(end);
 }
 
+/// A request that [`begin_request`] began is that of a span processor, which reports its end.
+pub fn forget_request(local_root_span_id: [u8; 8]) {
+    request::forget_request(local_root_span_id);
+}
+
 /// The resource attributes of the program's OpenTelemetry SDK are those of the profiles too, except those that are configured
 /// otherwise, which is logged. Cheap if they did not change.
 pub fn adopt_resource(attributes: Vec<(String, String)>) {

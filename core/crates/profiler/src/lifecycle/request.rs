@@ -201,6 +201,11 @@ pub(crate) fn begin_request(row: &ContextRow, caller: Link) -> Option<[u8; 8]> {
     root.ok()
 }
 
+/// See [`crate::binding::forget_request`].
+pub(crate) fn forget_request(local_root_span_id: [u8; 8]) {
+    PendingEnds::with(|pending| pending.requests.remove(&local_root_span_id));
+}
+
 /// See [`crate::binding::end_request`].
 pub(crate) fn end_request(end: &RequestEnd<'_>) {
     let removed = PendingEnds::with(|pending| pending.requests.remove(&end.local_root_span_id));
