@@ -132,7 +132,7 @@ function OneRequest() {
       h("p", { class: "soft" }, data.service + " · trace ", h(TraceLinks, { data })),
       h(TraceSpans), h(TimeTable, { time: data.time }), h(Hints, { hints: data.hints }),
       data.time.others > 0 && h("p", { class: "soft" }, "Others: " + others + " of the endpoint, " + amount(data.others_within_s * 1e9, "nanoseconds") + " before and after."),
-      data.differences.map((difference) => h(Differences, { key: difference.type, difference,
+      [...data.differences].sort((one, other) => (other.type === state.type) - (one.type === state.type)).map((difference) => h(Differences, { key: difference.type, difference,
         title: data.time.rows.find((row) => row.name === difference.type)?.title || difference.type }))));
 }
 
