@@ -1,6 +1,9 @@
 //! Writes profiles and their side-cars as files. Each file is complete or absent, and private to its owner; the oldest are
 //! removed. Runs on threads that may block; queues and retries belong to `deliver`.
 //!
+//! Files are not synced (`fsync`), which waits for what other programs write: with three calls per file, a stop on a busy disk
+//! lost its windows to the deadline. After a power failure the last files may be empty.
+//!
 //! Each profile has a side-car of its own, since files are copied and removed one by one. The profile is linked first and
 //! its side-car removed first: a process that is killed in between leaves no side-car without its profile, which
 //! retention could not tell from a file of the program. Removal takes no lock: it is idempotent, and the process whose
@@ -120,8 +123,7 @@ impl ProfileDirectory {
             None => None,
         };
         self.publish(&profile, sidecar.as_ref(), payload)?;
-        // The file is published: errors in syncing its directory entry or removing an old file lose no profile.
-        let _ = File::open(self.path()).and_then(|directory| directory.sync_all());
+        // The file is published: an error in removing an old file loses no profile.
         Ok(self.remove_old().unwrap_or_default())
     }
 
@@ -137,7 +139,6 @@ impl ProfileDirectory {
         let unfinished = UnfinishedFile(path);
         let file = OwnedDescriptor::new(file)?;
         write(&file)?;
-        file.get()?.sync_all()?;
         Ok(unfinished)
     }
 
