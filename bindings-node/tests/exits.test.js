@@ -57,7 +57,7 @@ for (const way of ['exit', 'SIGTERM']) {
     const burnt = stdout.trim().split('\n').map(Number);
     assert.equal(burnt.length, 3, stdout);
     const share = readAll(folder, 'cpu').reduce((sum, { values }) => sum + values.cpu, 0) / burnt.reduce((sum, own) => sum + own);
-    // The time since the last sample is lost: 1.5 intervals per thread at most. V8's threads run outside `burn` too.
+    // The time since the last sample is lost: 1.5 intervals per thread at most.
     assert.ok(share > 0.95 && share < 1.2, `${share} of the CPU time`);
   });
 }

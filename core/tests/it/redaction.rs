@@ -149,7 +149,7 @@ fn planted_texts_reach_no_destination() {
             heap_peak_directory: Some(directory.to_str().unwrap().to_owned()),
             sample_rate: 1000,
             headers: Headers::new([("x-tenant".to_owned(), SECRETS[0].to_owned())]),
-            stop_timeout: Duration::from_secs(3),
+            stop_timeout: Duration::from_secs(if round == 0 { 6 } else { 60 }),
             ..Config::default()
         };
         assert_eq!(count(format!("{config:?}").as_bytes()), 0, "round {round}");
