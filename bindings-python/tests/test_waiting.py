@@ -313,3 +313,29 @@ def test_a_request_awaits_for_the_time_that_its_tasks_are_suspended_and_no_longe
     assert sum(by_reason(waits, "pay").values()) == pytest.approx(2, abs=0.4)
     assert set(by_reason(waits, "pay")) == {"[await]"}
     assert by_reason(waits, "linger") == {}
+
+
+def test_of_many_awaiting_tasks_a_part_represents_all(run_target):
+    target = run_target(
+        """
+        import asyncio
+        import spanprof
+        from spanprof import asgi
+
+        async def app(scope, receive, send):
+            await asyncio.sleep(3)
+
+        async def main():
+            requested = asgi.Middleware(app)
+            scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+            await asyncio.gather(*[requested(dict(scope), None, None) for _ in range(400)])
+
+        spanprof.start(cpu=False, heap=False, lock=False)
+        asyncio.run(main())
+        spanprof.stop()
+        """
+    )
+    waits = target.profiles("off_cpu")
+    assert sum(sample.nanoseconds for sample in waits.samples) / 1e9 == pytest.approx(400 * 3, rel=0.2)
+    # A sample has 64 tasks at most, 25 times a second.
+    assert len(waits.samples) < 3 * 25 * 64 * 2

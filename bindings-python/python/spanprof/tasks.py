@@ -57,6 +57,11 @@ _LONGEST_SECONDS = 1.0
 _LOAD = 1 / 200
 _REST = 1 / 64
 
+#: Tasks in a sample. Of more, a random part represents all.
+_MAX_SAMPLED = 64
+#: Longest sleep while only the profile of threads needs the thread.
+_WINDOW_SECONDS = 3600.0
+
 #: Seconds for which the end of the thread is awaited.
 _END_SECONDS = 1.0
 
@@ -113,7 +118,7 @@ def store_now() -> None:
     """Stores the tasks of this moment, before the last window."""
     if _running_in == os.getpid() and native.suspended_tasks_settings()[0] is not None:
         try:
-            native.store_suspended_tasks([(context, stack) for _, context, stack in _stacks(_live_tasks())])
+            native.store_suspended_tasks(_stacks())
         except Exception as error:
             if is_interruption(error):
                 raise
@@ -133,9 +138,10 @@ def _run() -> None:
         if threads_seconds is not None and time.monotonic() >= stored + threads_seconds:
             store_now()
             stored = time.monotonic()
-        at_least, at_most = awaiting.sample() if measures_waits else (0.0, math.inf)
+        # Without waits to measure, an opened context wakes nothing.
+        at_least, at_most = awaiting.sample() if measures_waits else (_WINDOW_SECONDS, _WINDOW_SECONDS)
         window = math.inf if threads_seconds is None else max(0.0, stored + threads_seconds - time.monotonic())
-        if at_least > 0 and _wakeup.acquire(True, min(at_least, window)):
+        if _wakeup.acquire(True, min(at_least, window)):
             continue
         left = min(at_most, window) - at_least
         if left > 0:
@@ -163,20 +169,21 @@ class _Awaiting:
 
     def sample(self) -> tuple[float, float]:
         """Samples now. The seconds until the next sample, at least, and at most while no context is opened."""
-        began = time.thread_time()
+        now, began = time.monotonic(), time.thread_time()
+        elapsed = now - self._last
+        if elapsed < _AWAIT_SECONDS / 4:
+            # It was resumed: a sample would represent no time.
+            return _AWAIT_SECONDS, _AWAIT_SECONDS
         try:
             tasks = _live_tasks()
-            stacks = _stacks(tasks, of_requests=True)
+            awaited = _awaited(tasks, elapsed)
         except Exception as error:
             if is_interruption(error):
                 raise
             return _LONGEST_SECONDS, math.inf
-        now = time.monotonic()
-        elapsed, self._last = now - self._last, now
-        requests = [request for request, *_ in stacks]
-        awaited = [(context, stack, elapsed / requests.count(request)) for request, context, stack in stacks]
+        self._last = now
         native.submit_awaiting_tasks(awaited)
-        seen = [(context, stack[0]) for _, context, stack in stacks]
+        seen = [(context, stack[0]) for context, stack, _ in awaited]
         if seen != self._seen:
             self._moved, self._seen = now, seen
         self._pause = _AWAIT_SECONDS if tasks else min(2 * self._pause, _LONGEST_SECONDS)
@@ -194,30 +201,44 @@ def _live_tasks() -> list[Any]:
     return [task for task in _all_tasks(asyncio_tasks) if not task.done()][:_MAX_TASKS] if asyncio_tasks is not None else []
 
 
-def _stacks(tasks: list[Any], of_requests: bool = False) -> list[tuple[int, int, Stack]]:
-    """Open request, context id and stack, leaf first, of each suspended task; with ``of_requests``, of those of open requests
-    that await neither another one nor a thread."""
+def _stacks() -> list[tuple[int, Stack]]:
+    """Context id and stack, leaf first, of each suspended task."""
+    tasks = _live_tasks()
+    awaiters = _awaiters(tasks)
+    stacks = [(_context_id(task), _stack(task, awaiters)) for task in tasks]
+    return [(context, stack) for context, stack in stacks if stack]
+
+
+def _awaited(tasks: list[Any], elapsed: float) -> list[tuple[int, Stack, float]]:
+    """Context id, stack and seconds of tasks of open requests that await neither another such task nor a thread. The tasks of a
+    request share the time."""
     contexts = [_context_id(task) for task in tasks]
-    requests = native.open_requests_of(contexts) if of_requests else [0] * len(tasks)
-    if of_requests and not any(requests):
+    requests = native.open_requests_of(contexts)
+    own = {id(task): (task, context, request) for task, context, request in zip(tasks, contexts, requests) if request}
+    if not own:
         return []
     awaiters = _awaiters(tasks)
-    await_tasks = {id(awaiter) for child, awaiter in awaiters.items() if any(child == id(task) for task in tasks)} if of_requests else ()
-    stacks = []
-    for task, context, request in zip(tasks, contexts, requests):
-        if of_requests and (not request or id(task) in await_tasks):
-            continue
-        stack = _suspended(task)
-        if not stack or of_requests and _awaits_a_thread(stack[0][0]):
-            continue
-        seen = {id(task)}
-        awaiter = _awaiter(task, awaiters)
-        while awaiter is not None and id(awaiter) not in seen and len(seen) < _MAX_DEPTH:
-            seen.add(id(awaiter))
-            stack += _suspended(awaiter)
-            awaiter = _awaiter(awaiter, awaiters)
-        stacks.append((request, context, stack))
-    return stacks
+    awaiting_others = {id(awaiter) for child, awaiter in awaiters.items() if child in own}
+    waiting = [it for it in own.values() if id(it[0]) not in awaiting_others]
+    shares: dict[int, int] = {}
+    for _, _, request in waiting:
+        shares[request] = shares.get(request, 0) + 1
+    step = math.ceil(len(waiting) / _MAX_SAMPLED)
+    first = int.from_bytes(os.urandom(4), "little") % step if step > 1 else 0
+    sampled = [(context, _stack(task, awaiters), elapsed * step / shares[request]) for task, context, request in waiting[first::step or 1]]
+    return [(context, stack, seconds) for context, stack, seconds in sampled if stack and not _awaits_a_thread(stack[0][0])]
+
+
+def _stack(task: Any, awaiters: dict[int, Any]) -> Stack:
+    """The frames of a task's awaits and of the tasks that await it, leaf first; none if it runs now."""
+    stack = _suspended(task)
+    seen = {id(task)}
+    awaiter = _awaiter(task, awaiters) if stack else None
+    while awaiter is not None and id(awaiter) not in seen and len(seen) < _MAX_DEPTH:
+        seen.add(id(awaiter))
+        stack += _suspended(awaiter)
+        awaiter = _awaiter(awaiter, awaiters)
+    return stack
 
 
 def _awaits_a_thread(code: CodeType) -> bool:

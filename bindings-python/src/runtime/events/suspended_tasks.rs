@@ -1,6 +1,7 @@
 //! Stacks of suspended asyncio tasks. A Python thread of the package reads them (`tasks.py`), since reading tasks requires the GIL, and
 //! the wall sampler must not wait for it. Once per window it stores those of all tasks for the profile of threads, which the wall
-//! sampler submits; while requests are open, it submits what their tasks await. Code objects that end meanwhile keep their names, as those of every raw frame (`code_lifetime`).
+//! sampler submits; while requests are open, it submits what their tasks await. Code objects that end meanwhile keep their names, as
+//! those of every raw frame (`code_lifetime`).
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
