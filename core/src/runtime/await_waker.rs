@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use spanprof_profiler::binding::{awaits_are_reported, LockWait, WaitStart};
+use spanprof_profiler::binding::{awaits_are_reported, count_unrecorded_await, LockWait, WaitStart};
 use spanprof_signal::SampleFlags;
 
 use super::walk::{walk_calling_thread, WalkStart};
 
-/// Walks in 1.07 s, about 1 % of a processor at 1.8 µs each. Further waits of that time are not recorded.
+/// Walks in 1.07 s, about 1 % of a processor at 1.8 µs each. Further waits of that time are counted only.
 const MAX_WALKS: u64 = 5_000;
 /// The time in units of 1.07 s, and the walks in it. Threads that race at its end may make a few more.
 static WALKS: AtomicU64 = AtomicU64::new(0);
@@ -138,6 +138,8 @@ unsafe fn clone(data: *const ()) -> RawWaker {
         if may_walk() {
             // SAFETY: the waker that is cloned has a reference.
             unsafe { &*data }.keep_stack(&WalkStart::here());
+        } else {
+            count_unrecorded_await();
         }
     }
     // SAFETY: as above; it becomes that of the new waker.

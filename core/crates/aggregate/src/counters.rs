@@ -134,6 +134,8 @@ counters! {
     submit_dropped = "dropped.submit_ring_full", "samples";
     /// Requests of middlewares that are not in the profile `requests`, because 65,536 others had not ended.
     open_requests_dropped = "dropped.open_requests", "requests";
+    /// Waits of futures (Rust) that are not in the profile `off_cpu`, because 5,000 others began in that second.
+    awaits_dropped = "dropped.awaits", "waits";
     /// CPU time of the wall sampler, part of `cost.own_cpu_ns`.
     wall_cpu_ns = "cost.wall_cpu_ns", "ns";
     /// Changes of the governor's limits.

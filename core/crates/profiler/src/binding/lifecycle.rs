@@ -91,6 +91,11 @@ pub fn open_request_of(context: u64) -> Option<[u8; 8]> {
     request::open_request_of(context)
 }
 
+/// Counts a wait of a future that is not submitted, because too many others began in that second.
+pub fn count_unrecorded_await() {
+    request::count_unrecorded_await();
+}
+
 /// Adds to the profile `off_cpu` that a suspended task awaited for `duration`. `frames`: leaf first.
 pub fn submit_awaiting(context: u64, frames: &[RawFrame], duration: Duration) {
     request::submit_awaiting(context, frames, duration);

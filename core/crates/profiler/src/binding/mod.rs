@@ -22,10 +22,10 @@ pub const NOT_PROFILED: &str = "this process is not profiled";
 /// Begins the line of a change that failed.
 pub const NOT_CHANGED: &str = "the settings did not change";
 pub use lifecycle::{
-    adopt_resource, begin_client_span, begin_request, begin_root_span, config_keys, end_client_span, end_request,
-    end_root_span, flush, follows_requests, forget_request, has_open_requests, is_running, name_request,
-    open_request_of, profile_types, pull, send_capture, serve_pulls, setting, start, stop, submit_awaiting, update,
-    with_running,
+    adopt_resource, begin_client_span, begin_request, begin_root_span, config_keys, count_unrecorded_await,
+    end_client_span, end_request, end_root_span, flush, follows_requests, forget_request, has_open_requests,
+    is_running, name_request, open_request_of, profile_types, pull, send_capture, serve_pulls, setting, start, stop,
+    submit_awaiting, update, with_running,
 };
 pub use lock_waits::{
     awaits_are_reported, lock_waits_are_reported, set_lock_waits_reported, submit_lock_wait, LockWait, PendingWaits,

@@ -62,6 +62,12 @@ impl ProfilerHandle {
             session.counters.open_requests_dropped.add(1);
         }
     }
+
+    fn count_unrecorded_await(&self) {
+        if let Some(session) = self.session() {
+            session.counters.awaits_dropped.add(1);
+        }
+    }
 }
 
 /// The ring entry of an end. `span_id` is that of its samples: of the local root, or of the span that began inside of a
@@ -226,6 +232,13 @@ pub(crate) fn open_request_of(context: u64) -> Option<[u8; 8]> {
 /// See [`crate::binding::has_open_requests`].
 pub(crate) fn has_open_requests() -> bool {
     !PendingEnds::with(|pending| pending.are_none())
+}
+
+/// See [`crate::binding::count_unrecorded_await`].
+pub(crate) fn count_unrecorded_await() {
+    if let Some(profiler) = ProfilerHandle::running() {
+        profiler.count_unrecorded_await();
+    }
 }
 
 /// See [`crate::binding::submit_awaiting`].
