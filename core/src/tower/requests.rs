@@ -120,9 +120,9 @@ fn join_span(labels: Option<&mut PolledLabels>, open: &mut Option<ServedRequest>
     binding::name_request(&ContextRow { link, local_root_span_id, ..ContextRow::default() }, &request.endpoint);
     let label_set = labels.labels.0.label_set;
     *labels = PolledLabels::new(Labels(ContextRow { label_set, ..ContextRow::default() }));
-    if let Some(request) = open.take() {
-        request.forget();
-    }
+    // Another one reports the request: its end has no effect.
+    binding::forget_request(request.root);
+    *open = None;
 }
 
 /// The method, or `_OTHER`: clients may send any word (OpenTelemetry semantic conventions for HTTP 1.23, `http.request.method`).
@@ -156,16 +156,6 @@ struct ServedRequest {
     begun: Instant,
     endpoint: String,
     has_failed: bool,
-}
-
-impl ServedRequest {
-    /// Another one reports it.
-    fn forget(self) {
-        binding::forget_request(self.root);
-        // Its end is not reported: there is nothing else to drop than the text.
-        let mut request = std::mem::ManuallyDrop::new(self);
-        drop(std::mem::take(&mut request.endpoint));
-    }
 }
 
 impl Drop for ServedRequest {

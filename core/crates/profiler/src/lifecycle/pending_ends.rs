@@ -163,9 +163,8 @@ impl PendingEnds {
         if self.clients.len() >= MAX_PENDING {
             self.clients.clear();
         }
-        let begun_in = [row.local_root_span_id, row.link.span_id];
-        if begun_in.iter().any(|id| self.requests.contains_key(id) || self.spans.contains_key(id)) {
-            self.clients.insert(span_id, begun_in);
+        if self.request_of(row).is_some() {
+            self.clients.insert(span_id, [row.local_root_span_id, row.link.span_id]);
         }
     }
 
