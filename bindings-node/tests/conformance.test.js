@@ -37,7 +37,7 @@ function endRequest({ request, milliseconds, endpoint, isError }) {
   requests.delete(request);
 }
 
-/** The context id of a sample; `core/crates/profiler/src/conformance/case.rs` describes the fields. */
+/** The context id of a sample; `core/agent/profiler/src/conformance/case.rs` describes the fields. */
 function contextOf({ scopes, prepared, boundIn, returned, request }) {
   if (request !== null && !requests.has(request)) requests.set(request, native.beginRequest(scope.current(), ''));
   const localRoot = requests.get(request) || '';

@@ -21,7 +21,7 @@ function residentBytes(pid) {
   return Number(fs.readFileSync(`/proc/${pid}/statm`, 'latin1').split(' ')[1]) * PAGE;
 }
 
-/** The newer of the two records in a file; its format is in core/crates/profile/src/heap_peak.rs. */
+/** The newer of the two records in a file; its format is in core/profile/src/heap_peak.rs. */
 function newestRecord(file) {
   const bytes = fs.readFileSync(file);
   const number = (at) => Number(bytes.readBigUInt64LE(at));

@@ -32,7 +32,7 @@ def end_request(name: str, milliseconds: int, endpoint: str, is_error: bool) -> 
 def context_of(
     scopes: Scopes, ended: list[int], prepared: bool, bound_in: Scopes | None, returned: bool, request: str | None
 ) -> int:
-    """The context id of a sample; ``core/crates/profiler/src/conformance/case.rs`` describes the arguments."""
+    """The context id of a sample; ``core/agent/profiler/src/conformance/case.rs`` describes the arguments."""
 
     def inside(scopes: Scopes, work: typing.Callable) -> typing.Any:
         with contextlib.ExitStack() as stack:

@@ -1,5 +1,5 @@
 """Programs without memory: the profiler reports an error or ends, and the program gets the MemoryError that it would get without
-the profiler. A failed allocation of Rust code would end the process (core/crates/os/src/reserve_allocator.rs)."""
+the profiler. A failed allocation of Rust code would end the process (core/agent/os/src/reserve_allocator.rs)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use spanprof_read::decode::{self, DecodeLimits};
 
 #[allow(dead_code, reason = "the target needs the private checksum of the format")]
-#[path = "../../crates/profile/src/heap_peak.rs"]
+#[path = "../../profile/src/heap_peak.rs"]
 mod heap_peak;
 
 use heap_peak::{checksum, PAGE_BYTES, RECORD_BYTES};

@@ -5,7 +5,7 @@ use http_message::{parse, ParsedRequest, PartialRequest, MAX_BODY_BYTES, READ_BY
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "a module of the export crate, which does not export it")]
-#[path = "../../crates/export/src/http_message.rs"]
+#[path = "../../agent/export/src/http_message.rs"]
 mod http_message;
 
 // The first two bytes are the size of the reads.

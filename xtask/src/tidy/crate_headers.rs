@@ -1,4 +1,4 @@
-//! Rule: the first sentence of each crate in `core/crates` says what it does and what it must never know. Where the header gives
+//! Rule: the first sentence of each crate below `core` says what it does and what it must never know. Where the header gives
 //! an order of its folders, each folder imports only those before it.
 
 use super::rust_imports::SourceImports;
@@ -11,7 +11,7 @@ const ORDER: &str = "each of which uses only those before it:";
 pub fn check(files: &[(String, String)], sources: &[SourceImports]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, text) in files {
-        let Some(directory) = path.strip_prefix("core/crates/").and_then(|_| path.strip_suffix("/lib.rs")) else {
+        let Some(directory) = path.strip_suffix("/lib.rs").filter(|place| super::is_core_crate(place)) else {
             continue;
         };
         let header: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
@@ -68,12 +68,12 @@ mod tests {
         let import = |&(from, to): &(&str, &str)| Import {
             from: from.to_owned(),
             to: to.to_owned(),
-            file: format!("core/crates/a/src/{from}.rs"),
+            file: format!("core/agent/a/src/{from}.rs"),
             line: 1,
         };
         let source =
-            SourceImports { directory: "core/crates/a/src".to_owned(), imports: imports.iter().map(import).collect() };
-        let files = [("core/crates/a/src/lib.rs".to_owned(), header.to_owned())];
+            SourceImports { directory: "core/agent/a/src".to_owned(), imports: imports.iter().map(import).collect() };
+        let files = [("core/agent/a/src/lib.rs".to_owned(), header.to_owned())];
         check(&files, &[source]).into_iter().map(|violation| violation.message).collect()
     }
 

@@ -32,7 +32,7 @@ const EXTERNAL: [&str; 19] = [
 /// Names of languages, which the core must not contain; names of frame types (`cpython`, `v8js`, `jvm`) are allowed.
 const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];
 /// The help of the command line names all languages, and folded stacks name the parts of their runtimes.
-const MAY_NAME_LANGUAGES: [&str; 2] = ["core/crates/cli/", "core/crates/profile/src/code_origin/"];
+const MAY_NAME_LANGUAGES: [&str; 2] = ["core/workbench/cli/", "core/profile/src/code_origin/"];
 
 /// The fuzz target of Node.js's source maps compiles the decoder's file.
 const MAY_USE_BINDINGS: [&str; 1] = ["core/fuzz/"];
@@ -46,7 +46,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         Some("py" | "toml" | "yaml" | "yml" | "sh") => source::hashed(text),
         _ => return violations,
     };
-    let core = path.starts_with("core/crates/") && !MAY_NAME_LANGUAGES.iter().any(|place| path.starts_with(place));
+    let core = super::is_core_crate(path) && !MAY_NAME_LANGUAGES.iter().any(|place| path.starts_with(place));
     for (at, line) in lines.iter().enumerate() {
         for (part, is_code) in [(&line.code, true), (&line.comment, false)] {
             violations.extend(
@@ -76,7 +76,7 @@ fn binding_in_core(path: &str, text: &str) -> Option<Violation> {
         return None;
     }
     // Pages of the crates contain JavaScript.
-    if has_extension(path, &["py", "java"]) || has_extension(path, &["js", "ts"]) && !path.starts_with("core/crates/") {
+    if has_extension(path, &["py", "java"]) || has_extension(path, &["js", "ts"]) && !super::is_core_crate(path) {
         return Some(Violation::new(path, 0, "a program of one language: it belongs to its binding or to xtask"));
     }
     let bindings = ["bindings-python/", "bindings-node/", "bindings-java/"];
@@ -168,10 +168,10 @@ mod tests {
 
     #[test]
     fn the_core_names_no_language_but_its_frame_types() {
-        assert_eq!(check("core/crates/a.rs", "//! Walks Python frames.").len(), 1);
-        assert_eq!(check("core/crates/profile/src/a.rs", "let name = \"JVM\";").len(), 1);
-        assert!(check("core/crates/a.rs", "FrameType::Cpython => \"cpython\", // v8js, jvm").is_empty());
-        assert!(check("core/crates/cli/src/a.rs", "/// Python and Node").is_empty());
+        assert_eq!(check("core/agent/a.rs", "//! Walks Python frames.").len(), 1);
+        assert_eq!(check("core/profile/src/a.rs", "let name = \"JVM\";").len(), 1);
+        assert!(check("core/agent/a.rs", "FrameType::Cpython => \"cpython\", // v8js, jvm").is_empty());
+        assert!(check("core/workbench/cli/src/a.rs", "/// Python and Node").is_empty());
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(check("core/tests/it/a.rs", "include!(\"../../../bindings-node/src/a.rs\");").len(), 1);
         assert!(check("core/fuzz/fuzz_targets/a.rs", "#[path = \"../../bindings-node/src/a.rs\"]").is_empty());
         assert_eq!(check("core/benches/node/cost.js", "").len(), 1);
-        assert!(check("core/crates/profile/src/page.js", "").is_empty());
+        assert!(check("core/profile/src/page.js", "").is_empty());
         assert!(check("xtask/bench/python/cost.py", "import spanprof").is_empty());
     }
 

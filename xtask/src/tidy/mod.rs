@@ -23,6 +23,13 @@ use std::fmt;
 use crate::step::{StepFailure, StepResult};
 use type_names::TypeNames;
 
+/// Directories of the core's crates; `core/src` is the binding for Rust.
+const CORE_CRATES: [&str; 4] = ["core/agent/", "core/workbench/", "core/profile/", "core/recorded-stack/"];
+
+fn is_core_crate(path: &str) -> bool {
+    CORE_CRATES.iter().any(|directory| path.starts_with(directory))
+}
+
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {

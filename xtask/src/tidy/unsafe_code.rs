@@ -4,9 +4,9 @@ use super::{source, Violation};
 
 /// Directories that may contain `unsafe`.
 const DIRECTORIES: [&str; 6] = [
-    "core/crates/os/",
+    "core/agent/os/",
     "core/src/runtime/",
-    "core/crates/signal/",
+    "core/agent/signal/",
     "bindings-python/src/runtime/",
     "bindings-node/src/runtime/",
     "bindings-java/src/runtime/",
@@ -46,7 +46,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         return Vec::new();
     }
     let lines = source::rust(text).into_iter().enumerate().filter(|(_, line)| is_used(&line.code));
-    let message = "`unsafe` outside its places (core/crates/os, core/crates/signal, core/src/runtime, bindings-*/src/runtime, the files of an FFI boundary)";
+    let message = "`unsafe` outside its places (core/agent/os, core/agent/signal, core/src/runtime, bindings-*/src/runtime, the files of an FFI boundary)";
     lines.map(|(line, _)| Violation::new(path, line + 1, message)).collect()
 }
 
@@ -61,13 +61,13 @@ fn is_used(code: &str) -> bool {
 mod tests {
     use super::*;
 
-    const OUTSIDE: &str = "core/crates/aggregate/src/drain.rs";
+    const OUTSIDE: &str = "core/agent/aggregate/src/drain.rs";
 
     #[test]
     fn unsafe_outside_the_listed_places_is_found() {
         let code = "fn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(check(OUTSIDE, code)[0].line, 2);
-        assert!(check("core/crates/os/src/timer.rs", code).is_empty());
+        assert!(check("core/agent/os/src/timer.rs", code).is_empty());
     }
 
     #[test]

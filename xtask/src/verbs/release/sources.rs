@@ -39,8 +39,8 @@ fn cargo_configuration() -> String {
 }
 
 fn command(directory: &Path) -> StepResult {
-    artifact::outside_the_workspace(ProcessStep::cargo("cargo install --path core/crates/cli"))
-        .args(["install", "--quiet", "--locked", "--debug", "--path", "core/crates/cli", "--root"])
+    artifact::outside_the_workspace(ProcessStep::cargo("cargo install --path core/workbench/cli"))
+        .args(["install", "--quiet", "--locked", "--debug", "--path", "core/workbench/cli", "--root"])
         .arg(directory)
         .run()?;
     let text = ProcessStep::new("the installed command", directory.join("bin/spanprof")).arg("--version").capture()?;

@@ -51,7 +51,7 @@ class HeapPeakTest {
         try (Stream<Path> files = Files.list(directory)) {
             file = files.filter(path -> path.toString().endsWith(".peak")).findFirst().orElseThrow();
         }
-        // The format is in core/crates/profile/src/heap_peak.rs.
+        // The format is in core/profile/src/heap_peak.rs.
         ByteBuffer content = ByteBuffer.wrap(Files.readAllBytes(file)).order(ByteOrder.LITTLE_ENDIAN);
         int second = PAGE_BYTES + (int) content.getLong(32);
         int newer = content.getLong(PAGE_BYTES) > content.getLong(second) ? PAGE_BYTES : second;

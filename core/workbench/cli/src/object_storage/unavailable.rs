@@ -9,7 +9,7 @@ pub(crate) enum NoObjectStorage {}
 impl NoObjectStorage {
     pub(crate) fn open(url: &ObjectUrl) -> Result<Self, Failure> {
         Err(Failure::usage(format!("cannot use {url}: this build of spanprof has no object storage, as in the Python package"))
-            .hint("install the stand-alone command: cargo install --path core/crates/cli; or copy the objects to a directory first"))
+            .hint("install the stand-alone command: cargo install --path core/workbench/cli; or copy the objects to a directory first"))
     }
 
     pub(crate) fn url(&self) -> &ObjectUrl {

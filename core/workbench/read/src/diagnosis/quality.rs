@@ -9,7 +9,7 @@ use super::{EstimatedShare, Fact, Finding, Rule, FEW_SAMPLES, LISTED, MIN_FINDIN
 
 /// Smallest share of samples without a complete stack.
 const MISSING_SHARE: f64 = 0.05;
-/// Reason frames: see `core/crates/signal/src/drop_reason.rs`, and the frames of cut stacks.
+/// Reason frames: see `core/agent/signal/src/drop_reason.rs`, and the frames of cut stacks.
 const REASONS: [&str; 14] = [
     "[ring_full]",
     "[no_thread_state]",
