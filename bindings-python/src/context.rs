@@ -1,7 +1,7 @@
 //! Contexts: the ids of labels on top of a parent context, of a span link, and of the context after one of them ends; and the
 //! module's functions on the current context, for the package's hooks: span links, calls bound to the context of their
 //! submitter, Pyroscope's thread tags. None of them raises. The context table is the core's ([`spanprof_aggregate::context`]); the
-//! context variable that holds an id is [`crate::ffi::variable`]. Not here: `tag_wrapper` (`ffi/scope.rs`).
+//! context variable that holds an id is [`crate::ffi::variable`]. Not here: `tag_wrapper` (`scope_calls`).
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

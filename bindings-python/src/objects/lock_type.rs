@@ -1,6 +1,6 @@
 //! The native replacement of `_thread.lock`: it behaves as the plain lock and reports contended waits. An uncontended acquire
 //! or release is one call of the same C functions that the plain lock uses, and reads no clock. Not here: the replacement in
-//! `threading` (`locks.py`), waits (`thread_lock`), their samples (`spanprof_profiler::binding::LockWait`).
+//! Python's module (`locks.py`), waits (`thread_lock`), their samples (`spanprof_profiler::binding::LockWait`).
 //!
 //! Rule: every function runs with the GIL held, which protects the fields; only a wait releases it. Each field is read again
 //! after a wait.

@@ -1,5 +1,5 @@
 //! The native replacement of `_thread.RLock`, which can be subclassed: as `lock_type`, with an owner and a count. Not here: the
-//! replacement in `threading` (`locks.py`).
+//! replacement in Python's module (`locks.py`).
 //!
 //! Rule: as in `lock_type`.
 //!

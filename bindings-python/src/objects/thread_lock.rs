@@ -1,6 +1,6 @@
 //! The lock of CPython's C API (`PyThread_*`, in the limited API of every version), on which the native lock types are built as
 //! the interpreter's own are, and what both types share: a contended wait, and the release that submits it. Not here: the types
-//! (`lock_type`, `recursive_lock_type`) and the measurement (`runtime::lock_waits`).
+//! (`lock_type`, `recursive_lock_type`) and the measurement (`events::lock_waits`).
 //!
 //! Rule: every function runs with the GIL held; the GIL is released only while a thread waits.
 //!

@@ -1,4 +1,4 @@
-//! Waits that the package times: of semaphores and of asyncio tasks. Not here: the wait itself (`runtime::lock_waits`).
+//! Waits that the package times: of semaphores and of asyncio tasks. Not here: the wait itself (`events::lock_waits`).
 
 use pyo3::prelude::*;
 use spanprof_profiler::binding::{LockWait, PendingWaits};

@@ -1,5 +1,5 @@
 //! The type of an allocated object, where the functions of the standard library between the program and its allocator name it:
-//! `Vec<u64>` for `grow_one<u64, alloc::alloc::Global>` in `alloc/src/raw_vec/mod.rs`. Pure. The file of a function tells the container,
+//! `Vec<u64>` for `grow_one<u64, alloc::alloc::Global>` in `alloc::raw_vec`. Pure. The file of a function tells the container,
 //! and its type arguments the contents, in one of these forms:
 //!
 //! | debug information, mangling | name |

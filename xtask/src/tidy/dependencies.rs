@@ -71,8 +71,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("xtask", &[]),
 ];
 
-/// Dependencies that must be optional: the conformance suite decodes what it encoded, a package does not.
-const ONLY_OPTIONAL: [(&str, &str); 1] = [("spanprof-profiler", "spanprof-read")];
+/// What the agent may use of the workbench: a view that it writes as a file, and the command in Python's wheel.
+const OF_WORKBENCH: [(&str, &str); 2] = [("*", "spanprof-view"), ("spanprof-python", "spanprof-cli")];
 
 /// External crates that the crate of the signal handler may use.
 const SIGNAL_MAY_USE: [&str; 1] = ["libc"];
@@ -80,8 +80,15 @@ const SIGNAL_MAY_USE: [&str; 1] = ["libc"];
 /// Checks the output of `cargo metadata --no-deps`.
 pub fn directions(metadata: &Value) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    let packages = || metadata["packages"].as_array().into_iter().flatten();
+    let is_inside = |package: &Value, directories: &[&str]| {
+        let manifest = text(package, "manifest_path");
+        directories.iter().any(|directory| manifest.contains(directory))
+    };
+    let workbench: Vec<_> = packages().filter(|package| is_inside(package, &["/core/workbench/"])).collect();
+    for package in packages() {
         let name = text(package, "name");
+        let is_agent = !is_inside(package, &["/core/workbench/", "/xtask/", "/core/fuzz/"]);
         let Some((_, may_use)) = MAY_USE.iter().find(|(member, _)| *member == name) else {
             violations.push(Violation::new(
                 "xtask/src/tidy/dependencies.rs",
@@ -102,8 +109,14 @@ pub fn directions(metadata: &Value) -> Vec<Violation> {
                 let message = format!("`{name}` must not depend on `{used}`; allowed: {}", may_use.join(", "));
                 violations.push(Violation::new(&path, 0, message));
             }
-            if ONLY_OPTIONAL.contains(&(name, used)) && dependency["optional"] != true {
-                let message = format!("`{used}` must be an optional dependency of `{name}`");
+            let is_allowed =
+                || OF_WORKBENCH.iter().any(|(user, allowed)| ["*", name].contains(user) && *allowed == used);
+            if is_agent
+                && workbench.iter().any(|package| text(package, "name") == used)
+                && dependency["optional"] != true
+                && !is_allowed()
+            {
+                let message = format!("`{name}` of the agent must not depend on `{used}` of the workbench");
                 violations.push(Violation::new(&path, 0, message));
             }
             if name == "spanprof-signal" && !member && !SIGNAL_MAY_USE.contains(&used) {
@@ -194,8 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn the_profiler_links_the_decoders_only_as_an_option() {
+    fn the_agent_uses_the_workbench_only_as_an_option() {
         let mut metadata = workspace("spanprof-profiler", &[("spanprof-read", None)]);
+        let read = json!({"name": "spanprof-read", "manifest_path": "/s/core/workbench/read/Cargo.toml"});
+        metadata["packages"].as_array_mut().unwrap().push(read);
         assert_eq!(directions(&metadata).len(), 1);
         metadata["packages"][0]["dependencies"][0]["optional"] = json!(true);
         assert!(directions(&metadata).is_empty());

@@ -98,6 +98,7 @@ impl WorkTree {
             report.violations.extend(of_file(path, text));
             report.violations.extend(named_paths::check(&self.paths, path, text));
         }
+        report.violations.extend(named_paths::headers(&self.files));
         report.violations.extend(test_modules::undeclared(&self.files));
         report.violations.extend(binding_modules::check(&self.paths));
         report.violations.extend(handler_folders::check(&self.files));

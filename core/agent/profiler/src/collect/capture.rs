@@ -1,5 +1,5 @@
 //! The profile of one piece of work: every sample of a scope and of all contexts that derive from it, on any thread. The
-//! continuous profile has the same samples. Not here: the scope (`tag`), the samples (`captured`), the request to the drain
+//! continuous profile has the same samples. Not here: the scope (`context`), the samples (`captured`), the request to the drain
 //! thread (`profiler::session`).
 
 use std::fs::OpenOptions;

@@ -1,5 +1,5 @@
 //! Folds code of runtimes into the functions that call it. Native code below the built-in functions of a script language: the time of
-//! `v8::internal::JsonParser` is that of `JSON.parse`. Scripts that a builtin calls back, and activities such as `(garbage collector)`,
+//! the engine's `JsonParser` is that of `JSON.parse`. Scripts that a builtin calls back, and activities such as `(garbage collector)`,
 //! stay. Generated code of the Java VM: the time of `[monitorenter_nofpu Runtime1 stub]` is that of the method that enters the monitor.
 
 use hashbrown::HashMap;
