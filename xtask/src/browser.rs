@@ -1,15 +1,14 @@
-//! Chromium without a window: pictures and the DOM of pages. Used by the live suite of the page and by the demo.
+//! Chromium without a window: pictures of pages. Used by the demo.
 
 use std::path::{Path, PathBuf};
 
-use crate::scratch;
 use crate::step::{on_path, ProcessStep, StepFailure, StepResult};
 
 /// Chromium with a profile of its own.
 pub struct Browser {
     program: PathBuf,
-    /// Directory of its profile, and of the last page.
-    pub directory: PathBuf,
+    /// Directory of its profile.
+    directory: PathBuf,
 }
 
 impl Browser {
@@ -22,7 +21,8 @@ impl Browser {
         Ok(Self { program, directory })
     }
 
-    fn step(&self, name: &str) -> ProcessStep {
+    /// Writes a picture of the page after its scripts ran, 1400 pixels wide.
+    pub fn screenshot(&self, address: &str, file: &Path, height: u32) -> StepResult {
         let options = [
             "--headless",
             "--no-sandbox",
@@ -32,33 +32,11 @@ impl Browser {
             "--disable-background-networking",
             "--disable-component-update",
             "--disable-sync",
-            "--window-size=1400,900",
             "--virtual-time-budget=8000",
         ];
-        let own = format!("--user-data-dir={}", self.directory.join("browser").display());
-        ProcessStep::new(name, &self.program).args(options).arg(own)
-    }
-
-    /// Writes a picture of the page after its scripts ran, 1400 pixels wide.
-    pub fn screenshot(&self, address: &str, file: &Path, height: u32) -> StepResult {
-        let options = [format!("--screenshot={}", file.display()), format!("--window-size=1400,{height}")];
-        self.step("screenshot of the page").args(options).arg(address).capture_any().map(drop)
-    }
-
-    /// The DOM of the page after its scripts ran.
-    pub fn page(&self, address: &str) -> StepResult<String> {
-        // Standard error has warnings about the missing desktop; only the page matters.
-        let (status, page) =
-            self.step("page in Chromium").args(["--log-level=3", "--dump-dom", address]).capture_any()?;
-        if !status.success() {
-            return Err(StepFailure::new("page in Chromium", format!("ended with {status}: {page}")));
-        }
-        scratch::write(&self.directory.join("page.html"), &page)?;
-        Ok(page)
-    }
-
-    pub fn wrong(&self, message: &str) -> StepFailure {
-        let kept = self.directory.join("page.html");
-        StepFailure::new("page in Chromium", format!("{message}; the page is kept in {}", kept.display()))
+        let data = format!("--user-data-dir={}", self.directory.join("browser").display());
+        let picture = [format!("--screenshot={}", file.display()), format!("--window-size=1400,{height}")];
+        let step = ProcessStep::new("screenshot of the page", &self.program).args(options).arg(data).args(picture);
+        step.arg(address).capture_any().map(drop)
     }
 }

@@ -93,51 +93,31 @@ mod tests {
     use super::*;
     use crate::step::StepFailure;
 
-    fn sum(lines: &[&str]) -> Tally {
-        let mut tally = Tally::default();
-        lines.iter().for_each(|line| tally.read(line));
-        tally
-    }
-
     #[test]
-    fn cargo_results_are_added_over_binaries() {
-        let tally = sum(&[
+    fn results_are_added_over_the_closing_lines_of_each_runner() {
+        let cargo = [
             "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
-        ]);
-        assert_eq!(tally, Tally { passed: 15, failed: 2, unstable: 0, ..Tally::default() });
-    }
-
-    #[test]
-    fn pytest_results_are_read_with_and_without_rulers() {
-        let tally =
-            sum(&["======= 1 failed, 41 passed, 2 warnings in 3.21s =======", "7 passed in 0.5s", "1 error in 0.2s"]);
-        assert_eq!(tally, Tally { passed: 48, failed: 2, unstable: 0, ..Tally::default() });
-    }
-
-    #[test]
-    fn long_pytest_runs_have_minutes_after_the_seconds() {
-        assert_eq!(
-            sum(&["=== 5 passed in 75.10s (0:01:15) ==="]),
-            Tally { passed: 5, failed: 0, unstable: 0, ..Tally::default() }
-        );
-    }
-
-    #[test]
-    fn surefire_results_are_read_from_the_closing_line() {
-        let tally = sum(&[
+        ];
+        let pytest =
+            ["==== 1 failed, 41 passed, 2 warnings in 75.10s (0:01:15) ====", "7 passed in 0.5s", "1 error in 0.2s"];
+        let surefire = [
             "[INFO] Tests run: 5, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.3 s -- in io.spanprof.ScopesTest",
             "[ERROR] Tests run: 12, Failures: 1, Errors: 2, Skipped: 3",
-        ]);
-        assert_eq!(tally, Tally { passed: 6, failed: 3, unstable: 0, ..Tally::default() });
-        let tally = sum(&["[WARNING] Tests run: 12, Failures: 0, Errors: 0, Skipped: 2, Flakes: 1"]);
-        assert_eq!(tally, Tally { passed: 10, failed: 0, unstable: 1, ..Tally::default() });
-    }
-
-    #[test]
-    fn other_lines_are_ignored() {
-        let tally = sum(&["3 passed the gate", "test a_thing ... ok", "rolled back 4 failed writes in memory", ""]);
-        assert_eq!(tally, Tally::default());
+        ];
+        let flaky = ["[WARNING] Tests run: 12, Failures: 0, Errors: 0, Skipped: 2, Flakes: 1"];
+        let others = ["3 passed the gate", "test a_thing ... ok", "rolled back 4 failed writes in memory", ""];
+        for (lines, expected) in [
+            (&cargo[..], (15, 2, 0)),
+            (&pytest, (48, 2, 0)),
+            (&surefire, (6, 3, 0)),
+            (&flaky, (10, 0, 1)),
+            (&others, (0, 0, 0)),
+        ] {
+            let mut tally = Tally::default();
+            lines.iter().for_each(|line| tally.read(line));
+            assert_eq!((tally.passed, tally.failed, tally.unstable), expected, "{lines:?}");
+        }
     }
 
     #[test]

@@ -25,15 +25,12 @@ fn main() -> ExitCode {
         ["requests", endpoint, protocol, service, count, figure] => {
             requests::run(endpoint, protocol, service, count, figure)
         }
-        ["metrics", endpoint, protocol, compression, service, written] => {
-            metrics::run(endpoint, protocol, compression, service, written)
-        }
         ["metrics-refused", protocol, endpoint] => metrics::refused(protocol, endpoint),
         ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
         ["faults", run @ ("bare" | "profiled")] => faults::run(*run == "profiled"),
         ["system-calls", run @ ("bare" | "profiled")] => system_calls::run(*run == "profiled"),
         _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | \
-             metrics URL PROTOCOL COMPRESSION SERVICE FILE | metrics-refused grpc|http URL | \
+             metrics-refused grpc|http URL | \
              requests URL PROTOCOL SERVICE COUNT FILE | system-calls bare|profiled | faults bare|profiled | reference PAGE"
             .to_owned()),
     };

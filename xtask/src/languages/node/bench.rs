@@ -11,13 +11,6 @@ use crate::step::StepResult;
 /// In the order of a run.
 pub const ALL: &[Benchmark] = &[
     Benchmark {
-        name: "node-start",
-        heading: "Node.js: start and worker threads",
-        script: "figures",
-        program: "start_run.js",
-        rows: &["none", "spanprof"],
-    },
-    Benchmark {
         name: "node-sample",
         heading: "Node.js: cost of samples",
         script: "figures",

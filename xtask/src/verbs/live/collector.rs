@@ -1,5 +1,5 @@
-//! The OpenTelemetry Collector: accepts every transport, writes profiles equal to those sent and metrics equal to `stats()`, and
-//! reports the documented error without the feature gate of the profiles signal.
+//! The OpenTelemetry Collector: accepts every transport, writes profiles equal to those sent, and the metrics of
+//! programs, and reports the documented error without the feature gate of the profiles signal.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -126,13 +126,6 @@ fn every_transport(collector: &Path, directory: &Path) -> StepResult {
     let proto = directory.join("written.pb").display().to_string();
     run_spanprof_live("send over every transport and read back", &["collector", &grpc_url, &http_url, &json, &proto])?;
     let metrics = directory.join("metrics.jsonl").display().to_string();
-    for (protocol, url) in [("grpc", &grpc_url), ("http/protobuf", &http_url)] {
-        for compression in ["none", "gzip"] {
-            let service = format!("live-metrics-{}-{compression}", &protocol[..4]);
-            let words = ["metrics", url, protocol, compression, &service, &metrics];
-            run_spanprof_live(&format!("metrics over {protocol}, compression {compression}"), &words)?;
-        }
-    }
     from_programs(&grpc_url, &http_url, &json, &metrics)?;
     let resource = scratch::read(&directory.join("resource.jsonl"))?;
     if !resource.contains("deployment.environment.name") {
