@@ -22,6 +22,14 @@ use crate::workspace::VERSION;
 /// the rules of their registries; built unless target/dist has those of this commit),
 /// `files` (SBOM and checksums of the packages in target/dist), `reproducible` (a clone in another directory, with another umask,
 /// time zone and encoding, builds files with the same checksums; only on request, since it builds all packages again).
+///
+/// To make a release:
+/// 1. Set `version` in Cargo.toml; the step `versions` names each other place. Rename `## Unreleased` in CHANGELOG.md to
+///    `## X.Y.Z (YYYY-MM-DD)`.
+/// 2. Run `cargo xtask test --every-version`, `cargo xtask check --deep` and `cargo xtask release --dry-run`.
+/// 3. Push the tag `vX.Y.Z`. .github/workflows/release.yml runs `cargo xtask release --tag vX.Y.Z`, publishes to PyPI, npm and
+///    crates.io as a trusted publisher, and drafts a release with the files.
+/// 4. Sign the JARs and the POM (gpg --armor --detach-sign), upload them to Maven Central, and publish the draft.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, group = clap::ArgGroup::new("mode").required(true))]
 pub struct ReleaseArguments {
