@@ -1,4 +1,4 @@
-//! Error of a verb: message, hint and exit code. Errors on the wire are in `serve::intake`.
+//! Error of a verb: message, hint and exit code. Errors on the wire are in `serve::receive::intake`.
 
 use std::fmt;
 

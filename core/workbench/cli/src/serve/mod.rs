@@ -1,51 +1,18 @@
-//! The embedded back end: receives profiles as OTLP over gRPC and HTTP, stores them in a
-//! directory, and serves queries and a page from it. One async thread for the sockets; decoding and queries on blocking
-//! threads. Called by the verb `serve`.
+//! The embedded back end: receives profiles as OTLP over gRPC and HTTP, stores them in a directory, and serves queries and a
+//! page from it. One async thread for the sockets; decoding and queries on blocking threads. Called by the verb `serve`.
+//!
+//! Its folders, each of which uses only those before it: `files` · `rollup` · `query` · `store` · `state`, `reply` · `api`,
+//! `receive` · `http`.
 
 mod api;
-mod batched_merge;
-mod byte_cache;
-mod comparison;
-mod connection;
-mod derived;
-mod directory;
-mod file_names;
-mod flame;
-mod function;
-mod hour_limits;
-mod index_log;
-mod intake;
-mod label_groups;
-mod left_out;
-mod locks;
-mod name_search;
-mod otlp_grpc;
-mod otlp_http;
-mod page;
-mod parts;
-mod queries;
-mod received;
-mod replacement;
+mod files;
+mod http;
+mod query;
+mod receive;
 mod reply;
-mod requests;
 mod rollup;
-mod rollup_facts;
-
-mod rollups;
-mod route;
-mod selected_windows;
-mod slots;
-mod span_file;
-mod stack_selection;
-mod stack_view;
 mod state;
 mod store;
-mod timeline;
-mod top;
-mod trace_url;
-mod visits;
-mod window;
-mod window_record;
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -53,21 +20,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof_profile::redact::RedactionSettings;
-use spanprof_read::decode::DecodeLimits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub(crate) use file_names::{received_of_name, replaced_range_ms};
+pub(crate) use files::file_names::{received_of_name, replaced_range_ms};
+pub use state::settings::{Addresses, Settings};
+pub(crate) use state::trace_url::refuse_repeated_names;
+pub use state::trace_url::TraceUrl;
 pub use store::Retention;
-pub(crate) use trace_url::refuse_repeated_names;
-pub use trace_url::TraceUrl;
 
-use crate::answers::sources::SourcePaths;
 use crate::failure::Failure;
-use connection::LISTEN_QUEUE;
-use directory::WindowDirectory;
-use state::ServerState;
+use files::directory::WindowDirectory;
+use http::connection::{self, LISTEN_QUEUE};
+use state::server_state::ServerState;
 use store::Store;
 
 /// Interval of retention when no request arrives.
@@ -76,42 +41,6 @@ const RETENTION_INTERVAL: Duration = Duration::from_secs(30);
 const ROLLUP_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for which a start waits for the index of earlier files before requests are served.
 const INDEX_WAIT: Duration = Duration::from_secs(1);
-
-#[derive(Clone)]
-pub struct Settings {
-    /// Address for OTLP/gRPC; port 0 picks a free one.
-    pub grpc: SocketAddr,
-    /// Address for OTLP/HTTP, the page and its queries; port 0 picks a free one.
-    pub http: SocketAddr,
-    /// Directory of the requests; created when missing.
-    pub directory: PathBuf,
-    /// Limits of the stored requests.
-    pub retention: Retention,
-    /// Largest request on the wire, compressed or not.
-    pub max_request_bytes: usize,
-    /// Limits of a decoded request.
-    pub limits: DecodeLimits,
-    /// Names under which browsers may reach the page, besides localhost and addresses.
-    pub allowed_hosts: Vec<String>,
-    /// Links to a trace in tracing systems, with different names.
-    pub trace_urls: Vec<TraceUrl>,
-    /// Where the page may read source files.
-    pub(crate) source_paths: SourcePaths,
-    /// Address of a source file in a repository, with `{path}`, `{line}` and `{commit}`.
-    pub source_url: Option<String>,
-    /// Applied to each request before it is stored.
-    pub redaction: Option<RedactionSettings>,
-    /// Receives log lines.
-    pub report: Arc<dyn Fn(&str) + Send + Sync>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Addresses {
-    /// OTLP/gRPC.
-    pub grpc: SocketAddr,
-    /// OTLP/HTTP and the page.
-    pub http: SocketAddr,
-}
 
 /// A server that is bound to its ports and has opened its directory, before it accepts connections.
 pub struct Server {

@@ -10,19 +10,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{Filter, SpanTotals};
 
-use super::directory::{DirectoryFile, WindowDirectory};
-use super::file_names::HOURS;
-use super::index_log::IndexLog;
-use super::left_out::LeftOut;
-use super::locks::lock;
-use super::queries::{Queries, QueryResult, StoreView};
-use super::received::ReceivedProfiles;
-use super::replacement::{self, Replacement};
-use super::rollup::Rollup;
-use super::rollups::{self, Rollups, StoredRollup};
-use super::stack_selection::StackSelection;
-use super::window::{LabelValues, StoredWindow};
 use crate::detail::Detail;
+use crate::serve::files::directory::{self, DirectoryFile, WindowDirectory};
+use crate::serve::files::file_names::HOURS;
+use crate::serve::files::index_log::IndexLog;
+use crate::serve::files::locks::lock;
+use crate::serve::files::received::ReceivedProfiles;
+use crate::serve::files::replacement::{self, Replacement};
+use crate::serve::files::rollup_facts::RollupFacts;
+use crate::serve::files::window::{LabelValues, StoredWindow};
+use crate::serve::query::left_out::LeftOut;
+use crate::serve::query::queries::{Queries, QueryResult, StoreView};
+use crate::serve::query::stack_selection::StackSelection;
+use crate::serve::rollup::buckets::{buckets, end_ms};
+use crate::serve::rollup::stored::{Rollups, StoredRollup};
 
 /// Files read at once at start, so that requests get processors too.
 const INDEX_THREADS: usize = 2;
@@ -61,7 +62,7 @@ pub(crate) struct Store {
     generation: AtomicU64,
     indexing: AtomicBool,
     stopping: AtomicBool,
-    pub(super) queries: Queries,
+    pub(crate) queries: Queries,
     rollups: Arc<Rollups>,
     pub received: ReceivedProfiles,
     pub counters: StoreCounters,
@@ -240,8 +241,8 @@ impl Store {
     /// Replaces the windows of each hour that ended before the time for which they are kept by the hour's roll-up.
     fn replace_old_windows(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64) {
         let keep_ms = milliseconds(self.retention.keep_windows);
-        for bucket in rollups::buckets(windows, HOURS) {
-            let is_kept = rollups::end_ms(bucket, HOURS).saturating_add(keep_ms) > now_unix_ms;
+        for bucket in buckets(windows, HOURS) {
+            let is_kept = end_ms(bucket, HOURS).saturating_add(keep_ms) > now_unix_ms;
             let is_replaced = matches!(bucket, [hour] if hour.is_rollup);
             if is_kept || is_replaced || self.is_stopping() {
                 continue;
@@ -255,13 +256,14 @@ impl Store {
 
     fn replace(&self, windows: &[Arc<StoredWindow>], rollup: &StoredRollup) -> Result<(), String> {
         let failed = |error: std::io::Error| error.to_string();
-        let hour = Rollup::read(&rollup.path)?;
+        let data = directory::read_profiles(&rollup.path)?;
+        let facts = RollupFacts::read(&rollup.path).unwrap_or_else(|| RollupFacts::of_window(&data));
         let names = windows.iter().map(|window| window.name().into_owned()).collect();
         let replacement = Replacement::new(self.directory.path(), self.rollups.directory(), rollup.name, names);
         replacement.commit().map_err(failed)?;
         let path = replacement.move_rollup().map_err(failed)?;
         let file = DirectoryFile::of_rollup(path, rollup.name, rollup.bytes).map_err(failed)?;
-        let mut new = StoredWindow::of_rollup(&hour, file);
+        let mut new = StoredWindow::of_rollup(&data, facts, file);
         // Senders that repeat a request of a replaced window are still recognized.
         new.identities = windows.iter().flat_map(|window| window.identities.iter().copied()).collect();
         self.log.append(&new);

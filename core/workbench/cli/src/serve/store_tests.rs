@@ -3,9 +3,10 @@
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::{Attribute, Profile, ResourceProfiles, Sample, ValueType};
 
+use spanprof_read::query::StackFilter;
+
 use super::*;
 use crate::gzip::gzip;
-use crate::serve::stack_view::StackView;
 use crate::temp_directory_testing::TempDirectory;
 
 fn window(start_s: u64, total: i64) -> ProfilesData {
@@ -200,10 +201,12 @@ fn a_timeline_of_selected_stacks_reads_minutes_and_continues_after_its_deadline(
     let home = TempDirectory::new("selected-stacks");
     let store = with_deadline(Duration::MAX, two_hours(&home));
     store.build_rollups(NOW_MS);
-    let view = StackView::parse(&[("ignore".to_owned(), "absent".to_owned())]).unwrap();
+    let stacks = |key: &str, filter| StackSelection { has_native: false, filters: vec![filter], key: key.to_owned() };
+    let absent = || regex_lite::Regex::new("absent").ok();
+    let all = stacks("all", StackFilter { focus: None, ignore: absent() });
     let totals = |store: &Store, from| {
         let filter = Filter { from_unix_nano: Some(from), ..Filter::default() };
-        let result = store.query_in_steps(&filter, 60_000, &Detail::Stacks, view.selection());
+        let result = store.query_in_steps(&filter, 60_000, &Detail::Stacks, &all);
         assert_eq!(result.data.sample_count(), 0, "summaries only");
         let total: i64 = result.summaries.iter().map(|summary| summary.total).sum();
         (total, result.summaries.len(), result.windows, result.left_out.windows)
@@ -211,9 +214,9 @@ fn a_timeline_of_selected_stacks_reads_minutes_and_continues_after_its_deadline(
     assert_eq!(totals(&store, 0), (360, 120, 360, 0));
     let store = with_deadline(Duration::ZERO, store);
     assert_eq!(totals(&store, 1), (360, 120, 360, 0), "from the cache");
-    let none = StackView::parse(&[("focus".to_owned(), "absent".to_owned())]).unwrap();
+    let none = stacks("none", StackFilter { focus: absent(), ignore: None });
     let left_out = |store: &Store| {
-        let result = store.query_in_steps(&Filter::default(), 60_000, &Detail::Stacks, none.selection());
+        let result = store.query_in_steps(&Filter::default(), 60_000, &Detail::Stacks, &none);
         (result.summaries.iter().map(|summary| summary.total).sum::<i64>(), result.left_out.windows)
     };
     assert_eq!(left_out(&store), (0, 360));

@@ -1,0 +1,98 @@
+//! Names of the files of `serve`. Windows: `<arrival>-<pid>-<number>.otlp.pb.gz`, with the arrival in 13 digits. Roll-ups:
+//! `<start>-<level>-<digest>.otlp.pb.gz`, with 13 and 16 digits, and the same with the suffixes `.facts.gz` and `.spans.gz`. Pure.
+
+use std::path::{Path, PathBuf};
+
+pub(crate) const SUFFIX: &str = ".otlp.pb.gz";
+/// Suffixes of the files beside a roll-up: what it knows of its windows, and the sums of their spans.
+pub(crate) const FACTS_SUFFIX: &str = ".facts.gz";
+pub(crate) const SPANS_SUFFIX: &str = ".spans.gz";
+/// Width of the levels.
+pub(crate) const LEVELS_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
+/// The levels in names.
+const LEVEL_NAMES: [&str; 3] = ["1m", "10m", "1h"];
+pub(crate) const LEVELS: usize = LEVELS_MS.len();
+/// The level of hours, which replace their windows.
+pub(crate) const HOURS: usize = LEVELS - 1;
+
+/// What a name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RollupName {
+    pub level: usize,
+    /// Unix milliseconds.
+    pub start_ms: u64,
+    /// Of the merged windows.
+    pub digest: u64,
+}
+
+impl RollupName {
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_suffix(SUFFIX)?.splitn(3, '-');
+        let is_number = |text: &&str| text.len() == 13 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let start_ms = parts.next().filter(is_number)?.parse().ok()?;
+        let level_name = parts.next()?;
+        let level = LEVEL_NAMES.iter().position(|level| *level == level_name)?;
+        let digest = parts.next().filter(|digest| digest.len() == 16)?;
+        Some(RollupName { level, start_ms, digest: u64::from_str_radix(digest, 16).ok()? })
+    }
+
+    pub fn of_path(path: &Path) -> Option<Self> {
+        Self::parse(path.file_name()?.to_str()?)
+    }
+
+    pub fn file_name(self) -> String {
+        format!("{:013}-{}-{:016x}{SUFFIX}", self.start_ms, LEVEL_NAMES[self.level], self.digest)
+    }
+
+    /// The arrival of an hour that replaced its windows: after those that it merges, in the same hour.
+    pub fn received_unix_ms(self) -> Option<u64> {
+        (self.level == HOURS).then(|| self.start_ms.saturating_add(LEVELS_MS[HOURS] - 1))
+    }
+}
+
+/// The file beside a roll-up with another suffix.
+pub(crate) fn side_file(path: &Path, suffix: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{}{suffix}", name.strip_suffix(SUFFIX).unwrap_or(&name)))
+}
+
+/// The files beside a roll-up, which may be absent.
+pub(crate) fn side_files(path: &Path) -> [PathBuf; 2] {
+    [FACTS_SUFFIX, SPANS_SUFFIX].map(|suffix| side_file(path, suffix))
+}
+
+/// The arrival in `<13 digits>-<pid>-<number>.otlp.pb.gz`, the name a directory gives; Unix milliseconds.
+pub(crate) fn received_of_name(name: &str) -> Option<u64> {
+    let mut parts = name.strip_suffix(SUFFIX)?.split('-');
+    let (received, pid, number) = (parts.next()?, parts.next()?, parts.next()?);
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (parts.next().is_none() && received.len() == 13 && digits(received) && digits(pid) && digits(number))
+        .then(|| received.parse().ok())?
+}
+
+/// Start and end of the hour whose windows the file of this name replaced, Unix milliseconds.
+pub(crate) fn replaced_range_ms(file_name: &str) -> Option<std::ops::Range<u64>> {
+    let name = RollupName::parse(file_name).filter(|name| name.level == HOURS)?;
+    Some(name.start_ms..name.start_ms.saturating_add(LEVELS_MS[HOURS]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_parsed_as_it_was_formatted_and_no_other_is() {
+        let name = RollupName { level: HOURS, start_ms: 1_700_000_000_000, digest: 0xab };
+        assert_eq!(name.file_name(), "1700000000000-1h-00000000000000ab.otlp.pb.gz");
+        assert_eq!(RollupName::parse(&name.file_name()), Some(name));
+        for other in [
+            "1700000000000-12-000003.otlp.pb.gz",
+            "170000000000-1h-00000000000000ab.otlp.pb.gz",
+            "1700000000000-2h-00000000000000ab.otlp.pb.gz",
+            "1700000000000-1h-ab.otlp.pb.gz",
+            "1700000000000-1h-00000000000000ab.pb.gz",
+        ] {
+            assert_eq!(RollupName::parse(other), None, "{other}");
+        }
+    }
+}
