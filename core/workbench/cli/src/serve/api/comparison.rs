@@ -4,6 +4,7 @@
 use spanprof_profile::{transform, Profile};
 use spanprof_read::query::{self, Compared, Filter, Granularity, WindowSums};
 
+use super::request::{ApiRequest, ApiResult, ResponseContent};
 use super::stack_view::StackView;
 use crate::answers::diff::{self, DiffReport};
 use crate::detail::Detail;
@@ -12,8 +13,6 @@ use crate::selection;
 use crate::serve::query::left_out::LeftOut;
 use crate::serve::state::server_state::ServerState;
 
-/// Parameters beside those of the filter.
-pub(crate) const PARAMETERS: [&str; 5] = ["baseline", "baseline_from", "baseline_to", "normalize", "limit"];
 /// Windows whose states are merged at once.
 const MERGE_BATCH: usize = 24;
 
@@ -23,16 +22,10 @@ struct StoredSide {
     left_out: LeftOut,
 }
 
-/// The response for a filter of the comparison; an error if a parameter is invalid.
-pub(crate) fn json(
-    state: &ServerState,
-    comparison: &Filter,
-    view: &StackView,
-    parameter: impl Fn(&str) -> Option<String>,
-    limit: usize,
-) -> Result<String, String> {
-    let baseline = baseline_filter(comparison, &parameter)?;
-    let normalize = matches!(parameter("normalize").as_deref(), Some("1" | "true"));
+pub(crate) fn answer(request: &ApiRequest) -> ApiResult {
+    let ApiRequest { state, filter: comparison, view, .. } = request;
+    let (baseline, limit) = (baseline_filter(request)?, request.limit()?);
+    let normalize = matches!(request.parameter("normalize"), Some("1" | "true"));
     let sides = [&baseline, comparison].map(|filter| read(state, filter, view));
     let type_name = type_to_show(comparison, &sides);
     let windows = sides.each_ref().map(|side| &side.windows);
@@ -41,7 +34,8 @@ pub(crate) fn json(
     let mut members = diff::members(&DiffReport::new(&table, &tree, normalize, None, true, limit));
     sides[0].left_out.and(sides[1].left_out).add_to(&mut members);
     let folded = query::folded_diff_tree(windows, &table, &tree, normalize);
-    diff::with_trees(&members, &tree, &folded).map_err(|error| error.to_string())
+    let text = diff::with_trees(&members, &tree, &folded).map_err(|error| error.to_string())?;
+    Ok(ResponseContent::json(text))
 }
 
 /// The type of the filter, else the preferred one of the comparison, or of the baseline if the comparison has no samples.
@@ -63,20 +57,20 @@ fn type_to_show(comparison: &Filter, sides: &[StoredSide; 2]) -> String {
     selection::preferred_type(names.iter().map(String::as_str))
 }
 
-fn baseline_filter(comparison: &Filter, parameter: impl Fn(&str) -> Option<String>) -> Result<Filter, String> {
-    let mut filter = comparison.clone();
-    if let Some(selector) = parameter("baseline").filter(|text| !text.trim().is_empty()) {
-        let mut own = Filter::default();
-        selection::narrow(&mut own, &selector)?;
+fn baseline_filter(request: &ApiRequest) -> Result<Filter, String> {
+    let mut filter = request.filter.clone();
+    if let Some(selector) = request.parameter("baseline").filter(|text| !text.trim().is_empty()) {
+        let mut selected = Filter::default();
+        selection::narrow(&mut selected, selector)?;
         // The other version replaces that of the comparison.
-        filter.labels.retain(|label| own.labels.iter().all(|other| other.key != label.key));
-        filter.labels.append(&mut own.labels);
-        filter.service = own.service.or(filter.service);
+        filter.labels.retain(|label| selected.labels.iter().all(|other| other.key != label.key));
+        filter.labels.append(&mut selected.labels);
+        filter.service = selected.service.or(filter.service);
     }
     let now = unix_ns();
     for (name, end) in [("baseline_from", &mut filter.from_unix_nano), ("baseline_to", &mut filter.to_unix_nano)] {
-        if let Some(text) = parameter(name).filter(|text| !text.is_empty()) {
-            let time = moment::parse(&text, now);
+        if let Some(text) = request.non_empty(name) {
+            let time = moment::parse(text, now);
             *end = Some(time.ok_or_else(|| format!("`{name}`: expected {}, got `{text}`", moment::FORMS))?);
         }
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use spanprof_profile::encode::otlp::Revision;
-use spanprof_profile::{Attribute, Link, Profile, ResourceProfiles, Sample, ValueType};
+use serde_json::Value;
+use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::{Attribute, Link, Profile, ProfilesData, ResourceProfiles, Sample, ValueType};
 use spanprof_read::decode::DecodeLimits;
 
 use super::*;
@@ -61,7 +62,7 @@ fn late_server(home: &TempDirectory) -> ServerState {
 
 fn answer(state: &ServerState, path_and_query: &str) -> Value {
     let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
-    let content = outcome(state, path, &query_string::parse(query)).expect(path_and_query);
+    let content = super::answer(state, path, &query_string::parse(query)).expect(path_and_query);
     serde_json::from_slice(&content.bytes).unwrap()
 }
 

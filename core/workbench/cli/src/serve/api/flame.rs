@@ -8,11 +8,11 @@ use spanprof_profile::encode::flamegraph;
 use spanprof_profile::transform::{FunctionKey, StackTree};
 
 use super::name_search::NameSearch;
+use super::request::{ApiRequest, ApiResult, ResponseContent};
+use crate::detail::Detail;
+use crate::serve::query::label_groups;
 use crate::serve::query::queries::QueryResult;
 
-/// Parameters beside those of the filter.
-pub(crate) const PARAMETERS: [&str; 9] =
-    ["callers", "fold", "group", "invert", "native", "path", "recursion", "search", "width"];
 /// A node is at least a quarter of a pixel wide. The renderer draws nodes from 0.35 pixels on.
 const NODES_PER_PIXEL_OF_A_ROW: i64 = 4;
 /// The heaviest nodes of all rows, about half a megabyte at 1,500 pixels.
@@ -21,7 +21,7 @@ const NODES_PER_PIXEL: usize = 16;
 const MAX_WIDTH: usize = 20_000;
 
 /// The part of the tree that a request asks for.
-pub(crate) struct FlameRequest {
+struct FlameRequest {
     /// Width of the canvas in CSS pixels; `None` for the whole tree.
     width: Option<usize>,
     /// Keys of the functions from the root to the zoomed node.
@@ -31,14 +31,38 @@ pub(crate) struct FlameRequest {
     is_folded: bool,
 }
 
+pub(crate) fn answer(request: &ApiRequest) -> ApiResult {
+    let ApiRequest { state, filter, view, .. } = request;
+    let part = FlameRequest::parse(request)?;
+    let result = match view.group() {
+        None => request.stacks(),
+        Some(key) => state.store.query(filter, Detail::OneLabel(key.to_owned())),
+    };
+    let whole = || request.stack_tree(&result, view);
+    let tree = if part.is_folded {
+        let key = view.tree_key().to_owned() + &part.folding_key(whole);
+        state.trees.get(&result, filter.type_name.as_deref(), &key, || {
+            let whole = whole();
+            let folded = whole.folded(part.unfolded());
+            if view.group().is_some() {
+                label_groups::in_order_of(&whole, folded)
+            } else {
+                folded
+            }
+        })
+    } else {
+        whole()
+    };
+    Ok(ResponseContent::json(part.response(&result, &tree, view.is_inverted())))
+}
+
 impl FlameRequest {
-    pub(crate) fn parse(parameter: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let parameter = |name: &str| parameter(name).filter(|value| !value.is_empty());
-        let width = parameter("width").map(|text| match text.parse() {
+    fn parse(request: &ApiRequest) -> Result<Self, String> {
+        let width = request.non_empty("width").map(|text| match text.parse() {
             Ok(width) if width > 0 => Ok(usize::min(width, MAX_WIDTH)),
             _ => Err(format!("`width`: expected a number of pixels, got `{text}`")),
         });
-        let path = parameter("path").map(|text| {
+        let path = request.non_empty("path").map(|text| {
             let keys = text.split('.').map(|key| u32::from_str_radix(key, 16));
             keys.collect::<Result<Vec<u32>, _>>()
                 .map_err(|_| format!("`path`: expected keys such as 1a2b3c4d.00c0ffee, got `{text:.100}`"))
@@ -46,8 +70,8 @@ impl FlameRequest {
         Ok(Self {
             width: width.transpose()?,
             path: path.transpose()?.unwrap_or_default(),
-            search: parameter("search").unwrap_or_default().trim().to_owned(),
-            is_folded: match parameter("fold").as_deref() {
+            search: request.parameter("search").unwrap_or_default().trim().to_owned(),
+            is_folded: match request.non_empty("fold") {
                 None => false,
                 Some("libraries") => true,
                 Some(other) => return Err(format!("`fold`: expected libraries, got `{other}`")),
@@ -55,13 +79,8 @@ impl FlameRequest {
         })
     }
 
-    /// Whether libraries and the runtime are folded.
-    pub(crate) fn is_folded(&self) -> bool {
-        self.is_folded
-    }
-
     /// The functions that are not folded: a search would not find a match within a folded frame.
-    pub(crate) fn unfolded(&self) -> impl Fn(&FunctionKey) -> bool {
+    fn unfolded(&self) -> impl Fn(&FunctionKey) -> bool {
         let search = NameSearch::parse(&self.search);
         move |function: &FunctionKey| {
             search.as_ref().is_some_and(|search| search.matches(&function.name, &function.file, function.start_line))
@@ -69,7 +88,7 @@ impl FlameRequest {
     }
 
     /// The identity of the folding of `functions`.
-    pub(crate) fn folding_key(&self, functions: impl FnOnce() -> Arc<StackTree>) -> String {
+    fn folding_key(&self, functions: impl FnOnce() -> Arc<StackTree>) -> String {
         let is_match = self.unfolded();
         let is_hidden = |function: &FunctionKey| function.origin() != CodeOrigin::Own && is_match(function);
         let has_hidden = !self.search.is_empty() && functions().functions.iter().skip(1).any(is_hidden);
@@ -77,7 +96,7 @@ impl FlameRequest {
     }
 
     /// The response. The tree is JSON already, and large.
-    pub(crate) fn response(&self, result: &QueryResult, tree: &StackTree, is_inverted: bool) -> String {
+    fn response(&self, result: &QueryResult, tree: &StackTree, is_inverted: bool) -> String {
         let [type_name, unit] = [&tree.type_name, &tree.unit].map(|text| Value::from(text.as_str()));
         let mut members = Map::from_iter([("type".to_owned(), type_name), ("unit".to_owned(), unit)]);
         if is_inverted {

@@ -1,12 +1,16 @@
-//! The JSON API under `/api/`.
+//! The JSON API under `/api/`: `endpoints` has its table.
 
-pub(crate) mod comparison;
+mod comparison;
 pub(crate) mod endpoints;
-pub(crate) mod flame;
-pub(crate) mod function;
-pub(crate) mod name_search;
-pub(crate) mod requests;
-pub(crate) mod selected_windows;
-pub(crate) mod stack_view;
-pub(crate) mod timeline;
-pub(crate) mod top;
+mod export;
+mod flame;
+mod function;
+mod index;
+mod labels;
+mod name_search;
+mod request;
+mod requests;
+mod stack_view;
+mod stats;
+mod timeline;
+mod top;

@@ -11,13 +11,12 @@ use spanprof_read::query::{
     WaitSource, COMPARED_TYPES,
 };
 
+use super::request::{ApiRequest, ApiResult};
 use crate::answers::spans::{baseline_json, duration_of, SpanOrder, SpansReport};
 use crate::answers::{explain, span_time as span_time_report};
 use crate::serve::query::left_out::LeftOut;
 use crate::serve::state::server_state::ServerState;
 
-/// Parameters of `/api/requests` beside those of the filter.
-pub(crate) const TABLE_PARAMETERS: [&str; 4] = ["by", "sort", "endpoint", "limit"];
 /// Functions of a difference.
 const MAX_FUNCTIONS: usize = 12;
 /// Types of a span whose functions are compared.
@@ -29,44 +28,43 @@ const AROUND: [Duration; 4] =
 const MAX_WINDOWS_BESIDE: usize = 32;
 
 /// The endpoints, or the spans of one.
-pub(crate) fn table(
-    state: &ServerState,
-    filter: &Filter,
-    parameter: impl Fn(&str) -> Option<String>,
-    limit: usize,
-) -> Result<Value, String> {
-    let grouping = match parameter("by").as_deref() {
+pub(crate) fn table(request: &ApiRequest) -> ApiResult {
+    let grouping = match request.parameter("by") {
         None | Some("endpoint") => SpanGrouping::Endpoint,
         Some("span") => SpanGrouping::Span,
         Some("trace") => SpanGrouping::Trace,
-        Some(other) => return Err(format!("`by`: expected endpoint, span or trace, got `{other}`")),
+        Some(other) => return Err(format!("`by`: expected endpoint, span or trace, got `{other}`").into()),
     };
-    let sort = match parameter("sort").as_deref() {
+    let sort = match request.parameter("sort") {
         None | Some("cpu") => SpanOrder::Cpu,
         Some("alloc") => SpanOrder::Alloc,
         Some("wait") => SpanOrder::Wait,
         Some("errors") => SpanOrder::Errors,
         Some("duration") => SpanOrder::Duration,
-        Some(other) => return Err(format!("`sort`: expected cpu, alloc, wait, errors or duration, got `{other}`")),
+        Some(other) => {
+            return Err(format!("`sort`: expected cpu, alloc, wait, errors or duration, got `{other}`").into())
+        }
     };
-    let (totals, left_out) = state.store.span_totals(filter);
+    let limit = request.limit()?;
+    let (totals, left_out) = request.state.store.span_totals(&request.filter);
     let wait = WaitSource::of(&totals.type_names());
     let mut table = totals.table(grouping, |row| sort.weight(row, wait));
-    if let Some(endpoint) = parameter("endpoint") {
+    if let Some(endpoint) = request.parameter("endpoint") {
         table.rows.retain(|row| row.endpoint == endpoint);
     }
-    Ok(left_out.with(SpansReport { table: &table, grouping, sort, wait, limit }.json()))
+    Ok(left_out.with(SpansReport { table: &table, grouping, sort, wait, limit }.json()).into())
 }
 
 /// One span or trace beside the mean of the others of its endpoint: where its time went, and the functions that differ.
-pub(crate) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String> {
+pub(crate) fn one(request: &ApiRequest) -> ApiResult {
+    let ApiRequest { state, filter, .. } = request;
     let subject = match (filter.span_id, filter.trace_id) {
         (Some(span_id), trace_id) => SpanSubject::Span(Link { trace_id: trace_id.unwrap_or_default(), span_id }),
         (None, Some(trace_id)) => SpanSubject::Trace(trace_id),
-        (None, None) => return Err("expected `span_id` or `trace_id`".to_owned()),
+        (None, None) => return Err("expected `span_id` or `trace_id`".to_owned().into()),
     };
     let (range, unread) = range_of(state, filter);
-    let Some(range) = range else { return Ok(unread.with(json!({"found": false}))) };
+    let Some(range) = range else { return Ok(unread.with(json!({"found": false})).into()) };
     let (near, around) = around(state, filter, range);
     let mut totals = SpanTotals::with_categories(None);
     let mut by_type = COMPARED_TYPES.map(|name| SpanTotals::with_functions(None, name, Granularity::Function));
@@ -75,19 +73,20 @@ pub(crate) fn one(state: &ServerState, filter: &Filter) -> Result<Value, String>
         fold_runtime_code(&mut data);
         by_type.iter_mut().for_each(|totals| totals.add(&data));
     }));
-    let Some(time) = span_time(&totals, subject) else { return Ok(left_out.with(json!({"found": false}))) };
-    let found = &time.subject;
+    let Some(time) = span_time(&totals, subject) else { return Ok(left_out.with(json!({"found": false})).into()) };
+    let span = &time.subject;
     // Types that it lacks, and spans without an endpoint, have none.
     let baselines = by_type.iter().filter_map(|totals| span_baseline(totals, &time, None).ok());
     let differences: Value =
         baselines.take(MAX_COMPARED).map(|baseline| baseline_json(&baseline, true, MAX_FUNCTIONS)).collect();
     Ok(left_out.with(json!({
-        "found": true, "trace_id": hex::encode(found.link.trace_id), "span_id": filter.span_id.map(hex::encode),
-        "service": found.service, "endpoint": found.endpoint, "first_ms": found.first_unix_nano / 1_000_000,
-        "duration_ns": duration_of(found),
-        "spans": found.spans, "type": time.main_type(), "time": span_time_report::json(&time), "differences": differences,
+        "found": true, "trace_id": hex::encode(span.link.trace_id), "span_id": filter.span_id.map(hex::encode),
+        "service": span.service, "endpoint": span.endpoint, "first_ms": span.first_unix_nano / 1_000_000,
+        "duration_ns": duration_of(span),
+        "spans": span.spans, "type": time.main_type(), "time": span_time_report::json(&time), "differences": differences,
         "others_within_s": around.as_secs(), "hints": explain::request_hints(&time),
-    })))
+    }))
+    .into())
 }
 
 /// Begin and end of the profiles with samples of the filter's span or trace, and the windows left out.
@@ -122,9 +121,11 @@ fn around(state: &ServerState, filter: &Filter, (from, to): (u64, u64)) -> (Filt
 }
 
 /// The findings of `spanprof explain`; their commands read from this server.
-pub(crate) fn findings(state: &ServerState, filter: &Filter) -> Value {
+pub(crate) fn findings(request: &ApiRequest) -> ApiResult {
+    let ApiRequest { state, filter, .. } = request;
     let mut diagnosis = Diagnosis::default();
     let everything = Filter { type_name: None, ..filter.clone() };
     let left_out = state.store.for_each_part(&everything, |data| diagnosis.add(&data));
-    left_out.with(explain::json(&diagnosis, &diagnosis.findings(), &[format!("http://{}", state.addresses.http)]))
+    let source = format!("http://{}", state.addresses.http);
+    Ok(left_out.with(explain::json(&diagnosis, &diagnosis.findings(), &[source])).into())
 }

@@ -12,9 +12,6 @@ use crate::serve::query::label_groups;
 use crate::serve::query::queries::QueryResult;
 use crate::serve::query::stack_selection::StackSelection;
 
-/// Names of the parameters that select stacks.
-pub(crate) const SELECTION: [&str; 2] = ["focus", "ignore"];
-
 /// The root of the tree and the direction of its stacks.
 #[derive(Clone, Debug, Default)]
 enum TreeShape {

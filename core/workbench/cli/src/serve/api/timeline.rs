@@ -8,16 +8,13 @@ use serde_json::{json, Map, Value};
 use spanprof_profile::is_gauge_type;
 use spanprof_read::query::{Filter, TypeSummary};
 
-use super::selected_windows::{summaries, windows};
+use super::request::{ms, summaries, windows, ApiRequest, ApiResult};
 use super::stack_view::StackView;
 use crate::detail::Detail;
 use crate::serve::files::file_names::{HOURS, LEVELS_MS};
 use crate::serve::files::window::StoredWindow;
 use crate::serve::query::label_groups;
-use crate::serve::state::server_state::ServerState;
 
-/// Parameters beside those of the filter and of the selection of stacks.
-pub(crate) const PARAMETERS: [&str; 3] = ["group", "by", "native"];
 /// Largest number of steps.
 const STEPS: u64 = 120;
 /// Windows are seconds long.
@@ -49,20 +46,16 @@ struct Steps {
     length: u64,
 }
 
-/// The response; an error if a parameter is invalid. `by=type` has a series for each type of [`DISJOINT_TYPES`] and
+/// `by=type` has a series for each type of [`DISJOINT_TYPES`] and
 /// [`CONTAINED_TYPES`] instead of the type of the filter.
-pub(crate) fn respond(
-    state: &ServerState,
-    filter: &Filter,
-    view: &StackView,
-    by: Option<&str>,
-) -> Result<Value, String> {
-    let is_by_type = match by {
-        None | Some("") => false,
+pub(crate) fn answer(request: &ApiRequest) -> ApiResult {
+    let ApiRequest { state, view, .. } = request;
+    let is_by_type = match request.non_empty("by") {
+        None => false,
         Some("type") => true,
-        Some(other) => return Err(format!("`by`: expected type, got `{other}`")),
+        Some(other) => return Err(format!("`by`: expected type, got `{other}`").into()),
     };
-    let mut filter = filter.clone();
+    let mut filter = request.filter.clone();
     if is_by_type {
         filter.type_name = None;
     }
@@ -89,7 +82,7 @@ pub(crate) fn respond(
     if windows.iter().any(|window| window.is_rollup) && resolution_ms > ms(steps.length) {
         timeline["resolution_ms"] = resolution_ms.into();
     }
-    Ok(timeline)
+    Ok(timeline.into())
 }
 
 fn members<'a>(all: impl Iterator<Item = &'a TypeSummary>, steps: Steps, key: &SeriesKey) -> Map<String, Value> {
@@ -102,9 +95,9 @@ fn members<'a>(all: impl Iterator<Item = &'a TypeSummary>, steps: Steps, key: &S
         .collect();
     let is_gauge = all.first().is_some_and(|summary| is_gauge_type(&summary.type_name));
     let state = is_gauge.then(|| GaugeState::new(steps, &all));
-    let totals = |of: &[&TypeSummary]| match &state {
-        Some(state) => json!(state.means(of)),
-        None => json!(steps.totals(of)),
+    let totals = |summaries: &[&TypeSummary]| match &state {
+        Some(state) => json!(state.means(summaries)),
+        None => json!(steps.totals(summaries)),
     };
     let mut added = all.clone();
     let mut series = None;
@@ -118,7 +111,11 @@ fn members<'a>(all: impl Iterator<Item = &'a TypeSummary>, steps: Steps, key: &S
                 summaries.push(summary);
             }
             let groups = label_groups::groups(key, values).into_iter();
-            series = Some(groups.map(|(value, of)| json!({"value": value, "totals": totals(&of)})).collect::<Value>());
+            series = Some(
+                groups
+                    .map(|(value, summaries)| json!({"value": value, "totals": totals(&summaries)}))
+                    .collect::<Value>(),
+            );
         }
         SeriesKey::Type => {
             let has_off_cpu = all.iter().any(|summary| summary.type_name == "off_cpu");
@@ -126,8 +123,9 @@ fn members<'a>(all: impl Iterator<Item = &'a TypeSummary>, steps: Steps, key: &S
             let is_added = |name: &str| DISJOINT_TYPES.contains(&name) || (name == "delay" && !has_off_cpu);
             added.retain(|summary| is_added(&summary.type_name));
             let of_types = DISJOINT_TYPES.iter().chain(&CONTAINED_TYPES).filter_map(|name| {
-                let of: Vec<_> = all.iter().filter(|summary| summary.type_name == *name).copied().collect();
-                (!of.is_empty()).then(|| json!({"value": name, "added": is_added(name), "totals": totals(&of)}))
+                let summaries: Vec<_> = all.iter().filter(|summary| summary.type_name == *name).copied().collect();
+                (!summaries.is_empty())
+                    .then(|| json!({"value": name, "added": is_added(name), "totals": totals(&summaries)}))
             });
             series = Some(of_types.collect());
         }
@@ -142,16 +140,11 @@ fn members<'a>(all: impl Iterator<Item = &'a TypeSummary>, steps: Steps, key: &S
     ]);
     if let Some([lowest, last, peak]) = state.and_then(|state| state.extremes(&all)) {
         members.extend(
-            [("lowest", lowest), ("last", last), ("peak", peak)].map(|(name, of)| (name.to_owned(), of.into())),
+            [("lowest", lowest), ("last", last), ("peak", peak)].map(|(name, value)| (name.to_owned(), value.into())),
         );
     }
     members.extend(series.map(|series| ("series".to_owned(), series)));
     members
-}
-
-/// Milliseconds, which JavaScript numbers represent exactly.
-pub(crate) fn ms(nanos: u64) -> u64 {
-    nanos / 1_000_000
 }
 
 impl Steps {
@@ -180,11 +173,11 @@ impl Steps {
 
     /// An interval divided by steps: the number of each, and the start and end of the part in it.
     fn parts(self, (start, end): (u64, u64)) -> impl Iterator<Item = (usize, u64, u64)> {
-        let mut at = start;
+        let mut time = start;
         std::iter::from_fn(move || {
-            let nth = (at < end).then(|| (at - self.from) / self.length)?;
+            let nth = (time < end).then(|| (time - self.from) / self.length)?;
             let next = self.from.saturating_add((nth + 1).saturating_mul(self.length)).min(end);
-            Some((nth as usize, std::mem::replace(&mut at, next), next))
+            Some((nth as usize, std::mem::replace(&mut time, next), next))
         })
     }
 
@@ -237,9 +230,9 @@ impl GaugeState {
     }
 
     /// The mean of each step over the time for which there are windows of any process; windows of several processes add up.
-    fn means(&self, of: &[&TypeSummary]) -> Vec<Option<i64>> {
+    fn means(&self, summaries: &[&TypeSummary]) -> Vec<Option<i64>> {
         let mut sums = vec![0i128; self.covered.len()];
-        for summary in of {
+        for summary in summaries {
             for (nth, start, end) in self.steps.parts(self.steps.interval(summary)) {
                 sums[nth] += i128::from(summary.total) * i128::from(end - start);
             }
@@ -266,7 +259,7 @@ fn complete_until(all: &[&TypeSummary]) -> u64 {
     let duration = newest.to_unix_nano.saturating_sub(newest.from_unix_nano);
     let middle = newest.from_unix_nano.saturating_sub(duration / 2);
     let late: Vec<_> = all.iter().filter(|summary| summary.to_unix_nano > middle).collect();
-    let count = |at: u64| late.iter().filter(|it| (it.from_unix_nano..it.to_unix_nano).contains(&at)).count();
+    let count = |time: u64| late.iter().filter(|it| (it.from_unix_nano..it.to_unix_nano).contains(&time)).count();
     let expected = count(middle);
     let ends = late.iter().map(|summary| summary.to_unix_nano);
     ends.filter(|end| count(end - 1) >= expected).max().unwrap_or(newest.to_unix_nano)
@@ -303,7 +296,8 @@ mod tests {
 
     #[test]
     fn a_gauge_has_no_value_where_no_window_exists_and_0_where_its_window_is_empty() {
-        let windows = [(5, 100), (15, 300), (25, 0), (55, 50)].map(|(at, total)| window("inuse_space", at, total));
+        let windows =
+            [(5, 100), (15, 300), (25, 0), (55, 50)].map(|(start_s, total)| window("inuse_space", start_s, total));
         let totals = of_ten_seconds(&windows);
         assert_eq!(totals[..7], [Some(100), Some(200), Some(150), Some(0), None, Some(50), Some(50)]);
         assert!(totals[7..].iter().all(Option::is_none));
@@ -313,7 +307,7 @@ mod tests {
 
     #[test]
     fn weights_that_add_up_are_0_where_no_window_exists() {
-        let windows = [(0, 100), (25, 60)].map(|(at, total)| window("alloc_space", at, total));
+        let windows = [(0, 100), (25, 60)].map(|(start_s, total)| window("alloc_space", start_s, total));
         assert_eq!(of_ten_seconds(&windows)[..5], [Some(100), Some(0), Some(30), Some(30), Some(0)]);
     }
 
@@ -328,8 +322,8 @@ mod tests {
 
     #[test]
     fn a_process_whose_newest_window_has_not_arrived_is_no_decrease() {
-        let of = |phase: u64, count: u64| (0..count).map(move |nth| window("inuse_space", phase + 10 * nth, 100));
-        let windows: Vec<_> = of(0, 4).chain(of(3, 3)).chain(of(6, 3)).collect();
+        let process = |phase: u64, count: u64| (0..count).map(move |nth| window("inuse_space", phase + 10 * nth, 100));
+        let windows: Vec<_> = process(0, 4).chain(process(3, 3)).chain(process(6, 3)).collect();
         // The second process has sent its windows until 33 s, the third until 36 s, the first until 40 s.
         let members = timeline(&windows, 120, &SeriesKey::None);
         assert_eq!((&members["last"], &members["peak"]), (&json!(300), &json!(300)));
@@ -350,18 +344,18 @@ mod tests {
     #[test]
     fn the_series_of_a_gauge_add_up_to_its_total() {
         let mut windows: Vec<_> = (0..4).map(|nth| window("inuse_space", 10 * nth, 90)).collect();
-        for (at, age) in ["old", "new", "", "survived"].into_iter().enumerate() {
-            windows[at].service = age.to_owned();
+        for (nth, age) in ["old", "new", "", "survived"].into_iter().enumerate() {
+            windows[nth].service = age.to_owned();
         }
         windows.push(TypeSummary { service: "new".to_owned(), ..window("inuse_space", 0, 10) });
         let members = timeline(&windows, 120, &SeriesKey::Label("age"));
         let series = members["series"].as_array().unwrap();
         let values: Vec<_> = series.iter().map(|series| series["value"].as_str().unwrap()).collect();
         assert_eq!(values, ["new", "survived", "old", ""], "sorted by age");
-        for (at, total) in members["totals"].as_array().unwrap().iter().enumerate() {
-            let parts: Vec<_> = series.iter().map(|series| series["totals"][at].as_i64()).collect();
+        for (nth, total) in members["totals"].as_array().unwrap().iter().enumerate() {
+            let parts: Vec<_> = series.iter().map(|series| series["totals"][nth].as_i64()).collect();
             let sum = parts.iter().copied().collect::<Option<Vec<_>>>().map(|parts| parts.iter().sum::<i64>());
-            assert_eq!(sum, total.as_i64(), "{at}: {parts:?}");
+            assert_eq!(sum, total.as_i64(), "step {nth}: {parts:?}");
         }
     }
 

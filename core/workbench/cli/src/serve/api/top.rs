@@ -2,18 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{json, Map, Value};
 use spanprof_profile::is_gauge_type;
-use spanprof_read::query::{Filter, FunctionLine, TopRow, TopTable, Weight};
+use spanprof_read::query::{self, Filter, FunctionLine, Granularity, TopTable, Weight};
 
 use super::name_search::NameSearch;
+use super::request::{ApiRequest, ApiResult};
 use crate::answers;
-
-/// Parameters beside those of the filter.
-pub(crate) const PARAMETERS: [&str; 6] = ["beside", "limit", "native", "offset", "search", "sort"];
-/// Rows when the request has no limit.
-const DEFAULT_ROWS: usize = 200;
+use crate::detail::Detail;
+use crate::selection;
+use crate::serve::query::queries::QueryResult;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TopOrder {
@@ -26,7 +26,7 @@ enum TopOrder {
 }
 
 /// The rows that a request asks for.
-pub(crate) struct TopRequest {
+struct TopRequest {
     sort: TopOrder,
     search: Option<NameSearch>,
     offset: usize,
@@ -36,21 +36,41 @@ pub(crate) struct TopRequest {
 
 /// A function with its weight in the second type.
 struct PairedRow {
-    at: FunctionLine,
+    function: FunctionLine,
     weight: Weight,
     own: i64,
     beside: Weight,
 }
 
+pub(crate) fn answer(request: &ApiRequest) -> ApiResult {
+    let rows = TopRequest::parse(request)?;
+    let result = request.stacks();
+    let beside = rows.beside_filter(&request.filter);
+    let beside = beside.map(|filter| (request.state.store.query(&filter, Detail::Stacks), filter));
+    let beside_table = beside.as_ref().map(|(result, filter)| table(request, result, filter));
+    let table = table(request, &result, &request.filter);
+    let mut members = rows.members(&table, beside_table.as_deref());
+    // The number of samples per stack is not kept.
+    let samples = (!request.view.has_filters()).then(|| result.samples_of(&table.type_name));
+    members.insert("samples".to_owned(), samples.into());
+    let results = beside.iter().map(|(result, _)| result).chain([&result]);
+    let least_complete = results.max_by_key(|result| result.left_out.windows).unwrap_or(&result);
+    let mut answer = least_complete.with_completeness(members);
+    answer["windows"] = result.windows.into();
+    Ok(answer.into())
+}
+
+fn table(request: &ApiRequest, result: &Arc<QueryResult>, filter: &Filter) -> Arc<TopTable> {
+    request.state.tables.get(result, filter.type_name.as_deref(), &request.view.selection().key, || {
+        let data = request.view.data(result);
+        query::top(&data, &selection::type_to_show(&data, filter), Granularity::Function)
+    })
+}
+
 impl TopRequest {
-    pub(crate) fn parse(parameter: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let parameter = |name: &str| parameter(name).filter(|value| !value.is_empty());
-        let number = |name: &str, default: usize| match parameter(name) {
-            None => Ok(default),
-            Some(text) => text.parse().map_err(|_| format!("`{name}`: expected a number, got `{text}`")),
-        };
-        let beside = parameter("beside");
-        let sort = match (parameter("sort").as_deref(), &beside) {
+    fn parse(request: &ApiRequest) -> Result<Self, String> {
+        let beside = request.non_empty("beside").map(str::to_owned);
+        let sort = match (request.non_empty("sort"), &beside) {
             (None | Some("flat"), _) => TopOrder::Flat,
             (Some("own"), _) => TopOrder::Own,
             (Some("cum"), _) => TopOrder::Cum,
@@ -65,15 +85,15 @@ impl TopRequest {
         };
         Ok(Self {
             sort,
-            search: parameter("search").and_then(|text| NameSearch::parse(&text)),
-            offset: number("offset", 0)?,
-            limit: number("limit", DEFAULT_ROWS)?,
+            search: request.parameter("search").and_then(NameSearch::parse),
+            offset: request.number("offset", 0)?,
+            limit: request.limit()?,
             beside,
         })
     }
 
     /// The filter of the second type. It ignores `age`, which only objects in use have.
-    pub(crate) fn beside_filter(&self, filter: &Filter) -> Option<Filter> {
+    fn beside_filter(&self, filter: &Filter) -> Option<Filter> {
         let type_name = self.beside.clone()?;
         let mut filter = Filter { type_name: Some(type_name), ..filter.clone() };
         filter.labels.retain(|label| label.key != "age");
@@ -81,15 +101,15 @@ impl TopRequest {
     }
 
     /// The members of the response. `functions` counts the rows of both types, `matching` those that pass the search.
-    pub(crate) fn members(&self, table: &TopTable, beside: Option<&TopTable>) -> Map<String, Value> {
+    fn members(&self, table: &TopTable, beside: Option<&TopTable>) -> Map<String, Value> {
         let mut rows = paired(table, beside);
         let functions = rows.len();
         if let Some(search) = &self.search {
-            rows.retain(|row| search.matches(&row.at.function, &row.at.file, row.at.line));
+            rows.retain(|row| search.matches(&row.function.function, &row.function.file, row.function.line));
         }
         self.sort(&mut rows);
         let shown = rows.iter().skip(self.offset).take(self.limit).map(|row| {
-            let mut members = answers::top::row_members(&row.at, row.weight, row.own);
+            let mut members = answers::top::row_members(&row.function, row.weight, row.own);
             if beside.is_some() {
                 members.insert("beside_flat".to_owned(), row.beside.flat.into());
                 members.insert("beside_cum".to_owned(), row.beside.cum.into());
@@ -115,29 +135,35 @@ impl TopRequest {
             TopOrder::BesideFlat => |row| [row.beside.flat, row.beside.cum, row.weight.flat, row.weight.cum, row.own],
             TopOrder::BesideCum => |row| [row.beside.cum, row.beside.flat, row.weight.cum, row.weight.flat, row.own],
             TopOrder::Function => {
-                rows.sort_by_cached_key(|row| (row.at.function.to_lowercase(), row.at.clone()));
+                rows.sort_by_cached_key(|row| (row.function.function.to_lowercase(), row.function.clone()));
                 return;
             }
         };
-        rows.sort_by(|one, other| Reverse(by(one)).cmp(&Reverse(by(other))).then_with(|| one.at.cmp(&other.at)));
+        rows.sort_by(|one, other| {
+            Reverse(by(one)).cmp(&Reverse(by(other))).then_with(|| one.function.cmp(&other.function))
+        });
     }
 }
 
 /// The functions of both tables.
 fn paired(table: &TopTable, beside: Option<&TopTable>) -> Vec<PairedRow> {
-    let mut of_beside: HashMap<&FunctionLine, Weight> =
-        beside.into_iter().flat_map(|table| &table.rows).map(|TopRow { at, weight, .. }| (at, *weight)).collect();
+    let mut beside_weights: HashMap<&FunctionLine, Weight> =
+        beside.into_iter().flat_map(|table| &table.rows).map(|row| (&row.at, row.weight)).collect();
     let mut rows: Vec<PairedRow> = table
         .rows
         .iter()
-        .map(|TopRow { at, weight, own }| PairedRow {
-            at: at.clone(),
-            weight: *weight,
-            own: *own,
-            beside: of_beside.remove(at).unwrap_or_default(),
+        .map(|row| PairedRow {
+            function: row.at.clone(),
+            weight: row.weight,
+            own: row.own,
+            beside: beside_weights.remove(&row.at).unwrap_or_default(),
         })
         .collect();
-    let others = of_beside.into_iter();
-    rows.extend(others.map(|(at, beside)| PairedRow { at: at.clone(), weight: Weight::default(), own: 0, beside }));
+    rows.extend(beside_weights.into_iter().map(|(function, beside)| PairedRow {
+        function: function.clone(),
+        weight: Weight::default(),
+        own: 0,
+        beside,
+    }));
     rows
 }
