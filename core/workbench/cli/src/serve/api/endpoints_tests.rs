@@ -92,7 +92,7 @@ fn a_response_beyond_the_limit_of_samples_says_that_a_later_one_lacks_the_same_w
     let interrupted = answer(&state, "/api/top");
     assert_eq!((&interrupted["windows_left_out"], interrupted.get("too_large")), (&json!(WINDOWS), None));
     state.store.queries.deadline = Duration::from_secs(60);
-    state.store.queries.max_samples = 3;
+    state.store.queries.sources.max_samples = 3;
     for _ in 0..2 {
         let limited = answer(&state, "/api/top");
         let read = limited["windows"].as_u64().unwrap();

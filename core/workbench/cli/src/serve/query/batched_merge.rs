@@ -1,4 +1,4 @@
-//! Merges the parts of a query result in batches. Called by `queries`.
+//! Merges the parts of a query result in batches. Called by `merge`.
 
 use std::sync::Arc;
 
@@ -18,12 +18,17 @@ pub(crate) struct BatchedMerge {
     samples: usize,
     /// Samples of the result to which this one will be added.
     samples_before: usize,
+    is_part: bool,
 }
 
 impl BatchedMerge {
-    /// The merge of a part of a result that has `samples` already.
-    pub fn after(samples: usize) -> Self {
-        Self { samples_before: samples, ..Self::default() }
+    /// The merge of one part of a result that has `samples` already.
+    pub fn of_part(samples: usize) -> Self {
+        Self { samples_before: samples, is_part: true, ..Self::default() }
+    }
+
+    pub fn is_part(&self) -> bool {
+        self.is_part
     }
 
     pub fn total_samples(&self) -> usize {

@@ -1,12 +1,14 @@
 //! Queries of the stored windows and roll-ups, and the caches of their results.
 
-pub(crate) mod batched_merge;
-pub(crate) mod byte_cache;
+mod batched_merge;
+mod byte_cache;
 pub(crate) mod derived;
-pub(crate) mod hour_limits;
+mod hour_limits;
 pub(crate) mod label_groups;
 pub(crate) mod left_out;
-pub(crate) mod parts;
+mod merge;
+mod parts;
+mod passing;
 pub(crate) mod queries;
 pub(crate) mod stack_selection;
-pub(crate) mod visits;
+mod visits;

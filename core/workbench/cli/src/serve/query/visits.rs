@@ -83,9 +83,10 @@ impl<V: PartVisitor> VisitRun<'_, V> {
     fn visit(&mut self, windows: &[Arc<StoredWindow>], levels: usize) {
         let Some(level) = levels.checked_sub(1) else {
             for window in windows.iter().filter(|window| window.may_hold(self.filter)) {
-                match self.is_late() {
-                    true => self.left_out.add(window),
-                    false => self.visitor.window(window),
+                if self.is_late() {
+                    self.left_out.add(window);
+                } else {
+                    self.visitor.window(window);
                 }
             }
             return;
@@ -95,7 +96,7 @@ impl<V: PartVisitor> VisitRun<'_, V> {
                 continue;
             }
             let is_usable = !self.is_late() && is_whole(bucket, self.filter);
-            let rollup = is_usable.then(|| self.queries.rollups.find(bucket, level)).flatten();
+            let rollup = is_usable.then(|| self.queries.sources.rollups.find(bucket, level)).flatten();
             if !rollup.is_some_and(|rollup| self.visitor.rollup(&rollup)) {
                 self.visit(bucket, level);
             }
@@ -126,7 +127,7 @@ impl<F: FnMut(ProfilesData)> PartVisitor for SampleVisit<'_, F> {
 
     fn window(&mut self, window: &StoredWindow) {
         // Removed by retention: nothing to add.
-        if let Ok(data) = self.queries.decoded(&window.path) {
+        if let Ok(data) = self.queries.sources.decoded(&window.path) {
             let resources = self.filter.select(&data);
             (self.visit)(ProfilesData { dictionary: data.dictionary.clone(), resources });
         }
@@ -159,7 +160,7 @@ impl PartVisitor for SpanSumVisit<'_> {
         if window.is_rollup && self.is_stored && self.add_stored(&window.path) {
             return;
         }
-        if let Ok(data) = self.queries.decoded(&window.path) {
+        if let Ok(data) = self.queries.sources.decoded(&window.path) {
             self.totals.add(&self.filter.apply(&data));
         }
     }
