@@ -102,16 +102,6 @@ mod tests {
     }
 
     #[test]
-    fn a_requested_delay_is_kept_in_full_and_at_most_five_minutes_long() {
-        for (requested_s, kept_s) in [(7, 7), (86_400, 300)] {
-            let requested = RetryReason::Throttled(Some(Duration::from_secs(requested_s)));
-            let delay = Backoff::with_seed(1).next_delay(requested);
-            assert_eq!(delay.requested, Duration::from_secs(kept_s));
-            assert!(delay.jittered <= Duration::from_secs(1));
-        }
-    }
-
-    #[test]
     fn two_back_offs_of_one_process_differ() {
         let delays: Vec<_> = (0..8).map(|_| Backoff::new().next_delay(RetryReason::NotConnected)).collect();
         assert!(delays.windows(2).any(|pair| pair[0] != pair[1]), "{delays:?}");

@@ -28,20 +28,6 @@ fn deliver_one(queue: &DestinationQueue) -> bool {
 }
 
 #[test]
-fn the_oldest_are_discarded_for_the_newest_and_counted() {
-    let queue = queue(10, 100);
-
-    for samples in 1..=4 {
-        queue.enqueue(payload(4, samples));
-    }
-
-    let stats = queue.stats();
-    assert_eq!((stats.queue_payloads, stats.queue_bytes), (2, 8));
-    assert_eq!(stats.dropped(DiscardReason::QueueFull), Discarded { payloads: 2, samples: 3 });
-    assert_eq!(queue.take().unwrap().samples, 3);
-}
-
-#[test]
 fn a_large_payload_evicts_as_many_as_it_needs_and_none_when_it_exceeds_the_queue() {
     let queue = queue(10, 100);
     for _ in 0..5 {

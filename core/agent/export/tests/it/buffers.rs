@@ -1,7 +1,8 @@
 //! The disk buffer: requests survive outages, a full memory queue and the end of the process, and arrive in order.
 
 use crate::clocks::{FastClock, InstantClock};
-use crate::scripted_http::{BlackHole, HttpReply, RefusingPort, ScriptedHttp};
+use crate::outages::outages;
+use crate::scripted_http::{HttpReply, RefusingPort, ScriptedHttp};
 use crate::shared::{assert_counters_balance, http_endpoint, payload, settings_on, stats_of, wait_for, TEST_TIMEOUT};
 use spanprof_export::{
     BufferSettings, Destination, DestinationStats, DiscardReason, ExportPayload, Exporter, ExporterSettings,
@@ -41,16 +42,16 @@ pub fn request(body: impl Into<Vec<u8>>) -> ExportPayload {
 
 /// The complete requests below a directory, oldest first.
 pub fn requests_in(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
-            found.extend(requests_in(&entry.path()));
+            paths.extend(requests_in(&entry.path()));
         } else if entry.file_name().to_str().unwrap().ends_with(".request") {
-            found.push(entry.path());
+            paths.push(entry.path());
         }
     }
-    found.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
-    found
+    paths.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
+    paths
 }
 
 /// Files are removed after a result is counted.
@@ -125,30 +126,7 @@ fn requests_of_a_stopped_exporter_are_sent_by_the_next_one_before_its_own() {
 
 #[test]
 fn requests_delayed_by_an_outage_of_any_kind_arrive_in_order_and_the_memory_queue_stays_empty() {
-    type Outage = (&'static str, Box<dyn FnOnce() -> (u16, Box<dyn FnOnce() -> Option<ScriptedHttp>>)>);
-    let scripted = |reply: HttpReply| -> (u16, Box<dyn FnOnce() -> Option<ScriptedHttp>>) {
-        let server = ScriptedHttp::start(move |number, _| if number < 3 { reply.clone() } else { HttpReply::ok() });
-        (server.port(), Box::new(move || Some(server)))
-    };
-    let outages: [Outage; 4] = [
-        (
-            "refused",
-            Box::new(|| {
-                let refusing = RefusingPort::open();
-                (refusing.port, Box::new(move || Some(refusing.become_receiver(|_, _| HttpReply::ok()))))
-            }),
-        ),
-        (
-            "dropped packets",
-            Box::new(|| {
-                let hole = BlackHole::open();
-                (hole.port, Box::new(move || Some(hole.become_receiver(|_, _| HttpReply::ok()))))
-            }),
-        ),
-        ("never answering", Box::new(move || scripted(HttpReply::Silence))),
-        ("resetting", Box::new(move || scripted(HttpReply::Reset))),
-    ];
-    for (name, begin) in outages {
+    for (name, begin) in outages() {
         let directory = tempfile::tempdir().unwrap();
         let (port, end) = begin();
         // At most two requests in memory.
@@ -166,7 +144,7 @@ fn requests_delayed_by_an_outage_of_any_kind_arrive_in_order_and_the_memory_queu
             let stored = |stats: &DestinationStats| stats.sent as usize + stats.buffer_payloads > usize::from(number);
             wait_for(&exporter, "it is stored", stored);
         }
-        let server = end().unwrap();
+        let server = end();
 
         let stats = wait_for(&exporter, name, |stats| stats.sent == 30);
         let expected: Vec<_> = (0..30u8).map(|number| vec![number; 1000]).collect();

@@ -87,20 +87,6 @@ fn the_oldest_files_beyond_the_maximum_of_bytes_are_removed() {
 }
 
 #[test]
-fn files_beyond_the_number_are_counted_by_the_process_that_removed_them() {
-    let directory = tempfile::tempdir().unwrap();
-    let settings = FileDirectory { keep: 2, ..FileDirectory::new(directory.path()) };
-    let (exporter, _) = exporter_to(Destination::File(settings));
-
-    for time_unix_ms in 1..=7 {
-        exporter.enqueue(0, profile("cpu", time_unix_ms, "x"));
-    }
-    assert!(exporter.flush(TEST_TIMEOUT));
-
-    assert_eq!(stats_of(&exporter).files_removed, RemovedFiles { keep: 5, ..RemovedFiles::default() });
-}
-
-#[test]
 fn processes_that_share_a_directory_hold_its_limits_together_and_count_each_removed_file_once() {
     const WRITES: u64 = 150;
     const PROCESSES: usize = 3;

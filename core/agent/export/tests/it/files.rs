@@ -2,8 +2,12 @@
 
 use crate::clocks::InstantClock;
 use crate::shared::{exporter_to, payload, settings_on, stats_of, wait_for, TEST_TIMEOUT};
+use crate::sidecars::with_sidecar;
 use flate2::read::GzDecoder;
-use spanprof_export::{Destination, DiscardReason, ExportPayload, Exporter, ExporterSettings, FileDirectory};
+use spanprof_export::{
+    Destination, DestinationStats, DiscardReason, ExportPayload, Exporter, ExporterSettings, FileDirectory,
+    RemovedFiles,
+};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{symlink, PermissionsExt};
@@ -99,6 +103,7 @@ fn only_the_newest_profiles_are_kept_and_foreign_files_are_not_touched() {
     expected.extend(foreign);
     expected.sort_unstable();
     assert_eq!(names_in(directory.path()), expected);
+    assert_eq!(stats_of(&exporter).files_removed, RemovedFiles { keep: 2, ..RemovedFiles::default() });
 }
 
 #[test]
@@ -109,17 +114,20 @@ fn an_existing_link_is_neither_followed_nor_replaced() {
     symlink(&victim, directory.path().join("cpu-1.pb.gz")).unwrap();
     symlink(elsewhere.path().join("absent"), directory.path().join("cpu-2.pb.gz")).unwrap();
     fs::hard_link(&victim, directory.path().join("cpu-3.pb.gz")).unwrap();
+    symlink(&victim, directory.path().join("cpu-4.json")).unwrap();
+    symlink(elsewhere.path().join("absent"), directory.path().join("cpu-5.json")).unwrap();
     let (exporter, _) = exporter_to(into(directory.path()));
 
-    for time_unix_ms in 1..=3 {
-        exporter.enqueue(0, profile("cpu", time_unix_ms, "profile"));
+    for time_unix_ms in 1..=5 {
+        exporter.enqueue(0, with_sidecar("cpu", time_unix_ms, "profile"));
     }
     assert!(exporter.flush(TEST_TIMEOUT));
 
     assert_eq!(fs::read(&victim).unwrap(), b"unchanged");
     assert_eq!(names_in(elsewhere.path()), ["victim"]);
-    for name in ["cpu-1-1.pb.gz", "cpu-2-1.pb.gz", "cpu-3-1.pb.gz"] {
-        assert_eq!(gunzipped(&directory.path().join(name)), b"profile");
+    for stem in ["cpu-1-1", "cpu-2-1", "cpu-3-1", "cpu-4-1", "cpu-5-1"] {
+        assert_eq!(gunzipped(&directory.path().join(format!("{stem}.pb.gz"))), b"profile");
+        assert_eq!(fs::read(directory.path().join(format!("{stem}.json"))).unwrap(), b"profile");
     }
 }
 
@@ -142,10 +150,10 @@ fn a_removed_directory_is_created_again() {
     let (exporter, _) = exporter_to(into(&directory));
     fs::remove_dir(&directory).unwrap();
 
-    exporter.enqueue(0, profile("cpu", 1, "x"));
+    exporter.enqueue(0, with_sidecar("cpu", 1, "x"));
     assert!(exporter.flush(TEST_TIMEOUT));
 
-    assert_eq!(names_in(&directory), ["cpu-1.pb.gz"]);
+    assert_eq!(names_in(&directory), ["cpu-1.json", "cpu-1.pb.gz"]);
 }
 
 #[test]
@@ -171,37 +179,29 @@ fn an_unwritable_directory_is_reported_and_counted_and_later_profiles_are_writte
 }
 
 #[test]
-fn a_temporary_write_error_is_retried_until_the_profile_expires() {
+fn a_temporary_write_error_is_retried_until_it_ends_or_the_profile_expires() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("profiles");
-    let settings = ExporterSettings { retry_max_age: Duration::from_secs(60), ..settings_on(InstantClock::new()) };
-    let exporter = Exporter::start(vec![into(&directory)], settings).unwrap();
-    fs::remove_dir(&directory).unwrap();
-    // A link to itself: its error, like that of a full disk, is not permanent.
-    symlink(&directory, &directory).unwrap();
+    for retry_max_age in [60, 86_400].map(Duration::from_secs) {
+        let settings = ExporterSettings { retry_max_age, ..settings_on(InstantClock::new()) };
+        let exporter = Exporter::start(vec![into(&directory)], settings).unwrap();
+        fs::remove_dir(&directory).unwrap();
+        // A link to itself: its error, like that of a full disk, is not permanent.
+        symlink(&directory, &directory).unwrap();
+        exporter.enqueue(0, profile("cpu", 1, "x"));
+        let is_short = retry_max_age == Duration::from_secs(60);
+        let expired = |stats: &DestinationStats| stats.dropped(DiscardReason::Expired).payloads;
+        wait_for(&exporter, "it was tried three times", |stats| {
+            stats.retries > 1 && expired(stats) == u64::from(is_short)
+        });
 
-    exporter.enqueue(0, profile("cpu", 1, "x"));
-    let stats = wait_for(&exporter, "it is discarded", |stats| stats.queue_payloads == 0);
-
-    assert_eq!(stats.dropped(DiscardReason::Expired).payloads, 1, "{stats:#?}");
-    assert!(stats.retries > 1, "{stats:#?}");
-}
-
-#[test]
-fn a_profile_is_written_after_a_temporary_write_error_ends() {
-    let parent = tempfile::tempdir().unwrap();
-    let directory = parent.path().join("profiles");
-    let settings = ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..settings_on(InstantClock::new()) };
-    let exporter = Exporter::start(vec![into(&directory)], settings).unwrap();
-    fs::remove_dir(&directory).unwrap();
-    symlink(&directory, &directory).unwrap();
-    exporter.enqueue(0, profile("cpu", 1, "x"));
-    wait_for(&exporter, "it was tried three times", |stats| stats.retries > 1);
-
-    fs::remove_file(&directory).unwrap();
-    let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
-
-    assert_eq!((stats.sent, stats.dropped_total().payloads), (1, 0), "{stats:#?}");
+        fs::remove_file(&directory).unwrap();
+        let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
+        assert_eq!((stats.sent, expired(&stats)), if is_short { (0, 1) } else { (1, 0) }, "{stats:#?}");
+        if is_short {
+            fs::create_dir(&directory).unwrap();
+        }
+    }
     assert_eq!(names_in(&directory), ["cpu-1.pb.gz"]);
 }
 

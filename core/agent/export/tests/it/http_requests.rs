@@ -56,21 +56,6 @@ fn a_request_can_go_uncompressed() {
 }
 
 #[test]
-fn userinfo_of_the_url_becomes_basic_authentication() {
-    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
-    let mut endpoint = http_endpoint(server.port());
-    endpoint.url = endpoint.url.replace("http://", "http://user:p%40ss@");
-    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
-
-    exporter.enqueue(0, payload("body", 1));
-    assert!(exporter.flush(TEST_TIMEOUT));
-
-    let received = server.received().remove(0);
-    assert_eq!(received.header("authorization"), Some("Basic dXNlcjpwQHNz"));
-    assert_eq!(received.header("host"), Some(format!("127.0.0.1:{}", server.port()).as_str()));
-}
-
-#[test]
 fn one_connection_is_reused_for_many_windows() {
     let server = ScriptedHttp::start(|number, _| if number == 1 { HttpReply::status(400) } else { HttpReply::ok() });
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));

@@ -14,7 +14,7 @@ fn exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
 /// For unresponsive receivers. On a loaded machine a responsive one may time out too, which adds attempts.
 fn exporter_with_short_timeout(port: u16, settings: ExporterSettings) -> Exporter {
     let mut endpoint = http_endpoint(port);
-    endpoint.timeout = Duration::from_millis(200);
+    endpoint.timeout = Duration::from_millis(300);
     Exporter::start(vec![Destination::OtlpHttp(endpoint)], settings).unwrap()
 }
 
@@ -23,69 +23,62 @@ fn settings_without_expiry() -> ExporterSettings {
     ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..settings_on(FastClock::new(1000)) }
 }
 
-/// Asserts that the five payloads enqueued during the outage arrive in order after it.
-fn assert_all_arrive(exporter: &Exporter, server: &ScriptedHttp) {
-    let stats = wait_for(exporter, "all five are sent", |stats| stats.sent == 5);
-    assert_eq!((stats.sent_samples, stats.dropped_total()), (10, Discarded::default()), "{stats:#?}");
-    assert!(stats.retries > 0 && stats.last_error.is_some(), "{stats:#?}");
-    assert_counters_balance(&stats, 0);
-    let mut bodies = server.bodies();
-    bodies.dedup();
-    assert_eq!(bodies, [[0], [1], [2], [3], [4]]);
+/// Port of a receiver that is unavailable, and what makes it available.
+pub type Outage = (u16, Box<dyn FnOnce() -> ScriptedHttp>);
+
+type BeginOutage = fn() -> Outage;
+
+/// Every kind of outage, with the error that it causes.
+pub fn outages() -> [(&'static str, BeginOutage); 4] {
+    fn scripted(reply: HttpReply) -> Outage {
+        let server = ScriptedHttp::start(move |number, _| if number < 3 { reply.clone() } else { HttpReply::ok() });
+        (server.port(), Box::new(|| server))
+    }
+    [
+        ("Connection refused", || {
+            let refusing = RefusingPort::open();
+            (refusing.port, Box::new(|| refusing.become_receiver(|_, _| HttpReply::ok())))
+        }),
+        ("within 300ms", || {
+            let hole = BlackHole::open();
+            (hole.port, Box::new(|| hole.become_receiver(|_, _| HttpReply::ok())))
+        }),
+        ("within 300ms", || scripted(HttpReply::Silence)),
+        ("closed the connection without a response", || scripted(HttpReply::Reset)),
+    ]
 }
 
-fn enqueue_five(exporter: &Exporter) {
-    for number in 0..5u8 {
-        exporter.enqueue(0, payload([number], 2));
+#[test]
+fn payloads_queued_during_an_outage_of_any_kind_arrive_in_order_after_it() {
+    for (error, begin) in outages() {
+        let (port, end) = begin();
+        let exporter = exporter_with_short_timeout(port, settings_without_expiry());
+        for number in 0..5u8 {
+            exporter.enqueue(0, payload([number], 2));
+        }
+        let stats = wait_for(&exporter, "it was tried twice", |stats| stats.retries >= 1);
+        assert!(stats.last_error.as_ref().unwrap().contains(error), "{stats:#?}");
+        let server = end();
+
+        let stats = wait_for(&exporter, "all five are sent", |stats| stats.sent == 5);
+        assert_eq!((stats.sent_samples, stats.dropped_total()), (10, Discarded::default()), "{stats:#?}");
+        assert_counters_balance(&stats, 0);
+        let mut bodies = server.bodies();
+        bodies.dedup();
+        assert_eq!(bodies, [[0], [1], [2], [3], [4]]);
     }
 }
 
 #[test]
-fn payloads_queued_while_connections_are_refused_arrive_in_order_once_the_receiver_listens() {
-    let refusing = RefusingPort::open();
-    let exporter = exporter_at(refusing.port, settings_without_expiry());
-    enqueue_five(&exporter);
-    let stats = wait_for(&exporter, "it was tried three times", |stats| stats.retries >= 2);
-    assert!(stats.last_error.unwrap().contains("Connection refused"));
-    assert_eq!((stats.sent, stats.queue_payloads, stats.queue_bytes), (0, 5, 5));
-
-    let server = refusing.become_receiver(|_, _| HttpReply::ok());
-
-    assert_all_arrive(&exporter, &server);
-}
-
-#[test]
-fn payloads_queued_while_packets_are_dropped_arrive_in_order_once_the_receiver_listens() {
-    let black_hole = BlackHole::open();
-    let exporter = exporter_with_short_timeout(black_hole.port, settings_without_expiry());
-    enqueue_five(&exporter);
-    let stats = wait_for(&exporter, "it was tried twice", |stats| stats.retries >= 1);
-    assert!(stats.last_error.unwrap().contains("within 200ms"));
-
-    let server = black_hole.become_receiver(|_, _| HttpReply::ok());
-
-    assert_all_arrive(&exporter, &server);
-}
-
-#[test]
-fn a_receiver_that_accepted_without_responding_gets_all_payloads_later() {
-    let server = ScriptedHttp::start(|number, _| if number < 3 { HttpReply::Silence } else { HttpReply::ok() });
-    let exporter = exporter_with_short_timeout(server.port(), settings_without_expiry());
-    enqueue_five(&exporter);
-
-    assert_all_arrive(&exporter, &server);
-    assert!(stats_of(&exporter).retries >= 3 && server.received().len() >= 8);
-}
-
-#[test]
-fn a_receiver_that_reset_connections_gets_all_payloads_later() {
+fn a_receiver_that_resets_each_second_request_causes_no_further_retry() {
     let server = ScriptedHttp::start(|number, _| if number % 2 == 0 { HttpReply::Reset } else { HttpReply::ok() });
     let exporter = exporter_at(server.port(), settings_without_expiry());
-    enqueue_five(&exporter);
-
-    assert_all_arrive(&exporter, &server);
+    for number in 0..5u8 {
+        exporter.enqueue(0, payload([number], 2));
+    }
+    let stats = wait_for(&exporter, "all five are sent", |stats| stats.sent == 5);
     // The reset of an idle connection causes no retry, so only the first reset did.
-    assert_eq!((stats_of(&exporter).retries, server.received().len()), (1, 10));
+    assert_eq!((stats.retries, server.received().len()), (1, 10));
 }
 
 #[test]

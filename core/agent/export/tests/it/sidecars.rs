@@ -4,10 +4,10 @@ use crate::files::{gunzipped, names_in, profile};
 use crate::shared::{exporter_to, stats_of, TEST_TIMEOUT};
 use spanprof_export::{Destination, ExportPayload, FileDirectory};
 use std::fs;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-fn with_sidecar(profile_type: &str, time_unix_ms: u64, text: &str) -> ExportPayload {
+pub fn with_sidecar(profile_type: &str, time_unix_ms: u64, text: &str) -> ExportPayload {
     ExportPayload { sidecar: Some(text.as_bytes().to_vec()), ..profile(profile_type, time_unix_ms, text) }
 }
 
@@ -54,37 +54,4 @@ fn a_side_car_is_removed_with_its_profile_and_other_json_files_stay() {
     let names = ["cpu-1.json", "cpu-3.json", "cpu-3.pb.gz", "cpu-4.json", "cpu-4.pb.gz", "notes.json"];
     assert_eq!(names_in(directory.path()), names);
     assert_eq!(fs::read(directory.path().join("cpu-1.json")).unwrap(), b"own");
-}
-
-#[test]
-fn a_side_car_neither_follows_nor_replaces_a_link() {
-    let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let victim = elsewhere.path().join("victim");
-    fs::write(&victim, "unchanged").unwrap();
-    symlink(&victim, directory.path().join("cpu-1.json")).unwrap();
-    symlink(elsewhere.path().join("absent"), directory.path().join("cpu-2.json")).unwrap();
-    let (exporter, _) = exporter_to(into(directory.path(), 100));
-
-    exporter.enqueue(0, with_sidecar("cpu", 1, "x"));
-    exporter.enqueue(0, with_sidecar("cpu", 2, "x"));
-    assert!(exporter.flush(TEST_TIMEOUT));
-
-    assert_eq!(fs::read(&victim).unwrap(), b"unchanged");
-    assert_eq!(names_in(elsewhere.path()), ["victim"]);
-    for name in ["cpu-1-1.json", "cpu-2-1.json"] {
-        assert_eq!(fs::read(directory.path().join(name)).unwrap(), b"x");
-    }
-}
-
-#[test]
-fn a_directory_removed_meanwhile_is_created_again_for_both_files() {
-    let parent = tempfile::tempdir().unwrap();
-    let directory = parent.path().join("profiles");
-    let (exporter, _) = exporter_to(into(&directory, 100));
-    fs::remove_dir(&directory).unwrap();
-
-    exporter.enqueue(0, with_sidecar("cpu", 1, "x"));
-    assert!(exporter.flush(TEST_TIMEOUT));
-
-    assert_eq!(names_in(&directory), ["cpu-1.json", "cpu-1.pb.gz"]);
 }

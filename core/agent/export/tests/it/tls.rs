@@ -9,7 +9,6 @@ use spanprof_export::{Destination, DestinationStats, Exporter, ExporterSettings,
 use std::time::Duration;
 use tempfile::TempDir;
 
-#[derive(Default)]
 struct ClientTls<'a> {
     trusts: Option<&'a Authority>,
     identity: Option<&'a TlsIdentity>,
@@ -54,77 +53,40 @@ fn sent_to(server: &TlsIdentity, clients: Option<&Authority>, client: &ClientTls
     outcomes
 }
 
-fn assert_delivered(outcomes: &[DestinationStats]) {
-    for stats in outcomes {
-        assert_eq!(stats.sent, 1, "{stats:#?}");
-    }
-}
-
-fn assert_never_delivered(outcomes: &[DestinationStats], reason: &str, remedy: &str) {
-    for stats in outcomes {
-        assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
-        let error = stats.last_error.as_ref().unwrap();
-        assert!(error.contains(reason) && error.contains(remedy), "`{error}`: expected `{reason}`, `{remedy}`");
-    }
-}
-
 #[test]
-fn a_server_with_a_certificate_of_the_given_authority_gets_profiles() {
-    let authority = Authority::new("ours");
-
-    let outcomes =
-        sent_to(&authority.server("localhost"), None, &ClientTls { trusts: Some(&authority), identity: None });
-
-    assert_delivered(&outcomes);
-}
-
-#[test]
-fn a_server_with_a_certificate_of_another_authority_gets_nothing() {
-    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-
-    let outcomes = sent_to(&theirs.server("localhost"), None, &ClientTls { trusts: Some(&ours), identity: None });
-
-    assert_never_delivered(&outcomes, "UnknownIssuer", "certificate authority (a PEM file) as `certificate`");
-}
-
-#[test]
-fn a_server_with_a_private_certificate_gets_nothing_under_the_systems_trust_anchors() {
-    let authority = Authority::new("ours");
-
-    let outcomes = sent_to(&authority.server("localhost"), None, &ClientTls::default());
-
-    assert_never_delivered(&outcomes, "UnknownIssuer", "certificate authority (a PEM file) as `certificate`");
-}
-
-#[test]
-fn a_server_with_a_certificate_for_another_name_gets_nothing() {
-    let authority = Authority::new("ours");
-    let client = ClientTls { trusts: Some(&authority), identity: None };
-
-    let outcomes = sent_to(&authority.server("other.example"), None, &client);
-
-    assert_never_delivered(&outcomes, "not valid for name", "use a host name of the receiver's certificate");
-}
-
-#[test]
-fn a_server_with_an_expired_certificate_gets_nothing() {
-    let authority = Authority::new("ours");
-    let client = ClientTls { trusts: Some(&authority), identity: None };
-
-    let outcomes = sent_to(&authority.expired_server("localhost"), None, &client);
-
-    assert_never_delivered(&outcomes, "expired", "renew the receiver's certificate");
-}
-
-#[test]
-fn a_server_that_requires_a_client_certificate_gets_ours() {
+fn a_server_with_a_certificate_of_the_given_authority_gets_profiles_and_our_certificate_if_it_requires_one() {
     let authority = Authority::new("ours");
     let identity = authority.client("service-a");
-    let client = ClientTls { trusts: Some(&authority), identity: Some(&identity) };
+    for (clients, identity) in [(None, None), (Some(&authority), Some(&identity))] {
+        let client = ClientTls { trusts: Some(&authority), identity };
+        for stats in sent_to(&authority.server("localhost"), clients, &client) {
+            assert_eq!(stats.sent, 1, "{stats:#?}");
+        }
+    }
+}
 
-    let outcomes = sent_to(&authority.server("localhost"), Some(&authority), &client);
-
-    assert_delivered(&outcomes);
+#[test]
+fn a_server_with_an_unsuitable_certificate_gets_nothing() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let private = "certificate authority (a PEM file) as `certificate`";
+    for (server, trusts, reason, remedy) in [
+        (theirs.server("localhost"), Some(&ours), "UnknownIssuer", private),
+        // Without an authority, the trust anchors of the system count.
+        (ours.server("localhost"), None, "UnknownIssuer", private),
+        (
+            ours.server("other.example"),
+            Some(&ours),
+            "not valid for name",
+            "use a host name of the receiver's certificate",
+        ),
+        (ours.expired_server("localhost"), Some(&ours), "expired", "renew the receiver's certificate"),
+    ] {
+        for stats in sent_to(&server, None, &ClientTls { trusts, identity: None }) {
+            assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
+            let error = stats.last_error.as_ref().unwrap();
+            assert!(error.contains(reason) && error.contains(remedy), "`{error}`: expected `{reason}`, `{remedy}`");
+        }
+    }
 }
 
 #[test]
