@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_version_of_preact_is_that_of_the_page() {
-        let page = scratch::read(&workspace::root().join("core/profile/src/encode/page/mod.rs")).unwrap();
+        let page = scratch::read(&workspace::root().join("core/workbench/view/src/page/mod.rs")).unwrap();
         let version = OTHER.iter().find_map(|part| part.purl?.strip_prefix("pkg:npm/preact@")).unwrap();
         assert!(page.contains(&format!("Preact {version} (MIT)")), "expected Preact {version} in the header of PREACT");
     }

@@ -2,9 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::encode::{pprof, speedscope};
+use spanprof_profile::encode::pprof;
 use spanprof_profile::transform;
 use spanprof_read::decode::{self, DecodeLimits, Format};
+use spanprof_view::speedscope;
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();

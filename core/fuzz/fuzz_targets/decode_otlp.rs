@@ -2,10 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::encode::{folded, otlp, page, pprof, text};
+use spanprof_profile::encode::{folded, otlp, pprof, text};
 use spanprof_profile::transform;
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Granularity};
+use spanprof_view::page;
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();

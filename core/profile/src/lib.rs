@@ -1,8 +1,8 @@
 //! Holds, transforms and encodes profiles: values in, bytes out; never knows a file, a socket, a clock or a thread: time is an
 //! argument.
 //!
-//! Typed tables, interning, merging, redaction, and the encoders of OTLP, pprof, folded stacks and flame graphs. Decoders are in
-//! `spanprof-read`. Called by the engine, by the profiler's deliveries, by the reading crate and by the command line.
+//! Typed tables, interning, merging, redaction, and the encoders of OTLP, pprof, Pyroscope's push protocol and folded
+//! stacks. Decoders are in `spanprof-read`, what people look at is in `spanprof-view`. Called by the engine, by the profiler's deliveries, by the reading crate and by the command line.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

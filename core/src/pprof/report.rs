@@ -10,11 +10,11 @@ use std::time::{Duration, SystemTime};
 use super::frames::{Frames, Symbol, UnresolvedFrames};
 use super::samples::GuardSamples;
 use super::{protos, Result};
-use spanprof_profile::encode::svg;
 use spanprof_profile::{
     transform, Dictionary, Function, Line, Location, LocationId, Profile, ProfilesData, ResourceProfiles, Sample,
     StackId, Value, ValueType,
 };
+use spanprof_view::svg;
 
 /// When and how the samples of a report were taken.
 #[derive(Clone, Debug)]

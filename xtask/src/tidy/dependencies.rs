@@ -15,10 +15,11 @@ const OF_BINDINGS: [&str; 6] = [
 ];
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
+    ("spanprof-view", &["spanprof-profile"]),
     ("spanprof-export", &[]),
     ("spanprof-os", &["spanprof-signal"]),
     ("spanprof-aggregate", &["spanprof-signal", "spanprof-profile"]),
@@ -33,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "spanprof-config",
             "spanprof-export",
             "spanprof-read",
+            "spanprof-view",
         ],
     ),
     // The bindings use the profiler and what it is made of; for Rust also the profiles and secrets that its names show.
@@ -46,6 +48,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "spanprof-config",
             "spanprof-export",
             "spanprof-profiler",
+            "spanprof-view",
         ],
     ),
     (
@@ -64,7 +67,10 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("spanprof-java-opener", &["spanprof-signal"]),
     ("spanprof-node", &OF_BINDINGS),
     // `doctor` reports the profiler's own decision about the clock, and the receivers of its own configuration.
-    ("spanprof-cli", &["spanprof-profile", "spanprof-read", "spanprof-export", "spanprof-os", "spanprof-config"]),
+    (
+        "spanprof-cli",
+        &["spanprof-profile", "spanprof-read", "spanprof-view", "spanprof-export", "spanprof-os", "spanprof-config"],
+    ),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-os", "spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("spanprof-documents", &[]),

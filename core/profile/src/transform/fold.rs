@@ -1,6 +1,6 @@
 //! Folds libraries and runtimes: each run of consecutive library frames becomes one frame with the name of the library, each run of
 //! runtime frames one with the name of its part, so that a stack shows own code and what it uses. Pure. Called for flame graphs and
-//! trees. A page folds itself, by [`FoldableFunctions`] (`encode/page/stacks.js`).
+//! trees. A page folds itself, by [`FoldableFunctions`] (`stacks.js` of the page, in `spanprof-view`).
 
 use hashbrown::HashMap;
 

@@ -14,8 +14,7 @@ mod tree;
 
 pub use code_part::CodePart;
 pub use exact::{join_exact_values, separate_exact_values};
-pub(crate) use fold::FoldableFunctions;
-pub use fold::{folded_function, FoldedPaths};
+pub use fold::{folded_function, FoldableFunctions, FoldedPaths};
 pub use functions::{FunctionKey, FunctionTable};
 pub use label_names::{is_accepted_label_name, refused_label_names};
 pub(crate) use merge::Merged;

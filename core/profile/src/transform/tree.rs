@@ -35,7 +35,7 @@ pub struct StackTree {
 
 impl StackTree {
     /// Calls from the root to each node; 0 of the root.
-    pub(crate) fn depths(&self) -> Vec<u32> {
+    pub fn depths(&self) -> Vec<u32> {
         let mut depths: Vec<u32> = Vec::with_capacity(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
             depths.push(if at == 0 { 0 } else { depths[node.parent as usize] + 1 });

@@ -10,7 +10,6 @@ mod detail;
 mod doctor;
 mod failure;
 mod fetch;
-mod firefox;
 mod gzip;
 mod http_stream;
 mod mcp;

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use spanprof_profile::encode::page::{self, PageContext};
 use spanprof_profile::encode::{folded, pprof};
 use spanprof_profile::{transform, LinkId, ProfilesData};
+use spanprof_view::page::{self, PageContext};
 
 use spanprof_aggregate::{SumLabels, WindowSum};
 use spanprof_config::{Error, ErrorKind, OutputFormat};

@@ -1,8 +1,8 @@
 //! The tree of a comparison as the input of the flame graph. Called by `diff` and by the HTTP API.
 
-use spanprof_profile::encode::flamegraph::{self, DiffColumns};
 use spanprof_profile::transform::{StackNode, StackTree};
 use spanprof_read::query::DiffTree;
+use spanprof_view::flamegraph::{self, DiffColumns};
 
 /// The tree as JSON for the page.
 pub(crate) fn json(tree: &DiffTree) -> String {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use spanprof_profile::encode::page::PageSource;
 use spanprof_profile::transform::FunctionKey;
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, FunctionLine, FunctionLines};
+use spanprof_view::page::PageSource;
 
 use super::sources::{self, SourceFile, SourcePaths};
 

@@ -1,17 +1,17 @@
 //! `spanprof convert`: writes samples in another format.
 
-use spanprof_profile::encode::{folded, otlp, page, pprof, speedscope, svg};
+use spanprof_profile::encode::{folded, otlp, pprof};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::otlp_json;
 use spanprof_read::query::{self, Filter};
+use spanprof_view::{firefox, page, speedscope, svg};
 
 use super::flamegraph::title;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
-use crate::firefox;
 use crate::gzip::gzip;
 use crate::nearest::nearest;
 use crate::quantity::format_quantity;

@@ -1,9 +1,9 @@
 //! `spanprof diff`: compares two profiles by function or line. As a gate of CI it also decides whether a function regressed.
 
 use serde_json::Value;
-use spanprof_profile::encode::page;
 use spanprof_profile::{is_gauge_type, HeapAge, ProfilesData};
 use spanprof_read::query::{self, Compared, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS};
+use spanprof_view::page;
 
 use super::empty_selection::nothing_passes;
 use super::table::{Rows, SortColumn, TableArguments};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use spanprof_profile::encode::flamegraph;
-use spanprof_profile::encode::page::{self, PageContext};
 use spanprof_profile::transform;
+use spanprof_view::flamegraph;
+use spanprof_view::page::{self, PageContext};
 
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::answers::page_sources::page_sources;

@@ -215,8 +215,9 @@ fn samples(
 #[cfg(test)]
 mod tests {
     use crate::decode::{any, DecodeLimits, Format};
-    use spanprof_profile::encode::{folded, speedscope};
+    use spanprof_profile::encode::folded;
     use spanprof_profile::transform::tree;
+    use spanprof_view::speedscope;
 
     #[test]
     fn an_encoded_file_is_read_back() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use spanprof_profile::code_origin::CodeOrigin;
-use spanprof_profile::encode::flamegraph;
 use spanprof_profile::transform::{FunctionKey, StackTree};
+use spanprof_view::flamegraph;
 
 use super::name_search::NameSearch;
 use super::request::{ApiRequest, ApiResult, ResponseContent};

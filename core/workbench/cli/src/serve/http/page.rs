@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use hyper::{Request, StatusCode};
-use spanprof_profile::encode::page;
+use spanprof_view::page;
 
 use crate::serve::reply::{self, Reply};
 

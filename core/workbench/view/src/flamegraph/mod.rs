@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
-use super::compact::compact;
-use crate::transform::{FunctionKey, PrunedTree, StackTree};
+use crate::compact::compact;
+use spanprof_profile::transform::{FunctionKey, PrunedTree, StackTree};
 
 /// The renderer's style sheet; every rule is below `.flamegraph`.
 pub const STYLE: &str = compact!(include_str!("flamegraph.css"));
@@ -85,7 +85,7 @@ fn write_tree(out: &mut String, tree: &StackTree) {
 }
 
 /// The members of functions, after another member.
-pub(super) fn write_functions(out: &mut String, functions: &[FunctionKey]) {
+pub(crate) fn write_functions(out: &mut String, functions: &[FunctionKey]) {
     let mut files: Vec<&str> = Vec::new();
     let mut kinds: Vec<&str> = Vec::new();
     let mut known = HashMap::new();
@@ -148,7 +148,7 @@ fn write_texts<'t>(out: &mut String, name: &str, texts: impl Iterator<Item = &'t
 }
 
 /// A member with a list of numbers, after another member.
-pub(super) fn write_numbers(out: &mut String, name: &str, mut numbers: impl Iterator<Item = i64>) {
+pub(crate) fn write_numbers(out: &mut String, name: &str, mut numbers: impl Iterator<Item = i64>) {
     write_any_numbers(out, name, &mut numbers);
 }
 
@@ -170,7 +170,7 @@ fn begin_list(out: &mut String, name: &str) {
 
 /// A JSON string that is safe inside a script element: `<` is escaped, and so are U+2028 and U+2029, which end a line
 /// in ECMAScript before 2019.
-pub(super) fn write_text(out: &mut String, text: &str) {
+pub(crate) fn write_text(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
         match character {
@@ -185,15 +185,15 @@ pub(super) fn write_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-pub(super) fn escape_markup(text: &str) -> String {
+pub(crate) fn escape_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transform::StackNode;
-    use crate::FrameType;
+    use spanprof_profile::transform::StackNode;
+    use spanprof_profile::FrameType;
 
     fn tree() -> StackTree {
         let node =

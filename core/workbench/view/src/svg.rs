@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
-use super::flamegraph::escape_markup;
-use crate::code_origin::CodeOrigin;
-use crate::transform::{FunctionKey, StackTree};
-use crate::FrameType;
+use crate::flamegraph::escape_markup;
+use spanprof_profile::code_origin::CodeOrigin;
+use spanprof_profile::transform::{FunctionKey, StackTree};
+use spanprof_profile::FrameType;
 
 /// Width of the image without another one, px.
 pub const DEFAULT_WIDTH: usize = 1200;
@@ -146,7 +146,7 @@ fn tint((hue, saturation): (u32, f64), vary: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transform::StackNode;
+    use spanprof_profile::transform::StackNode;
 
     fn image(name: &str) -> String {
         let node =

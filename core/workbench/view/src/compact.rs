@@ -5,19 +5,19 @@
 macro_rules! compact {
     ($text:expr) => {{
         const TEXT: &[u8] = $text.as_bytes();
-        const LENGTH: usize = $crate::encode::compact::compacted::<0>(TEXT).1;
-        const BYTES: [u8; LENGTH] = $crate::encode::compact::compacted::<LENGTH>(TEXT).0;
+        const LENGTH: usize = $crate::compact::compacted::<0>(TEXT).1;
+        const BYTES: [u8; LENGTH] = $crate::compact::compacted::<LENGTH>(TEXT).0;
         match std::str::from_utf8(&BYTES) {
             Ok(text) => text,
             Err(_) => panic!("whole lines of a text are text"),
         }
     }};
 }
-pub(super) use compact;
+pub(crate) use compact;
 
 /// The first `N` bytes that remain of a text, and how many remain.
 #[allow(long_running_const_eval, reason = "a step per byte")]
-pub(super) const fn compacted<const N: usize>(text: &[u8]) -> ([u8; N], usize) {
+pub(crate) const fn compacted<const N: usize>(text: &[u8]) -> ([u8; N], usize) {
     let (mut bytes, mut length, mut at) = ([0; N], 0, 0);
     // Each turn starts within the indentation of a line. A step of the interpreter takes a microsecond: each byte is read once.
     while at < text.len() {

@@ -10,11 +10,11 @@ use std::fmt::Write;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::compact::compact;
-use super::flamegraph::{self, escape_markup, write_functions, write_numbers, write_text};
-use crate::kinds::{self, ProfileKind};
-use crate::transform::{self, CallPaths, FoldableFunctions};
-use crate::{AttributeSetId, Dictionary, ProfilesData, ResourceProfiles};
+use crate::compact::compact;
+use crate::flamegraph::{self, escape_markup, write_functions, write_numbers, write_text};
+use spanprof_profile::kinds::{self, ProfileKind};
+use spanprof_profile::transform::{self, CallPaths, FoldableFunctions};
+use spanprof_profile::{AttributeSetId, Dictionary, ProfilesData, ResourceProfiles};
 
 /// The style sheet of the page, without that of the flame graph.
 const STYLE: &str = compact!(include_str!("page.css"));
@@ -298,7 +298,7 @@ mod tests {
     use serde_json::{json, Value};
 
     use super::*;
-    use crate::{Attribute, AttributeValue, Function, Line, Location, Profile, Sample, ValueType};
+    use spanprof_profile::{Attribute, AttributeValue, Function, Line, Location, Profile, Sample, ValueType};
 
     /// Profiles of a service with a sample for each function, weight and route.
     fn profiles(samples: &[(&str, i64, &str)]) -> ProfilesData {

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
-use super::super::flamegraph::write_text;
 use super::write_list;
-use crate::transform::FunctionKey;
+use crate::flamegraph::write_text;
+use spanprof_profile::transform::FunctionKey;
 
 /// The source text of a function.
 #[derive(Clone, Debug, Default)]

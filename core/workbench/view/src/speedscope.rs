@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::flamegraph::{write_numbers, write_text};
-use crate::transform::{FunctionKey, StackTree};
+use crate::flamegraph::{write_numbers, write_text};
+use spanprof_profile::transform::{FunctionKey, StackTree};
 
 /// One file with all `trees`, whose types become its profiles.
 pub fn encode(trees: &[StackTree], name: &str) -> String {
@@ -79,7 +79,7 @@ fn write_profile(out: &mut String, tree: &StackTree, first_frame: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transform::StackNode;
+    use spanprof_profile::transform::StackNode;
 
     #[test]
     fn samples_are_stacks_of_shared_frames_with_weights() {

@@ -32,7 +32,7 @@ const OTHER: usize = 0;
 
 /// Encodes all samples that have timestamps, and counts the others; `None` if there are none. `endpoint` names the span of a label
 /// set, with the quality of the name: that of the highest one is used.
-pub(crate) fn encode(
+pub fn encode(
     data: &ProfilesData,
     product: &str,
     endpoint: impl Fn(AttributeSetId) -> Option<(u8, String)>,
