@@ -15,11 +15,12 @@ const OF_BINDINGS: [&str; 6] = [
 ];
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
     ("spanprof-view", &["spanprof-profile"]),
+    ("spanprof-answers", &["spanprof-profile", "spanprof-read", "spanprof-view"]),
     ("spanprof-export", &[]),
     ("spanprof-os", &["spanprof-signal"]),
     ("spanprof-aggregate", &["spanprof-signal", "spanprof-profile"]),
@@ -69,7 +70,15 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     // `doctor` reports the profiler's own decision about the clock, and the receivers of its own configuration.
     (
         "spanprof-cli",
-        &["spanprof-profile", "spanprof-read", "spanprof-view", "spanprof-export", "spanprof-os", "spanprof-config"],
+        &[
+            "spanprof-profile",
+            "spanprof-read",
+            "spanprof-view",
+            "spanprof-answers",
+            "spanprof-export",
+            "spanprof-os",
+            "spanprof-config",
+        ],
     ),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-os", "spanprof-profile", "spanprof-read", "spanprof-export"]),

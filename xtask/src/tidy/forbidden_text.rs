@@ -31,8 +31,9 @@ const EXTERNAL: [&str; 19] = [
 ];
 /// Names of languages, which the core must not contain; names of frame types (`cpython`, `v8js`, `jvm`) are allowed.
 const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];
-/// The help of the command line names all languages, and folded stacks name the parts of their runtimes.
-const MAY_NAME_LANGUAGES: [&str; 2] = ["core/workbench/cli/", "core/profile/src/code_origin/"];
+/// The command line and its answers name all languages, and folded stacks name the parts of their runtimes.
+const MAY_NAME_LANGUAGES: [&str; 3] =
+    ["core/workbench/cli/", "core/workbench/answers/", "core/profile/src/code_origin/"];
 
 /// The fuzz target of Node.js's source maps compiles the decoder's file.
 const MAY_USE_BINDINGS: [&str; 1] = ["core/fuzz/"];

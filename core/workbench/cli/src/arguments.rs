@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::failure::Failure;
 use crate::fetch;
-use crate::terminal::{self, ColorWhen};
 use crate::verbs::check::CheckArguments;
 use crate::verbs::completions::CompletionsArguments;
 use crate::verbs::convert::ConvertArguments;
@@ -31,6 +29,8 @@ use crate::verbs::top::TopArguments;
 use crate::verbs::tree::TreeArguments;
 use crate::verbs::upload::UploadArguments;
 use crate::verbs::view::ViewArguments;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::terminal::{self, ColorWhen};
 
 /// The verbs by task, for the overview.
 const GROUPS: [(&str, &[&str]); 6] = [

@@ -12,10 +12,10 @@ use hyper_util::rt::TokioIo;
 use spanprof_export::{TlsClient, TlsFiles};
 use tokio::net::TcpStream;
 
-use crate::answers::LEFT_OUT_HEADER;
-use crate::failure::Failure;
 use crate::http_stream::secured;
 use crate::output;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::LEFT_OUT_HEADER;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Longer than the deadline of a query in `serve`, and the merge and encoding of a million stacks on a busy machine.

@@ -4,11 +4,9 @@
 //! The binary and the console script of the wheel call [`run`].
 #![forbid(unsafe_code)]
 
-mod answers;
 mod arguments;
 mod detail;
 mod doctor;
-mod failure;
 mod fetch;
 mod gzip;
 mod http_stream;
@@ -19,7 +17,6 @@ mod object_storage;
 mod output;
 mod profile_name;
 mod proxy;
-mod quantity;
 mod query_string;
 mod redaction_rules;
 mod scrape;
@@ -28,11 +25,10 @@ pub mod serve;
 mod source;
 #[cfg(test)]
 mod temp_directory_testing;
-mod terminal;
 mod verbs;
 
 use arguments::{CliVerb, ParsedCommand};
-pub use failure::Failure;
+pub use spanprof_answers::failure::Failure;
 
 /// Runs the command line; `arguments` without the program's name. Returns the exit code: 0 success, 1 failure or an
 /// error in the input, 2 invalid command line.

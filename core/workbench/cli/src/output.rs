@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
 use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
-use crate::quantity::format_quantity;
-use crate::terminal;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::terminal;
 
 /// Writes the result of a verb to stdout.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {

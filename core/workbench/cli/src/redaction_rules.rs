@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use serde_norway::Value as Yaml;
 use spanprof_profile::redact::{RedactionRule, RedactionSettings, RedactionTarget};
 
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// Largest file of rules, as of a configuration file.
 const MAX_FILE_BYTES: u64 = 1 << 20;

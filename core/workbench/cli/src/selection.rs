@@ -4,8 +4,8 @@
 use spanprof_profile::{kinds, ProfilesData};
 use spanprof_read::query::{self, Filter, LabelMatcher, MatchOperator};
 
-use crate::failure::Failure;
 use crate::moment;
+use spanprof_answers::failure::Failure;
 
 /// Flags of the filter, except for the end of the time range: `convert --to` also accepts a format.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -13,11 +13,11 @@ use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::Filter;
 
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::fetch::{ServerUrl, MAX_RESPONSE_BYTES};
 use crate::object_storage::{self, path_of_file_url, ListedObject, ObjectStorage, ObjectUrl};
 use crate::profile_name::looks_like_a_profile;
 use crate::{output, query_string, selection};
+use spanprof_answers::failure::Failure;
 
 /// Largest file read, and written by `merge` and `convert`; profiling tools write smaller ones.
 pub(crate) const MAX_FILE_BYTES: u64 = 256 << 20;

@@ -3,8 +3,8 @@
 use spanprof_config::{process_environment, BindingOption, Config, ConfigValue, OptionValues};
 
 use super::DoctorCheck;
-use crate::failure::Failure;
 use crate::fetch;
+use spanprof_answers::failure::Failure;
 
 /// Settings of one language, whose variables are known too. Their values are checked by that language.
 static OPTIONS: [BindingOption; 4] =

@@ -11,7 +11,7 @@ mod receiver;
 #[cfg(target_os = "linux")]
 mod system;
 
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// What a check means for a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, Command};
 use serde_json::{json, Map, Value};
 
 use super::page::page;
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// Size of a result when the call does not name one.
 const DEFAULT_BYTES: usize = 4096;

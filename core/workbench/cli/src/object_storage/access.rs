@@ -21,7 +21,7 @@ use super::environment;
 use super::errors::{certificate_variables, storage_error};
 use super::url::StorageService;
 use super::{ListedObject, ObjectUrl, StorageError};
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// Requests at the same time.
 const CONCURRENCY: usize = 8;

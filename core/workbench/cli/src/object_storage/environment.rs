@@ -1,7 +1,7 @@
 //! Checks of the environment variables that object_store reads: it panics for some values that are no URL or no header.
 
 use super::url::StorageService;
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// Variables with the URL of a server.
 const ENDPOINTS: [&str; 7] = [

@@ -1,7 +1,7 @@
 //! Stands in for object storage in builds without it. No value of its type exists.
 
 use super::{ListedObject, ObjectUrl, StorageError};
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 #[derive(Debug)]
 pub(crate) enum NoObjectStorage {}

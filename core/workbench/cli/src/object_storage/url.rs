@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// A storage service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use spanprof_profile::{Attribute, AttributeValue};
 use super::credentials::{bearer_token, headers, tls_files, SecretSource};
 use super::destination::{self, ScrapeDestination};
 use super::section::{self, invalid, ConfigSection};
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// Largest configuration file.
 const MAX_FILE_BYTES: u64 = 4 << 20;

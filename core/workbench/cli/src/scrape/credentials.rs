@@ -6,7 +6,7 @@ use serde_norway::Value;
 use spanprof_export::{Secret, TlsFiles};
 
 use super::section::{self, invalid, ConfigSection};
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// The source of a value that may be secret.
 #[derive(Clone, Debug, PartialEq)]

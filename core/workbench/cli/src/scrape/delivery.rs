@@ -10,7 +10,7 @@ use spanprof_profile::transform::separate_exact_values;
 use spanprof_profile::ProfilesData;
 
 use super::destination::ScrapeDestination;
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// Largest request before compression, the default of the profiler.
 const MAX_REQUEST_BYTES: usize = 2 << 20;

@@ -11,9 +11,9 @@ use spanprof_export::{Compression, Destination, FileDirectory, OtlpEndpoint, Sec
 
 use super::credentials::{bearer_token, headers, tls_files};
 use super::section::{invalid, ConfigSection};
-use crate::failure::Failure;
 use crate::object_storage::{path_of_file_url, ObjectUrl, ObjectWriter};
 use crate::proxy;
+use spanprof_answers::failure::Failure;
 
 /// Path of profiles at OTLP/HTTP receivers; appended to an endpoint without a path.
 const PROFILES_PATH: &str = "/v1development/profiles";

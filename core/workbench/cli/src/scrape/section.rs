@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_norway::{Mapping, Value};
 
-use crate::failure::Failure;
 use crate::moment;
 use crate::nearest::nearest;
-use crate::quantity::ByteCount;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::ByteCount;
 
 /// One map of the configuration, with the keys that were read.
 pub(super) struct ConfigSection {

@@ -16,8 +16,8 @@ use tokio::sync::{Mutex, RwLock};
 use tokio::task::JoinHandle;
 
 use super::config::{ScrapeTarget, ScrapedEndpoint};
-use crate::failure::Failure;
 use crate::http_stream::{secured, HttpTransport};
+use spanprof_answers::failure::Failure;
 
 /// Characters of a response that an error quotes.
 const MAX_QUOTED_CHARS: usize = 200;

@@ -29,9 +29,9 @@ pub(crate) use state::trace_url::refuse_repeated_names;
 pub use state::trace_url::TraceUrl;
 pub use store::Retention;
 
-use crate::failure::Failure;
 use files::directory::WindowDirectory;
 use http::connection::{self, LISTEN_QUEUE};
+use spanprof_answers::failure::Failure;
 use state::server_state::ServerState;
 use store::Store;
 

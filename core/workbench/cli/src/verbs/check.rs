@@ -6,11 +6,11 @@ use spanprof_read::decode::{self, DecodeLimits, Format};
 use spanprof_read::query::Filter;
 
 use super::{check_redaction, sources, ReadArguments};
-use crate::failure::{Failure, EXIT_FAILED};
 use crate::moment::unix_ns;
 use crate::output;
 use crate::selection::EndArguments;
 use crate::source::NamedBytes;
+use spanprof_answers::failure::{Failure, EXIT_FAILED};
 
 #[derive(Debug, clap::Args)]
 #[command(

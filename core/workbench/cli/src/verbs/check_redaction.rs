@@ -6,9 +6,9 @@ use spanprof_profile::redact::{ProfileRedactor, RedactedText, RedactionSettings,
 
 use super::{selected, ReadArguments};
 use crate::detail::Detail;
-use crate::failure::{Failure, EXIT_FAILED};
 use crate::redaction_rules::RedactionCase;
 use crate::{output, redaction_rules};
+use spanprof_answers::failure::{Failure, EXIT_FAILED};
 
 /// `to`: the end of the selected time; `as_json`: for programs.
 pub(super) fn run(file: &str, read: &ReadArguments, to: Option<&str>, as_json: bool) -> Result<i32, Failure> {

@@ -3,8 +3,8 @@
 use clap::Command;
 use clap_complete::Shell;
 
-use crate::failure::Failure;
 use crate::output;
+use spanprof_answers::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 #[command(

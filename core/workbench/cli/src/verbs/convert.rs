@@ -11,12 +11,12 @@ use spanprof_view::{firefox, page, speedscope, svg};
 use super::flamegraph::title;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::gzip::gzip;
 use crate::nearest::nearest;
-use crate::quantity::format_quantity;
 use crate::source::MAX_FILE_BYTES;
 use crate::{moment, output, redaction_rules, selection};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
 
 const EXPECTED: &str = "otlp, pprof, folded, html, svg, speedscope, firefox or json";
 

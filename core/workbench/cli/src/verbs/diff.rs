@@ -8,15 +8,15 @@ use spanprof_view::page;
 use super::empty_selection::nothing_passes;
 use super::table::{Rows, SortColumn, TableArguments};
 use super::{merged, missing, one_type, refuse_repeated_stdin, sources};
-use crate::answers::cost_unit::CostUnit;
-use crate::answers::diff::{self as diff_report, DiffReport};
 use crate::detail::Detail;
-use crate::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
 use crate::moment::unix_ns;
-use crate::quantity::percent;
 use crate::selection::{self, EndArguments, FilterArguments};
 use crate::source::Source;
 use crate::{moment, output};
+use spanprof_answers::cost_unit::CostUnit;
+use spanprof_answers::diff::{self as diff_report, DiffReport};
+use spanprof_answers::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
+use spanprof_answers::quantity::percent;
 
 /// Where `spanprof serve` listens by default.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:4318";

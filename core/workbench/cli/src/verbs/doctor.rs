@@ -3,10 +3,10 @@
 use anstyle::{AnsiColor, Style};
 use serde_json::{json, Value};
 
-use crate::answers::printable;
 use crate::doctor::{self, CheckState, DoctorCheck};
-use crate::failure::{Failure, EXIT_FAILED};
-use crate::{output, terminal};
+use crate::output;
+use spanprof_answers::failure::{Failure, EXIT_FAILED};
+use spanprof_answers::{printable, terminal};
 
 /// Columns of the state and of the name.
 const STATE_COLUMNS: usize = 8;

@@ -7,9 +7,9 @@ use spanprof_read::query::{self, Filter, LabelMatcher, MatchOperator};
 
 use super::{contents, merged, missing};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::nearest::nearest;
 use crate::source::Source;
+use spanprof_answers::failure::Failure;
 
 /// Names of labels, or values of one, in a hint.
 const NAMED_IN_HINT: usize = 12;

@@ -5,11 +5,11 @@ use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::StackFilter;
 
 use super::{nothing_passes, sources, ReadArguments};
-use crate::answers::explain as explain_report;
-use crate::failure::Failure;
 use crate::moment::unix_ns;
 use crate::output;
 use crate::selection::EndArguments;
+use spanprof_answers::explain as explain_report;
+use spanprof_answers::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -7,12 +7,12 @@ use spanprof_view::flamegraph;
 use spanprof_view::page::{self, PageContext};
 
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
-use crate::answers::page_sources::page_sources;
-use crate::answers::sources::{source_directories, SourcePaths};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::output;
 use crate::selection::{self, EndArguments};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::page_sources::page_sources;
+use spanprof_answers::sources::{source_directories, SourcePaths};
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -6,9 +6,9 @@ use std::process::Command;
 use clap::{Args as _, FromArgMatches as _};
 
 use super::diff::{self, DiffArguments};
-use crate::failure::{Failure, EXIT_USAGE};
 use crate::output;
-use crate::quantity::percent;
+use spanprof_answers::failure::{Failure, EXIT_USAGE};
+use spanprof_answers::quantity::percent;
 
 /// Runs of each side before the first comparison. It is repeated each time that their number has doubled: few comparisons leave few
 /// chances of a wrong one.

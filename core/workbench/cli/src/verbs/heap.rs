@@ -14,10 +14,10 @@ use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Granularity};
 
 use super::table::row_limit;
-use crate::answers;
-use crate::failure::Failure;
-use crate::quantity::format_quantity;
 use crate::{moment, output};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::{top, TerminalLayout};
 
 const TYPE: &str = "inuse_space";
 /// Extensions of the files, of a process that runs or just ended, and of one that an earlier start found.
@@ -160,7 +160,7 @@ fn name(path: &Path) -> String {
 
 fn json(crashed: &CrashedHeap, data: &ProfilesData, limit: usize) -> Map<String, Value> {
     let CrashedHeap { path, process, record } = crashed;
-    let table = |by| Value::Object(answers::top::members(&query::top(data, TYPE, by), limit));
+    let table = |by| Value::Object(top::members(&query::top(data, TYPE, by), limit));
     Map::from_iter([
         ("file".to_owned(), path.to_string_lossy().into()),
         ("service".to_owned(), process.service_name.as_str().into()),
@@ -195,8 +195,8 @@ fn text(crashed: &CrashedHeap, data: &ProfilesData, limit: usize) -> String {
     }
     for by in [Granularity::Function, Granularity::Line] {
         text += "\n";
-        let layout = answers::TerminalLayout::of_stdout();
-        text += &answers::top::table_text(&query::top(data, TYPE, by), false, limit, layout);
+        let layout = TerminalLayout::of_stdout();
+        text += &top::table_text(&query::top(data, TYPE, by), false, limit, layout);
     }
     text
 }

@@ -5,13 +5,13 @@ use spanprof_read::query::{self, LabelTable};
 
 use super::table::row_limit;
 use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
-use crate::answers::labels::members;
-use crate::answers::{printable, FittingTable, TerminalLayout};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::output;
-use crate::quantity::{format_quantity, format_share};
 use crate::selection::EndArguments;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::labels::members;
+use spanprof_answers::quantity::{format_quantity, format_share};
+use spanprof_answers::{printable, FittingTable, TerminalLayout};
 
 #[derive(Debug, clap::Args)]
 #[command(

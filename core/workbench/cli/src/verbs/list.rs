@@ -8,13 +8,13 @@ use spanprof_read::query::{self, FunctionLineTable, FunctionLines};
 
 use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, ReadArguments, SOURCE_ABOUT};
-use crate::answers::sources::{self, SourceFile, SourcePaths};
-use crate::answers::{cut_end, function_members, printable, TerminalLayout};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::output;
-use crate::quantity::{format_quantity, format_share};
 use crate::selection::EndArguments;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::{format_quantity, format_share};
+use spanprof_answers::sources::{self, SourceFile, SourcePaths};
+use spanprof_answers::{cut_end, function_members, printable, TerminalLayout};
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Command;
 
-use crate::failure::Failure;
 use crate::mcp::{self, RunVerb, Toolbox};
+use spanprof_answers::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 #[command(

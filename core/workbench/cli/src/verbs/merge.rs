@@ -2,8 +2,8 @@
 
 use super::convert::{detail_of, format_of_name, write};
 use super::{selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
-use crate::failure::Failure;
 use crate::selection::EndArguments;
+use spanprof_answers::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 #[command(

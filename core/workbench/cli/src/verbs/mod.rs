@@ -35,13 +35,13 @@ use spanprof_read::query::{self, Filter, FunctionLine, StackFilter};
 use empty_selection::nothing_passes;
 
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::moment::unix_ns;
 use crate::nearest::nearest;
 use crate::output;
 use crate::profile_name::is_sidecar;
 use crate::selection::{self, FilterArguments};
 use crate::source::Source;
+use spanprof_answers::failure::Failure;
 
 /// Longest list of services in a hint.
 const MAX_CONTENTS: usize = 240;

@@ -7,12 +7,12 @@ use spanprof_read::query::{self, FunctionLine, Neighbors};
 
 use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::answers::{self, FittingTable, TerminalLayout};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::output;
-use crate::quantity::{format_quantity, format_share};
 use crate::selection::EndArguments;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::{format_quantity, format_share};
+use spanprof_answers::{neighbors, FittingTable, TerminalLayout};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -94,7 +94,7 @@ fn paragraph(tree: &StackTree, found: &Neighbors) -> String {
 }
 
 fn members(tree: &StackTree, found: &[Neighbors], shown: usize) -> Value {
-    let functions = found.iter().take(shown).map(|found| Value::Object(answers::neighbors::members(found, usize::MAX)));
+    let functions = found.iter().take(shown).map(|found| Value::Object(neighbors::members(found, usize::MAX)));
     json!({
         "type": tree.type_name,
         "unit": tree.unit,

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::serve::stop_signal;
-use crate::failure::{Failure, EXIT_FAILED};
 use crate::output;
 use crate::scrape::{ScrapeConfig, Scraper};
+use spanprof_answers::failure::{Failure, EXIT_FAILED};
 
 #[derive(Debug, clap::Args)]
 #[command(

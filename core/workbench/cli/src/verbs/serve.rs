@@ -8,13 +8,13 @@ use std::time::Duration;
 use spanprof_read::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
-use crate::answers::sources::{source_directories, SourcePaths};
-use crate::failure::Failure;
 use crate::moment;
 use crate::output;
-use crate::quantity::ByteCount;
 use crate::redaction_rules;
 use crate::serve::{refuse_repeated_names, Addresses, Retention, Server, Settings, TraceUrl};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::ByteCount;
+use spanprof_answers::sources::{source_directories, SourcePaths};
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -4,12 +4,12 @@ use serde_json::{json, Value};
 use spanprof_read::query::{self, TypeSummary};
 
 use super::{selected, ReadArguments, SOURCE_ABOUT};
-use crate::answers::{printable, FittingTable, TerminalLayout};
 use crate::detail::Detail;
-use crate::failure::Failure;
-use crate::quantity::format_quantity;
 use crate::selection::EndArguments;
 use crate::{moment, output};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::{printable, FittingTable, TerminalLayout};
 
 #[derive(Debug, clap::Args)]
 #[command(

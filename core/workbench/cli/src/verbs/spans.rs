@@ -8,15 +8,15 @@ use spanprof_read::query::{
 
 use super::table::{row_limit, Rows, SortColumn};
 use super::{missing, nothing_passes, read_all, sources, ReadArguments};
-use crate::answers::span_time as span_time_report;
-use crate::answers::spans::{self as spans_report, SpanOrder};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::moment::unix_ns;
 use crate::output;
-use crate::quantity::format_quantity;
 use crate::selection::EndArguments;
 use crate::source::Source;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::span_time as span_time_report;
+use spanprof_answers::spans::{self as spans_report, SpanOrder};
 
 const UNKNOWN_WAITS: &str = "waits are unknown: SPANPROF_PROFILES=all records them (profiles=all)";
 

@@ -7,12 +7,12 @@ use spanprof_read::query::{self, TopRow, TopTable};
 
 use super::table::{Rows, TableArguments};
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::answers::top::{members, table_text};
-use crate::answers::{next_command, TerminalLayout};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::output;
 use crate::selection::EndArguments;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::top::{members, table_text};
+use spanprof_answers::{next_command, TerminalLayout};
 
 /// More sources than this are not repeated in a hint.
 const SOURCES_IN_HINT: usize = 3;

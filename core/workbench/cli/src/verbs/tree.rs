@@ -5,12 +5,12 @@ use spanprof_profile::transform::{self, StackTree};
 use spanprof_read::query::{self, CallRow, FunctionLine};
 
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::answers::{function_members, FittingTable, TerminalLayout};
 use crate::detail::Detail;
-use crate::failure::Failure;
 use crate::output;
-use crate::quantity::{format_quantity, format_share, percent};
 use crate::selection::EndArguments;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::{format_quantity, format_share, percent};
+use spanprof_answers::{function_members, FittingTable, TerminalLayout};
 
 #[derive(Debug, clap::Args)]
 #[command(

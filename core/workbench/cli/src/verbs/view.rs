@@ -16,14 +16,14 @@ use spanprof_read::query::Filter;
 
 use super::serve::{stop_signal, url};
 use super::{refuse_repeated_stdin, SOURCE_ABOUT};
-use crate::answers::sources::SourcePaths;
-use crate::failure::Failure;
 use crate::gzip::gzip;
 use crate::moment::unix_ns;
 use crate::output;
 use crate::profile_name::is_sidecar;
 use crate::serve::{Retention, Server, Settings};
 use crate::source::Source;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::sources::SourcePaths;
 
 /// Length of a profile that states none: the page shows ranges of time.
 const UNKNOWN_DURATION_NS: u64 = 1_000_000_000;

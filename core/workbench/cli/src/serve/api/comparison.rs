@@ -6,12 +6,12 @@ use spanprof_read::query::{self, Compared, Filter, Granularity, WindowSums};
 
 use super::request::{ApiRequest, ApiResult, ResponseContent};
 use super::stack_view::StackView;
-use crate::answers::diff::{self, DiffReport};
 use crate::detail::Detail;
 use crate::moment::{self, unix_ns};
 use crate::selection;
 use crate::serve::query::left_out::LeftOut;
 use crate::serve::state::server_state::ServerState;
+use spanprof_answers::diff::{self, DiffReport};
 
 /// Windows whose states are merged at once.
 const MERGE_BATCH: usize = 24;

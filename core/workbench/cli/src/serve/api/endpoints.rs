@@ -10,11 +10,11 @@ use serde_json::json;
 
 use super::request::{ApiError, ApiRequest, ApiResult, ResponseContent};
 use super::{comparison, export, flame, function, index, labels, requests, stats, timeline, top};
-use crate::answers::LEFT_OUT_HEADER;
 use crate::gzip::gzip;
 use crate::serve::reply::{self, Reply};
 use crate::serve::state::server_state::ServerState;
 use crate::{query_string, selection};
+use spanprof_answers::LEFT_OUT_HEADER;
 
 /// Smaller responses are not compressed.
 const MIN_GZIP_BYTES: usize = 2048;

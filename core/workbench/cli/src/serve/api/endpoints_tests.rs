@@ -8,11 +8,11 @@ use spanprof_profile::{Attribute, Link, Profile, ProfilesData, ResourceProfiles,
 use spanprof_read::decode::DecodeLimits;
 
 use super::*;
-use crate::answers::sources::SourcePaths;
 use crate::serve::files::directory::WindowDirectory;
 use crate::serve::state::settings::{Addresses, Settings};
 use crate::serve::store::{Retention, Store};
 use crate::temp_directory_testing::TempDirectory;
+use spanprof_answers::sources::SourcePaths;
 
 const START_S: u64 = 1_700_000_000;
 const WINDOWS: u64 = 30;

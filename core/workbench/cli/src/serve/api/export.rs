@@ -1,7 +1,8 @@
 //! `/api/profile`: the samples in a file format.
 
-use spanprof_profile::encode::{folded, otlp, page, pprof};
+use spanprof_profile::encode::{folded, otlp, pprof};
 use spanprof_profile::{transform, ProfilesData};
+use spanprof_view::page;
 
 use super::request::{ApiRequest, ApiResult, ResponseContent};
 use crate::detail::Detail;

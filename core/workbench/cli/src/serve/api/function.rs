@@ -11,9 +11,9 @@ use spanprof_profile::{FrameType, ProfilesData};
 use spanprof_read::query::{self, Filter, FunctionLine, FunctionLines, LabelMatcher, MatchOperator};
 
 use super::request::{ApiRequest, ApiResult};
-use crate::answers::{self, sources};
 use crate::serve::files::window::StoredWindow;
 use crate::serve::state::settings::Settings;
+use spanprof_answers::{neighbors as neighbor_answer, sources};
 
 /// Attribute of the resource with the commit of the program (OpenTelemetry semantic conventions, `vcs` registry).
 const COMMIT: &str = "vcs.ref.head.revision";
@@ -83,7 +83,7 @@ impl FunctionRequest {
         let mut members = Map::new();
         if !all.is_empty() {
             let neighbors = all.swap_remove(0);
-            members = answers::neighbors::members(&neighbors, MAX_NEIGHBORS);
+            members = neighbor_answer::members(&neighbors, MAX_NEIGHBORS);
             let lines = query::function_lines(data, &tree.type_name, |function| *function == neighbors.at).functions;
             let lines = lines.into_iter().next().unwrap_or_default();
             let lines = FunctionLines { at: neighbors.at, ..lines };

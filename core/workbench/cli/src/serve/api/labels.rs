@@ -6,9 +6,9 @@ use serde_json::{json, Value};
 use spanprof_read::query;
 
 use super::request::{ApiRequest, ApiResult};
-use crate::answers;
 use crate::detail::Detail;
 use crate::selection;
+use spanprof_answers::labels;
 
 pub(crate) fn answer(request: &ApiRequest) -> ApiResult {
     if request.parameter("weights") == Some("1") {
@@ -31,7 +31,7 @@ fn weights(request: &ApiRequest) -> ApiResult {
     let result = request.state.store.query(&request.filter, Detail::LabelsOnly);
     let type_name = selection::type_to_show(&result.data, &request.filter);
     let table = query::labels(&result.data, &type_name);
-    let mut members = answers::labels::members(&table, &type_name, request.limit()?);
+    let mut members = labels::members(&table, &type_name, request.limit()?);
     // Equal label sets are merged: the sum of the values tells how many observations of a label they are, or nothing does.
     let samples = result.samples_of(&type_name);
     if samples != table.samples {

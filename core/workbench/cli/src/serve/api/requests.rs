@@ -12,10 +12,10 @@ use spanprof_read::query::{
 };
 
 use super::request::{ApiRequest, ApiResult};
-use crate::answers::spans::{baseline_json, duration_of, SpanOrder, SpansReport};
-use crate::answers::{explain, span_time as span_time_report};
 use crate::serve::query::left_out::LeftOut;
 use crate::serve::state::server_state::ServerState;
+use spanprof_answers::spans::{baseline_json, duration_of, SpanOrder, SpansReport};
+use spanprof_answers::{explain, span_time as span_time_report};
 
 /// Functions of a difference.
 const MAX_FUNCTIONS: usize = 12;

@@ -10,10 +10,10 @@ use spanprof_read::query::{self, Filter, FunctionLine, Granularity, TopTable, We
 
 use super::name_search::NameSearch;
 use super::request::{ApiRequest, ApiResult};
-use crate::answers;
 use crate::detail::Detail;
 use crate::selection;
 use crate::serve::query::queries::QueryResult;
+use spanprof_answers::top::{row_members, table_members};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TopOrder {
@@ -109,14 +109,14 @@ impl TopRequest {
         }
         self.sort(&mut rows);
         let shown = rows.iter().skip(self.offset).take(self.limit).map(|row| {
-            let mut members = answers::top::row_members(&row.function, row.weight, row.own);
+            let mut members = row_members(&row.function, row.weight, row.own);
             if beside.is_some() {
                 members.insert("beside_flat".to_owned(), row.beside.flat.into());
                 members.insert("beside_cum".to_owned(), row.beside.cum.into());
             }
             Value::Object(members)
         });
-        let mut members = answers::top::table_members(table, functions, shown.collect());
+        let mut members = table_members(table, functions, shown.collect());
         members.insert("matching".to_owned(), rows.len().into());
         members.insert("gauge".to_owned(), is_gauge_type(&table.type_name).into());
         if let Some(beside) = beside {

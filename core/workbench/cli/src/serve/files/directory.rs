@@ -22,7 +22,7 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::decode::{self, DecodeLimits};
 
 use super::file_names::{received_of_name, side_file, side_files, RollupName, SUFFIX};
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 /// A temporary file of this age was left by a process that died while writing.
 const STALE_AFTER: Duration = Duration::from_secs(60);

@@ -8,8 +8,8 @@ use spanprof_profile::redact::RedactionSettings;
 use spanprof_read::decode::DecodeLimits;
 
 use super::trace_url::TraceUrl;
-use crate::answers::sources::SourcePaths;
 use crate::serve::store::Retention;
+use spanprof_answers::sources::SourcePaths;
 
 #[derive(Clone)]
 pub struct Settings {

@@ -1,6 +1,6 @@
 //! Links of the page to a trace in a tracing system: values of the flag `--trace-url`. The page replaces the placeholders.
 
-use crate::failure::Failure;
+use spanprof_answers::failure::Failure;
 
 const PLACEHOLDERS: [&str; 2] = ["trace_id", "span_id"];
 const EXAMPLE: &str = "http://localhost:16686/trace/{trace_id} or Jaeger=http://localhost:16686/trace/{trace_id}";

@@ -1,11 +1,11 @@
-//! Error of a verb: message, hint and exit code. Errors on the wire are in `serve::receive::intake`.
+//! Error of a verb: message, hint and exit code.
 
 use std::fmt;
 
 /// Exit code of a verb that failed or found an error in its input.
-pub(crate) const EXIT_FAILED: i32 = 1;
+pub const EXIT_FAILED: i32 = 1;
 /// Exit code of an invalid command line.
-pub(crate) const EXIT_USAGE: i32 = 2;
+pub const EXIT_USAGE: i32 = 2;
 
 /// A verb's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,15 +19,15 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    pub fn new(message: impl Into<String>) -> Self {
         Failure { message: message.into(), hint: None, exit_code: EXIT_FAILED }
     }
 
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<String>) -> Self {
         Failure { message: message.into(), hint: None, exit_code: EXIT_USAGE }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }

@@ -3,7 +3,7 @@
 use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_read::query::{TopRow, TopTable};
 
-use super::function::printable;
+use crate::function::printable;
 
 /// Longest name in a pattern; of longer ones the ends are compared.
 const MAX_PATTERN: usize = 48;
@@ -24,7 +24,7 @@ pub(super) fn function_pattern(name: &str) -> String {
 }
 
 /// A word of a shell's command line.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let word = printable(word);
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:-=".contains(letter);
     match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
@@ -35,7 +35,7 @@ pub(crate) fn quoted(word: &str) -> String {
 
 /// The commands that follow a top table: callers and source lines of its most expensive own function, or of the most expensive
 /// function. `selection` has the sources and the filter, as words of a shell. `None` for an empty table.
-pub(crate) fn after_top(table: &TopTable, selection: &str) -> Option<String> {
+pub fn after_top(table: &TopTable, selection: &str) -> Option<String> {
     let is_own = |row: &&TopRow| row.at.origin() == CodeOrigin::Own;
     let row = table.rows.iter().find(is_own).or_else(|| table.rows.first())?;
     let pattern = quoted(&function_pattern(&row.at.function));

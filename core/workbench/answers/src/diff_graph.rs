@@ -5,7 +5,7 @@ use spanprof_read::query::DiffTree;
 use spanprof_view::flamegraph::{self, DiffColumns};
 
 /// The tree as JSON for the page.
-pub(crate) fn json(tree: &DiffTree) -> String {
+pub fn json(tree: &DiffTree) -> String {
     let (tree, columns) = columns(tree);
     flamegraph::diff_json(&tree, &columns)
 }

@@ -6,8 +6,8 @@ use spanprof_profile::code_origin::CodeOrigin;
 use spanprof_read::query::FunctionLine;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::function::{function_text, printable};
-use super::short_path::{common_directory, last_components, shortened, ELLIPSIS};
+use crate::function::{function_text, printable};
+use crate::short_path::{common_directory, last_components, shortened, ELLIPSIS};
 use crate::terminal;
 
 const OWN: Style = Style::new().bold();
@@ -21,7 +21,7 @@ const CELL_INDENT: usize = 4;
 
 /// How text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TerminalLayout {
+pub struct TerminalLayout {
     /// Width of the terminal; `None` if nothing is cut.
     pub columns: Option<usize>,
     pub is_colored: bool,
@@ -29,12 +29,12 @@ pub(crate) struct TerminalLayout {
 
 impl TerminalLayout {
     /// The layout of stdout.
-    pub(crate) fn of_stdout() -> Self {
+    pub fn of_stdout() -> Self {
         Self { columns: terminal::columns(), is_colored: terminal::is_colored() }
     }
 
     /// A function on a line of its own, without line break.
-    pub(crate) fn function(self, at: &FunctionLine) -> String {
+    pub fn function(self, at: &FunctionLine) -> String {
         let mut table = FittingTable::new(self);
         table.function("", 0, at, "");
         table.text().trim_end().to_owned()
@@ -49,7 +49,7 @@ impl TerminalLayout {
 }
 
 /// Rows of numbers, each with a name in the last column.
-pub(crate) struct FittingTable {
+pub struct FittingTable {
     layout: TerminalLayout,
     rows: Vec<TextRow>,
 }
@@ -76,28 +76,28 @@ enum Cell {
 }
 
 impl FittingTable {
-    pub(crate) fn new(layout: TerminalLayout) -> Self {
+    pub fn new(layout: TerminalLayout) -> Self {
         Self { layout, rows: Vec::new() }
     }
 
     /// A row of headings.
-    pub(crate) fn heading(&mut self, numbers: impl Into<String>, name: impl Into<String>) {
+    pub fn heading(&mut self, numbers: impl Into<String>, name: impl Into<String>) {
         self.rows.push(TextRow { numbers: numbers.into(), cell: Cell::Heading(name.into()) });
     }
 
     /// A row of a function, indented by its depth.
-    pub(crate) fn function(&mut self, numbers: impl Into<String>, depth: usize, at: &FunctionLine, suffix: &str) {
+    pub fn function(&mut self, numbers: impl Into<String>, depth: usize, at: &FunctionLine, suffix: &str) {
         let cell = Cell::Function { depth, at: at.clone(), suffix: suffix.to_owned() };
         self.rows.push(TextRow { numbers: numbers.into(), cell });
     }
 
     /// A row of a text, of which `whole` is never cut.
-    pub(crate) fn row(&mut self, numbers: impl Into<String>, whole: impl Into<String>, cut: impl Into<String>) {
+    pub fn row(&mut self, numbers: impl Into<String>, whole: impl Into<String>, cut: impl Into<String>) {
         self.rows.push(TextRow { numbers: numbers.into(), cell: Cell::Text { whole: whole.into(), cut: cut.into() } });
     }
 
     /// The lines of all rows.
-    pub(crate) fn text(mut self) -> String {
+    pub fn text(mut self) -> String {
         let Some(columns) = self.layout.columns else { return self.plain() };
         let widest = |rows: &[TextRow]| rows.iter().map(|row| row.numbers.width()).max().unwrap_or(0);
         let deepest = self.rows.iter().map(|row| row.cell.depth()).max().unwrap_or(0);
@@ -237,7 +237,7 @@ fn indentation(depth: usize, step: usize, available: usize) -> String {
 }
 
 /// The text in at most `columns`: its beginning and, twice as long, its end.
-pub(crate) fn cut_middle(text: &str, columns: usize) -> String {
+pub fn cut_middle(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
@@ -248,7 +248,7 @@ pub(crate) fn cut_middle(text: &str, columns: usize) -> String {
 }
 
 /// The text in at most `columns`, without its end.
-pub(crate) fn cut_end(text: &str, columns: usize) -> String {
+pub fn cut_end(text: &str, columns: usize) -> String {
     match text.width() <= columns {
         true => text.to_owned(),
         false => fitting(text.chars(), columns.saturating_sub(ELLIPSIS.width())) + ELLIPSIS,

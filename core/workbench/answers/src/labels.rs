@@ -4,7 +4,7 @@ use serde_json::{json, Map, Value};
 use spanprof_read::query::LabelTable;
 
 /// The members of the table; at most `limit` values of each label.
-pub(crate) fn members(table: &LabelTable, type_name: &str, limit: usize) -> Map<String, Value> {
+pub fn members(table: &LabelTable, type_name: &str, limit: usize) -> Map<String, Value> {
     let labels = table.keys.iter().map(|key| {
         let values = key.values.iter().take(limit).map(|(value, weight)| json!({"value": value, "weight": weight}));
         json!({

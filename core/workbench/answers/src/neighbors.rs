@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 use spanprof_read::query::{FunctionLine, Neighbors};
 
-use super::function_members;
+use crate::function::function_members;
 
 /// The members of a function with its neighbors; at most `limit` callers and `limit` callees.
-pub(crate) fn members(found: &Neighbors, limit: usize) -> Map<String, Value> {
+pub fn members(found: &Neighbors, limit: usize) -> Map<String, Value> {
     let list = |rows: &[(FunctionLine, i64)]| {
         let row = |(at, weight): &(FunctionLine, i64)| {
             let mut members = function_members(at);

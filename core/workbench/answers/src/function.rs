@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use spanprof_read::query::FunctionLine;
 
 /// The members of a row that name its function or line.
-pub(crate) fn function_members(at: &FunctionLine) -> Map<String, Value> {
+pub fn function_members(at: &FunctionLine) -> Map<String, Value> {
     let mut members = Map::from_iter([
         ("function".to_owned(), at.function.as_str().into()),
         ("file".to_owned(), at.file.as_str().into()),
@@ -17,7 +17,7 @@ pub(crate) fn function_members(at: &FunctionLine) -> Map<String, Value> {
 }
 
 /// `name  file:line`, as far as they are known.
-pub(crate) fn function_text(at: &FunctionLine) -> String {
+pub fn function_text(at: &FunctionLine) -> String {
     let mut text = printable(&at.function);
     if !at.file.is_empty() {
         text += &format!("  {}", printable(&at.file));
@@ -29,12 +29,12 @@ pub(crate) fn function_text(at: &FunctionLine) -> String {
 }
 
 /// A name without control characters, which a terminal would interpret.
-pub(crate) fn printable(name: &str) -> String {
+pub fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 /// Text in Markdown: without markup, HTML and links.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let special = |letter: char| r"\`*_{}[]<>()#+-!|~&$@".contains(letter);
     text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }

@@ -7,7 +7,7 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, FunctionLine, FunctionLines};
 use spanprof_view::page::PageSource;
 
-use super::sources::{self, SourceFile, SourcePaths};
+use crate::sources::{self, SourceFile, SourcePaths};
 
 /// Text of all functions. The page of a run with 10,000 stacks has about as much.
 const MAX_BYTES: usize = 1 << 20;
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_LINES: usize = 200;
 
 /// The functions with text, by the largest share of a profile type that they have.
-pub(crate) fn page_sources(data: &ProfilesData, paths: &SourcePaths) -> Vec<PageSource> {
+pub fn page_sources(data: &ProfilesData, paths: &SourcePaths) -> Vec<PageSource> {
     let types: BTreeSet<&str> = data.profiles().map(|(_, profile)| profile.type_name()).collect();
     let mut functions: HashMap<FunctionLine, (f64, Vec<TypeLines>)> = HashMap::new();
     for type_name in types {
@@ -97,7 +97,6 @@ fn source_of(at: FunctionLine, by_type: &[TypeLines], file: &SourceFile) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temp_directory_testing::TempDirectory;
     use spanprof_profile::{Function, Line, Location, Profile, ResourceProfiles, Sample, ValueType};
 
     /// CPU time by function and line; each function is in a file of its name.
@@ -124,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_function_has_the_lines_around_its_hottest_line_and_files_elsewhere_are_not_read() {
-        let home = TempDirectory::new("page-sources");
+        let home = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(home.path().join("src/app")).unwrap();
         std::fs::write(home.path().join("src/app/short.py"), file_of(30, 4)).unwrap();
         std::fs::write(home.path().join("src/app/long.py"), file_of(900, 4)).unwrap();
@@ -144,7 +143,7 @@ mod tests {
 
     #[test]
     fn text_beyond_the_limit_is_left_out_lightest_first() {
-        let home = TempDirectory::new("page-sources-limit");
+        let home = tempfile::tempdir().expect("a directory");
         let names: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
         // Seven lines around line 5 are 280 KB: three functions fit.
         for name in &names {

@@ -6,10 +6,10 @@ use serde_json::value::{to_raw_value, RawValue};
 use serde_json::{json, Map, Value};
 use spanprof_read::query::{DiffRow, DiffTable, DiffTree, Growth, OneSidedPath, MIN_SAMPLES, MIN_SHARE, MIN_WINDOWS};
 
-use super::cost_unit::CostUnit;
-use super::diff_graph;
-use super::function::{escaped, function_members, function_text, printable};
-use super::layout::{FittingTable, TerminalLayout};
+use crate::cost_unit::CostUnit;
+use crate::diff_graph;
+use crate::function::{escaped, function_members, function_text, printable};
+use crate::layout::{FittingTable, TerminalLayout};
 use crate::quantity::format_quantity;
 
 /// Functions that the outcome of a gate names as not decided.
@@ -18,7 +18,7 @@ const MAX_UNDECIDED: usize = 3;
 const PATH_FUNCTIONS: usize = 8;
 
 /// The reported part of a comparison.
-pub(crate) struct DiffReport<'t> {
+pub struct DiffReport<'t> {
     pub table: &'t DiffTable,
     tree: &'t DiffTree,
     /// The listed call paths on one side only.
@@ -230,7 +230,7 @@ impl<'t> DiffReport<'t> {
     }
 }
 
-pub(crate) fn why_not_tested(table: &DiffTable) -> String {
+pub fn why_not_tested(table: &DiffTable) -> String {
     if table.baseline_total == 0 || table.comparison_total == 0 {
         "one side has no samples".to_owned()
     } else if table.samples.contains(&None) {
@@ -242,7 +242,7 @@ pub(crate) fn why_not_tested(table: &DiffTable) -> String {
     }
 }
 
-pub(crate) fn members(report: &DiffReport) -> Map<String, Value> {
+pub fn members(report: &DiffReport) -> Map<String, Value> {
     let table = report.table;
     let growth = |growth: Growth| {
         // A new function has no finite growth, and JSON no infinity.
@@ -296,7 +296,7 @@ pub(crate) fn members(report: &DiffReport) -> Map<String, Value> {
 }
 
 /// The JSON object of a comparison with its tree, also with folded libraries, for the page.
-pub(crate) fn with_trees<'m>(
+pub fn with_trees<'m>(
     members: &'m Map<String, Value>,
     tree: &DiffTree,
     folded: &DiffTree,
@@ -309,7 +309,7 @@ pub(crate) fn with_trees<'m>(
     serde_json::to_string(&whole)
 }
 
-pub(crate) fn text(report: &DiffReport) -> String {
+pub fn text(report: &DiffReport) -> String {
     let table = report.table;
     let mut text = format!("{}: {}\n", report.subject(), report.totals());
     if report.is_normalized {
@@ -373,7 +373,7 @@ pub(crate) fn text(report: &DiffReport) -> String {
     text
 }
 
-pub(crate) fn markdown(report: &DiffReport) -> String {
+pub fn markdown(report: &DiffReport) -> String {
     let mut text = format!("### Profile comparison: {}\n\n", report.subject());
     if let Some(verdict) = report.verdict() {
         text += &format!("**{}**\n\n", verdict);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 /// When text is colored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ColorWhen {
+pub enum ColorWhen {
     /// If stdout is a terminal, NO_COLOR is not set and TERM is not `dumb`.
     #[default]
     Auto,
@@ -16,12 +16,12 @@ pub(crate) enum ColorWhen {
 static COLOR_WHEN: OnceLock<ColorWhen> = OnceLock::new();
 
 /// Sets the flag `--color`, which is one for all verbs.
-pub(crate) fn set_color(when: ColorWhen) {
+pub fn set_color(when: ColorWhen) {
     let _ = COLOR_WHEN.set(when);
 }
 
 /// Whether text on stdout is colored.
-pub(crate) fn is_colored() -> bool {
+pub fn is_colored() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     match COLOR_WHEN.get().copied().unwrap_or_default() {
         ColorWhen::Always => true,
@@ -33,12 +33,12 @@ pub(crate) fn is_colored() -> bool {
 }
 
 /// Whether stdout is a terminal.
-pub(crate) fn is_terminal() -> bool {
+pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Columns of the terminal on stdout; `None` for files and pipes, and for a terminal of unknown width.
-pub(crate) fn columns() -> Option<usize> {
+pub fn columns() -> Option<usize> {
     if !is_terminal() {
         return None;
     }

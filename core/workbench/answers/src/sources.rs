@@ -17,7 +17,7 @@ const CONTEXT_LINES: usize = 3;
 
 /// The directories of the sources.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SourcePaths {
+pub struct SourcePaths {
     directories: Vec<PathBuf>,
     /// Prefix that the paths of the profile have and those below the directories have not.
     trimmed_prefix: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) struct SourcePaths {
 }
 
 /// The directories of the flag `--source-path`, resolved. A missing one would look like sources that cannot be found.
-pub(crate) fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+pub fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let directory = |path: &PathBuf| match path.canonicalize() {
         Ok(directory) if directory.is_dir() => Ok(directory),
         Ok(_) => Err(Failure::new(format!("--source-path {}: expected a directory, got a file", path.display()))
@@ -38,7 +38,7 @@ pub(crate) fn source_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>
 
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SourceFile {
+pub struct SourceFile {
     /// Its path below the directory in which it was found; the path of the profile if that was read.
     pub path: PathBuf,
     pub lines: Vec<String>,
@@ -46,29 +46,29 @@ pub(crate) struct SourceFile {
 
 impl SourcePaths {
     /// Reads the path of the profile too, and follows symbolic links.
-    pub(crate) fn new(directories: Vec<PathBuf>, trimmed_prefix: Option<PathBuf>) -> Self {
+    pub fn new(directories: Vec<PathBuf>, trimmed_prefix: Option<PathBuf>) -> Self {
         Self { directories, trimmed_prefix, is_only_below: false }
     }
 
     /// Reads only files that are below a directory after symbolic links are resolved, and no hidden ones, such as `.env` or those
     /// of `.git`.
-    pub(crate) fn only_below(directories: Vec<PathBuf>, trimmed_prefix: Option<PathBuf>) -> Self {
+    pub fn only_below(directories: Vec<PathBuf>, trimmed_prefix: Option<PathBuf>) -> Self {
         Self { directories, trimmed_prefix, is_only_below: true }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.directories.is_empty()
     }
 
     /// The path that the profile has for the file of a function, without the prefix.
-    pub(crate) fn trimmed<'p>(&self, at: &'p FunctionLine) -> &'p Path {
+    pub fn trimmed<'p>(&self, at: &'p FunctionLine) -> &'p Path {
         let path = Path::new(&at.file);
         self.trimmed_prefix.as_ref().and_then(|prefix| path.strip_prefix(prefix).ok()).unwrap_or(path)
     }
 
     /// The source file of a function: below the directories by the longest part of the path that exists there, else of the path
     /// itself. A bare file name, as of the JVM, is below the directories of its package.
-    pub(crate) fn read(&self, at: &FunctionLine) -> Option<SourceFile> {
+    pub fn read(&self, at: &FunctionLine) -> Option<SourceFile> {
         let trimmed = self.trimmed(at);
         let parts: Vec<_> = match is_below_its_directory(trimmed) {
             true => trimmed.iter().filter(|part| *part != "/").collect(),
@@ -129,7 +129,7 @@ fn package_directories(function: &str) -> Vec<PathBuf> {
 }
 
 /// The lines to show of a function: those with a weight and, where the text is known, those between and around them.
-pub(crate) fn shown_lines(function: &FunctionLines, source: Option<&[String]>) -> Vec<i64> {
+pub fn shown_lines(function: &FunctionLines, source: Option<&[String]>) -> Vec<i64> {
     let weighted = || function.lines.keys().filter(|line| **line > 0).copied();
     match (source, weighted().min(), weighted().max()) {
         (Some(source), Some(first), Some(last)) => {
@@ -142,16 +142,12 @@ pub(crate) fn shown_lines(function: &FunctionLines, source: Option<&[String]>) -
 }
 
 /// Text of a line, counted from 1.
-pub(crate) fn line_text(source: Option<&[String]>, line: i64) -> Option<&str> {
+pub fn line_text(source: Option<&[String]>, line: i64) -> Option<&str> {
     source?.get(usize::try_from(line - 1).ok()?).map(String::as_str)
 }
 
 /// Lines with their weight and text as JSON.
-pub(crate) fn lines_json(
-    function: &FunctionLines,
-    source: Option<&[String]>,
-    lines: impl Iterator<Item = i64>,
-) -> Value {
+pub fn lines_json(function: &FunctionLines, source: Option<&[String]>, lines: impl Iterator<Item = i64>) -> Value {
     let line = |line: i64| {
         let weight = function.lines.get(&line).copied().unwrap_or_default();
         json!({"line": line, "flat": weight.flat, "cum": weight.cum, "text": line_text(source, line)})
@@ -162,7 +158,6 @@ pub(crate) fn lines_json(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temp_directory_testing::TempDirectory;
 
     fn at(file: &str) -> FunctionLine {
         FunctionLine { function: "price".to_owned(), file: file.to_owned(), ..FunctionLine::default() }
@@ -170,7 +165,7 @@ mod tests {
 
     #[test]
     fn only_files_below_the_directories_are_read() {
-        let home = TempDirectory::new("sources");
+        let home = tempfile::tempdir().expect("a directory");
         let root = home.path().join("src");
         std::fs::create_dir_all(root.join("shop/.git")).unwrap();
         std::fs::create_dir_all(home.path().join("secret")).unwrap();
@@ -217,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_file_is_found_by_the_longest_part_of_its_path_and_without_the_trimmed_prefix() {
-        let home = TempDirectory::new("sources");
+        let home = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(home.path().join("b")).unwrap();
         std::fs::write(home.path().join("b/app.py"), "longer").unwrap();
         std::fs::write(home.path().join("app.py"), "shorter").unwrap();

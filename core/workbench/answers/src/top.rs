@@ -3,18 +3,18 @@
 use serde_json::{Map, Value};
 use spanprof_read::query::{FunctionLine, TopRow, TopTable, Weight};
 
-use super::function::{function_members, printable};
-use super::layout::{FittingTable, TerminalLayout};
+use crate::function::{function_members, printable};
+use crate::layout::{FittingTable, TerminalLayout};
 use crate::quantity::{format_quantity, format_share};
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
-pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
+pub fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
     let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(&row.at, row.weight, row.own)));
     table_members(table, table.rows.len(), rows.collect())
 }
 
 /// The members of one row.
-pub(crate) fn row_members(at: &FunctionLine, weight: Weight, own: i64) -> Map<String, Value> {
+pub fn row_members(at: &FunctionLine, weight: Weight, own: i64) -> Map<String, Value> {
     let mut members = function_members(at);
     let weights = [("flat", weight.flat), ("own", own), ("cum", weight.cum)];
     members.extend(weights.map(|(name, weight)| (name.to_owned(), weight.into())));
@@ -22,7 +22,7 @@ pub(crate) fn row_members(at: &FunctionLine, weight: Weight, own: i64) -> Map<St
 }
 
 /// The members of a table with `functions` rows of which `rows` are shown.
-pub(crate) fn table_members(table: &TopTable, functions: usize, rows: Value) -> Map<String, Value> {
+pub fn table_members(table: &TopTable, functions: usize, rows: Value) -> Map<String, Value> {
     Map::from_iter([
         ("type".to_owned(), table.type_name.as_str().into()),
         ("unit".to_owned(), table.unit.as_str().into()),
@@ -35,7 +35,7 @@ pub(crate) fn table_members(table: &TopTable, functions: usize, rows: Value) -> 
 }
 
 /// A top table as text, of functions or of types of objects.
-pub(crate) fn table_text(table: &TopTable, are_types: bool, limit: usize, layout: TerminalLayout) -> String {
+pub fn table_text(table: &TopTable, are_types: bool, limit: usize, layout: TerminalLayout) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
     let name = if are_types { "type" } else { "function" };
     let without_own = match table.total - table.own {

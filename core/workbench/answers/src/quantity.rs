@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 /// A value with its unit, in three to four digits.
-pub(crate) fn format_quantity(value: i64, unit: &str) -> String {
+pub fn format_quantity(value: i64, unit: &str) -> String {
     let steps: &[(f64, &str)] = match unit {
         "nanoseconds" => &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")],
         "bytes" => &[
@@ -33,7 +33,7 @@ pub(crate) fn format_quantity(value: i64, unit: &str) -> String {
 }
 
 /// A part of a whole, in percent.
-pub(crate) fn format_share(part: i64, whole: i64) -> String {
+pub fn format_share(part: i64, whole: i64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }
@@ -41,7 +41,7 @@ pub(crate) fn format_share(part: i64, whole: i64) -> String {
 }
 
 /// Parses `5%` or `5` as 0.05.
-pub(crate) fn percent(text: &str) -> Result<f64, &'static str> {
+pub fn percent(text: &str) -> Result<f64, &'static str> {
     let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "expected a percentage such as 5%")?;
     if number.is_finite() && number >= 0.0 {
         Ok(number / 100.0)
@@ -52,7 +52,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, &'static str> {
 
 /// A byte count such as `512MiB`, `2G` or `1048576`, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ByteCount(pub u64);
+pub struct ByteCount(pub u64);
 
 impl FromStr for ByteCount {
     type Err = &'static str;

@@ -3,12 +3,12 @@
 use serde_json::{json, Value};
 use spanprof_read::query::{ComparedTotal, SpanTime};
 
-use super::layout::{FittingTable, TerminalLayout};
-use super::spans::duration_of;
+use crate::layout::{FittingTable, TerminalLayout};
 use crate::quantity::format_quantity;
+use crate::spans::duration_of;
 
 /// Lines with the profile types, each with its parts below it.
-pub(crate) fn text(time: &SpanTime) -> String {
+pub fn text(time: &SpanTime) -> String {
     let mut lines = FittingTable::new(TerminalLayout::of_stdout());
     lines.heading(format!("{:>10} {:>10} {:>7} {:>8}  ", "this", "mean", "ratio", "samples"), "where its time went");
     for row in &time.rows {
@@ -34,7 +34,7 @@ pub(crate) fn text(time: &SpanTime) -> String {
 }
 
 /// `type` is the profile type to show for a row, `frame` the function that its stacks have.
-pub(crate) fn json(time: &SpanTime) -> Value {
+pub fn json(time: &SpanTime) -> Value {
     let rows = time.rows.iter().map(|row| {
         let members = |name: &str, title: &str, total: &ComparedTotal| {
             let samples = total.samples.round() as i64;

@@ -7,13 +7,13 @@ use spanprof_read::query::{
     MIN_SPAN_SAMPLES, REQUEST_TIME,
 };
 
-use super::function::{function_members, printable};
-use super::layout::{FittingTable, TerminalLayout};
+use crate::function::{function_members, printable};
+use crate::layout::{FittingTable, TerminalLayout};
 use crate::quantity::{format_quantity, format_share};
 
 /// Columns by which the rows can be ordered: the flag `--sort`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum SpanOrder {
+pub enum SpanOrder {
     Cpu,
     Alloc,
     Wait,
@@ -35,7 +35,7 @@ impl SpanOrder {
 }
 
 /// The listed part of a table.
-pub(crate) struct SpansReport<'t> {
+pub struct SpansReport<'t> {
     pub table: &'t SpanTable,
     pub grouping: SpanGrouping,
     pub sort: SpanOrder,
@@ -239,7 +239,7 @@ impl SpansReport<'_> {
 }
 
 /// Nanoseconds from the start to the end of a failed or slow request; of a trace with several, their sum.
-pub(crate) fn duration_of(row: &SpanRow) -> Option<i64> {
+pub fn duration_of(row: &SpanRow) -> Option<i64> {
     row.types.get(REQUEST_TIME).map(|total| total.weight)
 }
 
@@ -271,7 +271,7 @@ fn why_not_tested(baseline: &SpanBaseline) -> String {
 }
 
 /// `time`: the lines of [`super::span_time::text`].
-pub(crate) fn baseline_text(baseline: &SpanBaseline, subject: &str, time: &str, all: bool, limit: usize) -> String {
+pub fn baseline_text(baseline: &SpanBaseline, subject: &str, time: &str, all: bool, limit: usize) -> String {
     let quantity = |value: f64| format_quantity(value.round() as i64, &baseline.unit);
     let signed = |value: f64| if value > 0.0 { format!("+{}", quantity(value)) } else { quantity(value) };
     let interval = |difference: &SpanDifference| {
@@ -328,7 +328,7 @@ pub(crate) fn baseline_text(baseline: &SpanBaseline, subject: &str, time: &str, 
     text
 }
 
-pub(crate) fn baseline_json(baseline: &SpanBaseline, all: bool, limit: usize) -> Value {
+pub fn baseline_json(baseline: &SpanBaseline, all: bool, limit: usize) -> Value {
     let of_difference = |difference: &SpanDifference| {
         json!({
             "weight": difference.weight, "mean": difference.mean, "low": difference.interval.map(|(low, _)| low),

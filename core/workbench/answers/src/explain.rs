@@ -4,8 +4,8 @@ use serde_json::{json, Map, Value};
 use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule, UnknownWaits};
 use spanprof_read::query::{FunctionLine, SpanTime, REQUEST_TIME};
 
-use super::function::{escaped, function_members, printable};
-use super::next_command::{function_pattern, quoted};
+use crate::function::{escaped, function_members, printable};
+use crate::next_command::{function_pattern, quoted};
 use crate::quantity::format_quantity;
 
 const COLUMNS: usize = 80;
@@ -17,7 +17,7 @@ const MAX_NAME: usize = 48;
 /// Longest source in the command of a next step; longer ones and several read `SOURCE`.
 const MAX_SOURCE: usize = 32;
 
-pub(crate) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
+pub fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
     let mut text = wrapped(&format!("profiles of {}", services(diagnosis)), "", "  ");
     text += &wrapped(&format!("\n{}", summary(findings)), "", "");
     let has_several = diagnosis.services().count() > 1;
@@ -37,7 +37,7 @@ pub(crate) fn text(diagnosis: &Diagnosis, findings: &[Finding], sources: &[Strin
     text
 }
 
-pub(crate) fn markdown(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
+pub fn markdown(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> String {
     let mut text = format!("### Diagnosis: {}\n\n**{}**\n", escaped(&services(diagnosis)), escaped(&summary(findings)));
     let has_several = diagnosis.services().count() > 1;
     for (nth, finding) in findings.iter().enumerate() {
@@ -73,7 +73,7 @@ fn hints(diagnosis: &Diagnosis) -> Vec<String> {
 }
 
 /// Profiles that would show more of one request.
-pub(crate) fn request_hints(time: &SpanTime) -> Vec<String> {
+pub fn request_hints(time: &SpanTime) -> Vec<String> {
     let [took, cpu, waited] = [REQUEST_TIME, "cpu", "off_cpu"].map(|name| time.subject.weight(name));
     let unknown = time.has_unknown_waits().then(|| unknown_waits("this request", "it", took, cpu));
     // A sampled sum exceeds the duration by chance too.
@@ -166,7 +166,7 @@ fn function_name(finding: &Finding) -> String {
     finding.function.as_ref().map_or_else(String::new, |at| shown(&at.function))
 }
 
-pub(crate) fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> Value {
+pub fn json(diagnosis: &Diagnosis, findings: &[Finding], sources: &[String]) -> Value {
     let has_several = diagnosis.services().count() > 1;
     let services: Map<String, Value> = diagnosis
         .services()

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 
 /// The unit of a cost, as `--per` names it.
 #[derive(Clone, Copy)]
-pub(crate) enum CostUnit<'g> {
+pub enum CostUnit<'g> {
     Run,
     /// With the number of requests on each side.
     Request([f64; 2]),
@@ -14,7 +14,7 @@ pub(crate) enum CostUnit<'g> {
 
 impl<'g> CostUnit<'g> {
     /// Parses the values of `--per` and `--requests`.
-    pub(crate) fn of(per: Option<&'g str>, requests: Option<[f64; 2]>) -> Result<Option<Self>, Failure> {
+    pub fn of(per: Option<&'g str>, requests: Option<[f64; 2]>) -> Result<Option<Self>, Failure> {
         Ok(match (per, requests) {
             (Some("request"), Some(requests)) => Some(Self::Request(requests)),
             (Some("request"), None) => {
@@ -29,7 +29,7 @@ impl<'g> CostUnit<'g> {
     }
 
     /// `run` or `request`.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Request(_) => "request",
             Self::Run | Self::Label(_) => "run",
