@@ -22,7 +22,7 @@ use crate::serve::files::window::{LabelValues, StoredWindow};
 use crate::serve::query::left_out::LeftOut;
 use crate::serve::query::queries::{Queries, QueryResult, StoreView};
 use crate::serve::query::stack_selection::StackSelection;
-use crate::serve::rollup::buckets::{buckets, end_ms};
+use crate::serve::rollup::buckets::{buckets, end_ms, last_received_ms, start_ms};
 use crate::serve::rollup::stored::{Rollups, StoredRollup};
 
 /// Files read at once at start, so that requests get processors too.
@@ -112,16 +112,16 @@ impl Store {
         self.rollups.load();
         match self.directory.list() {
             Ok(files) => {
-                let mut logged = self.log.load();
-                let (known, unknown): (Vec<_>, Vec<_>) = files
+                let mut entries = self.log.load();
+                let (logged, others): (Vec<_>, Vec<_>) = files
                     .into_iter()
-                    .map(|file| match logged.remove(&file.path) {
+                    .map(|file| match entries.remove(&file.path) {
                         Some(window) if window.is_of(&file) => (file, Some(window)),
                         _ => (file, None),
                     })
                     .partition(|(_, window)| window.is_some());
-                self.insert(known.into_iter().filter_map(|(_, window)| window));
-                self.read_files(unknown.into_iter().map(|(file, _)| file), &mut report);
+                self.insert(logged.into_iter().filter_map(|(_, window)| window));
+                self.read_files(others.into_iter().map(|(file, _)| file), &mut report);
             }
             Err(error) => report(format!("cannot list {}: {error}", self.directory.path().display())),
         }
@@ -177,7 +177,7 @@ impl Store {
         Ok(())
     }
 
-    /// All windows, oldest first.
+    /// All windows, by arrival, oldest first.
     pub(crate) fn windows(&self) -> Vec<Arc<StoredWindow>> {
         lock(&self.windows).clone()
     }
@@ -238,11 +238,13 @@ impl Store {
         }
     }
 
-    /// Replaces the windows of each hour that ended before the time for which they are kept by the hour's roll-up.
+    /// Replaces the windows of each hour by its roll-up, if it ended, and its last window arrived, before the time for which
+    /// windows are kept.
     fn replace_old_windows(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64) {
         let keep_ms = milliseconds(self.retention.keep_windows);
         for bucket in buckets(windows, HOURS) {
-            let is_kept = end_ms(bucket, HOURS).saturating_add(keep_ms) > now_unix_ms;
+            let complete_ms = end_ms(bucket, HOURS).max(last_received_ms(bucket));
+            let is_kept = complete_ms.saturating_add(keep_ms) > now_unix_ms;
             let is_replaced = matches!(bucket, [hour] if hour.is_rollup);
             if is_kept || is_replaced || self.is_stopping() {
                 continue;
@@ -259,10 +261,12 @@ impl Store {
         let data = directory::read_profiles(&rollup.path)?;
         let facts = RollupFacts::read(&rollup.path).unwrap_or_else(|| RollupFacts::of_window(&data));
         let names = windows.iter().map(|window| window.name().into_owned()).collect();
+        // The age of the hour is that of its last window.
+        directory::set_modified(&rollup.path, last_received_ms(windows)).map_err(failed)?;
         let replacement = Replacement::new(self.directory.path(), self.rollups.directory(), rollup.name, names);
         replacement.commit().map_err(failed)?;
         let path = replacement.move_rollup().map_err(failed)?;
-        let file = DirectoryFile::of_rollup(path, rollup.name, rollup.bytes).map_err(failed)?;
+        let file = DirectoryFile::of_rollup(path, rollup.bytes).map_err(failed)?;
         let mut new = StoredWindow::of_rollup(&data, facts, file);
         // Senders that repeat a request of a replaced window are still recognized.
         new.identities = windows.iter().flat_map(|window| window.identities.iter().copied()).collect();
@@ -284,7 +288,7 @@ impl Store {
     fn view(&self) -> StoreView {
         // The generation first: a window that arrives in between belongs to the next one.
         let generation = self.generation.load(Ordering::Relaxed);
-        StoreView { generation, is_indexing: self.is_indexing(), windows: self.windows() }
+        StoreView { generation, is_indexing: self.is_indexing(), windows: by_end(self.windows()) }
     }
 
     /// Builds the roll-ups that complete minutes lack, and removes those that are not needed any more.
@@ -294,13 +298,15 @@ impl Store {
         }
         let mut windows = self.windows();
         windows.retain(|window| window.is_owned);
+        let oldest = windows.first().cloned();
+        let mut windows = by_end(windows);
         windows.reverse();
         self.rollups.retain(&windows, now_unix_ms);
         // While retention removes the oldest windows, the roll-ups of their hour would be built again and again.
         let removed = [&self.counters.removed_by_size, &self.counters.removed_by_age];
         if removed.iter().any(|counter| counter.load(Ordering::Relaxed) > 0) {
-            let oldest_hour_ms = windows.last().map_or(0, |window| window.received_unix_ms / 3_600_000);
-            windows.retain(|window| window.received_unix_ms / 3_600_000 > oldest_hour_ms);
+            let hour = oldest.map_or(0, |window| start_ms(&window, HOURS));
+            windows.retain(|window| start_ms(window, HOURS) != hour);
         }
         self.rollups.build(&windows, now_unix_ms, &|| self.is_stopping());
         self.replace_old_windows(&windows, now_unix_ms);
@@ -370,6 +376,12 @@ impl Store {
     }
 }
 
+/// Sorts windows by [`StoredWindow::ended_unix_ms`]; those of live services are almost sorted.
+fn by_end(mut windows: Vec<Arc<StoredWindow>>) -> Vec<Arc<StoredWindow>> {
+    windows.sort_by_key(|window| window.ended_unix_ms);
+    windows
+}
+
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -378,6 +390,9 @@ pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+#[cfg(test)]
+#[path = "store_loading_tests.rs"]
+mod loading_tests;
 #[cfg(test)]
 #[path = "store_tests.rs"]
 mod tests;

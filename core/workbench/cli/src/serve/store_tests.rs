@@ -9,7 +9,7 @@ use super::*;
 use crate::gzip::gzip;
 use crate::temp_directory_testing::TempDirectory;
 
-fn window(start_s: u64, total: i64) -> ProfilesData {
+pub(super) fn window(start_s: u64, total: i64) -> ProfilesData {
     let profile = Profile {
         sample_type: ValueType::new("wall", "nanoseconds"),
         time_unix_nano: start_s * 1_000_000_000,
@@ -66,9 +66,14 @@ fn a_repeated_query_continues_from_the_windows_merged_so_far() {
     assert_eq!((total(&repeated), repeated.left_out.windows), (5, 0));
 }
 
-/// A window of one minute's sample and span, stored at `received_ms`.
+/// A window of one sample and span, stored at `received_ms`, at which it ended.
 fn place(home: &TempDirectory, received_ms: u64, label: u64) {
-    let mut data = window(received_ms / 1000 - 10, 1);
+    place_late(home, received_ms, received_ms, label);
+}
+
+/// A window that ended at `end_ms` and was stored at `received_ms`.
+pub(super) fn place_late(home: &TempDirectory, received_ms: u64, end_ms: u64, label: u64) {
+    let mut data = window(end_ms / 1000 - 10, 1);
     let label = data.dictionary.attribute("request", spanprof_profile::Value::Int(label as i64), "");
     let sample = &mut data.resources[0].profiles[0].samples[0];
     sample.attributes = data.dictionary.attribute_set(&[label]);
@@ -78,12 +83,12 @@ fn place(home: &TempDirectory, received_ms: u64, label: u64) {
     std::fs::write(home.path().join(name), gzip(&otlp::encode(&data, Revision::One))).unwrap();
 }
 
-const HOUR_MS: u64 = 3_600_000;
+pub(super) const HOUR_MS: u64 = 3_600_000;
 /// A full hour, within the age limit of fine levels at [`NOW_MS`].
-const START_MS: u64 = 1_699_999_200_000;
-const NOW_MS: u64 = START_MS + 3 * HOUR_MS;
+pub(super) const START_MS: u64 = 1_699_999_200_000;
+pub(super) const NOW_MS: u64 = START_MS + 3 * HOUR_MS;
 
-fn opened(home: &TempDirectory) -> Store {
+pub(super) fn opened(home: &TempDirectory) -> Store {
     let retention =
         Retention { max_bytes: u64::MAX, max_age: Duration::from_secs(u64::MAX / 1000), keep_windows: Duration::MAX };
     let store = Store::new(WindowDirectory::open(home.path()).unwrap(), retention);
@@ -92,13 +97,13 @@ fn opened(home: &TempDirectory) -> Store {
 }
 
 /// Two hours of one window in 20 s; each has another value of the label.
-fn two_hours(home: &TempDirectory) -> Store {
+pub(super) fn two_hours(home: &TempDirectory) -> Store {
     (0..360).for_each(|nth| place(home, START_MS + nth * 20_000 + 15_000, nth));
     opened(home)
 }
 
 /// Total, windows and samples of a query.
-fn answer(store: &Store, filter: &Filter) -> (i64, usize, usize) {
+pub(super) fn answer(store: &Store, filter: &Filter) -> (i64, usize, usize) {
     let result = store.query(filter, Detail::Stacks);
     (total(&result), result.windows, result.samples_of("wall"))
 }
@@ -108,11 +113,11 @@ fn a_query_by_rollups_returns_what_it_returns_by_windows() {
     let home = TempDirectory::new("rolled-up");
     let by_windows = two_hours(&home);
     let label = spanprof_read::query::LabelMatcher::parse("request=7").unwrap();
-    let at = |minutes: u64| Some((START_MS + minutes * 60_000 + 5_000) * 1_000_000);
+    let after = |minutes: u64| Some((START_MS + minutes * 60_000 + 5_000) * 1_000_000);
     let filters = [
         Filter::default(),
-        Filter { from_unix_nano: at(0), ..Filter::default() },
-        Filter { from_unix_nano: at(17), to_unix_nano: at(95), ..Filter::default() },
+        Filter { from_unix_nano: after(0), ..Filter::default() },
+        Filter { from_unix_nano: after(17), to_unix_nano: after(95), ..Filter::default() },
         Filter { service: Some("shop".to_owned()), type_name: Some("wall".to_owned()), ..Filter::default() },
         Filter { service: Some("cart".to_owned()), ..Filter::default() },
         Filter { labels: vec![label], ..Filter::default() },
@@ -298,7 +303,7 @@ fn replaced(store: Store, hours: u64) -> Store {
     store
 }
 
-fn file_names(home: &TempDirectory) -> Vec<String> {
+pub(super) fn file_names(home: &TempDirectory) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(home.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -424,10 +429,10 @@ fn sums_of_spans_are_those_of_the_windows_by_rollups_and_by_hours() {
     use spanprof_read::query::{SpanGrouping, SpanTable};
     let home = TempDirectory::new("span-sums");
     let store = few_windows(&home);
-    let at = |minutes: u64| Some((START_MS + minutes * 60_000 + 5_000) * 1_000_000);
+    let after = |minutes: u64| Some((START_MS + minutes * 60_000 + 5_000) * 1_000_000);
     let filters = [
         Filter::default(),
-        Filter { from_unix_nano: at(17), to_unix_nano: at(95), ..Filter::default() },
+        Filter { from_unix_nano: after(17), to_unix_nano: after(95), ..Filter::default() },
         Filter { service: Some("shop".to_owned()), type_name: Some("wall".to_owned()), ..Filter::default() },
         Filter { service: Some("cart".to_owned()), ..Filter::default() },
     ];

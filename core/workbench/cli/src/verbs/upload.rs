@@ -77,10 +77,7 @@ pub(crate) fn run(given: &UploadArguments) -> Result<i32, Failure> {
 fn without_stored_hours(mut files: Vec<PathBuf>, known: &HashMap<String, u64>) -> Vec<PathBuf> {
     let name_of = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
     let windows: BTreeSet<u64> = known.keys().filter_map(|key| received_of_name(&name_of(key))).collect();
-    files.retain(|path| {
-        let hour = path.file_name().and_then(|name| replaced_range_ms(name.to_str()?));
-        hour.is_none_or(|hour| windows.range(hour).next().is_none())
-    });
+    files.retain(|path| replaced_range_ms(path).is_none_or(|arrivals| windows.range(arrivals).next().is_none()));
     files
 }
 

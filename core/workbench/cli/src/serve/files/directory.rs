@@ -43,6 +43,7 @@ pub(crate) struct DirectoryFile {
     pub path: PathBuf,
     pub bytes: u64,
     pub modified_unix_nano: u64,
+    /// Of an hour that replaced its windows, that of the last one: the time of its file.
     pub received_unix_ms: u64,
     /// Whether `serve` wrote the file, hence may remove it.
     pub is_owned: bool,
@@ -52,9 +53,9 @@ pub(crate) struct DirectoryFile {
 
 impl DirectoryFile {
     /// The file of an hour that replaces its windows. `bytes`: with its facts.
-    pub(crate) fn of_rollup(path: PathBuf, name: RollupName, bytes: u64) -> io::Result<Self> {
+    pub(crate) fn of_rollup(path: PathBuf, bytes: u64) -> io::Result<Self> {
         let modified_unix_nano = modified_unix_nano(&fs::symlink_metadata(&path)?);
-        let received_unix_ms = name.received_unix_ms().unwrap_or(name.start_ms);
+        let received_unix_ms = modified_unix_nano / 1_000_000;
         Ok(DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned: true, is_rollup: true })
     }
 }
@@ -99,7 +100,7 @@ impl WindowDirectory {
 
     /// Every file that may be a window, newest first. Removes temporary files of dead processes.
     pub(crate) fn list(&self) -> io::Result<Vec<DirectoryFile>> {
-        let mut found = Vec::new();
+        let mut files = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let Ok(entry) = entry else { continue };
             let path = entry.path();
@@ -115,31 +116,36 @@ impl WindowDirectory {
                 }
                 continue;
             }
-            let rollup_received_ms = RollupName::parse(name).and_then(RollupName::received_unix_ms);
-            let own_received_ms = received_of_name(name).or(rollup_received_ms);
-            if own_received_ms.is_none() && !looks_like_a_profile(&path) {
+            let is_rollup = RollupName::parse(name).is_some_and(RollupName::is_hour);
+            let received_of_name = received_of_name(name);
+            let is_owned = is_rollup || received_of_name.is_some();
+            if !is_owned && !looks_like_a_profile(&path) {
                 continue;
             }
             let modified_unix_nano = modified_unix_nano(&meta);
-            let received_unix_ms = own_received_ms.unwrap_or(modified_unix_nano / 1_000_000);
-            let beside = rollup_received_ms.map_or(0, |_| bytes_beside(&path));
-            found.push(DirectoryFile {
+            let received_unix_ms = received_of_name.unwrap_or(modified_unix_nano / 1_000_000);
+            let beside = if is_rollup { bytes_beside(&path) } else { 0 };
+            files.push(DirectoryFile {
                 path,
                 bytes: meta.len() + beside,
                 modified_unix_nano,
                 received_unix_ms,
-                is_owned: own_received_ms.is_some(),
-                is_rollup: rollup_received_ms.is_some(),
+                is_owned,
+                is_rollup,
             });
         }
-        found.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
-        Ok(found)
+        files.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
+        Ok(files)
     }
 }
 
 /// Bytes of the files beside a roll-up.
 pub(crate) fn bytes_beside(path: &Path) -> u64 {
     side_files(path).iter().filter_map(|path| fs::symlink_metadata(path).ok()).map(|meta| meta.len()).sum()
+}
+
+pub(crate) fn set_modified(path: &Path, unix_ms: u64) -> io::Result<()> {
+    fs::File::open(path)?.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms))
 }
 
 /// Removes a roll-up and the files beside it.
@@ -250,7 +256,7 @@ mod tests {
         assert_eq!(fs::metadata(&old.path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(directory.path()).unwrap().mode() & 0o777, 0o700);
         let listed = directory.list().unwrap();
-        assert_eq!(listed.iter().map(|found| &found.path).collect::<Vec<_>>(), [&new.path, &old.path]);
+        assert_eq!(listed.iter().map(|file| &file.path).collect::<Vec<_>>(), [&new.path, &old.path]);
         assert_eq!(listed, [new.clone(), old]);
         assert_eq!(read(&new.path).unwrap(), b"two");
     }

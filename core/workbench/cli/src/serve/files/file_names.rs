@@ -1,7 +1,8 @@
 //! Names of the files of `serve`. Windows: `<arrival>-<pid>-<number>.otlp.pb.gz`, with the arrival in 13 digits. Roll-ups:
-//! `<start>-<level>-<digest>.otlp.pb.gz`, with 13 and 16 digits, and the same with the suffixes `.facts.gz` and `.spans.gz`. Pure.
+//! `<start>-<level>-<digest>.otlp.pb.gz`, with 13 and 16 digits, and the same with the suffixes `.facts.gz` and `.spans.gz`.
 
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 pub(crate) const SUFFIX: &str = ".otlp.pb.gz";
 /// Suffixes of the files beside a roll-up: what it knows of its windows, and the sums of their spans.
@@ -44,9 +45,13 @@ impl RollupName {
         format!("{:013}-{}-{:016x}{SUFFIX}", self.start_ms, LEVEL_NAMES[self.level], self.digest)
     }
 
-    /// The arrival of an hour that replaced its windows: after those that it merges, in the same hour.
-    pub fn received_unix_ms(self) -> Option<u64> {
-        (self.level == HOURS).then(|| self.start_ms.saturating_add(LEVELS_MS[HOURS] - 1))
+    pub fn end_ms(self) -> u64 {
+        self.start_ms.saturating_add(LEVELS_MS[self.level])
+    }
+
+    /// Whether a file of this name may have replaced its windows.
+    pub fn is_hour(self) -> bool {
+        self.level == HOURS
     }
 }
 
@@ -70,10 +75,13 @@ pub(crate) fn received_of_name(name: &str) -> Option<u64> {
         .then(|| received.parse().ok())?
 }
 
-/// Start and end of the hour whose windows the file of this name replaced, Unix milliseconds.
-pub(crate) fn replaced_range_ms(file_name: &str) -> Option<std::ops::Range<u64>> {
-    let name = RollupName::parse(file_name).filter(|name| name.level == HOURS)?;
-    Some(name.start_ms..name.start_ms.saturating_add(LEVELS_MS[HOURS]))
+/// When the windows that an hour replaced arrived, Unix milliseconds: from its start on, until the time of its file.
+pub(crate) fn replaced_range_ms(path: &Path) -> Option<std::ops::Range<u64>> {
+    let name = RollupName::of_path(path).filter(|name| name.is_hour())?;
+    let modified = path.metadata().and_then(|meta| meta.modified()).ok();
+    let last =
+        modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_millis() as u64);
+    Some(name.start_ms..name.end_ms().max(last + 1))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Replacement {
     /// The replacement that a record describes; `None` if its names are not those of an hour and of windows.
     fn parse(directory: &Path, rollups: &Path, text: &str) -> Option<Self> {
         let mut names = text.lines();
-        let hour = RollupName::parse(names.next()?).filter(|name| name.received_unix_ms().is_some())?;
+        let hour = RollupName::parse(names.next()?).filter(|name| name.is_hour())?;
         let is_own = |name: &str| received_of_name(name).is_some() || RollupName::parse(name).is_some();
         let windows: Vec<_> = names.map(str::to_owned).collect();
         let is_valid = windows.iter().all(|name| is_own(name) && *name != hour.file_name());

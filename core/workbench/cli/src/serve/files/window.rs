@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::directory::{self, DirectoryFile};
+use super::file_names::RollupName;
 use super::received;
 use super::rollup_facts::RollupFacts;
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
@@ -31,6 +32,9 @@ pub(crate) struct StoredWindow {
     pub is_rollup: bool,
     pub from_unix_nano: u64,
     pub to_unix_nano: u64,
+    /// The end of its profiles, by which roll-ups divide windows, Unix milliseconds; the arrival if that is earlier, or if the
+    /// profiles state no time.
+    pub ended_unix_ms: u64,
     pub services: Vec<ServiceSummary>,
     /// Identities of its profiles, see `received`; of an hour, those of the replaced windows.
     pub identities: Vec<u64>,
@@ -106,6 +110,12 @@ impl StoredWindow {
     ) -> Self {
         let DirectoryFile { path, bytes, modified_unix_nano, received_unix_ms, is_owned, is_rollup } = file;
         let types = || services.iter().flat_map(|service| &service.types);
+        let to_unix_nano = types().map(|summary| summary.to_unix_nano).max().unwrap_or(0);
+        let ended_unix_ms = match RollupName::of_path(&path).filter(|_| is_rollup) {
+            Some(hour) => hour.end_ms() - 1,
+            None if to_unix_nano == 0 => received_unix_ms,
+            None => received_unix_ms.min((to_unix_nano - 1) / 1_000_000),
+        };
         StoredWindow {
             path,
             bytes,
@@ -114,7 +124,8 @@ impl StoredWindow {
             is_owned,
             is_rollup,
             from_unix_nano: types().map(|summary| summary.from_unix_nano).min().unwrap_or(0),
-            to_unix_nano: types().map(|summary| summary.to_unix_nano).max().unwrap_or(0),
+            to_unix_nano,
+            ended_unix_ms,
             services,
             identities,
             links,

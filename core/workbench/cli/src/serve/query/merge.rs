@@ -58,7 +58,7 @@ pub(crate) struct MergeRun<'q> {
     pub sources: &'q PartSources,
     pub query: &'q Query,
     pub is_interrupted: &'q dyn Fn() -> bool,
-    /// Arrival of the newest window.
+    /// End of the newest window.
     pub newest_unix_ms: u64,
     pub left_out: LeftOut,
     pub was_interrupted: bool,

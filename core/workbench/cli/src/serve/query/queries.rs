@@ -112,7 +112,7 @@ pub(crate) struct StoreView {
     pub generation: u64,
     /// Whether files of earlier runs are still being indexed.
     pub is_indexing: bool,
-    /// Oldest first.
+    /// Sorted by [`StoredWindow::ended_unix_ms`], oldest first.
     pub windows: Vec<Arc<StoredWindow>>,
 }
 
@@ -183,7 +183,7 @@ impl Queries {
             sources: &self.sources,
             query,
             is_interrupted: &is_interrupted,
-            newest_unix_ms: view.windows.last().map_or(0, |window| window.received_unix_ms),
+            newest_unix_ms: view.windows.last().map_or(0, |window| window.ended_unix_ms),
             left_out: LeftOut::default(),
             was_interrupted: false,
             has_missing_files: false,

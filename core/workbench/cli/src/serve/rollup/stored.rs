@@ -1,5 +1,5 @@
-//! Roll-ups: files that each merge the windows of a minute, ten minutes or an hour, by arrival, so that a query of a day reads
-//! some fifty files. They are OTLP files in the subdirectory `rollups`, which the other commands do not read; `rollup` states
+//! Roll-ups: files that each merge the windows of a minute, ten minutes or an hour, by the end of their profiles, so that a query
+//! of a day reads some fifty files. They are OTLP files in the subdirectory `rollups`, which the other commands do not read; `rollup` states
 //! what they lack. Built in the background, the newest hour first, each level from the one below.
 //!
 //! Invariant: a roll-up is used only for exactly the windows that it merges. Its name has the digest of their names and sizes,
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::transform::separate_exact_values;
 
-use super::buckets::{buckets, end_ms, start_ms};
+use super::buckets::{buckets, end_ms, last_received_ms, start_ms};
 use super::merged::Rollup;
 use crate::gzip::gzip;
 use crate::serve::files::directory;
@@ -27,8 +27,11 @@ use crate::serve::files::span_file;
 use crate::serve::files::window::{digest, StoredWindow};
 
 const DIRECTORY: &str = "rollups";
-/// A minute is complete this long after its end: requests in progress were stored.
+/// A bucket is complete this long after its end and after its last arrival: requests in progress were stored.
 const COMPLETE_AFTER_MS: u64 = 2_000;
+/// Part of the width of a bucket after which its roll-up may be built again, for later arrivals: a sender whose clock is late
+/// outdates an hour every few seconds.
+const REBUILT_AFTER: u64 = 10;
 /// Minutes and ten minutes serve the ends of time ranges; for older ends the windows are read.
 const FINE_LEVELS_KEPT_MS: u64 = 24 * 3_600_000;
 /// Spans in the sums of a roll-up, by level. A day of hours has 192,000, as many as a query keeps.
@@ -43,6 +46,8 @@ pub(crate) struct StoredRollup {
     pub name: RollupName,
     /// Of both files.
     pub bytes: u64,
+    /// When this server built it; 0 for files of earlier runs.
+    built_unix_ms: u64,
     /// Keys of labels that it lacks, once it was read.
     omitted_labels: OnceLock<BTreeSet<String>>,
 }
@@ -93,7 +98,7 @@ impl Rollups {
             match RollupName::parse(name) {
                 Some(name) => {
                     let bytes = meta.len() + directory::bytes_beside(&path);
-                    let rollup = StoredRollup { path, name, bytes, omitted_labels: OnceLock::new() };
+                    let rollup = StoredRollup { path, name, bytes, built_unix_ms: 0, omitted_labels: OnceLock::new() };
                     if let Some(other) = files.insert((name.level, name.start_ms), Arc::new(rollup)) {
                         other.remove_files();
                     }
@@ -153,7 +158,8 @@ impl Rollups {
         removed.iter().for_each(|rollup| rollup.remove_files());
     }
 
-    /// Builds what is missing of complete buckets, the newest hour first. `windows`: those that `serve` wrote, newest first.
+    /// Builds what is missing of complete buckets, the newest hour first. `windows`: those that `serve` wrote, sorted by
+    /// [`StoredWindow::ended_unix_ms`], newest first.
     pub(crate) fn build(&self, windows: &[Arc<StoredWindow>], now_unix_ms: u64, is_stopping: &impl Fn() -> bool) {
         self.build_level(windows, HOURS, now_unix_ms, is_stopping);
     }
@@ -172,14 +178,23 @@ impl Rollups {
             if is_stopping() {
                 return;
             }
-            if end + COMPLETE_AFTER_MS <= now {
+            if self.is_due(bucket, level, now) {
                 // Without space or permission queries read the windows.
-                let _ = self.write(bucket, level);
+                let _ = self.write(bucket, level, now);
             }
         }
     }
 
-    fn write(&self, windows: &[Arc<StoredWindow>], level: usize) -> std::io::Result<()> {
+    /// Whether a roll-up that is missing or outdated is to be built.
+    fn is_due(&self, windows: &[Arc<StoredWindow>], level: usize, now: u64) -> bool {
+        let complete_ms = end_ms(windows, level).max(last_received_ms(windows)) + COMPLETE_AFTER_MS;
+        let key = (level, end_ms(windows, level) - LEVELS_MS[level]);
+        let outdated =
+            lock(&self.files).get(&key).map(|rollup| rollup.built_unix_ms + LEVELS_MS[level] / REBUILT_AFTER);
+        complete_ms.max(outdated.unwrap_or(0)) <= now
+    }
+
+    fn write(&self, windows: &[Arc<StoredWindow>], level: usize, now: u64) -> std::io::Result<()> {
         let mut sources = Vec::new();
         self.add_sources(windows, level, &mut sources);
         let mut rollup = Rollup::default();
@@ -204,7 +219,7 @@ impl Rollups {
         }
         directory::write_file(&self.directory, &file_name, &gzipped)?;
         let bytes = (gzipped.len() + facts.len() + spans.len()) as u64;
-        let new = Arc::new(StoredRollup { path, name, bytes, omitted_labels: OnceLock::new() });
+        let new = Arc::new(StoredRollup { path, name, bytes, built_unix_ms: now, omitted_labels: OnceLock::new() });
         let outdated = lock(&self.files).insert((level, name.start_ms), new);
         if let Some(outdated) = outdated.filter(|other| other.name != name) {
             outdated.remove_files();
