@@ -91,7 +91,7 @@ impl<'t> DiffReport<'t> {
     fn undecided(&self) -> Vec<(String, Growth)> {
         let Some(threshold) = self.fail_over else { return Vec::new() };
         let total = self.table.cost.and_then(|total| Some(("the total".to_owned(), total.growth?)));
-        let rows = self.table.rows.iter().filter_map(|row| Some((printable(&row.at.function), row.growth?)));
+        let rows = self.table.rows.iter().filter_map(|row| Some((printable(&row.location.function), row.growth?)));
         total.into_iter().chain(rows).filter(|(_, growth)| growth.estimate > threshold).collect()
     }
 
@@ -207,7 +207,7 @@ impl<'t> DiffReport<'t> {
     fn verdict(&self) -> Option<String> {
         let threshold = format!("{} %", (self.fail_over? * 1e6).round() / 1e4);
         if self.per.is_some() {
-            let names = self.regressions.iter().map(|row| printable(&row.at.function));
+            let names = self.regressions.iter().map(|row| printable(&row.location.function));
             let total = self.total_exceeds().then(|| "the total".to_owned());
             let grown: Vec<String> = total.into_iter().chain(names).collect();
             let rows = self.row_name();
@@ -249,7 +249,7 @@ pub fn members(report: &DiffReport) -> Map<String, Value> {
         json!({"estimate": growth.estimate, "low": growth.low, "high": growth.high, "p_value": growth.p_value})
     };
     let row = |row: &DiffRow| {
-        let mut members = function_members(&row.at);
+        let mut members = function_members(&row.location);
         for (name, weight) in [("baseline", row.baseline), ("comparison", row.comparison)] {
             members.insert(name.to_owned(), json!({"flat": weight.flat, "cum": weight.cum}));
         }
@@ -335,7 +335,7 @@ pub fn text(report: &DiffReport) -> String {
             row.growth.map_or("-".to_owned(), interval),
             if report.per.is_some() { "-".to_owned() } else { report.signed(difference.cum) },
         );
-        lines.function(numbers, 0, &row.at, "");
+        lines.function(numbers, 0, &row.location, "");
     }
     text += &lines.text();
     if report.rows.len() > report.limit {
@@ -411,7 +411,7 @@ fn markdown_rows(report: &DiffReport) -> String {
     for row in report.listed() {
         text += &format!(
             "| {} | {} | {} | {} | {} |\n",
-            escaped(&function_text(&row.at)),
+            escaped(&function_text(&row.location)),
             report.quantity(row.baseline.flat),
             report.quantity(row.comparison.flat),
             relative(row.baseline.flat, row.comparison.flat),

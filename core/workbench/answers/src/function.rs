@@ -4,26 +4,26 @@ use serde_json::{Map, Value};
 use spanprof_read::query::FunctionLine;
 
 /// The members of a row that name its function or line.
-pub fn function_members(at: &FunctionLine) -> Map<String, Value> {
+pub fn function_members(location: &FunctionLine) -> Map<String, Value> {
     let mut members = Map::from_iter([
-        ("function".to_owned(), at.function.as_str().into()),
-        ("file".to_owned(), at.file.as_str().into()),
+        ("function".to_owned(), location.function.as_str().into()),
+        ("file".to_owned(), location.file.as_str().into()),
     ]);
-    if at.line > 0 {
-        members.insert("line".to_owned(), at.line.into());
+    if location.line > 0 {
+        members.insert("line".to_owned(), location.line.into());
     }
-    members.insert("frame_type".to_owned(), at.frame_type.as_str().unwrap_or("").into());
+    members.insert("frame_type".to_owned(), location.frame_type.as_str().unwrap_or("").into());
     members
 }
 
 /// `name  file:line`, as far as they are known.
-pub fn function_text(at: &FunctionLine) -> String {
-    let mut text = printable(&at.function);
-    if !at.file.is_empty() {
-        text += &format!("  {}", printable(&at.file));
+pub fn function_text(location: &FunctionLine) -> String {
+    let mut text = printable(&location.function);
+    if !location.file.is_empty() {
+        text += &format!("  {}", printable(&location.file));
     }
-    if at.line > 0 {
-        text += &format!(":{}", at.line);
+    if location.line > 0 {
+        text += &format!(":{}", location.line);
     }
     text
 }

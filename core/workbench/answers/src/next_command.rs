@@ -36,10 +36,10 @@ pub fn quoted(word: &str) -> String {
 /// The commands that follow a top table: callers and source lines of its most expensive own function, or of the most expensive
 /// function. `selection` has the sources and the filter, as words of a shell. `None` for an empty table.
 pub fn after_top(table: &TopTable, selection: &str) -> Option<String> {
-    let is_own = |row: &&TopRow| row.at.origin() == CodeOrigin::Own;
+    let is_own = |row: &&TopRow| row.location.origin() == CodeOrigin::Own;
     let row = table.rows.iter().find(is_own).or_else(|| table.rows.first())?;
-    let pattern = quoted(&function_pattern(&row.at.function));
-    Some(match row.at.file.is_empty() {
+    let pattern = quoted(&function_pattern(&row.location.function));
+    Some(match row.location.file.is_empty() {
         true => format!("next: spanprof peek {pattern} {selection}"),
         false => format!("next: spanprof peek {pattern} {selection}  ·  spanprof list {pattern} {selection}"),
     })
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn the_most_expensive_own_function_follows_a_top_table() {
         let row = |function: &str, file: &str, frame_type| TopRow {
-            at: FunctionLine {
+            location: FunctionLine {
                 function: function.to_owned(),
                 file: file.to_owned(),
                 line: 3,

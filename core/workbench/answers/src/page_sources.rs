@@ -22,7 +22,7 @@ pub fn page_sources(data: &ProfilesData, paths: &SourcePaths) -> Vec<PageSource>
         let table = query::function_lines(data, type_name, |_| true);
         for lines in table.functions {
             let weight = lines.lines.values().map(|weight| weight.cum).max().unwrap_or_default();
-            let (share, by_type) = functions.entry(lines.at.clone()).or_default();
+            let (share, by_type) = functions.entry(lines.location.clone()).or_default();
             *share = share.max(weight as f64 / table.total.max(1) as f64);
             by_type.push(TypeLines { type_name, total: table.total.max(1), lines });
         }

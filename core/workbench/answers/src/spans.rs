@@ -306,7 +306,7 @@ pub fn baseline_text(baseline: &SpanBaseline, subject: &str, time: &str, all: bo
             interval(difference),
             format!("{} of {}", difference.as_much, baseline.others),
         );
-        lines.function(numbers, 0, &row.at, "");
+        lines.function(numbers, 0, &row.location, "");
     }
     text += &lines.text();
     if rows.len() > limit {
@@ -337,7 +337,7 @@ pub fn baseline_json(baseline: &SpanBaseline, all: bool, limit: usize) -> Value 
         })
     };
     let row = |row: &&SpanBaselineRow| {
-        let mut members = function_members(&row.at);
+        let mut members = function_members(&row.location);
         if let Value::Object(difference) = of_difference(&row.difference) {
             members.extend(difference);
         }

@@ -9,13 +9,13 @@ use crate::quantity::{format_quantity, format_share};
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
 pub fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
-    let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(&row.at, row.weight, row.own)));
+    let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(&row.location, row.weight, row.own)));
     table_members(table, table.rows.len(), rows.collect())
 }
 
 /// The members of one row.
-pub fn row_members(at: &FunctionLine, weight: Weight, own: i64) -> Map<String, Value> {
-    let mut members = function_members(at);
+pub fn row_members(location: &FunctionLine, weight: Weight, own: i64) -> Map<String, Value> {
+    let mut members = function_members(location);
     let weights = [("flat", weight.flat), ("own", own), ("cum", weight.cum)];
     members.extend(weights.map(|(name, weight)| (name.to_owned(), weight.into())));
     members
@@ -59,12 +59,13 @@ pub fn table_text(table: &TopTable, are_types: bool, limit: usize, layout: Termi
     };
     let mut lines = FittingTable::new(layout);
     lines.heading(columns(["flat", "flat%", "own", "own%", "cum", "cum%"]), name);
-    for TopRow { at, weight: Weight { flat, cum }, own } in table.rows.iter().take(limit) {
+    for TopRow { location, weight: Weight { flat, cum }, own } in table.rows.iter().take(limit) {
         let [flat, own, cum] = [flat, own, cum].map(|weight| (quantity(*weight), format_share(*weight, table.total)));
         let numbers = columns([&flat.0, &flat.1, &own.0, &own.1, &cum.0, &cum.1]);
-        match are_types {
-            true => lines.row(numbers, "", printable(&at.function)),
-            false => lines.function(numbers, 0, at, ""),
+        if are_types {
+            lines.row(numbers, "", printable(&location.function));
+        } else {
+            lines.function(numbers, 0, location, "");
         }
     }
     text += &lines.text();

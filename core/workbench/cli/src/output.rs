@@ -5,10 +5,34 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
 use spanprof_answers::failure::Failure;
 use spanprof_answers::quantity::format_quantity;
 use spanprof_answers::terminal;
+
+use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
+
+/// What a verb prints.
+pub(crate) enum Printed {
+    Text(String),
+    /// The flag `--json`, and the tools of `mcp`.
+    Json(serde_json::Value),
+}
+
+impl Printed {
+    pub(crate) fn print(&self) -> Result<(), Failure> {
+        match self {
+            Self::Text(text) => print(text.as_bytes()),
+            Self::Json(value) => print(format!("{value}\n").as_bytes()),
+        }
+    }
+
+    pub(crate) fn into_json(self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Json(value) => value,
+        }
+    }
+}
 
 /// Writes the result of a verb to stdout.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {

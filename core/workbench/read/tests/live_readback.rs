@@ -41,7 +41,7 @@ fn scratch() -> PathBuf {
 fn flat_by_name(data: &ProfilesData, type_name: &str) -> BTreeMap<String, i64> {
     let mut flat = BTreeMap::new();
     for row in top(data, type_name, Granularity::Function).rows.into_iter().filter(|row| row.weight.flat != 0) {
-        *flat.entry(row.at.function).or_insert(0) += row.weight.flat;
+        *flat.entry(row.location.function).or_insert(0) += row.weight.flat;
     }
     flat
 }

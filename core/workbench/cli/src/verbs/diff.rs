@@ -9,10 +9,11 @@ use super::empty_selection::nothing_passes;
 use super::table::{Rows, SortColumn, TableArguments};
 use super::{merged, missing, one_type, refuse_repeated_stdin, sources};
 use crate::detail::Detail;
+use crate::moment;
 use crate::moment::unix_ns;
+use crate::output::{self, Printed};
 use crate::selection::{self, EndArguments, FilterArguments};
 use crate::source::Source;
-use crate::{moment, output};
 use spanprof_answers::cost_unit::CostUnit;
 use spanprof_answers::diff::{self as diff_report, DiffReport};
 use spanprof_answers::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
@@ -111,15 +112,14 @@ struct ReadSide {
 
 /// The result of a comparison.
 pub(super) struct Outcome {
-    pub text: String,
+    pub printed: Printed,
     pub code: i32,
     /// Whether more runs could change the outcome of the gate.
     pub is_undecided: bool,
 }
 
 pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
-    let outcome =
-        compare(given, None).and_then(|outcome| output::print(outcome.text.as_bytes()).map(|()| outcome.code));
+    let outcome = compare(given, None).and_then(|outcome| outcome.printed.print().map(|()| outcome.code));
     match given.fail_over {
         // 1 means a regression, and nothing else.
         Some(_) => outcome.map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure }),
@@ -129,7 +129,7 @@ pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
 
 /// The result as JSON, for `--json`.
 pub(crate) fn answer(given: &DiffArguments) -> Result<Value, Failure> {
-    serde_json::from_str(&compare(given, None)?.text).map_err(|error| Failure::new(error.to_string()))
+    Ok(compare(given, None)?.printed.into_json())
 }
 
 /// Compares the sides that the flags name, or the sources of `runs`.
@@ -206,13 +206,15 @@ pub(super) fn compare(given: &DiffArguments, runs: Option<[Vec<String>; 2]>) -> 
             .map_err(|error| Failure::new(error.to_string()))?;
         output::write(path, page::comparison_html(&response, &title).as_bytes())?;
     }
-    let text = match (given.table.json, given.markdown) {
-        (true, _) => Value::Object(diff_report::members(&report)).to_string() + "\n",
-        (_, true) => diff_report::markdown(&report),
-        _ => diff_report::text(&report),
+    let printed = if given.table.json {
+        Printed::Json(Value::Object(diff_report::members(&report)))
+    } else if given.markdown {
+        Printed::Text(diff_report::markdown(&report))
+    } else {
+        Printed::Text(diff_report::text(&report))
     };
     let code = if report.has_regressed() { EXIT_FAILED } else { 0 };
-    Ok(Outcome { text, code, is_undecided: report.is_undecided() })
+    Ok(Outcome { printed, code, is_undecided: report.is_undecided() })
 }
 
 /// The two sides: two sources, or two selections of the same sources.

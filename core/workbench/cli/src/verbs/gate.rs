@@ -61,7 +61,7 @@ pub(crate) struct GateArguments {
 pub(crate) fn run(given: &GateArguments) -> Result<i32, Failure> {
     // 1 means a regression, and nothing else.
     let outcome = decided(given).map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure })?;
-    output::print(outcome.text.as_bytes())?;
+    outcome.printed.print()?;
     Ok(outcome.code)
 }
 

@@ -91,7 +91,7 @@ fn listing(given: &ListArguments) -> Result<SourceListing, Failure> {
         true => SourcePaths::only_below(directories, prefix),
         false => SourcePaths::new(directories, prefix),
     };
-    let sources = table.functions.iter().map(|function| paths.read(&function.at)).collect();
+    let sources = table.functions.iter().map(|function| paths.read(&function.location)).collect();
     Ok(SourceListing { table, sources, matched })
 }
 
@@ -100,7 +100,7 @@ fn function_listing(table: &FunctionLineTable, function: &FunctionLines, source:
     let share = format_share(function.flat, table.total);
     let flat = format_quantity(function.flat, &table.unit);
     let layout = TerminalLayout::of_stdout();
-    let name = layout.function(&function.at);
+    let name = layout.function(&function.location);
     let mut text = format!("{name}\n{flat} {share} of {}: flat, cum, line\n", table.type_name);
     let lines = source.map(|source| source.lines.as_slice());
     for line in sources::shown_lines(function, lines) {
@@ -110,7 +110,7 @@ fn function_listing(table: &FunctionLineTable, function: &FunctionLines, source:
         text += &cut_end(row.trim_end(), layout.columns.unwrap_or(usize::MAX));
         text.push('\n');
     }
-    if source.is_none() && !function.at.file.is_empty() {
+    if source.is_none() && !function.location.file.is_empty() {
         text += "  the file is not on this machine: name its directory with --source-path\n";
     }
     text
@@ -119,7 +119,7 @@ fn function_listing(table: &FunctionLineTable, function: &FunctionLines, source:
 fn members(SourceListing { table, sources, matched }: &SourceListing) -> Value {
     let functions = table.functions.iter().zip(sources).map(|(function, source)| {
         let text = source.as_ref().map(|source| source.lines.as_slice());
-        let mut members = function_members(&function.at);
+        let mut members = function_members(&function.location);
         members.insert("flat".to_owned(), function.flat.into());
         members.insert("lines".to_owned(), sources::lines_json(function, text, function.lines.keys().copied()));
         Value::Object(members)

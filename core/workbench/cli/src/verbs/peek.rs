@@ -77,7 +77,7 @@ fn paragraph(tree: &StackTree, found: &Neighbors) -> String {
     let (flat, cum) = (found.weight.flat, found.weight.cum);
     let of_type = format!("  flat {}, cum {} of {}", of_total(flat), of_total(cum), format_quantity(total, &tree.unit));
     let mut lines = FittingTable::new(TerminalLayout::of_stdout());
-    lines.function("", 0, &found.at, "");
+    lines.function("", 0, &found.location, "");
     lines.heading("", of_type);
     let mut list = |title: &str, rows: &[(FunctionLine, i64)]| {
         lines.heading("", format!("  {title}"));

@@ -10,7 +10,7 @@ use super::table::{row_limit, Rows, SortColumn};
 use super::{missing, nothing_passes, read_all, sources, ReadArguments};
 use crate::detail::Detail;
 use crate::moment::unix_ns;
-use crate::output;
+use crate::output::{self, Printed};
 use crate::selection::EndArguments;
 use crate::source::Source;
 use spanprof_answers::failure::Failure;
@@ -78,21 +78,22 @@ pub(crate) enum SpanRows {
 }
 
 pub(crate) fn run(given: &SpansArguments) -> Result<i32, Failure> {
-    output::print(report(given)?.as_bytes())?;
+    report(given)?.print()?;
     Ok(0)
 }
 
 /// The result as JSON, for `--json`.
 pub(crate) fn answer(given: &SpansArguments) -> Result<serde_json::Value, Failure> {
-    serde_json::from_str(&report(given)?).map_err(|error| Failure::new(error.to_string()))
+    Ok(report(given)?.into_json())
 }
 
-fn report(given: &SpansArguments) -> Result<String, Failure> {
+fn report(given: &SpansArguments) -> Result<Printed, Failure> {
     let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
     let sources = sources(&given.read.sources)?;
-    match given.against_endpoint {
-        true => against_endpoint(given, &sources, filter),
-        false => table(given, &sources, &filter),
+    if given.against_endpoint {
+        against_endpoint(given, &sources, filter)
+    } else {
+        table(given, &sources, &filter)
     }
 }
 
@@ -100,7 +101,7 @@ fn add_all(totals: &mut SpanTotals, sources: &[Source], filter: &Filter) -> Resu
     sources.iter().try_for_each(|source| source.for_each_window(filter, &mut |window| totals.add(&window)))
 }
 
-fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<String, Failure> {
+fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<Printed, Failure> {
     let mut totals = SpanTotals::new(given.endpoint_label.clone());
     add_all(&mut totals, sources, filter)?;
     let wait = WaitSource::of(&totals.type_names());
@@ -137,11 +138,11 @@ fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<
         ));
     }
     let report = spans_report::SpansReport { table: &table, grouping, sort: given.sort, wait, limit: given.limit };
-    Ok(if given.json { report.json().to_string() + "\n" } else { report.text() })
+    Ok(if given.json { Printed::Json(report.json()) } else { Printed::Text(report.text()) })
 }
 
-fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) -> Result<String, Failure> {
-    let (subject, words) = match (filter.span_id, filter.trace_id) {
+fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) -> Result<Printed, Failure> {
+    let (subject, subject_text) = match (filter.span_id, filter.trace_id) {
         (Some(span_id), trace_id) => {
             let link = spanprof_profile::Link { trace_id: trace_id.unwrap_or_default(), span_id };
             (SpanSubject::Span(link), format!("span {}", hex::encode(span_id)))
@@ -170,21 +171,21 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
         return Err(nothing_passes(&names, sources, &filter));
     }
     let Some(time) = span_time(&categories, subject) else {
-        return Err(not_found(given, &words, filter.type_name.as_deref()));
+        return Err(not_found(given, &subject_text, filter.type_name.as_deref()));
     };
     let compared_type = match filter.type_name.as_deref().or_else(|| time.main_type()) {
         Some(compared_type) => compared_type,
-        None => return Err(without_samples(&time, &words)),
+        None => return Err(without_samples(&time, &subject_text)),
     };
-    let Some(functions) = types.iter().position(|name| *name == compared_type).map(|at| &functions[at]) else {
-        return Err(Failure::new(format!("the {words} has samples of the type {compared_type} only"))
+    let Some(functions) = types.iter().position(|name| *name == compared_type).map(|index| &functions[index]) else {
+        return Err(Failure::new(format!("the {subject_text} has samples of the type {compared_type} only"))
             .hint(format!("--type {compared_type} compares it by them")));
     };
     if functions.type_names().is_empty() {
         return Err(missing(&names, compared_type, &read_all(sources, &everything, Detail::Stacks)?));
     }
-    let report = comparison(given, functions, &words, &time)?;
-    let report = report.ok_or_else(|| not_found(given, &words, Some(compared_type)))?;
+    let report = comparison(given, functions, &subject_text, &time)?;
+    let report = report.ok_or_else(|| not_found(given, &subject_text, Some(compared_type)))?;
     if filter.type_name.is_none() && compared_type != "cpu" {
         output::note(&format!("compared by {compared_type}, which has most of its time (--type selects another)"));
     }
@@ -195,18 +196,18 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
 }
 
 /// A request of which nothing but the end is known.
-fn without_samples(time: &SpanTime, words: &str) -> Failure {
+fn without_samples(time: &SpanTime, subject: &str) -> Failure {
     let took = spans_report::duration_of(&time.subject).map(|ns| format_quantity(ns, "nanoseconds"));
-    Failure::new(format!("the {words} took {} and has no samples", took.as_deref().unwrap_or("an unknown time"))).hint(match time.wait {
+    Failure::new(format!("the {subject} took {} and has no samples", took.as_deref().unwrap_or("an unknown time"))).hint(match time.wait {
         None if !time.awaits => UNKNOWN_WAITS,
         _ => "no thread was sampled in it; in Node.js it may have waited behind another request, which `spanprof spans --sort duration` lists at the same time",
     })
 }
 
-fn not_found(given: &SpansArguments, words: &str, type_name: Option<&str>) -> Failure {
+fn not_found(given: &SpansArguments, subject: &str, type_name: Option<&str>) -> Failure {
     let names = given.read.sources.join(", ");
     let of_type = type_name.map_or(String::new(), |name| format!(" and type {name}"));
-    Failure::new(format!("{names} has no samples of the {words}{of_type}"))
+    Failure::new(format!("{names} has no samples of the {subject}{of_type}"))
         .hint("`spanprof spans` lists the spans that have samples; --type selects another type, such as wall for a span that waits")
 }
 
@@ -214,14 +215,14 @@ fn not_found(given: &SpansArguments, words: &str, type_name: Option<&str>) -> Fa
 fn comparison(
     given: &SpansArguments,
     totals: &SpanTotals,
-    words: &str,
+    subject: &str,
     time: &SpanTime,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<Printed>, Failure> {
     let baseline = match span_baseline(totals, time, given.compare.map(Into::into)) {
         Ok(baseline) => baseline,
         Err(NoSpanBaseline::NotFound) => return Ok(None),
         Err(NoSpanBaseline::NoEndpoint) => {
-            return Err(Failure::new(format!("the {words} has no endpoint")).hint(
+            return Err(Failure::new(format!("the {subject} has no endpoint")).hint(
             "its samples have none of the labels http.route, endpoint and span_name; name another with --endpoint-label",
         ))
         }
@@ -229,9 +230,9 @@ fn comparison(
     Ok(Some(if given.json {
         let mut report = spans_report::baseline_json(&baseline, given.all, given.limit);
         report["time"] = span_time_report::json(time);
-        report.to_string() + "\n"
+        Printed::Json(report)
     } else {
         let time = span_time_report::text(time);
-        spans_report::baseline_text(&baseline, words, &time, given.all, given.limit)
+        Printed::Text(spans_report::baseline_text(&baseline, subject, &time, given.all, given.limit))
     }))
 }

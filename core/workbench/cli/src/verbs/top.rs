@@ -100,6 +100,8 @@ fn table(given: &TopArguments) -> Result<TopTable, Failure> {
         TopColumn::Own => |row| [row.own, row.weight.flat, row.weight.cum],
         TopColumn::Cum => |row| [row.weight.cum, row.weight.flat, row.own],
     };
-    table.rows.sort_by(|one, other| Reverse(by(one)).cmp(&Reverse(by(other))).then_with(|| one.at.cmp(&other.at)));
+    table.rows.sort_by(|one, other| {
+        Reverse(by(one)).cmp(&Reverse(by(other))).then_with(|| one.location.cmp(&other.location))
+    });
     Ok(table)
 }

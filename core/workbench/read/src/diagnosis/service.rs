@@ -25,9 +25,9 @@ pub(super) type FunctionId = u32;
 pub(super) struct ServiceProfile {
     /// Function of each line.
     lines: Vec<(FunctionId, i64)>,
-    known_lines: HashMap<FunctionLine, u32>,
+    line_ids: HashMap<FunctionLine, u32>,
     functions: Vec<(FunctionLine, bool)>,
-    known_functions: HashMap<FunctionLine, FunctionId>,
+    function_ids: HashMap<FunctionLine, FunctionId>,
     types: BTreeMap<String, TypeStacks>,
     /// Limits of the profiler that apply, such as `duty_cycle=15s/5m`.
     pub limits: BTreeSet<String>,
@@ -109,6 +109,43 @@ pub(super) struct Charged {
     pub threads: BTreeSet<String>,
 }
 
+impl TypeStacks {
+    fn add(&mut self, dictionary: &Dictionary, profile: &Profile, process: u64, stacks: Vec<SampledStack<'_>>) {
+        if self.windows.insert((process, profile.end_unix_nano())) {
+            self.observed_ns = self.observed_ns.saturating_add(profile.duration_nano);
+        }
+        // By label set: whether it names an endpoint, and its thread.
+        let mut label_sets: HashMap<AttributeSetId, (bool, Option<String>)> = HashMap::new();
+        for SampledStack { sample, lines, weight, samples } in stacks {
+            let (has_endpoint, thread) = label_sets.entry(sample.attributes).or_insert_with(|| {
+                let labels = || dictionary.attributes_of(sample.attributes);
+                let thread = labels().find(|label| label.key == "thread.id").map(|label| label.value.to_string());
+                (labels().any(|label| ENDPOINT_LABELS.contains(&label.key)), thread)
+            });
+            let is_request = *has_endpoint || !dictionary.get_link(sample.link).is_empty();
+            self.total = self.total.saturating_add(weight);
+            self.samples += samples;
+            let sums = self.stacks.entry((lines, is_request)).or_default();
+            sums.weight = sums.weight.saturating_add(weight);
+            sums.samples += samples;
+            sums.threads.extend(thread.clone());
+        }
+    }
+}
+
+/// Adds a window in the order of time. Beyond [`MAX_HEAP_WINDOWS`] the one goes whose neighbors are closest, so that the others cover
+/// the time evenly.
+fn keep_spread(windows: &mut Vec<HeapWindow>, window: HeapWindow) {
+    windows.push(window);
+    windows.sort_by_key(|window| window.end_unix_nano);
+    if windows.len() > MAX_HEAP_WINDOWS {
+        let gap = |index: &usize| windows[index + 1].end_unix_nano - windows[index - 1].end_unix_nano;
+        if let Some(index) = (1..windows.len() - 1).min_by_key(gap) {
+            windows.remove(index);
+        }
+    }
+}
+
 /// The limits in a comment, which joins parts by `; `. That of the governor has two parts: the effective values, and the key that
 /// caused them. A rate that is raised is no limit.
 fn limits(comment: &str) -> Vec<String> {
@@ -127,48 +164,24 @@ fn limits(comment: &str) -> Vec<String> {
     limits
 }
 
+/// A sample with its lines, leaf first.
+struct SampledStack<'d> {
+    sample: &'d Sample,
+    lines: Box<[u32]>,
+    weight: i64,
+    /// Estimated number of samples.
+    samples: f64,
+}
+
 impl ServiceProfile {
     pub fn add(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
-        let process = process_identity(resource).unwrap_or_default();
         self.awaits |= awaits(resource);
-        let end = profile.end_unix_nano();
-        let mut samples: Vec<(&Sample, Box<[usize]>)> = Vec::with_capacity(profile.samples.len());
-        let rows = visit_samples(dictionary, std::iter::once(profile), Granularity::Line, None, |_, sample, stack| {
-            samples.push((sample, stack.rows.into()))
-        });
-        let lines: Vec<u32> = rows.into_iter().map(|row| self.line(row)).collect();
-        let samples = samples.into_iter().map(|(sample, rows)| {
-            let weight = profile.weight(sample);
-            let (count, _) = estimated_samples(profile, weight);
-            (sample, rows.iter().map(|row| lines[*row]).collect::<Box<[u32]>>(), weight, count)
-        });
+        let process = process_identity(resource).unwrap_or_default();
+        let stacks = self.sampled_stacks(dictionary, profile);
         if profile.is_gauge() {
             if profile.type_name() == "inuse_space" {
-                let mut window =
-                    HeapWindow { start_unix_nano: profile.time_unix_nano, end_unix_nano: end, ..HeapWindow::default() };
-                for (sample, stack, weight, count) in samples {
-                    let age = dictionary.attributes_of(sample.attributes).find(|label| label.key == HeapAge::LABEL);
-                    let age = age.and_then(|label| HeapAge::from_text(&label.value.to_string()));
-                    let sums = window.functions.entry(self.charged(&stack).0).or_default();
-                    sums.bytes = sums.bytes.saturating_add(weight);
-                    sums.samples += count;
-                    window.total = window.total.saturating_add(weight);
-                    window.has_ages |= age.is_some();
-                    if age.is_some_and(|age| age != HeapAge::New) {
-                        sums.aged_bytes = sums.aged_bytes.saturating_add(weight);
-                        sums.aged_samples += count;
-                    }
-                }
-                let windows = self.heap.entry(process).or_default();
-                windows.push(window);
-                windows.sort_by_key(|window| window.end_unix_nano);
-                if windows.len() > MAX_HEAP_WINDOWS {
-                    // The one whose neighbors are closest, so that the others cover the time evenly.
-                    let gap = |at: &usize| windows[at + 1].end_unix_nano - windows[at - 1].end_unix_nano;
-                    if let Some(at) = (1..windows.len() - 1).min_by_key(gap) {
-                        windows.remove(at);
-                    }
-                }
+                let window = self.heap_window(dictionary, profile, &stacks);
+                keep_spread(self.heap.entry(process).or_default(), window);
             }
             return;
         }
@@ -179,52 +192,80 @@ impl ServiceProfile {
                 self.request_time_ns = self.request_time_ns.saturating_add(time_ns);
             }
         }
-        let of_type = self.types.entry(profile.type_name().to_owned()).or_default();
-        if of_type.windows.insert((process, end)) {
-            of_type.observed_ns = of_type.observed_ns.saturating_add(profile.duration_nano);
-        }
-        let mut sets: HashMap<AttributeSetId, (bool, Option<String>)> = HashMap::new();
-        for (sample, stack, weight, count) in samples {
-            let (has_endpoint, thread) = sets.entry(sample.attributes).or_insert_with(|| {
-                let labels = || dictionary.attributes_of(sample.attributes);
-                let thread = labels().find(|label| label.key == "thread.id").map(|label| label.value.to_string());
-                (labels().any(|label| ENDPOINT_LABELS.contains(&label.key)), thread)
-            });
-            let is_request = *has_endpoint || !dictionary.get_link(sample.link).is_empty();
-            of_type.total = of_type.total.saturating_add(weight);
-            of_type.samples += count;
-            let sums = of_type.stacks.entry((stack, is_request)).or_default();
-            sums.weight = sums.weight.saturating_add(weight);
-            sums.samples += count;
-            sums.threads.extend(thread.clone());
-        }
-        for attribute in dictionary.attributes_of(profile.attributes).filter(|attribute| attribute.key == COMMENT) {
-            let text = attribute.value.to_string();
-            let longest =
-                text.split(['\n', ';']).filter_map(|part| part.trim().strip_prefix(LONGEST_BLOCK)?.parse().ok());
-            self.longest_block_ns = longest.fold(self.longest_block_ns, i64::max);
-            self.limits.extend(limits(&text));
-        }
-        let of_resource = resource.resource.iter().map(|attribute| attribute.as_ref());
-        // A tag of the profiler is a label of each sample.
-        let first = profile.samples.first().map_or(AttributeSetId::EMPTY, |sample| sample.attributes);
-        let mut attributes = of_resource.chain(dictionary.attributes_of(first));
-        let version = attributes.find(|attribute| attribute.key == "service.version");
-        if let Some(version) = version.filter(|_| profile.type_name() == "cpu") {
-            let version = self.versions.entry(version.value.to_string()).or_insert_with(|| VersionSums {
-                first_unix_nano: u64::MAX,
-                sums: WindowSums::new(Granularity::Function, Compared::Flat),
-            });
-            version.first_unix_nano = version.first_unix_nano.min(profile.time_unix_nano);
-            version.sums.add_profile(dictionary, resource, profile);
+        let sums = self.types.entry(profile.type_name().to_owned()).or_default();
+        sums.add(dictionary, profile, process, stacks);
+        self.add_comments(dictionary, profile);
+        if profile.type_name() == "cpu" {
+            self.add_version(dictionary, resource, profile);
         }
     }
 
+    fn sampled_stacks<'d>(&mut self, dictionary: &'d Dictionary, profile: &'d Profile) -> Vec<SampledStack<'d>> {
+        let mut samples: Vec<(&Sample, Box<[usize]>)> = Vec::with_capacity(profile.samples.len());
+        let rows = visit_samples(dictionary, std::iter::once(profile), Granularity::Line, None, |_, sample, stack| {
+            samples.push((sample, stack.rows.into()))
+        });
+        let lines: Vec<u32> = rows.into_iter().map(|row| self.line(row)).collect();
+        let stack = |(sample, rows): (_, Box<[usize]>)| {
+            let weight = profile.weight(sample);
+            let (samples, _) = estimated_samples(profile, weight);
+            SampledStack { sample, lines: rows.iter().map(|row| lines[*row]).collect(), weight, samples }
+        };
+        samples.into_iter().map(stack).collect()
+    }
+
+    fn heap_window(&self, dictionary: &Dictionary, profile: &Profile, stacks: &[SampledStack<'_>]) -> HeapWindow {
+        let mut window = HeapWindow {
+            start_unix_nano: profile.time_unix_nano,
+            end_unix_nano: profile.end_unix_nano(),
+            ..HeapWindow::default()
+        };
+        for SampledStack { sample, lines, weight, samples } in stacks {
+            let age = dictionary.attributes_of(sample.attributes).find(|label| label.key == HeapAge::LABEL);
+            let age = age.and_then(|label| HeapAge::from_text(&label.value.to_string()));
+            let sums = window.functions.entry(self.charged(lines).0).or_default();
+            sums.bytes = sums.bytes.saturating_add(*weight);
+            sums.samples += samples;
+            window.total = window.total.saturating_add(*weight);
+            window.has_ages |= age.is_some();
+            if age.is_some_and(|age| age != HeapAge::New) {
+                sums.aged_bytes = sums.aged_bytes.saturating_add(*weight);
+                sums.aged_samples += samples;
+            }
+        }
+        window
+    }
+
+    /// Limits and longest blocks are comments of a profile.
+    fn add_comments(&mut self, dictionary: &Dictionary, profile: &Profile) {
+        for comment in dictionary.attributes_of(profile.attributes).filter(|attribute| attribute.key == COMMENT) {
+            let text = comment.value.to_string();
+            let blocks_ns =
+                text.split(['\n', ';']).filter_map(|part| part.trim().strip_prefix(LONGEST_BLOCK)?.parse().ok());
+            self.longest_block_ns = blocks_ns.fold(self.longest_block_ns, i64::max);
+            self.limits.extend(limits(&text));
+        }
+    }
+
+    fn add_version(&mut self, dictionary: &Dictionary, resource: &ResourceProfiles, profile: &Profile) {
+        let of_resource = resource.resource.iter().map(|attribute| attribute.as_ref());
+        // A tag of the profiler is a label of each sample.
+        let labels = profile.samples.first().map_or(AttributeSetId::EMPTY, |sample| sample.attributes);
+        let mut attributes = of_resource.chain(dictionary.attributes_of(labels));
+        let Some(version) = attributes.find(|attribute| attribute.key == "service.version") else { return };
+        let version = self.versions.entry(version.value.to_string()).or_insert_with(|| VersionSums {
+            first_unix_nano: u64::MAX,
+            sums: WindowSums::new(Granularity::Function, Compared::Flat),
+        });
+        version.first_unix_nano = version.first_unix_nano.min(profile.time_unix_nano);
+        version.sums.add_profile(dictionary, resource, profile);
+    }
+
     fn line(&mut self, row: FunctionLine) -> u32 {
-        let Self { lines, known_lines, functions, known_functions, .. } = self;
-        *known_lines.entry(row).or_insert_with_key(|row| {
+        let Self { lines, line_ids, functions, function_ids, .. } = self;
+        *line_ids.entry(row).or_insert_with_key(|row| {
             let function = FunctionLine { line: 0, ..row.clone() };
-            let function = *known_functions.entry(function).or_insert_with_key(|function| {
+            let function = *function_ids.entry(function).or_insert_with_key(|function| {
                 functions.push((function.clone(), function.origin() == CodeOrigin::Own));
                 functions.len() as u32 - 1
             });
@@ -271,9 +312,9 @@ impl ServiceProfile {
     fn charged(&self, stack: &[u32]) -> (FunctionId, usize) {
         let functions: Vec<FunctionId> = self.functions_of(stack).collect();
         let is_code = |id: &FunctionId| !matches!(self.function(*id).file.as_str(), "" | TYPE_FILE);
-        let at = functions.iter().position(|id| self.is_own(*id)).or_else(|| functions.iter().position(is_code));
-        let at = at.unwrap_or(0);
-        (functions.get(at).copied().unwrap_or_default(), at)
+        let own = functions.iter().position(|id| self.is_own(*id));
+        let frame = own.or_else(|| functions.iter().position(is_code)).unwrap_or(0);
+        (functions.get(frame).copied().unwrap_or_default(), frame)
     }
 
     /// Charges stacks to functions; by descending weight.
@@ -287,18 +328,18 @@ impl ServiceProfile {
             *sum = sum.saturating_add(weight);
         };
         for ((stack, _), sums) in stacks.clone().filter(|((stack, _), _)| !stack.is_empty()) {
-            let (function, at) = self.charged(stack);
+            let (function, frame) = self.charged(stack);
             let row = charged.entry(function).or_insert_with(|| Charged { function, ..Charged::default() });
             row.weight = row.weight.saturating_add(sums.weight);
             row.samples += sums.samples;
             row.threads.extend(sums.threads.iter().cloned());
-            let line = row.lines.entry(self.lines[stack[at] as usize].1).or_default();
+            let line = row.lines.entry(self.lines[stack[frame] as usize].1).or_default();
             *line = line.saturating_add(sums.weight);
-            match at {
+            match frame {
                 0 => row.self_weight = row.self_weight.saturating_add(sums.weight),
                 _ => add(&mut row.leaves, self.lines[stack[0] as usize].0, sums.weight),
             }
-            if let Some(caller) = self.functions_of(&stack[at..]).find(|caller| *caller != function) {
+            if let Some(caller) = self.functions_of(&stack[frame..]).find(|caller| *caller != function) {
                 add(&mut row.callers, caller, sums.weight);
             }
         }

@@ -23,7 +23,7 @@ pub(super) fn regressions(service: &ServiceProfile) -> Vec<Finding> {
             rule: Rule::Regression,
             service: String::new(),
             type_name: "cpu",
-            function: Some(row.at),
+            function: Some(row.location),
             share: EstimatedShare { value: growth.estimate, low: growth.low, high: growth.high },
             cost: (shares[1] - shares[0]).max(0.0) * totals[1] / observed,
             samples: newest.sums.samples("cpu", row.comparison.flat as f64),

@@ -15,7 +15,7 @@ use super::window_sums::{TypeSums, WindowSums};
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffRow {
     /// The function or line.
-    pub at: FunctionLine,
+    pub location: FunctionLine,
     /// Its weight in the baseline; 0 when absent.
     pub baseline: Weight,
     /// Its weight in the comparison; 0 when absent.
@@ -66,8 +66,8 @@ pub struct CostGrowth {
 }
 
 impl DiffRow {
-    fn untested(at: FunctionLine, [baseline, comparison]: [Weight; 2]) -> Self {
-        Self { at, baseline, comparison, growth: None, is_significant: false, has_grown: false }
+    fn untested(location: FunctionLine, [baseline, comparison]: [Weight; 2]) -> Self {
+        Self { location, baseline, comparison, growth: None, is_significant: false, has_grown: false }
     }
 
     /// Comparison minus baseline.
@@ -110,7 +110,7 @@ pub fn diff(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTa
             let Weight { flat, cum } = row.difference();
             Reverse((flat.unsigned_abs(), cum.unsigned_abs()))
         };
-        key(one).cmp(&key(other)).then_with(|| one.at.cmp(&other.at))
+        key(one).cmp(&key(other)).then_with(|| one.location.cmp(&other.location))
     });
     DiffTable {
         type_name: type_name.to_owned(),
@@ -155,7 +155,7 @@ pub fn cost(sides: [&WindowSums; 2], type_name: &str, unit: &str, requests: Opti
     rows.retain(|row| row.baseline != row.comparison);
     rows.sort_by(|one, other| {
         let key = |row: &DiffRow| Reverse(row.difference().flat.unsigned_abs());
-        key(one).cmp(&key(other)).then_with(|| one.at.cmp(&other.at))
+        key(one).cmp(&key(other)).then_with(|| one.location.cmp(&other.location))
     });
     DiffTable {
         type_name: type_name.to_owned(),
@@ -216,7 +216,7 @@ pub(crate) fn regressions(sides: [&WindowSums; 2], type_name: &str) -> Vec<DiffR
         row.comparison.flat as f64 / comparison.total.sum - row.baseline.flat as f64 / baseline.total.sum
     };
     rows.sort_by(|one, other| {
-        growth_of_share(other).total_cmp(&growth_of_share(one)).then_with(|| one.at.cmp(&other.at))
+        growth_of_share(other).total_cmp(&growth_of_share(one)).then_with(|| one.location.cmp(&other.location))
     });
     rows
 }

@@ -116,7 +116,7 @@ impl ChangedFunctions {
     fn of(rows: &[DiffRow]) -> Self {
         let mut changed = Self::default();
         for row in rows.iter().filter(|row| row.is_significant) {
-            let FunctionLine { function, file, frame_type, recorded, .. } = row.at.clone();
+            let FunctionLine { function, file, frame_type, recorded, .. } = row.location.clone();
             let function = FunctionKey { name: function, file, start_line: 0, frame_type, recorded };
             changed.add(&function, row.growth.is_some_and(|growth| growth.estimate > 0.0));
         }

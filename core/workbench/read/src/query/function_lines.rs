@@ -13,7 +13,7 @@ use super::weights::{FunctionLine, Weight};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionLines {
     /// The function.
-    pub at: FunctionLine,
+    pub location: FunctionLine,
     /// Weight of samples with the function as leaf.
     pub flat: i64,
     /// By line; 0 has the samples without a line.
@@ -50,7 +50,7 @@ pub fn function_lines(
 ) -> FunctionLineTable {
     let mut table = FunctionLineTable { type_name: type_name.to_owned(), ..FunctionLineTable::default() };
     let mut functions = FunctionTable::new(&data.dictionary);
-    let mut found: HashMap<u32, FunctionLines> = HashMap::new();
+    let mut matched: HashMap<u32, FunctionLines> = HashMap::new();
     // By location, once a stack has it.
     let mut calls: Vec<Option<Vec<MatchingCall>>> = vec![None; data.dictionary.lens().locations];
     let mut seen: Vec<(u32, i64)> = Vec::new();
@@ -69,9 +69,11 @@ pub fn function_lines(
                     let numbers: Vec<u32> = functions.of_location(*location).collect();
                     let calls = numbers.into_iter().zip(lines.chain(std::iter::repeat(0))).enumerate();
                     let matching = calls.filter_map(|(nth, (function, line))| {
-                        let at = FunctionLine::from(functions.rows()[function as usize].clone());
-                        matches(&at).then(|| {
-                            found.entry(function).or_insert_with(|| FunctionLines { at, ..FunctionLines::default() });
+                        let location = FunctionLine::from(functions.rows()[function as usize].clone());
+                        matches(&location).then(|| {
+                            matched
+                                .entry(function)
+                                .or_insert_with(|| FunctionLines { location, ..FunctionLines::default() });
                             MatchingCall { function, line, is_innermost: nth == 0 }
                         })
                     });
@@ -82,7 +84,7 @@ pub fn function_lines(
                         continue;
                     }
                     seen.push((function, line));
-                    let Some(row) = found.get_mut(&function) else { continue };
+                    let Some(row) = matched.get_mut(&function) else { continue };
                     let sum = row.lines.entry(line.max(0)).or_default();
                     sum.cum = sum.cum.saturating_add(weight);
                     if depth == 0 && is_innermost {
@@ -93,8 +95,10 @@ pub fn function_lines(
             }
         }
     }
-    table.functions = found.into_values().collect();
-    table.functions.sort_by(|one, other| (Reverse(one.flat), &one.at).cmp(&(Reverse(other.flat), &other.at)));
+    table.functions = matched.into_values().collect();
+    table
+        .functions
+        .sort_by(|one, other| (Reverse(one.flat), &one.location).cmp(&(Reverse(other.flat), &other.location)));
     table
 }
 
@@ -137,7 +141,7 @@ mod tests {
         let type_name = data.profiles().next().unwrap().1.type_name().to_owned();
         let table = function_lines(&data, &type_name, |at| at.function == "then");
         assert_eq!(table.total, 15);
-        let rows: Vec<_> = table.functions.iter().map(|row| (row.at.line, row.flat, row.lines.clone())).collect();
+        let rows: Vec<_> = table.functions.iter().map(|row| (row.location.line, row.flat, row.lines.clone())).collect();
         let weight = |flat, cum| Weight { flat, cum };
         let first = BTreeMap::from([(12, weight(7, 7))]);
         let second = BTreeMap::from([(11, weight(0, 8)), (12, weight(5, 5))]);

@@ -11,7 +11,7 @@ use spanprof_profile::transform::StackTree;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbors {
     /// The function.
-    pub at: FunctionLine,
+    pub location: FunctionLine,
     /// Its weight.
     pub weight: Weight,
     /// Its callers, each with the weight of samples that contain the call; by descending weight. The root of the tree is
@@ -24,40 +24,40 @@ pub struct Neighbors {
 /// The neighbors of the functions for which `matches` is true, by descending cumulative weight. A call that a stack contains
 /// several times (recursion) counts once.
 pub fn neighbors(tree: &StackTree, matches: impl Fn(&FunctionLine) -> bool) -> Vec<Neighbors> {
-    let mut found: HashMap<u32, CallSums> = HashMap::new();
+    let mut matched: HashMap<u32, CallSums> = HashMap::new();
     for (function, row) in tree.functions.iter().enumerate().skip(1) {
         if matches(&row.clone().into()) {
-            found.insert(function as u32, CallSums::default());
+            matched.insert(function as u32, CallSums::default());
         }
     }
     // Functions on the path from the root to the current node.
     let mut path: Vec<(u32, u32)> = Vec::new();
-    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+    for (index, node) in tree.nodes.iter().enumerate().skip(1) {
         while path.last().is_some_and(|(last, _)| *last != node.parent) {
             path.pop();
         }
         let caller = path.last().map_or(0, |(_, function)| *function);
-        let is_known_call = || path.windows(2).any(|pair| (pair[0].1, pair[1].1) == (caller, node.function));
-        if let Some(sums) = found.get_mut(&node.function) {
+        let is_on_path = || path.windows(2).any(|pair| (pair[0].1, pair[1].1) == (caller, node.function));
+        if let Some(sums) = matched.get_mut(&node.function) {
             sums.weight.flat = sums.weight.flat.saturating_add(node.self_weight);
             if !path.iter().any(|(_, function)| *function == node.function) {
                 sums.weight.cum = sums.weight.cum.saturating_add(node.total_weight);
             }
-            if !is_known_call() {
+            if !is_on_path() {
                 add(&mut sums.callers, caller, node.total_weight);
             }
         }
-        if caller != 0 && found.contains_key(&caller) && !is_known_call() {
-            if let Some(sums) = found.get_mut(&caller) {
+        if caller != 0 && matched.contains_key(&caller) && !is_on_path() {
+            if let Some(sums) = matched.get_mut(&caller) {
                 add(&mut sums.callees, node.function, node.total_weight);
             }
         }
-        path.push((at as u32, node.function));
+        path.push((index as u32, node.function));
     }
-    let mut rows: Vec<Neighbors> = found.into_iter().map(|(function, sums)| sums.into_row(tree, function)).collect();
+    let mut rows: Vec<Neighbors> = matched.into_iter().map(|(function, sums)| sums.into_row(tree, function)).collect();
     rows.sort_by(|one, other| {
         let key = |row: &Neighbors| Reverse((row.weight.cum, row.weight.flat));
-        key(one).cmp(&key(other)).then_with(|| one.at.cmp(&other.at))
+        key(one).cmp(&key(other)).then_with(|| one.location.cmp(&other.location))
     });
     rows
 }
@@ -78,7 +78,7 @@ impl CallSums {
             rows
         };
         Neighbors {
-            at: tree.functions[function as usize].clone().into(),
+            location: tree.functions[function as usize].clone().into(),
             weight: self.weight,
             callers: sorted(self.callers),
             callees: sorted(self.callees),

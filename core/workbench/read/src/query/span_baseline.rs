@@ -100,7 +100,7 @@ pub struct SpanDifference {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanBaselineRow {
     /// The function or line.
-    pub at: FunctionLine,
+    pub location: FunctionLine,
     /// The difference in the compared weight.
     pub difference: SpanDifference,
     /// Whether it is more than chance, among all rows.
@@ -227,22 +227,22 @@ pub fn span_baseline(
     // The program's own code first: of its functions with nearly all of the time, the callee is more specific than its callers.
     let depths = totals.depths();
     numbered.sort_by_cached_key(|(function, difference)| {
-        let at = &functions[*function as usize];
+        let location = &functions[*function as usize];
         let is_own = compared.is_none() && difference.weight > 0 && is_own[*function as usize];
         let has_most = is_own && difference.weight as f64 >= MOST * own.total as f64;
         let size = if has_most { 0.0 } else { (difference.weight as f64 - difference.mean).abs() };
-        (!is_own, !has_most, Reverse(size.to_bits()), Reverse(depths[*function as usize]), at)
+        (!is_own, !has_most, Reverse(size.to_bits()), Reverse(depths[*function as usize]), location)
     });
     let row = |(function, difference): (u32, SpanDifference)| SpanBaselineRow {
-        at: functions[function as usize].clone(),
+        location: functions[function as usize].clone(),
         difference,
         is_significant: false,
     };
     let mut rows: Vec<SpanBaselineRow> = numbered.into_iter().map(row).collect();
-    let tested: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].difference.p_value.is_some()).collect();
-    let p_values: Vec<f64> = tested.iter().filter_map(|at| rows[*at].difference.p_value).collect();
-    for (at, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
-        rows[*at].is_significant = is_significant;
+    let tested: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].difference.p_value.is_some()).collect();
+    let p_values: Vec<f64> = tested.iter().filter_map(|row| rows[*row].difference.p_value).collect();
+    for (row, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
+        rows[*row].is_significant = is_significant;
     }
     Ok(SpanBaseline {
         type_name: type_name.to_owned(),
@@ -276,13 +276,14 @@ fn difference(
     }
     let spans = count as f64;
     let mean = sum / spans;
-    let found = SpanDifference { weight, mean, interval: None, p_value: None, as_much };
-    let Some([own_interval, interval]) = intervals else { return found };
+    let untested = SpanDifference { weight, mean, interval: None, p_value: None, as_much };
+    let Some([own_interval, interval]) = intervals else { return untested };
     let (own, other) = (weight as f64 / own_interval, mean / interval);
     // Variance between the spans relative to that of a count.
-    let dispersion = match count >= MIN_SPANS && mean > 0.0 {
-        true => (((squares - sum * mean) / (spans - 1.0)) / (mean * interval)).max(1.0),
-        false => 1.0,
+    let dispersion = if count >= MIN_SPANS && mean > 0.0 {
+        (((squares - sum * mean) / (spans - 1.0)) / (mean * interval)).max(1.0)
+    } else {
+        1.0
     };
     let spans = spans / dispersion;
     let own_weight = weight as f64;
@@ -298,7 +299,7 @@ fn difference(
     SpanDifference {
         interval: Some((difference - below, difference + above)),
         p_value: (own + other >= MIN_SPAN_SAMPLES).then(|| p_value(own, other * spans, equivalent_spans)),
-        ..found
+        ..untested
     }
 }
 
@@ -312,10 +313,13 @@ fn count_interval(count: f64) -> (f64, f64) {
 fn p_value(own: f64, others: f64, spans: f64) -> f64 {
     let share = 1.0 / (1.0 + spans);
     // Tails of the binomial distribution as incomplete beta functions, which accept fractions of samples.
-    let tail = match own > others / spans {
-        true if own > 0.0 => beta_reg(own, others + 1.0, share),
-        false if others > 0.0 => beta_reg(others, own + 1.0, 1.0 - share),
-        _ => 1.0,
+    let is_above = own > others / spans;
+    let tail = if is_above && own > 0.0 {
+        beta_reg(own, others + 1.0, share)
+    } else if !is_above && others > 0.0 {
+        beta_reg(others, own + 1.0, 1.0 - share)
+    } else {
+        1.0
     };
     (2.0 * tail).min(1.0)
 }
@@ -327,8 +331,8 @@ mod tests {
     #[test]
     fn the_interval_of_a_count_is_that_of_garwood() {
         for (count, low, high) in [(0.0, 0.0, 3.689), (1.0, 0.0253, 5.572), (10.0, 4.795, 18.39)] {
-            let found = count_interval(count);
-            assert!((found.0 - low).abs() < 1e-3 && (found.1 - high).abs() < 6e-3, "{count}: {found:?}");
+            let interval = count_interval(count);
+            assert!((interval.0 - low).abs() < 1e-3 && (interval.1 - high).abs() < 6e-3, "{count}: {interval:?}");
         }
     }
 

@@ -190,9 +190,9 @@ impl SpanTotals {
         endpoints: &mut HashMap<AttributeSetId, (u32, u8)>,
         categories: &mut StackCategories<'_>,
     ) {
-        let at = self.type_index(profile.type_name(), profile.unit());
+        let type_index = self.type_index(profile.type_name(), profile.unit());
         let counts_requests = profile.type_name() == REQUESTS.default_type();
-        let time_at = counts_requests.then(|| self.type_index(REQUEST_TIME, "nanoseconds"));
+        let time_type = counts_requests.then(|| self.type_index(REQUEST_TIME, "nanoseconds"));
         let mut has_counts = true;
         for sample in &profile.samples {
             let weight = profile.weight(sample);
@@ -200,19 +200,20 @@ impl SpanTotals {
             has_counts &= is_count;
             let set = sample.attributes;
             let (endpoint, quality) = match endpoints.get(&set) {
-                Some(known) => *known,
+                Some(named) => *named,
                 None => *endpoints.entry(set).or_insert(self.endpoint_of(data, resource, set)),
             };
             // The end of a request names the endpoint of its samples, also of those before the route was known.
             let quality = if counts_requests && quality > 0 { NAMED_BY_END } else { quality };
-            let duration = time_at.and_then(|_| request_duration(&data.dictionary, sample));
+            let duration = time_type.and_then(|_| request_duration(&data.dictionary, sample));
             if let Some(duration) = duration {
                 self.durations.add(endpoint, duration, weight);
             }
-            let time = time_at.zip(duration).map(|(at, duration)| (at, duration.saturating_mul(weight)));
             let add = |totals: &mut Vec<TypeTotal>| {
-                add_to(totals, at, weight, samples);
-                time.into_iter().for_each(|(at, time)| add_to(totals, at, time, samples));
+                add_to(totals, type_index, weight, samples);
+                if let (Some(time_type), Some(duration)) = (time_type, duration) {
+                    add_to(totals, time_type, duration.saturating_mul(weight), samples);
+                }
             };
             add(&mut self.totals);
             if sample.link.is_empty() {
@@ -227,7 +228,7 @@ impl SpanTotals {
             add(&mut span.totals);
             if self.has_categories {
                 for category in categories.of(profile.type_name(), sample.stack).into_iter().flatten() {
-                    let total = span.categories.entry((at, category)).or_default();
+                    let total = span.categories.entry((type_index, category)).or_default();
                     total.add(TypeTotal { weight, samples });
                 }
             }
@@ -237,6 +238,7 @@ impl SpanTotals {
                 (None, _) => FirstTime::Window(profile.time_unix_nano),
             };
             span.first = span.first.into_iter().chain([first]).min();
+            // The label of the best quality names the span; of equal ones that of the heavier sample.
             if (quality, weight) >= span.named_by {
                 (span.endpoint, span.named_by) = (endpoint, (quality, weight));
             }
@@ -283,14 +285,11 @@ impl SpanTotals {
     }
 
     pub(super) fn type_index(&mut self, name: &str, unit: &str) -> usize {
-        match self.types.iter().position(|known| known == name) {
-            Some(at) => at,
-            None => {
-                self.types.push(name.to_owned());
-                self.units.push(unit.to_owned());
-                self.types.len() - 1
-            }
-        }
+        self.types.iter().position(|type_name| type_name == name).unwrap_or_else(|| {
+            self.types.push(name.to_owned());
+            self.units.push(unit.to_owned());
+            self.types.len() - 1
+        })
     }
 
     pub(super) fn endpoint_index(&mut self, service: String, endpoint: String) -> u32 {

@@ -10,7 +10,7 @@ use super::weights::{weights, FunctionLine, Granularity, Weight};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopRow {
     /// The function or line.
-    pub at: FunctionLine,
+    pub location: FunctionLine,
     /// Its weight.
     pub weight: Weight,
     /// Weight of samples that are charged to the row: it is the innermost one of own code. 0 for other code.
@@ -37,7 +37,7 @@ pub struct TopTable {
 impl TopTable {
     /// Approximate memory, to bound a cache.
     pub fn memory_bytes(&self) -> usize {
-        let texts: usize = self.rows.iter().map(|row| row.at.function.len() + row.at.file.len()).sum();
+        let texts: usize = self.rows.iter().map(|row| row.location.function.len() + row.location.file.len()).sum();
         std::mem::size_of_val(&*self.rows) + texts
     }
 }
@@ -46,11 +46,11 @@ impl TopTable {
 pub fn top(data: &ProfilesData, type_name: &str, by: Granularity) -> TopTable {
     let sums = weights(data, type_name, by);
     let mut rows: Vec<TopRow> =
-        sums.rows.into_iter().zip(sums.own).map(|((at, weight), own)| TopRow { at, weight, own }).collect();
+        sums.rows.into_iter().zip(sums.own).map(|((location, weight), own)| TopRow { location, weight, own }).collect();
     let own = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.own));
     rows.sort_by(|one, other| {
         let key = |row: &TopRow| Reverse((row.weight.flat, row.weight.cum));
-        key(one).cmp(&key(other)).then_with(|| one.at.cmp(&other.at))
+        key(one).cmp(&key(other)).then_with(|| one.location.cmp(&other.location))
     });
     TopTable { type_name: type_name.to_owned(), unit: sums.unit, total: sums.total, own, samples: sums.samples, rows }
 }

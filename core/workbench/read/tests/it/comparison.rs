@@ -51,11 +51,11 @@ fn compared(baseline: &[ProfilesData], comparison: &[ProfilesData], normalize: b
 }
 
 fn row<'t>(table: &'t DiffTable, function: &str) -> &'t DiffRow {
-    table.rows.iter().find(|row| row.at.function == function).expect(function)
+    table.rows.iter().find(|row| row.location.function == function).expect(function)
 }
 
 fn significant(table: &DiffTable) -> Vec<&str> {
-    table.rows.iter().filter(|row| row.is_significant).map(|row| row.at.function.as_str()).collect()
+    table.rows.iter().filter(|row| row.is_significant).map(|row| row.location.function.as_str()).collect()
 }
 
 impl Draws {
@@ -128,7 +128,7 @@ fn a_comparison_lists_what_changed_by_its_size() {
     let comparison = heap(&[("same", 10), ("leak", 320), ("new", 5), ("less", 45)]);
     let table = compared(&baseline, &comparison, false);
     let row = |function: &str, baseline: i64, comparison: i64| DiffRow {
-        at: FunctionLine { function: function.into(), file: "app.py".into(), ..FunctionLine::default() },
+        location: FunctionLine { function: function.into(), file: "app.py".into(), ..FunctionLine::default() },
         baseline: Weight { flat: baseline, cum: baseline },
         comparison: Weight { flat: comparison, cum: comparison },
         growth: None,
@@ -278,7 +278,7 @@ fn runs_of_work(draws: &mut Draws, factor_of_all: f64, factor_of_one: f64) -> Wi
 fn grown(sides: [&WindowSums; 2]) -> (Vec<String>, bool) {
     let table = cost(sides, "cpu", "nanoseconds", None);
     assert_eq!((table.processes, table.tested > 10), (Some([5, 5]), true));
-    let names = table.rows.iter().filter(|row| row.has_grown).map(|row| row.at.function.clone()).collect();
+    let names = table.rows.iter().filter(|row| row.has_grown).map(|row| row.location.function.clone()).collect();
     (names, table.cost.is_some_and(|total| total.has_grown))
 }
 

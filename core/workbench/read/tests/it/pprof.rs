@@ -159,7 +159,7 @@ fn prefixes_of_own_code_that_match_no_function_are_ignored() {
             Profile { sample_type: ValueType::new("wall", "count"), samples, attributes, ..Profile::default() };
         data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
         let rows = top(&decoded(&pprof::encode(&data)), "wall", Granularity::Function).rows;
-        rows.into_iter().filter(|row| row.own > 0).map(|row| row.at.function).collect::<Vec<_>>()
+        rows.into_iter().filter(|row| row.own > 0).map(|row| row.location.function).collect::<Vec<_>>()
     };
     assert_eq!(own_functions("/opt/lib"), ["loads"]);
     assert_eq!(own_functions("/srv,shop/"), ["main"]);

@@ -70,7 +70,7 @@ proptest! {
             prop_assert_eq!(folded.nodes[0].total_weight, total);
             prop_assert_eq!(neighbors(&folded, is_own).len(), neighbors(&tree, is_own).iter().filter(|row| row.weight.cum > 0).count());
             for function in neighbors(&folded, is_own) {
-                let row = table.rows.iter().find(|row| row.at == function.at).expect("a row of the table");
+                let row = table.rows.iter().find(|row| row.location == function.location).expect("a row of the table");
                 prop_assert_eq!(row.weight, function.weight);
             }
             let stackless: i64 = tree.nodes[0].self_weight;
@@ -100,9 +100,9 @@ proptest! {
                 prop_assert_eq!(table.own + of(None), table.total);
                 for row in &table.rows {
                     prop_assert!(row.own <= row.weight.cum);
-                    prop_assert!(!is_own(&row.at) || row.own >= row.weight.flat);
+                    prop_assert!(!is_own(&row.location) || row.own >= row.weight.flat);
                     if by == Granularity::Function {
-                        prop_assert_eq!(row.own, of(Some(&row.at)));
+                        prop_assert_eq!(row.own, of(Some(&row.location)));
                     }
                 }
             }
@@ -123,14 +123,14 @@ proptest! {
             let found = neighbors(&tree(&data, name), |_| true);
             prop_assert_eq!(found.len(), table.rows.len());
             for function in &found {
-                let row = table.rows.iter().find(|row| row.at == function.at).expect("a row of the table");
+                let row = table.rows.iter().find(|row| row.location == function.location).expect("a row of the table");
                 prop_assert_eq!(row.weight, function.weight);
                 for (callee, weight) in &function.callees {
-                    prop_assert_eq!(calls.get(&(function.at.clone(), callee.clone())), Some(weight));
+                    prop_assert_eq!(calls.get(&(function.location.clone(), callee.clone())), Some(weight));
                 }
                 let callers = function.callers.iter().filter(|(caller, _)| caller.function != "root");
                 for (caller, weight) in callers {
-                    prop_assert_eq!(calls.get(&(caller.clone(), function.at.clone())), Some(weight));
+                    prop_assert_eq!(calls.get(&(caller.clone(), function.location.clone())), Some(weight));
                 }
             }
             let callees: usize = found.iter().map(|function| function.callees.len()).sum();
@@ -311,7 +311,7 @@ fn libraries_and_the_runtime_are_charged_to_the_nearest_own_caller() {
     ]);
     let table = top(&data, "cpu", Granularity::Function);
     let own = |name: &str| {
-        let row = table.rows.iter().find(|row| row.at.function == name).expect("a row");
+        let row = table.rows.iter().find(|row| row.location.function == name).expect("a row");
         (row.weight.flat, row.own, row.weight.cum)
     };
     assert_eq!((table.own, table.total), (17, 28));
@@ -336,7 +336,7 @@ fn recursion_counts_once_in_cum_and_only_the_leaf_in_flat() {
     let rows = |by| {
         let table = top(&data, "wall", by);
         assert_eq!(table.unit, "nanoseconds");
-        let row = |row: TopRow| (row.at.function, row.at.line, row.weight.flat, row.weight.cum);
+        let row = |row: TopRow| (row.location.function, row.location.line, row.weight.flat, row.weight.cum);
         table.rows.into_iter().map(row).collect::<Vec<_>>()
     };
     assert_eq!(rows(Granularity::Function), [("fib".to_owned(), 0, 10, 10), ("main".to_owned(), 0, 0, 10)]);
@@ -395,7 +395,7 @@ fn anonymous(functions: &[(i64, i64, i64)]) -> ProfilesData {
 fn functions_of_one_name_and_file_are_distinct_by_their_start_line() {
     let data = anonymous(&[(10, 11, 5), (20, 21, 3), (10, 12, 1), (0, 30, 2)]);
     let rows = |by| -> Vec<(i64, i64)> {
-        top(&data, "cpu", by).rows.into_iter().map(|row| (row.at.line, row.weight.flat)).collect()
+        top(&data, "cpu", by).rows.into_iter().map(|row| (row.location.line, row.weight.flat)).collect()
     };
     assert_eq!(rows(Granularity::Function), [(10, 6), (20, 3), (0, 2)]);
     assert_eq!(rows(Granularity::Line), [(11, 5), (21, 3), (30, 2), (12, 1)]);
@@ -427,7 +427,7 @@ fn of_a_gauge_the_newest_window_of_each_process_remains() {
     let new = window_of(Some(1), "inuse_space", 20, &[("cache", 150)]);
     let other = window_of(Some(2), "inuse_space", 10, &[("cache", 1000)]);
     let space = |data: &ProfilesData, type_name| {
-        let row = |row: TopRow| (row.at.function, row.weight.flat);
+        let row = |row: TopRow| (row.location.function, row.weight.flat);
         top(data, type_name, Granularity::Function).rows.into_iter().map(row).collect::<Vec<_>>()
     };
     for parts in [[&old, &new, &other], [&new, &other, &old], [&other, &old, &new]] {

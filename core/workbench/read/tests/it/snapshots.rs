@@ -86,7 +86,7 @@ fn the_text_contains_all_fields() {
 #[test]
 fn the_table_is_sorted_by_flat_weight() {
     let table = top(&small(), "cpu", Granularity::Function);
-    let row = |row: TopRow| (row.at.function, row.weight.flat, row.weight.cum);
+    let row = |row: TopRow| (row.location.function, row.weight.flat, row.weight.cum);
     let rows: Vec<_> = table.rows.into_iter().map(row).collect();
     assert_eq!(
         rows,

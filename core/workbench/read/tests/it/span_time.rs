@@ -199,7 +199,7 @@ fn own_code_is_first_with_its_callees_and_libraries_have_their_own_time_only() {
         let time = span_time(&totals(samples), SpanSubject::Span(link(1))).unwrap();
         let functions = added(SpanTotals::with_functions(None, type_name, Granularity::Function), samples);
         let baseline = span_baseline(&functions, &time, None).unwrap();
-        baseline.rows.iter().map(|row| format!("{} {}", row.at.function, row.difference.weight)).collect()
+        baseline.rows.iter().map(|row| format!("{} {}", row.location.function, row.difference.weight)).collect()
     };
     // `dispatch` calls `handle`, which calls `price`, whose work is in `loads`.
     let cpu: [SpanSample<'_>; 3] =

@@ -94,7 +94,7 @@ fn compared_with(all: &SpanTotals, totals: &SpanTotals, span: u64) -> SpanBaseli
 }
 
 fn significant(baseline: &SpanBaseline) -> Vec<&str> {
-    baseline.rows.iter().filter(|row| row.is_significant).map(|row| row.at.function.as_str()).collect()
+    baseline.rows.iter().filter(|row| row.is_significant).map(|row| row.location.function.as_str()).collect()
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn an_extra_function_of_eight_samples_is_found_and_the_interval_contains_it() {
         .filter(|_| {
             let totals = draws.totals(21, 8, 0.5);
             let baseline = compared(&totals, 1);
-            let row = baseline.rows.iter().find(|row| row.at.function == "retry").expect("retry");
+            let row = baseline.rows.iter().find(|row| row.location.function == "retry").expect("retry");
             let (low, high) = row.difference.interval.expect("an interval");
             assert!(low > 0.0 && low < 8.0 * INTERVAL_NS as f64 && high > 8.0 * INTERVAL_NS as f64);
             assert_eq!((row.difference.as_much, row.difference.mean), (0, 0.0));
@@ -208,7 +208,7 @@ fn the_interval_covers_the_difference_in_95_of_100_spans() {
         let totals = draws.totals(51, 0, 0.0);
         for span in 1..=50 {
             let baseline = compared(&totals, span);
-            let row = baseline.rows.iter().find(|row| row.at.function == "price").expect("price");
+            let row = baseline.rows.iter().find(|row| row.location.function == "price").expect("price");
             let (low, high) = row.difference.interval.expect("an interval");
             covered += usize::from(low <= 0.0 && high >= 0.0);
         }

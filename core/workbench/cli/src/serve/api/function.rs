@@ -84,9 +84,10 @@ impl FunctionRequest {
         if !all.is_empty() {
             let neighbors = all.swap_remove(0);
             members = neighbor_answer::members(&neighbors, MAX_NEIGHBORS);
-            let lines = query::function_lines(data, &tree.type_name, |function| *function == neighbors.at).functions;
+            let lines =
+                query::function_lines(data, &tree.type_name, |function| *function == neighbors.location).functions;
             let lines = lines.into_iter().next().unwrap_or_default();
-            let lines = FunctionLines { at: neighbors.at, ..lines };
+            let lines = FunctionLines { location: neighbors.location, ..lines };
             members.insert("source".to_owned(), source(&lines, settings, commit));
             members.insert("caller_count".to_owned(), neighbors.callers.len().into());
             members.insert("callee_count".to_owned(), neighbors.callees.len().into());
@@ -103,7 +104,7 @@ impl FunctionRequest {
 
 /// The lines of a function, with the text where its file was found; else the reason.
 fn source(lines: &FunctionLines, settings: &Settings, commit: Option<&str>) -> Value {
-    let (function, paths) = (&lines.at, &settings.source_paths);
+    let (function, paths) = (&lines.location, &settings.source_paths);
     let file = paths.read(function);
     let text = file.as_ref().map(|file| file.lines.as_slice());
     let shown = sources::shown_lines(lines, text);

@@ -148,15 +148,15 @@ impl TopRequest {
 /// The functions of both tables.
 fn paired(table: &TopTable, beside: Option<&TopTable>) -> Vec<PairedRow> {
     let mut beside_weights: HashMap<&FunctionLine, Weight> =
-        beside.into_iter().flat_map(|table| &table.rows).map(|row| (&row.at, row.weight)).collect();
+        beside.into_iter().flat_map(|table| &table.rows).map(|row| (&row.location, row.weight)).collect();
     let mut rows: Vec<PairedRow> = table
         .rows
         .iter()
         .map(|row| PairedRow {
-            function: row.at.clone(),
+            function: row.location.clone(),
             weight: row.weight,
             own: row.own,
-            beside: beside_weights.remove(&row.at).unwrap_or_default(),
+            beside: beside_weights.remove(&row.location).unwrap_or_default(),
         })
         .collect();
     rows.extend(beside_weights.into_iter().map(|(function, beside)| PairedRow {
