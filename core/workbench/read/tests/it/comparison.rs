@@ -1,10 +1,9 @@
 //! The comparison of two profiles: its rows, and which differences are significant.
 
 use crate::draws::Draws;
+use crate::stacks::stack_of;
 use spanprof_profile::transform::merge;
-use spanprof_profile::{
-    Attribute, Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, ValueType,
-};
+use spanprof_profile::{Attribute, Profile, ProfilesData, ResourceProfiles, Sample, ValueType};
 use spanprof_read::query::{cost, diff, Compared, DiffRow, DiffTable, FunctionLine, Granularity, Weight, WindowSums};
 
 const WINDOW_NS: u64 = 10_000_000_000;
@@ -15,12 +14,9 @@ const INTERVAL_NS: i64 = 10_000_000;
 fn window(type_name: &str, unit: &str, interval: i64, weights: &[(&str, i64)]) -> ProfilesData {
     let mut data = ProfilesData::default();
     let dictionary = &mut data.dictionary;
-    let filename = dictionary.string("app.py");
     let of_function = |(name, weight): &(&str, i64)| {
-        let function = Function { name: dictionary.string(name), filename, ..Function::default() };
-        let lines = [Line { function: dictionary.function(function), line: 1, column: 0 }];
-        let location = dictionary.location(Location { lines: &lines, ..Location::default() });
-        Sample { stack: dictionary.stack(&[location]), values: vec![*weight], ..Sample::default() }
+        let stack = stack_of(dictionary, [(*name, "app.py", 0, 1)]);
+        Sample { stack, values: vec![*weight], ..Sample::default() }
     };
     let samples = weights.iter().map(of_function).collect();
     let profile = Profile {

@@ -1,10 +1,9 @@
 //! The rules of the diagnosis: each finds the problem of a synthetic program, and is silent about a healthy one.
 
 use crate::draws::Draws;
+use crate::stacks::stack_of;
 use spanprof_profile::encode::pprof::names::COMMENT;
-use spanprof_profile::{
-    Attribute, Function, Line, Location, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType,
-};
+use spanprof_profile::{Attribute, Profile, ProfilesData, ResourceProfiles, Sample, Value, ValueType};
 use spanprof_read::diagnosis::{Diagnosis, Fact, Finding, FindingSeverity, Rule};
 
 const WINDOW_NS: u64 = 10_000_000_000;
@@ -40,8 +39,7 @@ fn window(shape: Shape, rows: &[Row]) -> ProfilesData {
     let dictionary = &mut data.dictionary;
     let mut samples = Vec::new();
     for (stack, weight, labels) in rows {
-        let mut locations = Vec::new();
-        for frame in stack.split(';').rev() {
+        let calls = stack.split(';').rev().map(|frame| {
             let (name, line) = frame.rsplit_once(':').unwrap_or((frame, "1"));
             let file = match name {
                 _ if name.starts_with(['[', '(']) || name == "GC" => "",
@@ -50,12 +48,9 @@ fn window(shape: Shape, rows: &[Row]) -> ProfilesData {
                 _ if name.starts_with("lib.") => "/usr/lib/python3.11/lib.py",
                 _ => "/srv/shop/app.py",
             };
-            let function =
-                Function { name: dictionary.string(name), filename: dictionary.string(file), ..Function::default() };
-            let lines = [Line { function: dictionary.function(function), line: line.parse().unwrap(), column: 0 }];
-            locations.push(dictionary.location(Location { lines: &lines, ..Location::default() }));
-        }
-        let stack = dictionary.stack(&locations);
+            (name, file, 0, line.parse().unwrap())
+        });
+        let stack = stack_of(dictionary, calls);
         let labels: Vec<_> =
             labels.iter().map(|(key, value)| dictionary.attribute(key, Value::String(value), "")).collect();
         let attributes = dictionary.attribute_set(&labels);

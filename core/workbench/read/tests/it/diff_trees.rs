@@ -4,17 +4,14 @@ use spanprof_profile::transform::{merge, tree};
 use spanprof_profile::*;
 use spanprof_read::query::{diff, diff_tree, folded_diff_tree, Compared, Granularity, WindowSums};
 
+use crate::stacks::stack_of;
+
 /// Twenty windows of a program whose time is in one function of a library: its name and the least weight.
 fn library_windows(name: &str, weight: i64) -> ProfilesData {
     let mut data = ProfilesData::default();
     let d = &mut data.dictionary;
-    let locations = [(name, "/venv/lib/python3.11/site-packages/orm/query.py"), ("main", "/srv/shop/app.py")];
-    let locations = locations.map(|(name, file)| {
-        let function = Function { name: d.string(name), filename: d.string(file), ..Function::default() };
-        let function = d.function(function);
-        d.location(Location { lines: &[Line { function, line: 1, column: 0 }], ..Location::default() })
-    });
-    let stack = d.stack(&locations);
+    let calls = [(name, "/venv/lib/python3.11/site-packages/orm/query.py", 0, 1), ("main", "/srv/shop/app.py", 0, 1)];
+    let stack = stack_of(d, calls);
     let cpu = ValueType::new("cpu", "nanoseconds");
     let window = |nth: i64| Profile {
         sample_type: ValueType::new("samples", "count"),

@@ -158,14 +158,12 @@ fn memory_is_limited_over_all_requests_of_a_file() {
 #[test]
 fn invalid_lengths_and_varints_are_rejected() {
     let limits = DecodeLimits::default();
-    all_reject(&[0x12, 0xff, 0xff, 0xff, 0xff, 0x07], &limits, "2147483647 more bytes");
     all_reject(
         &[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
         &limits,
         "18446744073709551615 more bytes",
     );
     all_reject(&[0x12], &limits, "a varint");
-    all_reject(&[0xff; 20], &limits, "a varint of at most 64 bits");
     all_reject(&[0x12, 0x01, 0x00], &limits, "a field number from 1");
 }
 

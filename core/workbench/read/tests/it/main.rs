@@ -17,3 +17,4 @@ mod round_trips;
 mod snapshots;
 mod span_time;
 mod spans;
+mod stacks;

@@ -133,11 +133,6 @@ fn more_samples_than_receivers_accept_become_several_profiles() {
 }
 
 #[test]
-fn the_revision_defines_the_header() {
-    assert_eq!((Revision::HEADER, Revision::default().header_value()), ("OTLP-Profiles-Development-Version", "1"));
-}
-
-#[test]
 fn empty_profiles_and_zero_samples_are_not_encoded() {
     let mut data = ProfilesData::default();
     let profile = Profile { samples: vec![Sample { values: vec![0], ..Sample::default() }], ..Profile::default() };

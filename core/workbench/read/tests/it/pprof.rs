@@ -2,12 +2,13 @@
 
 use proptest::prelude::*;
 use spanprof_profile::encode::pprof::names::{COMMENT, OWN_CODE};
-use spanprof_profile::encode::{otlp, pprof, text};
+use spanprof_profile::encode::{pprof, text};
 use spanprof_profile::*;
 use spanprof_read::decode::{self, DecodeLimits, Format};
 use spanprof_read::query::{top, Granularity};
 
 use crate::random::{profiles_data, ALL, PPROF};
+use crate::stacks::stack_of;
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: if cfg!(miri) { 1 } else { 40 }, failure_persistence: None, ..ProptestConfig::default() }
@@ -41,22 +42,6 @@ proptest! {
         for file in [pprof::encode(&data), pprof::encode_uncompressed(&data)] {
             prop_assert_eq!(decode::any(&file, &DecodeLimits::default()).unwrap().0, Format::Pprof);
         }
-    }
-
-    #[test]
-    fn a_round_trip_through_otlp_is_lossless(data in profiles_data(PPROF)) {
-        // OTLP has no exact values, so they must equal the count times the period.
-        let mut data = data;
-        for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
-            if profile.exact_type.is_some() {
-                profile.samples.iter_mut().for_each(|sample| sample.exact_value = sample.total() * profile.period);
-            }
-        }
-        let file = decoded(&pprof::encode(&data));
-        let direct = pprof::encode_uncompressed(&file);
-        let body = otlp::encode(&file, otlp::Revision::One);
-        let round = decode::otlp::decode(&body, &DecodeLimits::default()).unwrap();
-        prop_assert_eq!(pprof::encode_uncompressed(&round), direct);
     }
 }
 
@@ -147,14 +132,10 @@ fn prefixes_of_own_code_that_match_no_function_are_ignored() {
     let own_functions = |prefixes: &str| {
         let mut data = ProfilesData::default();
         let d = &mut data.dictionary;
-        let locations = [("loads", "/opt/lib/json.rb"), ("main", "/srv/app.py")].map(|(name, file)| {
-            let function = Function { name: d.string(name), filename: d.string(file), ..Function::default() };
-            let lines = [Line { function: d.function(function), line: 1, column: 0 }];
-            d.location(Location { lines: &lines, ..Location::default() })
-        });
+        let stack = stack_of(d, [("loads", "/opt/lib/json.rb", 0, 1), ("main", "/srv/app.py", 0, 1)]);
         let comment = d.attribute(COMMENT, Value::String(&format!("duty_cycle=1s/2s; {OWN_CODE}{prefixes}")), "");
         let attributes = d.attribute_set(&[comment]);
-        let samples = vec![Sample { stack: d.stack(&locations), values: vec![5], ..Sample::default() }];
+        let samples = vec![Sample { stack, values: vec![5], ..Sample::default() }];
         let profile =
             Profile { sample_type: ValueType::new("wall", "count"), samples, attributes, ..Profile::default() };
         data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });

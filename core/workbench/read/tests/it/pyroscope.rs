@@ -8,6 +8,8 @@ use spanprof_profile::*;
 use spanprof_read::decode::{self, DecodeLimits};
 use std::collections::BTreeMap;
 
+use crate::stacks::stack_of;
+
 /// push.v1.PushRequest (grafana/pyroscope, api/push/v1/push.proto).
 #[derive(Clone, PartialEq, Message)]
 struct PushRequest {
@@ -77,15 +79,11 @@ fn window(samples: i64) -> ProfilesData {
 }
 
 fn sample(dictionary: &mut Dictionary, number: i64) -> Sample {
-    let name = dictionary.string(&format!("function_{number}"));
-    let function = dictionary.function(Function { name, ..Function::default() });
-    let location =
-        dictionary.location(Location { lines: &[Line { function, ..Line::default() }], ..Location::default() });
     let labels = [("service.name", "shop"), ("user.tier", "gold"), ("user-tier", "other")];
     let labels: Vec<_> =
         labels.iter().map(|(key, value)| dictionary.attribute(key, Value::String(value), "")).collect();
     Sample {
-        stack: dictionary.stack(&[location]),
+        stack: stack_of(dictionary, [(&*format!("function_{number}"), "", 0, 0)]),
         attributes: dictionary.attribute_set(&labels),
         link: if number == 1 { dictionary.link(Link { span_id: SPAN, ..Link::default() }) } else { LinkId::default() },
         values: vec![number],

@@ -13,6 +13,7 @@ use spanprof_read::query::{
 };
 
 use crate::random::{profiles_data, ALL};
+use crate::stacks::stack_of;
 
 /// Weight and stack, leaf first, of each sample.
 fn stacks(data: &ProfilesData, type_name: &str) -> Vec<(i64, Vec<FunctionLine>)> {
@@ -283,13 +284,8 @@ fn stacks_of(stacks: &[(&[(&str, &str)], i64)]) -> ProfilesData {
     let mut data = ProfilesData::default();
     let d = &mut data.dictionary;
     let of_stack = |(frames, weight): &(&[(&str, &str)], i64)| {
-        let locations = frames.iter().map(|(name, file)| {
-            let function = Function { name: d.string(name), filename: d.string(file), ..Function::default() };
-            let lines = [Line { function: d.function(function), line: 1, column: 0 }];
-            d.location(Location { lines: &lines, ..Location::default() })
-        });
-        let locations: Vec<_> = locations.collect();
-        Sample { stack: d.stack(&locations), values: vec![*weight], ..Sample::default() }
+        let stack = stack_of(d, frames.iter().map(|(name, file)| (*name, *file, 0, 1)));
+        Sample { stack, values: vec![*weight], ..Sample::default() }
     };
     let samples = stacks.iter().map(of_stack).collect();
     let profile = Profile { sample_type: ValueType::new("cpu", "nanoseconds"), samples, ..Profile::default() };
@@ -322,14 +318,8 @@ fn libraries_and_the_runtime_are_charged_to_the_nearest_own_caller() {
 #[test]
 fn recursion_counts_once_in_cum_and_only_the_leaf_in_flat() {
     let mut data = ProfilesData::default();
-    let d = &mut data.dictionary;
-    let mut location = |name: &str, line| {
-        let name = d.string(name);
-        let function = d.function(Function { name, ..Function::default() });
-        d.location(Location { lines: &[Line { function, line, column: 0 }], ..Location::default() })
-    };
-    let (fib, deeper, main) = (location("fib", 1), location("fib", 2), location("main", 9));
-    let stack = d.stack(&[fib, deeper, fib, main]);
+    let calls = [("fib", "", 0, 1), ("fib", "", 0, 2), ("fib", "", 0, 1), ("main", "", 0, 9)];
+    let stack = stack_of(&mut data.dictionary, calls);
     let samples = vec![Sample { stack, values: vec![10], ..Sample::default() }];
     let profile = Profile { sample_type: ValueType::new("wall", "nanoseconds"), samples, ..Profile::default() };
     data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
@@ -354,12 +344,10 @@ fn window_of(pid: Option<i64>, type_name: &str, end_s: u64, weights: &[(&str, i6
     let mut data = ProfilesData::default();
     let d = &mut data.dictionary;
     let of_function = |(name, weight): &(&str, i64)| {
-        let function = Function { name: d.string(name), filename: d.string("app.py"), ..Function::default() };
-        let function = d.function(function);
-        let location = d.location(Location { lines: &[Line { function, line: 1, column: 0 }], ..Location::default() });
         let label = d.attribute("function", Value::String(name), "");
         let attributes = d.attribute_set(&[label]);
-        Sample { stack: d.stack(&[location]), attributes, values: vec![*weight], ..Sample::default() }
+        let stack = stack_of(d, [(*name, "app.py", 0, 1)]);
+        Sample { stack, attributes, values: vec![*weight], ..Sample::default() }
     };
     let samples = weights.iter().map(of_function).collect();
     let profile = Profile {
@@ -379,11 +367,8 @@ fn anonymous(functions: &[(i64, i64, i64)]) -> ProfilesData {
     let mut data = ProfilesData::default();
     let d = &mut data.dictionary;
     let of_function = |(start_line, line, weight): &(i64, i64, i64)| {
-        let (name, filename) = (d.string("(anonymous)"), d.string("app.js"));
-        let function = d.function(Function { name, filename, start_line: *start_line, ..Function::default() });
-        let lines = [Line { function, line: *line, column: 0 }];
-        let location = d.location(Location { lines: &lines, ..Location::default() });
-        Sample { stack: d.stack(&[location]), values: vec![*weight], ..Sample::default() }
+        let stack = stack_of(d, [("(anonymous)", "app.js", *start_line, *line)]);
+        Sample { stack, values: vec![*weight], ..Sample::default() }
     };
     let samples = functions.iter().map(of_function).collect();
     let profile = Profile { sample_type: ValueType::new("cpu", "nanoseconds"), samples, ..Profile::default() };

@@ -1,9 +1,9 @@
 //! One span against the others of its endpoint: how often equal spans differ, and which differences are found.
 
 use crate::draws::Draws;
+use crate::stacks::stack_of;
 use spanprof_profile::{
-    own_trace, AttributeSetId, Function, Line, Link, Location, Profile, ProfilesData, ResourceProfiles, Sample,
-    TreeSpan, Value, ValueType,
+    own_trace, AttributeSetId, Link, Profile, ProfilesData, ResourceProfiles, Sample, TreeSpan, Value, ValueType,
 };
 use spanprof_read::query::{
     span_baseline, span_time, Compared, Filter, Granularity, SpanBaseline, SpanGrouping, SpanSubject, SpanTotals,
@@ -53,10 +53,7 @@ impl Draws {
                 FUNCTIONS.iter().map(|(name, mean)| (*name, self.poisson(mean * cost / interval as f64))).collect();
             counts.push(("retry", if span == 1 { extra } else { 0 }));
             for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-                let function = Function { name: dictionary.string(name), ..Function::default() };
-                let lines = [Line { function: dictionary.function(function), line: 1, column: 0 }];
-                let location = dictionary.location(Location { lines: &lines, ..Location::default() });
-                let stack = dictionary.stack(&[location]);
+                let stack = stack_of(dictionary, [(name, "", 0, 1)]);
                 samples.push(Sample {
                     stack,
                     link,
@@ -249,10 +246,7 @@ fn rare_totals(draws: &mut Draws, spans: u64, mean: f64, extra: i64) -> [SpanTot
         let dictionary = &mut data.dictionary;
         let route = dictionary.attribute("http.route", Value::String("/cart"), "");
         let attributes = dictionary.attribute_set(&[route]);
-        let function = Function { name: dictionary.string("lock"), ..Function::default() };
-        let lines = [Line { function: dictionary.function(function), line: 1, column: 0 }];
-        let location = dictionary.location(Location { lines: &lines, ..Location::default() });
-        let stack = dictionary.stack(&[location]);
+        let stack = stack_of(dictionary, [("lock", "", 0, 1)]);
         let mut samples = Vec::new();
         for span in 1..=spans {
             let count = match type_name {
