@@ -24,7 +24,7 @@ impl PublicNames {
         let own_methods = std::mem::take(&mut names.methods);
         // Methods of types that the crate exports from the crates below it. The handle `Profiler` is a type of its own.
         for crate_below in ["config", "aggregate", "profiler"] {
-            let source = source.with_file_name("crates").join(crate_below).join("src");
+            let source = source.with_file_name("agent").join(crate_below).join("src");
             names.read_file(&source.join("lib.rs"), &source, None);
         }
         names.methods.retain(|(of_type, _)| !own.contains(of_type));
