@@ -122,33 +122,6 @@ fn a_start_replaces_a_profiler_that_was_never_enabled() {
 }
 
 #[test]
-fn concurrent_changes_by_three_threads_leave_a_running_profiler() {
-    let _serial = one_at_a_time();
-    let profiler = start_native(without_destination()).unwrap();
-    let writers = 3;
-    std::thread::scope(|scope| {
-        for writer in 0..writers {
-            let profiler = profiler.clone();
-            scope.spawn(move || {
-                for round in 0..60 {
-                    match (round + writer) % 4 {
-                        0 => enable(&profiler, round % 8 < 4),
-                        1 => set(&profiler, "sample_rate", ConfigValue::Int(1 + 37 * (round % 20))),
-                        2 => set(&profiler, "wall", ConfigValue::Bool(round % 3 == 0)),
-                        _ => set(&profiler, "heap", ConfigValue::Bool(round % 2 == 0)),
-                    }
-                    burn(Duration::from_millis(2));
-                }
-            });
-        }
-    });
-    enable(&profiler, true);
-    assert!(profiler.is_running());
-    assert_eq!(profiler.stats().counter("internal.panics"), 0);
-    assert!(profiler.stop());
-}
-
-#[test]
 fn a_duty_cycle_ends_windows_and_its_profiles_have_a_comment() {
     let _serial = one_at_a_time();
     let receiver = Receiver200::start();

@@ -1,9 +1,8 @@
 //! The control operations over a running profiler: status, enable, disable, changed keys, bursts, and their refusals.
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
+use super::profiler::{burn, one_at_a_time, wait_until, without_destination, CapturedLog};
 use super::pull;
 use serde_json::Value;
 use spanprof_aggregate::testing::FakeRuntime;
@@ -36,14 +35,6 @@ const BURST: &str = "/debug/spanprof/burst";
 
 fn start(config: Config) -> ProfilerHandle {
     ProfilerHandle::start_with_runtime(config, FakeRuntime::new()).unwrap()
-}
-
-fn wait_until(condition: &str, is_true: impl Fn() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !is_true() {
-        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {condition}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -124,33 +115,20 @@ fn the_webhook_of_an_alert_begins_a_burst_that_ends_by_itself() {
     profiler.stop();
 }
 
-/// Lines of the log while `work` runs.
-fn lines_of(work: impl FnOnce()) -> Vec<String> {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let sink = lines.clone();
-    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
-        sink.lock().unwrap().push(line.to_owned())
-    })));
-    work();
-    spanprof_profiler::set_log_callback(None);
-    let lines = lines.lock().unwrap();
-    lines.clone()
-}
-
 #[test]
 fn a_burst_has_its_profiles_without_a_budget_and_ends_early_by_a_request() {
     let _serial = one_at_a_time();
     let warnings = vec!["a warning of the start".to_owned()];
     let profiler = start(Config { sample_rate: 40, warnings, ..without_destination() });
-    let lines = lines_of(|| {
-        let (status, body) = send("POST", BURST, "seconds=60&rate=500&wall=true&heap_interval=64KiB", "");
-        assert_eq!(status, 200, "{body}");
-        let config = profiler.config();
-        assert_eq!((config.sample_rate, config.wall, config.wall_rate), (500, true, Some(40)));
-        assert_eq!((config.heap_interval, config.cpu_budget), (65_536, 0.0));
-        assert_eq!(send("DELETE", BURST, "", "").1["burst"], Value::Null);
-        assert_eq!(send("DELETE", BURST, "", "").0, 200, "there is none");
-    });
+    let log = CapturedLog::begin();
+    let (status, body) = send("POST", BURST, "seconds=60&rate=500&wall=true&heap_interval=64KiB", "");
+    assert_eq!(status, 200, "{body}");
+    let config = profiler.config();
+    assert_eq!((config.sample_rate, config.wall, config.wall_rate), (500, true, Some(40)));
+    assert_eq!((config.heap_interval, config.cpu_budget), (65_536, 0.0));
+    assert_eq!(send("DELETE", BURST, "", "").1["burst"], Value::Null);
+    assert_eq!(send("DELETE", BURST, "", "").0, 200, "there is none");
+    let lines = log.texts();
     let expected = Config { sample_rate: 40, ..without_destination() };
     let config = profiler.config();
     assert_eq!((config.sample_rate, config.wall, config.wall_rate), (40, false, expected.wall_rate));
@@ -173,12 +151,12 @@ fn a_burst_has_its_profiles_without_a_budget_and_ends_early_by_a_request() {
 fn each_change_by_a_request_is_logged_with_its_client_and_refused_ones_are_not() {
     let _serial = one_at_a_time();
     let profiler = start(without_destination());
-    let lines = lines_of(|| {
-        send("PATCH", CONTROL, "", r#"{"sample_rate": 50, "tags": {"api_token": "marker"}}"#);
-        send("PATCH", CONTROL, "", r#"{"sample_rate": 0}"#);
-        send("DELETE", CONTROL, "", "");
-        send("POST", CONTROL, "", "");
-    });
+    let log = CapturedLog::begin();
+    send("PATCH", CONTROL, "", r#"{"sample_rate": 50, "tags": {"api_token": "marker"}}"#);
+    send("PATCH", CONTROL, "", r#"{"sample_rate": 0}"#);
+    send("DELETE", CONTROL, "", "");
+    send("POST", CONTROL, "", "");
+    let lines = log.texts();
     profiler.stop();
     let changes: Vec<_> = lines.iter().filter(|line| line.ends_with("from 192.0.2.7:5000)")).collect();
     let [patched, disabled, enabled] = changes.as_slice() else { panic!("{lines:?}") };

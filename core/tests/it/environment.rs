@@ -1,12 +1,12 @@
 //! The environment never stops the host: values that fail only at the start of the profiler.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_config::{Config, Environment, ErrorKind};
 use spanprof_profiler::ProfilerHandle;
 
-use crate::profiler::one_at_a_time;
+use crate::profiler::{one_at_a_time, CapturedLog};
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -14,18 +14,12 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
 
 /// Starts and stops with these variables, and returns the lines of the log.
 fn lines_of_start(variables: &[(&str, &str)]) -> Vec<String> {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let sink = lines.clone();
-    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
-        sink.lock().unwrap().push(line.to_owned())
-    })));
+    let log = CapturedLog::begin();
     let config = Config::builder().stop_timeout(std::time::Duration::ZERO).load_with(&environment(variables)).unwrap();
     let profiler = ProfilerHandle::start_with_runtime(config, Arc::new(FakeRuntime::default())).unwrap();
     assert!(profiler.is_running());
     profiler.stop();
-    spanprof_profiler::set_log_callback(None);
-    let lines = lines.lock().unwrap();
-    lines.clone()
+    log.texts()
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{Compression, Config};
 use spanprof_profiler::ProfilerHandle;
 
-use crate::profiler::{burn, one_at_a_time, read_request, without_destination, TIMEOUT};
+use crate::profiler::{burn, one_at_a_time, read_request, wait_until, without_destination, CapturedLog};
 
 /// A request: path and body.
 type Received = (String, Vec<u8>);
@@ -64,24 +64,11 @@ impl TwoSignalReceiver {
     }
 }
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + TIMEOUT;
-    while !condition() {
-        assert!(Instant::now() < until, "timed out waiting until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// The log lines about metrics during `run`.
 fn warnings_of(run: impl FnOnce()) -> Vec<String> {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let sink = lines.clone();
-    let log = move |_, line: &str| sink.lock().unwrap().push(line.to_owned());
-    spanprof_profiler::set_log_callback(Some(Arc::new(log)));
+    let log = CapturedLog::begin();
     run();
-    spanprof_profiler::set_log_callback(None);
-    let lines = std::mem::take(&mut *lines.lock().unwrap());
-    lines.into_iter().filter(|line| line.contains("metrics")).collect()
+    log.texts().into_iter().filter(|line| line.contains("metrics")).collect()
 }
 
 const METRICS: &str = "/v1/metrics";

@@ -1,6 +1,6 @@
 //! The outcome line at the end of a run.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spanprof::NativeRuntime;
@@ -10,7 +10,7 @@ use spanprof_config::{Config, ConfigPatch, ConfigValue, Environment};
 use spanprof_profiler::{LogLevel, ProfilerHandle};
 use spanprof_signal::SampleKind;
 
-use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
+use crate::profiler::{burn, one_at_a_time, without_destination, CapturedLog, TIMEOUT};
 
 /// Runs a short program with this configuration; returns the lines of its log.
 fn lines_of(config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
@@ -18,18 +18,12 @@ fn lines_of(config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
 }
 
 fn lines_of_runtime(runtime: Arc<dyn Runtime>, config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let sink = lines.clone();
-    spanprof_profiler::set_log_callback(Some(Arc::new(move |level, line: &str| {
-        sink.lock().unwrap().push((level, line.to_owned()));
-    })));
+    let log = CapturedLog::begin();
     let profiler = ProfilerHandle::start_with_runtime(config, runtime).unwrap();
     program();
     profiler.stop();
     profiler.stop();
-    spanprof_profiler::set_log_callback(None);
-    let lines = lines.lock().unwrap();
-    lines.clone()
+    log.lines()
 }
 
 #[test]

@@ -74,6 +74,45 @@ pub fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     Some((head, body))
 }
 
+/// The lines of the profiler's log until it is dropped.
+pub struct CapturedLog(Arc<Mutex<Vec<(LogLevel, String)>>>);
+
+impl CapturedLog {
+    pub fn begin() -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let sink = lines.clone();
+        spanprof_profiler::set_log_callback(Some(Arc::new(move |level, line: &str| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push((level, line.to_owned()));
+        })));
+        Self(lines)
+    }
+
+    /// The lines so far.
+    pub fn lines(&self) -> Vec<(LogLevel, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Their texts.
+    pub fn texts(&self) -> Vec<String> {
+        self.lines().into_iter().map(|(_, line)| line).collect()
+    }
+}
+
+impl Drop for CapturedLog {
+    fn drop(&mut self) {
+        spanprof_profiler::set_log_callback(None);
+    }
+}
+
+/// Waits until a condition is true; fails after [`TIMEOUT`].
+pub fn wait_until(condition: &str, is_true: impl Fn() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
+    while !is_true() {
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {condition}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Timeout of tests, generous for loaded machines.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -311,22 +350,17 @@ fn an_unreachable_receiver_delays_stop_at_most_until_its_deadline() {
 #[test]
 fn the_first_window_logs_one_line_to_the_hosts_logger() {
     let _serial = one_at_a_time();
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let sink = lines.clone();
-    spanprof_profiler::set_log_callback(Some(Arc::new(move |level, line| {
-        sink.lock().unwrap().push((level, line.to_owned()));
-    })));
+    let log = CapturedLog::begin();
     let receiver = Receiver200::start();
     let config = Config { upload_interval: Duration::from_millis(200), ..with_receiver(&receiver) };
     let profiler = start_native(config).unwrap();
-    let deadline = Instant::now() + TIMEOUT;
-    while lines.lock().unwrap().is_empty() && Instant::now() < deadline {
+    wait_until("a line is logged", || {
         burn(Duration::from_millis(50));
-    }
+        !log.lines().is_empty()
+    });
     burn(Duration::from_millis(600));
     profiler.stop();
-    spanprof_profiler::set_log_callback(None);
-    let lines = lines.lock().unwrap().clone();
+    let lines = log.lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
     let (level, end) = &lines[1];
     assert_eq!(*level, LogLevel::Info, "{end}");

@@ -13,7 +13,7 @@ use spanprof::tag_wrapper;
 use spanprof_config::{Config, Headers, RedactionRules};
 use spanprof_read::decode;
 
-use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
+use crate::profiler::{burn, one_at_a_time, without_destination, CapturedLog, TIMEOUT};
 
 /// Part of every planted text. Nothing else contains it.
 const MARKER: &str = "q7marker";
@@ -102,13 +102,7 @@ fn planted_texts_reach_no_destination() {
     let _serial = one_at_a_time();
     let directory = std::env::temp_dir().join(format!("spanprof-redaction-it-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let lines = Arc::new(Mutex::new(String::new()));
-    let sink = lines.clone();
-    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
-        let mut lines = sink.lock().unwrap();
-        lines.push_str(line);
-        lines.push('\n');
-    })));
+    let log = CapturedLog::begin();
     let received = Arc::new(Mutex::new(Vec::new()));
     let http = receiver(received.clone(), true);
     let grpc = receiver(received.clone(), false);
@@ -170,13 +164,12 @@ fn planted_texts_reach_no_destination() {
         let all: Vec<u8> = files.into_iter().flat_map(|(_, bytes)| bytes).collect();
         assert!(String::from_utf8_lossy(&all).contains("[REDACTED]"), "round {round}: nothing was redacted");
     }
-    spanprof_profiler::set_log_callback(None);
     let received = received.lock().unwrap();
     let text = String::from_utf8_lossy(&received);
     assert!(text.contains("[REDACTED]") && text.contains("PRI * HTTP/2.0"), "{} bytes received", received.len());
     assert!(text.contains(SECRETS[0]), "the header is sent");
     assert_eq!(text.matches(MARKER).count(), 0);
-    assert_eq!(count(lines.lock().unwrap().as_bytes()), 0);
+    assert_eq!(count(log.texts().join("\n").as_bytes()), 0);
     std::fs::remove_dir_all(&directory).unwrap();
 }
 

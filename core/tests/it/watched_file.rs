@@ -3,10 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::profiler::{burn, one_at_a_time, TIMEOUT};
+use super::profiler::{burn, one_at_a_time, CapturedLog};
 use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{Config, ConfigPatch, ConfigValue, Environment};
@@ -47,12 +46,10 @@ fn replace(file: &Path, text: &str) {
 
 /// Waits in a process that uses the CPU: an idle one reads the file once per upload interval.
 fn wait_until(condition: &str, is_true: impl Fn() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !is_true() {
-        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {condition}");
+    super::profiler::wait_until(condition, || {
         burn(Duration::from_millis(5));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        is_true()
+    });
 }
 
 fn source(profiler: &ProfilerHandle, key: &str) -> String {
@@ -91,15 +88,12 @@ fn changed_keys_of_the_file_are_applied_and_removed_ones_return_to_their_other_s
 #[test]
 fn an_invalid_file_changes_nothing_and_is_one_warning_with_line_and_key() {
     let _serial = one_at_a_time();
-    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let lines = || LINES.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Directory::new("invalid");
     let file = directory.0.join("spanprof.yaml");
     fs::write(&file, "sample_rate: 50\n").unwrap();
     let profiler = start(&file, &[]);
-    spanprof_profiler::set_log_callback(Some(Arc::new(move |_, line: &str| {
-        LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
-    })));
+    let log = CapturedLog::begin();
+    let lines = || log.texts();
     let has_line = |text: &str| lines().iter().any(|line| line.contains(text));
     replace(&file, "wall: true\nsample_rate: 0\n");
     wait_until("a value is refused", || has_line("sample_rate"));
@@ -112,7 +106,7 @@ fn an_invalid_file_changes_nothing_and_is_one_warning_with_line_and_key() {
     wait_until("a fixed key is a warning", || has_line("endpoint (file"));
     wait_until("an unknown key is a warning", || has_line("did you mean `sample_rate`?"));
     assert_eq!((profiler.config().wall, profiler.config().endpoint), (false, None));
-    spanprof_profiler::set_log_callback(None);
+    drop(log);
     profiler.stop();
 }
 
