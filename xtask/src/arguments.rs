@@ -24,7 +24,6 @@ pub struct RuntimeArguments {
 /// serve      the page of `spanprof serve` in headless Chromium
 /// contention CPU time of phases beside busy processes, under a quota, beside a real-time process; CI runs a short form
 /// faults     each system call of the profiler fails, in the languages of `--cell`; CI runs a sample; x86-64
-/// control    changes by calls, the watched file and requests at once; totals
 /// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected; its disk buffer complete
 /// governor   the overhead budget in a cgroup of 0.1 CPU with 400 threads; needs the right to create a cgroup
 /// python     stress per CPython and per clock; 3.14 and 3.15 from Debian's packages, as root on Debian

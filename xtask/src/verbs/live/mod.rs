@@ -4,7 +4,6 @@
 
 mod collector;
 pub(super) mod contention;
-mod control;
 mod deploy;
 mod explain;
 pub(super) mod faults;
@@ -54,7 +53,6 @@ fn suites() -> Vec<Suite> {
         suite("objects", objects::run),
         suite("outage", outage::run),
         suite("governor", governor::run),
-        suite("control", control::run),
         suite("contention", contention::run),
     ];
     for language in languages::ALL {

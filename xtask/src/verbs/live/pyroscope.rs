@@ -69,9 +69,9 @@ pub fn run(_: &LiveArguments) -> StepResult {
     }
     record("label_names".to_owned(), setup.label_names());
     for route in ROUTES.iter().filter(|route| route.protocol == "http/protobuf") {
-        record(format!("every type {}", route.name), setup.every_type(*route));
+        record(format!("every type {}", route.name), setup.every_type(*route, "otlp"));
     }
-    record("every type push".to_owned(), setup.every_type_by_push());
+    record("every type push".to_owned(), setup.every_type(ROUTES[0], "pyroscope"));
     all_passed("live pyroscope", &failed)
 }
 
@@ -170,39 +170,22 @@ impl PyroscopeSetup {
         query.run()
     }
 
-    /// Every profile of one program: each type has the same total in Pyroscope as in the program's files.
-    fn every_type(&self, route: Route) -> StepResult {
-        let service = format!("live-every-type-{}", route.name.replace('_', "-"));
+    /// Every profile of one program: each type has the same total in Pyroscope as in the program's files; in Pyroscope's own protocol
+    /// also the names of its dashboards, and a span.
+    fn every_type(&self, route: Route, protocol: &str) -> StepResult {
+        let service = format!("live-every-type-{}-{protocol}", route.name.replace('_', "-"));
         let files = scratch::empty(&service)?;
         ProcessStep::new(service.clone(), self.venv.python())
             .arg("xtask/live/pyroscope/every_type.py")
             .arg(self.endpoint(route))
             .arg(&files)
-            .args([service.as_str(), "otlp"])
+            .args([&service, protocol])
             .run()?;
         ProcessStep::new(format!("query {service}"), self.venv.python())
             .arg("xtask/live/pyroscope/query_types.py")
             .arg(&self.spanprof)
             .arg(&files)
-            .args([&self.pyroscope.to_string(), service.as_str(), "otlp"])
-            .run()
-    }
-
-    /// Every profile of one program in Pyroscope's own protocol: the names of its dashboards, totals, and a span.
-    fn every_type_by_push(&self) -> StepResult {
-        let service = "live-every-type-push";
-        let files = scratch::empty(service)?;
-        ProcessStep::new(service, self.venv.python())
-            .arg("xtask/live/pyroscope/every_type.py")
-            .arg(self.endpoint(ROUTES[0]))
-            .arg(&files)
-            .args([service, "pyroscope"])
-            .run()?;
-        ProcessStep::new(format!("query {service}"), self.venv.python())
-            .arg("xtask/live/pyroscope/query_types.py")
-            .arg(&self.spanprof)
-            .arg(&files)
-            .args([&self.pyroscope.to_string(), service, "pyroscope"])
+            .args([&self.pyroscope.to_string(), &service, protocol])
             .run()
     }
 
