@@ -46,9 +46,7 @@ pub trait Toolchain: Sync {
     fn conformance(&self, tally: &mut Tally) -> StepResult;
 
     /// Runs the code blocks of the documents.
-    fn document_blocks(&self) -> StepResult {
-        Ok(())
-    }
+    fn document_blocks(&self) -> StepResult;
 
     /// The README's first program, to be run in `directory`; none where [`Toolchain::document_blocks`] runs it.
     fn first_program(&self, _directory: &Path) -> StepResult<Option<FirstProgram>> {

@@ -12,11 +12,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use crate::browser::Browser;
 use crate::languages::Packages;
 use crate::parallel::side_by_side;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
-use crate::{http, progress, scratch, workspace};
+use crate::{browser, http, progress, scratch, workspace};
 
 /// real web services under load, their profiles linked to spans, shown on one page
 ///
@@ -175,7 +174,7 @@ pub fn show(
     if let (Some(picture), Some(slow)) = (picture, slow_requests.first()) {
         let address = format!("{}?trace_id={}", server.page, slow.trace_id);
         // Without the functions below, whose files have the paths of this machine.
-        Browser::find(directory)?.screenshot(&address, picture, 655)?;
+        browser::screenshot(&directory, &address, picture, 655)?;
         println!("picture of the first: {}", picture.display());
     }
     if seconds.is_none() {
