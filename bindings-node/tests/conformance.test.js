@@ -64,7 +64,7 @@ for (const file of CASES) {
 
 test('the conformance suite has cases, and a failing one is reported', () => {
   assert.ok(CASES.length >= 30, `only ${CASES.length}`);
-  const broken = '{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, {close: {at_ms: 10, samples: {cpu: ["b 1"]}}}]}';
+  const broken = '{name: x, rule: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, {close: {at_ms: 10, samples: {cpu: ["b 1"]}}}]}';
   assert.throws(() => native.runCase(broken, '{}', () => 0, () => {}), /"b 1"[^]*"a 1"/);
 });
 

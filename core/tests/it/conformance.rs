@@ -37,11 +37,11 @@ fn conformance_every_case_holds_in_rust() {
 #[test]
 fn conformance_a_failed_case_reports_the_expected_and_the_actual_value() {
     let _serial = crate::profiler::one_at_a_time();
-    let text = "{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, \
+    let text = "{name: x, rule: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, \
                 {close: {at_ms: 10, samples: {cpu: [\"b 1\"]}}}]}";
     let problem = run(text).unwrap_err();
     assert!(problem.contains("\"b 1\"") && problem.contains("\"a 1\""), "{problem}");
-    assert!(run("{name: x, law: y, stepz: []}").is_err());
+    assert!(run("{name: x, rule: y, stepz: []}").is_err());
 }
 
 /// The Rust API with one fault: the samples of a case get the context of a changed step, or ends of requests are changed.

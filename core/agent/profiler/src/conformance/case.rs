@@ -12,7 +12,7 @@ pub struct Case {
     /// Name, equal to the name of the file.
     pub name: String,
     /// The rule that the case checks, as a sentence.
-    pub law: String,
+    pub rule: String,
     /// Keys set in code.
     #[serde(default)]
     pub config: BTreeMap<String, Value>,
@@ -145,7 +145,7 @@ pub struct EndRequest {
 pub struct EndCode {
     pub function: String,
     /// Function that reuses its address.
-    pub reborn_as: Option<String>,
+    pub reused_by: Option<String>,
 }
 
 /// Periodic work, sampled as by the clocks: uniform random intervals from 0.5 to 1.5 periods.

@@ -83,24 +83,24 @@ fn run_steps(
     language: &mut dyn Language,
 ) -> Result<(), String> {
     for (index, step) in case.steps.iter().enumerate() {
-        let at = |problem: String| format!("step {}: {problem}", index + 1);
+        let in_step = |problem: String| format!("step {}: {problem}", index + 1);
         if let Some(sample) = &step.sample {
-            add_samples(engine, sample, language).map_err(at)?;
+            add_samples(engine, sample, language).map_err(in_step)?;
         } else if let Some(end) = &step.end_request {
             language.end_request(end);
             if !engine.end_request(ns(end.at_ms)) {
-                return Err(at(format!("the end of the request `{}` was not reported", end.request)));
+                return Err(in_step(format!("the end of the request `{}` was not reported", end.request)));
             }
         } else if let Some(end) = &step.end_code {
-            engine.end_code(&end.function, end.reborn_as.as_deref());
+            engine.end_code(&end.function, end.reused_by.as_deref());
         } else if let Some(ms) = step.unseen_ms {
             engine.add_unattributed(ns(ms));
         } else if let Some(cycle) = &step.cycle {
             run_cycle(engine, cycle, u64::from(config.sample_rate));
         } else if let Some(close) = &step.close {
-            check_close(engine, close).map_err(at)?;
+            check_close(engine, close).map_err(in_step)?;
         } else {
-            return Err(at("it is empty".to_owned()));
+            return Err(in_step("it is empty".to_owned()));
         }
     }
     Ok(())
@@ -108,7 +108,7 @@ fn run_steps(
 
 fn check_config(config: &Config, expect: &Expect) -> Result<(), String> {
     let entries = config.entries();
-    let entry = |key: &String| entries.iter().find(|(known, _, _)| known == key).ok_or(format!("no key `{key}`"));
+    let entry = |key: &String| entries.iter().find(|(name, _, _)| name == key).ok_or(format!("no key `{key}`"));
     for (key, expected) in &expect.config {
         equal(&format!("config {key}"), expected, &entry(key)?.1)?;
     }

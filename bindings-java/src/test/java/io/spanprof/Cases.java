@@ -151,7 +151,7 @@ public final class Cases {
             String output = String.join("\t", run(Files.readString(file))).replace("\n", "\\n");
             System.out.println("case\t" + file.getFileName() + "\t" + output);
         }
-        String broken = "{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, "
+        String broken = "{name: x, rule: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, "
                 + "{close: {at_ms: 10, samples: {cpu: [\"b 1\"]}}}]}";
         System.out.println("broken\t" + String.join("\t", run(broken)).replace("\n", "\\n"));
     }
