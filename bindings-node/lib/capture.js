@@ -16,7 +16,7 @@ class Capture {
 
   /**
    * @param {R} result
-   * @param {import('./absent.js').NativeProfile} profile
+   * @param {import('./noop.js').NativeProfile} profile
    */
   constructor(result, profile) {
     /** The value of the captured function, or of its promise. */

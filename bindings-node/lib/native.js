@@ -1,6 +1,6 @@
 'use strict';
 // Loads the native module once, for all other modules of the package. One file per platform serves every Node.js from 18 on.
-// When it cannot be loaded, `absent` replaces it: the program continues, and one warning gives the reason.
+// When it cannot be loaded, `noop.js` replaces it: the program continues, and one warning gives the reason.
 
 const fs = require('node:fs');
 const path = require('node:path');
@@ -48,7 +48,7 @@ function packages() {
 
 /**
  * @param {string} file
- * @returns {import('./absent.js').Native}
+ * @returns {import('./noop.js').Native}
  */
 function loadFile(file) {
   // A truncated file is mapped without an error, and the first read past its end would end the process.
@@ -59,7 +59,7 @@ function loadFile(file) {
   return /** @type {any} */ (loaded.exports);
 }
 
-/** @returns {{native: import('./absent.js').Native, folder: string}} */
+/** @returns {{native: import('./noop.js').Native, folder: string}} */
 function load() {
   const [folder] = packages();
   if (folder === undefined) throw new Error('the program is a bundle, and the package is not installed beside it');
@@ -91,11 +91,11 @@ function recommendation(error) {
 }
 
 /**
- * The native module and the package's directory; `absent` and '' if it was not loaded.
- * @returns {{native: import('./absent.js').Native, folder: string}}
+ * The native module and the package's directory; `noop.js` and '' if it was not loaded.
+ * @returns {{native: import('./noop.js').Native, folder: string}}
  */
 function loadOrWarn() {
-  if (copies.other() !== undefined) return { native: require('./absent.js'), folder: '' };
+  if (copies.other() !== undefined) return { native: require('./noop.js'), folder: '' };
   const otherRuntime = IS_CHECKED ? undefined : require('./host_runtime.js').otherThanNode();
   if (otherRuntime !== undefined) {
     return declined(`it profiles Node.js, and this is ${otherRuntime}. Run the service with Node.js to profile it.`, 'SPANPROF_OTHER_RUNTIME');
@@ -114,7 +114,7 @@ function loadOrWarn() {
  */
 function declined(reason, code) {
   require('./primordials.js').emitWarning(`spanprof does nothing in this process: ${reason}`, code);
-  return { native: require('./absent.js'), folder: '' };
+  return { native: require('./noop.js'), folder: '' };
 }
 
 const { native, folder } = loadOrWarn();

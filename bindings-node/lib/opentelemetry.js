@@ -89,7 +89,7 @@ function methodOf(contexts) {
 
 /**
  * The id of the current labels under the span of `context`.
- * @param {import('./absent.js').Native} native
+ * @param {import('./noop.js').Native} native
  * @param {number} before
  * @param {any} context
  * @returns {number}

@@ -15,9 +15,9 @@ export function capture<A extends any[], R>(fn: (...args: A) => R, ...args: A): 
 export class Capture<R> {
     /**
      * @param {R} result
-     * @param {import('./absent.js').NativeProfile} profile
+     * @param {import('./noop.js').NativeProfile} profile
      */
-    constructor(result: R, profile: import("./absent.js").NativeProfile);
+    constructor(result: R, profile: import("./noop.js").NativeProfile);
     /** The value of the captured function, or of its promise. */
     result: R;
     /**

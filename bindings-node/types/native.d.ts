@@ -1,2 +1,2 @@
-export const native: import("./absent.js").Native;
+export const native: import("./noop.js").Native;
 export const folder: string;

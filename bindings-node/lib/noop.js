@@ -93,7 +93,7 @@
  */
 
 /** @type {Native} */
-const absent = {
+const noop = {
   version: () => '0',
   start: () => false,
   isEnabled: () => false,
@@ -167,4 +167,4 @@ const absent = {
   writeToStandardError: () => {},
 };
 
-module.exports = absent;
+module.exports = noop;

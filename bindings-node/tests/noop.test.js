@@ -12,7 +12,7 @@ const PACKAGE = path.join(__dirname, '..');
 
 /** A copy of the package without a loadable native module, installed for a program of its own. */
 function installedWithout(t, damage) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-absent-'));
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-noop-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const copy = path.join(folder, 'node_modules', 'spanprof');
   for (const part of ['lib', 'package.json']) fs.cpSync(path.join(PACKAGE, part), path.join(copy, part), { recursive: true });

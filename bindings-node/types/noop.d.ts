@@ -1,4 +1,4 @@
-export = absent;
+export = noop;
 /**
  * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
  * @typedef {object} Native
@@ -85,8 +85,8 @@ export = absent;
  * @property {() => Buffer} endSync
  */
 /** @type {Native} */
-declare const absent: Native;
-declare namespace absent {
+declare const noop: Native;
+declare namespace noop {
     export { Native, NativeProfile, DescribedContext, PullCall, WallCollection };
 }
 /**
