@@ -13,6 +13,7 @@ import pytest
 import spanprof
 import yaml
 from spanprof import _spanprof as native
+from spanprof import pyroscope
 
 SUITE = pathlib.Path(__file__).parents[2] / "core" / "conformance"
 CASES = sorted((SUITE / "cases").glob("*.yaml"))
@@ -97,6 +98,7 @@ def test_conformance_case_holds_in_python(case, results):
 def test_conformance_of_the_public_names():
     listed = yaml.safe_load((SUITE / "surface.yaml").read_text())
     assert sorted(listed["python"]["spanprof"]) == sorted(spanprof.__all__)
+    assert sorted(listed["python"]["pyroscope"]) == sorted(pyroscope.__all__)
     assert all(callable(getattr(spanprof, concept["names"]["python"])) for concept in listed["concepts"])
 
 

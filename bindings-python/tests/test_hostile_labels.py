@@ -9,6 +9,7 @@ import types
 import pytest
 import spanprof
 from spanprof import _spanprof as native
+from spanprof import pyroscope
 
 
 def labels_under(labels: object) -> dict[str, str]:
@@ -165,9 +166,9 @@ def test_an_invalid_trace_id_remains_a_label():
 
 
 def test_pyroscope_values_with_commas_and_equals_signs_do_not_mix():
-    spanprof.add_thread_tag("a,b", "c=d,e=f")
+    pyroscope.add_thread_tag("a,b", "c=d,e=f")
     assert native.describe()["labels"] == {"a,b": "c=d,e=f"}
-    spanprof.remove_thread_tag("a,b", "c=d,e=f")
+    pyroscope.remove_thread_tag("a,b", "c=d,e=f")
     assert native.describe()["labels"] == {}
 
 

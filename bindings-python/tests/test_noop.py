@@ -19,6 +19,7 @@ from spanprof import noop
 PROGRAM = """
 import asyncio, time
 import spanprof
+from spanprof import pyroscope
 
 assert spanprof.start(service_name="x") is False
 assert spanprof.update(sample_rate=5) is False
@@ -40,12 +41,12 @@ with spanprof.tag_wrapper(spanprof.Labels({"a": "1"}, b="2")):
     assert spanprof.bind(decorated)() == 5
 assert asyncio.run(spanprof.bind(main)()) is None
 assert spanprof.is_running() is False
-spanprof.add_thread_tag("a", "1")
-spanprof.remove_thread_tag("a", "1")
+pyroscope.add_thread_tag("a", "1")
+pyroscope.remove_thread_tag("a", "1")
 assert spanprof.stats() == {}
 assert spanprof.flush() is True and spanprof.stop() is True
-spanprof.configure(application_name="x")
-spanprof.shutdown()
+pyroscope.configure(application_name="x")
+pyroscope.shutdown()
 import spanprof.asgi, spanprof.wsgi
 assert spanprof.wsgi.Middleware(lambda environ, start: [b"x"])({}, None) == [b"x"]
 print("ran")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import pytest
-import spanprof
 from spanprof import pyroscope
 from spanprof.pyroscope_settings import translated
 
@@ -28,7 +27,7 @@ def test_the_documented_configuration_is_translated():
             basic_auth_password="password",
             tenant_id="team",
             http_headers={"x-extra": "1"},
-            line_no=spanprof.LineNo.First,
+            line_no=pyroscope.LineNo.First,
             cpu_enabled=True,
             mem_enabled=False,
             mem_max_nframe=128,
@@ -65,11 +64,11 @@ def test_our_names_take_precedence_over_pyroscopes():
     [
         lambda: translated({"app_name": "x"}),
         lambda: translated({"auth_token": "x"}),
-        lambda: spanprof.tag({}),
-        lambda: spanprof.remove_tags(),
-        lambda: spanprof.change_name("x"),
-        lambda: spanprof.build_summary(),
-        lambda: spanprof.test_logger(),
+        lambda: pyroscope.tag({}),
+        lambda: pyroscope.remove_tags(),
+        lambda: pyroscope.change_name("x"),
+        lambda: pyroscope.build_summary(),
+        lambda: pyroscope.test_logger(),
     ],
 )
 def test_deprecated_names_warn(call):
@@ -87,7 +86,7 @@ def test_the_documented_snippets_run(run_target):
     target = run_target(
         """
         import os, time
-        import spanprof as pyroscope
+        from spanprof import pyroscope
 
         def work(seconds):
             start = time.process_time()
@@ -154,7 +153,8 @@ def test_every_name_and_positional_argument_of_pyroscopes_package_exists(run_tar
     target = run_target(
         """
         import sys
-        import spanprof as pyroscope
+        import spanprof
+        from spanprof import pyroscope
 
         assert pyroscope.configure_experimental_stack_profiler(max_nframe=64) is True
         assert pyroscope.runtime_name() == sys.implementation.name
@@ -165,8 +165,8 @@ def test_every_name_and_positional_argument_of_pyroscopes_package_exists(run_tar
             cpu_implementation=pyroscope.ProfilerImplementation.Stack,
             mem_enable_mem_domain=True,
         )
-        assert pyroscope.stats()["config.service_name"] == "my.app"
-        assert "hostname" not in pyroscope.stats()["config.tags"]
+        assert spanprof.stats()["config.service_name"] == "my.app"
+        assert "hostname" not in spanprof.stats()["config.tags"]
         assert pyroscope.shutdown() is True
         """
     )
@@ -176,12 +176,13 @@ def test_every_name_and_positional_argument_of_pyroscopes_package_exists(run_tar
 def test_the_second_and_third_positional_arguments_are_those_of_pyroscope(run_target):
     run_target(
         """
-        import spanprof as pyroscope
+        import spanprof
+        from spanprof import pyroscope
 
         assert pyroscope.configure(None, "my.app", "http://127.0.0.1:9")
-        stats = pyroscope.stats()
+        stats = spanprof.stats()
         assert (stats["config.service_name"], stats["config.endpoint"]) == ("my.app", "http://127.0.0.1:9")
-        pyroscope.update(stop_timeout=0.1)
+        spanprof.update(stop_timeout=0.1)
         """,
         SPANPROF_FILE_DIRECTORY="",
     )

@@ -16,6 +16,7 @@ from random import Random
 import pytest
 import spanprof
 from spanprof import _spanprof as native
+from spanprof import pyroscope
 
 
 def labels() -> dict[str, str]:
@@ -187,10 +188,10 @@ def test_scopes_and_tags_in_any_order_leave_the_labels_of_those_that_are_open(se
             scope, _ = open_scopes.pop(random.randrange(len(open_scopes)))
             scope.__exit__(None, None, None)
         elif "tag" in tags:
-            spanprof.remove_thread_tag("tag", tags.pop("tag"))
+            pyroscope.remove_thread_tag("tag", tags.pop("tag"))
         else:
             tags["tag"] = str(random.randrange(3))
-            spanprof.add_thread_tag("tag", tags["tag"])
+            pyroscope.add_thread_tag("tag", tags["tag"])
         expected = dict(tags)
         for _, own in open_scopes:
             expected.update(own)
@@ -198,7 +199,7 @@ def test_scopes_and_tags_in_any_order_leave_the_labels_of_those_that_are_open(se
     for scope, _ in open_scopes:
         scope.__exit__(None, None, None)
     for tag, value in tags.items():
-        spanprof.remove_thread_tag(tag, value)
+        pyroscope.remove_thread_tag(tag, value)
     assert labels() == {}
 
 
@@ -325,13 +326,13 @@ def test_trace_and_span_ids_become_the_link_and_no_labels():
 
 
 def test_pyroscopes_thread_tags_stay_until_removed_with_the_same_value():
-    spanprof.add_thread_tag("shard", "7")
-    spanprof.add_thread_tag("pod", "a")
+    pyroscope.add_thread_tag("shard", "7")
+    pyroscope.add_thread_tag("pod", "a")
     assert labels() == {"shard": "7", "pod": "a"}
-    spanprof.remove_thread_tag("shard", "8")
+    pyroscope.remove_thread_tag("shard", "8")
     assert labels() == {"shard": "7", "pod": "a"}
-    spanprof.remove_thread_tag("shard", "7")
-    spanprof.remove_thread_tag("pod", "a")
+    pyroscope.remove_thread_tag("shard", "7")
+    pyroscope.remove_thread_tag("pod", "a")
     assert labels() == {}
 
 

@@ -34,6 +34,7 @@ def test_a_correct_program_has_no_errors_under_strict(tmp_path):
         tmp_path,
         """
         import spanprof
+        from spanprof import pyroscope
 
         started: bool = spanprof.start(service_name="shop", sample_rate=250, wall=True, tags={"team": "blue"})
 
@@ -54,8 +55,8 @@ def test_a_correct_program_has_no_errors_under_strict(tmp_path):
         with spanprof.tag_wrapper(spanprof.Labels({"endpoint": "/cart"}), attempt=2):
             running: bool = spanprof.is_running()
         spanprof.update(sample_rate=100)
-        stopped: bool = spanprof.stop() and spanprof.flush(1.0) and spanprof.shutdown()
-        spanprof.configure("shop", server_address="http://localhost:4040", oncpu=True)
+        stopped: bool = spanprof.stop() and spanprof.flush(1.0) and pyroscope.shutdown()
+        pyroscope.configure("shop", server_address="http://localhost:4040", oncpu=True)
         """,
     )
     assert answer == ""

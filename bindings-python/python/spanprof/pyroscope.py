@@ -1,4 +1,4 @@
-"""Pyroscope's Python API as thin aliases: its documented snippets run with the import renamed.
+"""The names of Pyroscope's Python package as thin aliases: ``from spanprof import pyroscope`` replaces ``import pyroscope``.
 
 Not here: its ``PYROSCOPE_*`` variables (the core reads them). Names without an equivalent are accepted and logged.
 """
@@ -9,6 +9,7 @@ import enum
 import sys
 
 from . import lifecycle
+from .labels import tag_wrapper
 from .native import native
 from .pyroscope_settings import logger, warn_deprecated
 
@@ -19,6 +20,24 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
     from typing_extensions import Unpack
 
     from .options import ConfigureOptions
+
+__all__ = [
+    "LineNo",
+    "ProfilerImplementation",
+    "add_thread_tag",
+    "build_summary",
+    "change_name",
+    "configure",
+    "configure_experimental_stack_profiler",
+    "remove_tags",
+    "remove_thread_tag",
+    "runtime_name",
+    "runtime_version",
+    "shutdown",
+    "tag",
+    "tag_wrapper",
+    "test_logger",
+]
 
 
 class LineNo(enum.Enum):
