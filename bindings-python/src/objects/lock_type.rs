@@ -27,7 +27,7 @@ use pyo3::types::PyString;
 use spanprof_profiler::binding::{lock_waits_are_reported, PendingWaits};
 
 use super::acquire_arguments::{self, AcquireMode};
-use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
+use super::thread_lock::{MeasuredLock, Patience, WaitOutcome, WEAK_REFERENCES};
 use crate::ffi::heap_type::{
     boolean, class_property, fast, fast_keywords, function_like, new_type, none, object_or_raise, row, set_metaclass,
     slot, text_like, weak_references, MethodTable, METH_FASTCALL,
@@ -35,9 +35,7 @@ use crate::ffi::heap_type::{
 
 #[repr(C)]
 struct LockObject {
-    head: ffi::PyObject,
     measured: MeasuredLock,
-    weak_references: *mut ffi::PyObject,
     is_locked: bool,
 }
 
@@ -90,7 +88,7 @@ pub(super) fn create<'py>(
     new_plain: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = metaclass.py();
-    let mut members = weak_references(std::mem::offset_of!(LockObject, weak_references));
+    let mut members = weak_references(WEAK_REFERENCES);
     let mut slots = [
         slot(ffi::Py_tp_methods, METHODS.0.as_ptr() as *mut c_void),
         slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
@@ -122,31 +120,14 @@ pub(super) fn with_pending_waits(lock: &Bound<'_, PyAny>, change: impl FnOnce(&m
     is_native
 }
 
-/// A new instance; null with MemoryError set when memory is exhausted.
-unsafe fn new_instance() -> *mut ffi::PyObject {
-    let Some(lock) = ThreadLock::new() else {
-        // SAFETY: the GIL is held.
-        return unsafe { ffi::PyErr_NoMemory() };
-    };
-    // SAFETY: the type is immortal; zero is a valid value of the other fields.
-    unsafe {
-        let object = ffi::PyType_GenericAlloc(LOCK_TYPE.load(Ordering::Acquire), 0);
-        if object.is_null() {
-            lock.free();
-        } else {
-            (*object.cast::<LockObject>()).measured.lock = lock;
-        }
-        object
-    }
-}
-
 /// `threading.Lock()` up to 3.12. A plain lock while waits are not reported: the program kept the function.
 unsafe extern "C" fn allocate(_module: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the GIL is held; the function was set before this one was created.
     unsafe {
-        match lock_waits_are_reported() {
-            true => new_instance(),
-            false => ffi::PyObject_CallObject(NEW_PLAIN.load(Ordering::Acquire), ptr::null_mut()),
+        if lock_waits_are_reported() {
+            MeasuredLock::new_instance(LOCK_TYPE.load(Ordering::Acquire))
+        } else {
+            ffi::PyObject_CallObject(NEW_PLAIN.load(Ordering::Acquire), ptr::null_mut())
         }
     }
 }
@@ -169,7 +150,7 @@ unsafe extern "C" fn new(
             }
             ffi::Py_DECREF(plain);
         }
-        new_instance()
+        MeasuredLock::new_instance(LOCK_TYPE.load(Ordering::Acquire))
     }
 }
 
@@ -235,15 +216,11 @@ unsafe fn acquire_contended(object: *mut ffi::PyObject, patience: Patience) -> *
     // SAFETY: caller's contract; the caller of the method holds a reference to the object while it waits.
     unsafe {
         let this = object.cast::<LockObject>();
-        let outcome = MeasuredLock::wait(&raw mut (*this).measured, patience, object as u64);
+        let outcome = MeasuredLock::wait(object.cast(), patience);
         if outcome == WaitOutcome::Acquired {
             (*this).is_locked = true;
         }
-        match outcome {
-            WaitOutcome::Acquired => boolean(true),
-            WaitOutcome::TimedOut => boolean(false),
-            WaitOutcome::Raised => ptr::null_mut(),
-        }
+        outcome.result()
     }
 }
 
@@ -255,7 +232,7 @@ unsafe extern "C" fn release(object: *mut ffi::PyObject, _unused: *mut ffi::PyOb
             return object_or_raise(|_| Err(PyRuntimeError::new_err("release unlocked lock")));
         }
         (*this).is_locked = false;
-        MeasuredLock::release(&raw mut (*this).measured, object as u64);
+        MeasuredLock::release(object.cast());
         none()
     }
 }
@@ -274,19 +251,15 @@ unsafe extern "C" fn locked(object: *mut ffi::PyObject, _unused: *mut ffi::PyObj
     boolean(unsafe { (*object.cast::<LockObject>()).is_locked })
 }
 
-/// As the plain lock does: the old lock may be held by a thread of the parent, so it is not freed.
 unsafe extern "C" fn reinit_after_fork(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    let Some(lock) = ThreadLock::new() else {
-        return object_or_raise(|_| Err(PyRuntimeError::new_err("failed to reinitialize lock at fork")));
-    };
     // SAFETY: a method of the type receives an instance of it.
     unsafe {
-        let this = object.cast::<LockObject>();
-        (*this).measured.lock = lock;
-        (*this).is_locked = false;
-        drop(std::mem::take(&mut (*this).measured.waits));
+        let result = MeasuredLock::replace_after_fork(object.cast());
+        if !result.is_null() {
+            (*object.cast::<LockObject>()).is_locked = false;
+        }
+        result
     }
-    none()
 }
 
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -298,23 +271,9 @@ unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the last reference is gone; instances of a heap type own a reference to it and were allocated by
-    // PyType_GenericAlloc without the GC flag.
+    // SAFETY: the last reference is gone; the object was allocated by PyType_GenericAlloc without the GC flag.
     unsafe {
-        let this = object.cast::<LockObject>();
-        let object_type = ffi::Py_TYPE(object);
-        if !(*this).weak_references.is_null() {
-            ffi::PyObject_ClearWeakRefs(object);
-        }
-        let waits = std::mem::take(&mut (*this).measured.waits);
-        if (*this).is_locked {
-            (*this).measured.lock.release();
-        }
-        (*this).measured.lock.free();
-        ffi::PyObject_Free(object.cast());
-        ffi::Py_DECREF(object_type.cast());
-        if !waits.is_empty() {
-            waits.submit(object as u64);
-        }
+        let is_locked = (*object.cast::<LockObject>()).is_locked;
+        MeasuredLock::dealloc(object, is_locked, |_| ffi::PyObject_Free(object.cast()));
     }
 }

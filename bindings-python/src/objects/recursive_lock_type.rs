@@ -20,7 +20,7 @@ use pyo3::types::{PyString, PyTuple};
 use spanprof_profiler::binding::lock_waits_are_reported;
 
 use super::acquire_arguments::{self, AcquireMode};
-use super::thread_lock::{MeasuredLock, Patience, ThreadLock, WaitOutcome};
+use super::thread_lock::{MeasuredLock, Patience, WaitOutcome, WEAK_REFERENCES};
 use crate::ffi::heap_type::{
     boolean, class_property, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot,
     weak_references, METH_FASTCALL,
@@ -28,12 +28,10 @@ use crate::ffi::heap_type::{
 
 #[repr(C)]
 struct RecursiveLockObject {
-    head: ffi::PyObject,
     measured: MeasuredLock,
     /// The thread that holds the lock, if `count` is not 0.
     owner: c_ulong,
     count: c_ulong,
-    weak_references: *mut ffi::PyObject,
 }
 
 static RECURSIVE_LOCK_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
@@ -84,7 +82,7 @@ pub(super) fn create<'py>(
         }
     }
     methods.push(ffi::PyMethodDef::zeroed());
-    let mut members = weak_references(std::mem::offset_of!(RecursiveLockObject, weak_references));
+    let mut members = weak_references(WEAK_REFERENCES);
     let mut slots = [
         slot(ffi::Py_tp_methods, methods.leak().as_mut_ptr().cast()),
         slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
@@ -120,14 +118,7 @@ unsafe extern "C" fn new(
                 ffi::Py_DECREF(plain);
             }
         }
-        let Some(lock) = ThreadLock::new() else { return ffi::PyErr_NoMemory() };
-        let object = ffi::PyType_GenericAlloc(object_type, 0);
-        if object.is_null() {
-            lock.free();
-        } else {
-            (*object.cast::<RecursiveLockObject>()).measured.lock = lock;
-        }
-        object
+        MeasuredLock::new_instance(object_type)
     }
 }
 
@@ -237,15 +228,11 @@ unsafe fn acquire_contended(object: *mut ffi::PyObject, patience: Patience, stat
     // SAFETY: caller's contract; the caller of the method holds a reference to the object while it waits.
     unsafe {
         let this = object.cast::<RecursiveLockObject>();
-        let outcome = MeasuredLock::wait(&raw mut (*this).measured, patience, object as u64);
+        let outcome = MeasuredLock::wait(object.cast(), patience);
         if outcome == WaitOutcome::Acquired {
             [(*this).count, (*this).owner] = state;
         }
-        match outcome {
-            WaitOutcome::Acquired => boolean(true),
-            WaitOutcome::TimedOut => boolean(false),
-            WaitOutcome::Raised => ptr::null_mut(),
-        }
+        outcome.result()
     }
 }
 
@@ -260,7 +247,7 @@ unsafe fn release_entirely(object: *mut ffi::PyObject) {
         let this = object.cast::<RecursiveLockObject>();
         (*this).count = 0;
         (*this).owner = 0;
-        MeasuredLock::release(&raw mut (*this).measured, object as u64);
+        MeasuredLock::release(object.cast());
     }
 }
 
@@ -351,32 +338,27 @@ unsafe extern "C" fn acquire_restore(object: *mut ffi::PyObject, argument: *mut 
     // SAFETY: a method of the type receives an instance of it.
     unsafe {
         let this = object.cast::<RecursiveLockObject>();
-        let result = match (*this).measured.lock.try_acquire() {
-            true => {
-                [(*this).count, (*this).owner] = state;
-                boolean(true)
-            }
-            false => acquire_contended(object, Patience::Uninterruptible, state),
+        let result = if (*this).measured.lock.try_acquire() {
+            [(*this).count, (*this).owner] = state;
+            boolean(true)
+        } else {
+            acquire_contended(object, Patience::Uninterruptible, state)
         };
         ffi::Py_DECREF(result);
     }
     none()
 }
 
-/// As the plain lock does: the old lock may be held by a thread of the parent, so it is not freed.
 unsafe extern "C" fn reinit_after_fork(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    let Some(lock) = ThreadLock::new() else {
-        return object_or_raise(|_| Err(PyRuntimeError::new_err("failed to reinitialize lock at fork")));
-    };
     // SAFETY: a method of the type receives an instance of it.
     unsafe {
-        let this = object.cast::<RecursiveLockObject>();
-        (*this).measured.lock = lock;
-        (*this).owner = 0;
-        (*this).count = 0;
-        drop(std::mem::take(&mut (*this).measured.waits));
+        let result = MeasuredLock::replace_after_fork(object.cast());
+        if !result.is_null() {
+            let this = object.cast::<RecursiveLockObject>();
+            [(*this).count, (*this).owner] = [0, 0];
+        }
+        result
     }
-    none()
 }
 
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -387,9 +369,10 @@ unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
             ((*this).count, (*this).owner, Bound::from_borrowed_ptr(py, object))
         };
         let state = if count == 0 { "unlocked" } else { "locked" };
-        let name = match instance.get_type_ptr() == RECURSIVE_LOCK_TYPE.load(Ordering::Acquire) {
-            true => "_thread.RLock".to_owned(),
-            false => instance.get_type().name()?.to_string(),
+        let name = if instance.get_type_ptr() == RECURSIVE_LOCK_TYPE.load(Ordering::Acquire) {
+            "_thread.RLock".to_owned()
+        } else {
+            instance.get_type().name()?.to_string()
         };
         let text = format!("<{state} {name} object owner={owner} count={count} at {object:p}>");
         Ok(PyString::new(py, &text).into_any().into_ptr())
@@ -397,26 +380,12 @@ unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the last reference is gone; instances of a heap type own a reference to it. `tp_free` of the object's own type
-    // frees it, since a subclass may add the GC flag.
+    // SAFETY: the last reference is gone. `tp_free` of the object's own type frees it, since a subclass may add the GC flag.
     unsafe {
-        let this = object.cast::<RecursiveLockObject>();
-        let object_type = ffi::Py_TYPE(object);
-        if !(*this).weak_references.is_null() {
-            ffi::PyObject_ClearWeakRefs(object);
-        }
-        let waits = std::mem::take(&mut (*this).measured.waits);
-        if !(*this).measured.lock.is_null() {
-            if (*this).count != 0 {
-                (*this).measured.lock.release();
-            }
-            (*this).measured.lock.free();
-        }
-        let free = ffi::PyType_GetSlot(object_type, ffi::Py_tp_free);
-        std::mem::transmute::<*mut c_void, ffi::freefunc>(free)(object.cast());
-        ffi::Py_DECREF(object_type.cast());
-        if !waits.is_empty() {
-            waits.submit(object as u64);
-        }
+        let is_acquired = (*object.cast::<RecursiveLockObject>()).count != 0;
+        MeasuredLock::dealloc(object, is_acquired, |object_type| {
+            let free = ffi::PyType_GetSlot(object_type, ffi::Py_tp_free);
+            std::mem::transmute::<*mut c_void, ffi::freefunc>(free)(object.cast());
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! The lock of CPython's C API (`PyThread_*`, in the limited API of every version), on which the native lock types are built as
-//! the interpreter's own are, and what both types share: a contended wait, and the release that submits it. Not here: the types
-//! (`lock_type`, `recursive_lock_type`) and the measurement (`events::lock_waits`).
+//! the interpreter's own are, and what both types share: instances, a contended wait, and the release that submits it. Not
+//! here: the types (`lock_type`, `recursive_lock_type`) and the measurement (`events::lock_waits`).
 //!
 //! Rule: every function runs with the GIL held; the GIL is released only while a thread waits.
 //!
@@ -12,9 +12,11 @@
 
 use std::ffi::{c_int, c_longlong, c_void};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use spanprof_profiler::binding::PendingWaits;
 
+use crate::ffi::heap_type::{boolean, none, object_or_raise};
 use crate::runtime::events::lock_waits::begin_lock_wait;
 
 /// `PY_LOCK_ACQUIRED` and `PY_LOCK_INTR` of `PyLockStatus` (`Include/pythread.h`, 3.9 to 3.15).
@@ -46,6 +48,17 @@ pub(super) enum WaitOutcome {
     TimedOut,
     /// A signal handler raised; the exception is set.
     Raised,
+}
+
+impl WaitOutcome {
+    /// The result of `acquire`.
+    pub fn result(self) -> *mut ffi::PyObject {
+        match self {
+            Self::Acquired => boolean(true),
+            Self::TimedOut => boolean(false),
+            Self::Raised => std::ptr::null_mut(),
+        }
+    }
 }
 
 /// A lock; null in zeroed memory. Its owner frees it once.
@@ -133,22 +146,45 @@ impl ThreadLock {
     }
 }
 
-/// A lock of either type, with the waits that it keeps until its release.
+/// What the instances of both types begin with.
 #[repr(C)]
 pub(super) struct MeasuredLock {
+    head: ffi::PyObject,
     pub lock: ThreadLock,
+    /// Kept until the release.
     pub waits: PendingWaits,
+    weak_references: *mut ffi::PyObject,
 }
 
+/// Place of the list of weak references, for the members of the types.
+pub(super) const WEAK_REFERENCES: usize = std::mem::offset_of!(MeasuredLock, weak_references);
+
 impl MeasuredLock {
-    /// Waits for the lock; the wait is submitted after the release, or now if the lock was not acquired. `address` identifies
-    /// the lock in samples.
+    /// A new instance of `object_type`, whose other fields are zero; null with MemoryError set when memory is exhausted.
     ///
     /// # Safety
-    /// `this` is a field of a live object, which stays alive; its lock is not null. The GIL is held. Other threads change the
-    /// fields while the GIL is released, so there is no reference to them.
+    /// Instances of the type begin with a lock of this type. The GIL is held.
+    pub unsafe fn new_instance(object_type: *mut ffi::PyTypeObject) -> *mut ffi::PyObject {
+        // SAFETY: caller's contract; zero is a valid value of the other fields.
+        unsafe {
+            let Some(lock) = ThreadLock::new() else { return ffi::PyErr_NoMemory() };
+            let object = ffi::PyType_GenericAlloc(object_type, 0);
+            if object.is_null() {
+                lock.free();
+            } else {
+                (*object.cast::<Self>()).lock = lock;
+            }
+            object
+        }
+    }
+
+    /// Waits for the lock; the wait is submitted after the release, or now if the lock was not acquired.
+    ///
+    /// # Safety
+    /// `this` is the beginning of a live object, which stays alive; its lock is not null. The GIL is held. Other threads change
+    /// the fields while the GIL is released, so there is no reference to them.
     #[cold]
-    pub unsafe fn wait(this: *mut Self, patience: Patience, address: u64) -> WaitOutcome {
+    pub unsafe fn wait(this: *mut Self, patience: Patience) -> WaitOutcome {
         let wait = begin_lock_wait(0);
         // SAFETY: caller's contract.
         let (outcome, ended_ns) = unsafe { (*this).lock.wait(patience) };
@@ -159,7 +195,7 @@ impl MeasuredLock {
                 WaitOutcome::TimedOut | WaitOutcome::Raised => {
                     let mut waits = PendingWaits::default();
                     waits.push(wait);
-                    waits.submit(address);
+                    waits.submit(this as u64);
                 }
             }
         }
@@ -171,7 +207,7 @@ impl MeasuredLock {
     /// # Safety
     /// As for [`Self::wait`], and the lock is acquired. The fields of the object already show it as released.
     #[inline(always)]
-    pub unsafe fn release(this: *mut Self, address: u64) {
+    pub unsafe fn release(this: *mut Self) {
         // SAFETY: caller's contract.
         let waits = unsafe {
             let waits = std::mem::take(&mut (*this).waits);
@@ -179,7 +215,51 @@ impl MeasuredLock {
             waits
         };
         if !waits.is_empty() {
-            waits.submit(address);
+            waits.submit(this as u64);
+        }
+    }
+
+    /// A new lock in a forked child, without waits; RuntimeError when memory is exhausted. As the plain lock does: the old lock may
+    /// be held by a thread of the parent, so it is not freed.
+    ///
+    /// # Safety
+    /// As for [`Self::wait`].
+    pub unsafe fn replace_after_fork(this: *mut Self) -> *mut ffi::PyObject {
+        let Some(lock) = ThreadLock::new() else {
+            return object_or_raise(|_| Err(PyRuntimeError::new_err("failed to reinitialize lock at fork")));
+        };
+        // SAFETY: caller's contract.
+        unsafe {
+            (*this).lock = lock;
+            drop(std::mem::take(&mut (*this).waits));
+        }
+        none()
+    }
+
+    /// Frees the lock of an object without references, then the object by `free`, and submits the waits that it kept.
+    ///
+    /// # Safety
+    /// `object` is an instance of a heap type, without references; `free` frees its memory. The GIL is held.
+    pub unsafe fn dealloc(object: *mut ffi::PyObject, is_acquired: bool, free: impl FnOnce(*mut ffi::PyTypeObject)) {
+        // SAFETY: caller's contract; instances of a heap type own a reference to it.
+        unsafe {
+            let this = object.cast::<Self>();
+            let object_type = ffi::Py_TYPE(object);
+            if !(*this).weak_references.is_null() {
+                ffi::PyObject_ClearWeakRefs(object);
+            }
+            let waits = std::mem::take(&mut (*this).waits);
+            if !(*this).lock.is_null() {
+                if is_acquired {
+                    (*this).lock.release();
+                }
+                (*this).lock.free();
+            }
+            free(object_type);
+            ffi::Py_DECREF(object_type.cast());
+            if !waits.is_empty() {
+                waits.submit(object as u64);
+            }
         }
     }
 }
