@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any, Callable, TypeVar
 
-    from ._spanprof import Labels, Scope, tag_wrapper
+    from ._spanprof import Labels, tag_wrapper
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 else:

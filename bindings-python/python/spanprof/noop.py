@@ -26,17 +26,10 @@ class Scope:
 
     __slots__ = ()
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *exception: object) -> None:
-        return None
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, *exception: object) -> None:
-        return None
+    def __enter__(self) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *exception: object) -> None: ...
 
     def __call__(self, function: Any) -> Any:
         return function
@@ -47,8 +40,7 @@ class Labels:
 
     __slots__ = ()
 
-    def __init__(self, *labels: Any, **keyword_labels: Any) -> None:
-        return None
+    def __init__(self, *labels: Any, **keyword_labels: Any) -> None: ...
 
 
 _SCOPE = Scope()
@@ -65,16 +57,14 @@ class CapturedProfile:
     def flamegraph(self) -> str:
         return ""
 
-    def save(self, path: object) -> None:
-        return None
+    def save(self, path: object) -> None: ...
 
     def send(self, timeout: float | None = None) -> bool:
         return False
 
 
 class OpenCapture:
-    def labels(self) -> None:
-        return None
+    def labels(self) -> None: ...
 
     def end(self) -> CapturedProfile:
         return CapturedProfile()
@@ -122,28 +112,6 @@ def is_running() -> bool:
     return False
 
 
-def begin_root_span(trace_id: int, span_id: int) -> None:
-    return None
-
-
-def end_root_span(
-    trace_id: int, span_id: int, duration_ns: int, name: str, method: str, route: str, is_error: bool
-) -> None:
-    return None
-
-
-def begin_client_span(span_id: int) -> None:
-    return None
-
-
-def end_client_span(span_id: int, name: str, duration_ns: int) -> None:
-    return None
-
-
-def adopt_resource(attributes: Any) -> None:
-    return None
-
-
 def follows_requests() -> bool:
     return False
 
@@ -156,19 +124,11 @@ def in_request(labels: Any, request: int) -> Labels:
     return Labels()
 
 
-def end_request(request: int, duration_ns: int, endpoint: str, is_error: bool) -> None:
-    return None
-
-
 def inherits_threads() -> bool:
     return False
 
 
 def setting(key: str) -> str | None:
-    return None
-
-
-def serve_pulls() -> None:
     return None
 
 
@@ -182,25 +142,8 @@ def config_keys() -> list:
     return []
 
 
-def after_fork_in_child() -> None:
-    return None
-
-
-def register_current_thread() -> None:
-    return None
-
-
-def name_thread(thread_id: int, name: str) -> None:
-    return None
-
-
-def hook_arrays() -> None:
-    return None
-
-
 class WaitTimer:
-    def end(self, lock: object = None) -> None:
-        return None
+    def end(self, lock: object = None) -> None: ...
 
 
 def begin_wait() -> WaitTimer | None:
@@ -227,10 +170,6 @@ def wait_for_contexts(opened: int, seconds: float | None) -> int:
     return opened
 
 
-def wake_tasks_thread() -> None:
-    return None
-
-
 def has_open_requests() -> bool:
     return False
 
@@ -239,24 +178,8 @@ def open_requests_of(contexts: list[int]) -> list[int]:
     return [0] * len(contexts)
 
 
-def submit_awaiting_tasks(tasks: list, /) -> None:
-    return None
-
-
-def begin_storing_tasks() -> None:
-    return None
-
-
-def store_suspended_tasks(tasks: list, /) -> None:
-    return None
-
-
 def take_log_line() -> tuple[int, str, bool] | None:
     return _lines.pop(0) if _lines else None
-
-
-def log_fetch_failed() -> None:
-    return None
 
 
 def exit_function(original: Any) -> Any:
@@ -269,10 +192,6 @@ def start_thread(function: Callable) -> bool:
     return bool(_thread.start_new_thread(function, ()))
 
 
-def forget_standard_error() -> None:
-    return None
-
-
 def has_standard_error() -> bool:
     return True
 
@@ -280,22 +199,6 @@ def has_standard_error() -> bool:
 def write_to_standard_error(line: str) -> None:
     if sys.stderr is not None:
         print(line, file=sys.stderr)
-
-
-def close_log() -> None:
-    return None
-
-
-def set_log_notifier(function: Callable) -> None:
-    return None
-
-
-def set_settings_notifier(function: Callable) -> None:
-    return None
-
-
-def follow_settings() -> None:
-    return None
 
 
 def current() -> Any:
@@ -310,37 +213,45 @@ def link_opentelemetry(originals: tuple, variable: Any, key: Any, span_context: 
     return originals
 
 
-def name_root_spans() -> None:
-    return None
-
-
 def is_linked() -> bool:
     return False
-
-
-def add_labels(labels: Any) -> None:
-    return None
-
-
-def remove_label(key: Any, value: Any = None) -> None:
-    return None
-
-
-def set_current(value: Any) -> None:
-    return None
 
 
 def bind_context(function: Callable) -> Callable:
     return function
 
 
-def set_decorate(decorate: Callable) -> None:
-    return None
-
-
-def set_interruption_test(test: Callable) -> None:
-    return None
-
-
 def call_hook(hook: Callable) -> None:
     hook()
+
+
+# Functions without a result.
+def begin_root_span(trace_id: int, span_id: int) -> None: ...
+def end_root_span(
+    trace_id: int, span_id: int, duration_ns: int, name: str, method: str, route: str, is_error: bool
+) -> None: ...
+def begin_client_span(span_id: int) -> None: ...
+def end_client_span(span_id: int, name: str, duration_ns: int) -> None: ...
+def adopt_resource(attributes: Any) -> None: ...
+def end_request(request: int, duration_ns: int, endpoint: str, is_error: bool) -> None: ...
+def serve_pulls() -> None: ...
+def after_fork_in_child() -> None: ...
+def register_current_thread() -> None: ...
+def name_thread(thread_id: int, name: str) -> None: ...
+def hook_arrays() -> None: ...
+def wake_tasks_thread() -> None: ...
+def submit_awaiting_tasks(tasks: list, /) -> None: ...
+def begin_storing_tasks() -> None: ...
+def store_suspended_tasks(tasks: list, /) -> None: ...
+def log_fetch_failed() -> None: ...
+def forget_standard_error() -> None: ...
+def close_log() -> None: ...
+def set_log_notifier(function: Callable) -> None: ...
+def set_settings_notifier(function: Callable) -> None: ...
+def follow_settings() -> None: ...
+def name_root_spans() -> None: ...
+def add_labels(labels: Any) -> None: ...
+def remove_label(key: Any, value: Any = None) -> None: ...
+def set_current(value: Any) -> None: ...
+def set_decorate(decorate: Callable) -> None: ...
+def set_interruption_test(test: Callable) -> None: ...
