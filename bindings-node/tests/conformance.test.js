@@ -82,7 +82,7 @@ test('the public names are those of the conformance suite', async () => {
 
 test('the options are the keys of the core and those of Node.js', () => {
   const flat = native.configKeys();
-  const ofTheCore = Array.from({ length: flat.length / 3 }, (_, at) => camelCase(flat[3 * at]));
+  const ofTheCore = Array.from({ length: flat.length / 3 }, (_, index) => camelCase(flat[3 * index]));
   const declared = fs.readFileSync(path.join(__dirname, '..', 'types', 'lifecycle.d.ts'), 'utf8');
   const [, options] = /export type Options = \{([^]*?)\n\};/.exec(declared);
   const keys = [...options.matchAll(/^ {4}(\w+)\?:/gm)].map(([, key]) => key);

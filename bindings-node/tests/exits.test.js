@@ -7,7 +7,6 @@ const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
-const { readAll } = require('./pprof_file.js');
 
 function run(t, way) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-exits-'));
@@ -46,18 +45,3 @@ test('workers can be terminated at work repeatedly', (t) => {
 test('the profiler can stop and start repeatedly while a worker works', (t) => {
   assert.deepEqual({ ...run(t, 'cycles'), files: 0 }, { status: 0, stderr: '', files: 0 });
 });
-
-for (const way of ['exit', 'SIGTERM']) {
-  test(`the CPU time of a parent and of forked children that end by ${way} is complete`, (t) => {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-family-'));
-    t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-    const program = path.join(__dirname, 'programs', 'family.js');
-    const { status, stdout, stderr } = spawnSync(process.execPath, [program, folder, way], { encoding: 'utf8', timeout: 120_000 });
-    assert.equal(status, 0, stderr);
-    const burnt = stdout.trim().split('\n').map(Number);
-    assert.equal(burnt.length, 3, stdout);
-    const share = readAll(folder, 'cpu').reduce((sum, { values }) => sum + values.cpu, 0) / burnt.reduce((sum, own) => sum + own);
-    // The time since the last sample is lost: 1.5 intervals per thread at most.
-    assert.ok(share > 0.95 && share < 1.2, `${share} of the CPU time`);
-  });
-}

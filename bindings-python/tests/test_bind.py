@@ -5,41 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import threading
 
 import pytest
 import spanprof
 from spanprof import _spanprof as native
 
-TRACE = {"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "span_id": "00f067aa0ba902b7"}
-
 
 def labels() -> dict[str, str]:
     return native.describe()["labels"]
-
-
-def in_a_thread(function):
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function()))
-    thread.start()
-    thread.join()
-    return results[0]
-
-
-def test_a_bound_function_has_the_labels_and_the_span_of_its_binding_on_any_thread():
-    with spanprof.tag_wrapper({"a": "1", **TRACE}):
-        bound = spanprof.bind(native.describe)
-    described = in_a_thread(bound)
-    assert described["labels"] == {"a": "1"}
-    assert (described["trace_id"], described["span_id"]) == (TRACE["trace_id"], TRACE["span_id"])
-    with spanprof.tag_wrapper({"b": "2"}):
-        assert [bound()["labels"], bound()["labels"], labels()] == [{"a": "1"}, {"a": "1"}, {"b": "2"}]
-
-
-def test_a_function_bound_outside_all_scopes_runs_without_labels():
-    bound = spanprof.bind(labels)
-    with spanprof.tag_wrapper({"a": "1"}):
-        assert (bound(), labels()) == ({}, {"a": "1"})
 
 
 def test_a_bound_function_passes_arguments_and_exceptions_and_keeps_its_name():
@@ -133,20 +106,6 @@ def test_the_body_of_a_bound_generator_function_has_the_labels_of_the_code_that_
             assert [seen async for seen in bound_async()] == [{"c": "3"}]
 
     asyncio.run(main())
-
-
-def test_prepared_labels_give_the_context_of_labels_given_directly():
-    def context(*given) -> int:
-        with contextlib.ExitStack() as stack:
-            for one in given:
-                stack.enter_context(spanprof.tag_wrapper(one))
-            return int(native.current())
-
-    outer, inner = {"a": "1", "b": 1}, {"b": "2"}
-    assert context(outer, inner) == context(spanprof.Labels(outer), spanprof.Labels(inner)) != 0
-    assert context(outer, inner) == context(spanprof.Labels(outer), inner)
-    with spanprof.tag_wrapper(spanprof.Labels(TRACE)):
-        assert native.describe()["span_id"] == TRACE["span_id"]
 
 
 def test_prepared_labels_take_the_arguments_of_tag_wrapper_and_combine_with_keywords():

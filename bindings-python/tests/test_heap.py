@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from pprof_reader import Profiles
 
 PROGRAM = """
 import os, sys, threading, time
@@ -128,12 +127,12 @@ def approximately(megabytes: float):
 
 def ages(samples, function: str) -> dict[str | None, float]:
     """Megabytes of the stacks through a function, by the label `age`."""
-    found: dict[str | None, float] = {}
+    megabytes: dict[str | None, float] = {}
     for sample in samples:
         if function in sample.frames:
             age = sample.labels.get("age")
-            found[age] = found.get(age, 0) + sample.bytes / 1e6
-    return found
+            megabytes[age] = megabytes.get(age, 0) + sample.bytes / 1e6
+    return megabytes
 
 
 def test_old_objects_are_those_of_the_leak_and_new_objects_those_of_the_churn(run_target):

@@ -9,7 +9,6 @@ import types
 import pytest
 import spanprof
 from spanprof import _spanprof as native
-from spanprof import pyroscope
 
 
 def labels_under(labels: object) -> dict[str, str]:
@@ -17,20 +16,12 @@ def labels_under(labels: object) -> dict[str, str]:
         return native.describe()["labels"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", " ", "a,b=c", "line\nbreak\ttab", "ünïcødé", "日本語", "\u202eright to left", "🙂", "__proto__", "'\";--", "%s %d {x}"],
-)
-def test_valid_text_is_unchanged(text):
-    assert labels_under({"key": text}) == {"key": text}
-
-
 def test_other_values_become_their_text():
     class Color(str, enum.Enum):
         RED = "red"
 
-    given = {"int": 7, "none": None, "float": 1.5, "bool": True, "bytes": b"x", "list": [1], 5: "int key", "enum": Color.RED}
-    seen = labels_under(given)
+    values = {"int": 7, "none": None, "float": 1.5, "bool": True, "bytes": b"x", "list": [1], 5: "int key", "enum": Color.RED}
+    seen = labels_under(values)
     assert seen["int"] == "7" and seen["none"] == "None" and seen["bool"] == "True" and seen["5"] == "int key"
     assert seen["bytes"] == "b'x'" and seen["list"] == "[1]" and seen["enum"] == "red"
 
@@ -44,9 +35,9 @@ def test_any_mapping_is_accepted(mapping):
 
 
 def test_a_later_change_of_the_dictionary_does_not_change_the_labels():
-    given = {"a": "1"}
-    scope = spanprof.tag_wrapper(given)
-    given["a"] = "2"
+    labels = {"a": "1"}
+    scope = spanprof.tag_wrapper(labels)
+    labels["a"] = "2"
     with scope:
         assert native.describe()["labels"] == {"a": "1"}
 
@@ -54,18 +45,6 @@ def test_a_later_change_of_the_dictionary_does_not_change_the_labels():
 def test_lone_surrogates_are_replaced():
     assert labels_under({"key": "x\ud800y"}) == {"key": "x\ufffdy"}
     assert list(labels_under({"k\udfff": "value"}).values()) == ["value"]
-
-
-def test_a_nul_character_does_not_truncate_the_text():
-    (value,) = labels_under({"key": "before\0after"}).values()
-    assert value.startswith("before") and value.endswith("after")
-
-
-@pytest.mark.parametrize("text", ["x" * 1_000_000, "é" * 1_000_000, "🙂" * 300_000])
-def test_a_long_value_is_cut_at_a_character(text):
-    (value,) = labels_under({"key": text}).values()
-    assert 0 < len(value.encode()) <= 2048
-    assert text.startswith(value.rstrip("…."))
 
 
 def test_ten_thousand_labels_are_bounded():
@@ -147,29 +126,18 @@ def test_a_mapping_that_changes_itself_while_it_is_read_does_not_crash():
             return super().keys()
 
     class Key:
-        def __init__(self, given: dict) -> None:
-            self.given = given
+        def __init__(self, labels: dict) -> None:
+            self.labels = labels
 
         def __str__(self) -> str:
-            self.given.clear()
+            self.labels.clear()
             return "key"
 
-    given: dict = {}
-    given[Key(given)] = "1"
-    given["other"] = "2"
-    assert "key" in labels_under(given)
+    labels: dict = {}
+    labels[Key(labels)] = "1"
+    labels["other"] = "2"
+    assert "key" in labels_under(labels)
     labels_under(Growing(a="1"))
-
-
-def test_an_invalid_trace_id_remains_a_label():
-    assert labels_under({"trace_id": "not hex"}) == {"trace_id": "not hex"}
-
-
-def test_pyroscope_values_with_commas_and_equals_signs_do_not_mix():
-    pyroscope.add_thread_tag("a,b", "c=d,e=f")
-    assert native.describe()["labels"] == {"a,b": "c=d,e=f"}
-    pyroscope.remove_thread_tag("a,b", "c=d,e=f")
-    assert native.describe()["labels"] == {}
 
 
 def test_two_hundred_thousand_different_values_stay_bounded_and_never_raise(run_target):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -32,11 +31,11 @@ def outcome(call):
     return re.sub(r"0x[0-9a-f]+|owner=[0-9]{2,}", "X", repr(value))
 
 def on_thread(call):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(outcome(call)))
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(outcome(call)))
     thread.start()
     thread.join()
-    return found[0]
+    return outcomes[0]
 
 def interrupted(lock, **arguments):
     signal.signal(signal.SIGALRM, stop)
@@ -170,7 +169,7 @@ def cases(kind, new):
         import abc
         yield "abstract class", lambda: type("Abstract", (type(new()), abc.ABC), {})().acquire()
 
-found = {}
+outcomes = {}
 for kind in PLAIN:
     for side, new in (("plain", PLAIN[kind]), ("native", NATIVE[kind])):
         # threading.RLock is a function that creates whichever lock is current.
@@ -180,15 +179,15 @@ for kind in PLAIN:
             spanprof.update(lock=True)
         assert (type(new()) is type(earlier[kind])) == (side == "plain"), (kind, side)
         for name, call in cases(kind, new):
-            found.setdefault(f"{kind}: {name}", {})[side] = outcome(call)
-print(json.dumps(found))
+            outcomes.setdefault(f"{kind}: {name}", {})[side] = outcome(call)
+print(json.dumps(outcomes))
 """
 
 
 def test_native_locks_behave_as_plain_locks_in_every_case(run_target):
-    found = json.loads(run_target(BEHAVIOR).stdout.splitlines()[-1])
-    assert len(found) > 150
-    different = {name: sides for name, sides in found.items() if sides.get("plain") != sides.get("native")}
+    outcomes = json.loads(run_target(BEHAVIOR).stdout.splitlines()[-1])
+    assert len(outcomes) > 150
+    different = {name: sides for name, sides in outcomes.items() if sides.get("plain") != sides.get("native")}
     assert different == {}
 
 

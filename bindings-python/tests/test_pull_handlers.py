@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import concurrent.futures
 import json
 import pathlib
@@ -111,20 +110,6 @@ def test_a_handler_serves_profiles_beside_the_continuous_one(tmp_path, monkeypat
     continuous = sum(s.nanoseconds for s in Profiles(tmp_path / "profiles").through("burn"))
     # The continuous profile has the same samples, and those before and after.
     assert 0 < pulled <= continuous, (pulled, continuous)
-
-
-@pytest.mark.parametrize("name", ["wsgi", "asgi"])
-def test_a_token_is_required_where_one_is_set(tmp_path, monkeypatch, name):
-    source, command, prefix = SERVERS[name]
-    monkeypatch.setenv("SPANPROF_PULL_TOKEN", "pull-token-of-this-test")
-    basic = base64.b64encode(b"any:pull-token-of-this-test").decode()
-    with server(tmp_path, source, *command) as address:
-        path = f"{address}{prefix}/profile?seconds=0.01"
-        assert get(path)[0] == 401
-        assert get(path, {"Authorization": "Bearer wrong"})[0] == 401
-        assert get(path, {"Authorization": "Bearer pull-token-of-this-test"})[0] == 200
-        assert get(path, {"Authorization": f"Basic {basic}"})[0] == 200
-        assert get(path, {"Authorization": f"Basic {basic}", "Origin": "http://evil.example"})[0] == 403
 
 
 @pytest.mark.parametrize("name", SERVERS)

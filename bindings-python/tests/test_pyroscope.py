@@ -53,10 +53,9 @@ def test_oncpu_false_enables_the_wall_profile():
 
 
 def test_our_names_take_precedence_over_pyroscopes():
-    given = {"service_name": "ours", "application_name": "theirs", "headers": {"a": "1"}, "http_headers": {"a": "2"}}
-    assert translated(given) == {"service_name": "ours", "headers": {"a": "1"}}
-    given = {"application_name": "theirs", "service_name": "ours"}
-    assert translated(given) == {"service_name": "ours"}
+    both = {"service_name": "ours", "application_name": "theirs", "headers": {"a": "1"}, "http_headers": {"a": "2"}}
+    assert translated(both) == {"service_name": "ours", "headers": {"a": "1"}}
+    assert translated({"application_name": "theirs", "service_name": "ours"}) == {"service_name": "ours"}
 
 
 @pytest.mark.parametrize(
@@ -130,25 +129,6 @@ def test_the_documented_snippets_run(run_target):
     assert {s.labels["service.name"] for s in target.profiles().samples} == {"simple.python.app"}
 
 
-def test_pyroscopes_variables_configure_an_unchanged_program(run_target):
-    target = run_target(
-        """
-        import time
-        import spanprof
-
-        spanprof.start()
-        start = time.process_time()
-        while time.process_time() - start < 0.3:
-            sum(range(500))
-        """,
-        PYROSCOPE_APPLICATION_NAME="from.environment",
-        PYROSCOPE_LABELS="zone=a",
-    )
-    (service,) = {s.labels["service.name"] for s in target.profiles().samples}
-    assert service == "from.environment"
-    assert {s.labels["zone"] for s in target.profiles().samples} == {"a"}
-
-
 def test_every_name_and_positional_argument_of_pyroscopes_package_exists(run_target):
     target = run_target(
         """
@@ -171,18 +151,3 @@ def test_every_name_and_positional_argument_of_pyroscopes_package_exists(run_tar
         """
     )
     assert "SpanprofError" not in target.stderr
-
-
-def test_the_second_and_third_positional_arguments_are_those_of_pyroscope(run_target):
-    run_target(
-        """
-        import spanprof
-        from spanprof import pyroscope
-
-        assert pyroscope.configure(None, "my.app", "http://127.0.0.1:9")
-        stats = spanprof.stats()
-        assert (stats["config.service_name"], stats["config.endpoint"]) == ("my.app", "http://127.0.0.1:9")
-        spanprof.update(stop_timeout=0.1)
-        """,
-        SPANPROF_FILE_DIRECTORY="",
-    )

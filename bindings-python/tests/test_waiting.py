@@ -175,7 +175,7 @@ def test_live_threads_are_counted_once_per_window_with_their_labels(run_target):
 
 
 def test_without_these_profiles_there_is_no_wall_thread(run_target):
-    target = run_target(
+    run_target(
         """
         import pathlib, time
         import spanprof

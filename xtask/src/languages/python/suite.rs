@@ -12,7 +12,7 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
 /// Test files whose outcome does not depend on the interpreter: delivery, options, daemons, system calls, frameworks, the type checker.
-const INDEPENDENT: [&str; 16] = [
+const INDEPENDENT: [&str; 15] = [
     "test_bind",
     "test_child_ends",
     "test_daemons",
@@ -27,7 +27,6 @@ const INDEPENDENT: [&str; 16] = [
     "test_seccomp",
     "test_servers",
     "test_sidecars",
-    "test_tail_retention",
     "test_typing",
 ];
 

@@ -18,9 +18,6 @@ import org.junit.jupiter.api.Test;
 
 /** The context that a handler would read while scopes open and close. No profiler runs. */
 class ScopesTest {
-    private static final String TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
-    private static final String SPAN = "00f067aa0ba902b7";
-
     @BeforeAll
     static void load() {
         assertTrue(NativeLibrary.load(), "the library of this build is on the class path");
@@ -39,29 +36,6 @@ class ScopesTest {
         return labels;
     }
 
-    private static String span() {
-        long[] words = ThreadScope.words(InheritedScope.words());
-        StringBuilder hex = new StringBuilder();
-        for (int i = 0; i < 8; i++) {
-            hex.append(String.format("%02x", words[3] >>> (8 * i) & 0xff));
-        }
-        return hex.toString();
-    }
-
-    @Test
-    void innerScopesOverrideValuesAndClosingRestoresThem() {
-        Labels prepared = Labels.of(Map.of("a", "2", "c", "3"));
-        try (Scope outer = Spanprof.tag(Map.of("a", "1", "b", "1"))) {
-            assertEquals(Map.of("a", "1", "b", "1"), labels());
-            try (Scope inner = Spanprof.tag(prepared)) {
-                assertEquals(Map.of("a", "2", "b", "1", "c", "3"), labels());
-                Spanprof.tagWrapper(Map.of("b", 7), () -> assertEquals("7", labels().get("b")));
-            }
-            assertEquals(Map.of("a", "1", "b", "1"), labels());
-        }
-        assertEquals(Map.of(), labels());
-    }
-
     @Test
     void tagWrapperReturnsValuesThrowsExceptionsAndRemovesLabels() {
         Object value = new Object();
@@ -75,20 +49,6 @@ class ScopesTest {
         }));
         assertSame(failure, thrown);
         assertEquals(Map.of(), labels());
-    }
-
-    @Test
-    void traceAndSpanIdsInLabelsBecomeTheSpanLink() {
-        try (Scope outer = Spanprof.tag(Map.of("trace_id", TRACE, "span_id", SPAN, "route", "/cart"))) {
-            assertEquals(Map.of("route", "/cart"), labels());
-            assertEquals(SPAN, span());
-            try (Scope inner = Spanprof.tag(Map.of("step", "2"))) {
-                assertEquals(SPAN, span());
-            }
-        }
-        try (Scope notHex = Spanprof.tag(Map.of("span_id", "no hex"))) {
-            assertEquals(Map.of("span_id", "no hex"), labels());
-        }
     }
 
     @Test
@@ -161,16 +121,5 @@ class ScopesTest {
         assertEquals(List.of("10", "8", "8", "5", "5", "5"), innermost);
         open.forEach(Scope::close);
         assertEquals(Map.of(), labels());
-    }
-
-    @Test
-    void labelsWithAnyCharactersStayUnchanged() {
-        String text = "käse\u0000\ud83e\uddc0,=\n\"";
-        Map<String, String> odd = new TreeMap<>();
-        odd.put("text", text);
-        odd.put("nothing", null);
-        try (Scope scope = Spanprof.tag(odd)) {
-            assertEquals(Map.of("text", text), labels());
-        }
     }
 }
