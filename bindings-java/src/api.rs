@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject, JString};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv};
-use jni::{Env, EnvUnowned};
+use jni::Env;
 use spanprof_aggregate::context::labels_lost;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{
@@ -19,7 +19,7 @@ use spanprof_profiler::binding::{self, log, NOT_CHANGED, NOT_PROFILED};
 use spanprof_profiler::{CapturedProfile, LogLevel, ProfilerHandle, RunningCapture};
 
 use crate::convert::{
-    self, error_array, ffi_guard, packed_array, read_words, text_of, texts_of, write_words, LocalRef, BINDING,
+    self, error_array, native_methods, packed_array, read_words, text_of, texts_of, write_words, LocalRef, BINDING,
 };
 use crate::runtime::applications::{self, RemainingHolders};
 use crate::runtime::{self, virtual_threads, JavaRuntime};
@@ -28,25 +28,24 @@ use crate::{context, host_log};
 /// Invalid arguments of API calls, such as null labels.
 static INVALID_ARGUMENTS: AtomicU64 = AtomicU64::new(0);
 
-/// Version of the library.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, [env!("CARGO_PKG_VERSION")]))
-}
+/// The open captures, by number.
+static CAPTURES: LazyLock<Mutex<HashMap<u32, RunningCapture>>> = LazyLock::new(Mutex::default);
 
-/// Starts the profiler for an application, which is identified by an object of its own; for the calling one if that is null. The
-/// configuration is JSON with keys in camelCase; `variables` override the environment. Returns one string, `running`, `disabled` or
-/// `off`, or kind, message and hint of an impossible argument. A process that cannot be profiled is `off`, which is logged.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_start<'l>(
-    env: EnvUnowned<'l>,
-    class: JClass<'l>,
-    config: JByteArray<'l>,
-    program_name: JByteArray<'l>,
-    variables: JByteArray<'l>,
-    application: JObject<'l>,
-) -> LocalRef {
-    ffi_guard(env, |env| {
+/// The profiles of ended captures, by number, until [`Java_io_spanprof_Native_freeCapture`].
+static CAPTURED: LazyLock<Mutex<HashMap<u32, Arc<CapturedProfile>>>> = LazyLock::new(Mutex::default);
+
+native_methods! {
+    /// Version of the library.
+    fn Java_io_spanprof_Native_version(env, _class) -> LocalRef {
+        packed_array(env, [env!("CARGO_PKG_VERSION")])
+    }
+
+    /// Starts the profiler for an application, which is identified by an object of its own; for the calling one if that is null. The
+    /// configuration is JSON with keys in camelCase; `variables` override the environment. Returns one string, `running`, `disabled` or
+    /// `off`, or kind, message and hint of an impossible argument. A process that cannot be profiled is `off`, which is logged.
+    fn Java_io_spanprof_Native_start(
+        env, class, config: JByteArray<'_>, program_name: JByteArray<'_>, variables: JByteArray<'_>, application: JObject<'_>
+    ) -> LocalRef {
         host_log::install();
         let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
         let variables = texts_of(env, &variables)?;
@@ -73,7 +72,218 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
             Ok(Started::Off) => packed_array(env, ["off"]),
             Err(error) => error_array(env, &error),
         }
-    })
+    }
+
+    /// The calling application stops the profiler, which ends with its last holder, or at the end of the program. The open window is
+    /// sent within `stopTimeout` in any case. True if everything was delivered.
+    fn Java_io_spanprof_Native_stop(env, class, program_ends: bool) -> bool {
+        let (raw, copy) = (env.get_raw(), class.as_raw());
+        // SAFETY: the environment and an argument of this native method.
+        let application = unsafe { applications::calling(raw, copy) };
+        let mut applications = applications::lock();
+        // SAFETY: as above; the application is a local reference of this thread.
+        let remaining = unsafe {
+            if program_ends {
+                applications.release_all(raw);
+            }
+            applications.release(raw, copy, application)
+        };
+        let count = applications.count();
+        if remaining == RemainingHolders::None {
+            let delivered = binding::stop(Duration::MAX);
+            virtual_threads::disable_unused_events();
+            runtime::inherited::disable();
+            host_log::stopped();
+            return Ok(delivered);
+        }
+        drop(applications);
+        if remaining == RemainingHolders::OthersOnly {
+            let line = "spanprof: an application that has not started the profiler called stop(); the profiler continues for the";
+            log(LogLevel::Info, &format!("{line} {count} that have"));
+        }
+        host_log::stopped();
+        Ok(binding::flush(None))
+    }
+
+    /// Whether an application that uses this copy of the package holds the profiler.
+    fn Java_io_spanprof_Native_isHeld(env, class) -> bool {
+        // SAFETY: the environment and an argument of this native method.
+        Ok(unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) })
+    }
+
+    /// Closes the open window and sends it; a negative timeout means `stopTimeout`. True if everything was delivered in time.
+    fn Java_io_spanprof_Native_flush(_env, _class, nanos: jlong) -> bool {
+        Ok(binding::flush(u64::try_from(nanos).ok().map(Duration::from_nanos)))
+    }
+
+    /// Changes keys of the running profiler. Returns `changed`, `not running`, or kind, message and hint of the error.
+    fn Java_io_spanprof_Native_update(env, _class, config: JByteArray<'_>) -> LocalRef {
+        let changes = text_of(env, &config)?;
+        let change = || from_json(&changes).and_then(binding::update);
+        match binding::ffi_guard_argument(NOT_CHANGED, false, change) {
+            Ok(is_running) => packed_array(env, [if is_running { "changed" } else { "not running" }]),
+            Err(error) => error_array(env, &error),
+        }
+    }
+
+    /// Statistics in groups of three: name, `count` or `text`, value. Empty if the profiler does not run.
+    fn Java_io_spanprof_Native_stats(env, _class) -> LocalRef {
+        let counters = vec![("invalid_arguments", StatValue::Count(INVALID_ARGUMENTS.load(Ordering::Relaxed)))];
+        let texts = BINDING.stats(counters).entries.into_iter().flat_map(|(name, value)| match value {
+            StatValue::Count(count) => [name, "count".to_owned(), count.to_string()],
+            StatValue::Text(text) => [name, "text".to_owned(), text],
+        });
+        packed_array(env, texts)
+    }
+
+    /// Whether samples are being taken.
+    fn Java_io_spanprof_Native_isRunning(_env, _class) -> bool {
+        Ok(binding::is_running())
+    }
+
+    /// Keys of the profiles that are on.
+    fn Java_io_spanprof_Native_profileTypes(env, _class) -> LocalRef {
+        packed_array(env, binding::profile_types())
+    }
+
+    /// Begins a capture; returns its number, 0 without a profiler.
+    fn Java_io_spanprof_Native_beginCapture(_env, _class) -> jint {
+        let open = RunningCapture::begin();
+        let number = open.number();
+        if number != 0 {
+            CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).insert(number, open);
+        }
+        Ok(number as jint)
+    }
+
+    /// Ends a capture, and keeps its profile.
+    fn Java_io_spanprof_Native_endCapture(_env, _class, capture: jint) {
+        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
+        let profile = open.map(RunningCapture::end).unwrap_or_default();
+        CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).insert(capture as u32, Arc::new(profile));
+        Ok(())
+    }
+
+    /// The profile of an ended capture: 0 for pprof, 1 for a flame graph, 2 for folded stacks.
+    fn Java_io_spanprof_Native_captured(env, _class, capture: jint, format: jint) -> LocalRef {
+        let profile = captured(capture);
+        let bytes = match format {
+            0 => profile.pprof(),
+            1 => profile.flamegraph().into_bytes(),
+            _ => profile.folded().into_bytes(),
+        };
+        Ok(LocalRef(env.byte_array_from_slice(&bytes)?.into_raw()))
+    }
+
+    /// Sends the profile of an ended capture; a negative timeout means `stopTimeout`. True if it was delivered in time.
+    fn Java_io_spanprof_Native_sendCapture(_env, _class, capture: jint, nanos: jlong) -> bool {
+        let timeout = u64::try_from(nanos).ok().map(Duration::from_nanos);
+        Ok(binding::send_capture(&captured(capture), timeout))
+    }
+
+    /// Ends a capture without its profile, or frees the profile of an ended one.
+    fn Java_io_spanprof_Native_freeCapture(_env, _class, capture: jint) {
+        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
+        let ended = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
+        // After the locks are released.
+        drop((open, ended));
+        Ok(())
+    }
+
+    /// Counts an invalid argument of an API call.
+    fn Java_io_spanprof_Native_countInvalidArgument(_env, _class) {
+        INVALID_ARGUMENTS.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// All configuration keys in snake_case, in groups of three: name, type, description.
+    fn Java_io_spanprof_Native_configKeys(env, _class) -> LocalRef {
+        packed_array(env, binding::config_keys().flatten())
+    }
+
+    /// Adds labels (key, value, key, value, …) to the context in `words`. True if all labels were added unchanged; labels that
+    /// a limit cuts may be cut differently another time.
+    fn Java_io_spanprof_Native_child(env, _class, words: JLongArray<'_>, labels: JByteArray<'_>) -> bool {
+        let lost_before = labels_lost();
+        let child = context::child(read_words(env, &words)?, &texts_of(env, &labels)?);
+        write_words(env, &words, child)?;
+        // Labels that another thread loses meanwhile count too: no loss is missed.
+        Ok(labels_lost() == lost_before)
+    }
+
+    /// Merges a prepared context into the context in `words`. False on failure.
+    fn Java_io_spanprof_Native_merge(env, _class, words: JLongArray<'_>, prepared: JLongArray<'_>) -> bool {
+        let merged = context::merged(read_words(env, &words)?, read_words(env, &prepared)?);
+        write_words(env, &words, merged)?;
+        Ok(true)
+    }
+
+    /// The labels of a set: key, value, key, value, ….
+    fn Java_io_spanprof_Native_labelsOf(env, _class, label_set: jint) -> LocalRef {
+        packed_array(env, context::labels_of(label_set as u32))
+    }
+
+    /// A buffer of the calling platform thread's scope words; null if no row is free.
+    fn Java_io_spanprof_Native_threadBuffer(env, _class) -> LocalRef {
+        words_buffer(env, runtime::own_scope(), runtime::SCOPE_BYTES)
+    }
+
+    /// Calls `static void begin()` of a class on each new thread, platform or virtual. False if threads do not inherit.
+    fn Java_io_spanprof_Native_inherit(env, _class, callback_class: JClass<'_>) -> bool {
+        let inherits = |profiler: &ProfilerHandle| profiler.is_running() && profiler.config().inherit_threads;
+        let is_enabled = ProfilerHandle::running().is_some_and(|profiler| inherits(&profiler));
+        // SAFETY: the environment and an argument of this native method.
+        Ok(is_enabled && unsafe { runtime::inherited::register(env.get_raw(), callback_class.as_raw()) })
+    }
+
+    /// A buffer of the calling virtual thread's scope words, and a word that is 0 while they are not tracked. Null if virtual
+    /// threads cannot be tracked, or no scope words are free.
+    fn Java_io_spanprof_Native_virtualBuffer(env, _class) -> LocalRef {
+        words_buffer(env, virtual_threads::own_scope(), virtual_threads::VIRTUAL_SCOPE_BYTES)
+    }
+
+    /// Whether the boot loader has loaded a class.
+    fn Java_io_spanprof_Native_isLoaded(env, _class, name: JString<'_>) -> bool {
+        // SAFETY: the environment and an argument of this native method.
+        Ok(unsafe { runtime::loaded_class::is_loaded(env.get_raw(), name.as_raw()) })
+    }
+
+    /// Writes a static field of a class, also a final one.
+    fn Java_io_spanprof_Native_setStatic(env, _class, holder: JClass<'_>, field: JObject<'_>, value: JObject<'_>) {
+        // SAFETY: the environment and the arguments of this native method; its caller passes a field of the class and its type.
+        unsafe { runtime::static_field::set(env.get_raw(), holder.as_raw(), field.as_raw(), value.as_raw()) };
+        Ok(())
+    }
+
+    /// Log lines for the host's logger: `info` or `warning`, then the text. Waits up to `nanos` for the first line. Null if no
+    /// more lines will come for this copy of the package: either the profiler runs for other copies only, which fetch the
+    /// lines; or it is stopped and no virtual thread is tracked.
+    fn Java_io_spanprof_Native_logLines(env, class, nanos: jlong) -> LocalRef {
+        let timeout = Duration::from_nanos(nanos.max(0) as u64);
+        runtime::exclude(spanprof_os::thread_id());
+        // SAFETY: the environment and an argument of this native method.
+        let is_held = || unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) };
+        let is_profiling_caller = || binding::is_running() && is_held();
+        let lines = host_log::take(timeout, is_profiling_caller);
+        virtual_threads::disable_unused_events();
+        let others_fetch_lines = binding::is_running() && !is_held();
+        let is_inactive = !binding::is_running() && !virtual_threads::are_mounts_tracked();
+        let is_over = lines.is_empty() && (others_fetch_lines || is_inactive);
+        if is_over {
+            return Ok(LocalRef::default());
+        }
+        packed_array(env, lines)
+    }
+
+    /// Reserves log lines for the caller, which stops the profiler; returns the queued ones.
+    fn Java_io_spanprof_Native_holdLog(env, _class) -> LocalRef {
+        packed_array(env, host_log::hold())
+    }
+
+    /// Returns the lines since `holdLog` and ends the reservation.
+    fn Java_io_spanprof_Native_heldLines(env, _class) -> LocalRef {
+        packed_array(env, host_log::release())
+    }
 }
 
 /// The outcome of a start without error.
@@ -146,261 +356,9 @@ fn ignored_settings(requested: &Config, running: &Config) -> Option<String> {
     })
 }
 
-/// The calling application stops the profiler. The profiler ends with its last holder, or at the end of the program. The open window is sent within `stopTimeout` in any case. True if everything was delivered.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_stop(
-    env: EnvUnowned<'_>,
-    class: JClass<'_>,
-    program_ends: bool,
-) -> bool {
-    ffi_guard(env, |env| {
-        let (raw, copy) = (env.get_raw(), class.as_raw());
-        // SAFETY: the environment and an argument of this native method.
-        let application = unsafe { applications::calling(raw, copy) };
-        let mut applications = applications::lock();
-        // SAFETY: as above; the application is a local reference of this thread.
-        let remaining = unsafe {
-            if program_ends {
-                applications.release_all(raw);
-            }
-            applications.release(raw, copy, application)
-        };
-        let count = applications.count();
-        if remaining == RemainingHolders::None {
-            let delivered = binding::stop(Duration::MAX);
-            virtual_threads::disable_unused_events();
-            runtime::inherited::disable();
-            host_log::stopped();
-            return Ok(delivered);
-        }
-        drop(applications);
-        if remaining == RemainingHolders::OthersOnly {
-            let line = format!(
-                "spanprof: an application that has not started the profiler called stop(); the profiler continues for the {count} that have"
-            );
-            log(LogLevel::Info, &line);
-        }
-        host_log::stopped();
-        Ok(binding::flush(None))
-    })
-}
-
-/// Whether an application that uses this copy of the package holds the profiler.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_isHeld(env: EnvUnowned<'_>, class: JClass<'_>) -> bool {
-    // SAFETY: the environment and an argument of this native method.
-    ffi_guard(env, |env| Ok(unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) }))
-}
-
-/// Closes the open window and sends it; a negative timeout means `stopTimeout`. True if everything was delivered in time.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_flush(env: EnvUnowned<'_>, _class: JClass<'_>, nanos: jlong) -> bool {
-    ffi_guard(env, |_| Ok(binding::flush(u64::try_from(nanos).ok().map(Duration::from_nanos))))
-}
-
-/// Changes keys of the running profiler. Returns `changed`, `not running`, or kind, message and hint of the error.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_update<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    config: JByteArray<'l>,
-) -> LocalRef {
-    ffi_guard(env, |env| {
-        let changes = text_of(env, &config)?;
-        let change = || from_json(&changes).and_then(binding::update);
-        match binding::ffi_guard_argument(NOT_CHANGED, false, change) {
-            Ok(is_running) => packed_array(env, [if is_running { "changed" } else { "not running" }]),
-            Err(error) => error_array(env, &error),
-        }
-    })
-}
-
-/// Statistics in groups of three: name, `count` or `text`, value. Empty if the profiler does not run.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| {
-        let own = vec![("invalid_arguments", StatValue::Count(INVALID_ARGUMENTS.load(Ordering::Relaxed)))];
-        let texts = BINDING.stats(own).entries.into_iter().flat_map(|(name, value)| match value {
-            StatValue::Count(count) => [name, "count".to_owned(), count.to_string()],
-            StatValue::Text(text) => [name, "text".to_owned(), text],
-        });
-        packed_array(env, texts)
-    })
-}
-
-/// Whether samples are being taken.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_isRunning(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
-    ffi_guard(env, |_| Ok(binding::is_running()))
-}
-
-/// Keys of the profiles that are on.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_profileTypes(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, binding::profile_types()))
-}
-
-/// The open captures, by number.
-static CAPTURES: LazyLock<Mutex<HashMap<u32, RunningCapture>>> = LazyLock::new(Mutex::default);
-
-/// Begins a capture; returns its number, 0 without a profiler.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_beginCapture(env: EnvUnowned<'_>, _class: JClass<'_>) -> jint {
-    ffi_guard(env, |_| {
-        let open = RunningCapture::begin();
-        let number = open.number();
-        if number != 0 {
-            CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).insert(number, open);
-        }
-        Ok(number as jint)
-    })
-}
-
-/// The profiles of ended captures, by number, until [`Java_io_spanprof_Native_freeCapture`].
-static CAPTURED: LazyLock<Mutex<HashMap<u32, Arc<CapturedProfile>>>> = LazyLock::new(Mutex::default);
-
 /// The profile of an ended capture; an empty one for an unknown number.
 fn captured(capture: jint) -> Arc<CapturedProfile> {
     CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).get(&(capture as u32)).cloned().unwrap_or_default()
-}
-
-/// Ends a capture, and keeps its profile.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_endCapture(env: EnvUnowned<'_>, _class: JClass<'_>, capture: jint) {
-    ffi_guard(env, |_| {
-        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
-        let profile = open.map(RunningCapture::end).unwrap_or_default();
-        CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).insert(capture as u32, Arc::new(profile));
-        Ok(())
-    })
-}
-
-/// The profile of an ended capture: 0 for pprof, 1 for a flame graph, 2 for folded stacks.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_captured(
-    env: EnvUnowned<'_>,
-    _class: JClass<'_>,
-    capture: jint,
-    format: jint,
-) -> LocalRef {
-    ffi_guard(env, |env| {
-        let profile = captured(capture);
-        let bytes = match format {
-            0 => profile.pprof(),
-            1 => profile.flamegraph().into_bytes(),
-            _ => profile.folded().into_bytes(),
-        };
-        Ok(LocalRef(env.byte_array_from_slice(&bytes)?.into_raw()))
-    })
-}
-
-/// Sends the profile of an ended capture; a negative timeout means `stopTimeout`. True if it was delivered in time.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_sendCapture(
-    env: EnvUnowned<'_>,
-    _class: JClass<'_>,
-    capture: jint,
-    nanos: jlong,
-) -> bool {
-    ffi_guard(env, |_| {
-        let timeout = u64::try_from(nanos).ok().map(Duration::from_nanos);
-        Ok(binding::send_capture(&captured(capture), timeout))
-    })
-}
-
-/// Ends a capture without its profile, or frees the profile of an ended one.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_freeCapture(env: EnvUnowned<'_>, _class: JClass<'_>, capture: jint) {
-    ffi_guard(env, |_| {
-        let open = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
-        let ended = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).remove(&(capture as u32));
-        // After the locks are released.
-        drop((open, ended));
-        Ok(())
-    })
-}
-
-/// Counts an invalid argument of an API call.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_countInvalidArgument(_env: EnvUnowned<'_>, _class: JClass<'_>) {
-    INVALID_ARGUMENTS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// All configuration keys in snake_case, in groups of three: name, type, description.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_configKeys(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, binding::config_keys().flatten()))
-}
-
-/// Adds labels (key, value, key, value, …) to the context in `words`. True if all labels were added unchanged; labels that
-/// a limit cuts may be cut differently another time.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_child<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    words: JLongArray<'l>,
-    labels: JByteArray<'l>,
-) -> bool {
-    ffi_guard(env, |env| {
-        let lost_before = labels_lost();
-        let child = context::child(read_words(env, &words)?, &texts_of(env, &labels)?);
-        write_words(env, &words, child)?;
-        // Labels that another thread loses meanwhile count too: no loss is missed.
-        Ok(labels_lost() == lost_before)
-    })
-}
-
-/// Merges a prepared context into the context in `words`. False on failure.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_merge<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    words: JLongArray<'l>,
-    prepared: JLongArray<'l>,
-) -> bool {
-    ffi_guard(env, |env| {
-        let merged = context::merged(read_words(env, &words)?, read_words(env, &prepared)?);
-        write_words(env, &words, merged)?;
-        Ok(true)
-    })
-}
-
-/// The labels of a set: key, value, key, value, ….
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_labelsOf(
-    env: EnvUnowned<'_>,
-    _class: JClass<'_>,
-    label_set: jint,
-) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, context::labels_of(label_set as u32)))
-}
-
-/// A buffer of the calling platform thread's scope words; null if no row is free.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| words_buffer(env, runtime::own_scope(), runtime::SCOPE_BYTES))
-}
-
-/// Calls `static void begin()` of a class on each new thread, platform or virtual. False if threads do not inherit.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    callback_class: JClass<'l>,
-) -> bool {
-    ffi_guard(env, |env| {
-        let inherits = |profiler: &ProfilerHandle| profiler.is_running() && profiler.config().inherit_threads;
-        let is_enabled = ProfilerHandle::running().is_some_and(|profiler| inherits(&profiler));
-        // SAFETY: the environment and an argument of this native method.
-        Ok(is_enabled && unsafe { runtime::inherited::register(env.get_raw(), callback_class.as_raw()) })
-    })
-}
-
-/// A buffer of the calling virtual thread's scope words, and a word that is 0 while they are not tracked. Null if virtual
-/// threads cannot be tracked, or no scope words are free.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_virtualBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| words_buffer(env, virtual_threads::own_scope(), virtual_threads::VIRTUAL_SCOPE_BYTES))
 }
 
 fn words_buffer(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni::errors::Result<LocalRef> {
@@ -408,72 +366,6 @@ fn words_buffer(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni:
     // SAFETY: the words are atomic and never freed, and only this thread writes them.
     let buffer: JByteBuffer<'_> = unsafe { env.new_direct_byte_buffer(address as *mut jbyte as *mut u8, bytes) }?;
     Ok(LocalRef(buffer.into_raw()))
-}
-
-/// Whether the boot loader has loaded a class.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_isLoaded<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    name: JString<'l>,
-) -> bool {
-    // SAFETY: the environment and an argument of this native method.
-    ffi_guard(env, |env| Ok(unsafe { runtime::loaded_class::is_loaded(env.get_raw(), name.as_raw()) }))
-}
-
-/// Writes a static field of a class, also a final one.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_setStatic<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    holder: JClass<'l>,
-    field: JObject<'l>,
-    value: JObject<'l>,
-) {
-    ffi_guard(env, |env| {
-        // SAFETY: the environment and the arguments of this native method; its caller passes a field of the class and its type.
-        unsafe { runtime::static_field::set(env.get_raw(), holder.as_raw(), field.as_raw(), value.as_raw()) };
-        Ok(())
-    });
-}
-
-/// Log lines for the host's logger: `info` or `warning`, then the text. Waits up to `nanos` for the first line. Null if no
-/// more lines will come for this copy of the package: either the profiler runs for other copies only, which fetch the
-/// lines; or it is stopped and no virtual thread is tracked.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_logLines<'l>(
-    env: EnvUnowned<'l>,
-    class: JClass<'l>,
-    nanos: jlong,
-) -> LocalRef {
-    let timeout = Duration::from_nanos(nanos.max(0) as u64);
-    ffi_guard(env, |env| {
-        runtime::exclude(spanprof_os::thread_id());
-        // SAFETY: the environment and an argument of this native method.
-        let is_held = || unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) };
-        let is_profiling_caller = || binding::is_running() && is_held();
-        let lines = host_log::take(timeout, is_profiling_caller);
-        virtual_threads::disable_unused_events();
-        let others_fetch_lines = binding::is_running() && !is_held();
-        let is_inactive = !binding::is_running() && !virtual_threads::are_mounts_tracked();
-        let is_over = lines.is_empty() && (others_fetch_lines || is_inactive);
-        if is_over {
-            return Ok(LocalRef::default());
-        }
-        packed_array(env, lines)
-    })
-}
-
-/// Reserves log lines for the caller, which stops the profiler; returns the queued ones.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_holdLog(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, host_log::hold()))
-}
-
-/// Returns the lines since `holdLog` and ends the reservation.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_heldLines(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, host_log::release()))
 }
 
 fn environment(overrides: &[String]) -> Environment {

@@ -1,14 +1,14 @@
 //! Native methods of the Java conformance runner. Configuration and scopes go through the package's API, the rest of a case
 //! through the core. Compiled only with the feature `testing`; called by the test program `Cases`.
 
-use jni::objects::{JByteArray, JClass, JLongArray, JObject};
-use jni::{jni_sig, jni_str, Env, EnvUnowned};
+use jni::objects::{JByteArray, JLongArray, JObject};
+use jni::{jni_sig, jni_str, Env};
 use spanprof_aggregate::context::open_context;
 use spanprof_config::{from_json, ConfigValue};
 use spanprof_profiler::conformance::{run_in, Case, EndRequest, Language, SampleStep, ScopeLabels};
 
 use crate::context::ContextWords;
-use crate::convert::{ffi_guard, pack, packed_array, read_words, text_of, LocalRef};
+use crate::convert::{native_methods, pack, packed_array, read_words, text_of, LocalRef};
 
 struct JavaLanguage<'a, 'e, 'r> {
     env: &'a mut Env<'e>,
@@ -64,17 +64,12 @@ impl Language for JavaLanguage<'_, '_, '_> {
     }
 }
 
-/// Runs one case: its text, its `config` as the package passes it, and a runner whose `contextOf`
-/// returns the context of a sample. Returns the case's name, or an empty string and the failure.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Cases_runCase<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    text: JByteArray<'l>,
-    config: JByteArray<'l>,
-    runner: JObject<'l>,
-) -> LocalRef {
-    ffi_guard(env, |env| {
+native_methods! {
+    /// Runs one case: its text, its `config` as the package passes it, and a runner whose `contextOf`
+    /// returns the context of a sample. Returns the case's name, or an empty string and the failure.
+    fn Java_io_spanprof_Cases_runCase(
+        env, _class, text: JByteArray<'_>, config: JByteArray<'_>, runner: JObject<'_>
+    ) -> LocalRef {
         let (text, config) = (text_of(env, &text)?, text_of(env, &config)?);
         let outcome = from_json(&config)
             .map_err(|error| error.to_string())
@@ -83,5 +78,5 @@ pub extern "system" fn Java_io_spanprof_Cases_runCase<'l>(
             Ok(name) => packed_array(env, [name]),
             Err(problem) => packed_array(env, [String::new(), problem]),
         }
-    })
+    }
 }

@@ -110,6 +110,26 @@ pub fn ffi_guard<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env
     })
 }
 
+/// Defines native methods. Each body runs under [`ffi_guard`] and returns a JNI result; its first two parameters are the
+/// environment and the class.
+macro_rules! native_methods {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident($env:ident, $class:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)? $body:block
+    )+) => {$(
+        $(#[$attribute])*
+        #[no_mangle]
+        pub extern "system" fn $name(
+            $env: jni::EnvUnowned<'_>,
+            $class: jni::objects::JClass<'_>,
+            $($argument: $type),*
+        ) $(-> $result)? {
+            $crate::convert::ffi_guard($env, |$env| $body)
+        }
+    )+};
+}
+pub(crate) use native_methods;
+
 pub fn bytes_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<u8>> {
     if array.is_null() {
         return Ok(Vec::new());
