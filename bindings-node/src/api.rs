@@ -218,12 +218,6 @@ pub fn flush(timeout_ms: Option<f64>) -> AsyncTask<BlockingTask> {
     AsyncTask::new(BlockingTask(BlockingOperation::Flush(timeout_ms)))
 }
 
-/// As `flush`, on this thread.
-#[napi]
-pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
-    runtime::while_waiting(|| BlockingOperation::Flush(timeout_ms).run())
-}
-
 /// Changes keys of the running profiler; false when none runs.
 #[napi]
 pub fn update(config_json: String) -> Result<bool> {
