@@ -1,11 +1,11 @@
-//! Redirects the output of steps to a log file; the terminal shows one line with the current step and its duration. Labels the
-//! lines of steps that run side by side.
+//! Redirects the output of steps to a log file; the terminal shows each step with its duration. Labels the lines of steps that run
+//! side by side.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Lines of the log in the message of a failure.
 const SHOWN_LINES: usize = 25;
@@ -73,46 +73,6 @@ pub fn opened(log: &Path, step: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Progress line of one step: updated on a terminal, written once at the end elsewhere and beside other steps.
-pub struct ProgressLine<'a> {
-    step: &'a str,
-    begun: Instant,
-    is_updated: bool,
-}
-
-impl<'a> ProgressLine<'a> {
-    /// Shows the line.
-    pub fn begin(step: &'a str) -> Self {
-        let line = Self { step, begun: Instant::now(), is_updated: io::stdout().is_terminal() && !has_label() };
-        line.advance();
-        line
-    }
-
-    /// Updates the duration.
-    pub fn advance(&self) {
-        if self.is_updated {
-            print!("\r\x1b[K{}", self.text());
-            let _ = io::stdout().flush();
-        }
-    }
-
-    /// Writes the final state of the line.
-    pub fn end(self) {
-        if self.is_updated {
-            print!("\r\x1b[K");
-        }
-        print(&self.text());
-    }
-
-    fn text(&self) -> String {
-        text(self.step, self.begun.elapsed())
-    }
-}
-
-fn text(step: &str, passed: Duration) -> String {
-    format!("{:>4} s  {step}", passed.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,10 +89,5 @@ mod tests {
         assert_eq!(written, "── prints\nof the first\nof both\n── prints\nwhat went wrong\n");
         assert_eq!(super::log(), None);
         let _ = std::fs::remove_file(log);
-    }
-
-    #[test]
-    fn a_line_begins_with_the_seconds() {
-        assert_eq!(text("build the wheel", Duration::from_millis(12_900)), "  12 s  build the wheel");
     }
 }

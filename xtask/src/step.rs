@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::deadline::{self, Deadline};
-use crate::progress::{self, ProgressLine};
+use crate::progress;
 
 /// Result of every fallible function of xtask.
 pub type StepResult<T = ()> = Result<T, StepFailure>;
@@ -176,16 +176,11 @@ impl ProcessStep {
         let (output, errors) =
             files.map_err(|error| StepFailure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
         self.command.stdout(output).stderr(errors);
+        self.announce();
+        let begun = Instant::now();
         let (mut child, deadline) = self.spawn()?;
-        let line = ProgressLine::begin(&self.name);
-        let status = loop {
-            match child.try_wait().map_err(|error| self.not_started(&error))? {
-                Some(status) => break status,
-                None => std::thread::sleep(Duration::from_millis(100)),
-            }
-            line.advance();
-        };
-        line.end();
+        let status = child.wait().map_err(|error| self.not_started(&error))?;
+        progress::print(&format!("{:>4} s  {}", begun.elapsed().as_secs(), self.name));
         self.check_status_in_time(status, deadline).map_err(|mut failure| {
             failure.message += &format!("; its last lines:\n{}", progress::end_of(log));
             failure
