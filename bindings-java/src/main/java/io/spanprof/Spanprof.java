@@ -283,50 +283,32 @@ public final class Spanprof {
      * consumes it.
      */
     public static Runnable wrap(Runnable work) {
-        if (InvalidArgument.isNull(work, "wrap()", "null is returned")) {
-            return null;
-        }
-        return CapturedContext.capture().wrap(work);
+        return isNull(work, "wrap()") ? null : CapturedContext.capture().wrap(work);
     }
 
     /** As {@link #wrap(Runnable)}, for work with a value. */
     public static <T> Callable<T> wrap(Callable<T> work) {
-        if (InvalidArgument.isNull(work, "wrap()", "null is returned")) {
-            return null;
-        }
-        return CapturedContext.capture().wrap(work);
+        return isNull(work, "wrap()") ? null : CapturedContext.capture().wrap(work);
     }
 
     /** As {@link #wrap(Runnable)}, for stages of a {@link java.util.concurrent.CompletableFuture}. */
     public static <T> Supplier<T> wrapSupplier(Supplier<T> work) {
-        if (InvalidArgument.isNull(work, "wrapSupplier()", "null is returned")) {
-            return null;
-        }
-        return CapturedContext.capture().wrapSupplier(work);
+        return isNull(work, "wrapSupplier()") ? null : CapturedContext.capture().wrapSupplier(work);
     }
 
     /** As {@link #wrap(Runnable)}, for a function. */
     public static <T, R> Function<T, R> wrapFunction(Function<T, R> work) {
-        if (InvalidArgument.isNull(work, "wrapFunction()", "null is returned")) {
-            return null;
-        }
-        return CapturedContext.capture().wrapFunction(work);
+        return isNull(work, "wrapFunction()") ? null : CapturedContext.capture().wrapFunction(work);
     }
 
     /** As {@link #wrap(Runnable)}, for a function of two arguments. */
     public static <T, U, R> BiFunction<T, U, R> wrapBiFunction(BiFunction<T, U, R> work) {
-        if (InvalidArgument.isNull(work, "wrapBiFunction()", "null is returned")) {
-            return null;
-        }
-        return CapturedContext.capture().wrapBiFunction(work);
+        return isNull(work, "wrapBiFunction()") ? null : CapturedContext.capture().wrapBiFunction(work);
     }
 
     /** As {@link #wrap(Runnable)}, for a consumer. */
     public static <T> Consumer<T> wrapConsumer(Consumer<T> work) {
-        if (InvalidArgument.isNull(work, "wrapConsumer()", "null is returned")) {
-            return null;
-        }
-        return CapturedContext.capture().wrapConsumer(work);
+        return isNull(work, "wrapConsumer()") ? null : CapturedContext.capture().wrapConsumer(work);
     }
 
     /**
@@ -337,15 +319,12 @@ public final class Spanprof {
         if (executor instanceof ExecutorService service) {
             return wrap(service);
         }
-        if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
-            return null;
-        }
-        return work -> executor.execute(wrap(work));
+        return isNull(executor, "wrap()") ? null : work -> executor.execute(wrap(work));
     }
 
     /** As {@link #wrap(Executor)}; all other methods are delegated to the executor. */
     public static ExecutorService wrap(ExecutorService executor) {
-        if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
+        if (isNull(executor, "wrap()")) {
             return null;
         }
         return executor instanceof ScheduledExecutorService scheduler
@@ -355,10 +334,7 @@ public final class Spanprof {
 
     /** As {@link #wrap(Executor)}; periodic work keeps the context of the thread that scheduled it. */
     public static ScheduledExecutorService wrap(ScheduledExecutorService executor) {
-        if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
-            return null;
-        }
-        return new PropagatingScheduler(executor);
+        return isNull(executor, "wrap()") ? null : new PropagatingScheduler(executor);
     }
 
     /**
@@ -366,10 +342,12 @@ public final class Spanprof {
      * structured concurrency. Threads of a pool would keep the context of their first task.
      */
     public static ThreadFactory wrapThreadFactory(ThreadFactory factory) {
-        if (InvalidArgument.isNull(factory, "wrapThreadFactory()", "null is returned")) {
-            return null;
-        }
-        return work -> factory.newThread(wrap(work));
+        return isNull(factory, "wrapThreadFactory()") ? null : work -> factory.newThread(wrap(work));
+    }
+
+    /** Whether an argument of a method that returns null for null is null, which is counted. */
+    private static boolean isNull(Object argument, String method) {
+        return InvalidArgument.isNull(argument, method, "null is returned");
     }
 
     private static byte[] json(SpanprofConfig config) {
