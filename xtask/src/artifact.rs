@@ -166,10 +166,10 @@ mod tests {
             copy(&from, &to).unwrap();
             assert_eq!(std::fs::read_to_string(&to).unwrap(), text);
         }
-        let mut found = files_below(&directory);
-        found.sort();
+        let mut files = files_below(&directory);
+        files.sort();
         std::fs::remove_dir_all(&directory).unwrap();
-        assert_eq!(found, [to, from]);
+        assert_eq!(files, [to, from]);
         assert!(copy(&directory.join("nothing"), &directory.join("x")).is_err());
         let _ = std::fs::remove_dir_all(&directory);
     }

@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn calls_are_found_behind_variables_pipes_and_line_breaks() {
         let script = "A=1 spanprof top x --json | head  # spanprof no\nSPAN=$(spanprof spans p \\\n  --by trace)\necho spanprof tree\n";
-        let found: Vec<String> = commands_of(script).iter().map(|words| words.join(" ")).collect();
-        assert_eq!(found, ["spanprof top x --json", "spanprof spans p --by trace"]);
+        let commands: Vec<String> = commands_of(script).iter().map(|words| words.join(" ")).collect();
+        assert_eq!(commands, ["spanprof top x --json", "spanprof spans p --by trace"]);
     }
 }

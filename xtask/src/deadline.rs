@@ -62,13 +62,13 @@ impl Deadline {
 /// Kills a process, its descendants and the processes with its mark. Stops parents first, so that none starts another.
 fn kill_tree(id: u32, mark: &str) {
     let mut members = vec![id];
-    let mut at = 0;
-    while let Some(member) = members.get(at).copied() {
+    let mut next = 0;
+    while let Some(member) = members.get(next).copied() {
         send(member, Signal::STOP);
-        let found = processes().filter(|id| parent_of(*id) == Some(member) || (at == 0 && has_mark(*id, mark)));
-        let new: Vec<u32> = found.filter(|id| !members.contains(id)).collect();
+        let relatives = processes().filter(|id| parent_of(*id) == Some(member) || (next == 0 && has_mark(*id, mark)));
+        let new: Vec<u32> = relatives.filter(|id| !members.contains(id)).collect();
         members.extend(new);
-        at += 1;
+        next += 1;
     }
     members.into_iter().for_each(|id| send(id, Signal::KILL));
 }

@@ -35,38 +35,38 @@ impl Python {
 
 /// Every supported interpreter, one per minor version, oldest first.
 pub fn all() -> StepResult<Vec<Python>> {
-    let found = newest_patches(candidates().iter().filter_map(|program| query(program)));
-    if found.is_empty() {
+    let installed = newest_patches(candidates().iter().filter_map(|program| query(program)));
+    if installed.is_empty() {
         return Err(StepFailure::new(
             "find Python",
             format!("no CPython 3.{OLDEST_MINOR} to 3.{NEWEST_MINOR} on PATH or among pyenv's versions"),
         )
         .with_hint("install one, e.g. `apt-get install python3 python3-venv` or `pyenv install 3.11`"));
     }
-    Ok(found)
+    Ok(installed)
 }
 
 /// The oldest and the newest of [`all`]; one when there is one.
 pub fn oldest_and_newest() -> StepResult<Vec<Python>> {
-    let mut found = all()?;
-    if found.len() > 2 {
-        found.drain(1..found.len() - 1);
+    let mut installed = all()?;
+    if installed.len() > 2 {
+        installed.drain(1..installed.len() - 1);
     }
-    Ok(found)
+    Ok(installed)
 }
 
 /// The interpreter for single runs: CPython 3.11 where present, else the newest.
 pub fn preferred() -> StepResult<Python> {
-    let found = all()?;
-    let chosen = found.iter().find(|python| python.version.0 == 11).or(found.last());
+    let installed = all()?;
+    let chosen = installed.iter().find(|python| python.version.0 == 11).or(installed.last());
     chosen.cloned().ok_or_else(|| StepFailure::new("find Python", "none"))
 }
 
 /// The interpreters of these versions, as `3.9`, or all if there are none.
 pub fn chosen(versions: &[String]) -> StepResult<Vec<Python>> {
-    let (found, missing) = chosen_or_missing(versions)?;
+    let (installed, missing) = chosen_or_missing(versions)?;
     match missing.first() {
-        None => Ok(found),
+        None => Ok(installed),
         Some(minor) => {
             let present: Vec<_> = all()?.iter().map(Python::minor).collect();
             Err(StepFailure::new(
@@ -79,11 +79,11 @@ pub fn chosen(versions: &[String]) -> StepResult<Vec<Python>> {
 
 /// As [`chosen`], with the versions that are not installed.
 pub fn chosen_or_missing(versions: &[String]) -> StepResult<(Vec<Python>, Vec<String>)> {
-    let mut found = all()?;
-    found.retain(|python| versions.is_empty() || versions.contains(&python.minor()));
-    let missing = versions.iter().filter(|minor| found.iter().all(|python| python.minor() != **minor));
+    let mut installed = all()?;
+    installed.retain(|python| versions.is_empty() || versions.contains(&python.minor()));
+    let missing = versions.iter().filter(|minor| installed.iter().all(|python| python.minor() != **minor));
     let missing = missing.cloned().collect();
-    Ok((found, missing))
+    Ok((installed, missing))
 }
 
 fn candidates() -> Vec<PathBuf> {
@@ -117,9 +117,9 @@ fn parse(output: &str) -> Option<Python> {
         .then(|| Python { program: PathBuf::from(executable), version })
 }
 
-fn newest_patches(found: impl Iterator<Item = Python>) -> Vec<Python> {
+fn newest_patches(installed: impl Iterator<Item = Python>) -> Vec<Python> {
     let mut by_minor: BTreeMap<u32, Python> = BTreeMap::new();
-    for python in found {
+    for python in installed {
         let place = by_minor.entry(python.version.0).or_insert_with(|| python.clone());
         if python.version > place.version {
             *place = python;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_path_may_contain_spaces() {
-        let found = parse("cpython 3 11 7 0 a directory/python\n").unwrap();
-        assert_eq!((found.full(), found.program), ("3.11.7".to_owned(), PathBuf::from("a directory/python")));
+        let python = parse("cpython 3 11 7 0 a directory/python\n").unwrap();
+        assert_eq!((python.full(), python.program), ("3.11.7".to_owned(), PathBuf::from("a directory/python")));
     }
 }

@@ -79,8 +79,8 @@ fn node(line: &str) -> Option<(usize, &str, &str)> {
 
 fn package(name: &str, version: &str, metadata: &Value) -> Result<LinkedCrate, String> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = packages.iter().find(|package| package["name"] == name && package["version"] == version);
-    let package = found.ok_or_else(|| format!("{name} {version} is not in the output of cargo metadata"))?;
+    let described = packages.iter().find(|package| package["name"] == name && package["version"] == version);
+    let package = described.ok_or_else(|| format!("{name} {version} is not in the output of cargo metadata"))?;
     let text = |key: &str| package[key].as_str().unwrap_or_default().to_owned();
     let manifest = PathBuf::from(text("manifest_path"));
     Ok(LinkedCrate {

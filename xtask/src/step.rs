@@ -68,11 +68,11 @@ pub fn all_passed(step: &str, failed: &[impl Borrow<str>]) -> StepResult {
 
 /// Fails with a hint when the nightly toolchain lacks a tool.
 pub fn nightly_with(tool: &str, install: &str) -> StepResult {
-    let found = Command::new("cargo")
+    let is_installed = Command::new("cargo")
         .args(["+nightly", tool, "--version"])
         .output()
         .is_ok_and(|output| output.status.success());
-    if found {
+    if is_installed {
         return Ok(());
     }
     Err(StepFailure::new(format!("find nightly cargo {tool}"), "this check needs it, and it is not installed")

@@ -21,6 +21,6 @@ pub fn cargo() -> PathBuf {
 
 /// The directory of build products: CARGO_TARGET_DIR where set, else `target` at the root.
 pub fn target() -> PathBuf {
-    let given = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty());
-    given.map_or_else(|| root().join("target"), |value| root().join(value))
+    let variable = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty());
+    variable.map_or_else(|| root().join("target"), |value| root().join(value))
 }

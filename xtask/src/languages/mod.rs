@@ -56,11 +56,11 @@ pub trait Toolchain: Sync {
     /// Benchmarks beside other profilers.
     fn benchmarks(&self) -> &'static [Benchmark];
 
-    /// Builds the release package and installs the other profilers; for the runtimes in `given`, or the default ones.
-    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>>;
+    /// Builds the release package and installs the other profilers; for these runtimes, or the default ones.
+    fn prepare_benchmarks(&self, runtimes: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>>;
 
     /// Runs the live suite.
-    fn live(&self, given: &LiveArguments) -> StepResult;
+    fn live(&self, arguments: &LiveArguments) -> StepResult;
 }
 
 /// A program on PATH.

@@ -41,7 +41,7 @@ pub fn check(files: &[(String, String)], sources: &[SourceImports]) -> Vec<Viola
 /// The names of each step.
 fn steps(order: &str) -> Vec<Vec<&str>> {
     let names = |text: &'_ str| -> Vec<_> {
-        let quoted = text.match_indices('`').map(|(at, _)| at).collect::<Vec<_>>();
+        let quoted = text.match_indices('`').map(|(position, _)| position).collect::<Vec<_>>();
         quoted.chunks_exact(2).map(|ends| (ends[0] + 1, ends[1])).collect()
     };
     let slices = |text| names(text).into_iter().map(|(from, to)| &text[from..to]).collect::<Vec<&str>>();
@@ -87,8 +87,8 @@ mod tests {
     fn a_folder_imports_only_those_before_it() {
         let header = "//! Does a; never knows b.\n//!\n//! The folders, each of which uses only those before it: `wall`\n//! (samples), `http` · `drain`.\n//!\n//! `later`\n";
         assert!(messages(header, &[("drain/a", "wall/b"), ("wall/a", "http"), ("later", "drain")]).is_empty());
-        let found = messages(header, &[("wall/a", "drain/b")]);
-        assert!(found[0].starts_with("`wall` imports `drain`"), "{found:?}");
+        let violations = messages(header, &[("wall/a", "drain/b")]);
+        assert!(violations[0].starts_with("`wall` imports `drain`"), "{violations:?}");
         let commas =
             "//! Does a; never knows b. Folders, each of which uses only those before it: `x`, `y` (at `z`).\n";
         assert_eq!(messages(commas, &[("x", "y"), ("y", "x")]).len(), 1);

@@ -159,7 +159,7 @@ pub fn reasons(path: &str, manifest: &str) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut inside = false;
     let mut explained = false;
-    for (at, line) in manifest.lines().enumerate() {
+    for (index, line) in manifest.lines().enumerate() {
         let line = line.trim();
         if line.starts_with('[') {
             let table = line.trim_matches(['[', ']']);
@@ -168,7 +168,7 @@ pub fn reasons(path: &str, manifest: &str) -> Vec<Violation> {
             if single && !explained {
                 violations.push(Violation::new(
                     path,
-                    at + 1,
+                    index + 1,
                     "a dependency without a comment line that states its reason",
                 ));
             }
@@ -181,7 +181,7 @@ pub fn reasons(path: &str, manifest: &str) -> Vec<Violation> {
             let name = line.split([' ', '=', '.']).next().unwrap_or_default();
             violations.push(Violation::new(
                 path,
-                at + 1,
+                index + 1,
                 format!("`{name}` has no comment line that states its reason"),
             ));
         }

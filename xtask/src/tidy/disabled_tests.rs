@@ -10,7 +10,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         _ => return Vec::new(),
     };
     let mut violations = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         let code: String = line.code.split_whitespace().collect();
         let disabled = [
             "#[ignore",
@@ -26,12 +26,16 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         .find(|word| code.contains(word))
         .or(code.ends_with("pytest.mark.skip").then_some("pytest.mark.skip"));
         if let Some(word) = disabled {
-            violations.push(Violation::new(path, at + 1, format!("`{word}` disables a test: repair it or remove it")));
-        }
-        if code.contains("skipif(") && !reason_follows(&lines[at..]) {
             violations.push(Violation::new(
                 path,
-                at + 1,
+                index + 1,
+                format!("`{word}` disables a test: repair it or remove it"),
+            ));
+        }
+        if code.contains("skipif(") && !reason_follows(&lines[index..]) {
+            violations.push(Violation::new(
+                path,
+                index + 1,
                 "`skipif` without a `reason=`: name the capability that is missing",
             ));
         }

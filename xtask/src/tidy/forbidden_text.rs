@@ -48,22 +48,26 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         _ => return violations,
     };
     let core = super::is_core_crate(path) && !MAY_NAME_LANGUAGES.iter().any(|place| path.starts_with(place));
-    for (at, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         for (part, is_code) in [(&line.code, true), (&line.comment, false)] {
             violations.extend(
                 empty_name(part)
                     // `k2=v2` in a comment is an example, not a name.
                     .filter(|word| is_code || word != "v2")
-                    .map(|word| Violation::new(path, at + 1, format!("`{word}` has no meaning: name the function"))),
+                    .map(|word| Violation::new(path, index + 1, format!("`{word}` has no meaning: name the function"))),
             );
             violations.extend(UNFINISHED.into_iter().find(|mark| part.contains(mark)).map(|mark| {
-                Violation::new(path, at + 1, format!("`{mark}`: finish the work, or open an issue and remove the mark"))
+                Violation::new(
+                    path,
+                    index + 1,
+                    format!("`{mark}`: finish the work, or open an issue and remove the mark"),
+                )
             }));
         }
         if core && has_extension(path, &["rs"]) {
-            let original = text.lines().nth(at).unwrap_or_default();
+            let original = text.lines().nth(index).unwrap_or_default();
             violations.extend(LANGUAGES.into_iter().find(|language| has_word(original, language)).map(|language| {
-                Violation::new(path, at + 1, format!("`{language}` in the core, which is independent of languages"))
+                Violation::new(path, index + 1, format!("`{language}` in the core, which is independent of languages"))
             }));
         }
     }
@@ -118,21 +122,22 @@ fn segments(name: &str) -> Vec<String> {
 
 fn has_word(text: &str, word: &str) -> bool {
     let name = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word).any(|(at, _)| !text[..at].ends_with(name) && !text[at + word.len()..].starts_with(name))
+    text.match_indices(word)
+        .any(|(index, _)| !text[..index].ends_with(name) && !text[index + word.len()..].starts_with(name))
 }
 
 fn machine_paths(path: &str, text: &str) -> Vec<Violation> {
     // Concatenated, so that this file does not violate its own rule.
     let roots = [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/")];
     let mut violations = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let found = roots.into_iter().find(|root| {
+    for (index, line) in text.lines().enumerate() {
+        let named = roots.into_iter().find(|root| {
             // `…/ro​ot/x` inside a longer path or address is a route, not a path of a machine.
             line.match_indices(root)
                 .any(|(start, _)| !line[..start].ends_with(|c: char| c.is_alphanumeric() || "._-}/".contains(c)))
         });
         violations
-            .extend(found.map(|root| Violation::new(path, at + 1, format!("`{root}…` is a path of one machine"))));
+            .extend(named.map(|root| Violation::new(path, index + 1, format!("`{root}…` is a path of one machine"))));
     }
     violations
 }

@@ -70,9 +70,9 @@ fn graphs(imports: &[Import]) -> BTreeMap<&str, Graph<'_>> {
 
 /// The nearest folder around two modules, and the nodes in it that contain them; `None` if one module contains the other.
 fn nodes<'a>(from: &'a str, to: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
-    let ends = |path: &'a str| path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    let ends = |path: &'a str| path.match_indices('/').map(|(position, _)| position).chain([path.len()]);
     let (from_end, to_end) = ends(from).zip(ends(to)).find(|&(a, b)| from[..a] != to[..b])?;
-    let folder = from[..from_end].rfind('/').map_or("", |at| &from[..at]);
+    let folder = from[..from_end].rfind('/').map_or("", |position| &from[..position]);
     Some((folder, &from[..from_end], &to[..to_end]))
 }
 

@@ -136,8 +136,8 @@ mod tests {
         let files = ["core/src/a.rs".to_owned(), "docs/b.md".to_owned()];
         let text =
             "`core/src/` and `core/src/a.rs`\n`core/sys/`, `GET /pprof/`, `core/*/a.rs`, `core/NAME.rs`, `other/a.rs`";
-        let found = check(&files, "ARCHITECTURE.md", text);
-        assert_eq!(found.iter().map(|violation| violation.line).collect::<Vec<_>>(), [2]);
+        let violations = check(&files, "ARCHITECTURE.md", text);
+        assert_eq!(violations.iter().map(|violation| violation.line).collect::<Vec<_>>(), [2]);
         assert!(check(&files, "README.md", text).is_empty());
     }
 }

@@ -77,31 +77,31 @@ impl<'a> Crate<'a> {
     /// The module of a file that a path in the module `from` leads to; `None` for another crate.
     fn resolve(&self, from: Vec<&str>, path: &[String], reexports: usize) -> Option<String> {
         let mut rest = path.iter().map(String::as_str).peekable();
-        let mut at = from;
+        let mut module = from;
         match rest.peek().copied()? {
-            "crate" => at.clear(),
+            "crate" => module.clear(),
             "self" | "super" => {}
-            first if self.contains(&at, first) || self.import(&at, first).is_some() => {}
+            first if self.contains(&module, first) || self.import(&module, first).is_some() => {}
             _ => return None,
         }
         rest.next_if(|first| matches!(*first, "crate" | "self"));
         while rest.next_if_eq(&"super").is_some() {
-            at.pop()?;
+            module.pop()?;
         }
         while let Some(next) = rest.next() {
-            if self.contains(&at, next) {
-                at.push(next);
-            } else if let Some(import) = self.import(&at, next).filter(|_| reexports > 0) {
+            if self.contains(&module, next) {
+                module.push(next);
+            } else if let Some(import) = self.import(&module, next).filter(|_| reexports > 0) {
                 let import: Vec<String> = import.iter().cloned().chain(rest.map(str::to_owned)).collect();
-                return self.resolve(at, &import, reexports - 1);
+                return self.resolve(module, &import, reexports - 1);
             } else {
                 break;
             }
         }
-        while !self.modules.contains_key(&at.join("::")) {
-            at.pop()?;
+        while !self.modules.contains_key(&module.join("::")) {
+            module.pop()?;
         }
-        Some(at.join("::"))
+        Some(module.join("::"))
     }
 
     fn contains(&self, module: &[&str], child: &str) -> bool {

@@ -47,52 +47,54 @@ pub struct Token {
 /// The paths of a file outside tests.
 pub fn read(text: &str) -> FilePaths {
     let tokens = tokens_outside_tests(text);
-    let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
-    let mut found = FilePaths { test_modules: test_modules(text), ..FilePaths::default() };
+    let text_at = |position: usize| tokens.get(position).map_or("", |token| token.text.as_str());
+    let mut paths = FilePaths { test_modules: test_modules(text), ..FilePaths::default() };
     // Inline modules, each with the depth of braces outside it.
     let mut inside: Vec<(String, usize)> = Vec::new();
-    let (mut at, mut depth) = (0, 0);
-    while at < tokens.len() {
+    let (mut position, mut depth) = (0, 0);
+    while position < tokens.len() {
         let modules = || inside.iter().map(|(name, _)| name.clone()).collect::<Segments>();
-        match (text_at(at), text_at(at + 1), text_at(at + 2)) {
+        match (text_at(position), text_at(position + 1), text_at(position + 2)) {
             ("mod", name, "{") => {
                 inside.push((name.to_owned(), depth));
                 depth += 1;
-                at += 3;
+                position += 3;
             }
             ("use", _, _) => {
-                let (mut imported, line) = (Vec::new(), tokens[at].line);
-                at = read_tree(&tokens, at + 1, &[], &mut imported);
+                let (mut imported, line) = (Vec::new(), tokens[position].line);
+                position = read_tree(&tokens, position + 1, &[], &mut imported);
                 for (segments, name) in imported {
-                    found.imports.entry(modules()).or_default().insert(name, segments.clone());
-                    found.paths.push(PlacedPath { inside: modules(), segments, line });
+                    paths.imports.entry(modules()).or_default().insert(name, segments.clone());
+                    paths.paths.push(PlacedPath { inside: modules(), segments, line });
                 }
             }
-            ("{", _, _) => (depth, at) = (depth + 1, at + 1),
+            ("{", _, _) => (depth, position) = (depth + 1, position + 1),
             ("}", _, _) => {
-                (depth, at) = (depth.saturating_sub(1), at + 1);
+                (depth, position) = (depth.saturating_sub(1), position + 1);
                 inside.pop_if(|(_, outside)| *outside == depth);
             }
             (_, "::", next)
-                if is_name(text_at(at)) && is_name(next) && at.checked_sub(1).is_none_or(|at| text_at(at) != "::") =>
+                if is_name(text_at(position))
+                    && is_name(next)
+                    && position.checked_sub(1).is_none_or(|position| text_at(position) != "::") =>
             {
-                let (mut segments, line) = (vec![text_at(at).to_owned()], tokens[at].line);
-                while text_at(at + 1) == "::" && is_name(text_at(at + 2)) {
-                    segments.push(text_at(at + 2).to_owned());
-                    at += 2;
+                let (mut segments, line) = (vec![text_at(position).to_owned()], tokens[position].line);
+                while text_at(position + 1) == "::" && is_name(text_at(position + 2)) {
+                    segments.push(text_at(position + 2).to_owned());
+                    position += 2;
                 }
-                found.paths.push(PlacedPath { inside: modules(), segments, line });
-                at += 1;
+                paths.paths.push(PlacedPath { inside: modules(), segments, line });
+                position += 1;
             }
-            _ => at += 1,
+            _ => position += 1,
         }
     }
-    found
+    paths
 }
 
 /// The files that a file declares as modules for tests. Attributes stand on lines of their own, as rustfmt places them.
 pub fn test_modules(text: &str) -> Vec<TestModule> {
-    let mut found = Vec::new();
+    let mut modules = Vec::new();
     let mut attributes: Vec<&str> = Vec::new();
     for (line, content) in text.lines().enumerate() {
         let content = content.trim();
@@ -105,11 +107,11 @@ pub fn test_modules(text: &str) -> Vec<TestModule> {
             let path = attributes.iter().find_map(|attribute| attribute.strip_prefix("#[path = \""));
             let file = path.and_then(|path| path.strip_suffix(".rs\"]"));
             let (name, has_path) = (file.unwrap_or(name).to_owned(), file.is_some());
-            found.push(TestModule { name, has_path, line: line + 1 });
+            modules.push(TestModule { name, has_path, line: line + 1 });
         }
         attributes.clear();
     }
-    found
+    modules
 }
 
 fn is_for_tests(attribute: &str) -> bool {
@@ -119,17 +121,17 @@ fn is_for_tests(attribute: &str) -> bool {
 /// The tokens of a file without comments, texts and tests.
 pub fn tokens_outside_tests(text: &str) -> Vec<Token> {
     let tokens = tokens(text);
-    let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let text_at = |position: usize| tokens.get(position).map_or("", |token| token.text.as_str());
     let mut is_kept = vec![true; tokens.len()];
-    let mut at = 0;
-    while at < tokens.len() {
-        let is_attribute = [text_at(at), text_at(at + 1), text_at(at + 2)] == ["#", "[", "cfg"];
-        let after = match is_attribute && is_test(&[text_at(at + 4), text_at(at + 6)]) {
-            true => after_item(&tokens, at),
-            false => at + 1,
+    let mut position = 0;
+    while position < tokens.len() {
+        let is_attribute = [text_at(position), text_at(position + 1), text_at(position + 2)] == ["#", "[", "cfg"];
+        let after = match is_attribute && is_test(&[text_at(position + 4), text_at(position + 6)]) {
+            true => after_item(&tokens, position),
+            false => position + 1,
         };
-        is_kept[at..after].fill(after == at + 1);
-        at = after;
+        is_kept[position..after].fill(after == position + 1);
+        position = after;
     }
     tokens.into_iter().zip(is_kept).filter_map(|(token, is_kept)| is_kept.then_some(token)).collect()
 }
@@ -140,16 +142,16 @@ fn is_test(conditions: &[&str; 2]) -> bool {
 }
 
 /// The position after the item with the attribute at `at`.
-fn after_item(tokens: &[Token], at: usize) -> usize {
+fn after_item(tokens: &[Token], position: usize) -> usize {
     let mut depth = 0usize;
-    for (at, token) in tokens.iter().enumerate().skip(at) {
+    for (position, token) in tokens.iter().enumerate().skip(position) {
         match token.text.as_str() {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" => depth = depth.saturating_sub(1),
-            ";" if depth == 0 => return at + 1,
+            ";" if depth == 0 => return position + 1,
             // The end of the struct around a field.
-            "}" if depth == 0 => return at,
-            "}" if depth == 1 => return at + 1,
+            "}" if depth == 0 => return position,
+            "}" if depth == 1 => return position + 1,
             "}" => depth -= 1,
             _ => {}
         }
@@ -158,33 +160,33 @@ fn after_item(tokens: &[Token], at: usize) -> usize {
 }
 
 /// Reads the tree of a `use` after `before`; returns the position after it.
-fn read_tree(tokens: &[Token], at: usize, before: &[String], out: &mut Vec<(Segments, String)>) -> usize {
-    let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
-    let (mut segments, mut at) = (before.to_vec(), at);
+fn read_tree(tokens: &[Token], position: usize, before: &[String], out: &mut Vec<(Segments, String)>) -> usize {
+    let text_at = |position: usize| tokens.get(position).map_or("", |token| token.text.as_str());
+    let (mut segments, mut position) = (before.to_vec(), position);
     loop {
-        match text_at(at) {
+        match text_at(position) {
             "{" => {
-                at += 1;
-                while !matches!(text_at(at), "}" | "") {
-                    at = read_tree(tokens, at, &segments, out);
-                    at += usize::from(text_at(at) == ",");
+                position += 1;
+                while !matches!(text_at(position), "}" | "") {
+                    position = read_tree(tokens, position, &segments, out);
+                    position += usize::from(text_at(position) == ",");
                 }
-                return at + 1;
+                return position + 1;
             }
-            "self" if !segments.is_empty() => at += 1,
-            "::" => at += 1,
+            "self" if !segments.is_empty() => position += 1,
+            "::" => position += 1,
             "as" => {
-                out.push((segments, text_at(at + 1).to_owned()));
-                return at + 2;
+                out.push((segments, text_at(position + 1).to_owned()));
+                return position + 2;
             }
             name if is_name(name) || name == "*" => {
                 segments.push(name.to_owned());
-                at += 1;
+                position += 1;
             }
             _ => {
                 let name = segments.last().cloned().unwrap_or_default();
                 out.push((segments, name));
-                return at;
+                return position;
             }
         }
     }
@@ -196,13 +198,13 @@ fn is_name(text: &str) -> bool {
 
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
-    for (at, line) in source::rust(text).iter().enumerate() {
+    for (position, line) in source::rust(text).iter().enumerate() {
         let mut rest = line.code.as_str();
         while let Some(first) = rest.chars().next() {
             let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
             let length = if rest.starts_with("::") { 2 } else { name.max(first.len_utf8()) };
             if !first.is_whitespace() {
-                tokens.push(Token { text: rest[..length].to_owned(), line: at + 1 });
+                tokens.push(Token { text: rest[..length].to_owned(), line: position + 1 });
             }
             rest = &rest[length..];
         }
@@ -220,11 +222,11 @@ mod tests {
 
     #[test]
     fn nested_imports_are_read_each_with_its_name() {
-        let found = read("use crate::{a::{self, B as C}, d};\n\nuse super::e;");
-        let imports = &found.imports[&Vec::new()];
+        let paths = read("use crate::{a::{self, B as C}, d};\n\nuse super::e;");
+        let imports = &paths.imports[&Vec::new()];
         let named: Vec<_> = imports.iter().map(|(name, path)| format!("{name}={}", path.join("::"))).collect();
         assert_eq!(named, ["C=crate::a::B", "a=crate::a", "d=crate::d", "e=super::e"]);
-        assert_eq!(found.paths.last().map(|path| path.line), Some(3));
+        assert_eq!(paths.paths.last().map(|path| path.line), Some(3));
     }
 
     #[test]
@@ -249,8 +251,8 @@ mod tests {
 
     #[test]
     fn paths_of_an_inline_module_are_relative_to_it() {
-        let found = read("mod inner {\n    use super::A;\n}\nuse super::B;");
-        let inside: Vec<_> = found.paths.iter().map(|path| path.inside.len()).collect();
+        let paths = read("mod inner {\n    use super::A;\n}\nuse super::B;");
+        let inside: Vec<_> = paths.paths.iter().map(|path| path.inside.len()).collect();
         assert_eq!(inside, [1, 0]);
     }
 }

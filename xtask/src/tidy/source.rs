@@ -24,16 +24,16 @@ pub fn rust(text: &str) -> Vec<SourceLine> {
     let characters: Vec<char> = text.chars().collect();
     let mut lines = vec![SourceLine::default()];
     let mut state = ScanState::Code;
-    let mut at = 0;
-    while at < characters.len() {
-        let here = characters[at];
-        let next = characters.get(at + 1).copied().unwrap_or('\0');
+    let mut position = 0;
+    while position < characters.len() {
+        let here = characters[position];
+        let next = characters.get(position + 1).copied().unwrap_or('\0');
         if here == '\n' {
             if state == ScanState::LineComment {
                 state = ScanState::Code;
             }
             lines.push(SourceLine::default());
-            at += 1;
+            position += 1;
             continue;
         }
         let Some(line) = lines.last_mut() else { break };
@@ -43,11 +43,13 @@ pub fn rust(text: &str) -> Vec<SourceLine> {
                 ('/', '/') => (state, step) = (ScanState::LineComment, 2),
                 ('/', '*') => (state, step) = (ScanState::BlockComment(1), 2),
                 ('"', _) => state = ScanState::Str,
-                ('r', '"' | '#') if !follows_name(&characters, at) => match raw_string_start(&characters[at + 1..]) {
-                    Some(hashes) => (state, step) = (ScanState::RawStr(hashes), hashes + 2),
-                    None => line.code.push(here),
-                },
-                ('\'', _) => match character_length(&characters[at..]) {
+                ('r', '"' | '#') if !follows_name(&characters, position) => {
+                    match raw_string_start(&characters[position + 1..]) {
+                        Some(hashes) => (state, step) = (ScanState::RawStr(hashes), hashes + 2),
+                        None => line.code.push(here),
+                    }
+                }
+                ('\'', _) => match character_length(&characters[position..]) {
                     Some(length) => step = length,
                     None => line.code.push(here),
                 },
@@ -69,13 +71,14 @@ pub fn rust(text: &str) -> Vec<SourceLine> {
                 _ => {}
             },
             ScanState::RawStr(hashes) => {
-                let closes = here == '"' && characters[at + 1..].iter().take_while(|&&c| c == '#').count() >= hashes;
+                let closes =
+                    here == '"' && characters[position + 1..].iter().take_while(|&&c| c == '#').count() >= hashes;
                 if closes {
                     (state, step) = (ScanState::Code, hashes + 1);
                 }
             }
         }
-        at += step;
+        position += step;
     }
     lines
 }
@@ -97,12 +100,12 @@ pub fn hashed(text: &str) -> Vec<SourceLine> {
                 open = if after.is_some() { None } else { open };
                 continue;
             }
-            let Some(at) = rest.find(['#', '"', '\'']) else {
+            let Some(position) = rest.find(['#', '"', '\'']) else {
                 line.code.push_str(rest);
                 break;
             };
-            line.code.push_str(&rest[..at]);
-            rest = &rest[at..];
+            line.code.push_str(&rest[..position]);
+            rest = &rest[position..];
             if let Some(comment) = rest.strip_prefix('#') {
                 line.comment.push_str(comment);
                 break;
@@ -124,19 +127,19 @@ pub fn hashed(text: &str) -> Vec<SourceLine> {
 fn after_string(text: &str) -> &str {
     let mut characters = text.char_indices();
     let Some((_, quote)) = characters.next() else { return "" };
-    while let Some((at, character)) = characters.next() {
+    while let Some((position, character)) = characters.next() {
         if character == '\\' {
             characters.next();
         } else if character == quote {
-            return &text[at + 1..];
+            return &text[position + 1..];
         }
     }
     ""
 }
 
-fn follows_name(characters: &[char], at: usize) -> bool {
+fn follows_name(characters: &[char], position: usize) -> bool {
     // `br"…"` is a raw string; `for"` does not occur.
-    at.checked_sub(1).is_some_and(|before| {
+    position.checked_sub(1).is_some_and(|before| {
         let before = characters[before];
         (before.is_alphanumeric() && before != 'b') || before == '_'
     })
@@ -150,7 +153,7 @@ fn raw_string_start(after_r: &[char]) -> Option<usize> {
 /// Length of a character literal at the start; `None` when the quote begins a lifetime.
 fn character_length(text: &[char]) -> Option<usize> {
     match (text.get(1)?, text.get(2)?) {
-        ('\\', _) => text.iter().skip(3).position(|&c| c == '\'').map(|at| at + 4),
+        ('\\', _) => text.iter().skip(3).position(|&c| c == '\'').map(|position| position + 4),
         (_, '\'') => Some(3),
         _ => None,
     }

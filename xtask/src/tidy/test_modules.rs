@@ -36,8 +36,11 @@ mod tests {
     fn a_file_with_tests_that_no_file_declares_is_found() {
         let files =
             [("a/src/lib.rs", "mod one_tests;"), ("a/src/one_tests.rs", "#[test]"), ("a/src/two_tests.rs", "#[test]")];
-        let found = undeclared(&files.map(|(path, text)| (path.to_owned(), text.to_owned())));
-        assert_eq!(found.iter().map(|violation| violation.path.as_str()).collect::<Vec<_>>(), ["a/src/two_tests.rs"]);
+        let violations = undeclared(&files.map(|(path, text)| (path.to_owned(), text.to_owned())));
+        assert_eq!(
+            violations.iter().map(|violation| violation.path.as_str()).collect::<Vec<_>>(),
+            ["a/src/two_tests.rs"]
+        );
     }
 
     #[test]

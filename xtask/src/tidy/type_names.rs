@@ -16,15 +16,15 @@ pub fn collect(path: &str, text: &str, names: &mut TypeNames) {
         return;
     }
     let lines = source::rust(text);
-    for (at, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         let code = line.code.trim();
         if code.starts_with("#[cfg(test)]")
-            && lines[at + 1..].iter().find(|next| !next.code.trim().is_empty()).is_some_and(opens_module)
+            && lines[index + 1..].iter().find(|next| !next.code.trim().is_empty()).is_some_and(opens_module)
         {
             break;
         }
         if let Some(name) = declared(code) {
-            names.entry(name.to_owned()).or_default().push((path.to_owned(), at + 1));
+            names.entry(name.to_owned()).or_default().push((path.to_owned(), index + 1));
         }
     }
 }
@@ -51,8 +51,8 @@ fn opens_module(line: &source::SourceLine) -> bool {
 
 fn declared(code: &str) -> Option<&str> {
     let (before, rest) = KEYWORDS.iter().find_map(|keyword| {
-        let at = code.find(keyword)?;
-        Some((&code[..at], &code[at + keyword.len()..]))
+        let index = code.find(keyword)?;
+        Some((&code[..index], &code[index + keyword.len()..]))
     })?;
     let modifiers =
         before.split_whitespace().all(|word| word.starts_with("pub") || word == "unsafe" || word.ends_with(')'));
@@ -65,9 +65,9 @@ mod tests {
     use super::*;
 
     fn names(path: &str, text: &str) -> Vec<String> {
-        let mut found = BTreeMap::new();
-        collect(path, text, &mut found);
-        found.into_keys().collect()
+        let mut types = BTreeMap::new();
+        collect(path, text, &mut types);
+        types.into_keys().collect()
     }
 
     #[test]
@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn a_name_declared_in_two_files_is_repeated() {
-        let mut found = BTreeMap::new();
-        collect("a.rs", "struct A;\nstruct B;", &mut found);
-        collect("b.rs", "struct A;", &mut found);
-        let violations = check(&found);
+        let mut types = BTreeMap::new();
+        collect("a.rs", "struct A;\nstruct B;", &mut types);
+        collect("b.rs", "struct A;", &mut types);
+        let violations = check(&types);
         assert_eq!(violations.len(), 1);
         assert!(violations[0].message.contains("`A`") && violations[0].message.contains("b.rs:1"));
     }

@@ -54,7 +54,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
 fn is_used(code: &str) -> bool {
     let name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices("unsafe")
-        .any(|(at, word)| !code[..at].ends_with(name) && !code[at + word.len()..].starts_with(name))
+        .any(|(position, word)| !code[..position].ends_with(name) && !code[position + word.len()..].starts_with(name))
 }
 
 #[cfg(test)]

@@ -22,13 +22,13 @@ pub struct DeepCheckArguments {
 /// Crates that need only a Rust compiler.
 pub const PURE: [&str; 5] = ["spanprof-signal", "spanprof-profile", "spanprof-read", "spanprof-export", "xtask"];
 
-pub fn run(given: &DeepCheckArguments) -> StepResult {
+pub fn run(arguments: &DeepCheckArguments) -> StepResult {
     format()?;
     clippy()?;
     tidy::run()?;
     let packages = PURE.iter().flat_map(|name| ["-p", name]);
     ProcessStep::cargo("unit tests of the pure crates").args(["test", "--quiet"]).args(packages).run()?;
-    if given.deep {
+    if arguments.deep {
         deep()?;
     }
     println!("check: passed");

@@ -15,9 +15,10 @@ pub struct ConformanceArguments {
     names: Vec<String>,
 }
 
-pub fn run(given: &ConformanceArguments) -> StepResult {
+pub fn run(arguments: &ConformanceArguments) -> StepResult {
     let all: Vec<&str> = std::iter::once("rust").chain(languages::ALL.iter().map(|language| language.name())).collect();
-    let names = if given.names.is_empty() { all.clone() } else { given.names.iter().map(String::as_str).collect() };
+    let names =
+        if arguments.names.is_empty() { all.clone() } else { arguments.names.iter().map(String::as_str).collect() };
     let mut tally = Tally::default();
     for name in names {
         let passed_before = tally.passed;

@@ -22,13 +22,13 @@ pub struct DocsArguments {
     site: bool,
 }
 
-pub fn run(given: &DocsArguments) -> StepResult {
-    if !given.site {
-        generated(given.check)?;
+pub fn run(arguments: &DocsArguments) -> StepResult {
+    if !arguments.site {
+        generated(arguments.check)?;
     }
     documents::check_links()?;
     book::build()?;
-    if given.site {
+    if arguments.site {
         return Ok(());
     }
     rustdoc()?;

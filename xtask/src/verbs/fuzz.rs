@@ -17,12 +17,12 @@ pub struct FuzzArguments {
     seconds: u64,
 }
 
-pub fn run(given: &FuzzArguments) -> StepResult {
-    if given.names.is_empty() {
-        return every_target(given.seconds);
+pub fn run(arguments: &FuzzArguments) -> StepResult {
+    if arguments.names.is_empty() {
+        return every_target(arguments.seconds);
     }
     require_tools()?;
-    given.names.iter().try_for_each(|target| one(target, given.seconds))
+    arguments.names.iter().try_for_each(|target| one(target, arguments.seconds))
 }
 
 /// Runs every target for so many seconds.

@@ -71,19 +71,19 @@ pub enum Verb {
 impl Verb {
     pub fn run(&self) -> StepResult {
         match self {
-            Self::Demo(given) => demo::run(given),
-            Self::Test(given) => test::run(given),
-            Self::Check(given) => check::run(given),
-            Self::Live(given) => live::run(given),
-            Self::Conformance(given) => conformance::run(given),
-            Self::Bench(given) => bench::run(given),
+            Self::Demo(arguments) => demo::run(arguments),
+            Self::Test(arguments) => test::run(arguments),
+            Self::Check(arguments) => check::run(arguments),
+            Self::Live(arguments) => live::run(arguments),
+            Self::Conformance(arguments) => conformance::run(arguments),
+            Self::Bench(arguments) => bench::run(arguments),
             Self::Tidy => tidy::run(),
             Self::Wheel => python::package::run(),
             Self::Addon => node::package::run(),
-            Self::Jar(given) => java::package::run(given),
-            Self::Release(given) => release::run(given),
-            Self::Docs(given) => docs::run(given),
-            Self::Fuzz(given) => fuzz::run(given),
+            Self::Jar(arguments) => java::package::run(arguments),
+            Self::Release(arguments) => release::run(arguments),
+            Self::Docs(arguments) => docs::run(arguments),
+            Self::Fuzz(arguments) => fuzz::run(arguments),
         }
     }
 }

@@ -39,7 +39,7 @@ impl TestArguments {
     }
 }
 
-pub fn run(given: &TestArguments) -> StepResult {
+pub fn run(arguments: &TestArguments) -> StepResult {
     at_most(0);
     toolchain()?;
     let mut tests = Tests::default();
@@ -56,7 +56,7 @@ pub fn run(given: &TestArguments) -> StepResult {
         tests.part(&format!("{}, package", language.title()), |_| language.package(Packages::ForTests).map(drop));
     }
     let begun = Instant::now();
-    for outcome in parallel::side_by_side(&TestLane::ALL, TestLane::title, |lane| Ok(lane.run(given.versions()))) {
+    for outcome in parallel::side_by_side(&TestLane::ALL, TestLane::title, |lane| Ok(lane.run(arguments.versions()))) {
         match outcome {
             Ok(lane) => tests.add(lane),
             Err(failure) => tests.tally.add_outcome(tests.tally.failed, Err(failure)),
@@ -67,7 +67,7 @@ pub fn run(given: &TestArguments) -> StepResult {
     tests.part("faults", |_| faults::short());
     tests.part("first results", |_| first_results::run());
     tests.part("demo", |_| {
-        demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests, None)
+        demo::show(&demo::DEFAULT, Some(arguments.seconds), &demo::Ports::free()?, Packages::ForTests, None)
     });
     tests.end()
 }
@@ -179,8 +179,8 @@ fn toolchain() -> StepResult {
     for Tool { program, words, install } in
         own.iter().chain(languages::ALL.iter().flat_map(|language| language.tools()))
     {
-        let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
-        if !found {
+        let is_installed = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
+        if !is_installed {
             let message = format!("`{program} {}` failed", words[0]);
             return Err(StepFailure::new("toolchain", message).with_hint(*install));
         }

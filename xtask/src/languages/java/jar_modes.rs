@@ -21,7 +21,9 @@ pub fn set(jar: &Path) -> StepResult {
 
 /// The modes are in the central directory only. `None` if it is not one.
 fn set_in(jar: &mut [u8]) -> Option<()> {
-    let number = |jar: &[u8], at: usize| Some(usize::from(u16::from_le_bytes(jar.get(at..at + 2)?.try_into().ok()?)));
+    let number = |jar: &[u8], offset: usize| {
+        Some(usize::from(u16::from_le_bytes(jar.get(offset..offset + 2)?.try_into().ok()?)))
+    };
     let end = jar.len().checked_sub(END_LENGTH).filter(|end| jar[*end..].starts_with(END))?;
     let mut entry = u32::from_le_bytes(jar[end + 16..end + 20].try_into().ok()?) as usize;
     for _ in 0..number(jar, end + 10)? {

@@ -14,11 +14,11 @@ use crate::{scratch, workspace};
 static COLLECTORS: [&str; 4] = ["G1GC", "ZGC", "SerialGC", "ParallelGC"];
 /// Time limit of a program beyond its requested duration.
 const GRACE: Duration = Duration::from_secs(180);
-pub fn run(given: &LiveArguments) -> StepResult {
-    let seconds = given.seconds.unwrap_or(60);
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    let seconds = arguments.seconds.unwrap_or(60);
     let classes = compiled()?;
     let mut failed = Vec::new();
-    for java in runtimes::chosen(&given.runtimes.java)? {
+    for java in runtimes::chosen(&arguments.runtimes.java)? {
         for (program, size, collectors) in
             [("Stress", seconds, &COLLECTORS[..]), ("Pauses", seconds.min(15), &COLLECTORS[..3])]
         {

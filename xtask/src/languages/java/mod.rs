@@ -33,8 +33,8 @@ impl Toolchain for JavaToolchain {
     }
 
     fn installed_runtimes(&self) -> StepResult<Option<String>> {
-        let found: Vec<_> = runtimes::all()?.iter().map(|java| java.version.to_string()).collect();
-        Ok(Some(format!("JDK {}", found.join(" and "))))
+        let versions: Vec<_> = runtimes::all()?.iter().map(|java| java.version.to_string()).collect();
+        Ok(Some(format!("JDK {}", versions.join(" and "))))
     }
 
     fn crates(&self) -> &'static [&'static str] {
@@ -81,14 +81,14 @@ impl Toolchain for JavaToolchain {
         bench::ALL
     }
 
-    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
-        Ok(Box::new(bench::JavaBench::prepare(&given.java)?))
+    fn prepare_benchmarks(&self, runtimes: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::JavaBench::prepare(&runtimes.java)?))
     }
 
-    fn live(&self, given: &LiveArguments) -> StepResult {
-        match given.record {
-            true => record::run(given),
-            false => live::run(given),
+    fn live(&self, arguments: &LiveArguments) -> StepResult {
+        match arguments.record {
+            true => record::run(arguments),
+            false => live::run(arguments),
         }
     }
 }

@@ -39,8 +39,8 @@ pub struct JarArguments {
 }
 
 /// Builds the release package into `target/dist`, audits it and runs it once.
-pub fn run(given: &JarArguments) -> StepResult {
-    if given.libraries {
+pub fn run(arguments: &JarArguments) -> StepResult {
+    if arguments.libraries {
         return Libraries::from_source().map(drop);
     }
     let libraries = Libraries::for_release()?;

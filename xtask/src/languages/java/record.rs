@@ -54,7 +54,7 @@ static PROGRAMS: [ShapeProgram; 14] = [
 ];
 
 /// Records every shape, or that of `--shape NAME`, on each chosen JDK.
-pub fn run(given: &LiveArguments) -> StepResult {
+pub fn run(arguments: &LiveArguments) -> StepResult {
     let jar = package::for_tests()?;
     ProcessStep::cargo("build the library that records")
         .args(["build", "--locked", "-p", "spanprof-java", "--features", "spanprof-java/record-stacks"])
@@ -73,8 +73,8 @@ pub fn run(given: &LiveArguments) -> StepResult {
         .run()?;
     let class_path = format!("{}:{}", beside.display(), directory.display());
     let mut failed = Vec::new();
-    for java in runtimes::chosen(&given.runtimes.java)? {
-        let is_chosen = |shape: &&ShapeProgram| given.shape.as_deref().is_none_or(|name| name == shape.name);
+    for java in runtimes::chosen(&arguments.runtimes.java)? {
+        let is_chosen = |shape: &&ShapeProgram| arguments.shape.as_deref().is_none_or(|name| name == shape.name);
         for shape in PROGRAMS.iter().filter(is_chosen).filter(|shape| shape.since <= java.version) {
             if let Err(failure) = record(&java, shape, &class_path) {
                 eprintln!("{failure}");

@@ -39,15 +39,15 @@ pub fn all() -> StepResult<Vec<Jdk>> {
     for place in DIRECTORIES {
         homes.extend(std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path()));
     }
-    let mut found: Vec<Jdk> = homes.into_iter().filter_map(|home| at(&home)).collect();
-    found.sort_by_key(|java| java.version);
-    found.dedup_by_key(|java| java.version);
-    if found.is_empty() {
+    let mut selected: Vec<Jdk> = homes.into_iter().filter_map(|home| at(&home)).collect();
+    selected.sort_by_key(|java| java.version);
+    selected.dedup_by_key(|java| java.version);
+    if selected.is_empty() {
         let directories = DIRECTORIES.join(" or ");
         let message = format!("no JDK {OLDEST} or later in JAVA_HOME, {directories}");
         return Err(StepFailure::new("find Java", message).with_hint(INSTALL_HINT));
     }
-    Ok(found)
+    Ok(selected)
 }
 
 /// The JDK for single runs: the oldest one.
@@ -74,15 +74,15 @@ fn version(release: &str) -> Option<&str> {
 /// The installed JDKs and the one from PyPI; of these, `versions` if there are any.
 pub fn chosen(versions: &[u32]) -> StepResult<Vec<Jdk>> {
     let is_selected = |version: &u32| versions.is_empty() || versions.contains(version);
-    let mut found = all()?;
+    let mut selected = all()?;
     if is_selected(&FROM_PYPI.0) {
-        found.extend(between(&found)?);
+        selected.extend(between(&selected)?);
     }
-    found.retain(|java| is_selected(&java.version));
-    found.sort_by_key(|java| java.version);
-    match versions.iter().find(|version| found.iter().all(|java| java.version != **version)) {
+    selected.retain(|java| is_selected(&java.version));
+    selected.sort_by_key(|java| java.version);
+    match versions.iter().find(|version| selected.iter().all(|java| java.version != **version)) {
         Some(version) => Err(StepFailure::new("find Java", format!("JDK {version} is not installed"))),
-        None => Ok(found),
+        None => Ok(selected),
     }
 }
 

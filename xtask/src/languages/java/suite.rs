@@ -17,8 +17,8 @@ const OF_THE_VM: &str = "-Dtest=AllocationsTest,GcPausesTest,InheritedTest,Locks
 /// on one between them.
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let libraries = Libraries::for_tests()?;
-    for (at, java) in runtimes::all()?.iter().enumerate() {
-        let is_complete = at == 0 || versions == Versions::Complete;
+    for (index, java) in runtimes::all()?.iter().enumerate() {
+        let is_complete = index == 0 || versions == Versions::Complete;
         run_on(java, if is_complete { &[] } else { &[OF_THE_VM] }, &libraries, tally)?;
     }
     match versions {

@@ -85,11 +85,11 @@ const FRAMEWORKS: [(&str, u32, &[&str]); 3] = [
     ),
 ];
 
-pub fn run(given: &LiveArguments) -> StepResult {
-    let seconds = given.seconds.unwrap_or(60);
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    let seconds = arguments.seconds.unwrap_or(60);
     let modules = installed()?;
     let mut failed = Vec::new();
-    for node in runtimes::chosen(&given.runtimes.node)? {
+    for node in runtimes::chosen(&arguments.runtimes.node)? {
         let name = format!("stress on Node.js {}", node.version);
         let outcome = ProcessStep::new(&name, &node.program)
             .without_cpu_budget()
@@ -102,17 +102,17 @@ pub fn run(given: &LiveArguments) -> StepResult {
             failed.push(name);
         }
     }
-    failed.extend(frameworks(given)?);
+    failed.extend(frameworks(arguments)?);
     all_passed("live node", &failed)
 }
 
 /// The tests of requests with other packages than those of the package's own tests; the names of those that failed.
-fn frameworks(given: &LiveArguments) -> StepResult<Vec<String>> {
+fn frameworks(arguments: &LiveArguments) -> StepResult<Vec<String>> {
     let package = suite::prepared()?;
     let mut failed = Vec::new();
     for (number, (label, oldest, packages)) in FRAMEWORKS.iter().enumerate() {
         let modules = runtimes::install_packages(packages, &format!("live-node-frameworks-{number}"))?;
-        for node in runtimes::chosen(&given.runtimes.node)?.iter().filter(|node| node.major() >= *oldest) {
+        for node in runtimes::chosen(&arguments.runtimes.node)?.iter().filter(|node| node.major() >= *oldest) {
             let name = format!("{label} on Node.js {}", node.version);
             let outcome = ProcessStep::new(&name, &node.program)
                 .args(["--test", "tests/servers.test.js"])

@@ -84,14 +84,14 @@ impl Toolchain for NodeToolchain {
         bench::ALL
     }
 
-    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
-        Ok(Box::new(bench::NodeBench::prepare(&given.node)?))
+    fn prepare_benchmarks(&self, runtimes: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::NodeBench::prepare(&runtimes.node)?))
     }
 
-    fn live(&self, given: &LiveArguments) -> StepResult {
-        match given.record {
-            true => record::run(given),
-            false => live::run(given),
+    fn live(&self, arguments: &LiveArguments) -> StepResult {
+        match arguments.record {
+            true => record::run(arguments),
+            false => live::run(arguments),
         }
     }
 }

@@ -44,11 +44,11 @@ const fn shape(name: &'static str, flags: &'static [&'static str]) -> ShapeFlags
 }
 
 /// Records every shape, or that of `--shape NAME`, on each chosen Node.js.
-pub fn run(given: &LiveArguments) -> StepResult {
+pub fn run(arguments: &LiveArguments) -> StepResult {
     let modules = runtimes::install(&package::pack_for_recording()?, &[], "live-node-record")?;
     let mut failed = Vec::new();
-    for node in runtimes::chosen(&given.runtimes.node)? {
-        let is_chosen = |shape: &&ShapeFlags| given.shape.as_deref().is_none_or(|name| name == shape.name);
+    for node in runtimes::chosen(&arguments.runtimes.node)? {
+        let is_chosen = |shape: &&ShapeFlags| arguments.shape.as_deref().is_none_or(|name| name == shape.name);
         for shape in SHAPES.iter().filter(is_chosen) {
             if let Err(failure) = record(&node, shape, &modules) {
                 eprintln!("{failure}");

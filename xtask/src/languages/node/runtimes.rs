@@ -64,14 +64,14 @@ pub fn preferred_and_newer() -> StepResult<Vec<NodeJs>> {
 
 /// The one on PATH and those of `FROM_NPM` that `is_wanted` accepts, oldest first.
 fn beside_preferred(is_wanted: impl Fn(u32) -> bool) -> StepResult<Vec<NodeJs>> {
-    let mut found = vec![preferred()?];
+    let mut selected = vec![preferred()?];
     for major in FROM_NPM {
-        if found[0].major() != major && is_wanted(major) {
-            found.push(from_npm(major)?);
+        if selected[0].major() != major && is_wanted(major) {
+            selected.push(from_npm(major)?);
         }
     }
-    found.sort_by_key(NodeJs::major);
-    Ok(found)
+    selected.sort_by_key(NodeJs::major);
+    Ok(selected)
 }
 
 /// These majors, or every one if there are none.

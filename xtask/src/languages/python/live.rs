@@ -39,15 +39,15 @@ const OLDEST_FRAMEWORKS: [&str; 21] = [
 /// Programs of xtask/live/python and their sizes, for each interpreter and clock.
 struct PythonCells(Vec<(&'static str, u64)>);
 
-pub fn run(given: &LiveArguments) -> StepResult {
-    let seconds = given.seconds.unwrap_or(60);
-    let forks = given.forks;
-    let cycles = given.cycles;
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    let seconds = arguments.seconds.unwrap_or(60);
+    let forks = arguments.forks;
+    let cycles = arguments.cycles;
     let cells = PythonCells(vec![("stress", seconds), ("forks", forks), ("cycles", cycles)]);
     // The wheel in the profile of the tests: the same code as the release, unoptimized.
     let wheel = package::build_for_tests()?;
     let mut failed = Vec::new();
-    let (installed, missing) = runtimes::chosen_or_missing(&given.runtimes.python)?;
+    let (installed, missing) = runtimes::chosen_or_missing(&arguments.runtimes.python)?;
     for python in installed {
         let interpreter = environment(&python, &wheel)?;
         let step = |name: &str, program: &str| {
@@ -56,12 +56,12 @@ pub fn run(given: &LiveArguments) -> StepResult {
                 .arg(format!("xtask/live/python/{program}"))
                 .env("PYTHONFAULTHANDLER", "1")
         };
-        cells.run(&python.full(), &given.clock, step, &mut failed);
+        cells.run(&python.full(), &arguments.clock, step, &mut failed);
     }
-    if given.runtimes.python.is_empty() || !missing.is_empty() {
+    if arguments.runtimes.python.is_empty() || !missing.is_empty() {
         let debian = Debian::with_wheel(&wheel, &missing)?;
         for version in debian.versions() {
-            cells.run(version, &given.clock, |name, program| debian.step(name, version, program), &mut failed);
+            cells.run(version, &arguments.clock, |name, program| debian.step(name, version, program), &mut failed);
         }
     }
     if let Err(failure) = oldest_frameworks(&wheel) {

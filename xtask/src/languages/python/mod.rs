@@ -34,8 +34,8 @@ impl Toolchain for PythonToolchain {
     }
 
     fn installed_runtimes(&self) -> StepResult<Option<String>> {
-        let found: Vec<_> = runtimes::oldest_and_newest()?.iter().map(runtimes::Python::full).collect();
-        Ok(Some(format!("CPython {}", found.join(" and "))))
+        let versions: Vec<_> = runtimes::oldest_and_newest()?.iter().map(runtimes::Python::full).collect();
+        Ok(Some(format!("CPython {}", versions.join(" and "))))
     }
 
     fn crates(&self) -> &'static [&'static str] {
@@ -69,14 +69,14 @@ impl Toolchain for PythonToolchain {
         bench::ALL
     }
 
-    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
-        Ok(Box::new(bench::PythonBench::prepare(&given.python)?))
+    fn prepare_benchmarks(&self, runtimes: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::PythonBench::prepare(&runtimes.python)?))
     }
 
-    fn live(&self, given: &LiveArguments) -> StepResult {
-        match given.record {
-            true => record::run(given),
-            false => live::run(given),
+    fn live(&self, arguments: &LiveArguments) -> StepResult {
+        match arguments.record {
+            true => record::run(arguments),
+            false => live::run(arguments),
         }
     }
 }

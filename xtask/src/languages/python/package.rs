@@ -100,8 +100,8 @@ fn only_wheel(dist: &Path) -> StepResult<PathBuf> {
     let mut wheels = wheels_in(dist);
     match (wheels.pop(), wheels.is_empty()) {
         (Some(wheel), true) => Ok(wheel),
-        (found, _) => {
-            Err(StepFailure::new("find the wheel", format!("expected one in {}, got {:?}", dist.display(), found)))
+        (files, _) => {
+            Err(StepFailure::new("find the wheel", format!("expected one in {}, got {:?}", dist.display(), files)))
         }
     }
 }
@@ -120,8 +120,8 @@ fn only_library(files: &[PathBuf]) -> StepResult<&Path> {
     let is_library = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "so");
     match files.iter().filter(is_library).collect::<Vec<_>>().as_slice() {
         [library] => Ok(library),
-        found => {
-            Err(StepFailure::new("symbol audit", format!("expected one library in the wheel, got {}", found.len())))
+        files => {
+            Err(StepFailure::new("symbol audit", format!("expected one library in the wheel, got {}", files.len())))
         }
     }
 }

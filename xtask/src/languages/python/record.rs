@@ -21,9 +21,9 @@ const SHAPES: [(&str, std::ops::RangeInclusive<u32>); 7] = [
 ];
 
 /// Replaces the recorded stacks of the chosen interpreters.
-pub fn run(given: &LiveArguments) -> StepResult {
+pub fn run(arguments: &LiveArguments) -> StepResult {
     let wheel = package::build_for_recording()?;
-    let (installed, missing) = runtimes::chosen_or_missing(&given.runtimes.python)?;
+    let (installed, missing) = runtimes::chosen_or_missing(&arguments.runtimes.python)?;
     for python in installed {
         let venv = Venv::with("record", &python, &[])?;
         venv.install_wheel(&wheel)?;
@@ -33,7 +33,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
                 .arg(shape)
         })?;
     }
-    if given.runtimes.python.is_empty() || !missing.is_empty() {
+    if arguments.runtimes.python.is_empty() || !missing.is_empty() {
         let debian = Debian::with_wheel(&wheel, &missing)?;
         for version in debian.versions() {
             record(version, |shape| debian.step(&format!("record {shape}"), version, "record_stacks.py").arg(shape))?;

@@ -77,8 +77,8 @@ impl ListedBenchmark {
     }
 }
 
-pub fn run(given: &BenchArguments) -> StepResult {
-    let (names, all) = (&given.names, ListedBenchmark::all());
+pub fn run(arguments: &BenchArguments) -> StepResult {
+    let (names, all) = (&arguments.names, ListedBenchmark::all());
     let is_chosen = |bench: &&ListedBenchmark| names.is_empty() || names.iter().any(|name| bench.matches(name));
     let chosen: Vec<&ListedBenchmark> = all.iter().filter(is_chosen).collect();
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|bench| !bench.matches(name))) {
@@ -93,12 +93,12 @@ pub fn run(given: &BenchArguments) -> StepResult {
     for language in languages::ALL {
         let name = language.name();
         if chosen.iter().any(|bench| bench.language == Some(name)) {
-            runners.push((name, language.prepare_benchmarks(&given.runtimes)?));
+            runners.push((name, language.prepare_benchmarks(&arguments.runtimes)?));
         }
     }
     // Reads the profiles of programs.
     let command = if runners.is_empty() { PathBuf::new() } else { artifact::command_line()? };
-    let short = given.short;
+    let short = arguments.short;
     for ListedBenchmark { language, benchmark } in chosen {
         let runner = runners.iter().find(|(name, _)| Some(*name) == *language);
         let (tables, runtime) = match runner {

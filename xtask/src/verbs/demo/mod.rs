@@ -41,9 +41,9 @@ use load::SlowRequest;
 use services::ServiceProgram;
 pub use services::{build_command_line, Example, DEFAULT};
 
-pub fn run(given: &DemoArguments) -> StepResult {
-    let examples = if given.service.is_empty() { Example::available() } else { given.service.clone() };
-    show(&examples, given.seconds, &Ports::usual()?, Packages::Optimized, given.picture.as_deref())
+pub fn run(arguments: &DemoArguments) -> StepResult {
+    let examples = if arguments.service.is_empty() { Example::available() } else { arguments.service.clone() };
+    show(&examples, arguments.seconds, &Ports::usual()?, Packages::Optimized, arguments.picture.as_deref())
 }
 
 /// Load before the measured range: the start of the services and the first compilations are not in the report.

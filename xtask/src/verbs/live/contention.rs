@@ -17,8 +17,8 @@ use crate::{scratch, workspace};
 /// About 5 s for each of 192 cells, twice as long under a quota.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-pub fn run(given: &LiveArguments) -> StepResult {
-    run_cells(given.release, 250, 1, &given.cell)
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    run_cells(arguments.release, 250, 1, &arguments.cell)
 }
 
 /// The cells of CI: every language and set of profiles. A cell that fails runs again once.

@@ -34,18 +34,19 @@ const COMPOSE: &str = "compose_stack.py";
 /// Beyond the builds of the images, which install the requirements of the programs.
 const LIMIT: Duration = Duration::from_secs(900);
 
-pub fn run(given: &LiveArguments) -> StepResult {
+pub fn run(arguments: &LiveArguments) -> StepResult {
     if !rustix::process::geteuid().is_root() {
         println!("live deploy: NOT RUN: namespaces, overlayfs and control groups need root");
         return Ok(());
     }
-    let is_chosen = |name: &str| given.cell.is_empty() || given.cell.iter().any(|cell| name.starts_with(cell.as_str()));
+    let is_chosen =
+        |name: &str| arguments.cell.is_empty() || arguments.cell.iter().any(|cell| name.starts_with(cell.as_str()));
     let chosen: Vec<_> = CELLS.iter().filter(|(name, ..)| is_chosen(name)).collect();
     if chosen.is_empty() {
         let names = CELLS.map(|(name, ..)| name).join(", ");
         return Err(StepFailure::new("live deploy", format!("no cell of that name; the cells are: {names}")));
     }
-    let packages = packages(given.release)?;
+    let packages = packages(arguments.release)?;
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live-deploy", &python, &["pyyaml==6.0.3".to_owned()])?;
     venv.install_wheel(&packages.wheel)?;

@@ -91,11 +91,12 @@ fn language(
         let result: Value = serde_json::from_str(&text)
             .map_err(|error| StepFailure::new("spanprof explain", format!("not JSON: {error}")))?;
         let findings = || result["findings"].as_array().into_iter().flatten();
-        let found: Vec<(String, String)> = findings().map(found).collect();
+        let reported: Vec<(String, String)> = findings().map(rule_and_function).collect();
         let expected: Vec<String> = functions.split_whitespace().map(|name| format!("{class}{name}")).collect();
-        println!("{language} {problem}: {found:?}");
+        println!("{language} {problem}: {reported:?}");
         // CPython from 3.11 on has qualified names, such as `leaks.<locals>.remember`.
-        let is_found = |name: &String| found.iter().any(|(other, function)| other == rule && function.contains(name));
+        let is_found =
+            |name: &String| reported.iter().any(|(other, function)| other == rule && function.contains(name));
         let is_right = match expected.is_empty() {
             // On a loaded machine a program has few samples: a limitation.
             true => findings().all(|finding| finding["severity"] != "problem"),
@@ -110,7 +111,7 @@ fn language(
 }
 
 /// The rule and the function of a finding.
-fn found(finding: &Value) -> (String, String) {
+fn rule_and_function(finding: &Value) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (text(&finding["rule"]), text(&finding["function"]["function"]))
 }

@@ -169,9 +169,9 @@ struct CellReport {
     has_failed: bool,
 }
 
-pub fn run(given: &LiveArguments) -> StepResult {
-    let (chosen, variants) = (chosen(&given.cell)?, chosen_variants(&given.variant)?);
-    let mut preparation = Preparation { is_release: given.release, prepared: Vec::new(), modules: None };
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    let (chosen, variants) = (chosen(&arguments.cell)?, chosen_variants(&arguments.variant)?);
+    let mut preparation = Preparation { is_release: arguments.release, prepared: Vec::new(), modules: None };
     let python = preparation.python()?;
     for cell in &chosen {
         preparation.prepare(cell.needs);
@@ -266,8 +266,8 @@ impl Preparation {
     }
 
     fn variables(&self, needs: Requirement) -> Result<&[Variable], &StepFailure> {
-        let found = self.prepared.iter().find(|(prepared, _)| *prepared == needs);
-        found.map_or(Ok(&[]), |(_, variables)| variables.as_deref())
+        let entry = self.prepared.iter().find(|(prepared, _)| *prepared == needs);
+        entry.map_or(Ok(&[]), |(_, variables)| variables.as_deref())
     }
 
     /// A Python with the wheel and the frameworks.
@@ -352,8 +352,8 @@ impl Preparation {
 pub(super) fn released(verb: &str, ending: &str) -> StepResult<PathBuf> {
     let dist = workspace::target().join("dist");
     let files = std::fs::read_dir(&dist).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found = files.filter(|path| path.to_string_lossy().ends_with(ending));
-    found.next().ok_or_else(|| {
+    let mut matching = files.filter(|path| path.to_string_lossy().ends_with(ending));
+    matching.next().ok_or_else(|| {
         let missing =
             StepFailure::new("find the release packages", format!("`{verb}` left no package in {}", dist.display()));
         missing.with_hint(format!("cargo xtask {verb}"))
@@ -427,8 +427,8 @@ mod tests {
 
     #[test]
     fn every_cell_has_a_unique_name_and_an_existing_program() {
-        for (at, cell) in CELLS.iter().enumerate() {
-            assert!(!CELLS[..at].iter().any(|other| other.name == cell.name), "{} is repeated", cell.name);
+        for (index, cell) in CELLS.iter().enumerate() {
+            assert!(!CELLS[..index].iter().any(|other| other.name == cell.name), "{} is repeated", cell.name);
             let program = sources().join(cell.program);
             assert!(program.is_file(), "{} does not exist", program.display());
         }

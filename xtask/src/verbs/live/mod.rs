@@ -56,7 +56,7 @@ fn suites() -> Vec<Suite> {
         suite("contention", contention::run),
     ];
     for language in languages::ALL {
-        suites.push((language.name(), Box::new(|given| language.live(given))));
+        suites.push((language.name(), Box::new(|arguments| language.live(arguments))));
     }
     suites.extend([
         suite("rust", rust_stress),
@@ -69,18 +69,18 @@ fn suites() -> Vec<Suite> {
     suites
 }
 
-pub fn run(given: &LiveArguments) -> StepResult {
+pub fn run(arguments: &LiveArguments) -> StepResult {
     let suites = suites();
-    let chosen: Vec<&Suite> = if given.names.is_empty() {
+    let chosen: Vec<&Suite> = if arguments.names.is_empty() {
         suites.iter().collect()
     } else {
-        given.names.iter().map(|name| find(&suites, name)).collect::<StepResult<_>>()?
+        arguments.names.iter().map(|name| find(&suites, name)).collect::<StepResult<_>>()?
     };
     let mut failed = Vec::new();
     for (name, suite) in chosen {
         println!("\n══ live {name}");
         let began = Instant::now();
-        let outcome = suite(given);
+        let outcome = suite(arguments);
         let seconds = began.elapsed().as_secs();
         match outcome {
             Ok(()) => println!("live {name}: passed in {seconds} s"),
@@ -133,8 +133,8 @@ fn run_spanprof_live(name: &str, words: &[&str]) -> StepResult {
 }
 
 /// Stress of a Rust program with every profile on.
-fn rust_stress(given: &LiveArguments) -> StepResult {
-    let seconds = given.seconds.unwrap_or(60);
+fn rust_stress(arguments: &LiveArguments) -> StepResult {
+    let seconds = arguments.seconds.unwrap_or(60);
     ProcessStep::new("Rust stress", artifact::for_tests()?.join("rust-stress"))
         .arg(seconds.to_string())
         .without_cpu_budget()

@@ -53,11 +53,11 @@ pub fn run(_: &LiveArguments) -> StepResult {
     }
     let expected: i64 = ORDERS.iter().sum::<i64>() * scrape::BLOCK_BYTES;
     for source in [files.as_str(), &prefix, &copied] {
-        let found = suite.allocated(source);
-        if found != expected {
-            return Err(StepFailure::new("allocations", format!("{found} bytes in {source}, expected {expected}")));
+        let allocated = suite.allocated(source);
+        if allocated != expected {
+            return Err(StepFailure::new("allocations", format!("{allocated} bytes in {source}, expected {expected}")));
         }
-        println!("{source}: {found} bytes allocated, exactly those ordered");
+        println!("{source}: {allocated} bytes allocated, exactly those ordered");
     }
     suite.refuses_a_wrong_secret(&copied)?;
     suite.measure()?;
@@ -129,8 +129,8 @@ impl ObjectSuite {
         };
         // The first totals are the base of the differences: they have no allocations, but objects in use.
         scrape.wait_until(PATIENCE, |_| {
-            let found = self.step("top").args(["top", prefix, "--type", "inuse_space"]).capture_any();
-            found.ok().filter(|(status, _)| status.success())
+            let table = self.step("top").args(["top", prefix, "--type", "inuse_space"]).capture_any();
+            table.ok().filter(|(status, _)| status.success())
         })?;
         scrape::order(port, before)?;
         in_files(&mut scrape, before)?;

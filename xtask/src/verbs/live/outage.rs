@@ -8,8 +8,8 @@ use crate::scratch;
 use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::demo;
 
-pub fn run(given: &LiveArguments) -> StepResult {
-    let seconds = given.seconds.unwrap_or(30);
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    let seconds = arguments.seconds.unwrap_or(30);
     let directory = scratch::empty("live-outage")?;
     let venv = python::Venv::with("live", &python::runtimes::preferred()?, &[])?;
     venv.install_wheel(&python::package::build_for_tests()?)?;

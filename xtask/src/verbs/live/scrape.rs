@@ -81,9 +81,9 @@ pub fn run(_: &LiveArguments) -> StepResult {
     drop(scrape);
     drop(successor);
     for source in [url.as_str(), &files.to_string_lossy()] {
-        let found = total(&command, source, "alloc_space", "main.allocateKnown");
-        if found != expected * BLOCK_BYTES {
-            let message = format!("{found} bytes in {source}, expected {expected} blocks of {BLOCK_BYTES}");
+        let allocated = total(&command, source, "alloc_space", "main.allocateKnown");
+        if allocated != expected * BLOCK_BYTES {
+            let message = format!("{allocated} bytes in {source}, expected {expected} blocks of {BLOCK_BYTES}");
             return Err(StepFailure::new("allocations of the Go service", message));
         }
     }

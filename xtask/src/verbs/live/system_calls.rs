@@ -66,11 +66,11 @@ pub fn run(_: &LiveArguments) -> StepResult {
         for run in RUNS {
             let name = format!("{}, {}", program.language, run.name);
             let trace = program.traced(&name, &directory, "profiled", &run.settings(&ports, &directory))?;
-            let found = trace.compared(&bare, &listed);
-            println!("{name}: {} kinds beyond the bare program", found.added.len());
-            observed.extend(found.added);
+            let calls = trace.compared(&bare, &listed);
+            println!("{name}: {} kinds beyond the bare program", calls.added.len());
+            observed.extend(calls.added);
             for (kinds, problem) in
-                [(found.unlisted, "not in SECURITY.md"), (found.late, "first made after the first window")]
+                [(calls.unlisted, "not in SECURITY.md"), (calls.late, "first made after the first window")]
             {
                 if !kinds.is_empty() {
                     failed.push(format!("{name}: {problem}: {}", kinds.join(", ")));
@@ -232,9 +232,9 @@ mod tests {
         let bare = Trace { first: set(&["read"]), later: set(&["write"]) };
         let first = set(&["read", "timer_create", "bpf"]);
         let later = set(&["read", "write", "timer_delete", "shutdown", "fsync"]);
-        let found = Trace { first, later }.compared(&bare, &listed);
-        assert_eq!(found.unlisted, ["bpf"]);
-        assert_eq!(found.late, ["fsync"], "shutdown may be late, and timer_delete is probed");
+        let calls = Trace { first, later }.compared(&bare, &listed);
+        assert_eq!(calls.unlisted, ["bpf"]);
+        assert_eq!(calls.late, ["fsync"], "shutdown may be late, and timer_delete is probed");
     }
 
     #[test]

@@ -80,12 +80,12 @@ impl OpenPoints {
     }
 }
 
-pub fn run(given: &ReleaseArguments) -> StepResult {
-    if let Some(tag) = given.tag.as_deref().filter(|tag| *tag != format!("v{VERSION}")) {
+pub fn run(arguments: &ReleaseArguments) -> StepResult {
+    if let Some(tag) = arguments.tag.as_deref().filter(|tag| *tag != format!("v{VERSION}")) {
         return Err(StepFailure::new("tag", format!("expected v{VERSION}, the version in Cargo.toml, got {tag}")));
     }
     let mut open = OpenPoints::default();
-    let steps: &[ReleaseStep] = if given.steps.is_empty() { &ReleaseStep::DEFAULT } else { &given.steps };
+    let steps: &[ReleaseStep] = if arguments.steps.is_empty() { &ReleaseStep::DEFAULT } else { &arguments.steps };
     for step in steps {
         step.run(&mut open)?;
     }
@@ -93,7 +93,7 @@ pub fn run(given: &ReleaseArguments) -> StepResult {
         println!("before a release: {point}");
     }
     match open.0.len() {
-        count @ 1.. if given.tag.is_some() => {
+        count @ 1.. if arguments.tag.is_some() => {
             Err(StepFailure::new("release", format!("{count} points are incomplete; each is named above")))
         }
         _ => {

@@ -29,17 +29,17 @@ struct FoundVersion {
 
 pub fn check(open: &mut OpenPoints) -> StepResult {
     let root = workspace::root();
-    let mut found = manifests()?;
+    let mut places = manifests()?;
     for path in git::files()? {
         let Ok(text) = std::fs::read_to_string(root.join(&path)) else { continue };
-        found.extend(mentioned(&path, &text));
+        places.extend(mentioned(&path, &text));
     }
-    let wrong: Vec<String> = differences(&found, VERSION);
+    let wrong: Vec<String> = differences(&places, VERSION);
     for difference in &wrong {
         println!("{difference}");
     }
     all_passed("versions", &wrong)?;
-    println!("{} places have the version {VERSION} of Cargo.toml", found.len());
+    println!("{} places have the version {VERSION} of Cargo.toml", places.len());
     let changelog = scratch::read(&root.join("CHANGELOG.md"))?;
     match entry(&changelog, VERSION) {
         ChangelogEntry::Dated => Ok(()),
@@ -55,8 +55,8 @@ pub fn check(open: &mut OpenPoints) -> StepResult {
     }
 }
 
-fn differences(found: &[FoundVersion], expected: &str) -> Vec<String> {
-    let wrong = found.iter().filter(|found| found.version != expected);
+fn differences(places: &[FoundVersion], expected: &str) -> Vec<String> {
+    let wrong = places.iter().filter(|place| place.version != expected);
     wrong
         .map(|FoundVersion { place, version }| format!("{place}: expected version {expected}, got {version}"))
         .collect()
@@ -65,9 +65,9 @@ fn differences(found: &[FoundVersion], expected: &str) -> Vec<String> {
 /// The versions of the manifests; one that lacks its version has an empty one.
 fn manifests() -> StepResult<Vec<FoundVersion>> {
     let root = workspace::root();
-    let mut found = Vec::new();
+    let mut places = Vec::new();
     let mut add = |place: &str, version: &str| {
-        found.push(FoundVersion { place: place.to_owned(), version: version.to_owned() });
+        places.push(FoundVersion { place: place.to_owned(), version: version.to_owned() });
     };
     let json = |path: &str| -> StepResult<Value> {
         let text = scratch::read(&root.join(path))?;
@@ -85,7 +85,7 @@ fn manifests() -> StepResult<Vec<FoundVersion>> {
         let name = line.split(' ').next().unwrap_or_default();
         add(&format!("Cargo.toml ({name})"), between(line, "version = \"", "\""));
     }
-    Ok(found)
+    Ok(places)
 }
 
 /// The text between the first `begin` and the next `end`; empty if there is none.
@@ -98,20 +98,20 @@ fn mentioned(path: &str, text: &str) -> Vec<FoundVersion> {
     if HISTORY.iter().any(|history| path.starts_with(history)) {
         return Vec::new();
     }
-    let mut found = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    let mut places = Vec::new();
+    for (index, line) in text.lines().enumerate() {
         for before in BEFORE {
             for (start, _) in line.match_indices(before) {
                 let rest = &line[start + before.len()..];
                 let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
                 let version = rest[..end].trim_end_matches('.');
                 if version.split('.').count() == 3 && version.split('.').all(|part| !part.is_empty()) {
-                    found.push(FoundVersion { place: format!("{path}:{}", at + 1), version: version.to_owned() });
+                    places.push(FoundVersion { place: format!("{path}:{}", index + 1), version: version.to_owned() });
                 }
             }
         }
     }
-    found
+    places
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn a_difference_names_file_expected_and_actual_version() {
-        let found = mentioned("README.md", "x\nuse `spanprof-1.2.3.jar` or spanprof-1-2.otlp, spanprof==1.2.4.\n");
-        let versions: Vec<_> = found.iter().map(|found| (found.place.as_str(), found.version.as_str())).collect();
+        let places = mentioned("README.md", "x\nuse `spanprof-1.2.3.jar` or spanprof-1-2.otlp, spanprof==1.2.4.\n");
+        let versions: Vec<_> = places.iter().map(|place| (place.place.as_str(), place.version.as_str())).collect();
         assert_eq!(versions, [("README.md:2", "1.2.3"), ("README.md:2", "1.2.4")]);
-        assert_eq!(differences(&found, "1.2.3"), ["README.md:2: expected version 1.2.3, got 1.2.4"]);
+        assert_eq!(differences(&places, "1.2.3"), ["README.md:2: expected version 1.2.3, got 1.2.4"]);
         assert_eq!(mentioned("docs/decisions/0001-x.md", "spanprof-1.2.3.jar"), []);
     }
 

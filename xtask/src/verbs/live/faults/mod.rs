@@ -72,12 +72,12 @@ const PROGRAMS: [(&str, Prepare); 4] = [
 ];
 
 /// Every fault, or as many as begin within the given seconds for each language and setting.
-pub fn run(given: &LiveArguments) -> StepResult {
-    let limit = given.seconds.map_or(Duration::MAX, Duration::from_secs);
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    let limit = arguments.seconds.map_or(Duration::MAX, Duration::from_secs);
     let spread = |_: usize, faults: Vec<Fault>| -> Vec<Fault> {
         (0..STRIDE).flat_map(|first| faults.iter().skip(first).step_by(STRIDE)).copied().collect()
     };
-    let programs = prepare(|language| given.cell.is_empty() || given.cell.iter().any(|name| name == language))?;
+    let programs = prepare(|language| arguments.cell.is_empty() || arguments.cell.iter().any(|name| name == language))?;
     programs.iter().try_for_each(SuiteProgram::end_without_calls_of_runtime)?;
     all(&programs, &["default", "all"], limit, &spread)
 }
