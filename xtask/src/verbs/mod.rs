@@ -37,8 +37,8 @@ pub enum Verb {
     /// checks the rules that a machine can check
     ///
     /// `unsafe` only in its places; files of at most 500 lines with a header; no empty names, no
-    /// unfinished work, no disabled test; dependencies among the crates; a reason beside each dependency; every directory
-    /// in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; no type name twice and no
+    /// unfinished work, no disabled test; dependencies among the crates, and none from the agent to the workbench; a reason
+    /// beside each dependency; paths in pages and modules in headers that exist; no language named in the core; no path of a machine; no type name twice and no
     /// cycle of imports in a crate; commits as `area: summary` of 72 characters with a body.
     #[command(verbatim_doc_comment)]
     Tidy,
