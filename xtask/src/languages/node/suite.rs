@@ -91,12 +91,12 @@ fn suites(nodes: &[NodeJs], package: &Path, is_selected: &dyn Fn(&str) -> bool, 
 
 /// Checks that the committed declarations equal those generated from the sources, and that a program compiles against them.
 fn declarations(package: &Path) -> StepResult {
-    let compiler = package.join("node_modules/typescript/bin/tsc");
     let fresh = scratch::empty("node-types")?;
     let node = runtimes::preferred()?.program;
-    let compile = |name: &str| ProcessStep::new(name, &node).arg(&compiler);
-    compile("declarations").args(["-p", "tsconfig.json", "--outDir"]).arg(&fresh).in_directory(package).run()?;
-    compile("a program in TypeScript").args(["-p", "tests/tsconfig.json"]).in_directory(package).run()?;
+    let run = |name: &str| ProcessStep::new(name, &node).in_directory(package);
+    run("declarations").arg("types.mjs").arg(&fresh).run()?;
+    let compiler = "node_modules/typescript/bin/tsc";
+    run("a program in TypeScript").args([compiler, "-p", "tests/tsconfig.json"]).run()?;
     let name = "compare declarations";
     let names = |directory: &Path| -> Vec<_> {
         let mut names: Vec<_> =
@@ -109,11 +109,11 @@ fn declarations(package: &Path) -> StepResult {
         || names(&fresh)
             .iter()
             .any(|file| std::fs::read(fresh.join(file)).ok() != std::fs::read(committed.join(file)).ok());
-    match differs {
-        true => Err(StepFailure::new(name, "bindings-node/types differs from the declarations of lib")
-            .with_hint("npm run types, in bindings-node")),
-        false => Ok(()),
+    if differs {
+        let failure = StepFailure::new(name, "bindings-node/types differs from the declarations of lib");
+        return Err(failure.with_hint("npm run types, in bindings-node"));
     }
+    Ok(())
 }
 
 fn suite(node: &NodeJs, package: &Path, is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) -> StepResult {

@@ -1,2 +1,0 @@
-export const native: import("./noop.js").Native;
-export const folder: string;
