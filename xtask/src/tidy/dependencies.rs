@@ -15,12 +15,13 @@ const OF_BINDINGS: [&str; 6] = [
 ];
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
     ("spanprof-view", &["spanprof-profile"]),
     ("spanprof-answers", &["spanprof-profile", "spanprof-read", "spanprof-view"]),
+    ("spanprof-serve", &["spanprof-profile", "spanprof-read", "spanprof-view", "spanprof-answers"]),
     ("spanprof-export", &[]),
     ("spanprof-os", &["spanprof-signal"]),
     ("spanprof-aggregate", &["spanprof-signal", "spanprof-profile"]),
@@ -75,6 +76,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "spanprof-read",
             "spanprof-view",
             "spanprof-answers",
+            "spanprof-serve",
             "spanprof-export",
             "spanprof-os",
             "spanprof-config",

@@ -2,9 +2,12 @@
 //! its stack tree.
 
 pub mod folded;
+mod gzip;
 mod message_writer;
 mod numbering;
 pub mod otlp;
 pub mod pprof;
 pub mod pyroscope;
 pub mod text;
+
+pub use gzip::gzip;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::message_writer::MessageWriter;
 use super::otlp::{EncodedRequest, MAX_SAMPLES_PER_PROFILE};
-use super::pprof;
+use super::{gzip, pprof};
 use crate::*;
 
 /// Encodes into requests whose profiles have at most `max_bytes` each before compression, and at most
@@ -78,7 +78,7 @@ impl RequestWriter {
                     out.bytes(2, value.as_bytes());
                 });
             }
-            out.message(2, |out| out.bytes(1, &pprof::gzipped(raw)));
+            out.message(2, |out| out.bytes(1, &gzip(&raw)));
         });
     }
 

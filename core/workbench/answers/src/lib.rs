@@ -1,7 +1,7 @@
 //! Writes results of queries as text, Markdown and JSON; never decodes a profile and never answers a request.
 //!
 //! The verbs and the HTTP API of `serve` give the same answers. Also here: what both need to write them, such as quantities with
-//! units, the size of the terminal, sources of functions, and the error of a verb.
+//! units, the size of the terminal, sources of functions, and the error of a verb; and how both are asked, in `selection`.
 #![forbid(unsafe_code)]
 
 pub mod cost_unit;
@@ -15,7 +15,9 @@ mod layout;
 pub mod neighbors;
 pub mod next_command;
 pub mod page_sources;
+pub mod profile_name;
 pub mod quantity;
+pub mod selection;
 mod short_path;
 pub mod sources;
 pub mod span_time;

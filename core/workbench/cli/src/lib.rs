@@ -5,26 +5,17 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod detail;
 mod doctor;
 mod fetch;
-mod gzip;
 mod http_stream;
 mod mcp;
-mod moment;
 mod nearest;
 mod object_storage;
 mod output;
-mod profile_name;
 mod proxy;
-mod query_string;
 mod redaction_rules;
 mod scrape;
-mod selection;
-pub mod serve;
 mod source;
-#[cfg(test)]
-mod temp_directory_testing;
 mod verbs;
 
 use arguments::{CliVerb, ParsedCommand};

@@ -7,17 +7,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use spanprof_answers::failure::Failure;
+use spanprof_answers::profile_name::looks_like_a_profile;
+use spanprof_answers::selection::{self, query_string};
 use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
 use spanprof_read::decode::{self, DecodeLimits};
-use spanprof_read::query::Filter;
+use spanprof_read::query::{Detail, Filter};
 
-use crate::detail::Detail;
 use crate::fetch::{ServerUrl, MAX_RESPONSE_BYTES};
 use crate::object_storage::{self, path_of_file_url, ListedObject, ObjectStorage, ObjectUrl};
-use crate::profile_name::looks_like_a_profile;
-use crate::{output, query_string, selection};
-use spanprof_answers::failure::Failure;
+use crate::output;
 
 /// Largest file read, and written by `merge` and `convert`; profiling tools write smaller ones.
 pub(crate) const MAX_FILE_BYTES: u64 = 256 << 20;

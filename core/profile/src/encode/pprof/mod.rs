@@ -12,27 +12,13 @@ pub mod names;
 pub use columns::listed_sample_types;
 
 use std::borrow::Cow;
-use std::io::Write;
 
-use flate2::write::GzEncoder;
-use flate2::Compression;
-
+use super::gzip;
 use crate::ProfilesData;
 
 /// The file's bytes, gzipped.
 pub fn encode(data: &ProfilesData) -> Vec<u8> {
-    gzipped(encode_uncompressed(data))
-}
-
-/// The bytes as gzip.
-pub(super) fn gzipped(raw: Vec<u8>) -> Vec<u8> {
-    // Level 1: the last few percent of size are not worth the host's CPU time.
-    let mut gzip = GzEncoder::new(Vec::with_capacity(raw.len() / 3), Compression::fast());
-    match gzip.write_all(&raw).and_then(|()| gzip.finish()) {
-        Ok(bytes) => bytes,
-        // Writing to a vector cannot fail. Readers accept the uncompressed form as well.
-        Err(_) => raw,
-    }
+    gzip(&encode_uncompressed(data))
 }
 
 /// The file's bytes before compression.

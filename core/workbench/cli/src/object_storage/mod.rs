@@ -28,8 +28,8 @@ use std::path::Path;
 
 use spanprof_export::{PayloadWriter, WriteError, WriteErrorKind};
 
-use crate::profile_name::has_profile_suffix;
 use spanprof_answers::failure::Failure;
+use spanprof_answers::profile_name::has_profile_suffix;
 
 /// Clocks of the storage and of profiled machines may differ by this.
 const CLOCK_TOLERANCE_NS: u64 = 3_600_000_000_000;

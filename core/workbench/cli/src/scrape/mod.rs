@@ -26,11 +26,11 @@ use tokio::time::Instant;
 
 pub(crate) use config::ScrapeConfig;
 
-use crate::moment::unix_ns;
 use config::ScrapedEndpoint;
 use delivery::ScrapeDelivery;
 use schedule::PullSchedule;
 use spanprof_answers::failure::Failure;
+use spanprof_answers::selection::moment::unix_ns;
 use target_client::{PullError, TargetClient};
 use target_status::TargetStatus;
 use window::{scraped_window, EndpointHistory, WindowShape};

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use serde_norway::{Mapping, Value};
-
-use crate::moment;
-use crate::nearest::nearest;
 use spanprof_answers::failure::Failure;
 use spanprof_answers::quantity::ByteCount;
+use spanprof_answers::selection::moment;
+
+use crate::nearest::nearest;
 
 /// One map of the configuration, with the keys that were read.
 pub(super) struct ConfigSection {

@@ -4,9 +4,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{json, Value};
+use spanprof_answers::selection::moment;
 
 use super::target_client::PullError;
-use crate::moment;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndpointCounters {

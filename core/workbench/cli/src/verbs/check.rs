@@ -1,16 +1,16 @@
 //! `spanprof check`: checks OTLP profiles against the signal's rules and against the limits of common receivers.
 
 use serde_json::{json, Value};
+use spanprof_answers::failure::{Failure, EXIT_FAILED};
+use spanprof_answers::selection::moment::unix_ns;
+use spanprof_answers::selection::EndArguments;
 use spanprof_read::check::{self, CheckFinding, CheckSettings, Severity};
 use spanprof_read::decode::{self, DecodeLimits, Format};
 use spanprof_read::query::Filter;
 
 use super::{check_redaction, sources, ReadArguments};
-use crate::moment::unix_ns;
 use crate::output;
-use crate::selection::EndArguments;
 use crate::source::NamedBytes;
-use spanprof_answers::failure::{Failure, EXIT_FAILED};
 
 #[derive(Debug, clap::Args)]
 #[command(

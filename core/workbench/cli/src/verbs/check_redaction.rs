@@ -2,13 +2,13 @@
 //! cases of texts with the result that their author expects.
 
 use serde_json::{json, Value};
+use spanprof_answers::failure::{Failure, EXIT_FAILED};
 use spanprof_profile::redact::{ProfileRedactor, RedactedText, RedactionSettings, RedactionTarget, UnredactedProfiles};
+use spanprof_read::query::Detail;
 
 use super::{selected, ReadArguments};
-use crate::detail::Detail;
 use crate::redaction_rules::RedactionCase;
 use crate::{output, redaction_rules};
-use spanprof_answers::failure::{Failure, EXIT_FAILED};
 
 /// `to`: the end of the selected time; `as_json`: for programs.
 pub(super) fn run(file: &str, read: &ReadArguments, to: Option<&str>, as_json: bool) -> Result<i32, Failure> {

@@ -1,22 +1,22 @@
 //! `spanprof convert`: writes samples in another format.
 
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::selection::{self, moment};
+use spanprof_profile::encode::gzip;
 use spanprof_profile::encode::{folded, otlp, pprof};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::otlp_json;
-use spanprof_read::query::{self, Filter};
+use spanprof_read::query::{self, Detail, Filter};
 use spanprof_view::{firefox, page, speedscope, svg};
 
 use super::flamegraph::title;
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
-use crate::gzip::gzip;
 use crate::nearest::nearest;
 use crate::source::MAX_FILE_BYTES;
-use crate::{moment, output, redaction_rules, selection};
-use spanprof_answers::failure::Failure;
-use spanprof_answers::quantity::format_quantity;
+use crate::{output, redaction_rules};
 
 const EXPECTED: &str = "otlp, pprof, folded, html, svg, speedscope, firefox or json";
 

@@ -1,23 +1,24 @@
 //! `spanprof diff`: compares two profiles by function or line. As a gate of CI it also decides whether a function regressed.
 
 use serde_json::Value;
+use spanprof_answers::cost_unit::CostUnit;
+use spanprof_answers::diff::{self as diff_report, DiffReport};
+use spanprof_answers::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
+use spanprof_answers::quantity::percent;
+use spanprof_answers::selection::moment;
+use spanprof_answers::selection::moment::unix_ns;
+use spanprof_answers::selection::{self, EndArguments, FilterArguments};
 use spanprof_profile::{is_gauge_type, HeapAge, ProfilesData};
-use spanprof_read::query::{self, Compared, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS};
+use spanprof_read::query::{
+    self, Compared, Detail, DiffTable, Filter, Granularity, TypeSummary, WindowSums, MIN_WINDOWS,
+};
 use spanprof_view::page;
 
 use super::empty_selection::nothing_passes;
 use super::table::{Rows, SortColumn, TableArguments};
 use super::{merged, missing, one_type, refuse_repeated_stdin, sources};
-use crate::detail::Detail;
-use crate::moment;
-use crate::moment::unix_ns;
 use crate::output::{self, Printed};
-use crate::selection::{self, EndArguments, FilterArguments};
 use crate::source::Source;
-use spanprof_answers::cost_unit::CostUnit;
-use spanprof_answers::diff::{self as diff_report, DiffReport};
-use spanprof_answers::failure::{Failure, EXIT_FAILED, EXIT_USAGE};
-use spanprof_answers::quantity::percent;
 
 /// Where `spanprof serve` listens by default.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:4318";

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spanprof_answers::failure::Failure;
 use spanprof_profile::ProfilesData;
-use spanprof_read::query::{self, Filter, LabelMatcher, MatchOperator};
+use spanprof_read::query::{self, Detail, Filter, LabelMatcher, MatchOperator};
 
 use super::{contents, merged, missing};
-use crate::detail::Detail;
 use crate::nearest::nearest;
 use crate::source::Source;
-use spanprof_answers::failure::Failure;
 
 /// Names of labels, or values of one, in a hint.
 const NAMED_IN_HINT: usize = 12;

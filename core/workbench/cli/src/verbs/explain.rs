@@ -1,15 +1,15 @@
 //! `spanprof explain`: a diagnosis of profiles by rules, as text, as JSON or as Markdown.
 
 use serde_json::Value;
+use spanprof_answers::explain as explain_report;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::selection::moment::unix_ns;
+use spanprof_answers::selection::EndArguments;
 use spanprof_read::diagnosis::Diagnosis;
 use spanprof_read::query::StackFilter;
 
 use super::{nothing_passes, sources, ReadArguments};
-use crate::moment::unix_ns;
 use crate::output;
-use crate::selection::EndArguments;
-use spanprof_answers::explain as explain_report;
-use spanprof_answers::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
+use spanprof_answers::failure::Failure;
+use spanprof_answers::page_sources::page_sources;
+use spanprof_answers::selection::{self, EndArguments};
+use spanprof_answers::sources::{source_directories, SourcePaths};
 use spanprof_profile::transform;
+use spanprof_read::query::Detail;
 use spanprof_view::flamegraph;
 use spanprof_view::page::{self, PageContext};
 
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
 use crate::output;
-use crate::selection::{self, EndArguments};
-use spanprof_answers::failure::Failure;
-use spanprof_answers::page_sources::page_sources;
-use spanprof_answers::sources::{source_directories, SourcePaths};
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{fcntl_lock, FlockOperation};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::selection::moment;
+use spanprof_answers::{top, TerminalLayout};
 use spanprof_profile::encode::pprof;
 use spanprof_profile::heap_peak::{self, PeakContent, PeakProcess, PeakRecord};
 use spanprof_profile::ProfilesData;
@@ -14,10 +18,7 @@ use spanprof_read::decode::{self, DecodeLimits};
 use spanprof_read::query::{self, Granularity};
 
 use super::table::row_limit;
-use crate::{moment, output};
-use spanprof_answers::failure::Failure;
-use spanprof_answers::quantity::format_quantity;
-use spanprof_answers::{top, TerminalLayout};
+use crate::output;
 
 const TYPE: &str = "inuse_space";
 /// Extensions of the files, of a process that runs or just ended, and of one that an earlier start found.

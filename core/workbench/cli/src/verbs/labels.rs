@@ -1,17 +1,16 @@
 //! `spanprof labels`: labels and resource attributes with their number of values, as text or as JSON.
 
 use serde_json::Value;
-use spanprof_read::query::{self, LabelTable};
-
-use super::table::row_limit;
-use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
-use crate::output;
-use crate::selection::EndArguments;
 use spanprof_answers::failure::Failure;
 use spanprof_answers::labels::members;
 use spanprof_answers::quantity::{format_quantity, format_share};
+use spanprof_answers::selection::EndArguments;
 use spanprof_answers::{printable, FittingTable, TerminalLayout};
+use spanprof_read::query::{self, Detail, LabelTable};
+
+use super::table::row_limit;
+use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
+use crate::output;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -4,17 +4,16 @@ use std::path::PathBuf;
 
 use regex_lite::Regex;
 use serde_json::{json, Value};
-use spanprof_read::query::{self, FunctionLineTable, FunctionLines};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::{format_quantity, format_share};
+use spanprof_answers::selection::EndArguments;
+use spanprof_answers::sources::{self, SourceFile, SourcePaths};
+use spanprof_answers::{cut_end, function_members, printable, TerminalLayout};
+use spanprof_read::query::{self, Detail, FunctionLineTable, FunctionLines};
 
 use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
 use crate::output;
-use crate::selection::EndArguments;
-use spanprof_answers::failure::Failure;
-use spanprof_answers::quantity::{format_quantity, format_share};
-use spanprof_answers::sources::{self, SourceFile, SourcePaths};
-use spanprof_answers::{cut_end, function_members, printable, TerminalLayout};
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -1,9 +1,10 @@
 //! `spanprof merge`: several profiles as one file.
 
+use spanprof_answers::failure::Failure;
+use spanprof_answers::selection::EndArguments;
+
 use super::convert::{detail_of, format_of_name, write};
 use super::{selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
-use crate::selection::EndArguments;
-use spanprof_answers::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -29,19 +29,18 @@ pub(crate) mod view;
 use std::path::Path;
 
 use regex_lite::Regex;
+use spanprof_answers::failure::Failure;
+use spanprof_answers::profile_name::is_sidecar;
+use spanprof_answers::selection::moment::unix_ns;
+use spanprof_answers::selection::{self, FilterArguments};
 use spanprof_profile::{kinds, transform, ProfilesData};
-use spanprof_read::query::{self, Filter, FunctionLine, StackFilter};
+use spanprof_read::query::{self, Detail, Filter, FunctionLine, StackFilter};
 
 use empty_selection::nothing_passes;
 
-use crate::detail::Detail;
-use crate::moment::unix_ns;
 use crate::nearest::nearest;
 use crate::output;
-use crate::profile_name::is_sidecar;
-use crate::selection::{self, FilterArguments};
 use crate::source::Source;
-use spanprof_answers::failure::Failure;
 
 /// Longest list of services in a hint.
 const MAX_CONTENTS: usize = 240;

@@ -2,17 +2,16 @@
 
 use regex_lite::Regex;
 use serde_json::{json, Value};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::{format_quantity, format_share};
+use spanprof_answers::selection::EndArguments;
+use spanprof_answers::{neighbors, FittingTable, TerminalLayout};
 use spanprof_profile::transform::{self, StackTree};
-use spanprof_read::query::{self, FunctionLine, Neighbors};
+use spanprof_read::query::{self, Detail, FunctionLine, Neighbors};
 
 use super::table::row_limit;
 use super::{matches, no_function, one_type, pattern, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
 use crate::output;
-use crate::selection::EndArguments;
-use spanprof_answers::failure::Failure;
-use spanprof_answers::quantity::{format_quantity, format_share};
-use spanprof_answers::{neighbors, FittingTable, TerminalLayout};
 
 #[derive(Debug, clap::Args)]
 #[command(

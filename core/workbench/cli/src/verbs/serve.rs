@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof_read::decode::DecodeLimits;
-use tokio::signal::unix::{signal, SignalKind};
-
-use crate::moment;
-use crate::output;
-use crate::redaction_rules;
-use crate::serve::{refuse_repeated_names, Addresses, Retention, Server, Settings, TraceUrl};
 use spanprof_answers::failure::Failure;
 use spanprof_answers::quantity::ByteCount;
+use spanprof_answers::selection::moment;
 use spanprof_answers::sources::{source_directories, SourcePaths};
+use spanprof_read::decode::DecodeLimits;
+use spanprof_serve::{refuse_repeated_names, Addresses, Retention, Server, Settings, TraceUrl};
+use tokio::signal::unix::{signal, SignalKind};
+
+use crate::output;
+use crate::redaction_rules;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -1,15 +1,15 @@
 //! `spanprof services`: services and their profile types, with times and totals, as text or as JSON.
 
 use serde_json::{json, Value};
-use spanprof_read::query::{self, TypeSummary};
-
-use super::{selected, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
-use crate::selection::EndArguments;
-use crate::{moment, output};
 use spanprof_answers::failure::Failure;
 use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::selection::moment;
+use spanprof_answers::selection::EndArguments;
 use spanprof_answers::{printable, FittingTable, TerminalLayout};
+use spanprof_read::query::{self, Detail, TypeSummary};
+
+use super::{selected, ReadArguments, SOURCE_ABOUT};
+use crate::output;
 
 #[derive(Debug, clap::Args)]
 #[command(

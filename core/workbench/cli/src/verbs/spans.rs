@@ -1,22 +1,21 @@
 //! `spanprof spans`: traces, spans and endpoints by CPU time, allocation and wait; one span against the others of its endpoint.
 
+use spanprof_answers::failure::Failure;
+use spanprof_answers::quantity::format_quantity;
+use spanprof_answers::selection::moment::unix_ns;
+use spanprof_answers::selection::EndArguments;
+use spanprof_answers::span_time as span_time_report;
+use spanprof_answers::spans::{self as spans_report, SpanOrder};
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_read::query::{
-    fold_runtime_code, span_baseline, span_time, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime,
+    fold_runtime_code, span_baseline, span_time, Detail, Filter, NoSpanBaseline, SpanGrouping, SpanSubject, SpanTime,
     SpanTotals, WaitSource, COMPARED_TYPES,
 };
 
 use super::table::{row_limit, Rows, SortColumn};
 use super::{missing, nothing_passes, read_all, sources, ReadArguments};
-use crate::detail::Detail;
-use crate::moment::unix_ns;
 use crate::output::{self, Printed};
-use crate::selection::EndArguments;
 use crate::source::Source;
-use spanprof_answers::failure::Failure;
-use spanprof_answers::quantity::format_quantity;
-use spanprof_answers::span_time as span_time_report;
-use spanprof_answers::spans::{self as spans_report, SpanOrder};
 
 const UNKNOWN_WAITS: &str = "waits are unknown: SPANPROF_PROFILES=all records them (profiles=all)";
 

@@ -3,16 +3,15 @@
 use std::cmp::Reverse;
 
 use serde_json::Value;
-use spanprof_read::query::{self, TopRow, TopTable};
+use spanprof_answers::failure::Failure;
+use spanprof_answers::selection::EndArguments;
+use spanprof_answers::top::{members, table_text};
+use spanprof_answers::{next_command, TerminalLayout};
+use spanprof_read::query::{self, Detail, TopRow, TopTable};
 
 use super::table::{Rows, TableArguments};
 use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
 use crate::output;
-use crate::selection::EndArguments;
-use spanprof_answers::failure::Failure;
-use spanprof_answers::top::{members, table_text};
-use spanprof_answers::{next_command, TerminalLayout};
 
 /// More sources than this are not repeated in a hint.
 const SOURCES_IN_HINT: usize = 3;

@@ -1,16 +1,15 @@
 //! `spanprof tree`: the call tree, as text or as JSON.
 
 use serde_json::{json, Map, Value};
-use spanprof_profile::transform::{self, StackTree};
-use spanprof_read::query::{self, CallRow, FunctionLine};
-
-use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
-use crate::detail::Detail;
-use crate::output;
-use crate::selection::EndArguments;
 use spanprof_answers::failure::Failure;
 use spanprof_answers::quantity::{format_quantity, format_share, percent};
+use spanprof_answers::selection::EndArguments;
 use spanprof_answers::{function_members, FittingTable, TerminalLayout};
+use spanprof_profile::transform::{self, StackTree};
+use spanprof_read::query::{self, CallRow, Detail, FunctionLine};
+
+use super::{one_type, selected, BuiltinArguments, ReadArguments, SOURCE_ABOUT};
+use crate::output;
 
 #[derive(Debug, clap::Args)]
 #[command(

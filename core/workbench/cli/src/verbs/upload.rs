@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use spanprof_answers::failure::{Failure, EXIT_FAILED};
+use spanprof_answers::profile_name::has_profile_suffix;
+use spanprof_serve::{received_of_name, replaced_range_ms};
 
 use crate::object_storage::{path_of_file_url, ObjectStorage, ObjectUrl};
 use crate::output;
-use crate::profile_name::has_profile_suffix;
-use crate::serve::{received_of_name, replaced_range_ms};
-use spanprof_answers::failure::{Failure, EXIT_FAILED};
 
 /// Files in memory at once.
 const BATCH: usize = 16;

@@ -9,21 +9,21 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use spanprof_answers::failure::Failure;
+use spanprof_answers::profile_name::is_sidecar;
+use spanprof_answers::selection::moment::unix_ns;
+use spanprof_answers::sources::SourcePaths;
+use spanprof_profile::encode::gzip;
 use spanprof_profile::encode::otlp;
 use spanprof_profile::{transform, Attribute, ProfilesData};
 use spanprof_read::decode::DecodeLimits;
 use spanprof_read::query::Filter;
+use spanprof_serve::{Retention, Server, Settings};
 
 use super::serve::{stop_signal, url};
 use super::{refuse_repeated_stdin, SOURCE_ABOUT};
-use crate::gzip::gzip;
-use crate::moment::unix_ns;
 use crate::output;
-use crate::profile_name::is_sidecar;
-use crate::serve::{Retention, Server, Settings};
 use crate::source::Source;
-use spanprof_answers::failure::Failure;
-use spanprof_answers::sources::SourcePaths;
 
 /// Length of a profile that states none: the page shows ranges of time.
 const UNKNOWN_DURATION_NS: u64 = 1_000_000_000;

@@ -3,6 +3,7 @@
 
 mod builtins;
 mod call_tree;
+mod detail;
 mod diff;
 mod diff_tree;
 mod dispersion;
@@ -30,6 +31,7 @@ mod window_sums;
 
 pub use builtins::{fold_builtins, fold_runtime_code, has_builtins};
 pub use call_tree::{call_tree, CallRow};
+pub use detail::{reduce_to_stacks, Detail};
 pub use diff::{cost, diff, CostGrowth, DiffRow, DiffTable};
 pub use diff_tree::{diff_tree, folded_diff_tree, DiffNode, DiffTree, OneSidedPath};
 pub use filter::Filter;
