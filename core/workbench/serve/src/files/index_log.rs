@@ -94,7 +94,8 @@ impl IndexLog {
             if !read_whole(&mut reader, &mut header)? {
                 break;
             }
-            let [length, checksum] = [0, 4].map(|at| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte])));
+            let [length, checksum] =
+                [0, 4].map(|start| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[start + byte])));
             // After a power failure the end may be zeros.
             if length == 0 || length > MAX_RECORD_BYTES {
                 break;
@@ -276,8 +277,8 @@ mod tests {
             log.append(&window(home.path(), "c"));
             assert_eq!(names(&log), ["a", "c"]);
             let mut flipped = fs::read(&path).unwrap();
-            let at = flipped.len() - damage;
-            flipped[at] ^= 1;
+            let position = flipped.len() - damage;
+            flipped[position] ^= 1;
             flipped.extend([0; 100]);
             fs::write(&path, flipped).unwrap();
             assert_eq!(names(&log), ["a"], "bit flip {damage} bytes before the end");

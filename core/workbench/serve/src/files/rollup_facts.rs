@@ -183,7 +183,9 @@ mod tests {
         for (type_name, totals) in [("alloc_space", [12, 8]), ("inuse_space", [4, 8])] {
             let windows = [(60, 2), (70, 4), (80, 6), (125, 8)];
             let mut minute = RollupFacts::default();
-            windows[..3].iter().for_each(|(at, total)| minute.add(facts(vec![summary(type_name, *at, *total)])));
+            windows[..3]
+                .iter()
+                .for_each(|(start_s, total)| minute.add(facts(vec![summary(type_name, *start_s, *total)])));
             let mut hour = RollupFacts::default();
             hour.add(facts(vec![summary(type_name, 125, 8)]));
             hour.add(minute);
@@ -194,7 +196,8 @@ mod tests {
 
     #[test]
     fn the_newest_state_of_a_gauge_counts_for_the_range_of_its_windows() {
-        let windows = [("inuse_space", 60), ("inuse_space", 110), ("cpu", 50)].map(|(name, at)| summary(name, at, 1));
+        let windows =
+            [("inuse_space", 60), ("inuse_space", 110), ("cpu", 50)].map(|(name, start_s)| summary(name, start_s, 1));
         let mut read = vec![summary("inuse_space", 110, 7), summary("cpu", 110, 7)];
         facts(windows.to_vec()).widen_gauges(&mut read, Some("shop"));
         let ranges = |read: &[TypeSummary]| read.iter().map(|it| it.from_unix_nano / 1_000_000_000).collect::<Vec<_>>();

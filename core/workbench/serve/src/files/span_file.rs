@@ -49,7 +49,8 @@ pub(crate) fn from_json(value: &Value) -> Option<SpanParts> {
         return None;
     }
     let endpoints = pairs(&value["endpoints"])?;
-    let index = |value: &Value| value.as_u64().filter(|at| *at < endpoints.len() as u64).map(|at| at as u32);
+    let index =
+        |value: &Value| value.as_u64().filter(|index| *index < endpoints.len() as u64).map(|index| index as u32);
     let spans = rows.iter().zip(links).map(|(row, link)| {
         let first_unix_nano = row[3].as_u64()?;
         Some(SpanPart {
@@ -62,9 +63,9 @@ pub(crate) fn from_json(value: &Value) -> Option<SpanParts> {
     });
     let unlinked = value["unlinked"].as_array()?.iter();
     let unlinked = unlinked.map(|row| Some((index(&row[0])?, totals(row.as_array()?.get(1..)?)?)));
-    let counts = |of: &Value| {
+    let counts = |value: &Value| {
         let pair = |pair: &Value| Some((pair[0].as_i64()?, pair[1].as_i64()?));
-        of.as_array()?.iter().map(pair).collect::<Option<Vec<_>>>()
+        value.as_array()?.iter().map(pair).collect::<Option<Vec<_>>>()
     };
     let durations = value["durations"].as_array()?.iter().map(|row| Some((index(&row[0])?, counts(&row[1])?)));
     Some(SpanParts {

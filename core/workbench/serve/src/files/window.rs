@@ -83,7 +83,7 @@ impl StoredWindow {
         for resource in &data.resources {
             let name = resource.service_name();
             let service = match services.iter().position(|service| service.name == name) {
-                Some(at) => &mut services[at],
+                Some(index) => &mut services[index],
                 None => {
                     let types = types.iter().filter(|summary| summary.service == name).cloned().collect();
                     services.push(ServiceSummary { name: name.to_owned(), types, labels: Arc::default() });
@@ -148,11 +148,11 @@ impl StoredWindow {
 
     /// Replaces labels by equal ones of other windows: consecutive windows mostly have equal labels, which would take more
     /// memory than the rest of their entries.
-    pub(crate) fn share_labels(&mut self, known: &mut HashSet<Arc<LabelValues>>) {
+    pub(crate) fn share_labels(&mut self, shared: &mut HashSet<Arc<LabelValues>>) {
         for service in &mut self.services {
-            match known.get(&service.labels) {
+            match shared.get(&service.labels) {
                 Some(labels) => service.labels = labels.clone(),
-                None => drop(known.insert(service.labels.clone())),
+                None => drop(shared.insert(service.labels.clone())),
             }
         }
     }
@@ -259,18 +259,19 @@ impl LinkFilter {
 
     /// Hex digits; empty for a filter without ids.
     pub(crate) fn to_hex(&self) -> String {
-        match self.0.iter().all(|word| *word == 0) {
-            true => String::new(),
-            false => hex::encode(self.0.map(u64::to_be_bytes).as_flattened()),
+        if self.0.iter().all(|word| *word == 0) {
+            String::new()
+        } else {
+            hex::encode(self.0.map(u64::to_be_bytes).as_flattened())
         }
     }
 
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let mut filter = LinkFilter::default();
         if !text.is_empty() {
-            let mut words = [[0; 8]; 128];
-            hex::decode_to_slice(text, words.as_flattened_mut()).ok()?;
-            *filter.0 = words.map(u64::from_be_bytes);
+            let mut bits = [[0; 8]; 128];
+            hex::decode_to_slice(text, bits.as_flattened_mut()).ok()?;
+            *filter.0 = bits.map(u64::from_be_bytes);
         }
         Some(filter)
     }

@@ -94,12 +94,12 @@ pub(crate) fn joined(type_name: &str, trees: Vec<(String, StackTree)>) -> StackT
         nodes: vec![StackNode { parent: 0, function: 0, self_weight: 0, total_weight: 0 }],
         ..StackTree::default()
     };
-    let mut known: HashMap<FunctionKey, u32> = HashMap::new();
+    let mut indices: HashMap<FunctionKey, u32> = HashMap::new();
     for (name, tree) in trees {
         joined.unit.clone_from(&tree.unit);
         let functions = &mut joined.functions;
         let mut function = |key: &FunctionKey| {
-            *known.entry(key.clone()).or_insert_with(|| {
+            *indices.entry(key.clone()).or_insert_with(|| {
                 functions.push(key.clone());
                 functions.len() as u32 - 1
             })
@@ -107,8 +107,8 @@ pub(crate) fn joined(type_name: &str, trees: Vec<(String, StackTree)>) -> StackT
         let group = function(&FunctionKey { name, ..FunctionKey::default() });
         let functions: Vec<u32> = tree.functions.iter().skip(1).map(&mut function).collect();
         let first = joined.nodes.len() as u32;
-        for (at, node) in tree.nodes.iter().enumerate() {
-            joined.nodes.push(match at {
+        for (index, node) in tree.nodes.iter().enumerate() {
+            joined.nodes.push(match index {
                 0 => StackNode { parent: 0, function: group, ..*node },
                 _ => {
                     StackNode { parent: node.parent + first, function: functions[node.function as usize - 1], ..*node }
@@ -125,12 +125,12 @@ pub(crate) fn joined(type_name: &str, trees: Vec<(String, StackTree)>) -> StackT
 pub(crate) fn in_order_of(ordered: &StackTree, tree: StackTree) -> StackTree {
     let groups_of = |tree: &StackTree| -> Vec<(usize, String)> {
         let nodes = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| node.parent == 0);
-        nodes.map(|(at, node)| (at, tree.functions[node.function as usize].name.clone())).collect()
+        nodes.map(|(index, node)| (index, tree.functions[node.function as usize].name.clone())).collect()
     };
     let rank: HashMap<String, usize> =
         groups_of(ordered).into_iter().enumerate().map(|(nth, (_, name))| (name, nth)).collect();
     let groups = groups_of(&tree);
-    let ends = groups.iter().skip(1).map(|(at, _)| *at).chain([tree.nodes.len()]);
+    let ends = groups.iter().skip(1).map(|(start, _)| *start).chain([tree.nodes.len()]);
     let mut subtrees: Vec<_> =
         groups.iter().zip(ends).map(|((start, name), end)| (rank.get(name), *start..end)).collect();
     subtrees.sort_by_key(|(rank, _)| rank.copied());
@@ -194,7 +194,8 @@ mod tests {
             ..StackTree::default()
         };
         let root = node(0, 0, 60);
-        let ordered = tree(["root", "new", "survived", "old", "main"], [1, 2, 3].map(|at| node(0, at, 20)).to_vec());
+        let ordered =
+            tree(["root", "new", "survived", "old", "main"], [1, 2, 3].map(|function| node(0, function, 20)).to_vec());
         let ordered = StackTree { nodes: [vec![root], ordered.nodes].concat(), ..ordered };
         let below = |parent| node(parent, 4, 20);
         let by_name =

@@ -204,8 +204,8 @@ fn store_otlp(state: &ServerState, payload: PayloadFormat, bytes: &[u8]) -> Resu
     let is_gzip = bytes.starts_with(&[0x1f, 0x8b]);
     let (PayloadFormat::Protobuf { gzipped } | PayloadFormat::Json { gzipped }) = payload;
     if gzipped != is_gzip {
-        let (declared, found) = if gzipped { ("gzip", "something else") } else { ("no compression", "gzip") };
-        return Err(Refusal::Invalid(format!("the headers declare {declared}, the body is {found}")));
+        let (declared, actual) = if gzipped { ("gzip", "something else") } else { ("no compression", "gzip") };
+        return Err(Refusal::Invalid(format!("the headers declare {declared}, the body is {actual}")));
     }
     let data = decode::otlp::decode(bytes, &state.settings.limits)?;
     // The received bytes are stored unchanged, so that `check` applies to what the sender encoded.

@@ -38,7 +38,8 @@ impl TraceUrl {
 
 /// Refuses links that look alike on the page.
 pub fn refuse_repeated_names(links: &[TraceUrl]) -> Result<(), Failure> {
-    let is_repeated = |(at, link): &(usize, &TraceUrl)| links[..*at].iter().any(|earlier| earlier.name == link.name);
+    let is_repeated =
+        |(index, link): &(usize, &TraceUrl)| links[..*index].iter().any(|earlier| earlier.name == link.name);
     match links.iter().enumerate().find(is_repeated) {
         None => Ok(()),
         Some((_, link)) => {
