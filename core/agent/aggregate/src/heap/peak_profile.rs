@@ -211,7 +211,7 @@ mod tests {
         let (data, _, omitted) = encoded(100, 1 << 20);
         let top = query::top(&data, "inuse_space", Granularity::Function);
         assert_eq!((top.total, top.rows.len(), omitted), (sum(100), 101, 0));
-        assert_eq!(top.rows[0].at.function, "function_99");
+        assert_eq!(top.rows[0].location.function, "function_99");
         assert_eq!(query::top(&data, "inuse_objects", Granularity::Function).total, 200);
     }
 
@@ -222,8 +222,8 @@ mod tests {
             assert!(length <= max_bytes && 2 * length > max_bytes, "{length} of {max_bytes} bytes");
             let top = query::top(&data, "inuse_space", Granularity::Function);
             assert_eq!(top.total, sum(1000));
-            assert_eq!(top.rows[0].at.function, "[too_many_stacks]");
-            assert_eq!(top.rows[1].at.function, "function_999");
+            assert_eq!(top.rows[0].location.function, "[too_many_stacks]");
+            assert_eq!(top.rows[1].location.function, "function_999");
             assert_eq!(top.samples as u64, 1000 - omitted + 1);
         }
     }
@@ -246,7 +246,7 @@ mod tests {
         let (bytes, _) = encode_peak(totals, &input, &mut redactor()).unwrap();
         let data = decode::pprof::decode(&bytes, &DecodeLimits::default()).unwrap();
         let rows = query::top(&data, "inuse_space", Granularity::Function).rows;
-        let own: Vec<_> = rows.iter().map(|row| (&*row.at.function, row.own)).collect();
+        let own: Vec<_> = rows.iter().map(|row| (&*row.location.function, row.own)).collect();
         assert_eq!(own, [("cache", 1000), ("main", 0)]);
     }
 

@@ -50,7 +50,7 @@ fn window(prefixes: &[&str], rules: &[[(&str, &str); 3]]) -> ProfilesData {
 fn own(data: &ProfilesData) -> Vec<String> {
     let table = query::top(data, "cpu", Granularity::Function);
     assert_eq!(table.rows.len(), 3);
-    table.rows.into_iter().filter(|row| row.own > 0).map(|row| row.at.function).collect()
+    table.rows.into_iter().filter(|row| row.own > 0).map(|row| row.location.function).collect()
 }
 
 #[test]
