@@ -139,13 +139,8 @@ fn a_capture_that_is_not_delivered_in_time_stays_queued_and_is_counted() {
     let _serial = one_at_a_time();
     let runtime = FakeRuntime::new();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let config = Config {
-        cpu: false,
-        destinations: None,
-        endpoint: Some(format!("http://{closed}")),
-        stop_timeout: Duration::from_millis(1),
-        ..without_destination()
-    };
+    let config =
+        Config { cpu: false, destinations: None, endpoint: Some(format!("http://{closed}")), ..without_destination() };
     let profiler = ProfilerHandle::start_with_runtime(config, runtime.clone()).unwrap();
     let captured = captured_request(&profiler, &runtime);
     assert!(!captured.send(Duration::ZERO));
