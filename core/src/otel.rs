@@ -130,7 +130,7 @@ impl opentelemetry_sdk::trace::SpanProcessor for SpanProcessor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tag_wrapper;
+    use crate::api::labels::tag_wrapper;
     use opentelemetry::trace::{SpanContext, TraceFlags, TraceId, TraceState, Tracer, TracerProvider};
     use opentelemetry_sdk::trace::SdkTracerProvider;
     use spanprof_config::{Config, ConfigPatch, ConfigValue, SampleRetention, TailDuration};

@@ -43,7 +43,7 @@ fn contend<G>(acquire: impl Fn(usize) -> G + Sync) -> [Truth; 3] {
         for (number, truth) in truths.iter_mut().enumerate() {
             let (acquire, barrier) = (&acquire, &barrier);
             scope.spawn(move || {
-                crate::tag_wrapper([("worker", WORKERS[number])], || {
+                crate::api::labels::tag_wrapper([("worker", WORKERS[number])], || {
                     barrier.wait();
                     let begun = Instant::now();
                     while begun.elapsed() < Duration::from_secs(1) {

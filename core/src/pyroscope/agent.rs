@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::error::Result;
 use super::thread_tags;
-use crate::Profiler;
+use crate::api::profiler::Profiler;
 use spanprof_config::Config;
 
 /// A state of [`PyroscopeAgent`].

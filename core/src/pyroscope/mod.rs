@@ -51,6 +51,8 @@ mod builder;
 mod error;
 mod thread_tags;
 
+use crate::api::labels;
+
 pub use agent::PyroscopeAgent;
 pub use error::{PyroscopeError, Result};
 
@@ -58,7 +60,7 @@ pub use error::{PyroscopeError, Result};
 /// not owned.
 pub fn tag_wrapper<K: AsRef<str>, V: AsRef<str>, R>(labels: &[(K, V)], work: impl FnOnce() -> R) -> R {
     let labels: Vec<_> = labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
-    crate::tag_wrapper(&*labels, work)
+    labels::tag_wrapper(&*labels, work)
 }
 
 /// The agent, its states and its builder.

@@ -59,7 +59,9 @@ mod tests {
             remove("tenant", "b");
             remove("route", "/cart");
             assert_eq!(labels(), [pair("tenant", "a")]);
-            crate::tag_wrapper([("inner", "i")], || assert_eq!(labels(), [pair("inner", "i"), pair("tenant", "a")]));
+            crate::api::labels::tag_wrapper([("inner", "i")], || {
+                assert_eq!(labels(), [pair("inner", "i"), pair("tenant", "a")])
+            });
             remove("tenant", "a");
             assert!(labels().is_empty());
         })

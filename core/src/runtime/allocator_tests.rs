@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fork_live_tests::in_forked_child;
+use crate::api::labels::{tag_future, tag_wrapper};
 use crate::runtime::allocator_run_testing::{in_own_process, HeapProfiles, HeapRun, HeapStack};
 use spanprof_config::{Config, ConfigValue};
 use spanprof_profiler::ProfilerHandle;
@@ -41,8 +42,8 @@ fn churn(megabytes: usize) {
 fn a_leak_is_in_use_under_its_function_and_label_and_every_allocation_is_counted() {
     in_own_process("a_leak_is_in_use_under_its_function_and_label_and_every_allocation_is_counted", || {
         let run = HeapRun::start(65_536);
-        crate::tag_wrapper([("tenant", "a")], || leak(64));
-        crate::tag_wrapper([("tenant", "b")], || churn(64));
+        tag_wrapper([("tenant", "a")], || leak(64));
+        tag_wrapper([("tenant", "b")], || churn(64));
         let [in_use, allocated] = run.stop();
         let tolerance = 5.0 * relative_error(64e6, 1e4, 65_536.0);
         assert_within(in_use.total_through("inuse_space", "leak"), 64e6, tolerance, "in use");
@@ -442,12 +443,9 @@ fn allocations_of_tokio_tasks_carry_the_labels_of_their_task() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
         // In groups, so that the ring has space for their deep stacks.
         for _ in 0..6 {
-            let tasks: Vec<_> = (0..4)
-                .map(|number| match number % 2 {
-                    0 => runtime.spawn(crate::tag_future([("route", "cart")], request(allocate_in_cart))),
-                    _ => runtime.spawn(crate::tag_future([("route", "search")], request(allocate_in_search))),
-                })
-                .collect();
+            let cart = || runtime.spawn(tag_future([("route", "cart")], request(allocate_in_cart)));
+            let search = || runtime.spawn(tag_future([("route", "search")], request(allocate_in_search)));
+            let tasks = [cart(), search(), cart(), search()];
             tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
             run.wait_until_drained();
         }

@@ -207,7 +207,7 @@ fn a_child_resolves_frames_although_the_parent_was_resolving_at_the_fork() {
     spanprof_os::install_fork_hook();
     let frames_of = |code: *const ()| {
         let mut frames = Vec::new();
-        crate::NativeRuntime.resolve(spanprof_signal::RawFrame { code: code as u64, at: 0 }, 0, &mut frames);
+        crate::runtime::NativeRuntime.resolve(spanprof_signal::RawFrame { code: code as u64, at: 0 }, 0, &mut frames);
         frames
     };
     let running = AtomicBool::new(true);

@@ -74,7 +74,7 @@ fn waiting_threads_are_off_cpu_for_the_time_of_their_wait_with_its_reason_and_th
             std::thread::scope(|scope| {
                 for ((function, _, wait), truth) in waits.into_iter().zip(&truths) {
                     scope.spawn(move || {
-                        crate::tag_wrapper([("wait", function)], || {
+                        crate::api::labels::tag_wrapper([("wait", function)], || {
                             let begun = Instant::now();
                             wait();
                             *truth.lock().unwrap() = begun.elapsed().as_nanos() as f64;
@@ -179,7 +179,7 @@ fn each_live_thread_is_counted_once_under_its_stack() {
             let parked: Vec<_> = (0..3)
                 .map(|_| {
                     scope.spawn(move || {
-                        crate::tag_wrapper([("role", "worker")], || {
+                        crate::api::labels::tag_wrapper([("role", "worker")], || {
                             barrier.wait();
                             parks(done);
                         });

@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_token_is_required_where_one_is_configured() {
         let _serial = one_at_a_time();
-        let config = Config { pull_token: Some(crate::Secret::from("open")), ..config() };
+        let config = Config { pull_token: Some(spanprof_export::Secret::from("open")), ..config() };
         let profiler = crate::api::profiler::start_native(config).unwrap();
         assert_eq!(get("/cmdline").0, 401);
         let mut authorized = request("GET", "/cmdline", Vec::new());

@@ -1,5 +1,5 @@
 //! Rule: the first sentence of each crate below `core` says what it does and what it must never know. Where the header gives
-//! an order of its folders, each folder imports only those before it.
+//! an order of its folders, each folder imports only those before it, and names the module that defines what it imports.
 
 use super::rust_imports::SourceImports;
 use super::Violation;
@@ -26,6 +26,10 @@ pub fn check(files: &[(String, String)], sources: &[SourceImports]) -> Vec<Viola
         let steps = steps(order.split("\n\n").next().unwrap_or_default());
         let imports = sources.iter().filter(|source| source.directory == directory).flat_map(|source| &source.imports);
         for import in imports {
+            if import.through_root {
+                let message = format!("name the module that defines it, `crate::{}`", import.to.replace('/', "::"));
+                violations.push(Violation::new(&import.file, import.line, message));
+            }
             let (from, to) = (folder(&import.from), folder(&import.to));
             let (Some(own), Some(other)) = (step(&steps, from), step(&steps, to)) else { continue };
             if own < other {
@@ -70,6 +74,7 @@ mod tests {
             to: to.to_owned(),
             file: format!("core/agent/a/src/{from}.rs"),
             line: 1,
+            through_root: false,
         };
         let source =
             SourceImports { directory: "core/agent/a/src".to_owned(), imports: imports.iter().map(import).collect() };

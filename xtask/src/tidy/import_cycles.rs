@@ -118,6 +118,7 @@ mod tests {
             to: to.to_owned(),
             file: format!("core/src/{from}.rs"),
             line: 2,
+            through_root: false,
         };
         SourceImports { directory: "core/src".to_owned(), imports: imports.iter().map(import).collect() }
     }

@@ -15,6 +15,8 @@ pub struct Import {
     /// The file that imports.
     pub file: String,
     pub line: usize,
+    /// True for `crate::Name` where the root only re-exports `Name`.
+    pub through_root: bool,
 }
 
 /// The imports between the modules of one source directory.
@@ -59,13 +61,19 @@ impl<'a> Crate<'a> {
     fn imports(&self) -> Vec<Import> {
         let mut imports = Vec::new();
         for (module, (path, file)) in self.modules.iter().filter(|(module, _)| !module.is_empty()) {
-            let targets = file.paths.iter().filter_map(|path| Some((self.target(module, path)?, path.line)));
-            for (target, line) in targets.filter(|(target, _)| !target.is_empty()) {
+            let targets = file.paths.iter().filter_map(|path| Some((self.target(module, path)?, path)));
+            for (target, import) in targets.filter(|(target, _)| !target.is_empty()) {
                 let (from, to) = (module.replace("::", "/"), target.replace("::", "/"));
-                imports.push(Import { from, to, file: (*path).to_owned(), line });
+                let through_root = self.is_through_root(&import.segments);
+                imports.push(Import { from, to, file: (*path).to_owned(), line: import.line, through_root });
             }
         }
         imports
+    }
+
+    fn is_through_root(&self, path: &[String]) -> bool {
+        let name = path.get(1).filter(|_| path[0] == "crate");
+        name.is_some_and(|name| !self.contains(&[], name) && self.import(&[], name).is_some())
     }
 
     /// The module of a file that a path of `module` leads to; `None` for another crate.
@@ -173,6 +181,16 @@ mod tests {
         assert!(imports(&reexport).contains(&"c a/b".to_owned()));
         let module = [("a/mod.rs", "pub mod b;"), ("a/b.rs", ""), ("c.rs", "use crate::a;\nfn f(b: a::b::B) {}")];
         assert!(imports(&module).contains(&"c a/b".to_owned()));
+    }
+
+    #[test]
+    fn an_import_through_the_root_is_one_of_a_reexport() {
+        let text = "pub use a::A;\nmod a;\n";
+        let files =
+            [("core/src/lib.rs", text), ("core/src/a.rs", ""), ("core/src/b.rs", "use crate::A;\nuse crate::a::A;")];
+        let files: Vec<_> = files.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
+        let through_root: Vec<bool> = read(&files)[0].imports.iter().map(|import| import.through_root).collect();
+        assert_eq!(through_root, [true, false]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub fn read(text: &str) -> FilePaths {
             (_, "::", next)
                 if is_name(text_at(position))
                     && is_name(next)
-                    && position.checked_sub(1).is_none_or(|position| text_at(position) != "::") =>
+                    && !matches!(position.checked_sub(1).map(text_at), Some("::" | "$")) =>
             {
                 let (mut segments, line) = (vec![text_at(position).to_owned()], tokens[position].line);
                 while text_at(position + 1) == "::" && is_name(text_at(position + 2)) {

@@ -19,6 +19,9 @@ use spanprof_profile::{transform, ProfilesData};
 use spanprof_signal::heap::HeapSampling;
 use spanprof_signal::{DropReason, Ring, SampleKind};
 
+/// Distinct stacks of a window; others become `[too_many_stacks]` and are counted.
+pub const MAX_STACKS: u32 = 32_768;
+
 /// What the configuration sets.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {

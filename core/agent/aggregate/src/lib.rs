@@ -26,13 +26,10 @@ pub mod thread_names;
 pub mod window;
 
 pub use counters::{Counter, Counters, StatDoc, StatKind, StatValue, COUNTERS};
-pub use engine::{CollectionTime, Engine, EngineSettings, HeapAtPeak, SystemAccess, WindowEnd};
+pub use engine::{CollectionTime, Engine, EngineSettings, HeapAtPeak, SystemAccess, WindowEnd, MAX_STACKS};
 pub use resolve::native_symbols::{demangle, native_frame, NativeCode, NativeFunction, NativeSymbols};
 pub use resource::{Resource, ResourceAttribute, MAX_RESOURCE_ATTRIBUTES};
 pub use retention::{SlowLimit, TailPolicy};
 pub use window::captured::MAX_CAPTURES;
 pub use window::sum::{SumLabels, WindowSum};
 pub use window::{ClosedWindow, SampleSelection, ThreadName, WindowSettings};
-
-/// Distinct stacks of a window; others become `[too_many_stacks]` and are counted.
-pub const MAX_STACKS: u32 = 32_768;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::counters::Counters;
 use crate::engine::WindowEnd;
+use crate::engine::{Engine, EngineSettings, SystemAccess, MAX_STACKS};
 use crate::resolve::native_symbols::{NativeCode, NativeFunction, NativeSymbols};
+use crate::resource::Resource;
 use crate::retention::{SlowLimit, TailPolicy};
 use crate::testing::FakeRuntime;
 use crate::window::WindowSettings;
-use crate::{Counters, Engine, EngineSettings, Resource, SystemAccess};
 use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::redact::{ProfileRedactor, RedactionRule, RedactionSettings};
 use spanprof_profile::ProfilesData;
@@ -70,7 +72,7 @@ pub const WINDOW: WindowSettings = WindowSettings {
 pub fn settings() -> EngineSettings {
     EngineSettings {
         window: WINDOW,
-        max_stacks: crate::MAX_STACKS,
+        max_stacks: MAX_STACKS,
         heap_interval: 524_288,
         heap_rate_limit: false,
         heap_live_samples: 65_536,

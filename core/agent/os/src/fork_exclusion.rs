@@ -76,8 +76,9 @@ pub(crate) fn reset_in_child() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fork::install_fork_hook;
+    use crate::symbols::object_history::loader_counts;
     use crate::testing::in_child;
-    use crate::{install_fork_hook, loader_counts};
     use std::sync::atomic::AtomicBool;
     use std::thread::{spawn, yield_now};
 

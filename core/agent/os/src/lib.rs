@@ -28,6 +28,7 @@ pub use clocks::thread_start::{start_own_thread, StartedThread};
 pub use fork::{install_fork_hook, reset_in_child_by};
 pub use fork_exclusion::{exclude_forks, iterate_loaded_objects};
 pub use memory::arenas::use_one_arena;
+pub use memory::fault_guard::{fault_guard_owned, install_fault_guard, restore_fault_guard};
 pub use memory::inboxes::{inbox, inbox_in_use, use_inbox};
 pub use memory::live_sets::{live_set, new_live_set};
 pub use memory::mapped_file::MappedFile;
@@ -71,37 +72,3 @@ pub use time::{
 };
 
 pub use spanprof_signal::{Inbox, WakeReason};
-
-/// Installs the handler that turns faults of guarded reads into failed reads, or reinstalls it over a replacement.
-/// False when the kernel refuses; guarded reads are system calls then.
-pub fn install_fault_guard() -> bool {
-    // Reads use the kernel while the guard is not installed.
-    may_use(SystemCall::ProcessVmReadv);
-    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    // In a forked child a parent thread may have held the lock at the fork. The guard was inherited: skip.
-    match ONE_AT_A_TIME.try_lock() {
-        Ok(_one) => spanprof_signal::guarded::install(),
-        Err(_) => fault_guard_owned(),
-    }
-}
-
-/// Whether our fault handler is installed; guarded reads are direct loads only then.
-pub fn fault_guard_owned() -> bool {
-    spanprof_signal::guarded::check_installed()
-}
-
-/// Installs our fault handler again if another one replaced it.
-pub fn restore_fault_guard() {
-    if !fault_guard_owned() {
-        install_fault_guard();
-    }
-}
-
-/// Arms a CPU clock in every thread of the process except our own; a forked child has none.
-///
-/// # Errors
-/// The reason: an invalid rate, clocks that already run, or a refused handler, clock or mapping.
-pub fn start_clocks(settings: ClockSettings) -> Result<Clocks, ClockError> {
-    install_fork_hook();
-    Clocks::start(settings)
-}

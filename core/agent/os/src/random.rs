@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::time::{monotonic_ns, unix_ns};
 use spanprof_signal::{split_mix, Sequence};
 
 /// Fills an array from `/dev/urandom`, or from clocks and addresses where that cannot be read.
@@ -11,7 +12,7 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     if read.is_err() {
         let address = &bytes as *const _ as u64;
-        let time = crate::monotonic_ns() ^ crate::unix_ns().rotate_left(32);
+        let time = monotonic_ns() ^ unix_ns().rotate_left(32);
         let mut sequence = Sequence::new(time ^ address ^ u64::from(std::process::id()));
         for chunk in bytes.chunks_mut(8) {
             let word = sequence.next().to_le_bytes();
@@ -34,7 +35,7 @@ pub fn uuid() -> String {
 fn shared() -> Sequence {
     static STATE: AtomicU64 = AtomicU64::new(0);
     if STATE.load(Ordering::Relaxed) == 0 {
-        let _ = STATE.compare_exchange(0, crate::monotonic_ns(), Ordering::Relaxed, Ordering::Relaxed);
+        let _ = STATE.compare_exchange(0, monotonic_ns(), Ordering::Relaxed, Ordering::Relaxed);
     }
     Sequence::new(STATE.fetch_add(split_mix::INCREMENT, Ordering::Relaxed))
 }

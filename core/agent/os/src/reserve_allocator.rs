@@ -10,7 +10,7 @@
 //! it is in use.
 //!
 //! Fallible allocations everywhere are no alternative: most are in maps, strings and dependencies. CPython 3.11 with 8 to 96 MB
-//! of address space left ended in each of seven runs without the reserve. A start requires [`START_BYTES`](crate::START_BYTES),
+//! of address space left ended in each of seven runs without the reserve. A start requires `START_BYTES`,
 //! and a thread 8 MiB, since the C library ends a process that has no memory for the thread-local storage of a thread.
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -20,7 +20,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::thread_id;
+use crate::threads::listing::thread_id;
 use crate::threads::own_threads::is_own;
 
 /// Several times the buffers of one encoding.
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn an_own_thread_waits_for_memory_when_the_reserve_is_full() {
         let allocator = failing::<64>();
-        let _own = crate::Clocks::exempt_current_thread();
+        let _own = crate::clocks::thread_clocks::Clocks::exempt_current_thread();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(100));

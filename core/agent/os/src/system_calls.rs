@@ -225,14 +225,15 @@ mod tests {
 
     #[test]
     fn the_clocks_start_where_a_filter_kills_at_perf_or_at_timers() {
-        use super::super::ClockChoice;
+        use crate::clocks::clock_types::ClockChoice;
         use crate::clocks::live_tests::{burn_until, drain, settings};
+        use crate::clocks::thread_clocks::Clocks;
         for number in [libc::SYS_perf_event_open, libc::SYS_timer_create] {
             in_child(move || {
                 reset_probe();
                 forbid(number);
                 let expected = if number == libc::SYS_timer_create { "perf" } else { "thread_timer" };
-                let clocks = match crate::start_clocks(settings(ClockChoice::Auto, 250)) {
+                let clocks = match Clocks::start(settings(ClockChoice::Auto, 250)) {
                     Ok(clocks) => clocks,
                     // Perf is not permitted here: no clock starts, which is an error and no signal.
                     Err(error) => return assert_eq!(expected, "perf", "{error}"),

@@ -37,6 +37,6 @@ pub(crate) fn probe(signal: libc::c_int) -> Result<(), String> {
     if !system_calls::may_use(SystemCall::TimerCreate) {
         return Err("timer_create: forbidden by the seccomp filter, which ends the process".into());
     }
-    let made = create_for_thread(crate::thread_id(), signal, 0);
+    let made = create_for_thread(crate::threads::listing::thread_id(), signal, 0);
     made.map(arm::delete_timer).map_err(|errno| format!("timer_create: {}", std::io::Error::from_raw_os_error(errno)))
 }

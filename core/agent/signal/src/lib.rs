@@ -8,6 +8,7 @@ mod atomics;
 mod clock;
 mod context;
 mod drop_reason;
+pub mod futex;
 mod generation;
 pub mod heap;
 #[cfg(all(test, loom))]
@@ -30,7 +31,6 @@ pub use heap::live_set::{LiveObject, LiveSet, LiveSlot};
 #[cfg(not(loom))]
 pub use heap::thread_sampler::{SelectedAllocation, ThreadSampler, ThreadSampling};
 pub use ring::entry::MAX_FRAMES;
-pub use ring::futex;
 pub use ring::inbox::{Inbox, WakeReason};
 pub use ring::sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 pub use ring::sample_ring::Ring;

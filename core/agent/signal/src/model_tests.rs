@@ -2,14 +2,18 @@
 //! the preemption bound. Built only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
+use crate::context::Context;
+use crate::drop_reason::DropReason;
+use crate::heap::address_filter::AddressFilter;
+use crate::heap::live_set::{LiveSet, LiveSlot};
 use crate::heap::sampler_table::SamplerTable;
 use crate::ring::entry::{Header, FIXED_WORDS};
+use crate::ring::inbox::{Inbox, WakeReason};
+use crate::ring::sample::{RawSample, SampleFlags, SampleKind};
+use crate::ring::sample_ring::Ring;
+use crate::signals::slot::{EnterOutcome, Slot, SlotInit};
 use crate::walk::buffer_pool::{claim_buffer, PooledBuffer};
 use crate::walk::exchange::{Requester, Round, WallRequest};
-use crate::{
-    AddressFilter, Context, DropReason, EnterOutcome, Inbox, LiveSet, LiveSlot, RawSample, Ring, SampleFlags,
-    SampleKind, Slot, SlotInit,
-};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -167,10 +171,7 @@ fn model_no_wakeup_is_lost() {
             reasons.push(inbox.wait(None));
         }
         waker.join().unwrap();
-        assert!(
-            reasons.contains(&crate::WakeReason::Requested) && reasons.contains(&crate::WakeReason::ScanDue),
-            "{reasons:?}"
-        );
+        assert!(reasons.contains(&WakeReason::Requested) && reasons.contains(&WakeReason::ScanDue), "{reasons:?}");
     });
 }
 

@@ -2,7 +2,7 @@
 //! the sleep takes no lock. Not here: when to sleep (the wall sampler, and the reader of suspended tasks of a binding).
 
 use crate::atomics::{AtomicU32, Ordering};
-use crate::ring::futex;
+use crate::futex;
 
 /// The bits of the threads that sleep, or are about to.
 static PARKED: AtomicU32 = AtomicU32::new(0);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::engine::Engine;
+use crate::engine::EngineSettings;
 use crate::scripted_engine_testing::{closed, counter, engine, settings, tail_policy, with_retention};
 use crate::testing::FakeRuntime;
-use crate::EngineSettings;
 use spanprof_profile::{kinds, ProfilesData};
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, Sequence};
 

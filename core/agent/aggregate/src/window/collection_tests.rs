@@ -1,11 +1,11 @@
 //! Tests of collections for pulls: they take the same samples as the open window, and change nothing of it.
 
 use crate::counters::Counters;
+use crate::engine::EngineSettings;
 use crate::engine::{CollectionTime, Engine, WindowEnd};
 use crate::scripted_engine_testing::{counter, engine, settings};
 use crate::testing::FakeRuntime;
 use crate::window::SampleSelection;
-use crate::EngineSettings;
 use spanprof_profile::encode::text;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind};

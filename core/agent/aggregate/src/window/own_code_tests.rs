@@ -10,9 +10,9 @@ use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 use std::sync::Arc;
 
 use crate::counters::Counters;
+use crate::engine::EngineSettings;
 use crate::scripted_engine_testing::{closed, redacting_engine, settings};
 use crate::testing::FakeRuntime;
-use crate::EngineSettings;
 
 /// A window of the stack `main` → `shared` → `price`; the first two are in directories of native code without own code by the rules.
 fn window(prefixes: &[&str], rules: &[[(&str, &str); 3]]) -> ProfilesData {

@@ -72,7 +72,10 @@ impl OptionValues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, ConfigSource, Environment};
+    use crate::error::Error;
+    use crate::keys::table::Config;
+    use crate::layers::environment::Environment;
+    use crate::types::choices::ConfigSource;
 
     static OPTIONS: [BindingOption; 2] = [
         BindingOption {
@@ -89,7 +92,7 @@ mod tests {
         },
     ];
 
-    fn load(code: &[(&str, ConfigValue)], variables: &[(&str, &str)]) -> Result<Config, crate::Error> {
+    fn load(code: &[(&str, ConfigValue)], variables: &[(&str, &str)]) -> Result<Config, Error> {
         let code: Vec<_> = code.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
         let environment: Environment = variables.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         Config::load_with_options(&code, &environment, &OPTIONS)

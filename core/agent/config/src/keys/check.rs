@@ -1,13 +1,13 @@
 //! Checks that the values of a configuration are consistent, and derives values from several keys. Called at the end of
 //! loading and by `Profiler`, since a program can fill the struct itself.
 
+use crate::error::{Error, ErrorKind};
 use crate::keys::table::{check_output, Config};
 use crate::types::choices::{ConfigSource, DestinationConfig, DestinationType, LinkDetail, Profiles, Protocol};
 use crate::types::duty_cycle::DutyCycle;
 use crate::types::endpoint::{self, final_url, EndpointForm};
 use crate::types::pull::{check_pull, PullAddress};
 use crate::types::retention::{SampleRetention, TailDuration};
-use crate::{Error, ErrorKind};
 use spanprof_signal::SampleKind;
 
 /// Largest request, bytes: 4 MiB, the default maximum of gRPC messages, less the names that follow the split.

@@ -68,7 +68,8 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ConfigValue, Environment};
+    use crate::layers::environment::Environment;
+    use crate::types::value::ConfigValue;
 
     const HTTP: Option<Protocol> = Some(Protocol::HttpProtobuf);
     const GRPC: Option<Protocol> = Some(Protocol::Grpc);

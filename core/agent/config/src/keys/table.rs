@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::binding_options::BindingOption;
 use super::key::{Bounds, Key};
+use crate::error::{Error, ErrorKind};
 use crate::types::choices::{
     Clock, Compression, ConfigSource, DestinationConfig, Headers, LinkDetail, Profiles, Protocol, Proxies,
 };
 use crate::types::duty_cycle::DutyCycle;
 use crate::types::endpoint::{self, UnusableText};
+use crate::types::output_format::OutputFormat;
 use crate::types::pull::check_pull;
 use crate::types::redaction::{RedactionRules, SecretText};
 use crate::types::retention::{CpuShare, SampleRetention, TailDuration};
@@ -18,7 +20,6 @@ use crate::types::setting::SettingValue;
 use crate::types::shape::Shape;
 use crate::types::share::percent_hint;
 use crate::types::value::{ConfigType, ConfigValue};
-use crate::{Error, ErrorKind};
 use spanprof_export::Secret;
 use spanprof_profile::redact::RedactionTarget;
 
@@ -68,7 +69,7 @@ pub(crate) enum InvalidSetting {
 
 /// Checks that the extension of a file selects a format.
 pub(crate) fn check_output(name: &str) -> Result<(), UnusableText> {
-    match crate::OutputFormat::of(name) {
+    match OutputFormat::of(name) {
         Some(_) => Ok(()),
         None => Err(UnusableText {
             message: format!("`{name}` has no known format; expected a name that ends in .html, .pb.gz or .folded"),

@@ -67,7 +67,7 @@ fn substituted(text: &str, environment: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Config;
+    use crate::keys::table::Config;
 
     fn loaded(file: &str, variables: &[(&str, &str)]) -> Config {
         let path = std::env::temp_dir().join(format!("spanprof-otel-{}-{}.yaml", std::process::id(), file.len()));

@@ -1,10 +1,10 @@
 //! The YAML configuration file: one map of keys. Values are typed by the key table.
 
+use crate::error::{Error, ErrorKind};
 use crate::keys::nested::{flattened, nested_names, WRAPPERS};
 use crate::types::choices::ConfigSource;
 use crate::types::value::{ConfigValue, Setting};
 use crate::types::yaml::value;
-use crate::{Error, ErrorKind};
 use serde_norway::Value;
 use std::path::Path;
 

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
+use crate::error::{Error, ErrorKind};
 use crate::keys::key_case::snake_case;
 use crate::types::value::ConfigValue;
-use crate::{Error, ErrorKind};
 
 /// Keys whose values are maps with keys of the user.
 const USER_MAPS: [&str; 4] = ["tags", "resource_attributes", "headers", "metrics_headers"];

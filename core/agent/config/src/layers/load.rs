@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::environment::{self, process_environment, Environment};
 use super::file;
+use crate::error::{Error, ErrorKind};
 use crate::keys::binding_options::BindingOption;
 use crate::keys::nearest::nearest_key;
 use crate::keys::nested::{flattened, nearest_nested};
@@ -12,7 +13,6 @@ use crate::keys::table::{Config, ConfigBuilder, InvalidSetting, KEYS};
 use crate::types::choices::ConfigSource;
 use crate::types::redaction::RedactionRules;
 use crate::types::value::{ConfigType, ConfigValue, Setting};
-use crate::{Error, ErrorKind};
 
 /// Keys to change while running; only live keys are accepted.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::Error;
 use crate::keys::nested::flattened;
 use crate::keys::table::Config;
 use crate::types::choices::ConfigSource;
 use crate::types::value::{ConfigType, ConfigValue};
-use crate::Error;
 
 /// Values that apply until a time.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! Turns the configured address of a receiver, with or without scheme, port or path, into the URL that the exporter
 //! requests. Not here: the destination of an address (`check`).
 
+use crate::error::{Error, ErrorKind};
 use crate::types::choices::{DestinationConfig, Protocol};
-use crate::{Error, ErrorKind};
 
 /// Path of profiles at OTLP/HTTP receivers.
 pub(crate) const PROFILES_PATH: &str = "/v1development/profiles";
@@ -138,7 +138,10 @@ pub(crate) fn without_userinfo(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, ConfigValue, DestinationType, Environment};
+    use crate::keys::table::Config;
+    use crate::layers::environment::Environment;
+    use crate::types::choices::{DestinationType, LinkDetail};
+    use crate::types::value::ConfigValue;
 
     fn destinations(variables: &[(&str, &str)]) -> Vec<(Option<Protocol>, String)> {
         let environment: Environment = variables.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
@@ -196,7 +199,7 @@ mod tests {
         let cloud = "https://profiles-prod-001.grafana.net";
         assert_eq!(of(Some("https://profiles-prod-001.grafana.net/")).endpoint, push(cloud));
         assert_eq!(of(push("http://alloy:4041/base").as_deref()).endpoint, push("http://alloy:4041/base"));
-        assert_eq!(of(None).link, Some(crate::LinkDetail::Span));
+        assert_eq!(of(None).link, Some(LinkDetail::Span));
         // Port 4317 does not select gRPC.
         assert_eq!(of(Some("pyroscope:4317")).protocol, Some(Protocol::HttpProtobuf));
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use super::shape::Shape;
 use super::value::{ConfigType, ConfigValue};
 use super::yaml::list_of;
-use crate::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 use spanprof_profile::redact::RedactionRule;
 
 /// Pairs of a rule: key and texts.
@@ -160,7 +160,8 @@ impl ConfigType for SecretText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Environment};
+    use crate::keys::table::Config;
+    use crate::layers::environment::Environment;
 
     fn load(code: Option<&str>, variables: &[(&str, &str)]) -> Result<Config, Error> {
         let code: Vec<_> = code.map(|rules| ("redaction_rules".to_owned(), rules.into())).into_iter().collect();

@@ -91,7 +91,8 @@ fn owned<K: Into<String>, V: Into<String>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, ConfigBuilder, Environment};
+    use crate::keys::table::{Config, ConfigBuilder};
+    use crate::layers::environment::Environment;
 
     fn built(builder: ConfigBuilder) -> Config {
         builder.load_with(&Environment::default()).unwrap()

@@ -73,7 +73,7 @@ mod tests {
     use crate::secret::Secret;
     use crate::settings::OtlpEndpoint;
 
-    fn headers_of(url: &str, given: &[(&str, &str)]) -> Result<http::HeaderMap, crate::ExportError> {
+    fn headers_of(url: &str, given: &[(&str, &str)]) -> Result<http::HeaderMap, crate::error::ExportError> {
         let mut settings = OtlpEndpoint::new(url);
         settings.headers = given.iter().map(|(name, value)| ((*name).to_owned(), Secret::from(*value))).collect();
         request_headers(&settings, &Endpoint::parse(url, "OTLP endpoint").unwrap(), "spanprof/1")

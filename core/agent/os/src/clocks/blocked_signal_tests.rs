@@ -1,8 +1,11 @@
 //! CPU time of threads that block the clock's signal.
 
 use super::live_tests::{burn, drain, settings, start, DrainedSamples};
+use crate::clocks::clock_types::ClockChoice;
+use crate::clocks::thread_clocks::Clocks;
 use crate::testing::one_at_a_time;
-use crate::*;
+use crate::threads::listing::thread_id;
+use crate::time::current_thread_cpu_ns;
 use spanprof_signal::DropReason;
 
 /// Samples of a thread that blocks the signal during `work`, with 20 ms of CPU time before and after it; and the result of

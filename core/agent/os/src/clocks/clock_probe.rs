@@ -3,7 +3,7 @@
 use super::clock_choice::choose;
 use super::clock_types::{ClockChoice, ClockError, ClockInUse};
 
-/// The clock that [`start_clocks`](crate::start_clocks) would take in this process, if SIGURG is free; nothing is started.
+/// The clock that `Clocks::start` would take in this process, if SIGURG is free; nothing is started.
 ///
 /// # Errors
 /// The call that the kernel refuses, with the remedy.

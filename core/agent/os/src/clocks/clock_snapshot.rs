@@ -71,8 +71,8 @@ impl ClockSnapshot {
 mod tests {
     use super::super::clock_state::with_lock_held;
     use super::super::live_tests::{settings, start};
+    use crate::clocks::clock_types::ClockChoice;
     use crate::testing::one_at_a_time;
-    use crate::ClockChoice;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 

@@ -14,7 +14,7 @@ pub enum ClockChoice {
     Perf,
 }
 
-/// Settings of [`start_clocks`](crate::start_clocks).
+/// Settings of `Clocks::start`.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSettings {
     /// The clock to use.

@@ -1,9 +1,10 @@
 //! The cost statistics of samples, compared with measurements of the same samples.
 
 use super::live_tests::{burn, settings, start};
+use crate::clocks::clock_types::{ClockChoice, ClockSettings};
 use crate::testing::one_at_a_time;
 use crate::testing::StopOnDrop;
-use crate::*;
+use crate::time::{current_thread_cpu_ns, monotonic_ns};
 use spanprof_signal::{counters, Captured, HandlerContext, RawFrame, RawStack};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

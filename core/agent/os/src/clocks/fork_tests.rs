@@ -1,9 +1,13 @@
 //! Forks while the clocks run: the child works unprofiled and may start its own clocks; the parent is unaffected.
 
 use super::live_tests::{burn, burn_until, drain, settings, start};
+use crate::clocks::clock_types::ClockChoice;
+use crate::clocks::thread_clocks::Clocks;
+use crate::fork::install_fork_hook;
+use crate::memory::inboxes::inbox;
 use crate::testing::StopOnDrop;
 use crate::testing::{in_child, one_at_a_time};
-use crate::*;
+use crate::threads::listing::thread_id;
 use spanprof_signal::fork_generation;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -87,7 +91,7 @@ fn a_child_starts_its_own_clocks_with_an_empty_ring_and_new_accounting() {
     with_burning_threads(&clocks, || {
         for _ in 0..10 {
             in_child(|| {
-                let own = crate::start_clocks(settings(ClockChoice::Auto, 1_000)).expect("the child's clocks start");
+                let own = Clocks::start(settings(ClockChoice::Auto, 1_000)).expect("the child's clocks start");
                 burn(40_000_000);
                 burn_until(|| own.counters().samples >= 3);
                 let account = own.account();

@@ -1,10 +1,17 @@
 //! The clocks on real threads of this process: weights, threads, forks, stray signals and restarts. Time bounds are wide,
 //! since the machine may be oversubscribed; sums are compared exactly.
 
+use crate::clocks::clock_types::{ClockChoice, ClockSettings};
+use crate::clocks::thread_clocks::Clocks;
+use crate::fork::install_fork_hook;
+use crate::process::info::resident_bytes;
 use crate::testing::{one_at_a_time, StopOnDrop};
-use crate::*;
+use crate::threads::listing::thread_id;
+use crate::threads::own_threads::own_cpu_ns;
+use crate::time::{current_thread_cpu_ns, kernel_tick_hz};
 use spanprof_signal::{
-    handler, slot_table, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleFlags, MAX_PERIODS_AHEAD,
+    handler, slot_table, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleFlags, WakeReason,
+    MAX_PERIODS_AHEAD,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,7 +107,8 @@ pub(crate) fn drain(clocks: &Clocks) -> HashMap<u32, DrainedSamples> {
 
 /// Starts the clocks with an empty ring.
 pub(crate) fn start(settings: ClockSettings) -> Clocks {
-    let clocks = crate::start_clocks(settings).expect("the clocks start");
+    install_fork_hook();
+    let clocks = Clocks::start(settings).expect("the clocks start");
     drain(&clocks);
     clocks
 }
@@ -202,7 +210,7 @@ fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
 #[test]
 fn a_configured_perf_clock_starts_or_reports_the_kernels_error() {
     let _turn = one_at_a_time();
-    match (crate::start_clocks(settings(ClockChoice::Perf, 100)), super::perf::probe(libc::SIGURG)) {
+    match (Clocks::start(settings(ClockChoice::Perf, 100)), super::perf::probe(libc::SIGURG)) {
         (Ok(clocks), Ok(())) => assert_eq!(clocks.in_use().name, "perf"),
         (Err(error), Err(refusal)) => assert!(error.message.contains(&refusal), "{error}"),
         (started, probe) => panic!("started {:?}, probe {probe:?}", started.map(|c| c.in_use())),
@@ -213,10 +221,10 @@ fn a_configured_perf_clock_starts_or_reports_the_kernels_error() {
 fn a_second_start_is_refused_while_the_first_runs() {
     let _turn = one_at_a_time();
     let first = start(settings(ClockChoice::ThreadTimer, 100));
-    let second = crate::start_clocks(settings(ClockChoice::ThreadTimer, 100));
+    let second = Clocks::start(settings(ClockChoice::ThreadTimer, 100));
     assert!(second.is_err_and(|error| error.message.contains("already run")));
     drop(first);
-    assert!(crate::start_clocks(settings(ClockChoice::ThreadTimer, 100)).is_ok());
+    assert!(Clocks::start(settings(ClockChoice::ThreadTimer, 100)).is_ok());
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub(crate) fn probe(signal: libc::c_int) -> Result<(), String> {
     if !system_calls::may_use(SystemCall::PerfEventOpen) {
         return Err("perf_event_open: forbidden by the seccomp filter, which ends the process".into());
     }
-    open(crate::thread_id(), signal, 1_000_000).map(close).map_err(|error| {
+    open(crate::threads::listing::thread_id(), signal, 1_000_000).map(close).map_err(|error| {
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
         match paranoid.trim() {
             "" => format!("perf_event_open: {error}"),

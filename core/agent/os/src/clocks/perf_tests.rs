@@ -2,9 +2,11 @@
 //! Perf is skipped where the kernel refuses it.
 
 use super::live_tests::{account_for_thread, burn, burn_until, drain, settings, start};
+use crate::clocks::clock_types::{ClockChoice, ClockSettings};
 use crate::testing::one_at_a_time;
 use crate::testing::StopOnDrop;
-use crate::*;
+use crate::threads::listing::thread_id;
+use crate::time::current_thread_cpu_ns;
 use spanprof_signal::{self_walk, Captured, HandlerContext, RawFrame, RawStack};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

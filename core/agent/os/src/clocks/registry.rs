@@ -360,7 +360,7 @@ fn perf_event(slot: &Slot, descriptor: u32) -> perf::PerfEvent {
 /// A seed that differs per thread, start and process; not a secret.
 fn seed(thread_id: u32) -> u64 {
     let address = &raw const thread_id as u64;
-    let mut x = crate::monotonic_ns() ^ ((thread_id as u64) << 32) ^ address.rotate_left(17);
+    let mut x = crate::time::monotonic_ns() ^ ((thread_id as u64) << 32) ^ address.rotate_left(17);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

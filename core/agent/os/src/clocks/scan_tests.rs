@@ -1,9 +1,11 @@
 //! Scans of live threads: the list of threads and their clocks change during a scan.
 
 use super::live_tests::{account_for_thread, block_samples_and_account, burn, drain, settings, start};
+use crate::clocks::clock_types::ClockChoice;
 use crate::testing::one_at_a_time;
 use crate::testing::StopOnDrop;
-use crate::*;
+use crate::threads::listing::thread_id;
+use crate::time::current_thread_cpu_ns;
 use spanprof_signal::{handler, slot_table};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,8 +2,11 @@
 //! workers, by another library.
 
 use super::live_tests::{account_for_thread, burn, burn_until, drain, settings, start};
+use crate::clocks::clock_types::ClockChoice;
+use crate::clocks::thread_clocks::Clocks;
+use crate::memory::fault_guard::fault_guard_owned;
 use crate::testing::{in_child, one_at_a_time, wait_status_of_child};
-use crate::*;
+use crate::threads::listing::thread_id;
 use spanprof_signal::handler;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,7 +8,7 @@ use super::clock_state::{self, shared, ClockRun, ClockState, SharedClocks};
 use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::registry::{AccountingStart, ClockSetup};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
-use crate::memory::inboxes;
+use crate::memory::{fault_guard, inboxes};
 use crate::symbols::loaded_object::pin_library;
 use crate::threads::listing;
 use crate::threads::own_threads::{own_cpu_ns, OwnThread};
@@ -30,9 +30,11 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Arms a clock in every thread of the process except our own. The error is the reason: an invalid rate, clocks
-    /// that already run, or a refused handler, clock or mapping.
-    pub(crate) fn start(settings: ClockSettings) -> Result<Self, ClockError> {
+    /// Arms a clock in every thread of the process except our own. A forked child has none, if the fork hook is installed.
+    ///
+    /// # Errors
+    /// The reason: an invalid rate, clocks that already run, or a refused handler, clock or mapping.
+    pub fn start(settings: ClockSettings) -> Result<Self, ClockError> {
         let error = |message: &str, hint: &str| ClockError { message: message.into(), hint: hint.into() };
         if !(1..=10_000).contains(&settings.rate_hz) {
             return Err(error("the sample rate is outside 1 to 10000 Hz", "set sample_rate to 100"));
@@ -40,7 +42,7 @@ impl Clocks {
         if !pin_library() {
             return Err(error("the library cannot be kept loaded", "load it from a file with a stable path"));
         }
-        crate::install_fault_guard();
+        fault_guard::install_fault_guard();
         let shared = shared();
         let mut state = shared.lock();
         if state.run.is_some() {
@@ -71,7 +73,7 @@ impl Clocks {
         handler::set_session(Some(session));
         state.registry.scan(AccountingStart::BeforeStart, &setup);
         // Where /proc is hidden the scan finds no thread.
-        state.registry.open(crate::thread_id(), AccountingStart::BeforeStart, &setup);
+        state.registry.open(listing::thread_id(), AccountingStart::BeforeStart, &setup);
         let number = run.number;
         state.schedule = ScanSchedule::default();
         shared.snapshot.publish_threads(&state.registry);
@@ -155,7 +157,7 @@ impl Clocks {
             return self.inbox.scan_due();
         };
         if let Some(run) = state.run.clone().filter(|run| run.number == self.number) {
-            state.registry.open_new(crate::thread_id(), &run.setup);
+            state.registry.open_new(listing::thread_id(), &run.setup);
             self.shared.snapshot.publish_threads(&state.registry);
         }
     }
@@ -163,7 +165,7 @@ impl Clocks {
     /// Marks the calling thread as one of ours until the value is dropped there, and blocks the host's signals in it.
     pub fn exempt_current_thread() -> OwnThread {
         let own = OwnThread::current();
-        clock_state::forget_thread(crate::thread_id());
+        clock_state::forget_thread(listing::thread_id());
         own
     }
 
@@ -277,7 +279,7 @@ impl Clocks {
     /// Lets the scan timer wake the calling thread from its wait on the inbox. The timer runs on the process's CPU
     /// clock, so an idle process has no wakeups. Cheap if already done.
     pub fn wake_current_thread_for_scans(&self) {
-        let me = crate::thread_id();
+        let me = listing::thread_id();
         if self.shared.scan_thread.load(Ordering::Acquire) == me {
             return;
         }
@@ -346,7 +348,7 @@ fn change_clock(state: &mut ClockState, setup: ClockSetup) {
 fn scan(state: &mut ClockState, threads: Option<u64>) {
     let Some(setup) = state.run.as_ref().map(|run| run.setup) else { return };
     let begun = time::current_thread_cpu_ns();
-    crate::restore_fault_guard();
+    fault_guard::restore_fault_guard();
     state.registry.scan(AccountingStart::AfterStart, &setup);
     let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
     state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);

@@ -2,8 +2,9 @@
 //! under a lock (`thread_info` in its sys/pal/unix/stack_overflow): at their end, and in Rust programs at their
 //! start. A parent's thread may hold that lock at the fork.
 
+use crate::clocks::thread_clocks::Clocks;
 use crate::memory::mapping::ReservedAddresses;
-use crate::{name_current_thread, Clocks};
+use crate::threads::listing::name_current_thread;
 use std::ffi::CStr;
 use std::io::Error;
 use std::mem::ManuallyDrop;
@@ -113,7 +114,7 @@ impl Drop for StartedThread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{thread_id, thread_name};
+    use crate::threads::listing::{thread_id, thread_name};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 

@@ -194,9 +194,13 @@ fn sweep(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clocks::clock_types::{ClockChoice, ClockSettings};
     use crate::clocks::live_tests::{burn, settings};
+    use crate::clocks::thread_clocks::Clocks;
+    use crate::memory::fault_guard::install_fault_guard;
     use crate::testing::{one_at_a_time, wait_status_of_child};
-    use crate::{ClockChoice, ClockSettings};
+    use crate::threads::listing::thread_id;
+    use crate::time::unix_ns;
     use spanprof_signal::walk_fault::WalkGuard;
     use spanprof_signal::{Captured, HandlerContext, RawStack};
 
@@ -255,34 +259,33 @@ mod tests {
         // Releases this process's lock for the child.
         *MARKER.lock().unwrap() = None;
         let status = wait_status_of_child(|| {
-            begin_crash_marker(directory, 9, crate::unix_ns());
+            begin_crash_marker(directory, 9, unix_ns());
             body();
         });
         assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV, "status {status:x}");
-        begin_crash_marker(directory, 9, crate::unix_ns())
+        begin_crash_marker(directory, 9, unix_ns())
     }
 
     #[test]
     fn a_fault_in_a_walk_is_recorded_and_a_fault_of_the_host_is_not() {
         let _turn = one_at_a_time();
         let directory = directory("fault");
-        let clocks =
-            |capture| crate::start_clocks(ClockSettings { capture, ..settings(ClockChoice::ThreadTimer, 1_000) });
+        let clocks = |capture| Clocks::start(ClockSettings { capture, ..settings(ClockChoice::ThreadTimer, 1_000) });
         let in_handler = || {
             let _clocks = clocks(walk_that_faults).expect("the clocks start");
             burn(2_000_000_000);
         };
         assert!(trips(&directory, in_handler), "the handler's walk faulted");
         let in_wall_walk = || {
-            crate::install_fault_guard();
-            let _guard = WalkGuard::begin(crate::thread_id());
+            install_fault_guard();
+            let _guard = WalkGuard::begin(thread_id());
             faults();
         };
         assert!(trips(&directory, in_wall_walk), "the wall sampler's walk faulted");
         let of_host = || {
-            crate::install_fault_guard();
+            install_fault_guard();
             // Another thread walks at the same time.
-            std::thread::spawn(|| std::mem::forget(WalkGuard::begin(crate::thread_id()))).join().unwrap();
+            std::thread::spawn(|| std::mem::forget(WalkGuard::begin(thread_id()))).join().unwrap();
             faults();
         };
         assert!(!trips(&directory, of_host), "the host faulted");

@@ -4,8 +4,8 @@
 //! continues.
 
 use crate::memory::mapping::name_mapping;
-use crate::monotonic_ns;
 use crate::system_calls::{self, SystemCall};
+use crate::time::monotonic_ns;
 use spanprof_signal::guarded;
 use std::ffi::CStr;
 use std::fmt;

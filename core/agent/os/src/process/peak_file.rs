@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_forked_child_that_drops_the_file_of_its_parent_does_not_remove_it() {
-        crate::install_fork_hook();
+        crate::fork::install_fork_hook();
         let directory = directory("fork");
         let mut file = Some(PeakFile::create(&directory, "heap-3", 4096).unwrap());
         in_child(|| drop(file.take()));

@@ -89,10 +89,11 @@ fn number(group: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::listing::thread_id;
     use std::path::PathBuf;
 
     fn mount(files: &[(&str, &str)]) -> PathBuf {
-        let mount = std::env::temp_dir().join(format!("spanprof-quota-{}-{}", std::process::id(), crate::thread_id()));
+        let mount = std::env::temp_dir().join(format!("spanprof-quota-{}-{}", std::process::id(), thread_id()));
         for (name, text) in files {
             let file = mount.join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();

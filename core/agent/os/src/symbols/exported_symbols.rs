@@ -220,7 +220,7 @@ mod tests {
         }
         let mut objects: Vec<LoadedElf> = Vec::new();
         // SAFETY: the callback uses the vector only during this call.
-        unsafe { crate::iterate_loaded_objects(take, &mut objects) };
+        unsafe { crate::fork_exclusion::iterate_loaded_objects(take, &mut objects) };
         let contains =
             |object: &LoadedElf| object.segments.iter().any(|(start, len)| address.wrapping_sub(*start) < *len);
         objects.into_iter().find(contains)?.symbols()

@@ -3,7 +3,7 @@
 
 use super::thread_sampling::set_own_sampling;
 use crate::system_calls::{self, SystemCall};
-use crate::thread_id;
+use crate::threads::listing::{thread_id, thread_ids};
 use crate::time::{current_thread_cpu_ns, thread_cpu_ns};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -53,7 +53,7 @@ pub(crate) fn is_own(thread_id: u32) -> bool {
 
 /// Appends the id of every thread of the process that is not the profiler's own.
 pub fn host_thread_ids(out: &mut Vec<u32>) {
-    crate::thread_ids(out);
+    thread_ids(out);
     out.retain(|thread_id| !is_own(*thread_id));
 }
 

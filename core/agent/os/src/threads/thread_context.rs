@@ -1,6 +1,7 @@
 //! The context of native threads: a fixed hash table from thread id to context id. The thread itself writes its entry;
 //! its handler reads it. Thread-local storage is unsuitable in handlers: its first access may allocate.
 
+use crate::threads::listing::thread_id;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -84,7 +85,7 @@ fn index_of(entry: &ThreadEntry) -> Option<usize> {
         known => {
             // A new thread, or the thread of a forked child, whose id changed.
             let context = known.map_or(0, |index| CONTEXTS[index].load(Ordering::Relaxed));
-            let index = claim_index(crate::thread_id(), context);
+            let index = claim_index(thread_id(), context);
             entry.index.set(index);
             entry.fork_generation.set(generation);
             if let (None, Some(_), Some(call)) = (known, index, NEW_THREAD.get()) {
@@ -121,13 +122,13 @@ mod tests {
         let before = replace_current(10);
         let other_thread = std::thread::spawn(|| {
             assert_eq!(replace_current(20), 0);
-            assert_eq!(context_of(crate::thread_id()), 20);
-            crate::thread_id()
+            assert_eq!(context_of(thread_id()), 20);
+            thread_id()
         })
         .join()
         .unwrap();
         assert_eq!(current(), 10);
-        assert_eq!(context_of(crate::thread_id()), 10);
+        assert_eq!(context_of(thread_id()), 10);
         assert_eq!(context_of(other_thread), 0);
         replace_current(before);
     }

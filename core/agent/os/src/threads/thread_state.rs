@@ -185,7 +185,7 @@ mod tests {
     fn state_of(body: impl FnOnce() + Send + 'static, is_expected: impl Fn(ThreadState) -> bool) -> ThreadState {
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            sender.send(crate::thread_id()).unwrap();
+            sender.send(crate::threads::listing::thread_id()).unwrap();
             body();
         });
         let thread_id = receiver.recv().unwrap();

@@ -2,7 +2,8 @@
 //! statistics. Not here: the conversion of values from and to the language (the binding).
 
 use super::{dropped_log_lines, panics};
-use crate::{ProfilerHandle, Stats};
+use crate::lifecycle::ProfilerHandle;
+use crate::stats::Stats;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{in_camel_case, BindingOption, Config, ConfigValue, Environment, Error};
 

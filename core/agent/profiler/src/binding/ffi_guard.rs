@@ -115,7 +115,7 @@ mod tests {
     fn only_an_impossible_argument_is_raised_and_any_other_error_is_one_line() {
         in_child(|| {
             static LINES: AtomicU64 = AtomicU64::new(0);
-            crate::set_log_callback(Some(Arc::new(|_, line: &str| {
+            crate::host_log::set_log_callback(Some(Arc::new(|_, line: &str| {
                 assert_eq!(line, "spanprof: not profiled: no answer; look");
                 LINES.fetch_add(1, Ordering::Relaxed);
             })));

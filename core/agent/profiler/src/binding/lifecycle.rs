@@ -4,11 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::collect::capture::CapturedProfile;
 use crate::deliver::resource;
+use crate::lifecycle::pending_ends::RootSpanEnd;
 use crate::lifecycle::request;
+use crate::lifecycle::request::RequestEnd;
+use crate::lifecycle::ProfilerHandle;
 use crate::pull::answer::answer;
 use crate::pull::{HttpRequest, HttpResponse, PullTransport};
-use crate::{CapturedProfile, ProfilerHandle, RequestEnd, RootSpanEnd};
 use spanprof_aggregate::context::{ContextRow, Link};
 use spanprof_aggregate::runtime::{DisabledRuntime, Runtime};
 use spanprof_config::{Config, ConfigPatch, ConfigValue, Error, KEYS};

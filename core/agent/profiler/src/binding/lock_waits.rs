@@ -14,7 +14,7 @@ use spanprof_signal::{Context, RawFrame, RawSample, RawStack, SampleFlags, Sampl
 
 use super::event_sampling::{select_event, SampledEvent};
 use super::ffi_guard;
-use crate::ProfilerHandle;
+use crate::lifecycle::ProfilerHandle;
 use spanprof_aggregate::runtime::ReportedEvents;
 use spanprof_aggregate::sample_rate::{AWAIT_THRESHOLD, LOCK_THRESHOLD};
 use spanprof_os::random;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::deliver::output::encode_file;
-use crate::ProfilerHandle;
+use crate::lifecycle::ProfilerHandle;
 use spanprof_config::{Error, ErrorKind};
 use spanprof_profile::encode::pprof;
 use spanprof_profile::{Profile, ProfilesData, ValueType};
@@ -99,7 +99,7 @@ impl CapturedProfile {
     }
 
     /// Sends the profile to the destinations of the running profiler, which queue and retry it like a window, and waits for the
-    /// delivery, at most `timeout`. True when it was delivered; later, [`crate::Stats`] count it as sent or lost. False without
+    /// delivery, at most `timeout`. True when it was delivered; later, [`crate::stats::Stats`] count it as sent or lost. False without
     /// a running profiler or a destination.
     ///
     /// The types of this profile begin with `capture_` (`capture_cpu`): the continuous profile has the samples too, so that

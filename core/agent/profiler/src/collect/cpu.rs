@@ -1,10 +1,10 @@
 //! The CPU samples of the guard of `spanprof::pprof`, collected beside the open window. Not here: pulls, which may run meanwhile
 //! (`pull`).
 
+use crate::lifecycle::ProfilerHandle;
 use crate::pull::answer::DRAIN_TIMEOUT;
 use crate::pull::ProfileName;
 use crate::session::{CollectionStep, GUARD_COLLECTION};
-use crate::ProfilerHandle;
 use spanprof_aggregate::SampleSelection;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::SampleKind;

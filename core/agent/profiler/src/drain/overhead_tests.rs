@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::governor::{Governor, LoadInterval, OverheadCost, INTERVAL_NS};
-use crate::ProfilerHandle;
+use crate::lifecycle::ProfilerHandle;
 use spanprof_aggregate::testing::FakeRuntime;
 use spanprof_aggregate::StatValue;
 use spanprof_config::{Burst, Config, ConfigPatch, ConfigValue};

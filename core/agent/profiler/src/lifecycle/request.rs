@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use super::pending_ends::{Awaited, NotPending, PendingEnds, RootSpanEnd};
-use crate::ProfilerHandle;
+use crate::lifecycle::ProfilerHandle;
 use spanprof_aggregate::context::{context_row, intern_labels, name_requests_with, ContextRow, Link};
 use spanprof_aggregate::hash::hash_bytes;
 use spanprof_os::monotonic_ns;

@@ -53,9 +53,7 @@ pub fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clo
         ring_bytes: ring_bytes(config),
         fallback_signal: runtime.fallback_signal(),
     };
-    spanprof_os::start_clocks(settings)
-        .map(Some)
-        .map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
+    Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
 }
 
 pub fn thread_error(error: std::io::Error) -> Error {

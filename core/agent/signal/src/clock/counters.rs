@@ -1,7 +1,7 @@
 //! Counters of the handler, for the life of the process; `stats()` reports them. They are monotone and use relaxed
 //! atomics: each counter is exact, but several counters are not read at one instant.
 
-use crate::DropReason;
+use crate::drop_reason::DropReason;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const REASONS: usize = 32;

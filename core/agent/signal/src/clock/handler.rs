@@ -16,14 +16,16 @@
 //!    before that is an entry without a stack.
 
 use crate::clock::{counters, restart};
+use crate::drop_reason::DropReason;
+use crate::ring::inbox::Inbox;
+use crate::ring::sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 use crate::signals::arm;
 use crate::signals::forward::{thread_id, Forwarded, HandlerChain};
 use crate::signals::slot::{EnterOutcome, Slot, Ticker};
 use crate::signals::slot_clock::{arm_next, take_overflows, Overflows};
 use crate::signals::slot_table::{is_in_tick, slot_of_descriptor, slot_of_value, slots, used_slots};
+use crate::walk::capture::{CaptureFn, Captured, HandlerContext, RawStack};
 use crate::walk::{guarded, self_walk};
-use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
-use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The configuration of a sampling run. Never freed, since a handler may hold it at any time.
@@ -480,7 +482,7 @@ fn empty_cpu_sample(thread_id: u32, time_ns: u64) -> RawSample<'static> {
         time_ns,
         values: [0, 0],
         key: 0,
-        context: Context::None,
+        context: crate::context::Context::None,
         frames: &[],
     }
 }

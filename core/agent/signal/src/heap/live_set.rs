@@ -13,7 +13,7 @@
 //! 5. A thread that ends between two stores (in a forked child) leaves a slot that is not found and not claimed again.
 
 use crate::atomics::{fence, AtomicU64, Ordering};
-use crate::AddressFilter;
+use crate::heap::address_filter::AddressFilter;
 
 /// Length of the linear probe sequence.
 #[cfg(not(loom))]

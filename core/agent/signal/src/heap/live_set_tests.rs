@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::{AddressFilter, LiveSet, LiveSlot};
+use crate::heap::address_filter::AddressFilter;
+use crate::heap::live_set::{LiveSet, LiveSlot};
 
 fn live_set(slots: usize) -> LiveSet {
     let slots: Vec<LiveSlot> = (0..slots).map(|_| LiveSlot::free()).collect();

@@ -16,7 +16,7 @@ use core::sync::atomic::AtomicPtr;
 
 use crate::atomics::{AtomicU64, Ordering};
 #[cfg(not(loom))]
-use crate::{SelectedAllocation, ThreadSampler};
+use crate::heap::thread_sampler::{SelectedAllocation, ThreadSampler};
 
 /// Number of slots, as a power of two. With 100 threads, one of twenty has no slot.
 #[cfg(not(any(loom, miri)))]

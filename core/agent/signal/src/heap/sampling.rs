@@ -14,15 +14,18 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use crate::context::Context;
+use crate::heap::address_filter::AddressFilter;
+use crate::heap::live_set::LiveSet;
 pub use crate::heap::sampler_table::thread_pointer;
 use crate::heap::sampler_table::{self, THREAD_SAMPLERS};
 use crate::heap::thread_sampler;
+use crate::heap::thread_sampler::{SelectedAllocation, ThreadSampling};
 use crate::ring::entry::{MAX_FRAMES, NO_FRAME};
+use crate::ring::inbox::Inbox;
+use crate::ring::sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 use crate::walk::buffer_pool::{claim_buffer, return_all, PooledBuffer};
-use crate::{
-    AddressFilter, Captured, Context, Inbox, LiveSet, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
-    SelectedAllocation, ThreadSampling,
-};
+use crate::walk::capture::{Captured, RawStack};
 
 /// The heap profile of the process.
 pub static HEAP: HeapSampling = HeapSampling::new();

@@ -9,7 +9,8 @@
 //! then    frames: 2 words each, leaf first
 //! ```
 
-use crate::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind};
+use crate::context::{Context, InlineContext};
+use crate::ring::sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 
 /// Maximum number of frames in an entry; deeper stacks are cut on the root side and flagged.
 #[cfg(not(any(loom, miri)))]

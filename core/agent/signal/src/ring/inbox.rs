@@ -10,8 +10,10 @@
 //! 3. Reasons are bits of the futex word. Setting a bit wakes a sleeping drain thread and is async-signal-safe.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
-use crate::ring::futex;
-use crate::{DropReason, RawSample, Ring};
+use crate::drop_reason::DropReason;
+use crate::futex;
+use crate::ring::sample::RawSample;
+use crate::ring::sample_ring::Ring;
 
 /// Why [`Inbox::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The ring of samples between handlers and the drain thread.
 
 pub mod entry;
-pub mod futex;
 pub mod inbox;
 #[cfg(all(test, not(loom)))]
 mod ring_tests;

@@ -1,7 +1,11 @@
 //! The ring under random cases and real threads. No system calls: also runs under Miri.
 
+use crate::context::{Context, InlineContext};
+use crate::drop_reason::DropReason;
 use crate::ring::entry::FIXED_WORDS;
-use crate::{Context, DropReason, InlineContext, RawFrame, RawSample, Ring, SampleFlags, SampleKind, MAX_FRAMES};
+use crate::ring::entry::MAX_FRAMES;
+use crate::ring::sample::{RawFrame, RawSample, SampleFlags, SampleKind};
+use crate::ring::sample_ring::Ring;
 use core::sync::atomic::AtomicU64;
 
 fn ring(words: usize) -> Ring {

@@ -1,7 +1,9 @@
 //! The raw sample that a handler or a runtime submits to the ring. It serves samples of
 //! every kind of every language. Not the aggregated `Sample` of a profile.
 
-use crate::{Context, DropReason, SyntheticFrame};
+use crate::context::Context;
+use crate::drop_reason::DropReason;
+use crate::ring::synthetic_frame::SyntheticFrame;
 
 /// The source of a raw sample, and the meaning of its two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,8 +24,9 @@
 //!    on.
 
 use crate::atomics::{AtomicBool, AtomicU64, Ordering};
+use crate::drop_reason::DropReason;
 use crate::ring::entry::{context_words, Header, FIXED_WORDS, INLINE_CONTEXT_WORDS, MAX_FRAMES, NO_FRAME};
-use crate::{DropReason, RawFrame, RawSample};
+use crate::ring::sample::{RawFrame, RawSample};
 
 /// Places a counter in its own pair of cache lines, to avoid false sharing.
 #[repr(align(128))]

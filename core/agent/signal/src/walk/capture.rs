@@ -2,7 +2,9 @@
 //! destructor. Implementations live in `*_signal.rs` files of the bindings and follow the rules of this crate. They
 //! read memory only through `guarded`.
 
-use crate::{Context, DropReason, RawFrame};
+use crate::context::Context;
+use crate::drop_reason::DropReason;
+use crate::ring::sample::RawFrame;
 
 /// The interrupted thread, as passed to a capture function.
 #[repr(C)]

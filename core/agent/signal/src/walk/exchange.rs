@@ -12,7 +12,7 @@
 //!    sampler. A response to a request of an earlier round changes no count.
 
 use crate::atomics::{AtomicU32, Ordering};
-use crate::ring::futex;
+use crate::futex;
 use core::cell::UnsafeCell;
 
 const FREE: u32 = 0;

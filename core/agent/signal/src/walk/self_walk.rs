@@ -3,11 +3,13 @@
 //! request and the sampler's wait (`exchange`); which threads are requested, and when (the wall sampler). Used by runtimes
 //! whose threads walk themselves.
 
+use crate::context::Context;
+use crate::ring::sample::RawFrame;
 use crate::signals::arm;
 use crate::signals::forward::thread_id;
+use crate::walk::capture::{HandlerContext, RawStack};
 use crate::walk::exchange::WallRequest;
 use crate::walk::guarded;
-use crate::{Context, HandlerContext, RawFrame, RawStack};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Maximum number of requests of a process.
@@ -64,7 +66,7 @@ impl SelfWalk {
 /// count changes. It may be called for a thread without state in the runtime.
 ///
 /// # Safety
-/// As for [`crate::CaptureFn`]. The thread does not block the fault signals, so guarded reads are safe.
+/// As for `CaptureFn`. The thread does not block the fault signals, so guarded reads are safe.
 pub type WalkSelfFn = unsafe fn(&HandlerContext, bool, &mut RawStack<'_>) -> u64;
 
 /// The kernel's siginfo of a queued signal on 64-bit Linux.
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn a_wait_that_a_request_interrupts_takes_its_time() {
-        crate::restart::set_may_resume(true);
+        crate::clock::restart::set_may_resume(true);
         let (_requester, index) = pending_request();
         for wait in WAITS {
             assert_eq!(interrupted(wait, |id| assert!(send(id, index, signal_claim::in_use()))), (0, true));
@@ -291,7 +293,7 @@ mod tests {
             // All signals are blocked: the request is delivered when this handler returns into the interrupted call.
             assert!(send(thread_id(), INDEX.load(Ordering::Relaxed), signal_claim::in_use()));
         }
-        crate::restart::set_may_resume(true);
+        crate::clock::restart::set_may_resume(true);
         let (_requester, index) = pending_request();
         INDEX.store(index, Ordering::Relaxed);
         // SAFETY: an all-zero action is a valid value; the signal is used by this test alone.

@@ -1,5 +1,5 @@
-//! Wait and wake on a futex word. The caller defines the meaning of the word. Used by the inbox and by the exchange of
-//! wall requests. `wake` is async-signal-safe.
+//! Wait and wake on a futex word. The caller defines the meaning of the word. Used by the inbox, by parked threads and by the
+//! exchange of wall requests. `wake` is async-signal-safe.
 
 use crate::atomics::AtomicU32;
 #[cfg(loom)]
