@@ -4,7 +4,7 @@
 use crate::lifecycle::ProfilerHandle;
 use crate::pull::answer::DRAIN_TIMEOUT;
 use crate::pull::ProfileName;
-use crate::session::{CollectionStep, GUARD_COLLECTION};
+use crate::session::drain_control::{CollectionStep, GUARD_COLLECTION};
 use spanprof_aggregate::SampleSelection;
 use spanprof_profile::ProfilesData;
 use spanprof_signal::SampleKind;
@@ -17,7 +17,7 @@ impl ProfilerHandle {
     pub fn begin_guard(&self) -> Result<(), String> {
         let ended = || "the profiler stopped meanwhile".to_owned();
         let session = self.session().ok_or_else(ended)?;
-        if let Some(reason) = session.unavailable(ProfileName::Profile, &session.config.load()) {
+        if let Some(reason) = session.unavailable(ProfileName::Profile, &session.config.active.load()) {
             return Err(reason);
         }
         let step = CollectionStep::Begin(SampleSelection { by_thread: true, ..SampleSelection::of_kinds(&KINDS) });

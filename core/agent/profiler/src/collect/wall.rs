@@ -6,13 +6,14 @@
 //! another type.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::capture::CapturedProfile;
 use crate::host_log::{log, LogLevel};
 use crate::session::current::{current_session, with_lifecycle_lock};
-use crate::session::{CollectionStep, Session, GUARD_COLLECTION};
+use crate::session::drain_control::{CollectionStep, GUARD_COLLECTION};
+use crate::session::Session;
 use spanprof_aggregate::SampleSelection;
 use spanprof_profile::{transform, ProfilesData};
 use spanprof_signal::SampleKind;
@@ -76,7 +77,7 @@ impl Drop for WallCollection {
 /// The objects in use now, as in the heap profile; `None` if the profiler does not run, or has no heap profile.
 pub fn objects_in_use() -> Option<CapturedProfile> {
     let session = current_session().filter(|session| session.is_running())?;
-    if !session.config.load().heap || session.no_heap_reason.load().is_some() {
+    if !session.config.active.load().heap || session.sampling.no_heap_reason.load().is_some() {
         return None;
     }
     let number = next_number();
@@ -94,13 +95,13 @@ fn next_number() -> u32 {
 
 impl Session {
     fn begin_wall_collection(&self, number: u32, thread_id: u32) -> bool {
-        if !self.is_running() || self.safe_mode {
+        if !self.is_running() || self.config.safe_mode {
             return false;
         }
         self.set_wall_collections(|count| count + 1);
-        if self.wall.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if self.sampling.wall().is_none() {
             self.set_wall_collections(|count| count - 1);
-            let without = if self.config.load().signals { "" } else { " with signals=false" };
+            let without = if self.config.active.load().signals { "" } else { " with signals=false" };
             log(LogLevel::Warning, &format!("spanprof: no wall-clock samples: this runtime has none{without}"));
             return false;
         }
@@ -152,10 +153,11 @@ impl Session {
     /// Changes the number of collections of wall-clock samples; starts or ends the wall sampler.
     fn set_wall_collections(&self, change: impl FnOnce(u32) -> u32) {
         with_lifecycle_lock(|| {
-            let effective = self.effective.load_full();
-            let before = self.needs_wall_sampler(&effective);
-            self.wall_collections.store(change(self.wall_collections.load(Ordering::Acquire)), Ordering::Release);
-            match (before, self.needs_wall_sampler(&effective)) {
+            let requested = self.config.requested.load_full();
+            let before = self.needs_wall_sampler(&requested);
+            let count = &self.sampling.wall_collections;
+            count.store(change(count.load(Ordering::Acquire)), Ordering::Release);
+            match (before, self.needs_wall_sampler(&requested)) {
                 _ if !self.is_alive() => {}
                 (false, true) => {
                     if let Err(error) = self.start_wall() {

@@ -110,7 +110,8 @@ impl HeapPeakRecorder {
 
     /// Monotonic time of the next check; `None` while there are none.
     pub fn due_ns(&self, session: &Session) -> Option<u64> {
-        (HEAP.is_running() && session.config.load().heap && self.errors < MAX_ERRORS).then_some(self.next_check_ns)
+        (HEAP.is_running() && session.config.active.load().heap && self.errors < MAX_ERRORS)
+            .then_some(self.next_check_ns)
     }
 
     /// Whether a check is due.
@@ -159,10 +160,10 @@ impl HeapPeakRecorder {
     }
 
     fn write(&mut self, live_bytes: u64, engine: &mut Engine, session: &Session) -> std::io::Result<()> {
-        let config = session.config.load();
+        let config = session.config.active.load();
         let file = match &self.file {
             Some(file) => file,
-            None => self.file.insert(create(&self.directory, &config, &session.resource.load())?),
+            None => self.file.insert(create(&self.directory, &config, &session.outputs.resource.load())?),
         };
         let half_bytes = half_bytes(&config);
         let time_unix_ns = spanprof_os::unix_ns();

@@ -53,7 +53,7 @@ impl OverheadMonitor {
 
     /// Ends the interval if it is due. `window_due_ns`: the end of the open window.
     pub fn check(&mut self, session: &Session, window_due_ns: Option<u64>) {
-        if session.restarts_accounting.swap(false, Ordering::AcqRel) {
+        if session.config.restarts_accounting.swap(false, Ordering::AcqRel) {
             self.last = Readings::now(session, spanprof_os::cpu_group().and_then(|group| group.used_ns));
         }
         if is_over(spanprof_os::monotonic_ns(), self.last.time_ns + INTERVAL_NS, window_due_ns) {
@@ -63,7 +63,7 @@ impl OverheadMonitor {
     }
 
     fn end_interval(&mut self, session: &Session) {
-        let requested = session.effective.load_full();
+        let requested = session.config.requested.load_full();
         let group = spanprof_os::cpu_group();
         let readings = Readings::now(session, group.and_then(|group| group.used_ns));
         let last = std::mem::replace(&mut self.last, readings);
@@ -96,7 +96,7 @@ impl OverheadMonitor {
             has_start: std::mem::take(&mut self.has_start),
         };
         let counters = &session.counters;
-        let before = **session.governor.load();
+        let before = **session.config.governor.load();
         if before.limit().is_some_and(|limit| limit != Limit::AdaptiveRate) {
             counters.governor_limited_seconds.add((elapsed_ns + 500_000_000) / 1_000_000_000);
         }
@@ -105,7 +105,7 @@ impl OverheadMonitor {
         counters.governor_exceeded_intervals.add(u64::from(has_exceeded));
         counters.governor_cost_ppm.set(ppm(cost.total_ns() as f64 / elapsed_ns as f64));
         counters.governor_budget_ppm.set(budget_share(&requested, quota).map_or(0, ppm));
-        session.governor.store(Arc::new(governor));
+        session.config.governor.store(Arc::new(governor));
         if governor.limited(&requested) != before.limited(&requested) || governor.limit() != before.limit() {
             counters.governor_changes.add(1);
             session.apply_limits();
@@ -143,14 +143,14 @@ fn is_over(now_ns: u64, due_ns: u64, window_due_ns: Option<u64>) -> bool {
 
 impl Readings {
     fn now(session: &Session, group_ns: Option<u64>) -> Self {
-        let clocks = session.clocks.load();
+        let clocks = session.sampling.clocks.load();
         let handler_ns = clocks.as_ref().map_or(0, |clocks| {
             let counted = clocks.counters();
             counted.handler_ns + counted.delivery_ns
         });
         let wall_ns = session.counters.wall_cpu_ns.value();
         let other_ns = spanprof_os::own_cpu_ns().saturating_sub(wall_ns);
-        let config = session.effective.load();
+        let config = session.config.requested.load();
         let has_cpu_threshold = config.shedding_threshold().is_some() || config.sample_rate_max.is_some();
         Self {
             time_ns: spanprof_os::monotonic_ns(),

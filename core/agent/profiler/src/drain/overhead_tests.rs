@@ -31,7 +31,7 @@ fn lowered(config: &Config) -> Governor {
 fn apply(profiler: &ProfilerHandle, governor: Governor) {
     let session = profiler.session().unwrap();
     crate::session::current::with_lifecycle_lock(|| {
-        session.governor.store(Arc::new(governor));
+        session.config.governor.store(Arc::new(governor));
         session.apply_limits();
     });
 }

@@ -23,13 +23,13 @@ pub(crate) struct TickCheck {
 impl TickCheck {
     /// The counters are those of the process: earlier runs are not part of the first window.
     pub fn begin(session: &Session) -> Self {
-        let before = session.clocks.load_full().map(|clocks| clocks.counters()).unwrap_or_default();
+        let before = session.sampling.clocks.load_full().map(|clocks| clocks.counters()).unwrap_or_default();
         Self { before, has_warned: false }
     }
 
     /// Logs one warning for the first window with too few ticks.
     pub fn window_closed(&mut self, session: &Session) {
-        let Some(clocks) = session.clocks.load_full() else { return };
+        let Some(clocks) = session.sampling.clocks.load_full() else { return };
         let now = clocks.counters();
         if let Some(line) = line(&self.before, &now) {
             if !std::mem::replace(&mut self.has_warned, true) {

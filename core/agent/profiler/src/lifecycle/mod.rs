@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use crate::host_log::{log, LogLevel};
 use crate::session::current::{current_session, with_lifecycle_lock, CURRENT, LIFECYCLE_LOCK};
-use crate::session::{Inherited, Session};
+use crate::session::session_config::Inherited;
+use crate::session::Session;
 use crate::stats::Stats;
 use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::{labels, ClosedWindow};
@@ -47,7 +48,7 @@ impl ProfilerHandle {
             if let Some(session) = current_session() {
                 if !session.was_never_enabled() {
                     log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
-                    let config = session.effective.load_full();
+                    let config = session.config.requested.load_full();
                     return Ok(ProfilerHandle { session: Some(session), config });
                 }
                 // It has taken no samples.
@@ -63,7 +64,7 @@ impl ProfilerHandle {
     /// The running profiler of this process, if any.
     pub fn running() -> Option<ProfilerHandle> {
         let session = current_session()?;
-        let config = session.effective.load_full();
+        let config = session.config.requested.load_full();
         Some(ProfilerHandle { session: Some(session), config })
     }
 
@@ -112,7 +113,7 @@ impl ProfilerHandle {
         let Some(session) = self.session() else { return true };
         let deadline = Instant::now() + timeout;
         // Taken before the window closes: a receiver may refuse it before the flush begins.
-        let delivery = session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
+        let delivery = session.outputs.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
         session.control.close_window(only, deadline, session.inbox)
             && delivery
                 .is_none_or(|(delivery, before)| delivery.flush(&before, deadline - Instant::now().min(deadline)))
@@ -138,7 +139,7 @@ impl ProfilerHandle {
     /// The configuration of `start` and `update`, with the source of each value. [`ProfilerHandle::stats`] has the values in effect,
     /// which the governor may limit.
     pub fn config(&self) -> Config {
-        let config = self.session().map_or_else(|| self.config.clone(), |session| session.effective.load_full());
+        let config = self.session().map_or_else(|| self.config.clone(), |session| session.config.requested.load_full());
         Config::clone(&config)
     }
 
@@ -155,7 +156,7 @@ impl ProfilerHandle {
     pub fn register_current_thread(&self) {
         let Some(session) = self.session() else { return };
         session.runtime.register_thread();
-        if let Some(clocks) = &*session.clocks.load() {
+        if let Some(clocks) = &*session.sampling.clocks.load() {
             clocks.register_current_thread();
         }
     }
@@ -187,7 +188,7 @@ impl ProfilerHandle {
     /// Queues the profile of a capture at every destination; true when it was delivered in time.
     pub(crate) fn send_capture(&self, data: ProfilesData, timeout: Duration) -> bool {
         let Some(session) = self.session() else { return false };
-        let delivery = session.delivery.as_ref().filter(|delivery| delivery.has_destinations());
+        let delivery = session.outputs.delivery.as_ref().filter(|delivery| delivery.has_destinations());
         let Some(delivery) = delivery else {
             if session.counters.capture_unsent.value() == 0 {
                 let line =
@@ -198,7 +199,7 @@ impl ProfilerHandle {
             return false;
         };
         let before = delivery.loss_baseline();
-        delivery.send(ClosedWindow::of_profiles(data), session.config.load().request_bytes() as usize);
+        delivery.send(ClosedWindow::of_profiles(data), session.config.active.load().request_bytes() as usize);
         delivery.flush(&before, timeout)
     }
 
@@ -206,11 +207,11 @@ impl ProfilerHandle {
     #[doc(hidden)]
     pub fn profile_types(&self) -> Vec<&'static str> {
         let Some(session) = self.session().filter(|session| session.is_running()) else { return Vec::new() };
-        let config = session.config.load();
+        let config = session.config.active.load();
         let keys = [
             ("cpu", config.cpu),
             ("wall", config.wall),
-            ("heap", config.heap && session.no_heap_reason.load().is_none()),
+            ("heap", config.heap && session.sampling.no_heap_reason.load().is_none()),
             ("lock", config.lock && session.runtime.submits(SampleKind::Lock)),
             ("off_cpu", config.off_cpu),
             ("gc", config.gc && session.runtime.submits(SampleKind::Gc)),
@@ -241,9 +242,10 @@ impl ProfilerHandle {
         if !parent_session.is_alive() {
             return None;
         }
-        let (running, runtime) = (parent_session.running.load_full(), parent_session.runtime.clone());
-        let inherited = Inherited { burst: running.burst().cloned(), watched: parent_session.watched.load_full() };
-        let config = running.lasting().clone();
+        let (settings, runtime) = (parent_session.config.settings.load_full(), parent_session.runtime.clone());
+        let inherited =
+            Inherited { burst: settings.burst().cloned(), watched: parent_session.config.watched.load_full() };
+        let config = settings.lasting().clone();
         let started = with_lifecycle_lock(|| start_session(config, inherited, runtime));
         match started {
             Ok(profiler) => {
@@ -265,7 +267,7 @@ impl ProfilerHandle {
 fn forget_parent_session() -> Option<ManuallyDrop<Arc<Session>>> {
     let parent_session = ManuallyDrop::new(CURRENT.swap(None)?);
     parent_session.runtime.after_fork_in_child();
-    if let Some(delivery) = &parent_session.delivery {
+    if let Some(delivery) = &parent_session.outputs.delivery {
         delivery.release_locks_in_child();
     }
     Some(parent_session)
@@ -296,7 +298,7 @@ fn start_session(config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>
     })?;
     spanprof_os::register_child();
     CURRENT.store(Some(session.clone()));
-    let config = session.effective.load_full();
+    let config = session.config.requested.load_full();
     Ok(ProfilerHandle { session: Some(session), config })
 }
 
@@ -307,7 +309,7 @@ impl ProfilerHandle {
         let session = self.session.as_ref().unwrap();
         with_lifecycle_lock(|| {
             let _control = session.control.lock();
-            let _wall = session.wall.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _wall = session.sampling.wall();
             let _labels = labels::tables().writer_lock_for_test();
             body()
         })

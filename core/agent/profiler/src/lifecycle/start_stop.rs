@@ -1,11 +1,11 @@
 //! Starts, changes and stops a session: its clocks, threads and destinations in their order. Requires the lifecycle lock,
 //! which `profiler` holds.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 
 use crate::deliver::output::OutputFile;
 use crate::deliver::resource::SystemProperties;
@@ -14,14 +14,15 @@ use crate::drain::{drain_thread, heap_peak};
 use crate::host_log::{log, LogLevel};
 use crate::pull::answer as pull;
 use crate::report::outcome::OutcomeReport;
-use crate::session::active_kinds::{sampling_config, walks_threads};
-use crate::session::clocks::{earliest, ring_bytes, start_clocks, thread_error};
-use crate::session::watched_file::WatchedFile;
-use crate::session::{heap_profile, DrainControl, Inherited, PullState, Session};
+use crate::session::active_kinds::walks_threads;
+use crate::session::clocks::{ring_bytes, start_clocks, thread_error};
+use crate::session::drain_control::DrainControl;
+use crate::session::session_config::{Inherited, SessionConfig};
+use crate::session::{heap_profile, PullState, Session, SessionOutputs, SessionProcess, SessionSampling};
 use spanprof_aggregate::hash::hash_bytes;
 use spanprof_aggregate::runtime::{set_ends_soon, Runtime};
 use spanprof_aggregate::{context, Counters};
-use spanprof_config::{Config, ConfigSource, DestinationType, Error, ErrorKind, Profiles, RunningConfig};
+use spanprof_config::{Config, ConfigSource, DestinationType, Error, ErrorKind, Profiles};
 use spanprof_os::{Clocks, Inbox};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::SampleKind;
@@ -32,89 +33,30 @@ impl Session {
         spanprof_os::load_clock_gettime();
         make_paths_absolute(&mut config);
         spanprof_os::remember_standard_error();
-        let cpu_before_ns = [spanprof_os::process_cpu_ns(), spanprof_os::own_cpu_ns()];
         let inbox = empty_inbox(&config)?;
-        let run = Self::begin_run();
+        let process = SessionProcess::begin();
         // Discards entries of the previous run.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         spanprof_os::use_inbox(inbox);
-        let marks_crashes = spanprof_signal::fork_generation() == 0;
-        let safe_mode = marks_crashes
-            && spanprof_os::begin_crash_marker(
-                &spanprof_os::crash_marker_directory(),
-                program_hash(),
-                spanprof_os::unix_ns(),
-            );
-        if safe_mode {
-            log(LogLevel::Warning, SAFE_MODE);
-        }
-        let redaction = config.redaction_settings(&spanprof_os::random::bytes::<32>());
-        let mut redactor = ProfileRedactor::new(redaction.clone());
-        let system = SystemProperties::gather();
-        let resource = system.resource(&config, runtime.resource_attributes(), &mut redactor);
-        let output = start_output(&mut config)?;
-        let peak_file = heap_peak::start(&mut config, &resource)?;
-        let delivery = WindowDelivery::start(&mut config, &resource)?;
+        let safe_mode = process.marks_crashes && begin_crash_marker();
+        let outputs = start_outputs(&mut config, &*runtime)?;
         let counters = Arc::new(Counters::default());
-        counters.resource_attributes_dropped.add(resource.dropped);
+        counters.resource_attributes_dropped.add(outputs.resource.load().dropped);
         turn_off_unsupported_kinds(&mut config, &*runtime);
         warn_of_unsupported_kinds(&config, &*runtime);
-        let duty_phase = spanprof_os::random::fraction();
-        let evaluated_ns = spanprof_os::monotonic_ns();
-        let mut running = RunningConfig::new(config.clone(), inherited.burst);
-        let (mut active, change_ns) = sampling_config(&running.effective(), safe_mode, evaluated_ns, duty_phase);
-        let clocks = match start_clocks(&active, &*runtime) {
-            Err(error) if config.is_set_outside_code("clock") => {
-                let source = config.sources["clock"].clone();
-                log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
-                config.reset("clock");
-                running = RunningConfig::new(config.clone(), running.burst().cloned());
-                active.reset("clock");
-                start_clocks(&active, &*runtime)
-            }
-            started => started,
-        };
-        let clocks = or_wall_only(clocks, &active)?.map(Arc::new);
-        let watched = inherited.watched.or_else(|| WatchedFile::new(&config).map(Arc::new));
-        let losses_before = clocks.as_ref().map(|clocks| clocks.counters().reasons).unwrap_or_default();
+        let config = SessionConfig::new(config, inherited, safe_mode);
+        let sampling = SessionSampling::new(start_usable_clocks(&config, &*runtime)?);
         let session = Arc::new(Self {
-            run,
-            effective: ArcSwap::from_pointee(running.effective()),
-            config: ArcSwap::from_pointee(active),
-            next_change_ns: AtomicU64::new(earliest(running.next_change_ns(), change_ns)),
-            duty_phase,
-            evaluated_ns: AtomicU64::new(evaluated_ns),
-            running: ArcSwap::from_pointee(running),
-            watched: ArcSwapOption::new(watched),
-            before_burst: ArcSwapOption::empty(),
-            restarts_accounting: AtomicBool::new(false),
-            ended_clock: ArcSwapOption::empty(),
-            is_applying: AtomicBool::new(false),
-            governor: ArcSwap::default(),
+            process,
+            config,
+            sampling,
+            outputs,
+            pull: PullState::default(),
             runtime,
             inbox,
-            clocks: ArcSwapOption::new(clocks),
-            delivery,
-            output: Mutex::new(output),
-            written: OnceLock::new(),
-            peak_file: Mutex::new(peak_file),
             counters,
-            system,
-            resource: ArcSwap::from_pointee(resource),
-            redaction,
             control: DrainControl::default(),
-            wall: Mutex::new(None),
-            pull: PullState::default(),
-            wall_collections: AtomicU32::new(0),
-            no_heap_reason: ArcSwapOption::empty(),
             stopping: AtomicBool::new(false),
-            fork_generation: spanprof_signal::fork_generation(),
-            marks_crashes,
-            safe_mode,
-            losses_before,
-            cpu_before_ns,
-            cpu_quota: spanprof_os::cpu_quota(),
-            begun: Instant::now(),
         });
         session.start_threads()?;
         session.delay_termination();
@@ -127,7 +69,7 @@ impl Session {
             self.stop_clocks();
             return Err(thread_error(error));
         }
-        let config = self.config.load_full();
+        let config = self.config.active.load_full();
         if walks_threads(&config) {
             if let Err(error) = self.start_wall() {
                 self.end(Duration::MAX);
@@ -158,7 +100,7 @@ impl Session {
 
     /// Returns whether everything was delivered, and whether the drain thread closed the last window in time.
     fn end(&self, at_most: Duration) -> (bool, bool) {
-        let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
+        let deadline = Instant::now() + self.config.active.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
         self.set_reported_events();
         pull::stop(self);
@@ -174,11 +116,11 @@ impl Session {
         heap_profile::forget_objects(self);
         // The drain thread does this first; repeated in case it is late or has ended.
         self.stop_clocks();
-        if self.marks_crashes {
+        if self.process.marks_crashes {
             spanprof_os::end_crash_marker();
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        let delivered = self.delivery.as_ref().is_none_or(|delivery| {
+        let delivered = self.outputs.delivery.as_ref().is_none_or(|delivery| {
             let delivered = delivery.stop(left);
             delivery.log_metrics_failures(true);
             delivered
@@ -213,8 +155,19 @@ fn empty_inbox(config: &Config) -> Result<&'static Inbox, Error> {
     Ok(inbox)
 }
 
-/// The started clocks. A failure is a warning if there are wall-clock samples.
-fn or_wall_only(started: Result<Option<Clocks>, Error>, active: &Config) -> Result<Option<Clocks>, Error> {
+/// The clocks of the active configuration. With a warning, a clock that was set outside the code and does not start is ignored,
+/// and so are all clocks if there are wall-clock samples.
+fn start_usable_clocks(config: &SessionConfig, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
+    let active = config.active.load_full();
+    let started = match start_clocks(&active, runtime) {
+        Err(error) if active.is_set_outside_code("clock") => {
+            let source = &active.sources["clock"];
+            log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
+            config.reset("clock");
+            start_clocks(&config.active.load(), runtime)
+        }
+        started => started,
+    };
     match started {
         Err(error) if active.wall => {
             log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
@@ -222,6 +175,36 @@ fn or_wall_only(started: Result<Option<Clocks>, Error>, active: &Config) -> Resu
         }
         started => started,
     }
+}
+
+/// Opens the files of the run and the queues of its destinations. Keys that cannot be used are reset in `config`.
+fn start_outputs(config: &mut Config, runtime: &dyn Runtime) -> Result<SessionOutputs, Error> {
+    let redaction = config.redaction_settings(&spanprof_os::random::bytes::<32>());
+    let mut redactor = ProfileRedactor::new(redaction.clone());
+    let system = SystemProperties::gather();
+    let resource = system.resource(config, runtime.resource_attributes(), &mut redactor);
+    let file = start_output(config)?;
+    let peak_file = heap_peak::start(config, &resource)?;
+    let delivery = WindowDelivery::start(config, &resource)?;
+    Ok(SessionOutputs {
+        system,
+        resource: ArcSwap::from_pointee(resource),
+        redaction,
+        delivery,
+        file: Mutex::new(file),
+        file_result: OnceLock::new(),
+        peak_file: Mutex::new(peak_file),
+    })
+}
+
+/// Marks this run for the case that it crashes. True when the previous process of this program crashed inside the profiler.
+fn begin_crash_marker() -> bool {
+    let directory = spanprof_os::crash_marker_directory();
+    let has_crashed = spanprof_os::begin_crash_marker(&directory, program_hash(), spanprof_os::unix_ns());
+    if has_crashed {
+        log(LogLevel::Warning, SAFE_MODE);
+    }
+    has_crashed
 }
 
 /// Distinguishes this program from others of the same interpreter.

@@ -14,7 +14,8 @@ use crate::pull::{
     PullTransport, MAX_BODY_BYTES, PULL_PREFIX,
 };
 use crate::session::current::current_session;
-use crate::session::{CollectionStep, Session, PULL_COLLECTION};
+use crate::session::drain_control::{CollectionStep, PULL_COLLECTION};
+use crate::session::Session;
 use spanprof_aggregate::SampleSelection;
 use spanprof_config::{Config, DestinationConfig, DestinationType};
 use spanprof_profile::encode::{pprof, text};
@@ -30,7 +31,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Starts the listener. A port that cannot be bound is a warning: it never stops the program.
 pub(crate) fn start(session: &Session) {
-    let Some(address) = session.config.load().pull_address() else { return };
+    let Some(address) = session.config.active.load().pull_address() else { return };
     let handler = |request: &HttpRequest, has_left: &dyn Fn() -> bool| {
         let index_name = PULL_PREFIX.rsplit('/').next().unwrap_or_default().to_owned();
         answer(&HttpRequest { index_name, ..request.clone() }, PullTransport::Listener, has_left)
@@ -71,7 +72,7 @@ pub fn answer(request: &HttpRequest, transport: PullTransport, has_left: &dyn Fn
         // The listener refuses it itself.
         _ if request.body.len() > MAX_BODY_BYTES => Err(HttpResponse::refusal(413, "the body is larger than 64 KiB")),
         true => session.access(request, transport).map(|()| {
-            let has_token = session.effective.load().pull_token.is_some();
+            let has_token = session.config.requested.load().pull_token.is_some();
             control::respond(request, has_token)
         }),
         false => session.answer(request, transport, has_left),
@@ -90,7 +91,7 @@ pub fn answer(request: &HttpRequest, transport: PullTransport, has_left: &dyn Fn
 impl Session {
     /// The refusal of a request without access.
     fn access(&self, request: &HttpRequest, transport: PullTransport) -> Result<(), HttpResponse> {
-        let config = self.config.load();
+        let config = self.config.active.load();
         let address = config.pull_address();
         let host = address.as_ref().map(|address| address.host.as_str());
         check_access(request, &AccessRules { token: config.pull_token.as_ref(), host, transport })
@@ -102,7 +103,7 @@ impl Session {
         transport: PullTransport,
         has_left: &dyn Fn() -> bool,
     ) -> Result<HttpResponse, HttpResponse> {
-        let config = self.config.load_full();
+        let config = self.config.active.load_full();
         self.access(request, transport)?;
         if !config.enabled {
             return Err(HttpResponse::refusal(503, "the profiler is disabled"));
@@ -119,7 +120,7 @@ impl Session {
                     return Ok(moved.with("Location", &location));
                 }
                 let names = ProfileName::ALL.map(|name| (name, self.unavailable(name, &config)));
-                Ok(index(&self.resource.load().service_name, &names))
+                Ok(index(&self.outputs.resource.load().service_name, &names))
             }
             "cmdline" => Ok(command_line()),
             _ => {
@@ -140,7 +141,7 @@ impl Session {
     /// Why a profile cannot be pulled.
     pub(crate) fn unavailable(&self, name: ProfileName, config: &Config) -> Option<String> {
         let is_on = match name.kinds()[0] {
-            SampleKind::Cpu => config.cpu && self.clocks.load().is_some(),
+            SampleKind::Cpu => config.cpu && self.sampling.clocks.load().is_some(),
             SampleKind::Wall => config.wall,
             SampleKind::Alloc => config.heap,
             SampleKind::Lock => config.lock,
@@ -151,7 +152,9 @@ impl Session {
             return Some(format!("{} is off: set {key}=true", name.text()));
         }
         match name {
-            ProfileName::Heap | ProfileName::Allocs => self.no_heap_reason.load_full().map(|reason| (*reason).clone()),
+            ProfileName::Heap | ProfileName::Allocs => {
+                self.sampling.no_heap_reason.load_full().map(|reason| (*reason).clone())
+            }
             ProfileName::Block | ProfileName::Mutex if !self.runtime.submits(SampleKind::Lock) => {
                 Some("this runtime has no samples of lock waits".to_owned())
             }

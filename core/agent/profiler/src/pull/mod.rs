@@ -1,6 +1,6 @@
 //! Requests for profiles over HTTP (`/debug/pprof/`), independent of the server that received them: the profiler's own listener,
-//! or the program's web framework. Pure: parsing, access rules and pages. Not here: the collection of samples (`profiler`) and
-//! sockets (`spanprof_export`).
+//! or the program's web framework. Pure: parsing, access rules and pages. Not here: the collection of samples (`drain_thread`) and
+//! sockets (`http::listener`).
 //!
 //! A pull is a second window over the same resolved samples (`spanprof_aggregate`): closing the open window would change its ends
 //! and the number of requests, and merging closed windows would be late. Addresses other than loopback require `pull_token`; on
@@ -45,7 +45,8 @@ impl HttpRequest {
         Self { method, path, query, headers, body, index_name, client: String::new() }
     }
 
-    /// Where the index page is when its final slash is missing, relative to the request: the page's links need the slash.
+    /// The address to redirect to, relative to the request, if this is one of the index page without its final slash, which the
+    /// links of the page need.
     pub(crate) fn with_slash(&self) -> Option<String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
         let is_name = !self.index_name.is_empty() && self.index_name.bytes().all(is_plain);

@@ -42,7 +42,7 @@ impl FirstLine {
     /// Logs the line when every destination has responded, or the timeout ends. Returns the reported statistics, once.
     pub fn poll(&mut self, session: &Session) -> Option<Vec<DestinationStats>> {
         let Self::Waiting { since, samples, seconds, clock } = self else { return None };
-        let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
+        let destinations = session.outputs.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
         if !destinations.iter().all(has_response) && since.elapsed() < RESPONSE_TIMEOUT {
             return None;
         }
@@ -65,7 +65,7 @@ fn line(session: &Session, samples: u64, seconds: f64, clock: &str, destinations
         false => losses.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", "),
     };
     let outcomes: Vec<_> = destinations.iter().map(outcome).collect();
-    let outcomes = match &session.config.load().output {
+    let outcomes = match &session.config.active.load().output {
         Some(name) if outcomes.is_empty() => format!("{name} is written at the end"),
         None if outcomes.is_empty() => "no destination".to_owned(),
         _ => outcomes.join("; "),

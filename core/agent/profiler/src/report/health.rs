@@ -20,7 +20,7 @@ pub(crate) fn stats(session: Option<&Session>, config: &Config) -> Stats {
         None => stats.add_counters(&Counters::default()),
     }
     table_stats(&mut stats);
-    let effective = session.map(|session| session.governor.load().limited(&session.effective.load()));
+    let effective = session.map(|session| session.config.governor.load().limited(&session.config.requested.load()));
     config_stats(effective.as_ref().unwrap_or(config), &mut stats);
     stats
 }
@@ -33,7 +33,8 @@ pub(crate) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
     DropReason::ALL
         .iter()
         .map(|reason| {
-            let before = session.losses_before.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
+            let before =
+                session.sampling.losses_before.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
             (reason.name(), stats.counter(&format!("dropped.{}", reason.name())).saturating_sub(before))
         })
         .filter(|(_, count)| *count > 0)
@@ -43,7 +44,7 @@ pub(crate) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
 fn state(session: Option<&Session>, config: &Config) -> String {
     match (session, &config.disabled_by) {
         (Some(session), _) if session.counters.panics.value() > 0 => "failed".to_owned(),
-        (Some(session), _) if session.safe_mode => "safe_mode".to_owned(),
+        (Some(session), _) if session.config.safe_mode => "safe_mode".to_owned(),
         (Some(session), _) if session.is_running() => "running".to_owned(),
         (Some(session), _) if session.is_alive() => "disabled by enabled=false".to_owned(),
         (Some(_), _) => "stopped".to_owned(),
@@ -66,11 +67,11 @@ fn session_stats(session: &Session, stats: &mut Stats) {
     }
     stats.count("memory.reserve_bytes", spanprof_os::reserve_bytes_served());
     stats.count("process.children_cut_off", spanprof_os::children_cut_off());
-    let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
+    let destinations = session.outputs.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
     for (index, destination) in destinations.iter().enumerate() {
         destination_stats(index, destination, stats);
     }
-    let receivers = session.delivery.as_ref().map(|delivery| delivery.metrics_stats()).unwrap_or_default();
+    let receivers = session.outputs.delivery.as_ref().map(|delivery| delivery.metrics_stats()).unwrap_or_default();
     for (index, receiver) in receivers.into_iter().enumerate() {
         metrics_stats(index, receiver, stats);
     }
@@ -85,7 +86,7 @@ fn session_stats(session: &Session, stats: &mut Stats) {
 }
 
 fn clock_stats(session: &Session, stats: &mut Stats) {
-    let clocks = session.clocks.load_full();
+    let clocks = session.sampling.clocks.load_full();
     // Lock-free: the drain thread holds locks during a scan.
     let (in_use, counted) = match &clocks {
         Some(clocks) => (Some(clocks.in_use()), clocks.counters()),
@@ -118,7 +119,7 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
         stats.count(format!("dropped.{}", reason.name()), of_clocks);
     }
     // Not those of the clocks, which restart with `enabled` and `cpu`.
-    let [process_before, own_before] = session.cpu_before_ns;
+    let [process_before, own_before] = session.process.cpu_before_ns;
     let own_ns = spanprof_os::own_cpu_ns().saturating_sub(own_before);
     let process_ns = spanprof_os::process_cpu_ns().saturating_sub(process_before);
     stats.count("cost.own_cpu_ns", own_ns);
@@ -205,8 +206,8 @@ fn append_pulls(session: &Session, stats: &mut Stats) {
 
 /// The governor's values of `stats()` that are not counters.
 fn append_governor(session: &Session, stats: &mut Stats) {
-    let (governor, requested) = (session.governor.load(), session.effective.load());
-    let config = session.config.load();
+    let (governor, requested) = (session.config.governor.load(), session.config.requested.load());
+    let config = session.config.active.load();
     let (raised, limited) = governor.limit().into_iter().partition::<Vec<_>, _>(|limit| *limit == Limit::AdaptiveRate);
     for (name, limits) in [("governor.limited_by", limited), ("governor.raised_by", raised)] {
         stats.text(name, limits.first().map_or("", |limit| limit.key()));

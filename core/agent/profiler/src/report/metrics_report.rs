@@ -25,7 +25,8 @@ struct ActiveReport {
 impl MetricsReport {
     pub fn new(session: &Session, config: &Config) -> Self {
         let unknown_paths = config.metrics_receivers().unknown_paths;
-        let has_receiver = session.delivery.as_ref().is_some_and(|delivery| !delivery.metrics_stats().is_empty());
+        let has_receiver =
+            session.outputs.delivery.as_ref().is_some_and(|delivery| !delivery.metrics_stats().is_empty());
         if config.metrics && !has_receiver && unknown_paths.is_empty() {
             log(LogLevel::Warning, "spanprof: metrics is on, but there is no OTLP destination; set metrics_endpoint");
         }
@@ -51,13 +52,13 @@ impl MetricsReport {
 
     /// Sends a request if it is due.
     pub fn poll(&mut self, session: &Session) {
-        let (Some(report), Some(delivery)) = (&mut self.report, &session.delivery) else { return };
+        let (Some(report), Some(delivery)) = (&mut self.report, &session.outputs.delivery) else { return };
         delivery.log_metrics_failures(false);
         let now_ns = spanprof_os::monotonic_ns();
         if now_ns < report.due_ns {
             return;
         }
-        report.due_ns = now_ns + session.config.load().metrics_interval.as_nanos() as u64;
+        report.due_ns = now_ns + session.config.active.load().metrics_interval.as_nanos() as u64;
         if delivery.metrics_stats().iter().all(|receiver| receiver.stopped) {
             self.report = None;
             return;
@@ -67,7 +68,7 @@ impl MetricsReport {
 
     /// Sends the last request.
     pub fn send_last(&mut self, session: &Session) {
-        if let (Some(report), Some(delivery)) = (&mut self.report, &session.delivery) {
+        if let (Some(report), Some(delivery)) = (&mut self.report, &session.outputs.delivery) {
             report.send(session, delivery);
         }
     }
@@ -75,8 +76,8 @@ impl MetricsReport {
 
 impl ActiveReport {
     fn send(&mut self, session: &Session, delivery: &WindowDelivery) {
-        let stats = health::stats(Some(session), &session.config.load());
-        let resource: Vec<_> = session.resource.load().attributes.iter().map(Attribute::from).collect();
+        let stats = health::stats(Some(session), &session.config.active.load());
+        let resource: Vec<_> = session.outputs.resource.load().attributes.iter().map(Attribute::from).collect();
         delivery.send_metrics(self.encoder.encode(&stats, &resource, spanprof_os::unix_ns()));
     }
 }

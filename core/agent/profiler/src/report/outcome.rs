@@ -40,30 +40,30 @@ pub(crate) struct RunOutcome {
 impl OutcomeReport {
     /// Called before the clocks stop.
     pub fn before_stop(session: &Session) -> Self {
-        Self { clock: crate::session::clocks::clock_of(session), begun: session.begun }
+        Self { clock: crate::session::clocks::clock_of(session), begun: session.process.begun }
     }
 
     pub fn log(self, session: &Session, is_complete: bool) {
-        let config = session.config.load();
+        let config = session.config.active.load();
         let counters = &session.counters;
         let samples =
             [&counters.samples_cpu, &counters.samples_wall, &counters.samples_off_cpu, &counters.samples_submitted];
         let samples = samples.map(|counter| counter.value());
-        let [process_before_ns, own_before_ns] = session.cpu_before_ns;
+        let [process_before_ns, own_before_ns] = session.process.cpu_before_ns;
         let own_ns = spanprof_os::own_cpu_ns().saturating_sub(own_before_ns);
         let used_ns = spanprof_os::process_cpu_ns().saturating_sub(process_before_ns).saturating_sub(own_ns);
         let expected_ns = SUSPICIOUS_PERIODS * 1_000_000_000 / u64::from(config.sample_rate.max(1));
-        let is_suspicious = samples == [0; 4] && config.cpu && !session.safe_mode && used_ns > expected_ns;
+        let is_suspicious = samples == [0; 4] && config.cpu && !session.config.safe_mode && used_ns > expected_ns;
         let outcome = RunOutcome {
             ran_for: self.begun.elapsed(),
             samples,
             clock: self.clock,
             losses: health::losses(session),
             cpu_without_samples: is_suspicious.then(|| Duration::from_nanos(used_ns)),
-            destinations: session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default(),
+            destinations: session.outputs.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default(),
             output: config.output.as_ref().map(|name| {
                 let timed_out = || Err(format!("{name} not written within stop_timeout"));
-                session.written.get().cloned().unwrap_or_else(timed_out)
+                session.outputs.file_result.get().cloned().unwrap_or_else(timed_out)
             }),
             is_default_receiver: config.endpoint.is_none() && config.destinations.is_none(),
             is_complete,

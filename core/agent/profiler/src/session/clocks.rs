@@ -12,11 +12,6 @@ const RING_BYTES: usize = 1 << 20;
 /// Minimum capacity for entries of the largest size.
 const RING_ENTRIES: usize = 64;
 
-/// The earlier of two times, of which the first is 0 for none.
-pub fn earliest(first_ns: u64, second_ns: Option<u64>) -> u64 {
-    [Some(first_ns).filter(|first_ns| *first_ns > 0), second_ns].into_iter().flatten().min().unwrap_or(0)
-}
-
 /// Warns of the profiles that are missing where the runtime cannot walk another thread.
 pub fn warn_without_walks(config: &Config) {
     let without = if config.signals { "" } else { " with signals=false" };
@@ -65,12 +60,12 @@ pub fn thread_error(error: std::io::Error) -> Error {
 }
 
 pub fn clock_of(session: &Session) -> String {
-    match &*session.clocks.load() {
+    match &*session.sampling.clocks.load() {
         Some(clocks) => {
             let in_use = clocks.in_use();
             format!("clock {} ({})", in_use.name, in_use.reason)
         }
         // Its samples may be in the window that ends with it.
-        None => session.ended_clock.load().as_deref().map_or_else(|| "no CPU clock".to_owned(), String::clone),
+        None => session.sampling.ended_clock.load().as_deref().map_or_else(|| "no CPU clock".to_owned(), String::clone),
     }
 }

@@ -27,19 +27,20 @@ pub(crate) struct DueChanges {
 impl DueChanges {
     /// Monotonic time of the next check of the file, or of a change that is due.
     pub fn due_ns(&self, session: &Session) -> Option<u64> {
-        let file_ns = session.watched.load().is_some().then_some(self.next_check_ns);
-        let change_ns = Some(session.next_change_ns.load(Ordering::Acquire)).filter(|next_ns| *next_ns > 0);
+        let file_ns = session.config.watched.load().is_some().then_some(self.next_check_ns);
+        let change_ns = Some(session.config.next_change_ns.load(Ordering::Acquire)).filter(|next_ns| *next_ns > 0);
         [file_ns, change_ns].into_iter().flatten().min()
     }
 
     /// Called at each wakeup of the drain thread.
     pub fn poll(&mut self, session: &Session, now_ns: u64) {
-        let next_ns = session.next_change_ns.load(Ordering::Acquire);
+        let next_ns = session.config.next_change_ns.load(Ordering::Acquire);
         let is_due = next_ns > 0 && next_ns <= now_ns;
         if is_due {
             // Repeated later if the change is not applied until then.
             let later_ns = now_ns + ACTIVE_INTERVAL.as_nanos() as u64;
-            let _ = session.next_change_ns.compare_exchange(next_ns, later_ns, Ordering::AcqRel, Ordering::Relaxed);
+            let _ =
+                session.config.next_change_ns.compare_exchange(next_ns, later_ns, Ordering::AcqRel, Ordering::Relaxed);
         }
         if is_due || self.has_new_file(session, now_ns) {
             apply_on_own_thread(session);
@@ -47,14 +48,14 @@ impl DueChanges {
     }
 
     fn has_new_file(&mut self, session: &Session, now_ns: u64) -> bool {
-        let watched = session.watched.load();
+        let watched = session.config.watched.load();
         let Some(watched) = watched.as_ref() else { return false };
         if now_ns < self.last_check_ns + ACTIVE_INTERVAL.as_nanos() as u64 {
             return false;
         }
         let used_cpu_ns = spanprof_os::process_cpu_ns().saturating_sub(spanprof_os::own_cpu_ns());
         let is_active = used_cpu_ns.saturating_sub(self.used_cpu_ns) >= ACTIVE_CPU_NS;
-        let interval = if is_active { ACTIVE_INTERVAL } else { session.config.load().upload_interval };
+        let interval = if is_active { ACTIVE_INTERVAL } else { session.config.active.load().upload_interval };
         self.used_cpu_ns = used_cpu_ns;
         self.last_check_ns = now_ns;
         self.next_check_ns = now_ns + interval.max(ACTIVE_INTERVAL).as_nanos() as u64;
@@ -68,7 +69,7 @@ fn apply_on_own_thread(session: &Session) {
     else {
         return;
     };
-    if session.is_applying.swap(true, Ordering::AcqRel) {
+    if session.config.is_applying.swap(true, Ordering::AcqRel) {
         return;
     }
     let applied = session.clone();
@@ -77,10 +78,10 @@ fn apply_on_own_thread(session: &Session) {
         if std::panic::catch_unwind(body).is_err() {
             applied.counters.panics.add(1);
         }
-        applied.is_applying.store(false, Ordering::Release);
+        applied.config.is_applying.store(false, Ordering::Release);
     });
     if thread.is_err() {
-        session.is_applying.store(false, Ordering::Release);
+        session.config.is_applying.store(false, Ordering::Release);
     }
 }
 
@@ -89,14 +90,14 @@ fn apply(session: &Arc<Session>) {
         if !session.is_alive() {
             return;
         }
-        let mut running = (**session.running.load()).clone();
-        if let Some(changed) = session.with_watched_file(&running) {
+        let mut settings = (**session.config.settings.load()).clone();
+        if let Some(changed) = session.with_watched_file(&settings) {
             for warning in &changed.lasting().warnings {
                 log(LogLevel::Warning, &format!("spanprof: {warning}"));
             }
-            running = changed;
+            settings = changed;
         }
-        if let Err(error) = session.reconfigure(running.at(spanprof_os::monotonic_ns())) {
+        if let Err(error) = session.reconfigure(settings.at(spanprof_os::monotonic_ns())) {
             log(LogLevel::Warning, &format!("spanprof: a change of the configuration failed: {}", error.message));
         }
         session.runtime.settings_changed();
@@ -106,7 +107,7 @@ fn apply(session: &Arc<Session>) {
 impl Session {
     /// The running configuration after a change of the file. Requires the lifecycle lock.
     fn with_watched_file(&self, running: &RunningConfig) -> Option<RunningConfig> {
-        let watched = self.watched.load_full().filter(|watched| watched.has_changed())?;
+        let watched = self.config.watched.load_full().filter(|watched| watched.has_changed())?;
         let mut next = watched.read();
         let applied = match &next.problem {
             None => watched.applied(&next, running).map_err(|problem| next.problem = Some(problem)).ok(),
@@ -127,7 +128,7 @@ impl Session {
                 log(LogLevel::Info, &format!("spanprof: the changed configuration file `{}` was read", watched.name))
             }
         }
-        self.watched.store(Some(Arc::new(next)));
+        self.config.watched.store(Some(Arc::new(next)));
         applied
     }
 }

@@ -15,7 +15,7 @@ use spanprof_signal::LiveSet;
 pub(crate) fn start(session: &Session, config: &Config) {
     match hooks_and_memory(session, config) {
         Ok((heap, live)) => {
-            session.no_heap_reason.store(None);
+            session.sampling.no_heap_reason.store(None);
             HEAP.start(HeapSettings {
                 interval: config.heap_interval,
                 seed: u64::from_ne_bytes(spanprof_os::random::bytes()),
@@ -28,11 +28,11 @@ pub(crate) fn start(session: &Session, config: &Config) {
             session.inbox.wake();
         }
         Err(reason) => {
-            let is_known = session.no_heap_reason.load().as_ref().is_some_and(|known| **known == reason);
+            let is_known = session.sampling.no_heap_reason.load().as_ref().is_some_and(|known| **known == reason);
             if config.is_explicit("heap") && !is_known {
                 log(LogLevel::Warning, &format!("spanprof: no heap profile: {reason}"));
             }
-            session.no_heap_reason.store(Some(Arc::new(reason)));
+            session.sampling.no_heap_reason.store(Some(Arc::new(reason)));
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn update(session: &Session, before: &Config, config: &Config) {
 
 /// Values for `stats()`.
 pub(crate) fn append_stats(session: &Session, stats: &mut Stats) {
-    if let Some(reason) = &*session.no_heap_reason.load() {
+    if let Some(reason) = &*session.sampling.no_heap_reason.load() {
         stats.text("heap.reason", reason.as_str());
     }
     let counts = HEAP.counts();

@@ -1,13 +1,13 @@
 //! Collections and captures at a wakeup of the drain thread: both are profiles beside the windows.
 
 use super::{unix_offset_ns, DrainThread};
-use crate::session::CollectionStep;
+use crate::session::drain_control::CollectionStep;
 use spanprof_aggregate::CollectionTime;
 
 impl DrainThread<'_> {
     /// Does the requested steps of collections, after the samples before them were drained.
     pub(super) fn follow_collections(&mut self, steps: Vec<(u32, CollectionStep)>) {
-        let clocks = self.session.clocks.load_full();
+        let clocks = self.session.sampling.clocks.load_full();
         let at = || CollectionTime {
             now_monotonic_ns: spanprof_os::monotonic_ns(),
             unix_offset_ns: unix_offset_ns(),
@@ -53,10 +53,7 @@ impl DrainThread<'_> {
             numbers.iter().map(|number| (*number, self.engine.end_capture(*number, now_ns, offset_ns))).collect();
         self.session.control.complete(|requests| {
             for (number, profile) in profiles {
-                // Absent if its thread does not wait any longer.
-                if let Some(captured) = requests.captured.get_mut(&number) {
-                    *captured = Some(profile);
-                }
+                requests.capture_ended(number, profile);
             }
         });
     }

@@ -17,8 +17,9 @@ use crate::report::delivery_log::DeliveryLog;
 use crate::report::first_line::FirstLine;
 use crate::report::health;
 use crate::report::metrics_report::MetricsReport;
+use crate::session::drain_control::{CollectionStep, ConfigChange, KindsToClose};
 use crate::session::due_changes::DueChanges;
-use crate::session::{heap_profile, CollectionStep, ConfigChange, KindsToClose, Session};
+use crate::session::{heap_profile, Session};
 use spanprof_aggregate::{Engine, WindowEnd};
 use spanprof_config::Config;
 use spanprof_os::{Clocks, WakeReason};
@@ -35,18 +36,18 @@ const TERMINATION_FLUSH_TIMEOUT: Duration = Duration::from_millis(150);
 /// Starts the thread.
 pub(crate) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
     // Read on this thread: later changes reach the drain thread as `ConfigChange`.
-    let config = session.config.load_full();
+    let config = session.config.active.load_full();
     spanprof_os::start_own_thread(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
 }
 
 fn main(session: Arc<Session>, config: Arc<Config>) {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut drain = DrainThread::new(&session, &config);
-        if session.marks_crashes {
+        if session.process.marks_crashes {
             spanprof_os::sweep_crash_markers();
         }
         if let Some(directory) = heap_peak::directory(&config) {
-            heap_peak::recover(&directory, &session.resource.load());
+            heap_peak::recover(&directory, &session.outputs.resource.load());
         }
         while drain.run_once() {
             if spanprof_os::is_reserve_low() {
@@ -94,7 +95,7 @@ struct TakenRequests {
     closes: u64,
     close_kinds: KindsToClose,
     changes: Vec<ConfigChange>,
-    captures_ended: Vec<u32>,
+    captures_to_end: Vec<u32>,
     stop: bool,
 }
 
@@ -120,16 +121,16 @@ struct DrainThread<'a> {
 impl<'a> DrainThread<'a> {
     fn new(session: &'a Session, config: &Config) -> Self {
         let engine = Engine::new(
-            engine_settings(config, session.cpu_quota),
+            engine_settings(config, session.sampling.cpu_quota),
             system_access(),
             session.runtime.clone(),
-            session.resource.load_full(),
-            ProfileRedactor::new(session.redaction.clone()),
+            session.outputs.resource.load_full(),
+            ProfileRedactor::new(session.outputs.redaction.clone()),
             session.counters.clone(),
             spanprof_os::monotonic_ns(),
         );
-        let output = session.output.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let peak_file = session.peak_file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let output = session.outputs.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let peak_file = session.outputs.peak_file.lock().unwrap_or_else(PoisonError::into_inner).take();
         Self {
             session,
             engine,
@@ -149,10 +150,10 @@ impl<'a> DrainThread<'a> {
 
     /// Sleeps until the next wakeup and handles it; false after the last window.
     fn run_once(&mut self) -> bool {
-        if let Some(clocks) = &*self.session.clocks.load() {
+        if let Some(clocks) = &*self.session.sampling.clocks.load() {
             clocks.wake_current_thread_for_scans();
         }
-        if self.session.config.load().threads {
+        if self.session.config.active.load().threads {
             // Also in an idle process, which has no samples.
             self.engine.open(spanprof_os::monotonic_ns());
         }
@@ -175,18 +176,18 @@ impl<'a> DrainThread<'a> {
         for change in &requested.changes {
             self.reconfigure(change);
         }
-        let clocks = self.session.clocks.load_full();
+        let clocks = self.session.sampling.clocks.load_full();
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
             self.scan_threads(clocks.as_deref());
         }
         self.drain_up_to(self.up_to);
         if requested.stop {
-            self.finish(&requested.captures_ended);
+            self.finish(&requested.captures_to_end);
             return false;
         }
         self.follow_collections(steps);
-        self.end_captures(&requested.captures_ended);
+        self.end_captures(&requested.captures_to_end);
         if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
             recorder.check(&mut self.engine, self.session);
         }
@@ -221,14 +222,14 @@ impl<'a> DrainThread<'a> {
         let mut requests = self.session.control.lock();
         // Read under the lock: later changes have no position below this one.
         self.up_to = self.session.inbox.ring().head();
-        for number in std::mem::take(&mut requests.captures_begun) {
+        for number in requests.captures_to_begin() {
             self.engine.begin_capture(number, spanprof_os::monotonic_ns());
         }
         TakenRequests {
             closes: requests.closes,
             close_kinds: std::mem::take(&mut requests.close_kinds),
             changes: std::mem::take(&mut requests.changes),
-            captures_ended: std::mem::take(&mut requests.captures_ended),
+            captures_to_end: requests.captures_to_end(),
             stop: requests.stop,
         }
     }
@@ -244,9 +245,9 @@ impl<'a> DrainThread<'a> {
     }
 
     /// Closes the last window, after its samples were drained.
-    fn finish(&mut self, captures_ended: &[u32]) {
-        self.end_captures(captures_ended);
-        // Of collections that the program reads later.
+    fn finish(&mut self, captures_to_end: &[u32]) {
+        self.end_captures(captures_to_end);
+        // The program may read collections after the end.
         let steps = self.session.control.lock().steps_at_end();
         self.follow_collections(steps);
         self.close_and_send(true);
@@ -256,7 +257,7 @@ impl<'a> DrainThread<'a> {
 
     /// Closes the window, or some kinds of it, if that is due or requested, and completes the requests up to number `closes`.
     fn close_what_is_due(&mut self, closes: u64, close_kinds: KindsToClose, clocks: Option<&Clocks>) {
-        self.engine.set_resource(self.session.resource.load_full());
+        self.engine.set_resource(self.session.outputs.resource.load_full());
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let has_close_request = closes > self.session.control.lock().closes_done;
         if due || close_kinds == KindsToClose::All || self.engine.is_full() {
@@ -286,7 +287,7 @@ impl<'a> DrainThread<'a> {
     fn write_output(&mut self) {
         if let Some(output) = &mut self.output {
             // Only this line sets it, once.
-            let _ = self.session.written.set(output.write(health::losses(self.session)));
+            let _ = self.session.outputs.file_result.set(output.write(health::losses(self.session)));
         }
     }
 
@@ -297,9 +298,9 @@ impl<'a> DrainThread<'a> {
         if now_ns < self.check_handlers_at_ns {
             return;
         }
-        let interval_ns = self.session.config.load().upload_interval.as_nanos() as u64;
+        let interval_ns = self.session.config.active.load().upload_interval.as_nanos() as u64;
         self.check_handlers_at_ns = now_ns + interval_ns;
-        let clocks = self.session.clocks.load_full();
+        let clocks = self.session.sampling.clocks.load_full();
         match clocks.map_or_else(signal_claim::check, |clocks| clocks.check_handlers()) {
             ClaimStatus::Installed => {}
             ClaimStatus::Moved(signal) => log(
@@ -325,13 +326,13 @@ impl<'a> DrainThread<'a> {
         self.drain_up_to(self.up_to);
         self.engine.release_all_held();
         // Taken before the window closes: a receiver may refuse it immediately.
-        let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
+        let delivery = self.session.outputs.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
         self.close_and_send(false);
         self.metrics.send_last(self.session);
         if let Some((delivery, before)) = delivery {
             delivery.flush(&before, TERMINATION_FLUSH_TIMEOUT);
         }
-        if self.session.marks_crashes {
+        if self.session.process.marks_crashes {
             spanprof_os::end_crash_marker();
         }
         self.heap_peak = None;
@@ -347,7 +348,7 @@ impl<'a> DrainThread<'a> {
             KindsToClose::All => Ending::LiveThreads,
             KindsToClose::Some(kinds) if kinds.contains(&SampleKind::Threads) => Ending::LiveThreads,
             KindsToClose::Some(_) if requests.closes > requests.closes_done => Ending::OtherKinds,
-            KindsToClose::Some(_) if !requests.captures_ended.is_empty() => Ending::OtherKinds,
+            KindsToClose::Some(_) if !requests.captures_to_end().is_empty() => Ending::OtherKinds,
             KindsToClose::Some(_) => Ending::Nothing,
         }
     }
@@ -389,13 +390,13 @@ impl<'a> DrainThread<'a> {
     /// Applies a change between the samples before and after its position.
     fn reconfigure(&mut self, change: &ConfigChange) {
         self.drain_up_to(change.position);
-        let settings = engine_settings(&change.config, self.session.cpu_quota);
+        let settings = engine_settings(&change.config, self.session.sampling.cpu_quota);
         if let Some((run_number, account)) = change.ended_clocks {
             self.follow_account(run_number);
             self.engine.add_unattributed_at_end(account.unattributed_ns(), spanprof_os::monotonic_ns());
             self.close(None, None, true);
         } else if change.ends_window || self.engine.needs_new_window(&settings) {
-            let clocks = self.session.clocks.load_full();
+            let clocks = self.session.sampling.clocks.load_full();
             self.follow_account_of(&clocks);
             self.close(clocks.map(|clocks| clocks.account()), None, true);
         }
@@ -412,7 +413,7 @@ impl<'a> DrainThread<'a> {
     fn close_and_send(&mut self, last: bool) {
         let session = self.session;
         // The account is read before the last drain, so that the time of later samples is not counted twice.
-        let clocks = session.clocks.load_full();
+        let clocks = session.sampling.clocks.load_full();
         self.follow_account_of(&clocks);
         let account = clocks.as_ref().map(|clocks| clocks.account());
         if last {
@@ -445,10 +446,10 @@ impl<'a> DrainThread<'a> {
             sums_since_start: crate::session::pull_handlers::has_handler(),
         });
         // Scans do this too, but run only with CPU clocks.
-        if self.session.config.load().signals {
+        if self.session.config.active.load().signals {
             spanprof_os::restore_fault_guard();
         }
-        if self.session.marks_crashes {
+        if self.session.process.marks_crashes {
             spanprof_os::keep_crash_marker(spanprof_os::unix_ns());
         }
         let Some(closed) = closed else { return };
@@ -457,12 +458,12 @@ impl<'a> DrainThread<'a> {
         if let Some(output) = &mut self.output {
             output.add(&closed.data);
         }
-        if let Some(delivery) = &self.session.delivery {
+        if let Some(delivery) = &self.session.outputs.delivery {
             // Before this window is queued, so that the counters cover earlier windows only.
             for (level, line) in self.delivery_log.observe(now(), &delivery.stats()) {
                 log(level, &line);
             }
-            delivery.send(closed, self.session.config.load().request_bytes() as usize);
+            delivery.send(closed, self.session.config.active.load().request_bytes() as usize);
         }
     }
 }

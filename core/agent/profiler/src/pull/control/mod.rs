@@ -109,7 +109,7 @@ fn change(session: &Session, request: &HttpRequest) -> Result<(), HttpResponse> 
     }
     session.change(|running| running.changed(&changes, &ConfigSource::Endpoint)).map_err(failed)?;
     // Texts of the effective configuration contain no secrets.
-    let entries = session.effective.load().entries();
+    let entries = session.config.requested.load().entries();
     let shown = entries.iter().filter(|(key, _, _)| changes.iter().any(|(changed, _)| changed == key));
     let shown = shown.map(|(key, text, _)| format!("{key}={text}")).collect::<Vec<_>>().join(", ");
     log_change(request, &format!("{shown} was set"));

@@ -9,7 +9,7 @@ use spanprof_aggregate::StatValue;
 pub(crate) fn status(session: &Session) -> Value {
     let mut stats = Map::new();
     let mut config = Map::new();
-    let effective = session.effective.load();
+    let effective = session.config.requested.load();
     let entries = health::stats(Some(session), &effective).entries;
     let text = |name: &str| match entries.iter().find(|(known, _)| known == name) {
         Some((_, StatValue::Text(text))) => text.clone(),
