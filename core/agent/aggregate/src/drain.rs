@@ -21,7 +21,7 @@ use crate::window::{
 };
 use spanprof_profile::{HeapAge, TreeSpan};
 use spanprof_signal::heap::HeapSampling;
-use spanprof_signal::{Context, DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
+use spanprof_signal::{DropReason, RawFrame, RawSample, Ring, SampleFlags, SampleKind, SyntheticFrame};
 
 /// Kinds of samples that pulls without a duration sum up since the start.
 const SINCE_START: [SampleKind; 2] = [SampleKind::Alloc, SampleKind::Lock];
@@ -194,10 +194,12 @@ impl Drain {
             _ => {}
         }
         if sample.kind == SampleKind::Wall {
-            if sample.values[1] > 0 {
-                self.process_wait(position, sample, window, counters);
+            let [observed_ns, off_cpu_ns] = sample.values;
+            if off_cpu_ns > 0 {
+                self.process_wait(position, sample, off_cpu_ns, window, counters);
             }
-            if sample.values[0] == 0 {
+            // Without wall-clock samples, the wall sampler submits waits only.
+            if observed_ns == 0 {
                 return;
             }
             let is_of_window = window.settings().wall && !sample.flags.has(SampleFlags::ON_DEMAND);
@@ -213,13 +215,20 @@ impl Drain {
     }
 
     /// Adds the off-CPU part of a wall sample.
-    fn process_wait(&mut self, position: u64, sample: &RawSample<'_>, window: &mut Window, counters: &Counters) {
+    fn process_wait(
+        &mut self,
+        position: u64,
+        sample: &RawSample<'_>,
+        off_cpu_ns: u64,
+        window: &mut Window,
+        counters: &Counters,
+    ) {
         let mut frames = std::mem::take(&mut self.wait_frames);
         frames.clear();
         frames.extend(SyntheticFrame::from_code(sample.key).map(RawFrame::synthetic));
         frames.extend_from_slice(sample.frames);
-        let values = [sample.values[1], 0];
         let flags = SampleFlags(sample.flags.0 & !SampleFlags::ON_DEMAND);
+        let values = [off_cpu_ns, 0];
         let wait = RawSample { kind: SampleKind::OffCpu, flags, values, key: 0, frames: &frames, ..*sample };
         self.resolve_and_add(position, &wait, window, counters);
         self.wait_frames = frames;
@@ -312,26 +321,25 @@ impl Drain {
     /// Adds the live objects to `window`.
     pub fn add_in_use(&mut self, now_ns: u64, window: &mut Window, counters: &Counters) {
         let has_age = |set: LabelSetId| labels_of(set).iter().any(|(name, _)| name == HeapAge::LABEL);
-        let mut has_own_age: WordMap<LabelSetId, bool> = WordMap::default();
+        let mut labeled: WordMap<LabelSetId, bool> = WordMap::default();
         for totals in self.in_use() {
             let (stacks, locations) = (&mut self.stacks, &mut self.locations);
             let stack = self.heap.stacks.index(&totals.stack, stacks, locations, self.max_stacks);
-            let sample = RawSample {
-                kind: SampleKind::InUse,
-                flags: SampleFlags::default(),
-                thread_id: 0,
-                time_ns: now_ns,
-                values: totals.values,
-                key: 0,
-                context: Context::None,
-                frames: &[],
-            };
-            let label_set = totals.label_set;
-            let mut is_labeled = || *has_own_age.entry(label_set).or_insert_with(|| has_age(label_set));
+            let (label_set, values) = (totals.label_set, totals.values);
+            let mut is_labeled = || *labeled.entry(label_set).or_insert_with(|| has_age(label_set));
             let division = totals.age.filter(|_| !is_labeled()).map(Division::Age);
-            let link = TreeSpan::default();
-            let resolved = ResolvedSample { sample: &sample, stack, label_set, link, division, thread_name: None };
-            window.add(resolved, counters);
+            window.insert(&WeighedSample {
+                kind: SampleKind::InUse,
+                values,
+                time_ns: now_ns,
+                stack,
+                label_set,
+                // An object outlives the span that allocated it.
+                link: TreeSpan::default(),
+                thread: None,
+                division,
+            });
+            counters.samples_submitted.add(1);
         }
         self.heap.end_window();
         let interval = self.heap.relax();
@@ -383,7 +391,7 @@ mod tests {
     use crate::window::{CloseInput, ClosedWindow};
     use spanprof_os::new_live_set;
     use spanprof_profile::code_origin::OwnCode;
-    use spanprof_signal::{AddressFilter, InlineContext, LiveSet};
+    use spanprof_signal::{AddressFilter, Context, InlineContext, LiveSet};
 
     fn drain_of(runtime: Arc<FakeRuntime>, heap: HeapEstimator) -> Drain {
         let sampling: &'static HeapSampling = Box::leak(Box::new(HeapSampling::new()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::counters::Counters;
 use crate::drain::Drain;
-use crate::heap::{encode_peak, in_use_profiles, HeapEstimator, InUseProfileInput, PeakProfileInput};
+use crate::heap::{encode_peak, in_use_profiles, HeapEstimator, InUseProfileInput, InUseTotals, PeakProfileInput};
 use crate::resolve::locations::LocationTable;
 use crate::resolve::native_symbols::NativeSymbols;
 use crate::resolve::stacks::StackTable;
@@ -223,7 +223,7 @@ impl Engine {
     /// stack fits.
     pub fn heap_peak(&mut self, time_unix_ns: u64, max_bytes: usize) -> Option<HeapAtPeak> {
         let totals = self.drain.heap.in_use(false, None);
-        let objects = totals.iter().map(|total| total.values[1]).sum();
+        let objects = totals.iter().map(|InUseTotals { values: [_bytes, objects], .. }| objects).sum();
         let interval_bytes = self.drain.heap.interval();
         let Identity { resource, own_code, .. } = &self.identity;
         let input = PeakProfileInput { resource, time_unix_ns, interval_bytes, own_code, max_bytes };

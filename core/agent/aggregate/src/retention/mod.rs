@@ -177,8 +177,14 @@ impl TailBuffer {
             return;
         }
         match kind {
-            SampleKind::Cpu => open.totals.cpu_ns += values[1],
-            SampleKind::Alloc => open.totals.allocated_bytes += values[0],
+            SampleKind::Cpu => {
+                let [_periods, cpu_ns] = values;
+                open.totals.cpu_ns += cpu_ns;
+            }
+            SampleKind::Alloc => {
+                let [bytes, _objects] = values;
+                open.totals.allocated_bytes += bytes;
+            }
             _ => {}
         }
         open.totals.observed_ns = open.last_ns - open.first_ns;

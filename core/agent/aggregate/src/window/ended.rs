@@ -83,7 +83,8 @@ impl Window {
         counters: &Counters,
     ) {
         let sample = self.weigh(ended, counters);
-        let has_failed = sample.values[1] > 0;
+        let [_count, errors] = sample.values;
+        let has_failed = errors > 0;
         let request = EndedRequest { sample, duration_ns, awaited };
         if request.sample.link == TreeSpan::default() || has_failed && self.ended.failed >= MAX_SPANS {
             self.count_request(&request.sample);

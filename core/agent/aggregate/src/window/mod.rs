@@ -160,7 +160,8 @@ impl Series {
 
     fn add_block(&mut self, kind: SampleKind, values: [u64; 2]) {
         if kind == SampleKind::EventLoop {
-            self.longest_block_ns = self.longest_block_ns.max(values[1]);
+            let [_part_ns, block_ns] = values;
+            self.longest_block_ns = self.longest_block_ns.max(block_ns);
         }
     }
 }
@@ -264,13 +265,14 @@ impl Window {
         let values = match sample.kind {
             SampleKind::Cpu => {
                 counters.samples_cpu.add(1);
-                counters.samples_cpu_ns.add(sample.values[0]);
-                let periods = self.periods.of_thread(sample.thread_id, sample.values[0], self.settings.cpu_period_ns);
-                [periods, sample.values[0]]
+                let [cpu_ns, _] = sample.values;
+                counters.samples_cpu_ns.add(cpu_ns);
+                [self.periods.of_thread(sample.thread_id, cpu_ns, self.settings.cpu_period_ns), cpu_ns]
             }
             SampleKind::Wall => {
                 counters.samples_wall.add(1);
-                [sample.values[0], 0]
+                let [observed_ns, _off_cpu_ns] = sample.values;
+                [observed_ns, 0]
             }
             SampleKind::OffCpu => {
                 counters.samples_off_cpu.add(1);
@@ -358,7 +360,10 @@ impl Window {
     /// Time from the beginning of a sample's period to its timestamp.
     fn reach_back_ns(&self, sample: &RawSample<'_>) -> u64 {
         match sample.kind {
-            SampleKind::Cpu => sample.values[0].min(2 * self.settings.cpu_period_ns),
+            SampleKind::Cpu => {
+                let [cpu_ns, _] = sample.values;
+                cpu_ns.min(2 * self.settings.cpu_period_ns)
+            }
             SampleKind::Wall | SampleKind::OffCpu => self.settings.wall_period_ns,
             _ => 0,
         }
