@@ -186,17 +186,19 @@ impl<'a> V8StackWalk<'a> {
         } else if !walk.is_hidden(leaf) {
             stack.push(code_frame(leaf));
         }
-        match () {
-            () if thread.is_collecting() => drop(stack.push(synthetic_frame::COLLECTING)),
-            () if info.is_compiling() => drop(stack.push(synthetic_frame::COMPILING)),
-            () => {}
+        if thread.is_collecting() {
+            stack.push(synthetic_frame::COLLECTING);
+        } else if info.is_compiling() {
+            stack.push(synthetic_frame::COMPILING);
         }
         for pc in walked.iter().map(|pc| walk.canonical(*pc)).filter(|pc| *pc > PAGE) {
             // A bytecode address is that of the executing bytecode, not a return address.
-            let frame = match () {
-                () if pc == info.external_callback => RawFrame::native(pc as u64),
-                () if walk.is_v8(pc) => code_frame(pc.wrapping_sub(1)),
-                () => code_frame(pc),
+            let frame = if pc == info.external_callback {
+                RawFrame::native(pc as u64)
+            } else if walk.is_v8(pc) {
+                code_frame(pc.wrapping_sub(1))
+            } else {
+                code_frame(pc)
             };
             if !walk.is_hidden(pc) && !stack.push(frame) {
                 break;

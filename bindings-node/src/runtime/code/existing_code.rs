@@ -81,12 +81,8 @@ impl ExistingCode {
 
     /// Takes the functions of a script in one isolate.
     pub fn take_script(&mut self, isolate: usize, script: u32) -> Vec<TakenFunction> {
-        let take = |worker: &mut Worker| {
-            let of_script = (0..worker.functions.len()).filter(|at| worker.functions[*at].script == script);
-            let of_script: Vec<usize> = of_script.collect();
-            of_script.into_iter().filter_map(|at| worker.take(at)).collect::<Vec<_>>()
-        };
-        self.0.iter_mut().filter(|worker| worker.isolate == isolate).flat_map(take).collect()
+        let workers = self.0.iter_mut().filter(|worker| worker.isolate == isolate);
+        workers.flat_map(|worker| worker.take_script(script)).collect()
     }
 
     pub fn scripts(&self) -> impl Iterator<Item = u32> + '_ {
@@ -113,17 +109,25 @@ impl ExistingCode {
 impl Worker {
     fn take_overlapping(&mut self, range: &Range<usize>) -> Vec<TakenFunction> {
         let after = self.functions.partition_point(|function| function.start < range.end);
-        let overlapping = (0..after).rev().take_while(|at| {
-            let function = &self.functions[*at];
-            function.start + function.known.len > range.start
-        });
-        let overlapping: Vec<usize> = overlapping.collect();
-        overlapping.into_iter().filter_map(|at| self.take(at)).collect()
+        let end = |function: &ExistingFunction| function.start + function.known.len;
+        let before = self.functions[..after].iter().rposition(|function| end(function) <= range.start);
+        let first = before.map_or(0, |index| index + 1);
+        (first..after).rev().filter_map(|index| self.take(index)).collect()
     }
 
-    fn take(&mut self, at: usize) -> Option<TakenFunction> {
-        let function = self.functions.get(at)?;
-        let is_taken = std::mem::replace(self.is_taken.get_mut(at)?, true);
+    fn take_script(&mut self, script: u32) -> Vec<TakenFunction> {
+        let mut taken = Vec::new();
+        for index in 0..self.functions.len() {
+            if self.functions[index].script == script {
+                taken.extend(self.take(index));
+            }
+        }
+        taken
+    }
+
+    fn take(&mut self, index: usize) -> Option<TakenFunction> {
+        let function = self.functions.get(index)?;
+        let is_taken = std::mem::replace(self.is_taken.get_mut(index)?, true);
         (!is_taken).then(|| TakenFunction {
             isolate: self.isolate,
             start: function.start,

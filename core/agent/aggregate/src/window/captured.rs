@@ -9,7 +9,7 @@ use spanprof_profile::{transform, ProfilesData};
 /// Captures that may be open at once; further ones have no samples.
 pub const MAX_CAPTURES: usize = 64;
 
-/// Parts at which they are merged.
+/// Number of parts of one capture from which on they become one, so that their memory is bounded.
 const MAX_PARTS: usize = 8;
 
 struct CapturedSamples {

@@ -18,7 +18,8 @@ const MAX_READS: u32 = 64;
 /// A request that a server received: this listener, or the program's web framework.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// Method; in upper case except for one that the client of the listener wrote otherwise.
+    /// In upper case where a web framework received the request; at the listener as the client wrote it, which matches only in
+    /// upper case.
     pub method: String,
     /// Path, not decoded.
     pub path: String,
@@ -46,7 +47,7 @@ impl HttpRequest {
 
     /// The value of a header; `name` is in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 }
 
