@@ -192,10 +192,8 @@ impl PyroscopeAgentBuilder {
             .sample_rate(self.backend.samples.sample_rate)
             .upload_interval(self.upload_interval);
         let labels = self.backend.labels;
-        let builder = match labels.report_thread_id || labels.report_thread_name {
-            true => builder.thread_labels(true),
-            false => builder,
-        };
+        let builder =
+            if labels.report_thread_id || labels.report_thread_name { builder.thread_labels(true) } else { builder };
         let builder = if self.tags.is_empty() { builder } else { builder.tags(self.tags) };
         if self.headers.is_empty() {
             builder

@@ -142,11 +142,10 @@ impl HeapRuntime for NativeRuntime {
         // Walks read the stack by direct loads.
         spanprof_os::install_fault_guard();
         walk::load_unwind_tables();
-        match allocator_hook::probe_allocator() {
-            true => Ok(()),
-            false => {
-                Err("the global allocator is not spanprof::alloc::Profiled (see docs/reference/rust.md)".to_owned())
-            }
+        if allocator_hook::probe_allocator() {
+            Ok(())
+        } else {
+            Err("the global allocator is not spanprof::alloc::Profiled (see docs/reference/rust.md)".to_owned())
         }
     }
 

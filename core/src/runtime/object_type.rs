@@ -64,9 +64,10 @@ fn vec_type(frames: &[Frame]) -> Option<String> {
     let contents = contents_in("/alloc/src/vec/")?;
     let mut owners = frames.iter().filter(|frame| in_any(frame, &["/alloc/src/"]));
     let owner = owners.find(|frame| !in_any(frame, &[RAW_VEC, "/vec/", "/slice"]));
-    Some(match owner.is_some_and(|frame| in_any(frame, &["/string.rs", "/str.rs"])) && contents == "u8" {
-        true => "String".to_owned(),
-        false => format!("Vec<{contents}>"),
+    Some(if owner.is_some_and(|frame| in_any(frame, &["/string.rs", "/str.rs"])) && contents == "u8" {
+        "String".to_owned()
+    } else {
+        format!("Vec<{contents}>")
     })
 }
 
@@ -169,9 +170,10 @@ mod tests {
 
     fn named(functions: &[(&str, &str)]) -> Option<String> {
         let frame = |(function, file): &(&str, &str)| {
-            let file = match file.starts_with("hashbrown-") {
-                true => format!("/rust/deps/{file}"),
-                false => format!("/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/{file}"),
+            let file = if file.starts_with("hashbrown-") {
+                format!("/rust/deps/{file}")
+            } else {
+                format!("/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/{file}")
             };
             Frame { function: (*function).into(), file: file.into(), ..Frame::default() }
         };

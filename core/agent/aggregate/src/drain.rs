@@ -116,9 +116,10 @@ impl Drain {
             if let Some(stack) = &released.held.stack {
                 sample.stack = tail.stacks.index(stack, &mut self.stacks, &mut self.locations, self.max_stacks);
             }
-            match released.is_detailed {
-                true => window.insert_detailed(&sample),
-                false => window.insert(&sample),
+            if released.is_detailed {
+                window.insert_detailed(&sample);
+            } else {
+                window.insert(&sample);
             }
         }
     }

@@ -60,9 +60,12 @@ impl SystemCall {
 
     /// The name of the (first) call: `PerfEventOpen` is `perf_event_open`.
     pub fn name(self) -> String {
-        let snake_case = format!("{self:?}").chars().fold(String::new(), |name, letter| match letter.is_uppercase() {
-            true => format!("{name}_{}", letter.to_lowercase()),
-            false => format!("{name}{letter}"),
+        let snake_case = format!("{self:?}").chars().fold(String::new(), |name, letter| {
+            if letter.is_uppercase() {
+                format!("{name}_{}", letter.to_lowercase())
+            } else {
+                format!("{name}{letter}")
+            }
         });
         snake_case.trim_start_matches('_').to_owned()
     }

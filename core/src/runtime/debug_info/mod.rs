@@ -113,10 +113,11 @@ impl DebugSymbols {
             return None;
         }
         let known = self.objects.entry(key).or_insert_with(|| {
-            let path = match found.is_of_program {
-                true => std::fs::read_link(&object.path).ok()?,
+            let path = if found.is_of_program {
+                std::fs::read_link(&object.path).ok()?
+            } else {
                 // A library may have been replaced by a later version.
-                false => spanprof_os::is_file_of(object).then(|| object.path.clone())?,
+                spanprof_os::is_file_of(object).then(|| object.path.clone())?
             };
             let file = DebugFile::open(&object.path, &path)?;
             Some(ObjectDebugInfo { units: Units::read(file), number: number as u32 })

@@ -236,9 +236,10 @@ impl ProfileBuilder<'_, '_> {
             .filter(|(_, values)| values[shape.value] > 0)
             .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[shape.value])))
             .collect();
-        let (timestamps_unix_nano, values) = match observed.is_empty() {
-            true => (Vec::new(), vec![signed(totals.values[shape.value])]),
-            false => observed.into_iter().unzip(),
+        let (timestamps_unix_nano, values) = if observed.is_empty() {
+            (Vec::new(), vec![signed(totals.values[shape.value])])
+        } else {
+            observed.into_iter().unzip()
         };
         Sample {
             stack: self.stack(key.stack),

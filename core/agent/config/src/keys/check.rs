@@ -215,10 +215,8 @@ impl Config {
         };
         let form = if has_own_endpoint { EndpointForm::Guessed } else { self.endpoint_form() };
         let endpoint = endpoint::with_scheme(&endpoint.unwrap_or_else(|| default.to_owned()), protocol, &entry);
-        entry.endpoint = Some(match is_pyroscope {
-            true => endpoint::push_url(&endpoint),
-            false => final_url(&endpoint, protocol, form),
-        });
+        entry.endpoint =
+            Some(if is_pyroscope { endpoint::push_url(&endpoint) } else { final_url(&endpoint, protocol, form) });
         entry
     }
 

@@ -77,9 +77,10 @@ fn unwrapped(pairs: Vec<(String, ConfigValue)>) -> (Vec<(String, ConfigValue)>, 
         }
     }
     for (wrapper, name, value) in wrapped {
-        match !is_section(&name, &value) && keys.iter().any(|(known, _)| *known == name) {
-            true => conflicts.push(format!("{wrapper}.{name} and {name} are the same key, and both are set")),
-            false => keys.push((name, value)),
+        if !is_section(&name, &value) && keys.iter().any(|(known, _)| *known == name) {
+            conflicts.push(format!("{wrapper}.{name} and {name} are the same key, and both are set"));
+        } else {
+            keys.push((name, value));
         }
     }
     (keys, conflicts)
@@ -110,9 +111,10 @@ pub fn flattened(pairs: Vec<(String, ConfigValue)>) -> (Vec<(String, ConfigValue
         }
     }
     for (spelling, key, value) in nested {
-        match flat.iter().any(|(known, _)| *known == key) {
-            true => conflicts.push(format!("{spelling} and {key} are the same key, and both are set")),
-            false => flat.push((key, value)),
+        if flat.iter().any(|(known, _)| *known == key) {
+            conflicts.push(format!("{spelling} and {key} are the same key, and both are set"));
+        } else {
+            flat.push((key, value));
         }
     }
     (flat, conflicts)

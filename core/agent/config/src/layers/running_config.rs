@@ -74,9 +74,10 @@ impl RunningConfig {
         let of_file = |config: &Config, key: &str| matches!(config.sources.get(key), Some(ConfigSource::File(_)));
         let keys: Vec<_> = keys.iter().filter(|key| of_file(&self.lasting, key)).collect();
         for key in &keys {
-            match of_file(&self.start, key) {
-                true => lasting.reset(key),
-                false => lasting.reset_to(key, &self.start),
+            if of_file(&self.start, key) {
+                lasting.reset(key);
+            } else {
+                lasting.reset_to(key, &self.start);
             }
         }
         if keys.iter().any(|key| key.starts_with("tail_")) {

@@ -51,9 +51,10 @@ impl DutyCycle {
     pub(crate) fn at(&self, now_ns: u64, phase: f64) -> (bool, u64) {
         let (on_ns, every_ns) = (self.on.as_nanos() as u64, self.every.as_nanos() as u64);
         let in_cycle_ns = (now_ns + (phase * every_ns as f64) as u64) % every_ns;
-        match in_cycle_ns < on_ns {
-            true => (true, now_ns + on_ns - in_cycle_ns),
-            false => (false, now_ns + every_ns - in_cycle_ns),
+        if in_cycle_ns < on_ns {
+            (true, now_ns + on_ns - in_cycle_ns)
+        } else {
+            (false, now_ns + every_ns - in_cycle_ns)
         }
     }
 }

@@ -19,9 +19,10 @@ pub(crate) fn classify_status(
 ) -> AttemptOutcome {
     let code = status.code();
     let shown = redactor.redact(status.message());
-    let message = match shown.is_empty() {
-        true => format!("{receiver} answered {code:?}"),
-        false => format!("{receiver} answered {code:?}: {shown}"),
+    let message = if shown.is_empty() {
+        format!("{receiver} answered {code:?}")
+    } else {
+        format!("{receiver} answered {code:?}: {shown}")
     };
     let requested = RpcStatus::decode(status.details()).ok().and_then(|rpc_status| rpc_status.retry_delay());
     let is_too_large = TOO_LARGE.iter().any(|phrase| status.message().contains(phrase));

@@ -73,9 +73,10 @@ pub(crate) fn classify(
         None => String::new(),
     };
     let shown = redactor.redact(&error_text);
-    let message = match shown.is_empty() {
-        true => format!("{receiver} answered {status}"),
-        false => format!("{receiver} answered {status}: {shown}"),
+    let message = if shown.is_empty() {
+        format!("{receiver} answered {status}")
+    } else {
+        format!("{receiver} answered {status}: {shown}")
     };
     match status.as_u16() {
         429 | 502 | 503 | 504 => {

@@ -138,10 +138,7 @@ impl OtlpGrpcSender {
                 let why = self.redactor.redact(status.message());
                 // An HTTP/1 server sends `400` and closes. The client may read the bytes or the end of the connection
                 // first.
-                let hint = match connection.has_responded {
-                    true => String::new(),
-                    false => format!("; {HINT_HTTP}"),
-                };
+                let hint = if connection.has_responded { String::new() } else { format!("; {HINT_HTTP}") };
                 no_response(format!("{receiver} closed the connection without a response: {why}{hint}"))
             }
             // tonic synthesized the status for a malformed response; the receiver may have accepted the request.

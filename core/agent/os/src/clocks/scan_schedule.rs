@@ -28,9 +28,10 @@ pub(crate) struct ScanSchedule {
 impl ScanSchedule {
     /// Whether a poll with this thread count at `now_ns` requires a scan.
     pub fn is_scan_due(&self, thread_count: Option<u64>, now_ns: u64) -> bool {
-        let min_interval_ns = match thread_count == self.thread_count {
-            true => SCAN_INTERVAL_NS.max(self.cost_ns * COST_DIVISOR),
-            false => self.cost_ns * CHANGING_COST_DIVISOR,
+        let min_interval_ns = if thread_count == self.thread_count {
+            SCAN_INTERVAL_NS.max(self.cost_ns * COST_DIVISOR)
+        } else {
+            self.cost_ns * CHANGING_COST_DIVISOR
         };
         now_ns.saturating_sub(self.scanned_ns) >= min_interval_ns
     }

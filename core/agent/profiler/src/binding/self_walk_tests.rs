@@ -55,10 +55,7 @@ fn repeats(walks: &mut SelfWalks, target: WalkTarget, cpu_ns: u64) -> bool {
     let is_repeated = walks.repeat(target, cpu_ns, &mut stack).is_some();
     assert_eq!(
         (stack.frames(), stack.context),
-        match is_repeated {
-            true => (&[FRAME][..], Context::Id(9)),
-            false => (&[][..], Context::None),
-        }
+        if is_repeated { (&[FRAME][..], Context::Id(9)) } else { (&[][..], Context::None) }
     );
     is_repeated
 }

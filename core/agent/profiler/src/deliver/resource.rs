@@ -145,9 +145,10 @@ impl SystemProperties {
         let of_sdk = |key: &str| adopted.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         // Bindings set the program's name, which has no source.
-        let (configured, of_program) = match config.sources.contains_key("service_name") {
-            true => (Some(config.service_name.clone()), None),
-            false => (None, Some(config.service_name.clone())),
+        let (configured, of_program) = if config.sources.contains_key("service_name") {
+            (Some(config.service_name.clone()), None)
+        } else {
+            (None, Some(config.service_name.clone()))
         };
         let service_name = [
             configured,

@@ -323,11 +323,10 @@ fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Destinatio
 
 fn metrics_failure_line(number: usize, stats: &MetricsStats) -> String {
     let reason = stats.last_error.as_deref().unwrap_or("no response");
-    match stats.stopped {
-        true => format!("spanprof: no more metrics are sent: {reason}"),
-        false => {
-            format!("spanprof: metrics were not accepted: {reason}; stats() counts failures as metrics.{number}.failed")
-        }
+    if stats.stopped {
+        format!("spanprof: no more metrics are sent: {reason}")
+    } else {
+        format!("spanprof: metrics were not accepted: {reason}; stats() counts failures as metrics.{number}.failed")
     }
 }
 

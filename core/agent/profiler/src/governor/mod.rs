@@ -156,10 +156,8 @@ impl Governor {
     pub fn step(&mut self, config: &Config, load: &LoadInterval) -> bool {
         self.shed(config, load);
         self.end_adaptive_rate(config, load);
-        self.spent = self.spent.plus(match load.has_start {
-            true => OverheadCost { other_ns: 0, ..load.cost },
-            false => load.cost,
-        });
+        self.spent =
+            self.spent.plus(if load.has_start { OverheadCost { other_ns: 0, ..load.cost } } else { load.cost });
         self.spent_over_ns += load.elapsed_ns;
         let Some(budget) = budget_share(config, load.quota) else {
             (self.cpu_factor, self.wall_factor, self.upload_factor) = (self.cpu_factor.max(1.0), 1.0, 1);
@@ -257,9 +255,10 @@ impl Governor {
         let before = *self;
         if self.cpu_factor < max_factor {
             if let Some(rise) = rise_of(|shares| shares.handler) {
-                self.cpu_factor = match self.cpu_factor < 1.0 {
-                    true => (self.cpu_factor * rise).min(1.0),
-                    false => (self.cpu_factor * rise.min(MAX_ADAPTIVE_RISE)).min(max_factor),
+                self.cpu_factor = if self.cpu_factor < 1.0 {
+                    (self.cpu_factor * rise).min(1.0)
+                } else {
+                    (self.cpu_factor * rise.min(MAX_ADAPTIVE_RISE)).min(max_factor)
                 };
             }
         }

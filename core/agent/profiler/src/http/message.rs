@@ -150,9 +150,10 @@ pub(crate) fn parse(bytes: &[u8]) -> ParsedRequest {
     let refused = |status, text| ParsedRequest::Refused(HttpResponse::text(status, text));
     // Only a complete head is parsed: a client that sends single bytes costs no CPU time.
     let Some(head_end) = bytes.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4) else {
-        return match bytes.len() > MAX_HEAD_BYTES {
-            true => refused(431, "the headers are too large"),
-            false => ParsedRequest::Partial,
+        return if bytes.len() > MAX_HEAD_BYTES {
+            refused(431, "the headers are too large")
+        } else {
+            ParsedRequest::Partial
         };
     };
     if head_end > MAX_HEAD_BYTES {

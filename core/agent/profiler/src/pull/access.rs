@@ -30,13 +30,11 @@ pub(crate) fn check_access(request: &HttpRequest, rules: &AccessRules<'_>) -> Re
     }
     if let Some(token) = rules.token {
         // A page that reaches this address under another name (DNS rebinding) does not have the token.
-        return match presents(request, token) {
-            true => Ok(()),
-            false => {
-                let text =
-                    "a token is required: send it as `Authorization: Bearer TOKEN`, or as the password of the URL";
-                Err(HttpResponse::refusal(401, text).with("WWW-Authenticate", "Basic realm=\"spanprof\""))
-            }
+        return if presents(request, token) {
+            Ok(())
+        } else {
+            let text = "a token is required: send it as `Authorization: Bearer TOKEN`, or as the password of the URL";
+            Err(HttpResponse::refusal(401, text).with("WWW-Authenticate", "Basic realm=\"spanprof\""))
         };
     }
     if rules.transport == PullTransport::Listener && !host.is_some_and(|host| is_own_host(host, rules.host)) {

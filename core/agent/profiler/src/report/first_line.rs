@@ -60,9 +60,10 @@ fn has_response(destination: &DestinationStats) -> bool {
 
 fn line(session: &Session, samples: u64, seconds: f64, clock: &str, destinations: &[DestinationStats]) -> String {
     let losses = health::losses(session);
-    let losses = match losses.is_empty() {
-        true => "nothing lost".to_owned(),
-        false => losses.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", "),
+    let losses = if losses.is_empty() {
+        "nothing lost".to_owned()
+    } else {
+        losses.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", ")
     };
     let outcomes: Vec<_> = destinations.iter().map(outcome).collect();
     let outcomes = match &session.config.active.load().output {

@@ -17,7 +17,6 @@ pub(crate) struct MetricsReport {
 
 struct ActiveReport {
     encoder: MetricsEncoder,
-    /// With `service.instance.id` also where the profiles have none: the totals of two processes are two series.
     /// Monotonic time of the next request.
     due_ns: u64,
 }

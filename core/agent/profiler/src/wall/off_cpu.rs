@@ -204,9 +204,10 @@ mod tests {
                 }
                 let part_ns = interval_ns.min(left_ns.unsigned_abs());
                 interval_ns -= part_ns;
-                match left_ns > 0 {
-                    true => (cpu_ns, left_ns) = (cpu_ns + part_ns, left_ns - part_ns as i64),
-                    false => (delay_ns, left_ns) = (delay_ns + part_ns, left_ns + part_ns as i64),
+                if left_ns > 0 {
+                    (cpu_ns, left_ns) = (cpu_ns + part_ns, left_ns - part_ns as i64);
+                } else {
+                    (delay_ns, left_ns) = (delay_ns + part_ns, left_ns + part_ns as i64);
                 }
                 // The kernel counts a delay when it ends.
                 if left_ns >= 0 {

@@ -121,9 +121,10 @@ impl Pace {
         let is_long = self.interval_ns > base_ns;
         let from_ns = self.next_covers_until_ns.max(self.last_tick_ns);
         self.last_covers_until_ns = from_ns;
-        self.next_tick_ns = match is_long {
-            true => from_ns + random.below(self.interval_ns as usize) as u64,
-            false => from_ns + random.around(base_ns),
+        self.next_tick_ns = if is_long {
+            from_ns + random.below(self.interval_ns as usize) as u64
+        } else {
+            from_ns + random.around(base_ns)
         };
         self.next_covers_until_ns = if is_long { from_ns + self.interval_ns } else { self.next_tick_ns };
         self.next_tick_ns

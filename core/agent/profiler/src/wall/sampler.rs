@@ -175,9 +175,10 @@ impl WallSampler {
         let elapsed = elapsed.share(all, chosen);
         self.repeats.allow(self.walks().are_frames_stable() && !config.keep_timestamps);
         let may_be_pending = config.signals && self.walks().uses_self_walks();
-        let (others, steady) = match chosen < all {
-            true => self.repeats.steady_last(&mut threads[..chosen]),
-            false => (&mut threads[..], &mut [][..]),
+        let (others, steady) = if chosen < all {
+            self.repeats.steady_last(&mut threads[..chosen])
+        } else {
+            (&mut threads[..], &mut [][..])
         };
         let observed = choose(steady, steady.len().div_ceil(STEADY_RATIO), &mut self.random);
         let steady_elapsed = elapsed.share(steady.len(), observed);
@@ -196,9 +197,10 @@ impl WallSampler {
             self.rest_began_ns = now_ns;
         }
         // The wait of a request is to be measured within some percent.
-        let at_most = match self.is_of_requests {
-            true => Duration::from_nanos(now_ns.saturating_sub(self.rest_began_ns) / REST_DIVISOR),
-            false => Duration::MAX,
+        let at_most = if self.is_of_requests {
+            Duration::from_nanos(now_ns.saturating_sub(self.rest_began_ns) / REST_DIVISOR)
+        } else {
+            Duration::MAX
         };
         self.pace.adapt(self.walks().idle_interval().filter(|_| is_at_rest).map(|interval| interval.min(at_most)));
         self.report_blocked(now_ns);
@@ -210,9 +212,10 @@ impl WallSampler {
     /// Samples a thread now, or when its self-walk completes.
     fn observe(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_be_pending: bool) {
         // Before the walk: a request of a self-walk would end the wait.
-        let wait = match self.measures_off_cpu {
-            true => self.off_cpu.observe(thread.thread_id, elapsed.all_ns(), now_ns),
-            false => Wait::default(),
+        let wait = if self.measures_off_cpu {
+            self.off_cpu.observe(thread.thread_id, elapsed.all_ns(), now_ns)
+        } else {
+            Wait::default()
         };
         if let Some(pending) = self.pending.get_mut(&thread.thread_id) {
             pending.weight_ns += elapsed.all_ns();

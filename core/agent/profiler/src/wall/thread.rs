@@ -105,10 +105,11 @@ pub(crate) fn spawn(
             loop {
                 let (demand, stop, release) = own_control.sleep(&mut sampler);
                 let config = &demand.config;
-                match demand.samples_time() {
+                if demand.samples_time() {
                     // Also before the end, to sample the time since the last tick.
-                    true => sampler.tick(config, spanprof_os::monotonic_ns()),
-                    false => sampler.pause(spanprof_os::monotonic_ns()),
+                    sampler.tick(config, spanprof_os::monotonic_ns());
+                } else {
+                    sampler.pause(spanprof_os::monotonic_ns());
                 }
                 if stop {
                     sampler.finish();
@@ -215,12 +216,11 @@ impl WallControl {
                 let release = has_request.then_some(Release { number: requests.releases, live_threads, on_demand });
                 return (requests.demand.clone(), requests.stop, release);
             }
-            requests = match ticks {
-                true => {
-                    let left = Duration::from_nanos(left_ns);
-                    self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-                false => self.changed.wait(requests).unwrap_or_else(PoisonError::into_inner),
+            requests = if ticks {
+                let left = Duration::from_nanos(left_ns);
+                self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                self.changed.wait(requests).unwrap_or_else(PoisonError::into_inner)
             };
         }
     }

@@ -373,9 +373,10 @@ impl<'a> DrainThread<'a> {
         let due_ns = [self.engine.due_ns(), peak_ns, change_ns, overhead_ns, self.metrics.due_ns()];
         let due_ns = due_ns.into_iter().flatten().fold(self.check_handlers_at_ns, u64::min);
         let left_ns = due_ns.saturating_sub(spanprof_os::monotonic_ns()).max(1);
-        match self.first_line.is_waiting() {
-            true => Some(left_ns.min(FIRST_LINE_POLL.as_nanos() as u64)),
-            false => Some(left_ns),
+        if self.first_line.is_waiting() {
+            Some(left_ns.min(FIRST_LINE_POLL.as_nanos() as u64))
+        } else {
+            Some(left_ns)
         }
     }
 
