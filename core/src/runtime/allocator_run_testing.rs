@@ -9,7 +9,6 @@ use spanprof_config::{Config, ConfigPatch, ConfigValue, DestinationConfig, Desti
 use spanprof_profile::{ProfilesData, Value};
 use spanprof_profiler::ProfilerHandle;
 use spanprof_read::decode;
-use spanprof_signal::SampleKind;
 
 /// Runs `body` in a child process: this binary with `test` of `allocator_tests` as its only test.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
@@ -80,7 +79,7 @@ impl HeapRun {
 
     /// Waits until the drain thread has processed all samples, of which the ring holds about two thousand.
     pub fn wait_until_drained(&self) {
-        assert!(self.profiler.flush_kind(SampleKind::Cpu, Duration::from_secs(60)));
+        assert!(self.profiler.wait_until_drained(Duration::from_secs(60)));
     }
 
     /// Samples lost since the start.

@@ -415,7 +415,6 @@ mod tests {
                 profile_id: || [1; 16],
                 duty_cycles: &[],
                 own_code: &OwnCode::default(),
-                only: None,
             })
             .unwrap()
             .redacted(&mut redactor());

@@ -113,7 +113,6 @@ fn close_input<'a>(
         duty_cycles: &identity.duty_cycles,
         own_code: &identity.own_code,
         profile_id,
-        only: None,
     }
 }
 
@@ -126,8 +125,6 @@ pub struct WindowEnd<'a> {
     pub unattributed_ns: Option<u64>,
     /// Whether the thread of this id is alive.
     pub is_alive: &'a mut dyn FnMut(u32) -> bool,
-    /// Closes this kind only; `None`: all kinds.
-    pub only: Option<SampleKind>,
     /// Whether to add the objects in use, once per upload interval.
     pub in_use: bool,
     /// Whether to begin to sum up samples for pulls without a duration.
@@ -281,8 +278,7 @@ impl Engine {
     /// Ends the window; `None` when there is nothing to send.
     pub fn close(&mut self, end: WindowEnd<'_>) -> Option<ClosedWindow> {
         self.window.release_remainders_of_ended_threads(end.is_alive);
-        let closes_cpu = end.only.is_none_or(|only| only == SampleKind::Cpu);
-        if let Some(unattributed_ns) = end.unattributed_ns.filter(|_| closes_cpu) {
+        if let Some(unattributed_ns) = end.unattributed_ns {
             let unattributed_ns = self.not_yet_added(unattributed_ns);
             if unattributed_ns >= self.window.settings().cpu_period_ns {
                 let stack = self.drain.reason_stack(DropReason::UnseenThread);
@@ -290,30 +286,27 @@ impl Engine {
                 self.unattributed_added_ns += unattributed_ns;
             }
         }
-        if end.in_use && end.only.is_none_or(|only| only == SampleKind::InUse) {
+        if end.in_use {
             self.drain.add_in_use(end.now_monotonic_ns, &mut self.window, &self.counters);
         }
         self.drain.ensure_heap_sampling();
         let times = (end.now_monotonic_ns, end.unix_offset_ns);
         self.drain.release_held(Some(end.now_monotonic_ns), &mut self.window, &self.counters);
         let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
-        let closed = self.window.close(CloseInput { only: end.only, ..input });
+        let closed = self.window.close(input);
         self.counters.samples_submitted.add(self.window.take_awaited());
-        if self.window.is_empty() {
-            self.close_collections(end.now_monotonic_ns);
-            for number in self.drain.captures.numbers() {
-                let input =
-                    close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
-                self.drain.captures.close_part(number, input, &mut self.redactor);
-            }
-            self.drain.between_windows(&self.counters, end.is_alive);
-            if end.sums_since_start && self.drain.collections.since_start.is_none() {
-                self.drain.begin_since_start(self.window.settings(), end.now_monotonic_ns);
-            }
-            if self.drain.has_held() {
-                // Held samples are released by a later window, even if no other sample opens it.
-                self.window.open(end.now_monotonic_ns);
-            }
+        self.close_collections(end.now_monotonic_ns);
+        for number in self.drain.captures.numbers() {
+            let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
+            self.drain.captures.close_part(number, input, &mut self.redactor);
+        }
+        self.drain.between_windows(&self.counters, end.is_alive);
+        if end.sums_since_start && self.drain.collections.since_start.is_none() {
+            self.drain.begin_since_start(self.window.settings(), end.now_monotonic_ns);
+        }
+        if self.drain.has_held() {
+            // Held samples are released by a later window, even if no other sample opens it.
+            self.window.open(end.now_monotonic_ns);
         }
         if let Some(closed) = &closed {
             self.counters.windows_closed.add(1);

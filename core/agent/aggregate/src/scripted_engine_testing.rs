@@ -134,7 +134,6 @@ pub fn closed(engine: &mut Engine, now_monotonic_ns: u64) -> Option<ProfilesData
         unix_offset_ns: 0,
         unattributed_ns: None,
         is_alive: &mut |_| true,
-        only: None,
         in_use: false,
         sums_since_start: false,
     };

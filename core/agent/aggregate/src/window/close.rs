@@ -40,8 +40,6 @@ pub(crate) struct CloseInput<'a> {
     pub duty_cycles: &'a [(SampleKind, String)],
     /// Own code by configuration.
     pub own_code: &'a OwnCode,
-    /// Closes this kind only; `None`: all kinds.
-    pub only: Option<SampleKind>,
 }
 
 /// A closed window. Its profiles can be encoded after [`ClosedWindow::redacted`] only.
@@ -93,16 +91,13 @@ pub(super) fn profile_kind(kind: SampleKind) -> &'static ProfileKind {
 }
 
 impl Window {
-    /// Closes the window, or one kind of it; `None` when it has no samples.
+    /// Closes the window; `None` when it has no samples.
     pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow<UnredactedProfiles>> {
         let opened_ns = self.opened_ns?;
-        if input.only.is_none_or(|only| only == SampleKind::RequestEnd) {
-            self.add_slowest_requests();
-            self.sampled.end_window();
-        }
+        self.add_slowest_requests();
+        self.sampled.end_window();
         let now_ns = input.now_monotonic_ns;
-        let mut first_start_ns = now_ns;
-        let mut raw_samples = 0;
+        let raw_samples = std::mem::take(&mut self.samples);
         let mut builder = ProfileBuilder {
             input,
             links: &self.links,
@@ -115,23 +110,14 @@ impl Window {
         let mut profiles = Vec::new();
         for code in 1..KINDS as u8 {
             let Some(kind) = SampleKind::from_code(code) else { continue };
-            if builder.input.only.is_some_and(|only| only != kind) || self.series[code as usize].is_empty() {
+            let series = std::mem::take(&mut self.series[code as usize]);
+            if series.is_empty() {
                 continue;
             }
-            let series = std::mem::take(&mut self.series[code as usize]);
-            raw_samples += std::mem::take(&mut self.samples[code as usize]);
-            self.timestamps[code as usize] = 0;
-            if kind == SampleKind::Cpu {
-                self.first_of_thread.clear();
-            }
-            // A kind that was closed separately begins at that close.
-            let start_ns = opened_ns.max(std::mem::replace(&mut self.closed_ns[code as usize], now_ns));
-            first_start_ns = first_start_ns.min(start_ns);
             let period = self.settings.period(kind);
             let attributes = builder.profile_attributes(kind, series.longest_block_ns);
             // Samples that were held since an earlier window.
-            let detailed_start_ns =
-                series.detailed.iter().map(|sample| sample.time_ns).min().map_or(start_ns, |first| first.min(start_ns));
+            let detailed_start_ns = series.detailed.iter().map(|sample| sample.time_ns).fold(opened_ns, u64::min);
             let of_kind = profile_kind(kind);
             for shape in of_kind.shapes() {
                 let mut add_profile = |samples: Vec<Sample>, start_ns: u64, profile_id: [u8; 16], unix_ns: u64| {
@@ -151,7 +137,7 @@ impl Window {
                 let samples = builder.samples(&series, shape);
                 if !samples.is_empty() {
                     let id = (builder.input.profile_id)();
-                    add_profile(samples, start_ns, id, builder.unix_ns(start_ns));
+                    add_profile(samples, opened_ns, id, builder.unix_ns(opened_ns));
                 }
                 // A profile of their own, because all samples of a profile should have timestamps, or none.
                 if !series.detailed.is_empty() {
@@ -165,8 +151,8 @@ impl Window {
         let dropped_attributes_count = builder.input.dropped_attributes;
         let resource = ResourceProfiles { resource, dropped_attributes_count, scope: Scope::spanprof(), profiles };
         let stacks = builder.stack_ids.len() as u64;
-        let start_unix_ns = builder.unix_ns(first_start_ns);
-        let duration_ns = now_ns.saturating_sub(first_start_ns).max(1);
+        let start_unix_ns = builder.unix_ns(opened_ns);
+        let duration_ns = now_ns.saturating_sub(opened_ns).max(1);
         let data = ProfilesData { dictionary: builder.dictionary, resources: vec![resource] };
         self.after_close(now_ns);
         (data.sample_count() > 0).then(|| ClosedWindow {
@@ -179,16 +165,15 @@ impl Window {
     }
 
     fn after_close(&mut self, now_ns: u64) {
-        if self.series.iter().all(Series::is_empty) && self.ended.is_empty() {
-            self.opened_ns = None;
-            self.links.truncate(1);
-            self.link_ids.retain(|_, id| *id == 0);
-            self.threads.clear();
-            self.thread_indices.clear();
-            self.kernel_names.clear();
-            self.first_of_thread.clear();
-            self.previous_end_ns = now_ns;
-        }
+        self.opened_ns = None;
+        self.timestamps = 0;
+        self.links.truncate(1);
+        self.link_ids.retain(|_, id| *id == 0);
+        self.threads.clear();
+        self.thread_indices.clear();
+        self.kernel_names.clear();
+        self.first_of_thread.clear();
+        self.previous_end_ns = now_ns;
     }
 }
 

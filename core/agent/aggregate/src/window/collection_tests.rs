@@ -56,13 +56,12 @@ impl Run {
         }
     }
 
-    fn close(&mut self, only: Option<SampleKind>) {
+    fn close(&mut self) {
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: self.now_ns,
             unix_offset_ns: 0,
             unattributed_ns: Some(self.unattributed_ns),
             is_alive: &mut |_| true,
-            only,
             in_use: true,
             sums_since_start: false,
         });
@@ -91,19 +90,17 @@ impl Run {
     }
 }
 
-/// 200 steps with windows of 30 steps, one of them of one kind only. `pulls` adds its own calls before each step.
+/// 200 steps with windows of 30 steps. `pulls` adds its own calls before each step.
 fn run(mut pulls: impl FnMut(&mut Run, u64)) -> Run {
     let mut run = Run::new();
     for number in 0..200 {
         pulls(&mut run, number);
         run.step(number);
-        match number {
-            45 => run.close(Some(SampleKind::Cpu)),
-            _ if number % 30 == 29 => run.close(None),
-            _ => {}
+        if number % 30 == 29 {
+            run.close();
         }
     }
-    run.close(None);
+    run.close();
     run
 }
 
@@ -125,7 +122,7 @@ fn pulls_change_neither_the_windows_nor_the_counters() {
             _ => {}
         }
     });
-    assert_eq!(without.windows.len(), 8);
+    assert_eq!(without.windows.len(), 7);
     assert_eq!(with.windows, without.windows);
     assert_eq!(with.counted(), without.counted());
 }
@@ -220,7 +217,7 @@ fn live_threads_on_demand_are_in_their_pull_only() {
     threads(&mut run, 0);
     (0..3).for_each(|_| threads(&mut run, SampleFlags::ON_DEMAND));
     assert_eq!(total(&run.end(&[SampleKind::Threads]), "threads"), 3);
-    run.close(None);
+    run.close();
     assert_eq!(run.windows.len(), 1);
     assert!(run.windows[0].contains("threads/count") && run.windows[0].contains(" 1"), "{}", run.windows[0]);
     assert_eq!(counter(&run.counters, "samples.submitted"), 1);
@@ -256,7 +253,7 @@ fn wall_clock_samples_on_demand_are_collected_by_thread_and_not_in_the_window() 
         |run: &mut Run, number| total(&run.engine.end_collection(number, &[SampleKind::Wall], run.time()), "wall");
     assert_eq!([collected(&mut run, 7), collected(&mut run, 8)], [20, 40]);
     sample(&mut run, 2, SampleFlags::ON_DEMAND);
-    run.close(None);
+    run.close();
     assert_eq!(run.windows.len(), 1);
     assert!(run.windows[0].contains(" 10") && !run.windows[0].contains(" 20"), "{}", run.windows[0]);
     assert_eq!(counter(&run.counters, "samples.wall"), 1);

@@ -53,10 +53,6 @@ struct EndedRequest {
 }
 
 impl EndedSpans {
-    pub fn is_empty(&self) -> bool {
-        self.slow == 0
-    }
-
     /// Keeps the request if it is one of the slowest so far. Returns the one that is not, or no longer.
     fn keep_slow(&mut self, request: EndedRequest) -> Option<EndedRequest> {
         let of_endpoint = self.slowest.entry(request.sample.label_set).or_default();

@@ -166,15 +166,13 @@ impl Series {
     }
 }
 
-/// The aggregated samples since the last close, which is per kind.
+/// The aggregated samples since the last close.
 pub(crate) struct Window {
     settings: WindowSettings,
     /// Monotonic time of the start; `None` while the window is empty.
     opened_ns: Option<u64>,
     /// End of the previous window.
     previous_end_ns: u64,
-    /// By kind: time of its last close, which may be separate from other kinds.
-    closed_ns: [u64; KINDS],
     /// By [`SampleKind`] code.
     series: [Series; KINDS],
     links: Vec<TreeSpan>,
@@ -190,10 +188,10 @@ pub(crate) struct Window {
     /// Samples of what requests awaited, since [`Self::take_awaited`].
     awaited: u64,
     periods: Periods,
-    /// Number of kept timestamps, by kind.
-    timestamps: [usize; KINDS],
-    /// Number of raw samples, by kind.
-    samples: [u64; KINDS],
+    /// Number of kept timestamps.
+    timestamps: usize,
+    /// Number of raw samples.
+    samples: u64,
 }
 
 /// Codes of sample kinds begin at 1.
@@ -205,7 +203,6 @@ impl Window {
             settings,
             opened_ns: None,
             previous_end_ns: now_ns,
-            closed_ns: [now_ns; KINDS],
             series: Default::default(),
             links: vec![TreeSpan::default()],
             link_ids: [(TreeSpan::default(), 0)].into_iter().collect(),
@@ -217,8 +214,8 @@ impl Window {
             sampled: SampledRequests::default(),
             awaited: 0,
             periods: Periods::default(),
-            timestamps: [0; KINDS],
-            samples: [0; KINDS],
+            timestamps: 0,
+            samples: 0,
         }
     }
 
@@ -229,10 +226,6 @@ impl Window {
     /// Sets the configuration of an empty window.
     pub fn set_settings(&mut self, settings: WindowSettings) {
         self.settings = settings;
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.opened_ns.is_none()
     }
 
     /// Number of samples of what requests awaited, since the last call.
@@ -247,7 +240,7 @@ impl Window {
 
     /// Whether the window must close early.
     pub fn is_full(&self) -> bool {
-        self.timestamps.iter().sum::<usize>() >= MAX_TIMESTAMPS
+        self.timestamps >= MAX_TIMESTAMPS
             || self.first_of_thread.len() >= MAX_ENTRIES
             || self.periods.threads() >= MAX_ENTRIES
             || self.series.iter().any(|series| series.entries.len() >= MAX_ENTRIES)
@@ -325,8 +318,8 @@ impl Window {
     pub fn insert_detailed(&mut self, sample: &WeighedSample) {
         let (key, code) = (self.key(sample, true), sample.kind as usize);
         self.open_at(sample.time_ns, 0);
-        self.timestamps[code] += 1;
-        self.samples[code] += 1;
+        self.timestamps += 1;
+        self.samples += 1;
         self.series[code].add_block(sample.kind, sample.values);
         self.series[code].detailed.push(DetailedSample { key, time_ns: sample.time_ns, values: sample.values });
     }
@@ -402,8 +395,8 @@ impl Window {
     fn add_to(&mut self, kind: SampleKind, key: SampleKey, values: [u64; 2], time_ns: u64) {
         let code = kind as usize;
         let keep = self.settings.keep_timestamps;
-        self.timestamps[code] += usize::from(keep);
-        self.samples[code] += 1;
+        self.timestamps += usize::from(keep);
+        self.samples += 1;
         self.series[code].add_block(kind, values);
         self.series[code].add(key, values, keep.then_some(time_ns));
     }

@@ -24,7 +24,7 @@ impl StackTables {
         self.stacks.reason(DropReason::FaultedRead, &mut self.locations)
     }
 
-    fn close(&self, window: &mut Window, now_ns: u64, only: Option<SampleKind>) -> Option<ClosedWindow> {
+    fn close(&self, window: &mut Window, now_ns: u64) -> Option<ClosedWindow> {
         let mut redactor = redactor();
         window
             .close(CloseInput {
@@ -40,7 +40,6 @@ impl StackTables {
                 profile_id: || [1; 16],
                 duty_cycles: &[],
                 own_code: &OwnCode::default(),
-                only,
             })
             .map(|closed| closed.redacted(&mut redactor))
     }
@@ -86,7 +85,7 @@ fn samples_of_a_thread_have_the_name_that_the_language_gave_it_else_that_of_the_
             ResolvedSample { sample: &sample, stack, label_set, link: link.into(), division: None, thread_name };
         window.add(resolved, &Counters::default());
     }
-    let data = tables.close(&mut window, 100, None).unwrap().data;
+    let data = tables.close(&mut window, 100).unwrap().data;
     let attributes =
         |sample: &spanprof_profile::Sample| data.dictionary.attributes_of(sample.attributes).collect::<Vec<_>>();
     let (_, profile) = data.profiles().next().unwrap();
@@ -97,50 +96,14 @@ fn samples_of_a_thread_have_the_name_that_the_language_gave_it_else_that_of_the_
 }
 
 #[test]
-fn one_kind_can_close_while_the_others_stay_open() {
-    let mut tables = StackTables::new();
-    let stack = tables.stack();
-    let mut window = Window::new(SETTINGS, 0);
-    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
-    add(&mut window, stack, &sample(SampleKind::Alloc, 6, [4096, 1]), Link::default());
-    let alloc = tables.close(&mut window, 100, Some(SampleKind::Alloc)).unwrap();
-    let names: Vec<_> = alloc.data.profiles().map(|(_, profile)| profile.type_name().to_owned()).collect();
-    assert_eq!(names, ["alloc_space", "alloc_objects"]);
-    assert!(!window.is_empty());
-    let rest = tables.close(&mut window, 200, None).unwrap();
-    assert_eq!(rest.data.profiles().map(|(_, profile)| profile.type_name().to_owned()).collect::<Vec<_>>(), ["cpu"]);
-    assert!(window.is_empty());
-    assert!(tables.close(&mut window, 300, None).is_none());
-}
-
-#[test]
 fn a_window_after_a_pause_does_not_begin_before_its_end() {
     let mut tables = StackTables::new();
     let stack = tables.stack();
     let mut window = Window::new(SETTINGS, 0);
     window.begin_at(90);
     add(&mut window, stack, &sample(SampleKind::Lock, 95, [7, 1]), Link::default());
-    let closed = tables.close(&mut window, 100, None).unwrap();
+    let closed = tables.close(&mut window, 100).unwrap();
     assert_eq!((closed.start_unix_ns, closed.duration_ns), (90, 10));
-}
-
-#[test]
-fn a_kind_closed_separately_begins_its_next_profile_at_that_close() {
-    let mut tables = StackTables::new();
-    let stack = tables.stack();
-    let mut window = Window::new(SETTINGS, 0);
-    let times_of = |window: &mut Window, now_ns, only| {
-        let closed = tables.close(window, now_ns, only).unwrap();
-        let times =
-            closed.data.profiles().map(|(_, p)| (p.type_name().to_owned(), p.time_unix_nano, p.end_unix_nano()));
-        (closed.samples, times.collect::<Vec<_>>())
-    };
-    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
-    add(&mut window, stack, &sample(SampleKind::OffCpu, 6, [7, 1]), Link::default());
-    assert_eq!(times_of(&mut window, 100, Some(SampleKind::OffCpu)), (1, vec![("off_cpu".to_owned(), 0, 100)]));
-    add(&mut window, stack, &sample(SampleKind::OffCpu, 160, [7, 1]), Link::default());
-    let both = vec![("cpu".to_owned(), 0, 200), ("off_cpu".to_owned(), 100, 200)];
-    assert_eq!(times_of(&mut window, 200, None), (2, both));
 }
 
 #[test]
@@ -156,7 +119,7 @@ fn a_window_with_too_many_spans_closes_early() {
     let last = Link { span_id: u64::MAX.to_be_bytes(), ..Link::default() };
     add(&mut window, stack, &sample(SampleKind::Cpu, 5, [10_000_000, 1]), last);
     assert!(window.is_full());
-    let closed = tables.close(&mut window, 100, None).unwrap();
+    let closed = tables.close(&mut window, 100).unwrap();
     assert_eq!(closed.samples, MAX_ENTRIES as u64);
     assert!(!window.is_full());
 }
@@ -178,7 +141,7 @@ fn a_clock_that_steps_back_does_not_cause_a_negative_duration() {
     let stack = tables.stack();
     let mut window = Window::new(SETTINGS, 1_000);
     add(&mut window, stack, &sample(SampleKind::Wall, 900, [10, 1]), Link::default());
-    let closed = tables.close(&mut window, 800, None).unwrap();
+    let closed = tables.close(&mut window, 800).unwrap();
     assert_eq!(closed.duration_ns, 1);
 }
 
@@ -197,7 +160,7 @@ fn the_order_of_samples_does_not_change_the_encoded_profile() {
             let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
             add(&mut window, stack, &sample(SampleKind::Wall, 2, [*span, 1]), link);
         }
-        let closed = tables.close(&mut window, 100, None).unwrap();
+        let closed = tables.close(&mut window, 100).unwrap();
         spanprof_profile::encode::otlp::encode(&closed.data, Default::default())
     };
     assert_eq!(build(&[1, 2, 3, 3]), build(&[3, 1, 3, 2]));
@@ -217,7 +180,7 @@ fn a_window_with_too_many_threads_closes_early() {
         add(&mut window, stack, &first, Link::default());
     }
     assert!(window.is_full());
-    tables.close(&mut window, 100, None).unwrap();
+    tables.close(&mut window, 100).unwrap();
     window.release_remainders_of_ended_threads(&mut |_| false);
     assert!(!window.is_full());
 }
@@ -236,7 +199,7 @@ fn the_remainders_of_ended_threads_are_spread_over_the_samples_of_new_threads() 
     }
     window.release_remainders_of_ended_threads(&mut |_| false);
     window.add_unattributed(50 * period_ns, 10, stack, &Counters::default());
-    let closed = tables.close(&mut window, 100, None).unwrap();
+    let closed = tables.close(&mut window, 100).unwrap();
     let (_, cpu) = closed.data.profiles().find(|(_, profile)| profile.type_name() == "cpu").unwrap();
     let counts: Vec<_> = cpu.samples.iter().map(|sample| sample.total()).collect();
     assert_eq!((counts.len(), counts.iter().sum::<i64>()), (100, 200));
@@ -257,7 +220,7 @@ fn a_new_thread_gets_at_most_a_period_of_the_remainders_of_many_ended_threads() 
     }
     window.release_remainders_of_ended_threads(&mut |_| false);
     window.add_unattributed(period_ns, 10, stack, &Counters::default());
-    let closed = tables.close(&mut window, 100, None).unwrap();
+    let closed = tables.close(&mut window, 100).unwrap();
     let (_, cpu) = closed.data.profiles().find(|(_, profile)| profile.type_name() == "cpu").unwrap();
     let count_of = |link: &Link| {
         let linked = cpu.samples.iter().filter(|sample| closed.data.dictionary.get_link(sample.link) == *link);
@@ -295,7 +258,7 @@ fn what_a_slow_request_awaited_is_in_the_window_and_that_of_a_counted_one_is_not
         let ended = RawSample { values: [1, 0], ..ended };
         window.add_request(resolved(&ended), 1_000 * (span + 1), awaited, &counters);
     }
-    let closed = tables.close(&mut window, 2_000, None).unwrap();
+    let closed = tables.close(&mut window, 2_000).unwrap();
     // The ten slowest of twelve.
     assert_eq!(requests_of(&closed, "awaited").0, (3..=12).sum::<i64>());
     assert_eq!((window.take_awaited(), counters.samples_submitted.value()), (10, 12), "the calls, and the requests");
@@ -321,10 +284,8 @@ fn the_slowest_requests_of_each_endpoint_keep_their_span_and_all_are_counted() {
         end_request(&mut window, stack, "slow", duration_ms(number), 0, number);
         end_request(&mut window, stack, "fast", 1, 0, 10_000 + number);
     }
-    let alloc = tables.close(&mut window, 2_000, Some(SampleKind::Alloc));
-    assert!(alloc.is_none() && !window.is_empty(), "they stay until the close of their kind");
-    let closed = tables.close(&mut window, 100_000, None).unwrap();
-    assert!(window.is_empty());
+    let closed = tables.close(&mut window, 100_000).unwrap();
+    assert_eq!(window.due_ns(), None);
     let (count, samples, spans) = requests_of(&closed, "requests");
     assert_eq!(count, 2_000);
     // Durations from 1 ms to 1 s have ten powers of two.
@@ -351,7 +312,7 @@ fn failed_requests_keep_their_span_up_to_a_limit_and_those_without_a_span_are_co
         end_request(&mut window, stack, "failing", 5, 1, number);
         end_request(&mut window, stack, "unlinked", 5, 0, 0);
     }
-    let closed = tables.close(&mut window, 100_000, None).unwrap();
+    let closed = tables.close(&mut window, 100_000).unwrap();
     let (failed, _, spans) = requests_of(&closed, "request_errors");
     assert_eq!((failed, spans), (3_000, (1..=1_024).collect()));
     assert_eq!(requests_of(&closed, "requests").0, 6_000);
@@ -365,7 +326,7 @@ fn the_number_of_endpoints_whose_slow_requests_keep_their_span_is_bounded() {
     for number in 1..=3_000 {
         end_request(&mut window, stack, &format!("endpoint {number}"), number, 0, number);
     }
-    let closed = tables.close(&mut window, 100_000, None).unwrap();
+    let closed = tables.close(&mut window, 100_000).unwrap();
     let (count, _, spans) = requests_of(&closed, "requests");
     assert_eq!((count, spans), (3_000, (1..=1_024).collect()));
 }

@@ -16,10 +16,9 @@ use crate::time;
 use crate::timer;
 use spanprof_signal::fork_generation;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
-use spanprof_signal::{arm, counters, guarded, handler, slot_clock, slot_table, DropReason, Inbox, Ring, WakeReason};
+use spanprof_signal::{arm, counters, guarded, handler, slot_clock, slot_table, DropReason, Inbox, Ring};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 /// The running clocks. Stopped on drop.
 pub struct Clocks {
@@ -271,7 +270,8 @@ impl Clocks {
 
     /// Waits for a wake reason, on the drain thread. Without a timeout the first sample wakes it. With a timeout,
     /// samples wake it only when a quarter of the ring is used, since the caller collects them at the timeout anyway.
-    pub fn wait_for_samples(&self, timeout: Option<Duration>) -> WakeReason {
+    #[cfg(test)]
+    pub fn wait_for_samples(&self, timeout: Option<std::time::Duration>) -> spanprof_signal::WakeReason {
         self.wake_current_thread_for_scans();
         self.inbox.wait(timeout.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)))
     }

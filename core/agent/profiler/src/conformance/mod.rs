@@ -189,7 +189,6 @@ impl ScriptedEngine {
             unix_offset_ns: UNIX_OFFSET_NS,
             unattributed_ns: Some(self.unattributed_ns),
             is_alive: &mut |_| true,
-            only: None,
             in_use: true,
             sums_since_start: false,
         });

@@ -101,20 +101,11 @@ impl ProfilerHandle {
 
     /// Closes the open window and sends it; true when everything was delivered in time.
     pub fn flush(&self, timeout: Duration) -> bool {
-        self.close_and_deliver(None, timeout)
-    }
-
-    /// As [`ProfilerHandle::flush`] for one kind of samples; the window of the other kinds stays open.
-    pub fn flush_kind(&self, kind: SampleKind, timeout: Duration) -> bool {
-        self.close_and_deliver(Some(kind), timeout)
-    }
-
-    fn close_and_deliver(&self, only: Option<SampleKind>, timeout: Duration) -> bool {
         let Some(session) = self.session() else { return true };
         let deadline = Instant::now() + timeout;
         // Taken before the window closes: a receiver may refuse it before the flush begins.
         let delivery = session.outputs.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
-        session.control.close_window(only, deadline, session.inbox)
+        session.control.close_window(deadline, session.inbox)
             && delivery
                 .is_none_or(|(delivery, before)| delivery.flush(&before, deadline - Instant::now().min(deadline)))
     }
@@ -304,6 +295,12 @@ fn start_session(config: Config, inherited: Inherited, runtime: Arc<dyn Runtime>
 
 #[cfg(any(test, feature = "conformance"))]
 impl ProfilerHandle {
+    /// Waits until the drain thread has processed the samples so far. The window stays open.
+    pub fn wait_until_drained(&self, timeout: Duration) -> bool {
+        let session = self.session.as_ref().unwrap();
+        session.control.collect(u32::MAX, crate::session::drain_control::CollectionStep::Cancel, timeout, session.inbox)
+    }
+
     /// Runs `body` with every lock held that another thread may hold during a call.
     pub fn with_locks_held<T>(&self, body: impl FnOnce() -> T) -> T {
         let session = self.session.as_ref().unwrap();

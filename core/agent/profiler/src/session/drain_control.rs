@@ -33,29 +33,6 @@ pub(crate) struct ConfigChange {
     pub ended_clocks: Option<(u64, CpuAccount)>,
 }
 
-/// The sample kinds that a request closes.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum KindsToClose {
-    All,
-    Some(Vec<SampleKind>),
-}
-
-impl Default for KindsToClose {
-    fn default() -> Self {
-        Self::Some(Vec::new())
-    }
-}
-
-impl KindsToClose {
-    fn add(&mut self, only: Option<SampleKind>) {
-        match (only, &mut *self) {
-            (None, _) => *self = Self::All,
-            (Some(kind), Self::Some(kinds)) if !kinds.contains(&kind) => kinds.push(kind),
-            (Some(_), _) => {}
-        }
-    }
-}
-
 /// Number of the collection of a pull.
 pub(crate) const PULL_COLLECTION: u32 = 0;
 
@@ -109,7 +86,6 @@ pub(crate) struct DrainRequests {
     /// Number of requests to close the window, and of those that are done.
     pub closes: u64,
     pub closes_done: u64,
-    pub close_kinds: KindsToClose,
     /// In the order of the requests.
     pub changes: Vec<ConfigChange>,
     /// By number.
@@ -185,15 +161,14 @@ impl DrainControl {
         }
     }
 
-    /// Closes the open window, or one kind of it; true when that was done in time.
-    pub fn close_window(&self, only: Option<SampleKind>, deadline: Instant, inbox: &Inbox) -> bool {
+    /// Closes the open window; true when that was done in time.
+    pub fn close_window(&self, deadline: Instant, inbox: &Inbox) -> bool {
         let number = {
             let mut requests = self.lock();
             if requests.ended {
                 return false;
             }
             requests.closes += 1;
-            requests.close_kinds.add(only);
             requests.closes
         };
         inbox.wake();

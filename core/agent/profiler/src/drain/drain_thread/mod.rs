@@ -17,7 +17,7 @@ use crate::report::delivery_log::DeliveryLog;
 use crate::report::first_line::FirstLine;
 use crate::report::health;
 use crate::report::metrics_report::MetricsReport;
-use crate::session::drain_control::{CollectionStep, ConfigChange, KindsToClose};
+use crate::session::drain_control::{CollectionStep, ConfigChange};
 use crate::session::due_changes::DueChanges;
 use crate::session::{heap_profile, Session};
 use spanprof_aggregate::{Engine, WindowEnd};
@@ -25,7 +25,6 @@ use spanprof_config::Config;
 use spanprof_os::{Clocks, WakeReason};
 use spanprof_profile::redact::ProfileRedactor;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
-use spanprof_signal::SampleKind;
 
 /// Poll interval for the result of the first delivery, which the log line of the first window reports.
 const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
@@ -83,17 +82,15 @@ fn log_panic() {
 #[derive(PartialEq)]
 enum Ending {
     Nothing,
-    /// Some kinds, without the live threads.
-    OtherKinds,
-    /// The window, or at least the live threads.
-    LiveThreads,
+    /// Captures, which have no live threads.
+    Captures,
+    Window,
 }
 
 /// Requests of other threads, taken at one wakeup.
 struct TakenRequests {
     /// Number of the last request to close a window.
     closes: u64,
-    close_kinds: KindsToClose,
     changes: Vec<ConfigChange>,
     captures_to_end: Vec<u32>,
     stop: bool,
@@ -191,7 +188,7 @@ impl<'a> DrainThread<'a> {
         if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
             recorder.check(&mut self.engine, self.session);
         }
-        self.close_what_is_due(requested.closes, requested.close_kinds, clocks.as_deref());
+        self.close_if_due(requested.closes);
         self.overhead.check(self.session, self.engine.due_ns());
         self.metrics.poll(self.session);
         if let Some(reported) = self.first_line.poll(self.session) {
@@ -205,7 +202,7 @@ impl<'a> DrainThread<'a> {
     fn submit_outstanding(&mut self) -> (bool, Vec<(u32, CollectionStep)>) {
         let ending = self.ending();
         if ending != Ending::Nothing {
-            self.session.release_wall(ending == Ending::LiveThreads);
+            self.session.release_wall(ending == Ending::Window);
         }
         let is_peak_due = self.heap_peak.as_ref().is_some_and(|recorder| recorder.is_due(self.session));
         // Read before the position of the ring: the samples before each step are drained first.
@@ -227,7 +224,6 @@ impl<'a> DrainThread<'a> {
         }
         TakenRequests {
             closes: requests.closes,
-            close_kinds: std::mem::take(&mut requests.close_kinds),
             changes: std::mem::take(&mut requests.changes),
             captures_to_end: requests.captures_to_end(),
             stop: requests.stop,
@@ -255,19 +251,13 @@ impl<'a> DrainThread<'a> {
         self.write_output();
     }
 
-    /// Closes the window, or some kinds of it, if that is due or requested, and completes the requests up to number `closes`.
-    fn close_what_is_due(&mut self, closes: u64, close_kinds: KindsToClose, clocks: Option<&Clocks>) {
+    /// Closes the window if that is due or requested, and completes the requests up to number `closes`.
+    fn close_if_due(&mut self, closes: u64) {
         self.engine.set_resource(self.session.outputs.resource.load_full());
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let has_close_request = closes > self.session.control.lock().closes_done;
-        if due || close_kinds == KindsToClose::All || self.engine.is_full() {
+        if due || has_close_request || self.engine.is_full() {
             self.close_and_send(false);
-        } else if let KindsToClose::Some(kinds) = close_kinds {
-            for kind in kinds {
-                // Only CPU time has an account.
-                let clocks = clocks.filter(|_| kind == SampleKind::Cpu);
-                self.close(clocks.map(Clocks::account), Some(kind), true);
-            }
         }
         if has_close_request {
             self.session.control.complete(|requests| requests.closes_done = closes);
@@ -278,7 +268,7 @@ impl<'a> DrainThread<'a> {
     fn leave_to_later_run(&mut self) -> bool {
         self.session.inbox.wake();
         self.engine.release_all_held();
-        self.close(None, None, false);
+        self.close(None, false);
         self.write_output();
         false
     }
@@ -343,13 +333,12 @@ impl<'a> DrainThread<'a> {
     fn ending(&self) -> Ending {
         let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let requests = self.session.control.lock();
-        match &requests.close_kinds {
-            _ if is_due => Ending::LiveThreads,
-            KindsToClose::All => Ending::LiveThreads,
-            KindsToClose::Some(kinds) if kinds.contains(&SampleKind::Threads) => Ending::LiveThreads,
-            KindsToClose::Some(_) if requests.closes > requests.closes_done => Ending::OtherKinds,
-            KindsToClose::Some(_) if !requests.captures_to_end().is_empty() => Ending::OtherKinds,
-            KindsToClose::Some(_) => Ending::Nothing,
+        if is_due || requests.closes > requests.closes_done {
+            Ending::Window
+        } else if !requests.captures_to_end().is_empty() {
+            Ending::Captures
+        } else {
+            Ending::Nothing
         }
     }
 
@@ -384,7 +373,7 @@ impl<'a> DrainThread<'a> {
     fn drain_up_to(&mut self, up_to: u64) {
         while self.engine.drain(self.session.inbox.ring(), up_to, spanprof_os::monotonic_ns()) {
             self.session.counters.windows_closed_early.add(1);
-            self.close(None, None, false);
+            self.close(None, false);
         }
     }
 
@@ -395,11 +384,11 @@ impl<'a> DrainThread<'a> {
         if let Some((run_number, account)) = change.ended_clocks {
             self.follow_account(run_number);
             self.engine.add_unattributed_at_end(account.unattributed_ns(), spanprof_os::monotonic_ns());
-            self.close(None, None, true);
+            self.close(None, true);
         } else if change.ends_window || self.engine.needs_new_window(&settings) {
             let clocks = self.session.sampling.clocks.load_full();
             self.follow_account_of(&clocks);
-            self.close(clocks.map(|clocks| clocks.account()), None, true);
+            self.close(clocks.map(|clocks| clocks.account()), true);
         }
         if change.ends_window {
             self.engine.begin_at(spanprof_os::monotonic_ns());
@@ -424,16 +413,16 @@ impl<'a> DrainThread<'a> {
         // A later run that began meanwhile has samples before `head`.
         let up_to = if last && !session.is_superseded() { head } else { self.up_to };
         while self.engine.drain(session.inbox.ring(), up_to, spanprof_os::monotonic_ns()) && last {
-            self.close(None, None, false);
+            self.close(None, false);
         }
         if last {
             self.engine.release_all_held();
         }
-        self.close(account, None, true);
+        self.close(account, true);
     }
 
-    /// Closes the window, or one kind of it. `in_use`: with the objects in use, which early windows do not repeat.
-    fn close(&mut self, account: Option<spanprof_os::CpuAccount>, only: Option<SampleKind>, in_use: bool) {
+    /// Closes the window. `in_use`: with the objects in use, which early windows do not repeat.
+    fn close(&mut self, account: Option<spanprof_os::CpuAccount>, in_use: bool) {
         let now_ns = spanprof_os::monotonic_ns();
         let mut live_threads = Vec::new();
         let listed = spanprof_os::thread_ids(&mut live_threads);
@@ -442,7 +431,6 @@ impl<'a> DrainThread<'a> {
             unix_offset_ns: unix_offset_ns(),
             unattributed_ns: account.map(|account| account.unattributed_ns()),
             is_alive: &mut |thread_id| !listed || live_threads.contains(&thread_id),
-            only,
             in_use,
             sums_since_start: crate::session::pull_handlers::has_handler(),
         });
