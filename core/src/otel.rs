@@ -160,7 +160,10 @@ mod tests {
         fn attribute(&self, span: &str, key: &str) -> Option<Value> {
             let spans = self.0.lock().unwrap();
             let span = spans.iter().find(|ended| ended.name == span).unwrap();
-            span.attributes.iter().find(|attribute| attribute.key.as_str() == key).map(|found| found.value.clone())
+            span.attributes
+                .iter()
+                .find(|attribute| attribute.key.as_str() == key)
+                .map(|attribute| attribute.value.clone())
         }
 
         fn id(&self, span: &str) -> String {

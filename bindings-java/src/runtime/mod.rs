@@ -342,17 +342,7 @@ impl Runtime for JavaRuntime {
         lock_waits::stats(out);
     }
 
-    fn wall(&self) -> Option<&dyn WallRuntime> {
-        Some(self)
-    }
-
-    fn heap(&self) -> Option<&dyn HeapRuntime> {
-        Some(self)
-    }
-
-    fn events(&self) -> Option<&dyn EventRuntime> {
-        Some(self)
-    }
+    spanprof_aggregate::every_part_of_runtime!();
 }
 
 impl WallRuntime for JavaRuntime {

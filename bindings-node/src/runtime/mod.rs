@@ -196,17 +196,7 @@ impl Runtime for NodeRuntime {
         out.push(("node.inlining_unread", unread));
     }
 
-    fn wall(&self) -> Option<&dyn WallRuntime> {
-        Some(self)
-    }
-
-    fn heap(&self) -> Option<&dyn HeapRuntime> {
-        Some(self)
-    }
-
-    fn events(&self) -> Option<&dyn EventRuntime> {
-        Some(self)
-    }
+    spanprof_aggregate::every_part_of_runtime!();
 }
 
 impl WallRuntime for NodeRuntime {

@@ -213,17 +213,7 @@ impl Runtime for PythonRuntime {
         out.push(("python.degraded", self.degraded().join(",")));
     }
 
-    fn wall(&self) -> Option<&dyn WallRuntime> {
-        Some(self)
-    }
-
-    fn heap(&self) -> Option<&dyn HeapRuntime> {
-        Some(self)
-    }
-
-    fn events(&self) -> Option<&dyn EventRuntime> {
-        Some(self)
-    }
+    spanprof_aggregate::every_part_of_runtime!();
 }
 
 impl WallRuntime for PythonRuntime {

@@ -65,7 +65,7 @@ impl ThreadScopes {
         let (before, ended) = (row(ended_outer), row(self.open[index + 1].get().outer));
         self.len.set(self.len.get() - 1);
         let open = &self.open[..=self.len.get()];
-        (index..self.len.get()).for_each(|at| open[at].swap(&open[at + 1]));
+        (index..self.len.get()).for_each(|next| open[next].swap(&open[next + 1]));
         let mut outer = ended_outer;
         for at in index..self.len.get() {
             let scope = open[at].get();

@@ -296,8 +296,8 @@ struct MessageBuilder {
 
 impl MessageBuilder {
     fn index(&mut self, text: &str) -> i64 {
-        if let Some(known) = self.strings.get(text) {
-            return *known;
+        if let Some(index) = self.strings.get(text) {
+            return *index;
         }
         let index = self.profile.string_table.len() as i64;
         self.profile.string_table.push(text.to_owned());

@@ -77,7 +77,7 @@ where
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
             let is_head = head.method == http::Method::HEAD;
             // A nesting router has removed the mount point from the path.
-            let mount_end = path.find(PULL_PREFIX).map_or(0, |at| at + PULL_PREFIX.len());
+            let mount_end = path.find(PULL_PREFIX).map_or(0, |start| start + PULL_PREFIX.len());
             let (mount, rest) = path.split_at(mount_end);
             let request = HttpRequest::mounted(head.method.as_str(), mount, rest, query, headers, body);
             let pull = PendingPull::start(request);

@@ -141,15 +141,15 @@ mod tests {
     #[test]
     fn numbers_that_differ_at_one_index_have_different_hashes() {
         let numbers: Vec<u32> = (0..101).collect();
-        let of = |numbers: &[u32]| hash_numbers(numbers, |number| u64::from(*number));
+        let hash_of = |numbers: &[u32]| hash_numbers(numbers, |number| u64::from(*number));
         for changed in 0..numbers.len() {
             let mut other = numbers.clone();
             other[changed] ^= 1 << (changed % 32);
-            assert_ne!(of(&other), of(&numbers));
+            assert_ne!(hash_of(&other), hash_of(&numbers));
         }
         let mut swapped = numbers.clone();
         swapped.swap(3, 4);
-        assert_ne!(of(&swapped), of(&numbers));
-        assert_ne!(of(&numbers[..100]), of(&numbers));
+        assert_ne!(hash_of(&swapped), hash_of(&numbers));
+        assert_ne!(hash_of(&numbers[..100]), hash_of(&numbers));
     }
 }

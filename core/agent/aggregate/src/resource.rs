@@ -35,7 +35,7 @@ pub struct Resource {
 impl Resource {
     /// Adds an attribute, unless it is empty or its key is known. Beyond the limit it is counted only.
     pub fn add(&mut self, key: &str, value: &str) {
-        if key.is_empty() || value.is_empty() || self.attributes.iter().any(|known| known.key == key) {
+        if key.is_empty() || value.is_empty() || self.attributes.iter().any(|attribute| attribute.key == key) {
             return;
         }
         if self.attributes.len() == MAX_RESOURCE_ATTRIBUTES {
@@ -47,6 +47,6 @@ impl Resource {
 
     /// The value of a key.
     pub fn text(&self, key: &str) -> Option<&str> {
-        self.attributes.iter().find(|known| known.key == key).map(|known| known.value.as_str())
+        self.attributes.iter().find(|attribute| attribute.key == key).map(|attribute| attribute.value.as_str())
     }
 }

@@ -151,6 +151,24 @@ pub trait Runtime: Send + Sync + 'static {
     }
 }
 
+/// The optional parts of a runtime that implements all of them, in its `impl Runtime`.
+#[macro_export]
+macro_rules! every_part_of_runtime {
+    () => {
+        fn wall(&self) -> Option<&dyn $crate::runtime::WallRuntime> {
+            Some(self)
+        }
+
+        fn heap(&self) -> Option<&dyn $crate::runtime::HeapRuntime> {
+            Some(self)
+        }
+
+        fn events(&self) -> Option<&dyn $crate::runtime::EventRuntime> {
+            Some(self)
+        }
+    };
+}
+
 impl dyn Runtime {
     /// Whether this runtime submits samples of `kind`.
     pub fn submits(&self, kind: SampleKind) -> bool {

@@ -140,13 +140,13 @@ mod tests {
     fn a_thread_has_the_name_of_the_time_before_and_after_a_change_is_taken() {
         let _serial = one_at_a_time();
         let names = &mut ThreadNames::default();
-        let of = |names: &ThreadNames, time_ns| names.name(7, time_ns).map(|name| name.to_string());
-        assert_eq!(of(names, 10), None);
+        let name_at = |names: &ThreadNames, time_ns| names.name(7, time_ns).map(|name| name.to_string());
+        assert_eq!(name_at(names, 10), None);
         names_after(names, &[(7, 10, "started"), (7, 20, "request 1"), (8, 20, "other")]);
-        let at = [5, 10, 19, 20, 99].map(|time_ns| of(names, time_ns).unwrap());
-        assert_eq!(at, ["started", "started", "started", "request 1", "request 1"]);
+        let names_at_times = [5, 10, 19, 20, 99].map(|time_ns| name_at(names, time_ns).unwrap());
+        assert_eq!(names_at_times, ["started", "started", "started", "request 1", "request 1"]);
         names_after(names, &[(7, 200, "request 2")]);
-        assert_eq!([199, 200].map(|time_ns| of(names, time_ns).unwrap()), ["request 1", "request 2"]);
+        assert_eq!([199, 200].map(|time_ns| name_at(names, time_ns).unwrap()), ["request 1", "request 2"]);
     }
 
     #[test]

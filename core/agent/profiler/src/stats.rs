@@ -134,14 +134,14 @@ pub(crate) struct DocumentedName<'n> {
 impl<'n> DocumentedName<'n> {
     /// The text of a placeholder.
     pub fn placeholder(&self, placeholder: &str) -> Option<&'n str> {
-        self.placeholders.iter().find(|(known, _)| *known == placeholder).map(|(_, text)| *text)
+        self.placeholders.iter().find(|(name, _)| *name == placeholder).map(|(_, text)| *text)
     }
 }
 
 /// The most specific row for a name.
 pub(crate) fn documented(name: &str) -> Option<DocumentedName<'_>> {
     let of_row = |row| Some(DocumentedName { row, placeholders: placeholders(row.name, name)? });
-    COUNTERS.iter().chain(OTHER_STATS).filter_map(of_row).min_by_key(|known| known.placeholders.len())
+    COUNTERS.iter().chain(OTHER_STATS).filter_map(of_row).min_by_key(|row| row.placeholders.len())
 }
 
 /// The texts of the placeholders of a pattern; `None` when the name does not match.
@@ -190,7 +190,7 @@ impl Stats {
 
     /// The value of a name.
     pub fn get(&self, name: &str) -> Option<&StatValue> {
-        self.entries.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.entries.iter().find(|(entry, _)| entry == name).map(|(_, value)| value)
     }
 
     /// The counter of a name; 0 when there is none.

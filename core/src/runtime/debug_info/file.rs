@@ -57,8 +57,8 @@ impl DebugFile {
         if let Some(packed) = self.package.as_ref().and_then(|package| package.find_cu(id, &self.dwarf).ok()?) {
             return Some(Arc::new(packed));
         }
-        if let Some(known) = self.split_files.get(&path) {
-            return known.clone();
+        if let Some(file) = self.split_files.get(&path) {
+            return file.clone();
         }
         let dwarf = map(&path, &mut self.mapped).and_then(|object| {
             let mut dwarf = load(&object, gimli::SectionId::dwo_name)?;

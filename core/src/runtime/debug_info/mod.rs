@@ -166,8 +166,8 @@ impl ObjectDebugInfo {
         let mut attributes = Some(function.name);
         for _ in 0..MAX_ORIGINS {
             let key = (self.place(&unit), entry.0 as u64);
-            if let Some(known) = names.functions.get(&key) {
-                return known.clone();
+            if let Some(name) = names.functions.get(&key) {
+                return name.clone();
             }
             let read = match attributes.take() {
                 Some(attributes) => attributes,
@@ -217,8 +217,8 @@ impl Names {
     }
 
     fn file(&mut self, key: (u64, u64), read: impl FnOnce() -> String) -> Arc<str> {
-        if let Some(known) = self.files.get(&key) {
-            return known.clone();
+        if let Some(name) = self.files.get(&key) {
+            return name.clone();
         }
         if self.files.len().max(self.paths.len()) >= MAX_NAMES {
             self.files.clear();

@@ -139,8 +139,8 @@ impl Units {
 
     /// The functions and lines of a unit.
     pub fn tables(&mut self, unit: &ParsedUnit) -> Arc<Tables> {
-        if let Some(known) = self.tables.get(&unit.offset) {
-            return known.clone();
+        if let Some(tables) = self.tables.get(&unit.offset) {
+            return tables.clone();
         }
         let tables = Arc::new(Tables {
             functions: function_ranges(unit.functions(&self.file)).unwrap_or_default(),

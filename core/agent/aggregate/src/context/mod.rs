@@ -106,7 +106,7 @@ pub fn name_requests_with(receive: fn(&ContextRow, &str)) {
 /// Reports the endpoint among the labels of a scope in the context `around`. [`with_labels`] does it; bindings that prepare labels
 /// without their context call it.
 pub fn name_request(around: &ContextRow, labels: &[(&str, &str)]) {
-    let value = |key: &str| labels.iter().rev().find(|(known, _)| *known == key).map(|(_, value)| *value);
+    let value = |key: &str| labels.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let (Some(endpoint), Some(receive)) = (value("http.route").or(value("endpoint")), NAMED_REQUESTS.get()) else {
         return;
     };

@@ -25,8 +25,8 @@ pub(crate) struct LiveStacks {
 impl LiveStacks {
     /// The stack of an index of the current window.
     pub fn intern(&mut self, index: StackIndex, stacks: &StackTable, locations: &LocationTable) -> LiveStack {
-        if let Some(known) = self.by_index.get(&index) {
-            return known.clone();
+        if let Some(stack) = self.by_index.get(&index) {
+            return stack.clone();
         }
         let frames: LiveStack =
             stacks.locations(index).iter().map(|location| locations.shared_frames(*location)).collect();
@@ -47,8 +47,8 @@ impl LiveStacks {
     /// A frame that names a type; equal ones share their memory.
     pub fn type_frame(&mut self, frame: Frame) -> Arc<[Frame]> {
         let frame = [frame];
-        if let Some(known) = self.type_frames.get(&frame[..]) {
-            return known.clone();
+        if let Some(interned) = self.type_frames.get(&frame[..]) {
+            return interned.clone();
         }
         let frame: Arc<[Frame]> = frame.into();
         self.type_frames.insert(frame.clone());

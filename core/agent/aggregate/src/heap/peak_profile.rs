@@ -139,8 +139,8 @@ impl PeakBuilder {
 
     fn location(&mut self, frames: &std::sync::Arc<[Frame]>) -> LocationId {
         let address = frames.as_ptr() as usize;
-        if let Some(known) = self.locations.get(&address) {
-            return *known;
+        if let Some(location) = self.locations.get(&address) {
+            return *location;
         }
         let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
         let frame_type = frames.first().map(|frame| frame.frame_type).unwrap_or_default();
@@ -151,15 +151,15 @@ impl PeakBuilder {
     }
 
     fn attributes(&mut self, label_set: LabelSetId, age: Option<HeapAge>) -> AttributeSetId {
-        if let Some(known) = self.attributes.get(&(label_set, age)) {
-            return *known;
+        if let Some(id) = self.attributes.get(&(label_set, age)) {
+            return *id;
         }
         let mut labels = labels_of(label_set);
         // Labels of the program have precedence.
         let others =
             self.labels.iter().cloned().chain(age.map(|age| (HeapAge::LABEL.to_owned(), age.text().to_owned())));
         for (key, value) in others.collect::<Vec<_>>() {
-            if !labels.iter().any(|(known, _)| *known == key) {
+            if !labels.iter().any(|(name, _)| *name == key) {
                 labels.push((key, value));
             }
         }

@@ -64,8 +64,8 @@ impl LocationTable {
         runtime: &dyn Runtime,
         unnamed: &mut u64,
     ) -> Option<LocationIndex> {
-        if let Some(known) = self.by_raw.get(&raw) {
-            return Some(*known);
+        if let Some(location) = self.by_raw.get(&raw) {
+            return Some(*location);
         }
         if self.contents.len() >= MAX_LOCATIONS || self.by_raw.len() >= MAX_RAW_FRAMES {
             return None;
@@ -121,8 +121,8 @@ impl LocationTable {
     }
 
     fn demangled(&mut self, symbol: &str) -> Arc<str> {
-        if let Some(known) = self.demangled.get(symbol) {
-            return known.clone();
+        if let Some(name) = self.demangled.get(symbol) {
+            return name.clone();
         }
         let Some(name) = demangle(symbol).map(Arc::<str>::from) else { return symbol.into() };
         if self.demangled.len() >= MAX_DEMANGLED {
@@ -134,8 +134,8 @@ impl LocationTable {
 
     /// The location of frames that have no raw frame.
     pub fn intern(&mut self, frames: &[Frame]) -> LocationIndex {
-        if let Some(known) = self.by_content.get(frames) {
-            return *known;
+        if let Some(location) = self.by_content.get(frames) {
+            return *location;
         }
         let content: Arc<[Frame]> = frames.into();
         let index = LocationIndex(self.contents.len() as u32);

@@ -113,8 +113,8 @@ mod tests {
     fn the_percentile_follows_the_durations_of_its_endpoint() {
         let mut latencies = EndpointLatencies::default();
         for number in 0..1_000u64 {
-            let known = latencies.record(1, (number % 100 + 1) * 1_000_000);
-            assert_eq!(known.is_some(), number >= u64::from(MIN_REQUESTS));
+            let percentile = latencies.record(1, (number % 100 + 1) * 1_000_000);
+            assert_eq!(percentile.is_some(), number >= u64::from(MIN_REQUESTS));
             latencies.record(2, 5_000_000);
         }
         let p99 = latencies.record(1, 1).unwrap();

@@ -205,19 +205,19 @@ impl TailBuffer {
     /// Decides on a request at its end. Its samples were held under `keys`.
     pub fn end(&mut self, keys: impl Iterator<Item = RequestKey> + Clone, end: &EndOfRequest, counters: &Counters) {
         counters.tail_requests.add(1);
-        let found: Vec<OpenRequest> = keys.clone().filter_map(|key| self.take(&key)).collect();
-        let totals = found.iter().fold(RequestTotals::default(), |sum, open| RequestTotals {
+        let requests: Vec<OpenRequest> = keys.clone().filter_map(|key| self.take(&key)).collect();
+        let totals = requests.iter().fold(RequestTotals::default(), |sum, open| RequestTotals {
             cpu_ns: sum.cpu_ns + open.totals.cpu_ns,
             allocated_bytes: sum.allocated_bytes + open.totals.allocated_bytes,
             observed_ns: 0,
         });
         let reason = self.policy.at_end(end, &totals, &mut self.latencies);
-        let was_kept = found.iter().any(|open| open.is_kept);
+        let was_kept = requests.iter().any(|open| open.is_kept);
         if let Some(reason) = reason.filter(|_| !was_kept) {
             counters.count_kept(reason);
         }
         let is_kept = was_kept || reason.is_some();
-        for open in found {
+        for open in requests {
             self.release(open.samples, is_kept);
         }
         for key in keys {

@@ -190,7 +190,7 @@ struct ProfileBuilder<'a, 'w> {
 impl ProfileBuilder<'_, '_> {
     /// The attributes of the profiles of a kind. pprof files write these attributes as comments.
     fn profile_attributes(&mut self, kind: SampleKind, longest_block_ns: u64) -> AttributeSetId {
-        let duty_cycle = self.input.duty_cycles.iter().find(|(known, _)| *known == kind);
+        let duty_cycle = self.input.duty_cycles.iter().find(|(paused, _)| *paused == kind);
         let duty_cycle = duty_cycle.map(|(_, text)| format!("duty_cycle={text}"));
         let longest = (longest_block_ns > 0).then(|| format!("{}{longest_block_ns}", names::LONGEST_BLOCK));
         let own_code = own_code_comment(self.input.own_code);
@@ -261,8 +261,8 @@ impl ProfileBuilder<'_, '_> {
     }
 
     fn stack(&mut self, stack: StackIndex) -> StackId {
-        if let Some(known) = self.stack_ids.get(&stack) {
-            return *known;
+        if let Some(id) = self.stack_ids.get(&stack) {
+            return *id;
         }
         let locations: Vec<_> =
             self.input.stacks.locations(stack).iter().map(|location| self.location(*location)).collect();
@@ -272,8 +272,8 @@ impl ProfileBuilder<'_, '_> {
     }
 
     fn location(&mut self, location: LocationIndex) -> LocationId {
-        if let Some(known) = self.location_ids.get(&location) {
-            return *known;
+        if let Some(id) = self.location_ids.get(&location) {
+            return *id;
         }
         let frames = self.input.locations.frames(location);
         let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
@@ -286,11 +286,11 @@ impl ProfileBuilder<'_, '_> {
 
     fn attributes(&mut self, key: &SampleKey) -> AttributeSetId {
         let SampleKey { label_set, thread, division, .. } = *key;
-        if let Some(known) = self.attribute_ids.get(&(label_set, thread, division)) {
-            return *known;
+        if let Some(id) = self.attribute_ids.get(&(label_set, thread, division)) {
+            return *id;
         }
         let labels = labels_of(label_set);
-        let is_label = |key: &str| labels.iter().any(|(known, _)| known == key);
+        let is_label = |key: &str| labels.iter().any(|(name, _)| name == key);
         let tags: Vec<_> = self.input.tags.iter().filter(|(key, _)| !is_label(key)).collect();
         let dictionary = &mut self.dictionary;
         let mut ids = Vec::with_capacity(labels.len() + tags.len() + 4);

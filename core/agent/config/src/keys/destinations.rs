@@ -91,8 +91,8 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
             "max_bytes" | "file_max_bytes" => entry.max_bytes = read(name, value)?,
             "sidecar" | "file_sidecar" => entry.sidecar = read(name, value)?,
             _ => {
-                let hint = nearest(name, ENTRY_KEYS.iter().map(|(known, _)| *known));
-                let hint = hint.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
+                let hint = nearest(name, ENTRY_KEYS.iter().map(|(key, _)| *key));
+                let hint = hint.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default();
                 return Err(format!("unknown key `{name}`{hint}"));
             }
         }

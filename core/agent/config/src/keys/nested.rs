@@ -77,7 +77,7 @@ fn unwrapped(pairs: Vec<(String, ConfigValue)>) -> (Vec<(String, ConfigValue)>, 
         }
     }
     for (wrapper, name, value) in wrapped {
-        if !is_section(&name, &value) && keys.iter().any(|(known, _)| *known == name) {
+        if !is_section(&name, &value) && keys.iter().any(|(key, _)| *key == name) {
             conflicts.push(format!("{wrapper}.{name} and {name} are the same key, and both are set"));
         } else {
             keys.push((name, value));
@@ -111,7 +111,7 @@ pub fn flattened(pairs: Vec<(String, ConfigValue)>) -> (Vec<(String, ConfigValue
         }
     }
     for (spelling, key, value) in nested {
-        if flat.iter().any(|(known, _)| *known == key) {
+        if flat.iter().any(|(other, _)| *other == key) {
             conflicts.push(format!("{spelling} and {key} are the same key, and both are set"));
         } else {
             flat.push((key, value));

@@ -62,7 +62,7 @@ pub fn line_of_key(path: &Path, key: &str) -> Option<usize> {
         lines.find(|(_, line)| name_of(line.trim_start()) == name).map(|(index, _)| index)
     };
     // A section may have the name of its switch: `cpu: {enabled: true}`.
-    let index = if nested_names().any(|known| known.0 == key) {
+    let index = if nested_names().any(|nested| nested.0 == key) {
         nested().or_else(|| top_level(key))
     } else {
         top_level(key).or_else(nested)

@@ -124,7 +124,7 @@ impl Config {
             let source = if self.option_values.contains_key(key) { "" } else { " (default)" };
             return format!("using {}{source}", self.option(key));
         }
-        let secret = KEYS.iter().any(|known| known.name == key && known.secret);
+        let secret = KEYS.iter().any(|row| row.name == key && row.secret);
         let entry = self.entries().into_iter().find(|(name, _, _)| *name == key && !secret);
         match entry {
             Some((_, value, source)) if !value.is_empty() => format!("using {value} ({source})"),
@@ -161,7 +161,7 @@ impl Config {
     #[doc(hidden)]
     pub fn can_change(&self, key: &str) -> bool {
         let is_option = self.options.iter().any(|option| option.name == key);
-        !is_option && KEYS.iter().find(|known| known.name == key).is_none_or(|known| known.live)
+        !is_option && KEYS.iter().find(|row| row.name == key).is_none_or(|row| row.live)
     }
 
     /// Applies one value; an invalid value leaves the configuration unchanged. An unknown key is a warning.
@@ -344,8 +344,8 @@ mod tests {
     #[test]
     fn the_default_of_every_key_can_be_parsed_from_its_text() {
         for (key, text, _) in Config::default().entries() {
-            let Some(known) = KEYS.iter().find(|known| known.name == key) else { panic!("{key} has no documentation") };
-            if text.is_empty() || matches!(known.shape, Shape::Destinations | Shape::RedactionRules) {
+            let Some(row) = KEYS.iter().find(|row| row.name == key) else { panic!("{key} has no documentation") };
+            if text.is_empty() || matches!(row.shape, Shape::Destinations | Shape::RedactionRules) {
                 continue;
             }
             let mut config = Config::default();

@@ -58,7 +58,7 @@ impl Config {
 fn sections() -> Map<String, Value> {
     let mut sections = Map::new();
     for (section, name, key) in nested_names() {
-        let Some(key) = KEYS.iter().find(|known| known.name == key) else { continue };
+        let Some(key) = KEYS.iter().find(|row| row.name == key) else { continue };
         let names = sections.entry(section).or_insert_with(|| json!({}));
         let mut schema = match name {
             _ if key.name == "retention" => json!({}),
@@ -122,7 +122,7 @@ fn scalar() -> Value {
 fn destination() -> Value {
     let mut properties = Map::new();
     for (name, key) in ENTRY_KEYS {
-        let schema = match (*name, KEYS.iter().find(|known| known.name == *key)) {
+        let schema = match (*name, KEYS.iter().find(|row| row.name == *key)) {
             (_, Some(key)) => of_type(key),
             ("type", _) => json!({ "enum": DestinationType::TEXTS }),
             // Only in an entry: the tenant, the user and the password.

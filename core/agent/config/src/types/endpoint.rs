@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_pyroscope_destination_has_the_url_of_the_push_service_and_links_without_trace_ids() {
-        let of = |endpoint: Option<&str>| {
+        let destination_of = |endpoint: Option<&str>| {
             let entry = DestinationConfig {
                 endpoint: endpoint.map(str::to_owned),
                 ..DestinationConfig::new(DestinationType::Pyroscope)
@@ -194,14 +194,14 @@ mod tests {
             config.effective_destinations().remove(0)
         };
         let push = |base: &str| Some(format!("{base}/push.v1.PusherService/Push"));
-        assert_eq!(of(None).endpoint, push("http://localhost:4040"));
-        assert_eq!(of(Some("pyroscope:4040")).endpoint, push("http://pyroscope:4040"));
+        assert_eq!(destination_of(None).endpoint, push("http://localhost:4040"));
+        assert_eq!(destination_of(Some("pyroscope:4040")).endpoint, push("http://pyroscope:4040"));
         let cloud = "https://profiles-prod-001.grafana.net";
-        assert_eq!(of(Some("https://profiles-prod-001.grafana.net/")).endpoint, push(cloud));
-        assert_eq!(of(push("http://alloy:4041/base").as_deref()).endpoint, push("http://alloy:4041/base"));
-        assert_eq!(of(None).link, Some(LinkDetail::Span));
+        assert_eq!(destination_of(Some("https://profiles-prod-001.grafana.net/")).endpoint, push(cloud));
+        assert_eq!(destination_of(push("http://alloy:4041/base").as_deref()).endpoint, push("http://alloy:4041/base"));
+        assert_eq!(destination_of(None).link, Some(LinkDetail::Span));
         // Port 4317 does not select gRPC.
-        assert_eq!(of(Some("pyroscope:4317")).protocol, Some(Protocol::HttpProtobuf));
+        assert_eq!(destination_of(Some("pyroscope:4317")).protocol, Some(Protocol::HttpProtobuf));
     }
 
     #[test]

@@ -233,7 +233,7 @@ mod tests {
         let attributes = ConfigValue::Map(vec![("dsn".to_owned(), "postgres://u:marker-2@db/x".into())]);
         let code = [("tags".to_owned(), tags), ("resource_attributes".to_owned(), attributes)];
         let entries = Config::load(&code, &Environment::new()).unwrap().entries();
-        let text = |name| entries.iter().find(|(known, _, _)| *known == name).map(|(_, text, _)| text.as_str());
+        let text = |name| entries.iter().find(|(key, _, _)| *key == name).map(|(_, text, _)| text.as_str());
         assert_eq!(text("tags"), Some("db_password=[REDACTED],zone=a"));
         assert_eq!(text("resource_attributes"), Some("dsn=postgres://[REDACTED]@db/x"));
         let wrong = Config::load(&[("tags".to_owned(), "token=marker=3,x".into())], &Environment::new()).unwrap_err();

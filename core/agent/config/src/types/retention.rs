@@ -116,14 +116,14 @@ mod tests {
 
     #[test]
     fn a_duration_is_a_number_of_seconds_a_percentile_or_none() {
-        let of = |text: &str| TailDuration::from_value(&text.into());
-        assert_eq!(of("p99"), Some(TailDuration::Percentile));
-        assert_eq!(of("None"), Some(TailDuration::Ignored));
-        assert_eq!(of("250ms"), Some(TailDuration::AtLeast(Duration::from_millis(250))));
-        assert_eq!(TailDuration::from_value(&ConfigValue::Float(0.5)), of("0.5"));
-        assert_eq!((of("p95"), of("-1"), of("slow")), (None, None, None));
+        let parsed = |text: &str| TailDuration::from_value(&text.into());
+        assert_eq!(parsed("p99"), Some(TailDuration::Percentile));
+        assert_eq!(parsed("None"), Some(TailDuration::Ignored));
+        assert_eq!(parsed("250ms"), Some(TailDuration::AtLeast(Duration::from_millis(250))));
+        assert_eq!(TailDuration::from_value(&ConfigValue::Float(0.5)), parsed("0.5"));
+        assert_eq!((parsed("p95"), parsed("-1"), parsed("slow")), (None, None, None));
         for text in ["p99", "none", "0.25"] {
-            assert_eq!(of(text).map(|duration| duration.to_text()).as_deref(), Some(text));
+            assert_eq!(parsed(text).map(|duration| duration.to_text()).as_deref(), Some(text));
         }
     }
 

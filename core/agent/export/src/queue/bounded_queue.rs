@@ -220,11 +220,11 @@ impl DestinationQueue {
     /// remove: the oldest beyond the bounds, or this one when the queue has discarded it meanwhile.
     pub fn mark_stored(&self, sequence: u64, stored: StoredRequest) -> Vec<StoredRequest> {
         let mut state = self.lock();
-        let Some(at) = state.waiting_at(sequence) else { return vec![stored] };
-        let is_next = at == 0 && state.in_flight.is_none();
+        let Some(index) = state.waiting_at(sequence) else { return vec![stored] };
+        let is_next = index == 0 && state.in_flight.is_none();
         state.stored_payloads += 1;
         state.stored_bytes += stored.bytes;
-        let waiting = &mut state.waiting[at];
+        let waiting = &mut state.waiting[index];
         waiting.is_ready = true;
         waiting.payload.stored = Some(stored);
         if !is_next {
@@ -243,8 +243,8 @@ impl DestinationQueue {
         let mut state = self.lock();
         state.stats.buffer_errors += 1;
         state.record_failure(format!("a request stays in memory, since it cannot be buffered: {error}"), now_unix_ms);
-        if let Some(at) = state.waiting_at(sequence) {
-            state.waiting[at].is_ready = true;
+        if let Some(index) = state.waiting_at(sequence) {
+            state.waiting[index].is_ready = true;
         }
         drop(state);
         self.ready.notify_one();

@@ -163,9 +163,9 @@ impl Clocks {
 
     /// Marks the calling thread as one of ours until the value is dropped there, and blocks the host's signals in it.
     pub fn exempt_current_thread() -> OwnThread {
-        let own = OwnThread::current();
+        let guard = OwnThread::current();
         clock_state::forget_thread(listing::thread_id());
-        own
+        guard
     }
 
     /// Changes the rate. Weights stay exact across the change.

@@ -42,7 +42,7 @@ pub fn pid_namespace() -> u64 {
 
 /// Whether the process of this id and start time runs in this process's pid namespace.
 pub fn is_process_running(process_id: u32, start_ticks: u64) -> bool {
-    start_ticks_of(&process_id.to_string()).is_some_and(|known| known == start_ticks)
+    start_ticks_of(&process_id.to_string()).is_some_and(|ticks| ticks == start_ticks)
 }
 
 /// The file of this process, removed when it is dropped.
@@ -137,7 +137,7 @@ pub fn peak_files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|known| known == extension))
+        .filter(|path| path.extension().is_some_and(|other| other == extension))
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
         .collect();
     files.sort_by(|left, right| right.cmp(left));

@@ -80,7 +80,7 @@ impl FileSymbols {
 
     /// Whether [`FileSymbols::name`] found no symbols in the object's file.
     pub fn is_without_table(&self, object: &LoadedObject) -> bool {
-        self.objects.get(&(object.base, object.first_page)).is_some_and(|known| known.table.is_none())
+        self.objects.get(&(object.base, object.first_page)).is_some_and(|file| file.table.is_none())
     }
 
     fn evict_for(&mut self, bytes: usize) {

@@ -15,7 +15,7 @@ pub fn thread_ids(out: &mut Vec<u32>) -> bool {
     let Ok(entries) = fs::read_dir("/proc/self/task") else { return false };
     let before = out.len();
     out.extend(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
-    out.get(before..).is_some_and(|found| found.contains(&thread_id()))
+    out.get(before..).is_some_and(|listed| listed.contains(&thread_id()))
 }
 
 /// The number of threads, by one cheap call; `None` when /proc is hidden. The task directory has a link for each

@@ -22,7 +22,7 @@ static REPORTED_DROPPED: AtomicU64 = AtomicU64::new(0);
 /// Whether an attribute of the SDK's resource is that of the profiles too. Of the process, the system and the SDK the profiler has
 /// its own.
 fn is_adopted(key: &str) -> bool {
-    let is_own = ["telemetry.", "process.", "os.", "host."].iter().any(|own| key.starts_with(own));
+    let is_own = ["telemetry.", "process.", "os.", "host."].iter().any(|prefix| key.starts_with(prefix));
     !is_own || matches!(key, "host.name" | "host.id")
 }
 
@@ -46,7 +46,7 @@ static HAS_REPORTED: AtomicBool = AtomicBool::new(false);
 /// Reports where explicit settings differ from the SDK's resource, in one line per process. Both are redacted.
 fn report_differences(resource: &Resource, of_sdk: &[Attribute]) {
     let differs = |attribute: &&Attribute| {
-        resource.text(&attribute.key).is_some_and(|own| own != attribute.value.as_ref().to_string())
+        resource.text(&attribute.key).is_some_and(|text| text != attribute.value.as_ref().to_string())
     };
     let words = |it: &Attribute| {
         format!("{}='{}' ('{}')", it.key, resource.text(&it.key).unwrap_or_default(), it.value.as_ref())
@@ -142,8 +142,8 @@ impl SystemProperties {
 
     /// Attributes of the user come first, so the limit drops detected ones only.
     fn unredacted(&self, config: &Config, adopted: &[(String, String)], runtime: Vec<(String, String)>) -> Resource {
-        let of_sdk = |key: &str| adopted.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
-        let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        let of_sdk = |key: &str| adopted.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+        let from_runtime = |key: &str| runtime.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
         // Bindings set the program's name, which has no source.
         let (configured, of_program) = if config.sources.contains_key("service_name") {
             (Some(config.service_name.clone()), None)

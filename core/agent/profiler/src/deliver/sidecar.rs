@@ -144,8 +144,9 @@ mod tests {
     fn variables_fill_in_what_the_resource_lacks() {
         let variables =
             [("GIT_COMMIT", ""), ("GITHUB_SHA", "from-ci"), ("CI_COMMIT_SHA", "first"), ("K_REVISION", "shop-7")];
-        let deployment =
-            deployment(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()));
+        let deployment = deployment(|name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
+        });
         let keys: Vec<_> = deployment.iter().map(|attribute| attribute.key.as_str()).collect();
         assert_eq!(keys, ["vcs.ref.head.revision", "deployment.id"]);
         let of_variables = text(&[], &deployment);

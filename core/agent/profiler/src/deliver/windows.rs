@@ -305,17 +305,17 @@ fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Destinatio
     let mut groups: Vec<DestinationGroup> = Vec::new();
     for (index, destination) in destinations.iter().enumerate() {
         let reduction = reduction::of_destination(destination, config);
-        let at = groups.iter().position(|group| group.reduction == reduction).unwrap_or_else(|| {
+        let group = groups.iter().position(|group| group.reduction == reduction).unwrap_or_else(|| {
             groups.push(DestinationGroup { reduction, files: Vec::new(), otlp: Vec::new(), pyroscope: Vec::new() });
             groups.len() - 1
         });
         match destination.destination_type {
             DestinationType::File => {
                 let has_sidecar = destination.sidecar.unwrap_or(config.file_sidecar);
-                groups[at].files.push(FileIndex { index, has_sidecar });
+                groups[group].files.push(FileIndex { index, has_sidecar });
             }
-            DestinationType::Otlp => groups[at].otlp.push(index),
-            DestinationType::Pyroscope => groups[at].pyroscope.push(index),
+            DestinationType::Otlp => groups[group].otlp.push(index),
+            DestinationType::Pyroscope => groups[group].pyroscope.push(index),
         }
     }
     groups

@@ -108,13 +108,13 @@ impl NativeSymbols for ProcessSymbols {
 
 /// The function that was at `pc` by exported symbols only; `None` outside of loaded files.
 fn exported_function(pc: u64, position: u64) -> Option<(NativeFunction, spanprof_os::NativeSymbol)> {
-    let found = spanprof_os::native_symbol(pc, position)?;
+    let symbol = spanprof_os::native_symbol(pc, position)?;
     let function = NativeFunction {
-        symbol: found.symbol.as_deref().map(Into::into),
-        file: found.file.clone(),
-        is_own: spanprof_os::is_own_code(&found, pc),
+        symbol: symbol.symbol.as_deref().map(Into::into),
+        file: symbol.file.clone(),
+        is_own: spanprof_os::is_own_code(&symbol, pc),
     };
-    Some((function, found))
+    Some((function, symbol))
 }
 
 /// The frame of the native code that was at `pc` at ring position `position`, from exported symbols only. `None` outside of

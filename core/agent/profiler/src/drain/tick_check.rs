@@ -49,7 +49,7 @@ fn line(before: &ClockCounters, now: &ClockCounters) -> Option<String> {
         return None;
     }
     let count = |counters: &ClockCounters, reason| {
-        counters.reasons.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| *count)
+        counters.reasons.iter().find(|(lost, _)| *lost == reason).map_or(0, |(_, count)| *count)
     };
     let lost = [DropReason::RingFull, DropReason::SignalBlocked, DropReason::LateTick, DropReason::Reentered];
     let mut reasons: Vec<String> = lost

@@ -173,7 +173,7 @@ pub(crate) fn parse(bytes: &[u8]) -> ParsedRequest {
         request.headers.push((header.name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let values = |name: &str| -> Vec<&str> {
-        request.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
+        request.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
     };
     if !values("transfer-encoding").is_empty() {
         return refused(411, "send the body with Content-Length");

@@ -224,8 +224,8 @@ impl ProfilerHandle {
     pub fn after_fork_in_child() -> Option<ProfilerHandle> {
         labels::tables().after_fork_in_child();
         // The child may have started a profiler before this hook.
-        if let Some(own) = Self::running() {
-            return Some(own);
+        if let Some(started) = Self::running() {
+            return Some(started);
         }
         // Needed if the parent forked during its first start, before it could detect forks.
         LIFECYCLE_LOCK.reset();

@@ -73,7 +73,7 @@ pub(super) struct Awaited(pub Vec<(String, [u64; 2])>);
 impl Awaited {
     fn add(&mut self, name: &str, duration: Duration) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let at = self.0.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+        let at = self.0.iter().position(|(call, _)| call == name).unwrap_or_else(|| {
             self.0.push((if self.0.len() < MAX_NAMES { name } else { "other" }.to_owned(), [0; 2]));
             self.0.len() - 1
         });

@@ -124,7 +124,7 @@ impl Session {
             }
             "cmdline" => Ok(command_line()),
             _ => {
-                let name = ProfileName::ALL.into_iter().find(|known| known.text() == name).ok_or_else(not_found)?;
+                let name = ProfileName::ALL.into_iter().find(|profile| profile.text() == name).ok_or_else(not_found)?;
                 let profile = ProfileRequest::parse(name, request)?;
                 if let Some(reason) = self.unavailable(name, &config) {
                     return Err(HttpResponse::refusal(404, &reason));

@@ -123,8 +123,8 @@ fn duration(text: &str) -> Result<Duration, HttpResponse> {
 /// The first value of a parameter of a query.
 fn parameter(query: &str, name: &str) -> Option<String> {
     let value = query.split('&').find_map(|part| {
-        let (known, value) = part.split_once('=').unwrap_or((part, ""));
-        (known == name).then_some(value)
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        (key == name).then_some(value)
     })?;
     Some(percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned())
 }

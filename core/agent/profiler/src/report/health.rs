@@ -34,7 +34,7 @@ pub(crate) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
         .iter()
         .map(|reason| {
             let before =
-                session.sampling.losses_before.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
+                session.sampling.losses_before.iter().find(|(lost, _)| lost == reason).map_or(0, |(_, count)| *count);
             (reason.name(), stats.counter(&format!("dropped.{}", reason.name())).saturating_sub(before))
         })
         .filter(|(_, count)| *count > 0)
@@ -115,7 +115,7 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
     stats.count("clock.scans", counted.scans);
     stats.count("clock.rearmed", counted.rearmed);
     for reason in DropReason::ALL {
-        let of_clocks = counted.reasons.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
+        let of_clocks = counted.reasons.iter().find(|(lost, _)| lost == reason).map_or(0, |(_, count)| *count);
         stats.count(format!("dropped.{}", reason.name()), of_clocks);
     }
     // Not those of the clocks, which restart with `enabled` and `cpu`.

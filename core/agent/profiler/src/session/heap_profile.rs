@@ -28,7 +28,7 @@ pub(crate) fn start(session: &Session, config: &Config) {
             session.inbox.wake();
         }
         Err(reason) => {
-            let is_known = session.sampling.no_heap_reason.load().as_ref().is_some_and(|known| **known == reason);
+            let is_known = session.sampling.no_heap_reason.load().as_ref().is_some_and(|logged| **logged == reason);
             if config.is_explicit("heap") && !is_known {
                 log(LogLevel::Warning, &format!("spanprof: no heap profile: {reason}"));
             }

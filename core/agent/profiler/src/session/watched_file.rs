@@ -98,10 +98,10 @@ impl WatchedFile {
 
     /// The configuration with the changed keys of `next`.
     pub fn applied(&self, next: &Self, running: &RunningConfig) -> Result<RunningConfig, String> {
-        let before = |key: &str| self.settings.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value);
+        let before = |key: &str| self.settings.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value);
         let is_changed = |(key, value): &&(String, ConfigValue)| before(key) != Some(value);
         let changed: Vec<_> = next.settings.iter().filter(is_changed).cloned().collect();
-        let is_removed = |key: &&String| !next.settings.iter().any(|(known, _)| known == *key);
+        let is_removed = |key: &&String| !next.settings.iter().any(|(name, _)| name == *key);
         let removed: Vec<_> = self.settings.iter().map(|(key, _)| key).filter(is_removed).cloned().collect();
         let can_change = |key: &str| running.lasting().can_change(key);
         let fixed: Vec<_> = changed.iter().map(|(key, _)| key).chain(&removed).filter(|key| !can_change(key)).collect();

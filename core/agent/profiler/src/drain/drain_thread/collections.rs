@@ -8,7 +8,7 @@ impl DrainThread<'_> {
     /// Does the requested steps of collections, after the samples before them were drained.
     pub(super) fn follow_collections(&mut self, steps: Vec<(u32, CollectionStep)>) {
         let clocks = self.session.sampling.clocks.load_full();
-        let at = || CollectionTime {
+        let time = || CollectionTime {
             now_monotonic_ns: spanprof_os::monotonic_ns(),
             unix_offset_ns: unix_offset_ns(),
             unattributed_ns: clocks.as_ref().map_or(0, |clocks| clocks.account().unattributed_ns()),
@@ -17,14 +17,14 @@ impl DrainThread<'_> {
             let is_cancel = matches!(step, CollectionStep::Cancel);
             let next = match step {
                 CollectionStep::Begin(selection) => {
-                    self.engine.begin_collection(number, selection.clone(), at());
+                    self.engine.begin_collection(number, selection.clone(), time());
                     Some(CollectionStep::Running(selection))
                 }
                 CollectionStep::Read(kinds) => {
-                    Some(CollectionStep::Done(Box::new(self.engine.read_collection(number, &kinds, at()))))
+                    Some(CollectionStep::Done(Box::new(self.engine.read_collection(number, &kinds, time()))))
                 }
                 CollectionStep::End(kinds) => {
-                    Some(CollectionStep::Done(Box::new(self.engine.end_collection(number, &kinds, at()))))
+                    Some(CollectionStep::Done(Box::new(self.engine.end_collection(number, &kinds, time()))))
                 }
                 _ => {
                     self.engine.cancel_collection(number);

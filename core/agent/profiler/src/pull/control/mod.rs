@@ -101,7 +101,7 @@ fn change(session: &Session, request: &HttpRequest) -> Result<(), HttpResponse> 
         return Err(refused(400, conflict, "remove one of them"));
     }
     for (key, _) in &changes {
-        if !KEYS.iter().any(|known| known.name == key) {
+        if !KEYS.iter().any(|row| row.name == key) {
             let nearest = nearest_nested(key).or_else(|| nearest_key(key, &[]).map(str::to_owned));
             let hint = nearest.map(|name| format!("did you mean `{name}`?")).unwrap_or_default();
             return Err(refused(400, &format!("unknown key `{key}`"), &hint));

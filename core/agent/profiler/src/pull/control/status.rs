@@ -11,7 +11,7 @@ pub(crate) fn status(session: &Session) -> Value {
     let mut config = Map::new();
     let effective = session.config.requested.load();
     let entries = health::stats(Some(session), &effective).entries;
-    let text = |name: &str| match entries.iter().find(|(known, _)| known == name) {
+    let text = |name: &str| match entries.iter().find(|(key, _)| key == name) {
         Some((_, StatValue::Text(text))) => text.clone(),
         _ => String::new(),
     };
