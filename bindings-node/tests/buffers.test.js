@@ -4,20 +4,14 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { spawnSync } = require('node:child_process');
 const pprof = require('./pprof_file.js');
+const { program, runNode } = require('./run_node.js');
 
 /** Runs a scenario; returns its output, its warnings and its directory. */
 function run(t, scenario, ...options) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-buffers-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const program = path.join(__dirname, 'programs', 'buffers.js');
-  const done = spawnSync(process.execPath, [...options, program, folder, scenario], { encoding: 'utf8', timeout: 180_000 });
-  assert.equal(done.status, 0, `${done.signal} ${done.stderr}`);
-  const warnings = done.stderr.split('\n').filter((line) => line.includes('SpanprofWarning'));
-  return { ...JSON.parse(done.stdout), warnings, folder };
+  const { stdout, warnings, folder } = runNode(t, [...options, program('buffers.js')], [scenario]);
+  return { ...JSON.parse(stdout), warnings, folder };
 }
 
 /** The samples of array buffers with this function. */
@@ -63,8 +57,8 @@ test('a sample has the executing line and the labels of its allocation', (t) => 
   const { folder } = run(t, 'windows');
   const source = fs.readFileSync(path.join(__dirname, 'programs', 'buffers.js'), 'utf8').split('\n');
   for (const samples of [pprof.readAll(folder, 'allocs'), inUse(folder).at(-1)]) {
-    const own = buffersOf(samples, 'keepBuffers');
-    for (const { stack, labels } of own) {
+    const buffers = buffersOf(samples, 'keepBuffers');
+    for (const { stack, labels } of buffers) {
       assert.match(source[stack.find((frame) => frame.name === 'keepBuffers').line - 1], /Buffer\.alloc\(BYTES\)/);
       assert.equal(labels.route, 'leak');
     }

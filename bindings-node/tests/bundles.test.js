@@ -5,9 +5,9 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
+const { temporaryDirectory } = require('./run_node.js');
 
 const PACKAGE = path.join(__dirname, '..');
 const MAJOR = Number(process.versions.node.split('.', 1)[0]);
@@ -37,8 +37,7 @@ function copied(into) {
 
 /** A directory with a program and the package, to be bundled. */
 function source(t) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-bundles-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   copied(path.join(folder, 'source', 'node_modules', 'spanprof'));
   fs.writeFileSync(path.join(folder, 'source', 'program.js'), PROGRAM);
   return folder;

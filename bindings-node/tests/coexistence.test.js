@@ -4,21 +4,15 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { once } = require('node:events');
 const { spawn, spawnSync } = require('node:child_process');
 const timers = require('node:timers/promises');
 const inspector = require('./inspector_client.js');
 const pprof = require('./pprof_file.js');
+const { temporaryDirectory } = require('./run_node.js');
 
 const PROGRAM = path.join(__dirname, 'programs', 'coexists.js');
-
-function folderOf(t) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-coexists-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 /** CPU time of spanprof's samples in the burning function, in milliseconds. */
 function sampledMs(folder) {
@@ -35,7 +29,7 @@ for (const [flag, kind, namesOf] of [
   ['--heap-prof', '.heapprofile', (profile) => JSON.stringify(profile.head).match(/"functionName":"[^"]*"/g).map((text) => text.slice(16, -1))],
 ]) {
   test(`${flag} writes its profile while spanprof samples`, (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryDirectory(t);
     const done = spawnSync(process.execPath, [flag, `${flag}-dir=${folder}/v8`, PROGRAM, folder], { encoding: 'utf8', timeout: 180_000 });
     assert.equal(done.status, 0, done.stderr);
     assert.match(done.stderr, ONLY_THE_OUTCOME);
@@ -47,7 +41,7 @@ for (const [flag, kind, namesOf] of [
 }
 
 test('an inspector session in the process profiles while spanprof samples', (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryDirectory(t);
   const done = spawnSync(process.execPath, [PROGRAM, folder, 'session'], { encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
   assert.match(done.stderr, ONLY_THE_OUTCOME);
@@ -56,7 +50,7 @@ test('an inspector session in the process profiles while spanprof samples', (t) 
 });
 
 test('an attached debugger evaluates and profiles while spanprof samples', { timeout: 180_000 }, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryDirectory(t);
   const child = spawn(process.execPath, ['--inspect=127.0.0.1:0', PROGRAM, folder, 'attached']);
   t.after(() => child.kill('SIGKILL'));
   const ended = once(child, 'exit');

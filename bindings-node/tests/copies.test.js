@@ -4,16 +4,15 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
+const { temporaryDirectory } = require('./run_node.js');
 
 const PACKAGE = path.join(__dirname, '..');
 
 /** A directory with a program and a copy of the package, and beside it a directory with another copy for `--require`. */
 function installed(t, change = () => {}) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-copies-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   for (const directory of ['app', 'agent']) {
     const copy = path.join(folder, directory, 'node_modules', 'spanprof');
     for (const part of ['lib', 'package.json', 'prebuilds']) fs.cpSync(path.join(PACKAGE, part), path.join(copy, part), { recursive: true });

@@ -4,15 +4,12 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
-const path = require('node:path');
 const { spawnSync } = require('node:child_process');
+const { program, temporaryDirectory } = require('./run_node.js');
 
 function run(t, way) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-exits-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const program = path.join(__dirname, 'programs', 'exits.js');
-  const done = spawnSync(process.execPath, [program, folder, way], { encoding: 'utf8', timeout: 180_000 });
+  const folder = temporaryDirectory(t);
+  const done = spawnSync(process.execPath, [program('exits.js'), folder, way], { encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.signal, null, done.stderr);
   const stderr = done.stderr.replace(/^spanprof: stopped after [^\n]*\n/gm, '');
   return { status: done.status, stderr, files: fs.readdirSync(folder).length };

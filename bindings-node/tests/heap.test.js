@@ -4,26 +4,20 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { spawnSync } = require('node:child_process');
 const pprof = require('./pprof_file.js');
+const { program, runNode, temporaryDirectory } = require('./run_node.js');
 
 /** Runs a scenario; returns its output, its warnings and its directory. */
 function run(t, scenario, ...options) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-heap-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const program = path.join(__dirname, 'programs', 'heap.js');
-  const done = spawnSync(process.execPath, [...options, program, folder, scenario], { encoding: 'utf8', timeout: 180_000 });
-  assert.equal(done.status, 0, `${done.signal} ${done.stderr}`);
-  const warnings = done.stderr.split('\n').filter((line) => line.includes('SpanprofWarning'));
-  return { ...JSON.parse(done.stdout), warnings, folder };
+  const { stdout, warnings, folder } = runNode(t, [...options, program('heap.js')], [scenario]);
+  return { ...JSON.parse(stdout), warnings, folder };
 }
 
 /** Total of a value in the samples with this function. */
 function total(samples, name, value) {
-  const own = samples.filter((sample) => sample.stack.some((frame) => frame.name === name));
-  return own.reduce((sum, sample) => sum + sample.values[value], 0);
+  const matches = samples.filter((sample) => sample.stack.some((frame) => frame.name === name));
+  return matches.reduce((sum, sample) => sum + sample.values[value], 0);
 }
 
 /** The samples in use in the last window. */
@@ -108,12 +102,11 @@ test('another heap profiler of V8 that is active stays, and a later start profil
 });
 
 test('Node\'s own option for heap profiles takes precedence', (t) => {
-  const own = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-heap-prof-'));
-  t.after(() => fs.rmSync(own, { recursive: true }));
-  const { warnings, folder } = run(t, 'exit', '--heap-prof', `--heap-prof-dir=${own}`, '--heap-prof-name=own.heapprofile');
+  const directory = temporaryDirectory(t);
+  const { warnings, folder } = run(t, 'exit', '--heap-prof', `--heap-prof-dir=${directory}`, '--heap-prof-name=own.heapprofile');
   assert.equal(warnings.length, 1, warnings.join());
   // Few objects exceed the interval of Node's option: the profile may be only its root.
-  assert.ok(JSON.parse(fs.readFileSync(path.join(own, 'own.heapprofile'), 'utf8')).head);
+  assert.ok(JSON.parse(fs.readFileSync(path.join(directory, 'own.heapprofile'), 'utf8')).head);
   assert.deepEqual(fs.readdirSync(folder).filter((name) => name.startsWith('heap-')), []);
 });
 

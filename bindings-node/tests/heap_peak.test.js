@@ -4,13 +4,13 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const timers = require('node:timers/promises');
 const zlib = require('node:zlib');
 const { execFileSync, spawn } = require('node:child_process');
 const { once } = require('node:events');
 const pprof = require('./pprof_file.js');
+const { temporaryDirectory } = require('./run_node.js');
 
 /** Resident memory at which the program is killed, bytes. */
 const LIMIT = 250e6;
@@ -24,7 +24,7 @@ function residentBytes(pid) {
 /** The newer of the two records in a file; its format is in core/profile/src/heap_peak.rs. */
 function newestRecord(file) {
   const bytes = fs.readFileSync(file);
-  const number = (at) => Number(bytes.readBigUInt64LE(at));
+  const number = (offset) => Number(bytes.readBigUInt64LE(offset));
   const [older, newer] = [4096, 4096 + number(32)].sort((a, b) => number(a) - number(b));
   assert.ok(number(newer) > 0, `records ${number(older)} and ${number(newer)}`);
   const profile = `${file}.pb.gz`;
@@ -48,8 +48,7 @@ function byFunction(samples) {
 }
 
 async function killAtLimit(t) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-heap-peak-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const child = spawn(process.execPath, [path.join(__dirname, 'programs', 'leaks.js'), folder], { stdio: 'inherit' });
   const ended = once(child, 'exit');
   let resident = 0;

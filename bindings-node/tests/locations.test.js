@@ -4,20 +4,17 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { execFileSync } = require('node:child_process');
 const pprof = require('./pprof_file.js');
+const { runNode, temporaryDirectory } = require('./run_node.js');
 
 const programs = path.join(__dirname, 'programs');
 const major = Number(process.versions.node.split('.')[0]);
 
 /** Runs a program under the profiler; returns its output and its samples. */
 function profiled(t, program, options, ...rest) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-locations-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const output = execFileSync(process.execPath, [...options, program, folder, ...rest], { encoding: 'utf8', timeout: 180_000 });
-  return { output: JSON.parse(output), samples: pprof.readAll(folder, 'cpu') };
+  const { stdout, folder } = runNode(t, [...options, program], rest);
+  return { output: JSON.parse(stdout), samples: pprof.readAll(folder, 'cpu') };
 }
 
 /** Line of a comment in a program. */
@@ -43,11 +40,11 @@ for (const [tier, options] of Object.entries(tiers)) {
     const sampled = { three: 0, one: 0 };
     let count = 0;
     for (const { stack, values } of samples) {
-      const at = stack.findIndex(({ name }) => name === 'burn');
-      if (at < 0 || stack[at + 1]?.name !== 'work') continue;
-      const { line, file } = stack[at + 1];
+      const index = stack.findIndex(({ name }) => name === 'burn');
+      if (index < 0 || stack[index + 1]?.name !== 'work') continue;
+      const { line, file } = stack[index + 1];
       assert.ok(line in lines, `${file}:${line} calls nothing that burns`);
-      assert.ok(stack[at].line >= 10 && stack[at].line <= 14, `burn does not reach to line ${stack[at].line}`);
+      assert.ok(stack[index].line >= 10 && stack[index].line <= 14, `burn does not reach to line ${stack[index].line}`);
       sampled[lines[line]] += values.cpu;
       count += values.samples;
     }
@@ -108,14 +105,14 @@ test('a loop compiled by on-stack replacement before the start has its name, its
   const { output, samples } = profiled(t, path.join(programs, 'on_stack_replacement.js'), [], '0.4');
   const counts = { runsAcrossStart: 0, entered: 0, inlined: 0, elsewhere: 0 };
   for (const { stack, values } of samples) {
-    const at = stack.findIndex(({ name }) => name === 'runsAcrossStart' || name === 'entered');
-    const step = stack[at - 1]?.name === 'step' && path.basename(stack[at - 1].file) === 'inlined_step.js';
-    if (at > (step ? 1 : 0)) continue;
-    if (at < 0) {
+    const index = stack.findIndex(({ name }) => name === 'runsAcrossStart' || name === 'entered');
+    const step = stack[index - 1]?.name === 'step' && path.basename(stack[index - 1].file) === 'inlined_step.js';
+    if (index > (step ? 1 : 0)) continue;
+    if (index < 0) {
       counts.elsewhere += values.samples;
       continue;
     }
-    const { name, line, file } = stack[at];
+    const { name, line, file } = stack[index];
     counts[name] += values.samples;
     if (step) counts.inlined += values.samples;
     assert.equal(path.basename(file), 'on_stack_replacement.js');
@@ -154,8 +151,8 @@ test('code that was collected is dropped, and code in use is named', (t) => {
   // was reused has ended before. Scripts and names are dropped some drains later.
   assert.ok(end.codes_forgotten > 0, JSON.stringify(output.held));
   assert.ok(end.codes < 15_000, JSON.stringify(output.held));
-  const own = samples.filter(({ stack }) => stack.some(({ name }) => name === output.last));
-  assert.ok(own.length > 0 && own.every(({ stack }) => stack[0].name !== '[code_ended]'), `${own.length} samples`);
+  const matches = samples.filter(({ stack }) => stack.some(({ name }) => name === output.last));
+  assert.ok(matches.length > 0 && matches.every(({ stack }) => stack[0].name !== '[code_ended]'), `${matches.length} samples`);
 });
 
 const typescript = `
@@ -184,8 +181,7 @@ spanprof.stop().then((delivered) => console.log(JSON.stringify({ delivered, stat
 
 for (const kind of ['in a file', 'inline']) {
   test(`a TypeScript frame has its original line, by a source map ${kind}`, (t) => {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-typed-'));
-    t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+    const folder = temporaryDirectory(t);
     for (const name of ['src', 'dist']) fs.mkdirSync(path.join(folder, name));
     const source = path.join(folder, 'src', 'burner.ts');
     fs.writeFileSync(source, typescript);

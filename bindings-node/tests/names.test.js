@@ -4,10 +4,10 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const { readAll } = require('./pprof_file.js');
+const { temporaryDirectory } = require('./run_node.js');
 
 const PROGRAM = `
 const spanprof = require('spanprof');
@@ -23,8 +23,7 @@ spanprof.stop();
 `;
 
 test('builtins have the names of JavaScript, and anonymous functions of one file their lines', (t) => {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-names-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const program = path.join(folder, 'program.js');
   fs.writeFileSync(program, PROGRAM.replace("'spanprof'", JSON.stringify(path.join(__dirname, '..'))).replace('argv[1]', 'argv[2]'));
   const done = spawnSync(process.execPath, [program, folder], { encoding: 'utf8', timeout: 120_000 });

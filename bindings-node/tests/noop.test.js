@@ -4,16 +4,15 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
+const { temporaryDirectory } = require('./run_node.js');
 
 const PACKAGE = path.join(__dirname, '..');
 
 /** A copy of the package without a loadable native module, installed for a program of its own. */
 function installedWithout(t, damage) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-noop-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const copy = path.join(folder, 'node_modules', 'spanprof');
   for (const part of ['lib', 'package.json']) fs.cpSync(path.join(PACKAGE, part), path.join(copy, part), { recursive: true });
   damage(path.join(copy, 'prebuilds', `${process.platform}-${process.arch}`));

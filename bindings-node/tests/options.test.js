@@ -4,17 +4,10 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
-const path = require('node:path');
 const { spawn, spawnSync } = require('node:child_process');
 const { once } = require('node:events');
 const spanprof = require('spanprof');
-
-function folder(t) {
-  const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-options-'));
-  t.after(() => fs.rmSync(directory, { recursive: true, force: true }));
-  return directory;
-}
+const { temporaryDirectory } = require('./run_node.js');
 
 const refused = (options, message) => assert.throws(() => spanprof.start(options), (error) => {
   assert.equal(error.constructor, spanprof.SpanprofError);
@@ -91,7 +84,7 @@ const SERVICE = `
 
 /** The end of a service after SIGTERM, its number of listeners before, and its number of windows. */
 async function endOf(t, signals, way = '') {
-  const directory = folder(t);
+  const directory = temporaryDirectory(t);
   const child = spawn(process.execPath, ['-e', SERVICE, directory, JSON.stringify(signals), way], { cwd: __dirname, stdio: ['ignore', 'pipe', 'inherit'] });
   const exit = once(child, 'exit');
   const listeners = Number(await once(child.stdout, 'data'));
@@ -133,7 +126,7 @@ test('with signals false the wall clock installs no signal handler', (t) => {
     const after = caught();
     spanprof.stop();
     console.log(JSON.stringify([before, after]));`;
-  const done = spawnSync(process.execPath, ['-e', program, folder(t)], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
+  const done = spawnSync(process.execPath, ['-e', program, temporaryDirectory(t)], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
   const [before, after] = JSON.parse(done.stdout);
   assert.equal(after, before);
   assert.match(done.stderr, /this runtime does not support wall-clock samples with signals=false/);
@@ -141,7 +134,7 @@ test('with signals false the wall clock installs no signal handler', (t) => {
 
 test('a worker with a preloaded profiler starts without a warning', (t) => {
   const source = 'new (require("node:worker_threads").Worker)("process.exit()", { eval: true }).on("exit", () => console.log("complete"));';
-  const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder(t) };
+  const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: temporaryDirectory(t) };
   const done = spawnSync(process.execPath, ['--require', 'spanprof/register', '-e', source], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.stdout, 'complete\n', done.stderr);
   assert.match(done.stderr, /^spanprof: stopped after [^\n]*\n$/);

@@ -4,15 +4,14 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
+const { temporaryDirectory } = require('./run_node.js');
 
 const BURN = 'function burn() { const until = Date.now() + 200; while (Date.now() < until); } burn();';
 
 function run(t, program, variables, ...flags) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-outcome-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const file = path.join(folder, 'program.js');
   const spanprof = JSON.stringify(path.join(__dirname, '..'));
   fs.writeFileSync(file, `const spanprof = require(${spanprof}); ${program}`);

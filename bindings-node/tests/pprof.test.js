@@ -4,10 +4,10 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const file = require('./pprof_file.js');
+const { temporaryDirectory } = require('./run_node.js');
 
 const PACKAGE = path.join(__dirname, '..');
 const REQUIRE = "const pprof = require('spanprof/pprof'); const fs = require('fs'); const spanprof = require('spanprof');";
@@ -30,8 +30,7 @@ const COMMON = `
 
 /** Runs a program; returns what it reports, its directory and its warnings. */
 function run(t, source, { flags = [], variables = {}, cwd = PACKAGE } = {}) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pprof-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const type = source.startsWith('import') ? ['--input-type=module'] : [];
   const [imports, ...rest] = source.split('\n');
   const program = [imports, COMMON, ...rest].join('\n');
@@ -44,8 +43,8 @@ function run(t, source, { flags = [], variables = {}, cwd = PACKAGE } = {}) {
 
 /** Milliseconds of the samples with this function; of all without a name. */
 function wallMs(samples, name) {
-  const own = samples.filter((sample) => name === undefined || sample.stack.some((frame) => frame.name === name));
-  return own.reduce((sum, sample) => sum + sample.values.wall, 0) / 1000;
+  const matches = samples.filter((sample) => name === undefined || sample.stack.some((frame) => frame.name === name));
+  return matches.reduce((sum, sample) => sum + sample.values.wall, 0) / 1000;
 }
 
 /**
@@ -108,12 +107,12 @@ test('a profile from start to stop is an object with the fields of profile.proto
   assert.ok(Math.abs(profile.timeNanos / 1e6 - Date.now()) < 600_000, 'nanoseconds since 1970');
   assertMs('duration', profile.durationNanos / 1e6, burned.work);
   const work = new Set(profile.function.filter(({ name }) => text(name) === 'work').map(({ id }) => id));
-  const locations = new Set(profile.location.filter(({ line }) => line.some((of) => work.has(of.functionId))).map(({ id }) => id));
-  const own = profile.sample.filter(({ locationId }) => locationId.some((id) => locations.has(id)));
-  const sum = (samples, at) => samples.reduce((total, { value }) => total + value[at], 0);
-  assertMs('work', sum(own, 1) / 1000, burned.work);
+  const locations = new Set(profile.location.filter(({ line }) => line.some((frame) => work.has(frame.functionId))).map(({ id }) => id));
+  const working = profile.sample.filter(({ locationId }) => locationId.some((id) => locations.has(id)));
+  const sum = (samples, type) => samples.reduce((total, { value }) => total + value[type], 0);
+  assertMs('work', sum(working, 1) / 1000, burned.work);
   // Each sample stands for at least one interval.
-  assert.ok(sum(own, 0) >= own.length);
+  assert.ok(sum(working, 0) >= working.length);
 });
 
 test('a profile beside a running profiler changes nothing of it', (t) => {
@@ -195,8 +194,7 @@ test('a profile is written at the exit of the process', (t) => {
 });
 
 test('a preloaded package profiles the whole run', (t) => {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pprof-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const { burned, pid } = run(t, `${REQUIRE}
     process.chdir(${JSON.stringify(folder)});
     (function work() { burn(600, 'work'); })();

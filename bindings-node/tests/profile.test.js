@@ -4,10 +4,9 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { spawnSync } = require('node:child_process');
 const pprof = require('./pprof_file.js');
+const { program, runNode } = require('./run_node.js');
 
 const MAJOR = Number(process.versions.node.split('.')[0]);
 
@@ -17,13 +16,8 @@ function profiled(t, name, ...args) {
 }
 
 function profiledWith(t, flags, name, ...args) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-profile-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const program = path.join(__dirname, 'programs', name);
-  const done = spawnSync(process.execPath, [...flags, program, folder, ...args], { encoding: 'utf8', timeout: 180_000 });
-  assert.equal(done.status, 0, done.stderr);
-  const warnings = done.stderr.split('\n').filter((line) => line.includes('SpanprofWarning'));
-  return { output: JSON.parse(done.stdout), warnings, samples: pprof.readAll(folder, 'cpu'), folder };
+  const { stdout, warnings, folder } = runNode(t, [...flags, program(name)], args);
+  return { output: JSON.parse(stdout), warnings, samples: pprof.readAll(folder, 'cpu'), folder };
 }
 
 const names = (sample) => sample.stack.map((frame) => frame.name);

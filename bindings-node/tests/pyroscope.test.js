@@ -3,11 +3,9 @@
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
-const fs = require('node:fs');
-const os = require('node:os');
-const path = require('node:path');
 const { execFileSync } = require('node:child_process');
 const Pyroscope = require('spanprof/pyroscope');
+const { temporaryDirectory } = require('./run_node.js');
 
 const NAMES = [
   'init', 'start', 'stop', 'startWallProfiling', 'startCpuProfiling', 'startHeapProfiling', 'stopWallProfiling',
@@ -17,8 +15,7 @@ const NAMES = [
 
 /** The configuration in `stats()` of a process that runs `source` with these variables. */
 function settings(t, source, variables = {}) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pyroscope-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const program = `const Pyroscope = require('spanprof');
     (async () => { ${source}
       const stats = require('spanprof').stats();

@@ -4,26 +4,20 @@
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
-const { execFileSync } = require('node:child_process');
-const fs = require('node:fs');
-const os = require('node:os');
-const path = require('node:path');
 const { readAll } = require('./pprof_file.js');
+const { program, runNode } = require('./run_node.js');
 
 const LIMIT_MS = 50;
 
 /** Runs the program in a process of its own; the kept requests and what it printed. */
 function run(t, ...options) {
-  const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-ends-'));
-  t.after(() => fs.rmSync(directory, { recursive: true, force: true }));
-  const program = path.join(__dirname, 'programs', 'request_ends.js');
-  const output = JSON.parse(execFileSync(process.execPath, [program, directory, ...options], { encoding: 'utf8', timeout: 170_000 }));
+  const { stdout, folder } = runNode(t, [program('request_ends.js')], options);
   const kept = new Set();
   const plain = new Set();
-  for (const { labels } of readAll(directory, 'cpu')) {
+  for (const { labels } of readAll(folder, 'cpu')) {
     if (labels.request !== undefined) (labels.end_timestamp_ns === undefined ? plain : kept).add(Number(labels.request));
   }
-  return { ...output, kept, plain };
+  return { ...JSON.parse(stdout), kept, plain };
 }
 
 /** A failed request, or one that took the limit inside of the middleware, is kept; one that did not outside of it is not. */

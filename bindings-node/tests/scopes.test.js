@@ -3,15 +3,13 @@
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
-const fs = require('node:fs');
-const os = require('node:os');
-const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const { EventEmitter, once } = require('node:events');
 const { Readable } = require('node:stream');
 const { pipeline } = require('node:stream/promises');
 const timers = require('node:timers/promises');
 const spanprof = require('spanprof');
+const { temporaryDirectory } = require('./run_node.js');
 
 const { tagWrapper, getLabels } = spanprof;
 
@@ -106,8 +104,7 @@ test('prepared labels are immutable, readable, and never throw', () => {
 });
 
 test('isRunning is true from start to stop only', (t) => {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-running-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryDirectory(t);
   const source = `
     const spanprof = require('spanprof');
     const options = { serviceName: 'running', fileDirectory: process.argv[1] };

@@ -5,11 +5,11 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { createRequire } = require('node:module');
 const { spawn } = require('node:child_process');
 const { readAll } = require('./pprof_file.js');
+const { temporaryDirectory } = require('./run_node.js');
 
 const PROGRAMS = path.join(__dirname, 'programs');
 const SDK = path.join(PROGRAMS, 'sdk.js');
@@ -28,8 +28,7 @@ function isInstalled(name) {
 
 /** Runs a server in a process of its own; what it printed, and its samples. */
 async function run(t, framework, preloads, settings = {}) {
-  const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-servers-'));
-  t.after(() => fs.rmSync(directory, { recursive: true, force: true }));
+  const directory = temporaryDirectory(t);
   const env = { ...process.env, SPANPROF_FILE_DIRECTORY: directory, SPANPROF_SAMPLE_RATE: '500', ...settings };
   const argv = [...preloads.flatMap((file) => ['--require', file]), path.join(PROGRAMS, 'servers.js'), framework];
   const child = spawn(process.execPath, argv, { env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 170_000 });
@@ -65,9 +64,9 @@ function checkRequests({ statuses, requests }, routes) {
 
 /** CPU time of the samples in a trace that are in the function of the planted work. */
 function cpuOf({ cpu }, trace) {
-  const own = cpu.filter(({ labels, stack }) => labels.trace_id === trace && stack.some(({ name }) => name === 'renderCart'));
-  const valuesOf = (label) => [...new Set(own.map(({ labels }) => labels[label]))];
-  return { milliseconds: own.reduce((sum, { values }) => sum + values.cpu, 0) / 1e6, spans: valuesOf('span_id'), routes: valuesOf('http.route') };
+  const rendering = cpu.filter(({ labels, stack }) => labels.trace_id === trace && stack.some(({ name }) => name === 'renderCart'));
+  const valuesOf = (label) => [...new Set(rendering.map(({ labels }) => labels[label]))];
+  return { milliseconds: rendering.reduce((sum, { values }) => sum + values.cpu, 0) / 1e6, spans: valuesOf('span_id'), routes: valuesOf('http.route') };
 }
 
 /** The slow request awaited its upstream, by its address. */

@@ -4,9 +4,8 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { spawnSync } = require('node:child_process');
+const { runNode } = require('./run_node.js');
 
 const PROGRAM = `
   const spanprof = require('spanprof');
@@ -22,12 +21,7 @@ const PROGRAM = `
 
 /** Runs the program; returns the side-cars of its profiles. */
 function sidecars(t) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-sidecars-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const environment = { ...process.env, GIT_COMMIT: '4f2a9c0d5e1b' };
-  const argv = ['-e', PROGRAM, folder];
-  const done = spawnSync(process.execPath, argv, { cwd: __dirname, env: environment, encoding: 'utf8', timeout: 180_000 });
-  assert.equal(done.status, 0, done.stderr);
+  const { folder } = runNode(t, ['-e', PROGRAM], [], { env: { ...process.env, GIT_COMMIT: '4f2a9c0d5e1b' } });
   const files = fs.readdirSync(folder).filter((name) => name.endsWith('.json'));
   assert.notEqual(files.length, 0, `no side-car among ${fs.readdirSync(folder)}`);
   return files.map((name) => JSON.parse(fs.readFileSync(path.join(folder, name), 'utf8')));

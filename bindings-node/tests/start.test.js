@@ -3,18 +3,12 @@
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
-const fs = require('node:fs');
-const os = require('node:os');
-const path = require('node:path');
 const { spawnSync } = require('node:child_process');
+const { runNode } = require('./run_node.js');
 
 /** Runs a program in its own process; returns the JSON of its last line. */
 function run(t, source) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-start-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const done = spawnSync(process.execPath, ['-e', source, folder], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
-  assert.equal(done.status, 0, done.stderr);
-  return JSON.parse(done.stdout.trim().split('\n').at(-1));
+  return JSON.parse(runNode(t, ['-e', source]).stdout.trim().split('\n').at(-1));
 }
 
 // V8 reserves 510 MB for machine code from Node.js 24 on, 128 MB before: 130,000 pages.

@@ -4,13 +4,12 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { spawnSync } = require('node:child_process');
+const { runNode } = require('./run_node.js');
 
 const PROGRAM = `
-const spanprof = require(process.argv[1]);
-const destinations = [{ type: 'file', directory: process.argv[2] }];
+const spanprof = require('spanprof');
+const destinations = [{ type: 'file', directory: process.argv[1] }];
 spanprof.start({ serviceName: 'statistics', destinations, profiles: 'all', sampleRate: 1000 });
 for (const end = Date.now() + 500; Date.now() < end;) JSON.parse(JSON.stringify(new Array(1000).fill({ a: ['b'] })));
 spanprof.flush(10).then(() => {
@@ -20,14 +19,7 @@ spanprof.flush(10).then(() => {
 });
 `;
 
-function statistics(t) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-statistics-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const words = ['-e', PROGRAM, path.join(__dirname, '..'), folder];
-  const done = spawnSync(process.execPath, words, { encoding: 'utf8', timeout: 60_000 });
-  assert.equal(done.status, 0, done.stderr);
-  return JSON.parse(done.stdout);
-}
+const statistics = (t) => JSON.parse(runNode(t, ['-e', PROGRAM]).stdout);
 
 function documented() {
   const page = (name) => fs.readFileSync(path.join(__dirname, '..', '..', 'docs', name), 'utf8');
@@ -45,14 +37,14 @@ function general(name) {
 }
 
 test('every name in stats() is documented, and a working program has no faults', (t) => {
-  const known = documented();
+  const names = documented();
   const { names: all, faults } = statistics(t);
   assert.ok(all.length > 100, all.join());
   // A handler of SIGSEGV that the program installs after the start would be called.
   assert.equal(faults, 0);
   for (const name of all.map(general)) {
     const [, group, mark, reason] = /^(.*dropped)([._])(.*)$/.exec(name) ?? [];
-    const isReason = known.has(reason) && known.has(`${group}${mark}<reason>`);
-    assert.ok(known.has(name) || isReason, name);
+    const isReason = names.has(reason) && names.has(`${group}${mark}<reason>`);
+    assert.ok(names.has(name) || isReason, name);
   }
 });

@@ -3,11 +3,8 @@
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
-const fs = require('node:fs');
-const os = require('node:os');
-const path = require('node:path');
-const { spawnSync } = require('node:child_process');
 const pprof = require('./pprof_file.js');
+const { runNode } = require('./run_node.js');
 
 const PROGRAM = `
 const spanprof = require('spanprof');
@@ -28,12 +25,9 @@ Promise.all([pause(waits), pause(waits)]).then(() => {
 });`;
 
 test('waiting threads are off CPU for their wall time, and live threads are counted once', (t) => {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-waiting-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const done = spawnSync(process.execPath, ['-e', PROGRAM, folder], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
-  assert.equal(done.status, 0, done.stderr);
+  const { stdout, folder } = runNode(t, ['-e', PROGRAM]);
   // The waits of the workers, and the whole run: the main thread is idle while they start and while the run ends too.
-  const [nanoseconds, run] = done.stdout.trim().split(' ').map(Number);
+  const [nanoseconds, run] = stdout.trim().split(' ').map(Number);
   const names = (sample) => sample.stack.map((frame) => frame.name);
   const offCpu = pprof.readAll(folder, 'off_cpu');
   const sum = (some) => offCpu.filter(some).reduce((total, sample) => total + sample.values.off_cpu, 0);
