@@ -71,28 +71,6 @@ fn the_text_table_has_flat_own_and_cum_and_the_number_of_rows_left_out() {
 }
 
 #[test]
-fn convert_keeps_links_labels_and_weights_through_otlp_json_and_pprof() {
-    let home = TestDirectory::new();
-    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
-    for format in ["otlp", "json", "pprof"] {
-        let out = home.path().join(format!("b.{format}")).to_str().unwrap().to_owned();
-        let convert = spanprof(&["convert", &file, "--to", format, "-o", &out]);
-        assert_eq!((convert.code, convert.stdout.as_str()), (0, ""), "{convert:?}");
-        for (flags, total) in [
-            (&["--label", "endpoint=/cart"][..], 700_000_000),
-            (&["--span-id", "cd00000000000003"][..], 300_000_000),
-            (&["--trace-id", "abababababababab0000000000000002"][..], 200_000_000),
-        ] {
-            let mut arguments = vec!["top", &out, "--type", "cpu", "--json"];
-            arguments.extend(flags);
-            let top = spanprof(&arguments);
-            assert_eq!(top.code, 0, "{format} {flags:?}: {top:?}");
-            assert_eq!(number(&top.stdout, "total"), total, "{format} {flags:?}");
-        }
-    }
-}
-
-#[test]
 fn a_flame_graph_is_one_file_written_atomically() {
     let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));

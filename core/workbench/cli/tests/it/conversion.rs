@@ -7,7 +7,7 @@ use spanprof_profile::encode::text;
 use spanprof_profile::transform::merge;
 use spanprof_read::decode::{pprof, DecodeLimits};
 
-use crate::fixture::{encoded, shop, spanprof, window, Serve, TestDirectory, TestSample};
+use crate::fixture::{encoded, spanprof, window, Serve, TestDirectory, TestSample};
 
 /// The content of a pprof file; samples of one identity are one. Without the default type, which may be explicit only after a
 /// conversion.
@@ -60,14 +60,4 @@ fn a_merge_of_large_profiles_is_read_by_file_and_by_server() {
         let finished = spanprof(&["services", &source, "--json"]);
         assert!(finished.stdout.contains("\"stacks\":57600"), "{source}: {} {}", finished.stdout, finished.stderr);
     }
-}
-
-#[test]
-fn a_speedscope_file_is_read_back() {
-    let home = TestDirectory::new();
-    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
-    let speedscope = home.path().join("a.speedscope.json").to_str().unwrap().to_owned();
-    assert_eq!(spanprof(&["convert", &file, "-o", &speedscope]).code, 0);
-    let folded = |source: &str| spanprof(&["convert", source, "--type", "cpu", "--to", "folded"]).stdout;
-    assert_eq!(folded(&speedscope), folded(&file));
 }

@@ -228,20 +228,6 @@ fn a_span_that_awaits_calls_is_compared_by_them_and_its_waits_are_known() {
 }
 
 #[test]
-fn code_of_v8_below_a_builtin_function_is_one_row_of_the_comparison() {
-    let home = TestDirectory::new();
-    let mut samples: Vec<_> =
-        (1..=9).map(|request| TestSample(&["main", "JSON.stringify"], 20 * MS, CART, request)).collect();
-    for native in [&["main", "JSON.stringify", "v8::Serialize"], &["main", "JSON.stringify", "v8::IntToString"]] {
-        samples.push(TestSample(native, 100 * MS, CART, 9));
-    }
-    let file = home.file("cpu.pb", &encoded(&window("shop", "cpu", &samples)));
-    let done = spanprof(&["spans", &file, "--against-endpoint", "--span-id", &hex::encode(ids(9).1)]);
-    assert!(row(&done, "JSON.stringify").trim_start().starts_with("220 ms"), "{done:?}");
-    assert!(!done.stdout.contains("v8::"), "{done:?}");
-}
-
-#[test]
 fn the_innermost_function_of_own_code_is_the_first_row_of_a_wait_and_stubs_of_the_java_vm_are_none() {
     let home = TestDirectory::new();
     let stack = ["main", "addOrder", "readStock", "[monitorenter_nofpu Runtime1 stub]", "[lock]"];
