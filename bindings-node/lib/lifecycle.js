@@ -51,7 +51,6 @@ const thread = require('./thread.js');
  * @property {number | undefined} [tailCpuShare]
  * @property {number | undefined} [tailAllocatedBytes]
  * @property {boolean | undefined} [tailErrors]
- * @property {boolean | undefined} [tailKeepLinks]
  * @property {string | undefined} [endpoint]
  * @property {'http/protobuf' | 'grpc' | undefined} [protocol]
  * @property {Readonly<Record<string, string | undefined>> | undefined} [headers]
@@ -67,7 +66,6 @@ const thread = require('./thread.js');
  * @property {number | undefined} [fileKeep]
  * @property {number | undefined} [fileMaxAge] seconds
  * @property {number | undefined} [fileMaxBytes]
- * @property {boolean | undefined} [fileSidecar]
  * @property {boolean | undefined} [metrics] whether the numbers of `stats()` are sent as OpenTelemetry metrics
  * @property {number | undefined} [metricsInterval] seconds
  * @property {string | undefined} [metricsEndpoint]
@@ -81,7 +79,6 @@ const thread = require('./thread.js');
  * @property {number | undefined} [queueMaxBytes]
  * @property {string | undefined} [bufferDirectory]
  * @property {number | undefined} [bufferMaxBytes]
- * @property {number | undefined} [bufferMaxAge] seconds
  * @property {number | undefined} [maxProfileSize]
  * @property {number | undefined} [stopTimeout] seconds
  * @property {boolean | undefined} [threadLabels]
@@ -96,7 +93,6 @@ const thread = require('./thread.js');
  * @property {string | undefined} [configFile]
  * @property {string | undefined} [cpuDutyCycle] such as `15s/5m`
  * @property {string | undefined} [heapDutyCycle] such as `15s/5m`
- * @property {boolean | undefined} [configWatch] whether changes of this file are applied while running; true by default
  * @property {boolean | undefined} [workerThreads] whether worker threads are profiled by their JavaScript stacks; true by default
  * @property {number | undefined} [eventLoopBlock] milliseconds: a longer turn of an event loop is reported with its stacks; 50 by
  *   default, 0 for none

@@ -7,7 +7,7 @@ const { native } = require('./native.js');
 /** Nothing but the samples that are requested, at the rate that was requested. */
 const OPTIONS = {
   destinations: [], cpu: false, wall: false, heap: false, gc: false, lock: false, offCpu: false, threads: false, retention: 'all',
-  eventLoopBlock: 0, workerThreads: false, cpuBudget: 0, configWatch: false,
+  eventLoopBlock: 0, workerThreads: false, cpuBudget: 0,
 };
 
 /** @type {Set<string>} */

@@ -56,7 +56,6 @@ export type Options = {
     tailCpuShare?: number | undefined;
     tailAllocatedBytes?: number | undefined;
     tailErrors?: boolean | undefined;
-    tailKeepLinks?: boolean | undefined;
     endpoint?: string | undefined;
     protocol?: "http/protobuf" | "grpc" | undefined;
     headers?: Readonly<Record<string, string | undefined>> | undefined;
@@ -78,7 +77,6 @@ export type Options = {
      */
     fileMaxAge?: number | undefined;
     fileMaxBytes?: number | undefined;
-    fileSidecar?: boolean | undefined;
     /**
      * whether the numbers of `stats()` are sent as OpenTelemetry metrics
      */
@@ -104,10 +102,6 @@ export type Options = {
     queueMaxBytes?: number | undefined;
     bufferDirectory?: string | undefined;
     bufferMaxBytes?: number | undefined;
-    /**
-     * seconds
-     */
-    bufferMaxAge?: number | undefined;
     maxProfileSize?: number | undefined;
     /**
      * seconds
@@ -149,10 +143,6 @@ export type Options = {
      * such as `15s/5m`
      */
     heapDutyCycle?: string | undefined;
-    /**
-     * whether changes of this file are applied while running; true by default
-     */
-    configWatch?: boolean | undefined;
     /**
      * whether worker threads are profiled by their JavaScript stacks; true by default
      */

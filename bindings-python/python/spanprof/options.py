@@ -41,7 +41,6 @@ class Options(TypedDict, total=False):
     tail_cpu_share: float | None
     tail_allocated_bytes: int | None
     tail_errors: bool
-    tail_keep_links: bool
     endpoint: str | None
     protocol: Literal["http/protobuf", "grpc"]
     headers: _Text
@@ -57,7 +56,6 @@ class Options(TypedDict, total=False):
     file_keep: int
     file_max_age: float | None
     file_max_bytes: int | None
-    file_sidecar: bool
     pull: str | None
     pull_token: str | None
     metrics: bool
@@ -70,7 +68,6 @@ class Options(TypedDict, total=False):
     queue_max_bytes: int
     buffer_directory: str | os.PathLike[str] | None
     buffer_max_bytes: int
-    buffer_max_age: float
     max_profile_size: int
     stop_timeout: float
     thread_labels: bool
@@ -83,7 +80,6 @@ class Options(TypedDict, total=False):
     load_shedding: bool | None
     load_shedding_threshold: float | None
     config_file: str | os.PathLike[str]
-    config_watch: bool
     cpu_duty_cycle: str
     heap_duty_cycle: str
     output: str | os.PathLike[str]

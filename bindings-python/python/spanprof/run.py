@@ -41,7 +41,7 @@ Keys as --KEY=VALUE, also as SPANPROF_KEY; docs/reference/configuration.md expla
 
 # Headings of the help, each with its keys. A name also stands for the keys that begin with it; the longest name wins.
 _GROUPS = {
-    "Program": "enabled service_name resource_attributes tags profiles config_file config_watch",
+    "Program": "enabled service_name resource_attributes tags profiles config_file",
     "CPU and wall-clock samples": "sample_rate clock cpu wall",
     "Memory": "heap gc",
     "Waits and threads": "lock off_cpu threads",

@@ -57,11 +57,3 @@ fn a_side_car_has_the_deployment_and_the_window_of_its_profile() {
     assert_eq!(start[20..23], millis[millis.len() - 3..], "{stem}: {text}");
     std::fs::remove_dir_all(directory).unwrap();
 }
-
-#[test]
-fn side_cars_can_be_turned_off() {
-    let _serial = one_at_a_time();
-    let (directory, sidecars) = sidecars_of_run("sidecar-off", Config { file_sidecar: false, ..Config::default() });
-    assert_eq!(sidecars, Vec::<PathBuf>::new());
-    std::fs::remove_dir_all(directory).unwrap();
-}

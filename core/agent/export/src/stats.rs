@@ -28,7 +28,7 @@ discard_reasons! {
     Deadline = "deadline";
     /// The destination is off after an internal error.
     Disabled = "disabled";
-    /// It was retried until its maximum age: 15 minutes, or `buffer_max_age` in a disk buffer.
+    /// It was retried until its maximum age: 15 minutes, or 50 minutes in a disk buffer.
     Expired = "expired";
     /// The receiver accepted the request and rejected profiles inside it.
     Partial = "partial";

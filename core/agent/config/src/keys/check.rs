@@ -189,7 +189,6 @@ impl Config {
         entry.keep.get_or_insert(self.file_keep);
         entry.max_age = entry.max_age.or(self.file_max_age);
         entry.max_bytes = entry.max_bytes.or(self.file_max_bytes);
-        entry.sidecar.get_or_insert(self.file_sidecar);
         entry.headers.get_or_insert_with(|| self.headers.clone());
         entry.certificate = entry.certificate.or_else(|| self.certificate.clone());
         entry.client_key = entry.client_key.or_else(|| self.client_key.clone());

@@ -34,8 +34,6 @@ pub(crate) const ENTRY_KEYS: &[(&str, &str)] = &[
     ("file_max_age", "file_max_age"),
     ("max_bytes", "file_max_bytes"),
     ("file_max_bytes", "file_max_bytes"),
-    ("sidecar", "file_sidecar"),
-    ("file_sidecar", "file_sidecar"),
 ];
 
 impl ConfigType for Vec<DestinationConfig> {
@@ -89,7 +87,6 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
             "keep" | "file_keep" => entry.keep = read(name, value)?,
             "max_age" | "file_max_age" => entry.max_age = read(name, value)?,
             "max_bytes" | "file_max_bytes" => entry.max_bytes = read(name, value)?,
-            "sidecar" | "file_sidecar" => entry.sidecar = read(name, value)?,
             _ => {
                 let hint = nearest(name, ENTRY_KEYS.iter().map(|(key, _)| *key));
                 let hint = hint.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default();

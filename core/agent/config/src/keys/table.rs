@@ -326,8 +326,6 @@ config_keys! {
     tail_allocated_bytes: Option<u64> = None, "bytes", between(1.0, 1_099_511_627_776.0), true;
     /// With `retention=tail`: keeps requests that end with an error.
     tail_errors: bool = true, "", None, true;
-    /// With `retention=tail`: whether the samples of other requests keep their span.
-    tail_keep_links: bool = false, "", None, true;
     /// URL of the OTLP receiver, or `host:port`; `/v1development/profiles` is added to a URL without a path. Without it and without
     /// `file_directory`: `http://localhost:4318`, with gRPC `http://localhost:4317`.
     endpoint: Option<String> = None, "", None, false;
@@ -363,8 +361,6 @@ config_keys! {
     /// Maximum number of bytes of the files in the directory; beyond it, the oldest files are removed, except the newest one. When
     /// not set, size has no effect.
     file_max_bytes: Option<u64> = None, "bytes", between(65_536.0, 1_099_511_627_776.0), false;
-    /// Whether each file has a side-car: a JSON file of the same name with version, commit, deployment and the time of the window.
-    file_sidecar: bool = true, "", None, false;
     /// Whether the profiler sends the numbers of `stats()` as OpenTelemetry metrics to each OTLP destination.
     metrics: bool = false, "", None, false;
     /// Interval of the metrics. The first are sent after `upload_interval`, if that is shorter, the last by `stop`.
@@ -393,14 +389,12 @@ config_keys! {
     /// Maximum number of bytes queued for a destination; beyond it, the oldest requests are dropped and counted.
     queue_max_bytes: u64 = 16 << 20, "bytes", between(65_536.0, 1_073_741_824.0), false;
     /// Directory in which requests wait on disk until a receiver has accepted them: an outage and the end of the process lose
-    /// none. On a local disk, for this user only. When not set, requests wait in memory.
+    /// none. A request is removed 50 minutes after its window began. On a local disk, for this user only. When not set, requests wait in
+    /// memory.
     buffer_directory: Option<String> = None, "", None, false;
     /// Maximum number of bytes that a process keeps in `buffer_directory` for a destination, before compression; beyond it,
     /// the oldest requests are dropped and counted.
     buffer_max_bytes: u64 = 256 << 20, "bytes", between(65_536.0, 1_099_511_627_776.0), false;
-    /// Age of a profile at which its request is removed from `buffer_directory` and counted. Pyroscope refuses profiles older
-    /// than 1 hour.
-    buffer_max_age: Duration = Duration::from_secs(3000), "s", between(60.0, 604_800.0), false;
     /// Maximum size of a request before compression; larger requests are split without loss. Values above 4128768 are lowered to
     /// it, with a warning: receivers refuse messages of more than 4 MiB by default.
     max_profile_size: u64 = 2 << 20, "bytes", between(16_384.0, 1_073_741_824.0), true;
@@ -427,11 +421,9 @@ config_keys! {
     /// CPU or memory use above which the profiler sheds load, as for `adaptive_threshold`. The profiles `wall`, `off_cpu`, `threads`
     /// and `lock` pause, `heap_interval` grows 16 times, and the CPU rate falls to 10 Hz. When not set, no load is shed.
     load_shedding_threshold: Option<f64> = None, "", between(0.0, 1.0), true;
-    /// YAML file with these keys, read at start.
+    /// YAML file with these keys. Its changes are applied while the profiler runs: within a second in a process that uses the CPU,
+    /// within `upload_interval` in an idle one.
     config_file: Option<String> = None, "", None, false;
-    /// Whether changes of the configuration file are applied while the profiler runs: within a second in a process that uses the
-    /// CPU, within `upload_interval` in an idle one.
-    config_watch: bool = true, "", None, false;
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ Each entry of `destinations` has a `type` and any of the keys of that type:
 | `otlp` | `endpoint`, `protocol`, `headers`, `compression`, `timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` |
 | `pyroscope` | `endpoint`, `headers`, `timeout`, `certificate`, `client_key`, `client_certificate` |
 | `otlp`, `pyroscope` | `tenant_id` (header `X-Scope-OrgID`), `basic_auth_user`, `basic_auth_password` |
-| `file` | `directory`, `keep`, `max_age`, `max_bytes`, `sidecar` |
+| `file` | `directory`, `keep`, `max_age`, `max_bytes` |
 | all | `link` |
 
 Missing keys are taken from the table above, those of a directory from the keys with the prefix `file_`:

@@ -153,8 +153,6 @@ pub struct DestinationConfig {
     pub max_age: Option<Duration>,
     /// Maximum number of bytes of the files.
     pub max_bytes: Option<u64>,
-    /// Whether each file has a side-car.
-    pub sidecar: Option<bool>,
 }
 
 /// Without user, password and query of the endpoint, headers and paths of keys.
@@ -186,7 +184,6 @@ impl DestinationConfig {
             keep: None,
             max_age: None,
             max_bytes: None,
-            sidecar: None,
         }
     }
 }

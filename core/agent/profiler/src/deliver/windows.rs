@@ -20,6 +20,8 @@ use spanprof_profile::kinds;
 use spanprof_profile::transform::{refused_label_names, Reduction};
 use spanprof_profile::{Attribute, ProfilesData, ResourceProfiles};
 
+/// Age at which a request leaves the disk buffer: Pyroscope refuses profiles that are older than 1 hour.
+const BUFFER_MAX_AGE: Duration = Duration::from_secs(50 * 60);
 /// Stack size of each exporter thread, which runs the system's resolver and TLS.
 const STACK_BYTES: usize = 2 << 20;
 /// Keys whose invalid values are detected only when the destinations are set up.
@@ -56,16 +58,9 @@ pub(crate) struct WindowDelivery {
 /// Indices of the destinations that receive the same profiles.
 struct DestinationGroup {
     reduction: Reduction,
-    files: Vec<FileIndex>,
+    files: Vec<usize>,
     otlp: Vec<usize>,
     pyroscope: Vec<usize>,
-}
-
-/// A directory among the destinations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct FileIndex {
-    index: usize,
-    has_sidecar: bool,
 }
 
 /// Time of a window, in nanoseconds since 1970.
@@ -154,7 +149,7 @@ impl WindowDelivery {
                 directory: directory.into(),
                 service: resource.service_name.clone(),
                 max_bytes: config.buffer_max_bytes,
-                max_age: config.buffer_max_age,
+                max_age: BUFFER_MAX_AGE,
                 split: Some(otlp::split_encoded),
             }),
             metrics: metrics.into_iter().map(|receiver| export_destination(receiver, config)).collect(),
@@ -188,10 +183,9 @@ impl WindowDelivery {
     fn send_to(&self, group: &DestinationGroup, data: ProfilesData, time: WindowTime, max_profile_size: usize) {
         let data = group.reduction.apply(data);
         let time_unix_ms = time.start_unix_ms();
-        for FileIndex { index, has_sidecar } in &group.files {
+        for index in &group.files {
             let WindowTime { start_unix_ns, end_unix_ns } = time;
-            let sidecar =
-                has_sidecar.then(|| sidecar::json(&data.resources, &self.deployment, start_unix_ns, end_unix_ns));
+            let sidecar = Some(sidecar::json(&data.resources, &self.deployment, start_unix_ns, end_unix_ns));
             for file in files(&data, time_unix_ms) {
                 self.exporter.enqueue(*index, ExportPayload { sidecar: sidecar.clone(), ..file });
             }
@@ -310,10 +304,7 @@ fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Destinatio
             groups.len() - 1
         });
         match destination.destination_type {
-            DestinationType::File => {
-                let has_sidecar = destination.sidecar.unwrap_or(config.file_sidecar);
-                groups[group].files.push(FileIndex { index, has_sidecar });
-            }
+            DestinationType::File => groups[group].files.push(index),
             DestinationType::Otlp => groups[group].otlp.push(index),
             DestinationType::Pyroscope => groups[group].pyroscope.push(index),
         }
@@ -398,7 +389,7 @@ mod tests {
         ];
         let indexes = |config: Config| {
             let groups = groups(&destinations, &config);
-            let files = |group: &DestinationGroup| group.files.iter().map(|file| file.index).collect();
+            let files = |group: &DestinationGroup| group.files.clone();
             groups.iter().map(|group| (group.otlp.clone(), files(group))).collect::<Vec<(_, Vec<_>)>>()
         };
         let files_alone = [(vec![0], vec![]), (vec![1], vec![]), (vec![], vec![2])];

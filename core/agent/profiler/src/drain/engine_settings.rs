@@ -45,7 +45,7 @@ fn window_settings(config: &Config, processors: Option<f64>) -> WindowSettings {
         thread_labels: config.thread_labels,
         thread_name: spanprof_os::thread_name,
         wall: config.wall || !config.off_cpu,
-        strips_links: config.retention == SampleRetention::Tail && !config.tail_keep_links,
+        strips_links: config.retention == SampleRetention::Tail,
     }
 }
 

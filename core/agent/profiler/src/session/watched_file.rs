@@ -55,9 +55,9 @@ pub(crate) struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// The file of a configuration; `None` without one, and with `config_watch=false`.
+    /// The file of a configuration; `None` without one.
     pub fn new(config: &Config) -> Option<Self> {
-        let name = config.config_file.clone().filter(|name| config.config_watch && !name.is_empty())?;
+        let name = config.config_file.clone().filter(|name| !name.is_empty())?;
         let path = std::path::absolute(&name).ok()?;
         let version = FileVersion::of(&path);
         // The start has logged its problems.

@@ -188,10 +188,6 @@ public final class SpanprofConfig {
             return set("tailErrors", value);
         }
 
-        public Builder tailKeepLinks(boolean value) {
-            return set("tailKeepLinks", value);
-        }
-
         public Builder endpoint(String url) {
             return set("endpoint", url);
         }
@@ -284,10 +280,6 @@ public final class SpanprofConfig {
             return set("fileMaxBytes", bytes);
         }
 
-        public Builder fileSidecar(boolean enabled) {
-            return set("fileSidecar", enabled);
-        }
-
         /** Prefixes of packages of own code, such as {@code com.example.}. */
         public Builder ownCode(List<String> prefixes) {
             return set("ownCode", prefixes == null ? null : new ArrayList<>(prefixes));
@@ -311,10 +303,6 @@ public final class SpanprofConfig {
 
         public Builder bufferMaxBytes(long bytes) {
             return set("bufferMaxBytes", bytes);
-        }
-
-        public Builder bufferMaxAge(Duration value) {
-            return set("bufferMaxAge", value);
         }
 
         public Builder maxProfileSize(int bytes) {
@@ -367,10 +355,6 @@ public final class SpanprofConfig {
 
         public Builder heapDutyCycle(String value) {
             return set("heapDutyCycle", value);
-        }
-
-        public Builder configWatch(boolean value) {
-            return set("configWatch", value);
         }
     }
 }
