@@ -11,7 +11,7 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::query::{Detail, Filter, SpanTotals};
 
 use crate::files::directory::{self, DirectoryFile, WindowDirectory};
-use crate::files::file_names::HOURS;
+use crate::files::file_names::{HOURS, LEVELS};
 use crate::files::index_log::IndexLog;
 use crate::files::locks::lock;
 use crate::files::received::ReceivedProfiles;
@@ -19,9 +19,10 @@ use crate::files::replacement::{self, Replacement};
 use crate::files::rollup_facts::RollupFacts;
 use crate::files::window::{LabelValues, StoredWindow};
 use crate::query::left_out::LeftOut;
+use crate::query::parts::Query;
 use crate::query::queries::{Queries, QueryResult, StoreView};
 use crate::query::stack_selection::StackSelection;
-use crate::rollup::buckets::{buckets, end_ms, last_received_ms, start_ms};
+use crate::rollup::buckets::{buckets, end_ms, last_received_ms, levels_within, start_ms};
 use crate::rollup::stored::{Rollups, StoredRollup};
 
 /// Files read at once at start, so that requests get processors too.
@@ -316,29 +317,32 @@ impl Store {
         self.rollups.size()
     }
 
-    /// As [`Queries::query_in_steps`].
+    /// The merged samples that pass, with summaries of windows of at most `width_ms`, or of single ones. If `stacks` has filters,
+    /// the result is the summaries of the samples that pass, without the samples.
     pub(crate) fn query_in_steps(
         &self,
         filter: &Filter,
         width_ms: u64,
-        detail: &Detail,
+        detail: Detail,
         stacks: &StackSelection,
     ) -> Arc<QueryResult> {
-        self.answer(|view| self.queries.query_in_steps(view, filter, width_ms, detail.clone(), stacks.clone()))
+        // Other parameters would only divide the caches.
+        let stacks = if stacks.has_filters() { stacks.clone() } else { StackSelection::default() };
+        self.answer(&Query { filter: filter.clone(), detail, levels: levels_within(width_ms), stacks })
     }
 
-    /// As [`Queries::query`].
+    /// The merged samples that pass.
     pub(crate) fn query(&self, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        self.answer(|view| self.queries.query(view, filter, detail.clone()))
+        self.answer(&Query { filter: filter.clone(), detail, levels: LEVELS, stacks: StackSelection::default() })
     }
 
     /// The result of a query; asks again if windows were replaced before they were read.
-    fn answer(&self, query: impl Fn(&StoreView) -> Arc<QueryResult>) -> Arc<QueryResult> {
+    fn answer(&self, query: &Query) -> Arc<QueryResult> {
         let view = self.view();
-        let result = query(&view);
+        let result = self.queries.answer(&view, query);
         let is_outdated = result.has_missing_files && self.generation.load(Ordering::Relaxed) != view.generation;
         if is_outdated {
-            query(&self.view())
+            self.queries.answer(&self.view(), query)
         } else {
             result
         }

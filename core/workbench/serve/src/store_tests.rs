@@ -197,7 +197,7 @@ fn a_query_reads_the_largest_rollups_instead_of_their_windows() {
         }
     }
     assert_eq!(total(&store.query(&Filter::default(), Detail::Stacks)), 360);
-    let steps = store.query_in_steps(&Filter::default(), 600_000, &Detail::Stacks, &StackSelection::default());
+    let steps = store.query_in_steps(&Filter::default(), 600_000, Detail::Stacks, &StackSelection::default());
     assert_eq!(total(&steps), 0, "a timeline reads windows that are shorter than its steps");
 }
 
@@ -211,7 +211,7 @@ fn a_timeline_of_selected_stacks_reads_minutes_and_continues_after_its_deadline(
     let all = stacks("all", StackFilter { focus: None, ignore: absent() });
     let totals = |store: &Store, from| {
         let filter = Filter { from_unix_nano: Some(from), ..Filter::default() };
-        let result = store.query_in_steps(&filter, 60_000, &Detail::Stacks, &all);
+        let result = store.query_in_steps(&filter, 60_000, Detail::Stacks, &all);
         assert_eq!(result.data.sample_count(), 0, "summaries only");
         let total: i64 = result.summaries.iter().map(|summary| summary.total).sum();
         (total, result.summaries.len(), result.windows, result.left_out.windows)
@@ -221,7 +221,7 @@ fn a_timeline_of_selected_stacks_reads_minutes_and_continues_after_its_deadline(
     assert_eq!(totals(&store, 1), (360, 120, 360, 0), "from the cache");
     let none = stacks("none", StackFilter { focus: absent(), ignore: None });
     let left_out = |store: &Store| {
-        let result = store.query_in_steps(&Filter::default(), 60_000, &Detail::Stacks, &none);
+        let result = store.query_in_steps(&Filter::default(), 60_000, Detail::Stacks, &none);
         (result.summaries.iter().map(|summary| summary.total).sum::<i64>(), result.left_out.windows)
     };
     assert_eq!(left_out(&store), (0, 360));

@@ -71,7 +71,7 @@ pub(crate) fn answer(request: &ApiRequest) -> ApiResult {
             SeriesKey::Label(key) => Detail::OneLabel(key.to_owned()),
             _ => Detail::Stacks,
         };
-        let result = state.store.query_in_steps(&filter, ms(steps.length), &detail, view.selection());
+        let result = state.store.query_in_steps(&filter, ms(steps.length), detail, view.selection());
         let members = members(result.summaries.iter(), steps, &key);
         (result.with_completeness(members), LEVELS_MS[HOURS])
     } else {

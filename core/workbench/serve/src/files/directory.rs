@@ -1,8 +1,8 @@
 //! The files of `serve`: one per received request, written atomically. The index is in `store`.
 //!
 //! Files of requests need no storage format: the other commands read the same directory, retention deletes files, and nothing
-//! is migrated. Names with a leading dot are temporary files and the log of `index_log`; the other commands skip them. They are not synced (`fsync`): after a power failure the last ones may be empty, and the next start skips and
-//! reports them.
+//! is migrated. Names with a leading dot are temporary files and the log of `index_log`; the other commands skip them. They are
+//! not synced (`fsync`): after a power failure the last ones may be empty, and the next start skips and reports them.
 //!
 //! Invariants: a file is created with mode 0600 under a temporary name and renamed; symbolic links are followed neither for
 //! writing nor for reading; only files with names of [`WindowDirectory::write`] are removed.

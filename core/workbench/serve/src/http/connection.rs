@@ -34,6 +34,7 @@ const HEAD_DEADLINE_WHEN_FULL: Duration = Duration::from_millis(500);
 const IDLE_DEADLINE_WHEN_FULL: Duration = Duration::from_secs(2);
 /// Deadline for the request in progress on a closing connection.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
+
 /// Last activity of a connection, for the idle check.
 #[derive(Debug)]
 struct Activity {

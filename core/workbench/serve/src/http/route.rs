@@ -1,5 +1,4 @@
-//! The dispatch of a request by path. Called by `connection` for every
-//! request on either port.
+//! The dispatch of a request by path. Called by `connection` for every request on either port.
 
 use std::net::IpAddr;
 use std::sync::Arc;

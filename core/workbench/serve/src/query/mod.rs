@@ -7,7 +7,7 @@ mod hour_limits;
 pub(crate) mod label_groups;
 pub(crate) mod left_out;
 mod merge;
-mod parts;
+pub(crate) mod parts;
 mod passing;
 pub(crate) mod queries;
 pub(crate) mod stack_selection;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use spanprof_profile::ProfilesData;
-use spanprof_read::query::{Detail, Filter, TypeSummary};
+use spanprof_read::query::TypeSummary;
 use tokio::sync::Notify;
 
 use super::batched_merge::BatchedMerge;
@@ -15,12 +15,9 @@ use super::hour_limits::HourLimits;
 use super::left_out::LeftOut;
 use super::merge::{MergeRun, PartSources};
 use super::parts::{memory_bytes, MergedWindows, Query};
-use super::stack_selection::StackSelection;
-use crate::files::file_names::LEVELS;
 use crate::files::locks::lock;
 use crate::files::rollup_facts::SampleCounts;
 use crate::files::window::StoredWindow;
-use crate::rollup::buckets::levels_within;
 use crate::rollup::stored::Rollups;
 
 /// Cached results, so that the table and the flame graph of one view share a merge.
@@ -31,6 +28,7 @@ const RESULT_CACHE_BYTES: usize = 128 << 20;
 const QUERY_DEADLINE: Duration = Duration::from_secs(2);
 /// A visit (`visits`) stops after this time.
 const VISIT_DEADLINE: Duration = Duration::from_secs(10);
+
 /// Result of a query: merged samples, and the number of their windows.
 #[derive(Debug)]
 pub(crate) struct QueryResult {
@@ -91,19 +89,6 @@ pub(crate) struct Queries {
     pub(crate) visit_deadline: Duration,
 }
 
-impl Queries {
-    pub(crate) fn new(rollups: Arc<Rollups>) -> Self {
-        Queries {
-            sources: PartSources::new(rollups),
-            results: ByteCache::new(RESULT_CACHE_BYTES, CACHED_RESULTS),
-            unfinished: Mutex::default(),
-            unfinished_added: Notify::new(),
-            deadline: QUERY_DEADLINE,
-            visit_deadline: VISIT_DEADLINE,
-        }
-    }
-}
-
 /// What a query sees of the store.
 #[derive(Debug)]
 pub(crate) struct StoreView {
@@ -116,36 +101,27 @@ pub(crate) struct StoreView {
 }
 
 impl Queries {
-    /// Merges the samples that pass `filter`, newest windows first until the deadline. Windows left out because of the deadline
-    /// are merged by [`Queries::complete`], so that a later query returns them too.
-    pub(crate) fn query(&self, view: &StoreView, filter: &Filter, detail: Detail) -> Arc<QueryResult> {
-        self.answer(view, Query { filter: filter.clone(), detail, levels: LEVELS, stacks: StackSelection::default() })
+    pub(crate) fn new(rollups: Arc<Rollups>) -> Self {
+        Queries {
+            sources: PartSources::new(rollups),
+            results: ByteCache::new(RESULT_CACHE_BYTES, CACHED_RESULTS),
+            unfinished: Mutex::default(),
+            unfinished_added: Notify::new(),
+            deadline: QUERY_DEADLINE,
+            visit_deadline: VISIT_DEADLINE,
+        }
     }
 
-    /// As [`Queries::query`], with summaries of windows of at most `width_ms`, or of single ones. If `stacks` has filters, the result
-    /// is the summaries of the samples that pass, without the samples.
-    pub(crate) fn query_in_steps(
-        &self,
-        view: &StoreView,
-        filter: &Filter,
-        width_ms: u64,
-        detail: Detail,
-        stacks: StackSelection,
-    ) -> Arc<QueryResult> {
-        let levels = levels_within(width_ms);
-        // Other parameters would only divide the caches.
-        let stacks = if stacks.has_filters() { stacks } else { StackSelection::default() };
-        self.answer(view, Query { filter: filter.clone(), detail, levels, stacks })
-    }
-
-    fn answer(&self, view: &StoreView, query: Query) -> Arc<QueryResult> {
-        if let Some(cached) = self.results.find(&result_key(view, &query)) {
+    /// Merges the samples that pass, newest windows first until the deadline. Windows left out because of the deadline are merged
+    /// by [`Queries::complete`], so that a later query returns them too.
+    pub(crate) fn answer(&self, view: &StoreView, query: &Query) -> Arc<QueryResult> {
+        if let Some(cached) = self.results.find(&result_key(view, query)) {
             return cached;
         }
         let started = Instant::now();
-        let (result, is_interrupted) = self.merge(view, &query, || started.elapsed() >= self.deadline);
+        let (result, is_interrupted) = self.merge(view, query, || started.elapsed() >= self.deadline);
         if is_interrupted {
-            *lock(&self.unfinished) = Some(query);
+            *lock(&self.unfinished) = Some(query.clone());
             self.unfinished_added.notify_one();
         }
         result

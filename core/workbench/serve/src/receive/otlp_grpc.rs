@@ -1,5 +1,5 @@
-//! OTLP over gRPC: the unary method `ProfilesService/Export`, with its own framing: one unary method
-//! needs no server framework, of which only the client half is linked. Called by `route`.
+//! OTLP over gRPC: the unary method `ProfilesService/Export`, with its own framing: one unary method needs no server framework, of
+//! which only the client half is linked. Called by `route`.
 
 use std::sync::Arc;
 

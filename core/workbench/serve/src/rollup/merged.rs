@@ -1,4 +1,4 @@
-//! Contents of a roll-up: the merged samples of consecutive windows, with less detail. Built and read by `rollups`.
+//! Contents of a roll-up: the merged samples of consecutive windows, with less detail. Built and read by `stored`.
 //!
 //! Kept: stacks, weights, labels, resources, and the links of the [`MAX_SPANS`] heaviest spans of each type.
 //! Dropped: timestamps, links of the other spans, and labels with more than [`MAX_LABEL_VALUES`] values. Of gauges only the

@@ -1,6 +1,6 @@
 //! Roll-ups: files that each merge the windows of a minute, ten minutes or an hour, by the end of their profiles, so that a query
-//! of a day reads some fifty files. They are OTLP files in the subdirectory `rollups`, which the other commands do not read; `rollup` states
-//! what they lack. Built in the background, the newest hour first, each level from the one below.
+//! of a day reads some fifty files. They are OTLP files in the subdirectory `rollups`, which the other commands do not read;
+//! `merged` states what they lack. Built in the background, the newest hour first, each level from the one below.
 //!
 //! Invariant: a roll-up is used only for exactly the windows that it merges. Its name has the digest of their names and sizes,
 //! so that a late arrival and retention outdate it. Files are written under a temporary name and renamed; all may be deleted
