@@ -257,8 +257,13 @@ impl Engine {
 
     /// Adds the unattributed CPU time of clocks that ended, however short it is.
     pub fn add_unattributed_at_end(&mut self, unattributed_ns: u64, now_ns: u64) {
+        self.add_unattributed(unattributed_ns, 1, now_ns);
+    }
+
+    /// Adds the unattributed CPU time that no window contains, if it is at least `at_least_ns`.
+    fn add_unattributed(&mut self, unattributed_ns: u64, at_least_ns: u64, now_ns: u64) {
         let unattributed_ns = self.not_yet_added(unattributed_ns);
-        if unattributed_ns > 0 {
+        if unattributed_ns >= at_least_ns {
             let stack = self.drain.reason_stack(DropReason::UnseenThread);
             self.window.add_unattributed(unattributed_ns, now_ns, stack, &self.counters);
             self.unattributed_added_ns += unattributed_ns;
@@ -279,12 +284,7 @@ impl Engine {
     pub fn close(&mut self, end: WindowEnd<'_>) -> Option<ClosedWindow> {
         self.window.release_remainders_of_ended_threads(end.is_alive);
         if let Some(unattributed_ns) = end.unattributed_ns {
-            let unattributed_ns = self.not_yet_added(unattributed_ns);
-            if unattributed_ns >= self.window.settings().cpu_period_ns {
-                let stack = self.drain.reason_stack(DropReason::UnseenThread);
-                self.window.add_unattributed(unattributed_ns, end.now_monotonic_ns, stack, &self.counters);
-                self.unattributed_added_ns += unattributed_ns;
-            }
+            self.add_unattributed(unattributed_ns, self.window.settings().cpu_period_ns, end.now_monotonic_ns);
         }
         if end.in_use {
             self.drain.add_in_use(end.now_monotonic_ns, &mut self.window, &self.counters);
@@ -296,9 +296,9 @@ impl Engine {
         let closed = self.window.close(input);
         self.counters.samples_submitted.add(self.window.take_awaited());
         self.close_collections(end.now_monotonic_ns);
-        for number in self.drain.captures.numbers() {
+        for capture in self.drain.captures.open.values_mut() {
             let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
-            self.drain.captures.close_part(number, input, &mut self.redactor);
+            capture.close_part(input, &mut self.redactor);
         }
         self.drain.between_windows(&self.counters, end.is_alive);
         if end.sums_since_start && self.drain.collections.since_start.is_none() {
@@ -338,19 +338,17 @@ impl Engine {
     pub fn read_collection(&mut self, number: u32, kinds: &[SampleKind], at: CollectionTime) -> ProfilesData {
         let collected: Vec<_> = kinds.iter().copied().filter(|kind| *kind != SampleKind::InUse).collect();
         let stack = self.drain.reason_stack(DropReason::UnseenThread);
-        let mut collections = std::mem::take(&mut self.drain.collections);
+        let collections = &mut self.drain.collections;
         let mut requested = collections.requested.get_mut(&number);
         if let Some(requested) = &mut requested {
             requested.add_unattributed(at.unattributed_ns, at.now_monotonic_ns, stack);
         }
         let times = (at.now_monotonic_ns, at.unix_offset_ns);
-        let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
-        let input = CloseInput { profile_id: NO_PROFILE_ID, ..input };
+        let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, NO_PROFILE_ID);
         let mut data = match requested.or(collections.since_start.as_mut()) {
             Some(collection) => collection.profiles(&collected, input, &mut self.redactor),
             None => ProfilesData::default(),
         };
-        self.drain.collections = collections;
         if kinds.contains(&SampleKind::InUse) {
             let labels = self.static_labels();
             let input = InUseProfileInput {
@@ -368,13 +366,11 @@ impl Engine {
     /// Closes a part of each collection, before the tables of its stacks are cleared or its settings change. The parts have no
     /// times; the collection has.
     fn close_collections(&mut self, now_ns: u64) {
-        let mut collections = std::mem::take(&mut self.drain.collections);
-        for collection in collections.iter_mut() {
+        for collection in self.drain.collections.iter_mut() {
             let times = (now_ns, 0);
-            let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
-            collection.close_part(CloseInput { profile_id: NO_PROFILE_ID, ..input }, &mut self.redactor);
+            let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, NO_PROFILE_ID);
+            collection.close_part(input, &mut self.redactor);
         }
-        self.drain.collections = collections;
     }
 
     /// Labels of every sample.
@@ -391,13 +387,8 @@ impl Engine {
 
     /// Ends a capture; `unix_offset_ns` as in [`WindowEnd`].
     pub fn end_capture(&mut self, number: u32, now_ns: u64, unix_offset_ns: i128) -> ProfilesData {
-        let input = close_input(
-            &self.drain.locations,
-            &self.drain.stacks,
-            &self.identity,
-            (now_ns, unix_offset_ns),
-            self.profile_id,
-        );
+        let times = (now_ns, unix_offset_ns);
+        let input = close_input(&self.drain.locations, &self.drain.stacks, &self.identity, times, self.profile_id);
         self.drain.captures.end(number, input, &mut self.redactor)
     }
 

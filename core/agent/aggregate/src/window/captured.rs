@@ -12,7 +12,7 @@ pub const MAX_CAPTURES: usize = 64;
 /// Number of parts of one capture from which on they become one, so that their memory is bounded.
 const MAX_PARTS: usize = 8;
 
-struct CapturedSamples {
+pub(crate) struct CapturedSamples {
     window: Window,
     parts: Vec<ProfilesData>,
     /// Whether it takes no more samples, which bounds its memory.
@@ -22,7 +22,7 @@ struct CapturedSamples {
 /// The windows of the open captures, by capture number.
 #[derive(Default)]
 pub(crate) struct CapturedWindows {
-    open: WordMap<u32, CapturedSamples>,
+    pub open: WordMap<u32, CapturedSamples>,
 }
 
 impl CapturedWindows {
@@ -44,28 +44,17 @@ impl CapturedWindows {
         true
     }
 
-    /// The open captures.
-    pub fn numbers(&self) -> Vec<u32> {
-        self.open.keys().copied().collect()
-    }
-
-    /// Closes the window of a capture into a part; `input` has the tables of the window that ends.
-    pub fn close_part(&mut self, number: u32, input: CloseInput<'_>, redactor: &mut ProfileRedactor) {
-        if let Some(captured) = self.open.get_mut(&number) {
-            captured.close(input, redactor);
-        }
-    }
-
     /// Ends a capture and returns its profile.
     pub fn end(&mut self, number: u32, input: CloseInput<'_>, redactor: &mut ProfileRedactor) -> ProfilesData {
         let Some(mut captured) = self.open.remove(&number) else { return ProfilesData::default() };
-        captured.close(input, redactor);
+        captured.close_part(input, redactor);
         transform::merge(&captured.parts)
     }
 }
 
 impl CapturedSamples {
-    fn close(&mut self, input: CloseInput<'_>, redactor: &mut ProfileRedactor) {
+    /// Closes the window of the capture into a part; `input` has the tables of the window that ends.
+    pub fn close_part(&mut self, input: CloseInput<'_>, redactor: &mut ProfileRedactor) {
         self.parts.extend(self.window.close(input).map(|closed| closed.redacted(redactor).data));
         if self.parts.len() >= MAX_PARTS {
             self.parts = vec![transform::merge(&self.parts)];

@@ -1,5 +1,5 @@
-//! One run of the profiler: its clocks, threads, tables and destinations, and the requests to its drain thread. Not here:
-//! its start, change and stop (`start_stop`).
+//! One run of the profiler: its process, configuration, sources of samples and outputs. Not here: its start and stop
+//! (`start_stop`) and the requests to its drain thread (`drain_control`).
 
 pub mod active_kinds;
 pub mod clocks;
