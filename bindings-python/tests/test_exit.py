@@ -93,3 +93,23 @@ burn({0.05 + tenths / 100})
 """
         )
         assert "sampel_rate" in target.stderr
+
+
+def test_flush_returns_whether_it_delivered_within_its_timeout(run_target, receiver):
+    run_target(
+        BURN + "spanprof.start()\nburn(0.2)\nassert spanprof.flush(20) is True\n",
+        SPANPROF_ENDPOINT=receiver.url,
+        SPANPROF_SERVICE_NAME="flushing",
+    )
+    run_target(
+        BURN
+        + """
+spanprof.start()
+burn(0.2)
+began = time.monotonic()
+assert spanprof.flush(0.3) is False
+assert time.monotonic() - began < 8
+""",
+        SPANPROF_ENDPOINT=refused(),
+        SPANPROF_STOP_TIMEOUT="0.2",
+    )

@@ -151,3 +151,18 @@ def test_every_name_and_positional_argument_of_pyroscopes_package_exists(run_tar
         """
     )
     assert "SpanprofError" not in target.stderr
+
+
+def test_the_second_and_third_positional_arguments_are_those_of_pyroscope(run_target):
+    run_target(
+        """
+        import spanprof
+        from spanprof import pyroscope
+
+        assert pyroscope.configure(None, "my.app", "http://127.0.0.1:9")
+        stats = spanprof.stats()
+        assert (stats["config.service_name"], stats["config.endpoint"]) == ("my.app", "http://127.0.0.1:9")
+        spanprof.update(stop_timeout=0.1)
+        """,
+        SPANPROF_FILE_DIRECTORY="",
+    )

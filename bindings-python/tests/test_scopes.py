@@ -357,3 +357,12 @@ def test_a_context_keeps_no_entry_after_its_outermost_scope_has_ended():
         return len(contextvars.copy_context()) - before
 
     assert contextvars.Context().run(count) == 0
+
+
+def test_an_exception_of_a_submitted_call_reaches_its_future():
+    def fail() -> None:
+        raise KeyError("mine")
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, spanprof.tag_wrapper({"a": "1"}):
+        with pytest.raises(KeyError):
+            pool.submit(fail).result()
