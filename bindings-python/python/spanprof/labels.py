@@ -1,9 +1,9 @@
 """Labels of samples: ``tag_wrapper`` for a scope, ``Labels`` for labels prepared once, ``bind`` for work that runs elsewhere.
 
 ``tag_wrapper`` and the ``Scope`` that it returns are C types of the native module, implemented in Rust:
-``src/ffi/scope_calls.rs`` (entry points), ``src/ffi/scope.rs`` (open scopes), ``src/context.rs`` (context ids). ``Labels`` is
-``src/convert.rs``. ``_spanprof.pyi`` has the signatures, ``decorate.py`` the decorator, ``noop.py`` the version without the native
-module.
+``src/objects/scope_calls.rs`` (entry points), ``src/objects/scope.rs`` (open scopes), ``src/context.rs`` (context ids).
+``Labels`` is ``src/convert.rs``. ``_spanprof.pyi`` has the signatures, ``decorate.py`` the decorator, ``noop.py`` the version
+without the native module.
 """
 
 from __future__ import annotations

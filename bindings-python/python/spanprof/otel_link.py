@@ -2,7 +2,7 @@
 
 The context variable of the profiler is set in the same ``contextvars.Context`` in the same call, so it follows tasks as the
 span does. Works with the API alone or with an SDK, loaded before or after ``start``. The replacements are native
-(``src/ffi/otel_calls.rs``), because every span makes two calls. Not here: the span processor (``otel``).
+(``src/objects/otel_calls.rs``), because every span makes two calls. Not here: the span processor (``otel``).
 """
 
 from __future__ import annotations

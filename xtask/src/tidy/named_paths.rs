@@ -1,5 +1,6 @@
-//! Rule: what pages for maintainers and headers of Rust files point to exists. On the pages that is each path of the
-//! repository; in headers each Rust file, each path of modules, and each module after "Not here:" and "Called by".
+//! Rule: what pages for maintainers and headers of files point to exists. On the pages that is each path of the repository; in
+//! headers of Rust files each Rust file, each path of modules, and each module after "Not here:" and "Called by"; in files of
+//! Python, JavaScript and Java each path of a Rust file.
 
 use std::collections::HashSet;
 
@@ -33,10 +34,18 @@ fn exists(name: &str, files: &[String]) -> bool {
 /// Beginnings of a sentence in a header whose names are modules or functions.
 const POINTERS: [&str; 3] = ["Not here:", "Called by", "Called only by"];
 
-/// Checks the headers of Rust files; `files` are paths and texts of the work tree.
+/// Checks the headers of Rust files, and paths of Rust files in the other languages; `files` are paths and texts of the work tree.
 pub fn headers(files: &[(String, String)]) -> Vec<Violation> {
     let names = HeaderNames::read(files);
     let mut violations = Vec::new();
+    let is_of_binding = |path: &str| [".py", ".js", ".java"].iter().any(|extension| path.ends_with(extension));
+    for (path, text) in files.iter().filter(|(path, _)| is_of_binding(path)) {
+        for (index, line) in text.lines().enumerate() {
+            let named = line.split('`').filter(|name| name.contains('/') && name.ends_with(".rs"));
+            let missing = named.filter(|name| names.lack(name, false));
+            violations.extend(missing.map(|name| Violation::new(path, index + 1, format!("`{name}` does not exist"))));
+        }
+    }
     for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".rs")) {
         let mut is_pointer = false;
         for (index, line) in text.lines().map_while(|line| line.strip_prefix("//!")).enumerate() {
@@ -126,6 +135,9 @@ mod tests {
                       //! `gone` and `start()`: `drain::Wall`, `drain::gone`, `drain/wall.rs`, `sys/wall.rs`.\n";
         let files =
             [file("core/a/src/drain/wall.rs", "struct Wall;\nfn start() {}"), file("core/a/src/lib.rs", header)];
+        let python = file("a/labels.py", "\"\"\"``src/drain/wall.rs`` and\n``src/drain/gone.rs``.\"\"\"\n");
+        let of_python = headers(&[files[0].clone(), file("core/a/src/lib.rs", ""), python]);
+        assert_eq!(of_python.iter().map(|violation| violation.line).collect::<Vec<_>>(), [2]);
         let messages: Vec<_> = headers(&files).iter().map(ToString::to_string).collect();
         let expected = [(1, "ring"), (2, "gone"), (2, "drain::gone"), (2, "sys/wall.rs")];
         assert_eq!(messages, expected.map(|(line, name)| format!("core/a/src/lib.rs:{line}: `{name}` does not exist")));
