@@ -38,6 +38,7 @@ class Profile:
     samples: list[Sample]
     period: int
     comments: list[str] = field(default_factory=list)
+    time_nanos: int = 0
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
