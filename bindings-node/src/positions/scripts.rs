@@ -315,9 +315,10 @@ impl Scripts {
         let start = (name.start_line > 0).then(|| (name.start_line - 1, name.start_column.saturating_sub(1)));
         let mut frame = Frame {
             function: name.function.clone(),
-            file: match name.file.starts_with('/') {
-                true => name.file.clone(),
-                false => source_map::path_of(&name.file).map_or_else(|| name.file.clone(), Into::into),
+            file: if name.file.starts_with('/') {
+                name.file.clone()
+            } else {
+                source_map::path_of(&name.file).map_or_else(|| name.file.clone(), Into::into)
             },
             start_line: name.start_line,
             line: location.map_or(name.start_line, |location| location.0 + 1),

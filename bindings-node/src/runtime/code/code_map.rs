@@ -373,9 +373,10 @@ impl CodeMap {
             return known.clone();
         }
         let mut name = crate::positions::names::parse(logged);
-        match name.file == self.last_file {
-            true => name.file = self.last_file.clone(),
-            false => self.last_file = name.file.clone(),
+        if name.file == self.last_file {
+            name.file = self.last_file.clone()
+        } else {
+            self.last_file = name.file.clone()
         }
         let name = Arc::new(name);
         self.names.insert(logged.into(), name.clone());

@@ -42,9 +42,12 @@ impl HeapString {
     pub fn to_text(self, max_units: usize) -> Option<Box<str>> {
         let mut bytes = Vec::new();
         let whole = self.units <= max_units && self.read(&mut |chunk| bytes.extend_from_slice(chunk));
-        whole.then(|| match self.is_one_byte {
-            true => bytes.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
-            false => String::from_utf16_lossy(&units(&bytes).collect::<Vec<u16>>()).into(),
+        whole.then(|| {
+            if self.is_one_byte {
+                bytes.iter().map(|byte| char::from(*byte)).collect::<String>().into()
+            } else {
+                String::from_utf16_lossy(&units(&bytes).collect::<Vec<u16>>()).into()
+            }
         })
     }
 

@@ -70,9 +70,10 @@ pub fn classify(thread_id: u32, frames: &[RawFrame]) -> ThreadKind {
 /// The kind found for this thread before.
 pub fn remembered(thread_id: u32) -> ThreadKind {
     let word = REMEMBERED.get(thread_id as usize % REMEMBERED.len()).map_or(0, |slot| slot.load(Ordering::Relaxed));
-    match word >> 8 == u64::from(thread_id) {
-        true => ThreadKind::of(word & 0xff),
-        false => ThreadKind::Unknown,
+    if word >> 8 == u64::from(thread_id) {
+        ThreadKind::of(word & 0xff)
+    } else {
+        ThreadKind::Unknown
     }
 }
 
