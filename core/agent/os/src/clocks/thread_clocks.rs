@@ -111,7 +111,7 @@ impl Clocks {
         self.snapshot().map_or((0, 0), |run| run.own_and_process_ns())
     }
 
-    /// Scans if a scan is due; returns whether it was. The drain thread calls this on [`WakeReason::ScanDue`].
+    /// Scans if a scan is due; returns whether it was. The drain thread calls this on [`WakeReason::ScanDue`](crate::WakeReason::ScanDue).
     pub fn scan_if_due(&self) -> bool {
         let Some((mut state, _)) = self.running() else { return false };
         let (threads, now_ns) = (listing::thread_count(), time::process_cpu_ns());
